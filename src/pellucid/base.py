@@ -1,0 +1,145 @@
+"""The contract that every family keeps: sentence-transformers' names, and `explain`.
+
+A family implements `_encode` (texts in, one row each out), `explain` and the saving of its own files. Everything else
+is here, so that a view, a command or a benchmark written against `Embedder` works for a family added later.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.errors import InputError
+
+if TYPE_CHECKING:
+    from pellucid.explanation import Explanation
+
+Vectors = npt.NDArray[np.float32]
+
+
+class Embedder(ABC):
+    """A text embedding model whose scores can be taken apart."""
+
+    family: ClassVar[str]
+    """The name stored in `config.json`: which class opens the folder."""
+
+    @abstractmethod
+    def _encode(self, texts: list[str], *, show_progress_bar: bool) -> Any:
+        """Return one row for each of the checked, well-formed `texts`."""
+
+    @abstractmethod
+    def get_embedding_dimension(self) -> int:
+        """Return the number of dimensions of an embedding."""
+
+    @abstractmethod
+    def explain(self, text1: str, text2: str | None = None) -> Explanation:
+        """Take the similarity of two texts apart, or one text's embedding when `text2` is None."""
+
+    @abstractmethod
+    def save_pretrained(self, path: str | Path) -> None:
+        """Write the model to folder `path`, whole or not at all."""
+
+    def encode(self, texts: str | Iterable[str], *, show_progress_bar: bool = False) -> Any:
+        """Return the embeddings of `texts`.
+
+        Args:
+            texts: a text, or any iterable of texts. One string gives one embedding (1-d), as in sentence-transformers.
+            show_progress_bar: show a bar, counting texts, once the work has lasted two seconds.
+
+        Returns:
+            float32 array [texts, dimension] (a CSR matrix for the sparse families); each row has length 1, or is zero
+            for a text the model knows nothing of.
+
+        Raises:
+            InputError: an item is not a string; the message gives its position.
+        """
+        if isinstance(texts, str):
+            return self._encode([texts], show_progress_bar=False)[0]
+        return self._encode(check_texts(texts), show_progress_bar=show_progress_bar)
+
+    def encode_query(self, texts: str | Iterable[str], *, show_progress_bar: bool = False) -> Any:
+        """Encode search queries; the same as `encode` where a family does not tell them from documents."""
+        return self.encode(texts, show_progress_bar=show_progress_bar)
+
+    def encode_document(self, texts: str | Iterable[str], *, show_progress_bar: bool = False) -> Any:
+        """Encode documents; the same as `encode` where a family does not tell them from queries."""
+        return self.encode(texts, show_progress_bar=show_progress_bar)
+
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> Vectors:
+        """Return the cosine of every row of `embeddings1` to every row of `embeddings2`.
+
+        Returns:
+            float32 [rows 1, rows 2]; 0 wherever a row is zero, never NaN.
+        """
+        return _dense(_unit_rows(embeddings1) @ _unit_rows(embeddings2).T)
+
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Vectors:
+        """Return the cosine of each row of `embeddings1` to the same row of `embeddings2`, float32 [rows].
+
+        Raises:
+            InputError: the two have different numbers of rows.
+        """
+        first, second = _unit_rows(embeddings1), _unit_rows(embeddings2)
+        if first.shape[0] != second.shape[0]:
+            raise InputError(f"similarity_pairwise needs equally many rows, got {first.shape[0]} and {second.shape[0]}")
+        product = first.multiply(second) if hasattr(first, "multiply") else first * second
+        return np.asarray(product.sum(axis=1), dtype=np.float32).ravel()
+
+    def describe(self, text: str, *, top_k: int = 5) -> str:
+        """Say in one line what `text` is mostly about for this model, strongest first."""
+        rows = [row for row in self.explain(text).rows if row.contribution > 0][:top_k]
+        if not rows:
+            return "nothing this model knows"
+        return "mostly about: " + ", ".join(f"{row.name} ({row.share:.0%})" for row in rows)
+
+    def push_to_hub(self, repo_id: str, *, private: bool = False, token: str | None = None) -> str:
+        """Upload the model to the Hugging Face hub and return the address of the commit."""
+        import tempfile
+
+        from huggingface_hub import HfApi
+
+        api = HfApi(token=token)
+        api.create_repo(repo_id, private=private, exist_ok=True)
+        with tempfile.TemporaryDirectory() as folder:
+            self.save_pretrained(Path(folder) / "model")
+            return str(api.upload_folder(repo_id=repo_id, folder_path=Path(folder) / "model"))
+
+
+def check_texts(texts: Iterable[str]) -> list[str]:
+    """Return `texts` as a list after checking that every item is a string.
+
+    Raises:
+        InputError: `texts` is not iterable, or an item is not a string (numpy strings are).
+    """
+    try:
+        checked = list(texts)
+    except TypeError as error:
+        raise InputError(f"texts must be a string or an iterable of strings, got {type(texts).__name__}") from error
+    if set(map(type, checked)) - {str}:  # one pass in C; the loop below only runs to find the culprit
+        for position, text in enumerate(checked):
+            if not isinstance(text, str):
+                raise InputError(
+                    f"text {position} is {type(text).__name__} ({text!r:.40}); every text must be a str. "
+                    "Replace missing values by '' or leave them out"
+                )
+    return checked
+
+
+def _unit_rows(embeddings: Any) -> Any:
+    """Return `embeddings` as 2-d with rows of length 1; zero rows stay zero."""
+    if hasattr(embeddings, "tocsr"):
+        lengths = np.sqrt(np.asarray(embeddings.multiply(embeddings).sum(axis=1))).ravel()
+        scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+        return embeddings.tocsr().multiply(scale[:, None]).tocsr()
+    array = np.atleast_2d(np.asarray(embeddings, dtype=np.float32))
+    lengths = np.linalg.norm(array, axis=1, keepdims=True)
+    return np.divide(array, lengths, out=np.zeros_like(array), where=lengths > 0)
+
+
+def _dense(matrix: Any) -> Vectors:
+    return np.asarray(matrix.todense() if hasattr(matrix, "todense") else matrix, dtype=np.float32)

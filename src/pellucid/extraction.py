@@ -1,0 +1,337 @@
+"""Word vectors from a sentence transformer, in one pass over a corpus (SWE paper, section 3.1, equation 1).
+
+A word's vector is the mean, over at most N sentences that hold it, of the teacher's last hidden states at its pieces.
+Each sentence is encoded once and serves every word in it; the published code encodes a sentence anew for each word, up
+to 15 million times. The same forward pass gives the sentence's own vector, which distillation (section 3.3) needs.
+
+Sentences are encoded in shards. After each shard the state is written aside and renamed, so that a killed run goes on
+where it stopped, with no sentence lost or counted twice. Nothing of this file is needed to use a model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.corpus import Corpus, is_path, read_texts
+from pellucid.errors import CorpusError, InputError
+from pellucid.progress import Progress
+from pellucid.store import read_json, read_tensors, write_json, write_tensors, writing
+from pellucid.words import Word, split_words, well_formed
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+@dataclass(frozen=True)
+class ExtractionSettings:
+    """What is taken from the corpus.
+
+    Attributes:
+        max_vocabulary: at most this many words, the most frequent first.
+        min_count: a word must occur this often in the corpus.
+        occurrences: at most this many occurrences of a word are averaged (the paper's N).
+        cased: keep case; False lower-cases the words, as the paper does for English.
+        sentence_words: shortest and longest sentence taken, in words. Long ones carry word order, which a mean of
+            words cannot follow; the paper saw them harm.
+        max_sentences: stop after this many usable sentences; None takes all.
+        prompt: put before each sentence for the teacher; its own pieces are never part of a word.
+        batch_size: sentences in one forward pass of the teacher.
+    """
+
+    max_vocabulary: int = 150_000
+    min_count: int = 1
+    occurrences: int = 100
+    cased: bool = False
+    sentence_words: tuple[int, int] = (2, 40)
+    max_sentences: int | None = None
+    prompt: str = ""
+    batch_size: int = 64
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """What one pass over the corpus left.
+
+    Attributes:
+        words: the vocabulary, most frequent first.
+        counts: int64 [words], occurrences in the usable sentences of the corpus.
+        vectors: float32 [words, hidden size of the teacher]; a zero row where the teacher saw no whole occurrence.
+        sentences: the usable sentences, in order of the corpus.
+        teacher_vectors: float16 [sentences, teacher dimension], each of length 1.
+    """
+
+    words: list[str]
+    counts: npt.NDArray[np.int64]
+    vectors: npt.NDArray[np.float32]
+    sentences: list[str]
+    teacher_vectors: npt.NDArray[np.float16]
+
+
+_SHARD = 16_384  # sentences between two checkpoints: about a minute of a small teacher on two cores
+
+
+def extract(
+    teacher: SentenceTransformer,
+    corpus: Corpus,
+    work_dir: Path,
+    settings: ExtractionSettings,
+    *,
+    show_progress_bar: bool = True,
+) -> Extraction:
+    """Run or resume the pass of `teacher` over `corpus`, keeping its state in `work_dir`.
+
+    Raises:
+        CorpusError: the corpus cannot be read, or no sentence of it is usable.
+        InputError: `work_dir` holds the state of another corpus, teacher or setting.
+    """
+    work_dir.mkdir(parents=True, exist_ok=True)
+    corpus = corpus if is_path(corpus) else _spool(corpus, work_dir / "corpus.jsonl")
+    words, counts, total = _vocabulary(corpus, teacher, work_dir, settings, show_progress_bar)
+    state = _State(work_dir, len(words), int(teacher[0].get_embedding_dimension()))
+    number_of = {word: row for row, word in enumerate(words)}
+    with Progress("teacher", total=total, unit="sentences", enabled=show_progress_bar) as progress:
+        for number, shard in enumerate(_shards(usable_sentences(corpus, settings))):
+            if number >= state.shards_done:
+                _encode_shard(teacher, shard, number_of, state, settings, progress)
+                state.save(number)
+            else:
+                progress.advance(len(shard))
+    return load_extraction(work_dir, corpus, settings)
+
+
+def load_extraction(work_dir: Path, corpus: Corpus, settings: ExtractionSettings) -> Extraction:
+    """Return what the shards finished so far hold; a pass that was stopped is usable up to its last shard."""
+    vocabulary = read_json(work_dir / "vocabulary.json")
+    tensors, metadata = read_tensors(work_dir / "sums.safetensors")
+    paths = [_shard_path(work_dir, number) for number in range(int(metadata["shards_done"]))]
+    teacher_vectors = np.concatenate([read_tensors(path)[0]["teacher_vectors"] for path in paths])
+    if not is_path(corpus):
+        corpus = work_dir / "corpus.jsonl"
+    sentences = [s for s, _ in zip(usable_sentences(corpus, settings), range(len(teacher_vectors)))]
+    used = tensors["used"]
+    return Extraction(
+        words=vocabulary["words"],
+        counts=np.array(vocabulary["counts"], dtype=np.int64),
+        vectors=tensors["sums"] / np.maximum(used, 1)[:, None].astype(np.float32),
+        sentences=sentences,
+        teacher_vectors=teacher_vectors,
+    )
+
+
+def usable_sentences(corpus: Corpus, settings: ExtractionSettings) -> Iterator[str]:
+    """Yield the sentences of `corpus` whose number of words lies within `settings.sentence_words`."""
+    shortest, longest = settings.sentence_words
+    taken = 0
+    for text in read_texts(corpus):
+        if taken == settings.max_sentences:
+            return
+        if len(text) <= longest * 100 and shortest <= len(split_words(text)) <= longest:
+            taken += 1
+            yield well_formed(text)
+
+
+def _spool(texts: Any, path: Path) -> Path:
+    """Write an iterator to disk once: the pass over it must be repeatable to be resumable."""
+    if not path.exists():
+        with writing(path) as aside, open(aside, "w", encoding="utf-8") as file:
+            for text in read_texts(texts):
+                file.write(json.dumps(well_formed(text), ensure_ascii=False) + "\n")
+    return path
+
+
+def _vocabulary(
+    corpus: Corpus, teacher: SentenceTransformer, work_dir: Path, settings: ExtractionSettings, show_progress_bar: bool
+) -> tuple[list[str], list[int], int]:
+    """Return words, their counts and the number of usable sentences, counting them only once per `work_dir`."""
+    path = work_dir / "vocabulary.json"
+    origin = _origin(corpus, teacher, settings)
+    if path.exists():
+        saved = read_json(path)
+        if saved["origin"] != origin:
+            differing = sorted(k for k in origin if origin[k] != saved["origin"].get(k))
+            raise InputError(
+                f"{work_dir} holds the state of another run (different: {', '.join(differing)}); "
+                "give the same arguments to resume it, or another work_dir"
+            )
+        return saved["words"], saved["counts"], saved["sentences"]
+    counter: Counter[str] = Counter()
+    total = 0
+    with Progress("counting words", unit="sentences", enabled=show_progress_bar) as progress:
+        for sentence in usable_sentences(corpus, settings):
+            counter.update(word.text for word in _words(sentence, settings))
+            total += 1
+            progress.advance()
+    if not total:
+        raise CorpusError(
+            f"the corpus has no usable sentence: none has {settings.sentence_words[0]} to "
+            f"{settings.sentence_words[1]} words; see sentence_words"
+        )
+    ranked = sorted(counter.items(), key=lambda item: (-item[1], item[0]))[: settings.max_vocabulary]
+    kept = [(word, count) for word, count in ranked if count >= settings.min_count]
+    if not kept:
+        raise CorpusError(f"no word occurs {settings.min_count} times in the corpus; lower min_count")
+    words, counts = [word for word, _ in kept], [count for _, count in kept]
+    write_json(path, {"origin": origin, "sentences": total, "words": words, "counts": counts})
+    return words, counts, total
+
+
+def _origin(corpus: Corpus, teacher: SentenceTransformer, settings: ExtractionSettings) -> dict[str, Any]:
+    """What a resumed run must share with the run it goes on from."""
+    path = Path(corpus)  # type: ignore[arg-type]
+    digest = hashlib.sha256()
+    for name, weights in sorted(teacher.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(weights.detach().cpu().float().numpy().ravel()[:4096]).tobytes())
+    values = json.loads(json.dumps(asdict(settings)))
+    del values["batch_size"]  # changes the speed, not the result
+    return {"corpus": [path.name, path.stat().st_size if path.exists() else 0], "teacher": digest.hexdigest(), **values}
+
+
+def _words(sentence: str, settings: ExtractionSettings) -> list[Word]:
+    words = split_words(sentence)
+    return words if settings.cased else [Word(w.text.lower(), w.start, w.end) for w in words]
+
+
+def _shards(sentences: Iterator[str]) -> Iterator[list[str]]:
+    shard: list[str] = []
+    for sentence in sentences:
+        shard.append(sentence)
+        if len(shard) == _SHARD:
+            yield shard
+            shard = []
+    if shard:
+        yield shard
+
+
+class _State:
+    """The running sums, and how far they have come. On disk they change together or not at all."""
+
+    def __init__(self, work_dir: Path, words: int, dimension: int) -> None:
+        self.work_dir = work_dir
+        self.path = work_dir / "sums.safetensors"
+        self.shards_done = 0
+        self.sums = np.zeros((words, dimension), np.float32)
+        self.used = np.zeros(words, np.int32)
+        self.teacher_vectors = np.zeros((0, 0), np.float16)
+        if self.path.exists():
+            tensors, metadata = read_tensors(self.path)
+            self.sums, self.used = np.array(tensors["sums"]), np.array(tensors["used"])
+            self.shards_done = int(metadata["shards_done"])
+
+    def save(self, number: int) -> None:
+        """Finish shard `number`. Its vectors go first: without the sums they do not count yet."""
+        write_tensors(_shard_path(self.work_dir, number), {"teacher_vectors": self.teacher_vectors})
+        self.shards_done = number + 1
+        tensors = {"sums": self.sums, "used": self.used}
+        write_tensors(self.path, tensors, {"shards_done": str(self.shards_done)})
+
+
+def _shard_path(work_dir: Path, number: int) -> Path:
+    return work_dir / f"teacher-{number:05d}.safetensors"
+
+
+def _encode_shard(
+    teacher: SentenceTransformer,
+    shard: list[str],
+    number_of: dict[str, int],
+    state: _State,
+    settings: ExtractionSettings,
+    progress: Progress,
+) -> None:
+    """Add the words of `shard` to the sums and set the shard's sentence vectors."""
+    order = sorted(range(len(shard)), key=lambda i: (len(shard[i]), i))  # equal lengths together: little padding
+    vectors = np.zeros((len(shard), teacher.get_embedding_dimension()), np.float16)
+    for start in range(0, len(order), settings.batch_size):
+        rows = order[start : start + settings.batch_size]
+        texts = [shard[i] for i in rows]
+        words = [_words(text, settings) for text in texts]
+        sentence_vectors, token_vectors, offsets = _forward(teacher, texts, settings.prompt)
+        vectors[rows] = sentence_vectors
+        word_rows, sums = _word_vectors(texts, words, token_vectors, offsets, number_of)
+        _add_at_most(state, word_rows, sums, settings.occurrences)
+        progress.advance(len(rows))
+    state.teacher_vectors = vectors
+
+
+def _forward(
+    teacher: SentenceTransformer, texts: Sequence[str], prompt: str
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    """Encode `texts` once.
+
+    Returns:
+        sentence vectors [B, d] of length 1, last hidden states [B, L, d], and each piece's character span in its text
+        [B, L, 2] (empty or negative for padding, special tokens and the prompt).
+    """
+    import torch
+
+    features = teacher.preprocess(list(texts), prompt=prompt or None)
+    encoded = teacher.tokenizer(
+        [prompt + text for text in texts],
+        padding=True,
+        truncation=True,
+        max_length=teacher.max_seq_length,
+        return_offsets_mapping=True,
+        return_tensors="np",
+    )
+    if encoded["input_ids"].shape != tuple(features["input_ids"].shape):
+        raise InputError(
+            "the teacher changes its texts before tokenising them (a chat template, perhaps), "
+            "so its pieces cannot be matched to words; use a teacher without one"
+        )
+    with torch.inference_mode():
+        out = teacher({k: v.to(teacher.device) if hasattr(v, "to") else v for k, v in features.items()})
+    sentence_vectors = torch.nn.functional.normalize(out["sentence_embedding"].float(), dim=1)
+    offsets = np.asarray(encoded["offset_mapping"]) - len(prompt)
+    return sentence_vectors.cpu().numpy(), out["token_embeddings"].float().cpu().numpy(), offsets
+
+
+def _word_vectors(
+    texts: Sequence[str],
+    words: Sequence[Sequence[Word]],
+    token_vectors: npt.NDArray[np.float32],
+    offsets: npt.NDArray[np.int64],
+    number_of: dict[str, int],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+    """Return the vocabulary row [n] and the vector [n, d] of every whole word occurrence in the batch."""
+    starts = np.cumsum([0, *(len(text) + 1 for text in texts)])
+    occurrence_at = np.full(starts[-1], -1, np.int64)  # character of the batch -> word occurrence
+    rows: list[int] = []
+    for text_start, text_words, spans in zip(starts, words, offsets):
+        seen_to = spans[:, 1].max()  # a truncated text ends here; a word cut in two does not count
+        for word in text_words:
+            row = number_of.get(word.text, -1)
+            if row >= 0 and word.end <= seen_to:
+                occurrence_at[text_start + word.start : text_start + word.end] = len(rows)
+                rows.append(row)
+    # A piece belongs to the word its last character stands in: byte-level tokenizers count a leading space in.
+    batch, position = np.nonzero((offsets[..., 1] > offsets[..., 0]) & (offsets[..., 1] > 0))
+    occurrence = occurrence_at[starts[batch] + offsets[batch, position, 1] - 1]
+    inside = occurrence >= 0
+    batch, position, occurrence = batch[inside], position[inside], occurrence[inside]
+    sums = np.zeros((len(rows), token_vectors.shape[2]), np.float32)
+    np.add.at(sums, occurrence, token_vectors[batch, position])
+    pieces = np.bincount(occurrence, minlength=len(rows))
+    whole = pieces > 0
+    return np.array(rows, np.int64)[whole], sums[whole] / pieces[whole, None].astype(np.float32)
+
+
+def _add_at_most(state: _State, rows: npt.NDArray[np.int64], vectors: npt.NDArray[np.float32], limit: int) -> None:
+    """Add each vector to its word's sum while the word has had fewer than `limit`."""
+    order = np.argsort(rows, kind="stable")
+    ranked = rows[order]
+    first = np.concatenate([[True], ranked[1:] != ranked[:-1]]) if len(ranked) else np.zeros(0, bool)
+    start = np.maximum.accumulate(np.where(first, np.arange(len(ranked)), 0))
+    rank = np.arange(len(ranked)) - start  # how many of the same word came before it in this batch
+    taken = order[state.used[ranked] + rank < limit]
+    np.add.at(state.sums, rows[taken], vectors[taken])
+    np.add.at(state.used, rows[taken], 1)

@@ -1,0 +1,65 @@
+"""Progress bars: only for work that takes more than two seconds, counting texts, gone when done.
+
+They go to stderr. `show_progress_bar=False` silences one call, the environment variable PELLUCID_PROGRESS=0 all.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from types import TracebackType
+
+_PATIENCE_S = 2.0
+
+
+class Progress:
+    """A bar that appears once the work has lasted two seconds.
+
+    >>> with Progress("encoding", total=3, enabled=False) as progress:
+    ...     progress.advance(3)
+    """
+
+    def __init__(self, description: str, *, total: int | None = None, unit: str = "texts", enabled: bool = True) -> None:
+        """Describe the work; `total` is in `unit`s, None when it is not known."""
+        self.description, self.total, self.unit = description, total, unit
+        self._enabled = enabled and os.environ.get("PELLUCID_PROGRESS", "1") != "0"
+        self._done = 0
+        self._started = time.monotonic()
+        self._bar = None
+
+    def __enter__(self) -> Progress:
+        """Start the clock."""
+        self._started = time.monotonic()
+        return self
+
+    def advance(self, count: int = 1, note: str = "") -> None:
+        """Count `count` more units as done; `note` is shown beside the bar (a loss, a file name)."""
+        self._done += count
+        if not self._enabled:
+            return
+        if self._bar is None and time.monotonic() - self._started > _PATIENCE_S:
+            self._show()
+        if self._bar is not None:
+            self._bar.update(self._task, completed=self._done, note=note)
+
+    def _show(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichProgress
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn(self.unit),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+        )
+        self._bar = RichProgress(*columns, console=Console(stderr=True), transient=True)
+        self._task = self._bar.add_task(self.description, total=self.total, completed=self._done, note="")
+        self._bar.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Remove the bar."""
+        if self._bar is not None:
+            self._bar.stop()

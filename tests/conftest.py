@@ -1,0 +1,29 @@
+"""Fixtures: a model small enough to check by hand, and the optional real data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pellucid.static import StaticEmbedder
+from pellucid.words import Vocabulary
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture
+def shared() -> Path:
+    """The folder of real data beside the checkout; tests that need it are skipped without it."""
+    if not (SHARED / "data").is_dir():
+        pytest.skip(f"real data not found at {SHARED}")
+    return SHARED
+
+
+@pytest.fixture
+def fruit() -> StaticEmbedder:
+    """Five words in three dimensions: two fruits alike, two vehicles alike, and a short `the`."""
+    words = ["the", "apple", "pear", "car", "bicycle"]
+    vectors = np.array([[0.1, 0.1, 0.1], [3, 0, 0], [2, 1, 0], [0, 0, 2], [0, 1, 3]], np.float32)
+    return StaticEmbedder(Vocabulary(words), vectors)
