@@ -9,14 +9,17 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from pellucid.base import Embedder
     from pellucid.explanation import Explanation
-    from pellucid.loading import load
+    from pellucid.pretrained import load
     from pellucid.static import StaticEmbedder
 
+FAMILIES = {"static": "StaticEmbedder"}
+"""Family, which is also its file, and its class: a new family is that file and one line here."""
+
 _HOMES = {
+    **{name: family for family, name in FAMILIES.items()},
     "Embedder": "base",
     "Explanation": "explanation",
-    "StaticEmbedder": "static",
-    "load": "loading",
+    "load": "pretrained",
     "distill": "distill",
     "errors": "errors",
 }
@@ -30,7 +33,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'pellucid' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"pellucid.{_HOMES[name]}"), name)
+    module = import_module(f"pellucid.{_HOMES[name]}")
+    return module if name == _HOMES[name] else getattr(module, name)  # importing a module makes it an attribute anyway
 
 
 def __dir__() -> list[str]:

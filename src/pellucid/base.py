@@ -7,7 +7,8 @@ is here, so that a view, a command or a benchmark written against `Embedder` wor
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError
+from pellucid.progress import Progress
 
 if TYPE_CHECKING:
     from pellucid.explanation import Explanation
@@ -61,6 +63,37 @@ class Embedder(ABC):
         if isinstance(texts, str):
             return self._encode([texts], show_progress_bar=False)[0]
         return self._encode(check_texts(texts), show_progress_bar=show_progress_bar)
+
+    def encode_blocks(
+        self, texts: Iterable[str], *, block_size: int = 65_536, show_progress_bar: bool = False
+    ) -> Iterator[Any]:
+        """Encode texts of any number, a block at a time, so that memory does not grow with them.
+
+        Args:
+            texts: any iterable of texts; it is read as the blocks are asked for.
+            block_size: texts in a block; the last may have fewer.
+            show_progress_bar: show one bar, counting texts, once the work has lasted two seconds.
+
+        Yields:
+            what `encode` returns for the texts of a block, in order.
+
+        Raises:
+            InputError: an item is not a string (the message gives its position), `texts` is one string, or
+                `block_size` is below 1.
+        """
+        if isinstance(texts, str) or not isinstance(texts, Iterable):
+            raise InputError(f"encode_blocks takes an iterable of texts, got {texts!r:.40}; for one text use encode")
+        if block_size < 1:
+            raise InputError(f"block_size is {block_size}; it must be at least 1")
+        return self._encode_blocks(iter(texts), block_size, show_progress_bar)
+
+    def _encode_blocks(self, texts: Iterator[str], block_size: int, show_progress_bar: bool) -> Iterator[Any]:
+        done = 0
+        with Progress("encoding", enabled=show_progress_bar) as progress:
+            while block := check_texts(islice(texts, block_size), first=done):
+                yield self._encode(block, show_progress_bar=False)
+                done += len(block)
+                progress.advance(len(block))
 
     def encode_query(self, texts: str | Iterable[str], *, show_progress_bar: bool = False) -> Any:
         """Encode search queries; the same as `encode` where a family does not tell them from documents."""
@@ -110,8 +143,8 @@ class Embedder(ABC):
             return str(api.upload_folder(repo_id=repo_id, folder_path=Path(folder) / "model"))
 
 
-def check_texts(texts: Iterable[str]) -> list[str]:
-    """Return `texts` as a list after checking that every item is a string.
+def check_texts(texts: Iterable[str], *, first: int = 0) -> list[str]:
+    """Return `texts` as a list after checking that every item is a string; the first has number `first`.
 
     Raises:
         InputError: `texts` is not iterable, or an item is not a string (numpy strings are).
@@ -121,7 +154,7 @@ def check_texts(texts: Iterable[str]) -> list[str]:
     except TypeError as error:
         raise InputError(f"texts must be a string or an iterable of strings, got {type(texts).__name__}") from error
     if set(map(type, checked)) - {str}:  # one pass in C; the loop below only runs to find the culprit
-        for position, text in enumerate(checked):
+        for position, text in enumerate(checked, first):
             if not isinstance(text, str):
                 raise InputError(
                     f"text {position} is {type(text).__name__} ({text!r:.40}); every text must be a str. "

@@ -12,14 +12,14 @@ import lzma
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Union
+from typing import IO, Any, Union
 
 from pellucid.errors import CorpusError, missing_extra
 
 Corpus = Union[str, "os.PathLike[str]", Iterable[str]]
 """A path, or an iterable of texts (a list, a generator, ...)."""
 
-_OPENERS = {".xz": lzma.open, ".gz": gzip.open}
+_OPENERS: dict[str, Any] = {".xz": lzma.open, ".gz": gzip.open}
 _FORMATS = ".txt, .jsonl (each also with .xz or .gz) and .parquet"
 
 

@@ -15,6 +15,10 @@ class ModelFolderError(PellucidError, ValueError):
     """A model folder or file is missing, truncated, of another family or not trustworthy."""
 
 
+class WritingError(PellucidError, OSError):
+    """A file or folder cannot be written: no space, no permission, a read-only disk."""
+
+
 class CorpusError(PellucidError, ValueError):
     """A corpus cannot be read or holds nothing usable."""
 

@@ -1,19 +1,29 @@
 """What a score is made of: named rows that add up to it.
 
-An `Explanation` is data. The views (`to_frame`, `to_json`, `to_html`, `plot`, the terminal table) read it and change
-nothing. For a family that is exact, `sum(row.contribution) == score` to float precision and `remainder` is 0; for one
-that cuts rows away, `remainder` holds what was cut and `exact` is False. This is arithmetic, not sampling.
+An `Explanation` is data. The views (`print`, `to_frame`, `to_json`, `to_html`, `plot`, a notebook cell) read it and
+change nothing; they live in `render.py`, `page.py` and `plot.py`. For a family that is exact,
+`sum(row.contribution) == score` to float precision and `remainder` is 0; for one that cuts rows away, `remainder` holds
+what was cut and `exact` is False. This is arithmetic, not sampling.
+
+"Why does B rank above C for A?" is `model.explain(a, b) - model.explain(a, c)`: an explanation again, whose score is
+the gap between the two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pellucid.errors import InputError, missing_extra
+from pellucid.words import well_formed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
+    from rich.console import Console, ConsoleOptions, RenderResult
 
 SCHEMA_VERSION = 1
 """Version of the dict and JSON form. It changes when a key is renamed, removed or changes its meaning."""
@@ -21,18 +31,21 @@ SCHEMA_VERSION = 1
 Span = tuple[int, int]
 """Start and end of a stretch of a text, in characters."""
 
+_NO_SCORE = 1e-6  # below this, a score is rounding of float32 embeddings, and shares of it mean nothing
+_TOLERANCE = 1e-4  # relative to the sum of the rows' sizes; a family that misses this has a bug
 
-@dataclass(frozen=True)
-class Row:
+
+class Row(NamedTuple):
     """One named term of a score.
 
     Attributes:
         name: what a person reads ("loan × mortgage", an anchor text, a cluster of words).
         parts: the words or names it consists of: (word of text 1, word of text 2) for the static family.
         contribution: what it adds to the score; negative where it lowers it.
-        share: contribution / score (0 where the score is 0). Shares add up to 1 less the remainder's.
+        share: contribution / score, 0 where the score is 0 (below 1e-6). Shares add up to 1 less the remainder's.
         spans1: where it stands in text 1, in characters.
         spans2: where it stands in text 2.
+        spans3: where it stands in text 3, which only a difference of two explanations has.
     """
 
     name: str
@@ -41,23 +54,26 @@ class Row:
     share: float
     spans1: tuple[Span, ...] = ()
     spans2: tuple[Span, ...] = ()
+    spans3: tuple[Span, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """A score taken apart.
 
     Attributes:
         family: the family of the model ("static", ...).
-        text1: the first text, as the user gave it.
+        text1: the first text, as the user gave it (a lone surrogate, which no file can hold, is U+FFFD).
         text2: the second text; None when one text was explained.
         score: the cosine of the two embeddings; for one text the cosine of its embedding to itself: 1, or 0 when the
-            model knows nothing of it.
+            model knows nothing of it; for a difference the first cosine less the second.
         rows: the terms, by falling size of their contribution.
         remainder: score less the sum of the rows.
         exact: whether the family keeps every term, so that the remainder is 0.
         unknown1: stretches of text 1 that the model has no vector for.
         unknown2: the same for text 2.
+        text3: the text that text 2 is compared with in a difference of two explanations, else None.
+        unknown3: the same for text 3.
     """
 
     family: str
@@ -69,6 +85,15 @@ class Explanation:
     exact: bool = True
     unknown1: tuple[Span, ...] = ()
     unknown2: tuple[Span, ...] = ()
+    text3: str | None = None
+    unknown3: tuple[Span, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Make the texts writable as UTF-8; spans keep their meaning."""
+        for name in ("text1", "text2", "text3"):
+            text = getattr(self, name)
+            if text is not None:
+                object.__setattr__(self, name, well_formed(text))
 
     @classmethod
     def from_terms(
@@ -76,16 +101,213 @@ class Explanation:
         family: str,
         texts: tuple[str, str | None],
         score: float,
-        terms: Sequence[Row],
+        terms: Iterable[Row],
         *,
         exact: bool = True,
         unknown: tuple[tuple[Span, ...], tuple[Span, ...]] = ((), ()),
     ) -> Explanation:
-        """Sort `terms`, set their shares and the remainder. An exact family's remainder is 0 by definition."""
-        ordered = sorted(terms, key=lambda row: (-abs(row.contribution), row.name))
-        rows = tuple(
-            Row(r.name, r.parts, r.contribution, r.contribution / score if score else 0.0, r.spans1, r.spans2)
-            for r in ordered
+        """Sort `terms`, set their shares and the remainder. An exact family's remainder is 0 by definition.
+
+        Raises:
+            InputError: `exact` is promised, but the terms do not add up to `score`.
+        """
+        rows = tuple(_sorted_with_shares(terms, score))
+        gap = score - sum(row.contribution for row in rows)
+        size = sum(abs(row.contribution) for row in rows)
+        if exact and not abs(gap) <= _TOLERANCE * max(1.0, size):  # also catches NaN
+            raise InputError(f"the rows miss the score {score} by {gap}; pass every term, or exact=False")
+        return cls(family, *texts, score, rows, 0.0 if exact else gap, exact, *unknown)
+
+    def __sub__(self, other: Explanation) -> Explanation:
+        """Say why text 2 is closer to text 1 than the other explanation's text 2 is.
+
+        Rows of the same name are subtracted; a row that only `other` has counts with its sign turned.
+
+        Raises:
+            InputError: the two are not about the same text 1, or come from different families.
+        """
+        if not isinstance(other, Explanation):
+            return NotImplemented
+        _check_comparable(self, other)
+        rows = {(row.name, row.parts): row for row in self.rows}
+        for row in other.rows:
+            mine = rows.get((row.name, row.parts), row._replace(contribution=0.0, spans2=()))
+            rows[row.name, row.parts] = mine._replace(
+                contribution=mine.contribution - row.contribution, spans3=row.spans2
+            )
+        score = self.score - other.score
+        return replace(
+            self,
+            score=score,
+            rows=tuple(_sorted_with_shares(rows.values(), score)),
+            remainder=self.remainder - other.remainder,
+            exact=self.exact and other.exact,
+            text3=other.text2,
+            unknown3=other.unknown2,
         )
-        remainder = 0.0 if exact else score - sum(row.contribution for row in rows)
-        return cls(family, *texts, score, rows, remainder, exact, *unknown)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The one, two or three texts."""
+        return tuple(text for text in (self.text1, self.text2, self.text3) if text is not None)
+
+    def word_contributions(self, text: int = 1) -> dict[Span, float]:
+        """Return what each stretch of text 1, 2 or 3 adds to the score, in text order.
+
+        A row that stands in several places is split evenly between them. Where every row has a place in the text, the
+        values add up to the score.
+
+        Raises:
+            InputError: `text` is not the number of one of the texts.
+        """
+        self._check_number(text)
+        return dict(self._sums_by_span[text - 1])
+
+    @cached_property
+    def _sums_by_span(self) -> tuple[dict[Span, float], ...]:
+        sums: tuple[dict[Span, float], ...] = ({}, {}, {})
+        for row in self.rows:
+            for of_text, spans in zip(sums, (row.spans1, row.spans2, row.spans3), strict=True):
+                for span in spans:
+                    of_text[span] = of_text.get(span, 0.0) + row.contribution / len(spans)
+        return tuple(dict(sorted(of_text.items())) for of_text in sums)
+
+    def unknown_words(self, text: int = 1) -> list[str]:
+        """Return the distinct words of text 1, 2 or 3 that the model has no vector for, in text order.
+
+        Raises:
+            InputError: `text` is not the number of one of the texts.
+        """
+        self._check_number(text)
+        spans = (self.unknown1, self.unknown2, self.unknown3)[text - 1]
+        return list(dict.fromkeys(self.texts[text - 1][start:end] for start, end in spans))
+
+    def _check_number(self, text: int) -> None:
+        if text not in range(1, len(self.texts) + 1):
+            raise InputError(f"text is {text!r}; this explanation has texts 1 to {len(self.texts)}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain dicts, lists, strings, numbers and None; `docs/schema/explanation-v1.json` describes them."""
+        return {"version": SCHEMA_VERSION} | {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+
+    def to_json(self, *, indent: int | None = 2) -> str:
+        """Return `to_dict` as JSON text that a regression test can keep; None as `indent` gives one line."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=indent)
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Explanation:
+        """Return the explanation that `to_dict` wrote.
+
+        Raises:
+            InputError: the version is another one, or a key is missing, unknown or has a value of the wrong kind.
+        """
+        if not isinstance(value, Mapping) or value.get("version") != SCHEMA_VERSION:
+            found = value.get("version") if isinstance(value, Mapping) else type(value).__name__
+            raise InputError(f"explanation has version {found!r}; this pellucid reads version {SCHEMA_VERSION}")
+        content = {key: item for key, item in value.items() if key != "version"}
+        try:
+            content["rows"] = tuple(Row(**_tupled(row)) for row in content["rows"])
+            return cls(**_tupled(content))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"not an explanation of version {SCHEMA_VERSION}: {error}") from error
+
+    def to_frame(self) -> DataFrame:
+        """Return the rows as a pandas DataFrame, and the remainder as the last one where the family is not exact.
+
+        The columns are the fields of `Row`; `contribution` adds up to the score. `attrs` holds score and texts.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise missing_extra("pandas", "plot") from error
+        rows = list(self.rows)
+        if not self.exact:
+            rows.append(_with_share(Row("(remainder)", (), self.remainder, 0.0), self.score))
+        frame = pd.DataFrame([row._asdict() for row in rows], columns=list(Row._fields))
+        frame.attrs = {"score": self.score, "texts": self.texts, "family": self.family, "exact": self.exact}
+        return frame
+
+    def to_html(self, *, top_k: int = 12, fragment: bool = False) -> str:
+        """Return a self-contained HTML page without scripts: the texts, the `top_k` largest rows and a heat map.
+
+        Args:
+            top_k: rows shown; the others are one line with their sum.
+            fragment: leave out the page around it, to be placed inside another page.
+        """
+        from pellucid.page import page
+
+        return page(self, top_k=top_k, fragment=fragment)
+
+    def plot(self, *, max_words: int = 30) -> Figure:
+        """Return a matplotlib Figure: a heat map of word pairs, or bars where rows are not pairs.
+
+        Args:
+            max_words: words shown of each text (bars, where rows are not pairs), the strongest; the others are summed.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed.
+        """
+        from pellucid.plot import figure
+
+        return figure(self, max_words=max_words)
+
+    def __repr__(self) -> str:
+        """Return one short line; `print` shows the rows."""
+        kind = "exact" if self.exact else f"remainder {self.remainder:+.4f}"
+        return f"<Explanation {self.family}: score {self.score:.4f}, {len(self.rows):,} rows, {kind}>"
+
+    def __str__(self) -> str:
+        """Return the texts and the ten largest rows as plain text."""
+        from pellucid.render import plain
+
+        return plain(self)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Show the same in colour, for `rich.print`."""
+        from pellucid.render import terminal
+
+        yield from terminal(self)
+
+    def _repr_html_(self) -> str:
+        return self.to_html(fragment=True)
+
+
+def _with_share(row: Row, score: float) -> Row:
+    share = row.contribution / score if abs(score) > _NO_SCORE else 0.0
+    return Row(row.name, row.parts, row.contribution, share, row.spans1, row.spans2, row.spans3)
+
+
+def _sorted_with_shares(terms: Iterable[Row], score: float) -> list[Row]:
+    rows = [_with_share(row, score) for row in terms]
+    return sorted(rows, key=lambda row: (-abs(row.contribution), row.name))
+
+
+def _check_comparable(first: Explanation, second: Explanation) -> None:
+    if first.family != second.family:
+        raise InputError(f"a {second.family} explanation cannot be taken from a {first.family} one")
+    if first.text1 != second.text1:
+        raise InputError(
+            "both explanations must have the same text 1 "
+            f"({first.text1!r:.60} is not {second.text1!r:.60}); explain(a, b) - explain(a, c)"
+        )
+    if None in (first.text2, second.text2) or first.text3 is not None or second.text3 is not None:
+        raise InputError("only explanations of two texts can be subtracted")
+
+
+def _plain(value: Any) -> Any:
+    """Turn rows and tuples into dicts and lists."""
+    if isinstance(value, Row):
+        return {name: _plain(item) for name, item in value._asdict().items()}
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _tupled(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn the lists of a dict back into tuples."""
+
+    def turn(item: Any) -> Any:
+        return tuple(turn(part) for part in item) if isinstance(item, list) else item
+
+    return {key: turn(item) for key, item in value.items()}

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
+_WordVectors = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]  # rows [n], vectors [n, d]
+
+
 @dataclass(frozen=True)
 class ExtractionSettings:
     """What is taken from the corpus.
@@ -43,6 +48,8 @@ class ExtractionSettings:
         cased: keep case; False lower-cases the words, as the paper does for English.
         sentence_words: shortest and longest sentence taken, in words. Long ones carry word order, which a mean of
             words cannot follow; the paper saw them harm.
+        enough: take a sentence only if one of its words has occurred fewer than this many times in those taken before;
+            None takes all. A sentence of well-known words adds little and costs a full pass of the teacher.
         max_sentences: stop after this many usable sentences; None takes all.
         prompt: put before each sentence for the teacher; its own pieces are never part of a word.
         batch_size: sentences in one forward pass of the teacher.
@@ -53,6 +60,7 @@ class ExtractionSettings:
     occurrences: int = 100
     cased: bool = False
     sentence_words: tuple[int, int] = (2, 40)
+    enough: int | None = None
     max_sentences: int | None = None
     prompt: str = ""
     batch_size: int = 64
@@ -77,6 +85,7 @@ class Extraction:
     teacher_vectors: npt.NDArray[np.float16]
 
 
+_TOKENIZING = Lock()
 _SHARD = 16_384  # sentences between two checkpoints: about a minute of a small teacher on two cores
 
 
@@ -129,15 +138,24 @@ def load_extraction(work_dir: Path, corpus: Corpus, settings: ExtractionSettings
 
 
 def usable_sentences(corpus: Corpus, settings: ExtractionSettings) -> Iterator[str]:
-    """Yield the sentences of `corpus` whose number of words lies within `settings.sentence_words`."""
+    """Yield the sentences of `corpus` that `settings` takes, in order; the same at every call."""
     shortest, longest = settings.sentence_words
     taken = 0
+    seen: Counter[str] = Counter()
     for text in read_texts(corpus):
         if taken == settings.max_sentences:
             return
-        if len(text) <= longest * 100 and shortest <= len(split_words(text)) <= longest:
-            taken += 1
-            yield well_formed(text)
+        if len(text) > longest * 100:
+            continue
+        words = [word.text for word in _words(text, settings)]
+        if not shortest <= len(words) <= longest:
+            continue
+        if settings.enough is not None:
+            if all(seen[word] >= settings.enough for word in words):
+                continue
+            seen.update(words)
+        taken += 1
+        yield well_formed(text)
 
 
 def _spool(texts: Any, path: Path) -> Path:
@@ -250,17 +268,37 @@ def _encode_shard(
 ) -> None:
     """Add the words of `shard` to the sums and set the shard's sentence vectors."""
     order = sorted(range(len(shard)), key=lambda i: (len(shard[i]), i))  # equal lengths together: little padding
+    batches = [order[i : i + settings.batch_size] for i in range(0, len(order), settings.batch_size)]
     vectors = np.zeros((len(shard), teacher.get_embedding_dimension()), np.float16)
-    for start in range(0, len(order), settings.batch_size):
-        rows = order[start : start + settings.batch_size]
+
+    def forward(rows: list[int]) -> tuple[npt.NDArray[np.float32], _WordVectors]:
         texts = [shard[i] for i in rows]
-        words = [_words(text, settings) for text in texts]
         sentence_vectors, token_vectors, offsets = _forward(teacher, texts, settings.prompt)
-        vectors[rows] = sentence_vectors
-        word_rows, sums = _word_vectors(texts, words, token_vectors, offsets, number_of)
-        _add_at_most(state, word_rows, sums, settings.occurrences)
-        progress.advance(len(rows))
+        words = [_words(text, settings) for text in texts]
+        return sentence_vectors, _word_vectors(texts, words, token_vectors, offsets, number_of)
+
+    with _one_thread_a_batch(teacher) as workers:
+        for rows, (sentence_vectors, (word_rows, word_vectors)) in zip(batches, workers.map(forward, batches)):
+            vectors[rows] = sentence_vectors
+            _add_at_most(state, word_rows, word_vectors, settings.occurrences)
+            progress.advance(len(rows))
     state.teacher_vectors = vectors
+
+
+@contextmanager
+def _one_thread_a_batch(teacher: SentenceTransformer) -> Iterator[ThreadPoolExecutor]:
+    """Yield workers for whole batches: on a CPU several batches side by side beat several threads on one batch."""
+    import torch
+
+    threads = torch.get_num_threads()
+    on_cpu = teacher.device.type == "cpu"
+    if on_cpu:
+        torch.set_num_threads(1)
+    try:
+        with ThreadPoolExecutor(threads if on_cpu else 1) as workers:
+            yield workers
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _forward(
@@ -274,15 +312,16 @@ def _forward(
     """
     import torch
 
-    features = teacher.preprocess(list(texts), prompt=prompt or None)
-    encoded = teacher.tokenizer(
-        [prompt + text for text in texts],
-        padding=True,
-        truncation=True,
-        max_length=teacher.max_seq_length,
-        return_offsets_mapping=True,
-        return_tensors="np",
-    )
+    with _TOKENIZING:  # a fast tokenizer refuses two threads at once
+        features = teacher.preprocess(list(texts), prompt=prompt or None)
+        encoded = teacher.tokenizer(
+            [prompt + text for text in texts],
+            padding=True,
+            truncation=True,
+            max_length=teacher.max_seq_length,
+            return_offsets_mapping=True,
+            return_tensors="np",
+        )
     if encoded["input_ids"].shape != tuple(features["input_ids"].shape):
         raise InputError(
             "the teacher changes its texts before tokenising them (a chat template, perhaps), "
@@ -301,7 +340,7 @@ def _word_vectors(
     token_vectors: npt.NDArray[np.float32],
     offsets: npt.NDArray[np.int64],
     number_of: dict[str, int],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+) -> _WordVectors:
     """Return the vocabulary row [n] and the vector [n, d] of every whole word occurrence in the batch."""
     starts = np.cumsum([0, *(len(text) + 1 for text in texts)])
     occurrence_at = np.full(starts[-1], -1, np.int64)  # character of the batch -> word occurrence

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from types import TracebackType
+from typing import Any
 
 _PATIENCE_S = 2.0
 
@@ -19,13 +20,15 @@ class Progress:
     ...     progress.advance(3)
     """
 
-    def __init__(self, description: str, *, total: int | None = None, unit: str = "texts", enabled: bool = True) -> None:
+    def __init__(
+        self, description: str, *, total: int | None = None, unit: str = "texts", enabled: bool = True
+    ) -> None:
         """Describe the work; `total` is in `unit`s, None when it is not known."""
         self.description, self.total, self.unit = description, total, unit
         self._enabled = enabled and os.environ.get("PELLUCID_PROGRESS", "1") != "0"
         self._done = 0
         self._started = time.monotonic()
-        self._bar = None
+        self._bar: Any = None  # rich's, made when it is needed
 
     def __enter__(self) -> Progress:
         """Start the clock."""
@@ -55,11 +58,17 @@ class Progress:
             TimeRemainingColumn(),
             TextColumn("{task.fields[note]}"),
         )
-        self._bar = RichProgress(*columns, console=Console(stderr=True), transient=True)
+        console = Console(stderr=True)
+        if not (console.is_terminal or console.is_jupyter):  # a log file: rich would leave an empty line there
+            self._enabled = False
+            return
+        self._bar = RichProgress(*columns, console=console, transient=True)
         self._task = self._bar.add_task(self.description, total=self.total, completed=self._done, note="")
         self._bar.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Remove the bar."""
         if self._bar is not None:
             self._bar.stop()

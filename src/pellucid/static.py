@@ -5,32 +5,38 @@ section 4.1. Because the embedding is a mean, a cosine is exactly a sum over pai
 
     cos(a, b) = sum over w in a, v in b of  w . v / (n_a n_b |mean a| |mean b|)
 
-This file holds the readable form of encoding; `kernels.py` holds the fast one for many texts, and the tests hold the
+This file holds the readable form of encoding; `bulk.py` holds the fast one for many texts, and the tests hold the
 two equal. How a model is made is in `extraction.py` and `distill.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from tokenizers import Tokenizer
 
 from pellucid.base import Embedder, Vectors
 from pellucid.errors import InputError
 from pellucid.explanation import Explanation, Row, Span
+from pellucid.interchange import STOCK_CONFIG, Table, read_static, write_static
+from pellucid.pretrained import check_family, locate, saving
+from pellucid.textvectors import read_text_vectors
 from pellucid.words import Vocabulary, split_words
 
 _SMALL = 64  # texts; below, the readable path is faster than starting the kernel
 _SMALL_CHARACTERS = 100_000
-_MOST_WORDS = 2_000  # distinct words in a text that is explained; pairs grow with the square
+_MOST_PAIRS = 250_000  # rows of an explanation: about 2 s and 0.2 GB
 
 
 class _WeightedWords(NamedTuple):
-    """A text's distinct words; the rows of `vectors` [words, dimension] add up to its embedding."""
+    """A text's distinct known words; the rows of `vectors` [words, dimension] add up to its embedding."""
 
     words: list[str]
+    names: list[str]
     vectors: npt.NDArray[np.float64]
     spans: list[tuple[Span, ...]]
     unknown: tuple[Span, ...]
@@ -60,7 +66,67 @@ class StaticEmbedder(Embedder):
         if (vectors.dtype == np.int8) != (scales is not None):
             raise InputError("an int8 table needs scales, one a row, and a float table has none")
         self.vocabulary, self.vectors, self.scales = vocabulary, vectors, scales
-        self._bulk: Any = None  # kernels.BulkEncoder, made when first needed
+        self._bulk: Any = None  # bulk.BulkEncoder, made when first needed
+
+    @classmethod
+    def from_pretrained(cls, path_or_id: str | Path) -> StaticEmbedder:
+        """Open a static model: a bundled name, a saved folder, a hub id, or a text file of word vectors.
+
+        The table is mapped, not read: opening takes milliseconds, and processes that open the same folder share its
+        memory. Float tables up to 64 MB are searched for NaN; for larger ones that would mean to read them whole.
+
+        Raises:
+            ModelFolderError: nothing is there, it is of another family, or its files are broken.
+        """
+        place = locate(path_or_id)
+        if place.is_file():
+            return cls.from_text_vectors(place)
+        check_family(place, cls.family)
+        return cls(*read_static(place))
+
+    @classmethod
+    def from_text_vectors(
+        cls, path: str | Path, *, subwords: Tokenizer | None = None, max_words: int | None = None
+    ) -> StaticEmbedder:
+        """Read word vectors as text: the form of word2vec, GloVe, fastText (.vec) and the SWE authors; .gz, .xz too.
+
+        Args:
+            path: one word and its numbers a line; a first line "count dimension" is optional.
+            subwords: the teacher's tokenizer, for finding unknown words by their prefix; None leaves them unknown.
+            max_words: read only so many, the commonest in most files.
+
+        Raises:
+            ModelFolderError: the file is missing or truncated, or a line (named by its number) is broken.
+        """
+        words, vectors = read_text_vectors(path, max_words=max_words)
+        return cls(Vocabulary(words, subwords), vectors)
+
+    def save_pretrained(self, path: str | Path, *, dtype: str | None = None, extra_words: Iterable[str] = ()) -> None:
+        """Write the model to folder `path`, whole or not at all.
+
+        model2vec and sentence-transformers (6.2 or later, for the scales of int8) open the folder too. They know the
+        rule for unknown words only as far as it is written out: the vocabulary in any case (in a cased vocabulary:
+        lower, Capitalised and UPPER), and `extra_words`. For the same vectors there on texts with rarer words, give
+        the words that the vocabulary was too small for.
+
+        Args:
+            path: the folder; a model that is there is replaced in one step, its own README.md kept. A folder that
+                holds anything else is refused.
+            dtype: "float32", "float16" or "int8" (one scale a row, a quarter of float32); None keeps the table's.
+            extra_words: strings to look up now for those other readers, for instance rare words of a corpus.
+
+        Raises:
+            InputError: an unknown dtype, values it cannot hold, or a word with a line break in it.
+            WritingError: it cannot be written; what was at `path` is untouched.
+        """
+        facts = {
+            "words": len(self.vocabulary), "dimension": self.get_embedding_dimension(),
+            "dtype": dtype or str(self.vectors.dtype),
+        }  # fmt: skip
+        config = {**STOCK_CONFIG, "embedding_dtype": facts["dtype"]}
+        with saving(path, self.family, facts, config) as folder:
+            table = Table(self.vocabulary, self.vectors, self.scales)
+            write_static(folder, table, dtype=dtype, extra_words=extra_words)
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions of an embedding."""
@@ -69,14 +135,16 @@ class StaticEmbedder(Embedder):
     def word_vectors(self, rows: npt.NDArray[np.int64] | Sequence[int]) -> Vectors:
         """Return the vectors of table `rows` as float32 [rows, dimension]."""
         rows = np.asarray(rows, dtype=np.int64)
-        vectors = self.vectors[rows].astype(np.float32)
-        return vectors if self.scales is None else vectors * self.scales[rows][:, None]
+        vectors: Vectors = self.vectors[rows].astype(np.float32)
+        if self.scales is not None:
+            vectors *= self.scales[rows][:, None]
+        return vectors
 
     def _encode(self, texts: list[str], *, show_progress_bar: bool) -> Vectors:
         if len(texts) <= _SMALL and sum(map(len, texts)) <= _SMALL_CHARACTERS:
             return self._encode_plainly(texts)
         if self._bulk is None:
-            from pellucid.kernels import BulkEncoder  # numba takes a second to import
+            from pellucid.bulk import BulkEncoder  # numba takes a second to import
 
             self._bulk = BulkEncoder(self.vocabulary, self.vectors, self.scales)
         return self._bulk.encode(texts, show_progress_bar=show_progress_bar)
@@ -96,28 +164,32 @@ class StaticEmbedder(Embedder):
     def explain(self, text1: str, text2: str | None = None) -> Explanation:
         """Take apart the cosine of two texts into pairs of words, or one text into its words' pulls.
 
-        For two texts a row is a pair (word of text 1, word of text 2); repeated words are one row. For one text a row
-        is a word, and its contribution the part of the embedding's squared length (1) that lies along it.
+        For two texts a row is a pair (word of text 1, word of text 2). For one text a row is a word, and its
+        contribution the part of the embedding's squared length (1) that lies along it. Repeated words are one row,
+        upper and lower case together where they have the same vector. A word that is not in the vocabulary but has a
+        prefix there is named with it: "tokenisers (as token)".
 
         Raises:
-            InputError: an argument is no string, or a text has more than 2,000 distinct known words.
+            InputError: an argument is no string, or there would be more than 250,000 rows.
         """
         first = self._weighted_words(text1)
         if text2 is None:
+            _check_size(len(first.words), 1)
             pull = first.vectors @ first.vectors.sum(axis=0)
             terms = [
-                Row(word, (word,), float(c), 0.0, spans)
-                for word, c, spans in zip(first.words, pull, first.spans)
+                Row(name, (word,), c, 0.0, spans)
+                for name, word, c, spans in zip(first.names, first.words, pull.tolist(), first.spans, strict=True)
             ]
             return Explanation.from_terms(
                 self.family, (text1, None), float(pull.sum()), terms, unknown=(first.unknown, ())
             )
         second = self._weighted_words(text2)
+        _check_size(len(first.words), len(second.words))
         table = first.vectors @ second.vectors.T  # [words of text 1, words of text 2]
         terms = [
-            Row(f"{w} × {v}", (w, v), float(table[i, j]), 0.0, first.spans[i], second.spans[j])
-            for i, w in enumerate(first.words)
-            for j, v in enumerate(second.words)
+            Row(f"{first.names[i]} × {second.names[j]}", (w, v), c, 0.0, first.spans[i], second.spans[j])
+            for i, (w, values) in enumerate(zip(first.words, table.tolist(), strict=True))
+            for j, (v, c) in enumerate(zip(second.words, values, strict=True))
         ]
         return Explanation.from_terms(
             self.family, (text1, text2), float(table.sum()), terms, unknown=(first.unknown, second.unknown)
@@ -126,29 +198,30 @@ class StaticEmbedder(Embedder):
     def _weighted_words(self, text: str) -> _WeightedWords:
         """Return the distinct words of `text` with the vectors that add up to its embedding (float64)."""
         if not isinstance(text, str):
-            raise InputError(f"explain takes texts, got {type(text).__name__}")
-        spans: dict[int, list[Span]] = {}
-        shown: dict[int, str] = {}
+            raise InputError(f"explain takes texts, got {type(text).__name__} ({text!r:.40}); pass a str")
+        spans: dict[tuple[int, str], list[Span]] = {}  # words that share a prefix's row stay apart
+        shown: dict[tuple[int, str], str] = {}
         unknown: list[Span] = []
         for word in split_words(text):
             row = self.vocabulary.row(word.text)
             if row < 0:
                 unknown.append((word.start, word.end))
             else:
-                spans.setdefault(row, []).append((word.start, word.end))
-                shown.setdefault(row, word.text)
-        if len(spans) > _MOST_WORDS:
-            raise InputError(
-                f"explain takes texts of at most {_MOST_WORDS} distinct words, this one has {len(spans)}; "
-                "explain it in parts"
-            )
-        rows = list(spans)
-        counts = np.array([len(spans[row]) for row in rows], dtype=np.float64)
+                spans.setdefault((row, word.text.lower()), []).append((word.start, word.end))
+                shown.setdefault((row, word.text.lower()), word.text)
+        rows = [row for row, _ in spans]
+        counts = np.array([len(places) for places in spans.values()], dtype=np.float64)
         vectors = self.word_vectors(rows).astype(np.float64) * counts[:, None]
         length = np.linalg.norm(vectors.sum(axis=0))
         if length > 0:
             vectors /= length
-        return _WeightedWords([shown[r] for r in rows], vectors, [tuple(spans[r]) for r in rows], tuple(unknown))
+        names = [self._name(word, row) for (row, _), word in shown.items()]
+        return _WeightedWords(list(shown.values()), names, vectors, list(map(tuple, spans.values())), tuple(unknown))
+
+    def _name(self, word: str, row: int) -> str:
+        """Return the user's `word`, with the vocabulary's word where that is more than another case."""
+        known = self.vocabulary.words[row]
+        return word if known in (word, word.lower()) else f"{word} (as {known})"
 
     def nearest_words(self, word_or_text: str, *, top_k: int = 10) -> list[tuple[str, float]]:
         """Return the `top_k` words whose vectors have the highest cosine to a word or text, best first.
@@ -161,3 +234,12 @@ class StaticEmbedder(Embedder):
         scores = self.similarity(self.encode(word_or_text), vectors)[0]
         best = np.argsort(-scores, kind="stable")[:top_k]
         return [(self.vocabulary.words[row], float(scores[row])) for row in best]
+
+
+def _check_size(words1: int, words2: int) -> None:
+    """Refuse to build more rows than anyone reads and memory holds."""
+    if words1 * words2 > _MOST_PAIRS:
+        raise InputError(
+            f"explaining {words1:,} x {words2:,} distinct words would give more than {_MOST_PAIRS:,} rows; "
+            "explain shorter passages"
+        )

@@ -1,16 +1,20 @@
 """Files that are whole or absent, and tensors read without copying.
 
 Writing goes to a temporary neighbour that is renamed at the end, so that a crash, a kill or a full disk leaves the old
-file or none. Reading maps safetensors into memory after checking the header against the file, because a folder may
-come from anyone. Only safetensors, JSON and TSV are read; nothing read can run code.
+file or none. What a killed process leaves behind is named `.<name>.<random>.part`; nothing reads it, delete it freely.
+Reading maps safetensors into memory after checking the header against the file, because a folder may come from
+anyone. Only safetensors, JSON and plain text are read, under names the library chose itself; nothing read can run code.
 """
 
 from __future__ import annotations
 
+import errno
 import json
+import math
 import os
 import shutil
 import struct
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.errors import ModelFolderError
+from pellucid.errors import InputError, ModelFolderError, WritingError
 
 _DTYPES = {
     "F64": np.float64,
@@ -32,52 +36,152 @@ _DTYPES = {
     "I8": np.int8,
     "U8": np.uint8,
 }
-_MAX_HEADER = 100_000_000  # bytes, the limit of the safetensors format
+_DTYPE_NAMES = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
+_MAX_HEADER = 16 << 20  # bytes; the format allows 100 MB, a model of ours needs a few hundred bytes
+_MAX_JSON = 64 << 20
+_MOST_AXES = 8
+_MOST_CELLS = 1 << 40  # numpy cannot describe many more, not even where another side is 0
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
+_RENAME_EXCHANGE = 2  # linux/fs.h
+_AT_FDCWD = -100
 
 
 @contextmanager
 def writing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; it becomes `path` when the block ends without an error."""
+    """Yield a temporary path beside `path`; it becomes `path` when the block ends without an error.
+
+    Raises:
+        WritingError: no space, no permission, or a read-only disk; what was at `path` is untouched.
+    """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    os.close(handle)
-    aside = Path(name)
-    try:
-        yield aside
-        _flush_to_disk(aside)
-        os.chmod(aside, 0o666 & ~_umask())
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
+    with _explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        os.close(handle)
+        aside = Path(name)
+        try:
+            yield aside
+            _flush_to_disk(aside)
+            os.chmod(aside, 0o666 & ~_umask())
+            os.replace(aside, path)
+            _flush_to_disk(path.parent)
+        finally:
+            aside.unlink(missing_ok=True)
 
 
 @contextmanager
 def writing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary folder beside `path`; it takes the place of `path` when the block ends without an error."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
-    try:
-        yield aside
-        for file in aside.rglob("*"):
-            if file.is_file():
+    """Yield a temporary folder beside `path`; it takes the place of `path` when the block ends without an error.
+
+    On Linux an older model at `path` is exchanged in one step, so that at every moment one whole model is there.
+    What its owner added to it (notes, `.git`) moves to the new one; the files the older model consisted of do not.
+
+    Raises:
+        InputError: `path` is a file, or a folder that holds something else than a model.
+        WritingError: no space, no permission, or a read-only disk; what was at `path` is untouched.
+    """
+    path = Path(path).resolve()  # a link to a folder stays a link
+    outdated = _replaceable(path)
+    with _explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
+        try:
+            yield aside
+            for file in aside.rglob("*"):
                 _flush_to_disk(file)
-        os.chmod(aside, 0o777 & ~_umask())
-        if path.exists():
-            old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".old"))
-            os.replace(path, old / "model")
-            os.replace(aside, path)
-            shutil.rmtree(old)
+            if path.exists():
+                _carry_over(path, aside, outdated)
+            os.chmod(aside, 0o777 & ~_umask())
+            _flush_to_disk(aside)
+            _put_in_place(aside, path)
+            _flush_to_disk(path.parent)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn the system's refusal to write into an error that says what and what now."""
+    try:
+        yield
+    except WritingError:
+        raise
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        raise WritingError(
+            error.errno, f"cannot write {path}: {error.strerror}. Nothing that was there is changed; "
+            "free some space or choose another place"
+        ) from error
+
+
+def _replaceable(path: Path) -> set[str]:
+    """Return the names of the files that the model at `path` consists of; refuse anything but a model or nothing."""
+    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        return set()
+    if not path.is_dir():
+        raise InputError(f"{path} is a file; a model is saved as a folder. Give a new name")
+    try:
+        config = read_json(path / "config.json")
+        return {"config.json", *config["pellucid"].get("files", ())}
+    except (ModelFolderError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{path} exists and holds no pellucid model; saving there would remove what it holds. Give a new name"
+        ) from error
+
+
+def _carry_over(old: Path, new: Path, outdated: set[str]) -> None:
+    """Copy into `new` what lies in `old` beside the model's own files."""
+    for entry in old.iterdir():
+        target = new / entry.name
+        if entry.name in outdated or target.exists():
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.copytree(entry, target, symlinks=True)
         else:
-            os.replace(aside, path)
+            shutil.copy2(entry, target, follow_symlinks=False)
+
+
+def _put_in_place(aside: Path, path: Path) -> None:
+    """Move folder `aside` to `path`; an older folder there ends at `aside` or is gone."""
+    if not path.exists():
+        os.replace(aside, path)
+        return
+    if _exchange(aside, path):
+        return
+    old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
+    os.replace(path, old / "model")
+    try:
+        os.replace(aside, path)
+    except OSError:
+        os.replace(old / "model", path)
+        raise
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
 
 
-def _flush_to_disk(file: Path) -> None:
-    with open(file, "rb") as written:
-        os.fsync(written.fileno())
+def _exchange(first: Path, second: Path) -> bool:
+    """Swap two paths in one step where the system can (Linux, most file systems); return whether it did."""
+    if sys.platform != "linux":
+        return False
+    import ctypes
+
+    try:
+        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):  # a C library without it
+        return False
+    paths = (ctypes.c_int(_AT_FDCWD), os.fsencode(first), ctypes.c_int(_AT_FDCWD), os.fsencode(second))
+    return bool(renameat2(*paths, ctypes.c_uint(_RENAME_EXCHANGE)) == 0)
+
+
+def _flush_to_disk(path: Path) -> None:
+    if path.is_dir() and os.name != "posix":  # elsewhere a folder cannot be opened
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _umask() -> int:
@@ -86,79 +190,136 @@ def _umask() -> int:
     return mask
 
 
+def read_regular(path: str | os.PathLike[str], max_bytes: int) -> bytes:
+    """Return the bytes of a regular file (links are followed) of at most `max_bytes`.
+
+    Raises:
+        ModelFolderError: the file is absent, larger, unreadable, or a pipe, device or folder.
+    """
+    path = Path(path)
+    with _opened(path) as file:
+        content: bytes = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise ModelFolderError(f"{path} is larger than the {max_bytes:,} bytes such a file may have")
+    return content
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """Open a regular file for reading; a pipe or device, which could block or never end, is refused."""
+    if not path.is_file():
+        raise ModelFolderError(f"{path} is not a regular file" if path.exists() else f"file not found: {path}")
+    try:
+        with open(path, "rb") as file:
+            yield file
+    except OSError as error:
+        raise ModelFolderError(f"cannot read {path}: {error.strerror or error}") from error
+
+
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
     """Write `value` as indented UTF-8 JSON, whole or not at all."""
     with writing(path) as aside:
         aside.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
 
 
-def read_json(path: str | os.PathLike[str]) -> Any:
+def read_json(path: str | os.PathLike[str], *, max_bytes: int = _MAX_JSON) -> Any:
     """Read a JSON file.
 
     Raises:
-        ModelFolderError: the file is absent or is not JSON.
+        ModelFolderError: the file is absent, too large, or is not JSON.
     """
+    return _parse(read_regular(path, max_bytes), f"{path} is not valid JSON")
+
+
+def _parse(content: bytes, complaint: str) -> Any:
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise ModelFolderError(f"file not found: {path}") from error
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ModelFolderError(f"{path} is not valid JSON: {error}") from error
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, an endless number, or nested too deep
+        raise ModelFolderError(f"{complaint}: {error}") from error
 
 
 def write_tensors(
     path: str | os.PathLike[str], tensors: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Write named arrays as one safetensors file, whole or not at all."""
-    from safetensors.numpy import save_file
+    """Write named arrays as one safetensors file, whole or not at all.
 
-    contiguous = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
-    with writing(path) as aside:
-        save_file(contiguous, str(aside), metadata=dict(metadata or {}))
+    The wide types come first, so that every array starts at a multiple of its item size and can be mapped.
+    """
+    order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
+    header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    end = 0
+    for name in order:
+        start, end = end, end + tensors[name].nbytes
+        dtype = _DTYPE_NAMES[tensors[name].dtype]
+        header[name] = {"dtype": dtype, "shape": list(tensors[name].shape), "data_offsets": [start, end]}
+    described = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+    described += b" " * (-len(described) % 8)
+    with writing(path) as aside, open(aside, "wb") as file:
+        file.write(struct.pack("<Q", len(described)) + described)
+        for name in order:
+            array = tensors[name]
+            little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+            file.write(little.reshape(-1).view(np.uint8).data)
 
 
 def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
     """Map the arrays of a safetensors file into memory, read-only, and return them with the file's metadata.
 
+    Opening reads the header alone. Processes that map the same file share its pages.
+
     Raises:
-        ModelFolderError: the file is absent, truncated, or its header does not describe its bytes.
+        ModelFolderError: the file is absent, truncated, or its header does not describe its bytes exactly.
     """
     path = Path(path)
-    try:
-        size = path.stat().st_size
-        with open(path, "rb") as file:
-            header_size = struct.unpack("<Q", file.read(8))[0] if size >= 8 else -1
-            if not 0 < header_size <= min(_MAX_HEADER, size - 8):
-                raise ModelFolderError(f"{path} is not a safetensors file, or it is truncated ({size} bytes)")
-            header = json.loads(file.read(header_size))
-    except FileNotFoundError as error:
-        raise ModelFolderError(f"file not found: {path}") from error
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ModelFolderError(f"{path} has a broken safetensors header: {error}") from error
+    with _opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        header_size = struct.unpack("<Q", file.read(8))[0] if size >= 8 else -1
+        if not 0 < header_size <= min(_MAX_HEADER, size - 8):
+            raise ModelFolderError(f"{path} is not a safetensors file, or it is truncated ({size} bytes)")
+        header = _parse(file.read(header_size), f"{path} has a broken safetensors header")
+        data = np.memmap(file, dtype=np.uint8, mode="r").view(np.ndarray)[8 + header_size :]
     if not isinstance(header, dict):
         raise ModelFolderError(f"{path} has a broken safetensors header: it is not an object")
-    metadata = header.pop("__metadata__", {})
-    first = 8 + header_size
-    data = np.memmap(path, dtype=np.uint8, mode="r")
-    arrays = {name: _view(data[first:], name, entry, path) for name, entry in header.items()}
+    metadata = header.pop("__metadata__", None)
+    entries = {name: _Entry(name, value, len(data), path) for name, value in header.items()}
+    _check_no_overlap(entries, len(data), path)
+    arrays = {name: entry.view(data) for name, entry in entries.items()}
     return arrays, metadata if isinstance(metadata, dict) else {}
 
 
-def _view(data: npt.NDArray[np.uint8], name: str, entry: Any, path: Path) -> npt.NDArray[Any]:
-    """Return tensor `name` as a view of `data`, refusing an entry that does not fit it."""
-    try:
-        dtype = np.dtype(_DTYPES[entry["dtype"]])
-        shape = tuple(entry["shape"])
-        start, end = entry["data_offsets"]
-        integers = all(type(n) is int and n >= 0 for n in (*shape, start, end))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ModelFolderError(f"{path}: tensor {name!r} has a broken header entry {entry!r}") from error
-    count = 1
-    for side in shape:  # Python integers: an absurd shape cannot overflow
-        count *= side
-    if not integers or start > end or end > len(data) or end - start != count * dtype.itemsize:
-        raise ModelFolderError(
-            f"{path}: tensor {name!r} claims shape {list(shape)} at bytes {start}-{end}, "
-            f"which the file's {len(data)} data bytes do not hold; it is truncated or was tampered with"
-        )
-    return data[start:end].view(dtype).reshape(shape)
+class _Entry:
+    """One tensor's place in a safetensors file, checked against the file's size."""
+
+    def __init__(self, name: str, value: Any, size: int, path: Path) -> None:
+        try:
+            self.dtype = np.dtype(_DTYPES[value["dtype"]])
+            self.shape = tuple(value["shape"])
+            self.start, self.end = value["data_offsets"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModelFolderError(f"{path}: tensor {name!r} has a broken header entry {value!r:.200}") from error
+        if not all(type(n) is int and n >= 0 for n in (*self.shape, self.start, self.end)):
+            raise ModelFolderError(f"{path}: tensor {name!r} has a broken header entry {value!r:.200}")
+        count = math.prod(self.shape[:_MOST_AXES])  # Python integers: an absurd shape cannot overflow
+        absurd = len(self.shape) > _MOST_AXES or math.prod(side or 1 for side in self.shape) > _MOST_CELLS
+        fits = self.start <= self.end <= size and self.end - self.start == count * self.dtype.itemsize
+        if not fits or absurd:
+            raise ModelFolderError(
+                f"{path}: tensor {name!r} claims shape {list(self.shape[:_MOST_AXES])} at bytes {self.start}-"
+                f"{self.end}, which the file's {size} data bytes do not hold; it is truncated or was tampered with"
+            )
+
+    def view(self, data: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
+        """Return the tensor without copying, unless it lies askew in the file."""
+        array = data[self.start : self.end].view(self.dtype).reshape(self.shape)
+        return array if array.flags.aligned else array.copy()
+
+
+def _check_no_overlap(entries: Mapping[str, _Entry], size: int, path: Path) -> None:
+    """Refuse tensors that share bytes or leave some out, as the format demands."""
+    end = 0
+    for name, entry in sorted(entries.items(), key=lambda item: (item[1].start, item[1].end)):
+        if entry.start != end:
+            raise ModelFolderError(f"{path}: tensor {name!r} starts at byte {entry.start}, expected {end}")
+        end = entry.end
+    if end != size:
+        raise ModelFolderError(f"{path}: the tensors take {end} bytes, the file has {size}; it was tampered with")

@@ -10,7 +10,7 @@ pre-tokenizer isolates is dropped, so that there is one list and no mismatch bet
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -69,18 +69,29 @@ class Vocabulary:
     ("tokenisers" -> token ##iser ##s -> "tokeniser", else "token"). Otherwise the word is unknown.
     """
 
-    def __init__(self, words: Sequence[str], subwords: Tokenizer | None = None) -> None:
+    def __init__(self, words: Sequence[str], subwords: Tokenizer | Callable[[], Tokenizer] | None = None) -> None:
         """Take the words in row order and the teacher's tokenizer; without one, no prefix is tried.
+
+        A function in place of the tokenizer is called when the first unknown word turns up, so that opening a model
+        does not wait for it.
 
         Raises:
             InputError: a word occurs twice.
         """
         self.words = words
-        self.subwords = subwords
+        self._subwords = subwords
         self._row = {word: row for row, word in enumerate(words)}
         if len(self._row) != len(words):
             twice = next(word for row, word in enumerate(words) if self._row[word] != row)
             raise InputError(f"the vocabulary holds {twice!r} twice")
+
+    @property
+    def subwords(self) -> Tokenizer | None:
+        """The teacher's tokenizer, or None."""
+        subwords = self._subwords
+        if subwords is not None and not isinstance(subwords, Tokenizer):
+            self._subwords = subwords = subwords()
+        return subwords
 
     def __len__(self) -> int:
         """Return the number of words."""
@@ -99,12 +110,14 @@ class Vocabulary:
         row = self._row.get(word, -1)
         if row < 0:
             row = self._row.get(word.lower(), -1)
-        return row if row >= 0 or self.subwords is None else self._prefix_row(word)
+        return row if row >= 0 or self._subwords is None else self._prefix_row(word)
 
     def _prefix_row(self, word: str) -> int:
-        if len(word) > _LONGEST_WORD:
+        if len(word) > _LONGEST_WORD or self.subwords is None:
             return -1
-        pieces = [piece.removeprefix("##").lstrip("\u2581") for piece in self.subwords.encode(word, add_special_tokens=False).tokens]
+        found = self.subwords.encode(word, add_special_tokens=False)
+        real = [token for token, is_real in zip(found.tokens, found.attention_mask) if is_real]  # no padding
+        pieces = [piece.removeprefix("##").lstrip("\u2581") for piece in real]
         for kept in range(len(pieces) - 1, 0, -1):
             prefix = "".join(pieces[:kept])
             row = self._row.get(prefix, -1)

@@ -1,0 +1,70 @@
+# `make demo` and `make test` do all the set-up; the environment is .venv, made once and brought up to date when
+# pyproject.toml changes. PYTHON chooses the interpreter it is made from: make demo PYTHON=python3.12
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+# PyPI's torch brings several GB of CUDA packages on Linux; the tests need the CPU build alone. The first form takes a
+# build that pip already knows under its own name, the second asks PyTorch's index for it.
+TORCH := 2.13.0
+TORCH_INDEX := https://download.pytorch.org/whl/cpu
+
+.PHONY: help demo test lint format types slow docs help-docs clean
+.DELETE_ON_ERROR:
+
+help:  ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: $(VENV)/core.stamp  ## install the core, then embed, compare and explain real texts
+	@PATH="$(CURDIR)/$(BIN):$$PATH" HF_HUB_OFFLINE=1 sh examples/demo.sh
+
+test: lint types $(VENV)/test.stamp  ## install what the tests need; ruff, mypy, pytest
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/test.stamp  ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(VENV)/test.stamp  ## bring the code into ruff's format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(VENV)/test.stamp  ## mypy --strict on the package
+	$(BIN)/mypy
+
+slow: $(VENV)/test.stamp  ## the checks that take minutes
+	$(BIN)/python -m pytest -m slow
+
+docs: $(VENV)/docs.stamp help-docs  ## build the documentation into site/
+	$(BIN)/mkdocs build --strict
+
+help-docs: $(VENV)/test.stamp  ## write docs/cli.md from the commands' --help
+	$(BIN)/python docs/cli_page.py
+
+clean:  ## remove the environment and everything built
+	rm -rf $(VENV) site dist build .mypy_cache .pytest_cache .ruff_cache
+
+$(VENV)/made.stamp:
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 10) else "pellucid needs Python 3.10 or newer, \
+	$(PYTHON) is " + sys.version.split()[0] + "; say make PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/core.stamp: pyproject.toml $(VENV)/made.stamp
+	$(PIP) install --quiet --editable .
+	@touch $@
+
+$(VENV)/torch.stamp: $(VENV)/made.stamp
+	$(PIP) install --quiet 'torch==$(TORCH)+cpu' 2>/dev/null \
+	  || $(PIP) install --quiet 'torch==$(TORCH)' --extra-index-url $(TORCH_INDEX)
+	@touch $@
+
+$(VENV)/test.stamp: pyproject.toml $(VENV)/torch.stamp
+	$(PIP) install --quiet --editable '.[test]'
+	@touch $(VENV)/core.stamp $@
+
+$(VENV)/docs.stamp: pyproject.toml $(VENV)/test.stamp
+	$(PIP) install --quiet --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,291 @@
+"""How fast static encoding is, beside wordllama, model2vec and sentence-transformers, in one run on one thread each.
+
+    python benchmarks/static_speed.py                  the bundled model
+    python benchmarks/static_speed.py --synthetic      90,000 words of the corpus with random int8 vectors
+    python benchmarks/static_speed.py --long           also 10 million texts from an iterator
+
+The texts are those of STS12 to STS15, repeated. The peers hold the same words and vectors (wordllama its own). Rounds
+are interleaved, the first is not counted, and medians are shown, by the clock and by the processor's time: the latter
+is the fairer one where other programs share the machine. The bandwidth is that of reading random rows of a table of
+the same size, so it tells what no program that reads its rows can beat. Prints markdown; `--json` keeps the numbers.
+"""
+
+from __future__ import annotations
+
+import os
+
+for _name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS", "PELLUCID_THREADS"):
+    os.environ[_name] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+import argparse
+import datetime
+import json
+import lzma
+import platform
+import re
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
+from itertools import chain, cycle, islice
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.bulk import BulkEncoder
+from pellucid.static import StaticEmbedder
+from pellucid.words import Vocabulary, split_words
+
+_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+_SETS = ("STS12", "STS13", "STS14", "STS15")
+_SIZES = (1_000, 10_000, 100_000, 1_000_000)
+_Encode = Callable[[list[str]], Any]
+
+
+def sts_texts(data: Path) -> list[str]:
+    """Return both sentences of every pair of the test sets, in order."""
+    texts: list[str] = []
+    for name in _SETS:
+        lines = (data / "sts" / name / "test.tsv").read_text(encoding="utf-8").split("\n")[1:]
+        texts += chain.from_iterable(line.split("\t")[:2] for line in lines if line)
+    return texts
+
+
+def synthetic_model(data: Path, words: int = 90_000, dimension: int = 256) -> StaticEmbedder:
+    """Return a model of the corpus's most frequent words with random int8 vectors."""
+    counts: Counter[str] = Counter()
+    with lzma.open(data / "raw_english" / "open_licence.txt.xz", "rt", encoding="utf-8") as lines:
+        for line in lines:
+            counts.update(re.findall(r"\w+", line.lower()))
+    kept = [word for word, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:words]]
+    rng = np.random.default_rng(0)
+    vectors = rng.integers(-127, 128, (len(kept), dimension), dtype=np.int8)
+    return StaticEmbedder(Vocabulary(kept), vectors, rng.uniform(0.001, 0.01, len(kept)).astype(np.float32))
+
+
+def word_tokenizer(words: Sequence[str]) -> Any:
+    """Return the tokenizer that gives the peers the same words: lower case, BERT's pre-tokenizer, whole words."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.normalizers import Lowercase
+    from tokenizers.pre_tokenizers import BertPreTokenizer
+
+    tokenizer = Tokenizer(WordLevel({**{word: i for i, word in enumerate(words)}, "[UNK]": len(words)}, "[UNK]"))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = Lowercase(), BertPreTokenizer()
+    return tokenizer
+
+
+def peers(model: StaticEmbedder) -> dict[str, _Encode]:
+    """Return the peers' encode functions by name."""
+    import torch
+    import wordllama
+    from model2vec import StaticModel
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
+
+    torch.set_num_threads(1)
+    table = np.zeros((len(model.vocabulary) + 1, model.get_embedding_dimension()), np.float32)
+    table[:-1] = model.word_vectors(np.arange(len(model.vocabulary)))
+    for row, word in enumerate(model.vocabulary.words):
+        if not split_words(word):
+            table[row] = 0  # a punctuation mark, which we drop and the peers do not
+    tokenizer = word_tokenizer(model.vocabulary.words)
+    m2v = StaticModel(table, tokenizer, normalize=True, max_length=None)
+    st = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_weights=table), Normalize()], device="cpu")
+    folder = Path(wordllama.__file__).parent
+    llama = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
+    return {
+        f"model2vec {version('model2vec')}": lambda texts: m2v.encode(texts, use_multiprocessing=False),
+        f"sentence-transformers {version('sentence-transformers')} StaticEmbedding": lambda texts: st.encode(
+            texts, batch_size=1024, show_progress_bar=False
+        ),
+        f"wordllama {version('wordllama')}": lambda texts: llama.embed(texts, norm=True),
+    }
+
+
+def timed(encode: _Encode, texts: list[str]) -> tuple[float, float]:
+    """Return the seconds by the clock and of this process's processor time."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    encode(texts)
+    return time.perf_counter() - wall, time.process_time() - cpu
+
+
+def race(encoders: dict[str, _Encode], texts: list[str], rounds: int) -> dict[str, dict[str, float]]:
+    """Time the encoders in turn, `rounds` times after one short round; return texts/s by clock and processor."""
+    for encode in encoders.values():
+        encode(texts[:2000])
+    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in encoders}
+    for _ in range(rounds):
+        for name, encode in encoders.items():
+            seconds[name].append(timed(encode, texts))
+    return {
+        name: {
+            "texts_per_s": len(texts) / statistics.median(wall for wall, _ in times),
+            "texts_per_cpu_s": len(texts) / statistics.median(cpu for _, cpu in times),
+            "spread": max(wall for wall, _ in times) / min(wall for wall, _ in times),
+        }
+        for name, times in seconds.items()
+    }
+
+
+@numba.njit(fastmath=True, nogil=True)
+def _read_rows(table: Any, rows: Any) -> int:
+    total = 0
+    for row in rows:
+        for column in range(table.shape[1]):
+            total += table[row, column]
+    return total
+
+
+def row_bandwidth(shape: tuple[int, int], itemsize: int, rounds: int) -> float:
+    """Return the bytes per second of processor time at which random rows of a table this large can be read."""
+    rng = np.random.default_rng(0)
+    table = rng.integers(0, 1 << 60, (shape[0], shape[1] * itemsize // 8))
+    rows = rng.integers(0, shape[0], 4_000_000, dtype=np.int32)
+    _read_rows(table, rows[:1000])
+    best = min(timed(lambda _: _read_rows(table, rows), [])[1] for _ in range(rounds + 2))
+    return rows.size * table.shape[1] * 8 / best
+
+
+def scaling(model: StaticEmbedder, texts: list[str], rounds: int) -> list[dict[str, float]]:
+    """Time 1 k to 1 M texts on 1 and 2 threads, by the clock."""
+    results = []
+    for size in _SIZES:
+        some = list(islice(cycle(texts), size))
+        for threads in (1, 2):
+            encoder = BulkEncoder(model.vocabulary, model.vectors, model.scales)
+            encoder.threads = threads
+            encoder.encode(some[:4096])
+            best = statistics.median(timed(encoder.encode, some)[0] for _ in range(rounds))
+            results.append({"texts": size, "threads": threads, "texts_per_s": size / best})
+    return results
+
+
+def stream(model: StaticEmbedder, texts: list[str], size: int) -> dict[str, float]:
+    """Encode `size` texts from an iterator; the memory is the most this process ever had."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    wall = time.perf_counter()
+    rows = sum(len(block) for block in model.encode_blocks(islice(cycle(texts), size)))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    seconds = time.perf_counter() - wall
+    return {"texts": rows, "texts_per_s": rows / seconds, "peak_mb": peak / 1024, "peak_before_mb": before / 1024}
+
+
+def streams(arguments: argparse.Namespace, sizes: Sequence[int]) -> Iterator[dict[str, float]]:
+    """Run `stream` for each size in a process of its own, so that each has its own peak memory."""
+    given = ["--synthetic"] if arguments.synthetic else ["--model", arguments.model]
+    for size in sizes:
+        command = [sys.executable, __file__, "--data", str(arguments.data), *given, "--stream", str(size)]
+        yield json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def machine() -> str:
+    """Describe the processor and the versions that matter."""
+    info = Path("/proc/cpuinfo")
+    names = re.findall(r"model name\s*: (.*)", info.read_text()) if info.exists() else []
+    name = names[0] if names else platform.processor()
+    return (
+        f"{name}, {os.cpu_count()} cores, {platform.system()}; Python {platform.python_version()}, "
+        f"numpy {np.__version__}, numba {numba.__version__}; load {os.getloadavg()[0]:.1f}"
+    )
+
+
+def measure(arguments: argparse.Namespace, model: StaticEmbedder, texts: list[str]) -> dict[str, Any]:
+    """Run everything and return the numbers."""
+    encoder = BulkEncoder(model.vocabulary, model.vectors, model.scales)
+    encoder.threads = 1
+    many = list(islice(cycle(texts), -(-arguments.texts // len(texts)) * len(texts)))
+    encoders: dict[str, _Encode] = {"pellucid": encoder.encode, **peers(model)}
+    agreement = [float(np.abs(encoder.encode(texts) - encode(texts)).max()) for encode in list(encoders.values())[1:3]]
+    known = sum(model.vocabulary.row(word.text) >= 0 for text in texts for word in split_words(text)) / len(texts)
+    bandwidth = row_bandwidth(model.vectors.shape, model.vectors.itemsize, arguments.rounds)
+    results = race(encoders, many, arguments.rounds)
+    row_bytes = model.get_embedding_dimension() * model.vectors.itemsize
+    used = results["pellucid"]["texts_per_cpu_s"] * known * row_bytes
+    return {
+        "date": datetime.date.today().isoformat(),
+        "machine": machine(),
+        "data": f"{', '.join(_SETS)} test texts ({len(texts):,}), repeated to {len(many):,}; {known:.1f} known words each",
+        "table": f"{model.vectors.shape[0]:,} x {model.vectors.shape[1]} {model.vectors.dtype}",
+        "rounds": arguments.rounds,
+        "encoders": results,
+        "largest_difference_to_model2vec_and_st": agreement,
+        "row_bandwidth_gb_s": bandwidth / 1e9,
+        "rows_read_gb_s": used / 1e9,
+        "bandwidth_share": used / bandwidth,
+        "scaling": scaling(model, texts, arguments.rounds),
+        "streams": list(streams(arguments, (100_000, 1_000_000, *([10_000_000] if arguments.long else [])))),
+    }
+
+
+def markdown(numbers: dict[str, Any]) -> str:
+    """Return the report."""
+    ours = numbers["encoders"]["pellucid"]
+    lines = [
+        f"Static encoding, {numbers['date']}. {numbers['machine']}.",
+        f"Data: {numbers['data']}. Table: {numbers['table']}. One thread each, median of {numbers['rounds']} rounds.",
+        "",
+        "| encoder | texts/s | pellucid is faster by | texts per processor second | by | slowest/fastest round |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, speed in numbers["encoders"].items():
+        clock, cpu = speed["texts_per_s"], speed["texts_per_cpu_s"]
+        by_clock, by_cpu = ours["texts_per_s"] / clock, ours["texts_per_cpu_s"] / cpu
+        lines.append(f"| {name} | {clock:,.0f} | {by_clock:.1f} | {cpu:,.0f} | {by_cpu:.1f} | {speed['spread']:.2f} |")
+    differences = " and ".join(f"{value:.0e}" for value in numbers["largest_difference_to_model2vec_and_st"])
+    lines += [
+        "",
+        f"Largest difference of an embedding to model2vec's and sentence-transformers': {differences}.",
+        f"Rows read: {numbers['rows_read_gb_s']:.1f} GB/s; random rows of such a table can be read at "
+        f"{numbers['row_bandwidth_gb_s']:.1f} GB/s: a share of {numbers['bandwidth_share']:.0%}, all steps counted.",
+        "",
+        "| texts | threads | texts/s |",
+        "|---|---|---|",
+        *(f"| {row['texts']:,} | {row['threads']} | {row['texts_per_s']:,.0f} |" for row in numbers["scaling"]),
+        "",
+        "| texts from an iterator | texts/s | peak memory, MB | of which before the first text |",
+        "|---|---|---|---|",
+        *(
+            f"| {row['texts']:,} | {row['texts_per_s']:,.0f} | {row['peak_mb']:,.0f} | {row['peak_before_mb']:,.0f} |"
+            for row in numbers["streams"]
+        ),
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Read the command line and run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=_DATA, help="folder that holds sts/ and raw_english/")
+    parser.add_argument("--model", default="static-en", help="a bundled name or a model folder")
+    parser.add_argument("--synthetic", action="store_true", help="random vectors instead of a model")
+    parser.add_argument("--texts", type=int, default=200_000, help="at least so many texts a round")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--long", action="store_true", help="also stream 10 million texts")
+    parser.add_argument("--json", type=Path, help="write the numbers to this file too")
+    parser.add_argument("--stream", type=int, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.synthetic:
+        model = synthetic_model(arguments.data)
+    else:
+        model = StaticEmbedder.from_pretrained(arguments.model)
+    texts = sts_texts(arguments.data)
+    if arguments.stream:
+        print(json.dumps(stream(model, texts, arguments.stream)))
+        return
+    numbers = measure(arguments, model, texts)
+    print(markdown(numbers))
+    if arguments.json:
+        arguments.json.write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,244 @@
+"""The models `evaluate` takes: opening one by a short string, telling two apart by their weights, serving MTEB."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import logging
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pellucid.base import Embedder
+from pellucid.errors import InputError, missing_extra
+
+_FORMS = (
+    "a pellucid model (bundled name, folder or hub id), a sentence-transformers model (folder or hub id), 'wordllama', "
+    "'wordllama:DIMENSIONS', 'model2vec:FOLDER_OR_ID' or 'vectors:TEXT_FILE'"
+)
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_IRRELEVANT = {  # files that do not touch an embedding
+    f"pellucid.{name}"
+    for name in ("errors", "explanation", "interchange", "pretrained", "progress", "store", "textvectors")
+}
+
+
+def open_any(spec: str | Path) -> Any:
+    """Open a model for evaluation by a short string.
+
+    Args:
+        spec: a pellucid model (bundled name, folder or hub id); a sentence-transformers model (folder or hub id);
+            "wordllama" or "wordllama:128" (dimensions); "model2vec:FOLDER_OR_ID"; "vectors:FILE", a word2vec, GloVe
+            or fastText text file.
+
+    Returns:
+        The opened model: an `Embedder`, a `SentenceTransformer`, a `WordLlama` or a `StaticModel`.
+
+    Raises:
+        InputError: `spec` names nothing that can be opened.
+        MissingExtraError: the package that opens it is not installed.
+    """
+    kind, colon, rest = str(spec).partition(":")
+    if kind == "wordllama":
+        return _open_wordllama(rest)
+    if kind == "model2vec" and colon:
+        return _open_model2vec(rest)
+    if kind == "vectors" and colon:
+        from pellucid.static import StaticEmbedder
+
+        return StaticEmbedder.from_text_vectors(rest)
+    return _open_saved(str(spec))
+
+
+def _open_saved(spec: str) -> Any:
+    """Open a folder, file, bundled name or hub id: with pellucid, unless it is another library's model."""
+    from pellucid.pretrained import bundled_models, load
+
+    folder = Path(spec).expanduser()
+    if folder.is_dir() and spec not in bundled_models():
+        if (folder / "modules.json").exists() and not _is_ours(folder / "config.json"):
+            return _open_sentence_transformer(str(folder))
+    elif not folder.exists() and _HUB_ID.fullmatch(spec) and not _is_ours(_hub_config(spec)):
+        return _open_sentence_transformer(spec)
+    elif not folder.exists() and not _HUB_ID.fullmatch(spec) and spec not in bundled_models():
+        raise InputError(f"no model {spec!r}. Give {_FORMS}")
+    return load(spec)
+
+
+def _hub_config(repo: str) -> Path | None:
+    """Download a hub model's config.json, if it has one."""
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return Path(hf_hub_download(repo, "config.json"))
+    except LocalEntryNotFoundError as error:  # before its base class EntryNotFoundError
+        raise InputError(f"{repo!r} is no folder here and the hub cannot be reached. Give {_FORMS}") from error
+    except EntryNotFoundError:
+        return None
+    except HfHubHTTPError as error:
+        raise InputError(f"no model {repo!r}: no such folder, and the hub answers: {error}") from error
+
+
+def _is_ours(config: Path | None) -> bool:
+    if config is None or not config.is_file():
+        return False
+    try:
+        read = json.loads(config.read_text(encoding="utf-8"))
+    except ValueError:
+        return True  # `load` says best what is wrong with it
+    return isinstance(read, dict) and "pellucid" in read
+
+
+def _open_sentence_transformer(spec: str) -> Any:
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError as error:
+        raise missing_extra("sentence-transformers", "torch") from error
+    with _without_bars():
+        return SentenceTransformer(spec)
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """Keep transformers from drawing a bar for each file it reads or writes."""
+    from transformers.utils import logging as bars
+
+    shown = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            bars.enable_progress_bar()
+
+
+def _open_model2vec(path: str) -> Any:
+    try:
+        from model2vec import StaticModel
+    except ImportError as error:
+        raise missing_extra("model2vec", "eval") from error
+    return StaticModel.from_pretrained(path)
+
+
+def _open_wordllama(dimensions: str) -> Any:
+    """Open the model inside WordLlama's own wheel; its default look-up misses the tokenizer there."""
+    if dimensions and not dimensions.isdecimal():
+        raise InputError(f"'wordllama:{dimensions}': after the colon comes a number of dimensions, as 'wordllama:128'")
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
+    try:
+        import wordllama
+    except ImportError as error:
+        raise missing_extra("wordllama", "eval") from error
+    finally:  # importing it reconfigures everybody's logging
+        root.setLevel(level)
+        root.handlers[:] = handlers
+    size = int(dimensions) if dimensions else None
+    folder = Path(wordllama.__file__).parent
+    return wordllama.WordLlama.load(cache_dir=folder, disable_download=True, trunc_dim=size)
+
+
+def fingerprint(model: Any) -> str:
+    """Return a sha256 that changes with any weight of `model`, with its settings and with the code that encodes.
+
+    It covers the files that the model's own `save_pretrained` writes (WordLlama: table and tokenizer), the version of
+    its package and, for a pellucid model, the source files of its class.
+
+    Raises:
+        InputError: the model cannot be saved, so there is nothing to tell it apart by.
+    """
+    total = hashlib.sha256()
+    total.update(f"{type(model).__module__}.{type(model).__qualname__} {_version(model)}".encode())
+    total.update(f" {getattr(model, 'truncate_dim', None)}".encode())
+    for _, source in sorted(_sources(type(model)).items()):
+        total.update(source.encode())
+    if hasattr(model, "save_pretrained"):
+        _hash_saved(model, total)
+    elif hasattr(model, "embedding") and hasattr(model, "tokenizer"):
+        total.update(np.ascontiguousarray(model.embedding).tobytes() + model.tokenizer.to_str().encode())
+    else:
+        raise InputError(f"cannot evaluate {type(model).__name__}: it has no save_pretrained. Give {_FORMS}")
+    return total.hexdigest()
+
+
+def _hash_saved(model: Any, total: Any) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "model"
+        if type(model).__module__.startswith("sentence_transformers"):
+            with _without_bars():
+                model.save_pretrained(str(folder), create_model_card=False)
+        else:
+            model.save_pretrained(folder)
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and path.suffix != ".md":  # a model card may hold a date
+                total.update(str(path.relative_to(folder)).encode() + hashlib.sha256(path.read_bytes()).digest())
+
+
+def _version(model: Any) -> str:
+    try:
+        return metadata.version(type(model).__module__.partition(".")[0])
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _sources(kind: type) -> dict[str, str]:
+    """Return module name -> source of the pellucid modules that `kind` is written in, and of those they import."""
+    waiting = [base.__module__ for base in kind.__mro__ if base.__module__.startswith("pellucid.")]
+    found: dict[str, str] = {}
+    while waiting:
+        name = waiting.pop()
+        spec = importlib.util.find_spec(name)
+        if name in found or name in _IRRELEVANT or spec is None or spec.origin is None:
+            continue
+        found[name] = Path(spec.origin).read_text(encoding="utf-8")
+        waiting += re.findall(r"^\s*from (pellucid\.\w+) import", found[name], re.MULTILINE)
+    return found
+
+
+class TextEncoder:
+    """An encoder as MTEB calls it, around any model that turns a list of texts into rows."""
+
+    def __init__(self, model: Any, revision: str) -> None:
+        """Wrap an `Embedder`, a `StaticModel` or a `WordLlama`."""
+        from mteb.models import ModelMeta
+
+        self.model = model
+        name = f"local/{type(model).__name__}"
+        self.mteb_model_meta = ModelMeta.create_empty({"name": name, "revision": revision})
+        self._encoders: dict[str, Callable[[list[str]], Any]] = {"": getattr(model, "encode", None) or model.embed}
+        for role in ("query", "document"):
+            self._encoders[role] = getattr(model, f"encode_{role}", self._encoders[""])
+
+    def encode(
+        self,
+        inputs: Any,
+        *,
+        task_metadata: Any,
+        hf_split: str,
+        hf_subset: str,
+        prompt_type: Any = None,
+        batch_size: int = 32,
+        show_progress_bar: bool = False,
+    ) -> Any:
+        """Encode the texts of a data loader; sparse rows stay sparse for retrieval, which only needs `similarity`."""
+        texts = [text for batch in inputs for text in batch["text"]]
+        rows = self._encoders[prompt_type.value if prompt_type else ""](texts)
+        if hasattr(rows, "toarray") and task_metadata.type != "Retrieval":
+            return rows.toarray()
+        return rows
+
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
+        """Return the cosine of every row to every row, as `Embedder.similarity`."""
+        return Embedder.similarity(self.model, embeddings1, embeddings2)
+
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
+        """Return the cosine of each row to the same row, as `Embedder.similarity_pairwise`."""
+        return Embedder.similarity_pairwise(self.model, embeddings1, embeddings2)

@@ -1,0 +1,392 @@
+"""From a block of UTF-8 to the rows of its words, compiled; the first half of bulk encoding.
+
+`bulk.py` drives these functions; `Vocabulary.row` and `split_words` say what they must compute. Step by step:
+
+1. `mark`: 64 bytes at a time, which bytes belong to words, as bits; ASCII letters are lower-cased on the way;
+2. `drop_separators`: clear the bits of separators beyond ASCII, by a table that `bulk.py` reads off BERT's own rule;
+3. `cut`: list where runs of bits start and end;
+4. `look_up`: hash each word, 8 bytes at a time, and find its row. The bytes are compared, never the hash alone, so no
+   two words are taken for one another.
+
+All run without the GIL and make no Python object. What each idea gave is written in docs/notes-static-speed.md.
+numba keeps compiled code until the file that holds it changes and does not look at imported ones, so what one function
+calls is in the same file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import numba
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+_OPTIONS = {"nogil": True, "fastmath": True, "error_model": "numpy"}
+
+
+def compiled(function: _F) -> _F:
+    """Compile `function` at its first call, keeping the machine code on disk where a folder can be written."""
+    try:
+        return numba.njit(function, cache=True, **_OPTIONS)  # type: ignore[no-any-return]
+    except RuntimeError:  # numba found no folder for its cache, neither beside this file nor in the home folder
+        return numba.njit(function, **_OPTIONS)  # type: ignore[no-any-return]
+
+
+def inlined(function: _F) -> _F:
+    """Compile `function` into the compiled functions that call it: a call with arrays would cost more than the work."""
+    return numba.njit(function, forceinline=True, **_OPTIONS)  # type: ignore[no-any-return]
+
+
+# --- Machine instructions that numba has no name for ------------------------------------------------------------------
+
+_BYTE, _WORD64 = ir.IntType(8), ir.IntType(64)
+_CHUNK = ir.VectorType(_BYTE, 64)
+
+
+def _address(context: Any, builder: Any, kind: Any, array: Any, offset: Any) -> Any:
+    """Return the address of the element at `offset` of a C-ordered array."""
+    data = context.make_array(kind)(context, builder, array).data
+    return builder.gep(data, [offset])
+
+
+def prefetch(builder: Any, address: Any) -> None:
+    """Emit the instruction that asks for the cache line at `address`, which may lie outside of all memory."""
+    place, flag = _BYTE.as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [place, flag, flag, flag])
+    hint = builder.module.declare_intrinsic("llvm.prefetch", (place,), kind)
+    read, keep, data = (ir.Constant(flag, value) for value in (0, 3, 1))
+    builder.call(hint, [builder.bitcast(address, place), read, keep, data])
+
+
+@intrinsic
+def _load_8(typing: Any, text: Any, offset: Any) -> Any:
+    """Return the 8 bytes from `offset` of `text`, which need not be aligned, as one integer."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        address = _address(context, builder, signature.args[0], *arguments)
+        return builder.load(builder.bitcast(address, _WORD64.as_pointer()), align=1)
+
+    return types.int64(text, types.int64), generate
+
+
+@intrinsic
+def _trailing_zeros(typing: Any, bits: Any) -> Any:
+    """Return how many low bits of a number other than 0 are 0."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic
+def _ones(typing: Any, bits: Any) -> Any:
+    """Return how many bits are 1."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic
+def _prefetch(typing: Any, slots: Any, slot: Any) -> Any:
+    """Ask for the cache line of a slot of 32 bytes ahead of its use."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        offset = builder.mul(arguments[1], ir.Constant(_WORD64, 4))
+        prefetch(builder, _address(context, builder, signature.args[0], arguments[0], offset))
+        return context.get_dummy_value()
+
+    return types.void(slots, types.int64), generate
+
+
+@intrinsic
+def _classify_64(typing: Any, text: Any, offset: Any, lowered: Any) -> Any:
+    """Return what the 64 bytes from `offset` are, one bit each: (of a word, NUL, not ASCII); copy them lower-cased."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        source = _address(context, builder, signature.args[0], arguments[0], arguments[1])
+        target = _address(context, builder, signature.args[2], arguments[2], arguments[1])
+        chunk = builder.load(builder.bitcast(source, _CHUNK.as_pointer()), align=1)
+
+        def every(value: int) -> Any:
+            return ir.Constant(_CHUNK, [value] * 64)
+
+        def within(values: Any, first: int, last: int) -> Any:
+            return builder.icmp_unsigned("<", builder.sub(values, every(first)), every(last - first + 1))
+
+        case = builder.shl(builder.zext(within(chunk, ord("A"), ord("Z")), _CHUNK), every(5))
+        lower = builder.or_(chunk, case)
+        builder.store(lower, builder.bitcast(target, _CHUNK.as_pointer()), align=1)
+        not_ascii = builder.icmp_signed("<", chunk, every(0))
+        word = builder.or_(within(lower, ord("a"), ord("z")), within(lower, ord("0"), ord("9")))
+        word = builder.or_(word, builder.or_(within(lower, 0x00, 0x08), within(lower, 0x0E, 0x1F)))
+        word = builder.or_(word, builder.or_(not_ascii, builder.icmp_unsigned("==", lower, every(0x7F))))
+        nul = builder.icmp_unsigned("==", chunk, every(0))
+        bits = [builder.bitcast(mask, _WORD64) for mask in (word, nul, not_ascii)]
+        return context.make_tuple(builder, signature.return_type, bits)
+
+    return types.UniTuple(types.int64, 3)(text, types.int64, lowered), generate
+
+
+# --- From bytes to rows -----------------------------------------------------------------------------------------------
+
+
+class Scratch(NamedTuple):
+    """Memory that one thread uses for block after block."""
+
+    lowered: npt.NDArray[np.uint8]  # [bytes] the block with ASCII letters in lower case
+    lowered_view: npt.NDArray[np.uint8]  # the same memory, read-only as the block is: one type, compiled once
+    word_bits: npt.NDArray[np.int64]  # [bytes / 64] which bytes belong to words
+    other_bits: npt.NDArray[np.int64]  # [bytes / 64] which bytes are not ASCII
+    edges: npt.NDArray[np.int32]  # [bytes] where words start and end, in turn
+    rows: npt.NDArray[np.int32]  # [words] the row of each word of the block, -1 for an unknown word
+    missing: npt.NDArray[np.int32]  # [words] which words were not found
+
+
+class Table(NamedTuple):
+    """Words and their rows: open addressing, never more than half full.
+
+    A slot holds a key of 16 bytes, `length | start in blob << 32`, and the row. Up to 16 bytes the key is the word; for
+    a longer word it is a hash, and the bytes in `blob` decide.
+    """
+
+    slots: npt.NDArray[np.int64]  # [2 ** n, 4]
+    blob: npt.NDArray[np.uint8]
+    mixers: npt.NDArray[np.int64]  # [2] odd; drawn anew each time, so that no list of words can be made to collide
+
+
+class Lexicon(NamedTuple):
+    """All that says which row a word has."""
+
+    words: Table  # the vocabulary
+    learnt: Table  # what Vocabulary.row said of words that are not in it; row -1 for unknown ones
+    cased: bool  # the vocabulary has words that are not lower-case: try a word as it is first
+    complete: bool  # there is no prefix to try: an ASCII word that is not found is unknown
+
+
+_BATCH = 32  # words whose slots are asked for together
+_KEEP = np.array([(1 << 8 * n) - 1 for n in range(8)] + [-1], dtype=np.int64)  # the first n of 8 bytes
+
+
+@inlined
+def _key(text: Any, start: int, length: int) -> tuple[int, int]:
+    """Return 16 bytes that stand for a word: its bytes, or for more than 16 a hash of them."""
+    first = _load_8(text, start) & _KEEP[min(length, 8)]
+    second = _load_8(text, start + 8) & _KEEP[min(max(length - 8, 0), 8)]
+    if length > 16:
+        return _long_key(text, start, length, first, second)
+    return first, second
+
+
+@compiled
+def _long_key(text: Any, start: int, length: int, first: int, second: int) -> tuple[int, int]:
+    for at in range(16, length, 8):
+        piece = _load_8(text, start + at) & _KEEP[min(length - at, 8)]
+        first = (first ^ piece) * 0x2545F4914F6CDD1D
+        first ^= (first >> 29) & 0x7FFFFFFFF
+        second = (second + first) * 0x369DEA0F31A53F85
+    return first, second
+
+
+@inlined
+def _probe(slots: Any, slot: int, first: int, second: int, length: int) -> int:
+    """Return the first slot from `slot` on that is empty or has this key and length."""
+    while slots[slot, 2] != 0 and not (
+        slots[slot, 0] == first and slots[slot, 1] == second and slots[slot, 2] & 0xFFFFFFFF == length
+    ):
+        slot = (slot + 1) & (len(slots) - 1)
+    return slot
+
+
+@inlined
+def _home(slots: Any, mixers: Any, key: tuple[int, int], length: int) -> int:
+    """Return the slot where a key belongs."""
+    return ((key[0] * mixers[0] + key[1] * mixers[1] + length) >> 32) & (len(slots) - 1)
+
+
+@inlined
+def _find_from(slot: int, key: tuple[int, int], slots: Any, blob: Any, text: Any, start: int, length: int) -> int:
+    """Return the first slot from `slot` on that is empty or holds the word `text[start : start + length]`."""
+    slot = _probe(slots, slot, key[0], key[1], length)
+    if length > 16:
+        while slots[slot, 2] != 0 and not _same(blob, slots[slot, 2] >> 32, text, start, length):
+            slot = _probe(slots, (slot + 1) & (len(slots) - 1), key[0], key[1], length)
+    return slot
+
+
+@compiled
+def _find(table: Table, text: Any, start: int, length: int) -> int:
+    """Return the slot of the word `text[start : start + length]`, or the empty one where it would go."""
+    slots, blob, mixers = table
+    key = _key(text, start, length)
+    return _find_from(_home(slots, mixers, key, length), key, slots, blob, text, start, length)
+
+
+@compiled
+def _same(blob: Any, at: int, text: Any, start: int, length: int) -> bool:
+    for byte in range(length):
+        if blob[at + byte] != text[start + byte]:
+            return False
+    return True
+
+
+@compiled
+def insert(table: Table, starts: Any, rows: Any) -> None:
+    """Put the words `blob[starts[i]:starts[i + 1]]` with their `rows` into the table, unless they are there."""
+    slots, blob = table.slots, table.blob
+    for word in range(len(rows)):
+        start, length = starts[word], starts[word + 1] - starts[word]
+        slot = _find(table, blob, start, length)
+        if length > 0 and slots[slot, 2] == 0:
+            slots[slot, 0], slots[slot, 1] = _key(blob, start, length)
+            slots[slot, 2], slots[slot, 3] = length | (start << 32), rows[word]
+
+
+@compiled
+def mark(block: Any, used: int, ends: Any, joined: bool, scratch: Scratch) -> tuple[int, int]:
+    """Fill the bit masks; return how many texts end (with `joined`) and how many chunks have bytes beyond ASCII.
+
+    With `joined`, every NUL of the `used` bytes ends a text, and `ends` is filled. Without, `ends` is given, and any
+    other NUL is part of a word, as it is for BERT.
+    """
+    lowered, word_bits, other_bits = scratch.lowered, scratch.word_bits, scratch.other_bits
+    texts = 0
+    beyond = 0
+    chunks = (used + 63) // 64
+    for chunk in range(chunks):
+        word, nul, other = _classify_64(block, chunk * 64, lowered)
+        if joined:
+            word &= ~nul
+            while nul != 0:
+                at = chunk * 64 + _trailing_zeros(nul)
+                if at < used:
+                    if texts < len(ends):
+                        ends[texts] = at
+                    texts += 1
+                nul &= nul - 1
+        word_bits[chunk] = word
+        other_bits[chunk] = other
+        beyond += other != 0
+    if not joined:
+        for end in ends:
+            word_bits[end >> 6] &= ~(1 << (end & 63))
+        for at in range(used, chunks * 64):
+            word_bits[at >> 6] &= ~(1 << (at & 63))
+    return texts, beyond
+
+
+@compiled
+def drop_separators(block: Any, used: int, classes: Any, scratch: Scratch) -> int:
+    """Clear the bits of separators beyond ASCII; return the first code point whose class is not known yet, or -1.
+
+    `classes` holds for each code point 0 for not known, 1 for part of a word, 2 for separator.
+    """
+    word_bits, other_bits = scratch.word_bits, scratch.other_bits
+    for chunk in range((used + 63) // 64):
+        other = other_bits[chunk]
+        while other != 0:
+            at = chunk * 64 + _trailing_zeros(other)
+            other &= other - 1
+            lead = np.int64(block[at])
+            if lead < 0xC0:  # the second to fourth byte of a code point
+                continue
+            size = 2 + (lead >= 0xE0) + (lead >= 0xF0)
+            point = lead & (0x7F >> size)
+            for following in range(at + 1, at + size):
+                point = (point << 6) | (np.int64(block[following]) & 0x3F)
+            if classes[point] == 0:
+                return point
+            if classes[point] == 2:
+                for byte in range(at, at + size):
+                    word_bits[byte >> 6] &= ~(1 << (byte & 63))
+    return -1
+
+
+@compiled
+def cut(used: int, ends: Any, scratch: Scratch) -> int:
+    """List the edges of the words, turn `ends` from bytes into words, and return the number of words."""
+    word_bits, all_edges = scratch.word_bits, scratch.edges
+    found = 0
+    carry = 0
+    text = 0
+    for chunk in range((used + 63) // 64):
+        word = word_bits[chunk]
+        edges = word ^ ((word << 1) | carry)
+        carry = (word >> 63) & 1
+        while text < len(ends) and ends[text] < chunk * 64 + 64:
+            ends[text] = (found + _ones(edges & ((2 << (ends[text] & 63)) - 1))) >> 1
+            text += 1
+        while edges != 0:
+            all_edges[found] = chunk * 64 + _trailing_zeros(edges)
+            edges &= edges - 1
+            found += 1
+    return found >> 1
+
+
+@compiled
+def _is_ascii(text: Any, start: int, end: int) -> bool:
+    for at in range(start, end):
+        if text[at] >= 0x80:
+            return False
+    return True
+
+
+@inlined
+def _fetch(slots: Any, mixers: Any, text: Any, edges: Any, first: int, last: int, keys: Any) -> None:
+    """Compute key and home slot of the words `first` to `last`, and ask for these slots ahead of their use."""
+    for word in range(first, last):
+        start, end = np.int64(edges[2 * word]), np.int64(edges[2 * word + 1])
+        key = _key(text, start, end - start)
+        home = _home(slots, mixers, key, end - start)
+        _prefetch(slots, home)
+        keys[word - first, 0], keys[word - first, 1], keys[word - first, 2] = key[0], key[1], home
+
+
+@compiled
+def look_up(block: Any, words: int, lexicon: Lexicon, scratch: Scratch) -> int:
+    """Set the row of each word; return how many words are neither in the vocabulary nor learnt."""
+    slots, blob, mixers = lexicon.words
+    text = block if lexicon.cased else scratch.lowered_view
+    edges, rows = scratch.edges, scratch.rows
+    keys = np.empty((_BATCH, 3), np.int64)
+    missing = 0
+    for batch in range(0, words, _BATCH):
+        last = min(batch + _BATCH, words)
+        _fetch(slots, mixers, text, edges, batch, last, keys)
+        for word in range(batch, last):
+            start, length = np.int64(edges[2 * word]), np.int64(edges[2 * word + 1]) - np.int64(edges[2 * word])
+            key, home = (keys[word - batch, 0], keys[word - batch, 1]), keys[word - batch, 2]
+            slot = _find_from(home, key, slots, blob, text, start, length)
+            rows[word] = slots[slot, 3]
+            if rows[word] < 0:
+                missing += _try_further(block, word, lexicon, scratch, missing)
+    return missing
+
+
+@compiled
+def _try_further(block: Any, word: int, lexicon: Lexicon, scratch: Scratch, missing: int) -> int:
+    """Set the row of a word that is not in the vocabulary as written; return 1 if only Python can tell it."""
+    start, end = np.int64(scratch.edges[2 * word]), np.int64(scratch.edges[2 * word + 1])
+    ascii_only = _is_ascii(block, start, end)
+    if lexicon.cased and ascii_only:  # lowering ASCII letters alone could meet a half-lowered word of the vocabulary
+        row = lexicon.words.slots[_find(lexicon.words, scratch.lowered_view, start, end - start), 3]
+        if row >= 0:
+            scratch.rows[word] = row
+            return 0
+    if lexicon.complete and ascii_only:
+        return 0
+    slot = _find(lexicon.learnt, block, start, end - start)
+    scratch.rows[word] = lexicon.learnt.slots[slot, 3]
+    if lexicon.learnt.slots[slot, 2] != 0:
+        return 0
+    scratch.missing[missing] = word
+    return 1

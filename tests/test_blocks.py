@@ -1,0 +1,49 @@
+"""Encoding an iterator of any length, a block at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from pellucid.errors import InputError
+from pellucid.static import StaticEmbedder
+
+
+@pytest.mark.parametrize("block_size", [1, 3, 10, 65_536])
+def test_blocks_together_are_the_whole(fruit: StaticEmbedder, block_size: int) -> None:
+    texts = ["the apple", "pear", "", "bicycle the car", "zzz"] * 2
+    blocks = list(fruit.encode_blocks(iter(texts), block_size=block_size))
+    assert [len(block) for block in blocks[:-1]] == [block_size] * (len(blocks) - 1)
+    np.testing.assert_array_equal(np.concatenate(blocks), fruit.encode(texts))
+
+
+def test_no_text_gives_no_block(fruit: StaticEmbedder) -> None:
+    assert list(fruit.encode_blocks([])) == []
+
+
+def test_only_one_block_is_read_ahead(fruit: StaticEmbedder) -> None:
+    read = 0
+
+    def endless() -> Iterator[str]:
+        nonlocal read
+        while True:
+            read += 1
+            yield "apple"
+
+    blocks = fruit.encode_blocks(endless(), block_size=7)
+    assert read == 0
+    assert len(next(blocks)) == len(next(blocks)) == 7
+    assert read == 14
+
+
+def test_bad_input_is_named(fruit: StaticEmbedder) -> None:
+    with pytest.raises(InputError, match="text 5 is NoneType"):
+        list(fruit.encode_blocks(["apple"] * 5 + [None], block_size=2))  # type: ignore[list-item]
+    with pytest.raises(InputError, match="an iterable of texts, got 'apple'"):
+        fruit.encode_blocks("apple")
+    with pytest.raises(InputError, match="an iterable of texts, got 7"):
+        fruit.encode_blocks(7)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="block_size is 0"):
+        fruit.encode_blocks(["apple"], block_size=0)

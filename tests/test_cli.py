@@ -1,0 +1,348 @@
+"""The command line: what it writes, where, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from pellucid import __version__, cli, cli_input, pretrained
+from pellucid.cli import app
+
+TEXTS = ["the apple", "a pear", "", "unheard of", "The car and the bicycle", "apple apple pear"]
+
+
+@pytest.fixture
+def models(fruit, tmp_path_factory, monkeypatch) -> Path:
+    """A folder of bundled models with `static-en` in it, which is the fruit model."""
+    folder = tmp_path_factory.mktemp("models")
+    fruit.save_pretrained(folder / "static-en")
+    monkeypatch.setattr(pretrained, "_BUNDLED", folder)
+    return folder
+
+
+@pytest.fixture
+def run(models):
+    """Run a command in this process; it must end with exit code `code`."""
+
+    def run_command(*arguments: object, code: int = 0, stdin: str | bytes | None = None):
+        result = CliRunner().invoke(app, list(map(str, arguments)), input=stdin, prog_name="pellucid")
+        assert result.exit_code == code, f"{result.exit_code}: {result.output} {result.exception!r}"
+        return result
+
+    return run_command
+
+
+@pytest.fixture
+def texts(tmp_path) -> Path:
+    path = tmp_path / "texts.txt"
+    path.write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
+    return path
+
+
+def shell(model: Path, script: str, **more: object) -> subprocess.CompletedProcess[str]:
+    """Run a line of shell with `pellucid` and `$MODEL` in it."""
+    command = f"pellucid() {{ '{sys.executable}' -m pellucid \"$@\"; }}; set -o pipefail; {script}"
+    environment = {**os.environ, "MODEL": str(model / "static-en"), **more}
+    return subprocess.run(["bash", "-c", command], env=environment, capture_output=True, text=True, timeout=60)
+
+
+# --- encode -----------------------------------------------------------------------------------------------------------
+
+
+def test_npy_holds_what_encode_returns(run, texts, fruit, tmp_path):
+    run("encode", texts, "-o", tmp_path / "rows.npy")
+    rows = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    assert rows.dtype == np.float32 and rows.shape == (len(TEXTS), 3)
+    assert (rows == fruit.encode(TEXTS)).all()
+
+
+@pytest.mark.parametrize("block", [1, 4, 5, 6, 7])
+def test_blocks_leave_no_trace_in_the_file(run, texts, fruit, tmp_path, monkeypatch, block):
+    monkeypatch.setattr(cli_input, "_BLOCK_TEXTS", block)
+    run("encode", texts, "-o", tmp_path / "rows.npy")
+    assert (np.load(tmp_path / "rows.npy") == fruit.encode(TEXTS)).all()
+
+
+def test_blocks_are_bounded_in_number_and_in_characters():
+    assert [len(block) for block in cli_input.blocks(["x"] * 40_000)] == [16_384, 16_384, 7_232]
+    assert [len(block) for block in cli_input.blocks(["x" * 9_000_000] * 5)] == [2, 2, 1]
+
+
+def test_a_corpus_is_read_one_block_ahead_only(models, monkeypatch):
+    monkeypatch.setattr(cli_input, "_BLOCK_TEXTS", 10)
+    asked = 0
+
+    def endless():
+        nonlocal asked
+        while True:
+            asked += 1
+            yield "text"
+
+    next(cli_input.blocks(endless()))
+    assert asked == 10
+
+
+def test_json_lines_go_to_stdout_and_keep_every_bit(run, texts, fruit):
+    lines = [json.loads(line) for line in run("encode", texts).stdout.splitlines()]
+    assert [line["text"] for line in lines] == TEXTS
+    rows = np.array([line["embedding"] for line in lines], np.float32)
+    assert (rows == fruit.encode(TEXTS)).all()
+
+
+def test_parquet_has_a_row_group_a_block(run, texts, fruit, tmp_path, monkeypatch):
+    import pyarrow.parquet
+
+    monkeypatch.setattr(cli_input, "_BLOCK_TEXTS", 4)
+    run("encode", texts, "-o", tmp_path / "rows.parquet")
+    file = pyarrow.parquet.ParquetFile(tmp_path / "rows.parquet")
+    assert file.num_row_groups == 2
+    table = file.read().to_pydict()
+    assert table["text"] == TEXTS
+    assert (np.array(table["embedding"], np.float32) == fruit.encode(TEXTS)).all()
+
+
+@pytest.mark.parametrize("suffix", ["npy", "jsonl", "parquet"])
+def test_no_texts_give_a_whole_file_without_rows(run, tmp_path, suffix):
+    path = tmp_path / f"rows.{suffix}"
+    run("encode", "-", "-o", path, stdin="")
+    if suffix == "npy":
+        assert np.load(path).shape == (0, 3)
+    elif suffix == "parquet":
+        import pyarrow.parquet
+
+        assert pyarrow.parquet.read_table(path).num_rows == 0
+    else:
+        assert path.read_text() == ""
+
+
+def test_formats_are_read_by_name_and_field(run, texts, fruit, tmp_path):
+    (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"body": text}) + "\n" for text in TEXTS))
+    run("encode", tmp_path / "texts.jsonl", "--field", "body", "--format", "npy", "-o", tmp_path / "rows.bin")
+    assert (np.load(tmp_path / "rows.bin") == fruit.encode(TEXTS)).all()
+    assert "'text'" in run("encode", tmp_path / "texts.jsonl", code=1).stderr
+
+
+def test_stdin_is_read_as_utf8_lines(run):
+    lines = run("encode", stdin="apple\r\npear\n\u00e9t\u00e9").stdout.splitlines()
+    assert [json.loads(line)["text"] for line in lines] == ["apple", "pear", "\u00e9t\u00e9"]
+
+
+def test_stdin_that_is_not_utf8_is_named_by_line(run):
+    assert "stdin, line 2 is not UTF-8" in run("encode", stdin=b"apple\n\xff\n", code=1).stderr
+
+
+def test_an_error_half_way_leaves_the_old_file_and_nothing_else(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(cli_input, "_BLOCK_TEXTS", 1)
+    (tmp_path / "texts.jsonl").write_text('"apple"\n"pear"\nbroken\n')
+    (tmp_path / "rows.npy").write_bytes(b"old")
+    assert "line 3" in run("encode", tmp_path / "texts.jsonl", "-o", tmp_path / "rows.npy", code=1).stderr
+    assert (tmp_path / "rows.npy").read_bytes() == b"old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.npy", "texts.jsonl"]
+
+
+def test_a_device_is_written_to_and_not_replaced(run, texts):
+    run("encode", texts, "--format", "npy", "-o", os.devnull)
+    assert not Path(os.devnull).is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--format", "csv"], "format 'csv'"),
+        (["-o", "rows.csv"], "rows.csv"),
+        (["--format", "npy"], "--output"),
+        (["-o", ".", "--format", "npy"], "is a folder"),
+        (["-m", "statik-en"], "'statik-en'"),
+    ],
+)
+def test_what_cannot_be_written_or_opened_is_told_in_one_line(run, texts, arguments, message):
+    told = run("encode", texts, *arguments, code=1).stderr
+    assert told.startswith("error: ") and told.count("\n") == 1 and message in told
+
+
+# --- similarity -------------------------------------------------------------------------------------------------------
+
+
+def test_two_texts_give_one_number(run):
+    assert run("similarity", "apple", "pear").stdout == "0.8944\n"  # (3, 0, 0) to (2, 1, 0): 2 / sqrt 5
+    assert run("similarity", "apple", "unheard").stdout == "0.0000\n"
+
+
+def test_two_files_give_a_number_a_line(run, tmp_path):
+    (tmp_path / "a.txt").write_text("apple\ncar\n")
+    (tmp_path / "b.txt").write_text("pear\ncar\n")
+    assert run("similarity", tmp_path / "a.txt", tmp_path / "b.txt").stdout == "0.8944\n1.0000\n"
+
+
+def test_pairs_come_from_a_tabbed_file_or_stdin(run, tmp_path):
+    (tmp_path / "pairs.tsv").write_text("apple\tpear\ncar\tapple\n")
+    assert run("similarity", "--pairs", tmp_path / "pairs.tsv").stdout == "0.8944\n0.0000\n"
+    told = run("similarity", "--pairs", "-", "--json", stdin="apple\tpear\n").stdout
+    assert json.loads(told) == {"text1": "apple", "text2": "pear", "similarity": 0.894427}
+
+
+def test_a_line_without_a_tab_is_named(run):
+    assert "stdin, line 2 has 1 columns" in run("similarity", "--pairs", "-", stdin="a\tb\nc\n", code=1).stderr
+
+
+def test_files_of_unequal_length_are_told(run, tmp_path):
+    (tmp_path / "a.txt").write_text("apple\n")
+    (tmp_path / "b.txt").write_text("pear\ncar\n")
+    told = run("similarity", tmp_path / "a.txt", tmp_path / "b.txt", code=1).stderr
+    assert "a.txt ends before text 2 of" in told
+
+
+def test_a_missing_file_is_not_taken_for_a_text(run, texts):
+    assert "file not found: missing.txt" in run("similarity", "missing.txt", "apple", code=1).stderr
+    assert run("similarity", "missing.txt", "missing.txt", "--text").stdout == "0.0000\n"
+    assert "--text" in run("similarity", texts, "apple", code=2).stderr
+
+
+@pytest.mark.parametrize("arguments", [[], ["apple"], ["apple", "pear", "--pairs", "-"]])
+def test_half_a_pair_is_a_usage_error(run, arguments):
+    run("similarity", *arguments, code=2)
+
+
+# --- explain, describe, models ----------------------------------------------------------------------------------------
+
+
+def test_explain_prints_rows_that_add_up(run, fruit):
+    told = run("explain", "the apple", "apple pear", "--json").stdout
+    explanation = json.loads(told)
+    expected = fruit.similarity(fruit.encode(["the apple"]), fruit.encode(["apple pear"]))[0, 0]
+    assert explanation["score"] == pytest.approx(float(expected), abs=1e-6)
+    assert sum(row["contribution"] for row in explanation["rows"]) == pytest.approx(explanation["score"], abs=1e-6)
+
+
+def test_explain_shows_as_many_rows_as_asked(run):
+    shown = run("explain", "the apple", "apple pear", "--top", "1", "--plain").stdout
+    assert "apple \u00d7 apple" in shown and "apple \u00d7 pear" not in shown
+    assert "sum of 3 more word pairs" in shown
+
+
+def test_explain_one_text(run):
+    assert "bicycle" in run("explain", "the bicycle").stdout
+
+
+def test_explain_against_a_third_text(run):
+    told = run("explain", "apple", "pear", "--than", "car", "--json").stdout
+    assert json.loads(told)["score"] == pytest.approx(2 / 5**0.5, abs=1e-6)
+    assert "both A and B" in run("explain", "apple", "--than", "car", code=2).stderr
+
+
+def test_explain_writes_pages_and_pictures(run, tmp_path):
+    html, png = tmp_path / "why.html", tmp_path / "why.png"
+    result = run("explain", "apple", "pear", "--html", html, "--plot", png)
+    assert result.stdout == ""
+    assert str(html) in result.stderr
+    assert "pear" in html.read_text(encoding="utf-8")
+    assert png.read_bytes()[:4] == b"\x89PNG"
+    assert "why.docx" in run("explain", "apple", "pear", "--plot", tmp_path / "why.docx", code=1).stderr
+
+
+def test_describe_texts_or_stdin(run):
+    assert run("describe", "the apple", "--top", "1").stdout == "mostly about: apple (97%)\n"
+    lines = run("describe", "--json", stdin="pear\n\n").stdout.splitlines()
+    assert [json.loads(line)["description"] for line in lines] == [
+        "mostly about: pear (100%)",
+        "nothing this model knows",
+    ]
+
+
+def test_models_lists_what_the_card_says(run, models):
+    card = "---\nlicense: mit\n---\n\n# Fruit\n\nFive words\nto test with.\n\nMore.\n"
+    (models / "static-en" / "README.md").write_text(card)
+    facts = json.loads(run("models", "--json").stdout)
+    assert facts["name"] == "static-en" and facts["family"] == "static"
+    assert facts["about"] == "Five words to test with." and facts["licence"] == "mit"
+    assert "Five words to test with." in run("models").stdout
+
+
+def test_eval_passes_its_arguments_on_and_prints_a_table(run, monkeypatch, tmp_path):
+    from pellucid import evaluate
+
+    asked = {}
+
+    def fake(model, **settings):
+        asked.update(settings, model=model)
+        return evaluate.Results("toy", (evaluate.Row("STS15", "STS", "cosine_spearman", 83.14),))
+
+    monkeypatch.setattr(evaluate, "evaluate", fake)
+    shown = run("eval", "toy", "--data", tmp_path, "--task", "STS15", "--task", "SICK-R").stdout
+    assert asked["model"] == "toy" and asked["tasks"] == ["STS15", "SICK-R"] and asked["data"] == tmp_path
+    assert "| STS15 | STS | cosine_spearman | 83.1 |" in shown
+    assert json.loads(run("eval", "toy", "--json").stdout)["rows"][0]["score"] == 83.14
+    assert asked["tasks"] is None
+
+
+# --- how it ends ------------------------------------------------------------------------------------------------------
+
+
+def test_version(run):
+    assert run("--version").stdout == f"pellucid {__version__}\n"
+
+
+def test_a_mistyped_command_is_answered_with_the_nearest(run):
+    told = run("simlarity", "a", "b", code=2).stderr
+    assert "'simlarity'" in told and "'similarity'" in told
+
+
+@pytest.mark.parametrize("arguments", [["encode", "--otuput", "x"], ["explain"], ["explain", "a", "--top", "-1"]])
+def test_wrong_usage_ends_with_2(run, arguments):
+    assert "Usage: pellucid" in run(*arguments, code=2).stderr
+
+
+def test_an_interrupt_ends_with_130(run, monkeypatch):
+    def interrupted(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_load", interrupted)
+    result = run("describe", "apple", code=130)
+    assert result.stderr == "interrupted\n" and result.stdout == ""
+
+
+def test_a_closed_pipe_is_quiet(models):
+    ended = shell(models, "yes apple | head -n 100000 | pellucid describe -m $MODEL | head -n 1")
+    assert ended.returncode == 141
+    assert ended.stdout == "mostly about: apple (100%)\n"
+    assert ended.stderr == ""
+
+
+def test_a_full_disk_is_told_in_one_line(models):
+    if not os.path.exists("/dev/full"):
+        pytest.skip("there is no /dev/full here")
+    ended = shell(models, "pellucid describe apple -m $MODEL > /dev/full")
+    assert ended.returncode == 1
+    assert ended.stderr == "error: No space left on device\n"
+
+
+def test_nothing_is_coloured_in_a_pipe(models):
+    ended = shell(models, "pellucid explain 'the apple' 'a pear' -m $MODEL")
+    assert ended.returncode == 0
+    assert "\x1b" not in ended.stdout and "apple \u00d7 pear" in ended.stdout
+
+
+def test_a_real_interrupt_leaves_no_file(models, tmp_path):
+    command = [sys.executable, "-m", "pellucid", "encode", "-m", models / "static-en", "-o", tmp_path / "rows.npy"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while not list(tmp_path.iterdir()):  # the file aside is there as soon as reading begins
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == 130 and told == "interrupted\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_line_starts_without_the_heavy_packages():
+    script = "import sys, pellucid.cli; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert "typer" in loaded
+    assert not {"numpy", "numba", "scipy", "tokenizers", "torch", "rich.console"} & set(loaded)

@@ -1,0 +1,189 @@
+"""A family added in one short class works with everything written against `Embedder`: the views, the command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import pellucid
+from pellucid import cli
+from pellucid.base import Embedder
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.explanation import Explanation, Row
+from pellucid.pretrained import check_family, locate, saving
+
+
+class LetterEmbedder(Embedder):
+    """A text is the counts of its letters a to z, at length 1: simple enough to check by eye."""
+
+    family = "letters"
+
+    def _encode(self, texts, *, show_progress_bar):
+        counts = np.zeros((len(texts), 26), np.float32)
+        for row, text in zip(counts, texts):
+            for letter, count in Counter(text.lower()).items():
+                if "a" <= letter <= "z":
+                    row[ord(letter) - ord("a")] = count
+        lengths = np.linalg.norm(counts, axis=1, keepdims=True)
+        return np.divide(counts, lengths, out=counts, where=lengths > 0)
+
+    def get_embedding_dimension(self):
+        return 26
+
+    def explain(self, text1, text2=None):
+        first = self.encode(text1).astype(np.float64)
+        second = first if text2 is None else self.encode(text2).astype(np.float64)
+        terms = [Row(chr(97 + i), (chr(97 + i),), c, 0.0) for i, c in enumerate((first * second).tolist()) if c]
+        return Explanation.from_terms(self.family, (text1, text2), float(first @ second), terms)
+
+    def save_pretrained(self, path):
+        with saving(path, self.family, {"dimension": 26}) as folder:
+            (folder / "letters.txt").write_text("a to z")
+
+    @classmethod
+    def from_pretrained(cls, path_or_id):
+        check_family(locate(path_or_id), cls.family)
+        assert (locate(path_or_id) / "letters.txt").read_text() == "a to z"
+        return cls()
+
+
+class SparseLetterEmbedder(LetterEmbedder):
+    """The same as CSR rows, as the lexicon and key-token families give them."""
+
+    def _encode(self, texts, *, show_progress_bar):
+        return scipy.sparse.csr_matrix(super()._encode(texts, show_progress_bar=show_progress_bar))
+
+    def explain(self, text1, text2=None):
+        return LetterEmbedder().explain(text1, text2)
+
+
+FAMILIES = [LetterEmbedder, SparseLetterEmbedder]
+each_family = pytest.mark.parametrize("family", FAMILIES)
+
+
+@each_family
+def test_similarity_is_the_cosine_of_letter_counts(family):
+    model = family()
+    scores = model.similarity(model.encode(["aab", ""]), model.encode(["ab", "zz"]))
+    assert scores.dtype == np.float32
+    assert scores == pytest.approx(np.array([[3 / np.sqrt(10), 0], [0, 0]]), abs=1e-6)
+
+
+@each_family
+def test_pairwise_is_the_diagonal_of_similarity(family):
+    model = family()
+    first, second = model.encode(["tea", "coffee", ""]), model.encode(["eat", "milk", "x"])
+    expected = np.diag(model.similarity(first, second))
+    assert model.similarity_pairwise(first, second) == pytest.approx(expected, abs=1e-6)
+    assert expected[0] == pytest.approx(1.0)
+    with pytest.raises(InputError, match="3 and 2"):
+        model.similarity_pairwise(first, second[:2])
+
+
+@each_family
+def test_no_texts_give_no_rows_but_all_columns(family):
+    assert family().encode([]).shape == (0, 26)
+
+
+@each_family
+@pytest.mark.parametrize("bad", [None, 3, b"bytes", ["nested"]])
+def test_an_item_that_is_no_string_is_named(family, bad):
+    with pytest.raises(InputError, match="text 1 is"):
+        family().encode(["fine", bad])
+
+
+def test_queries_and_documents_are_encoded_alike_unless_a_family_says_otherwise():
+    model = LetterEmbedder()
+    assert (model.encode_query(["tea"]) == model.encode(["tea"])).all()
+    assert (model.encode_document("tea") == model.encode("tea")).all()
+
+
+@given(st.text(max_size=30), st.text(max_size=30))
+def test_rows_add_up_to_the_similarity(text1, text2):
+    model = LetterEmbedder()
+    explanation = model.explain(text1, text2)
+    expected = model.similarity(model.encode([text1]), model.encode([text2]))[0, 0]
+    assert explanation.score == pytest.approx(float(expected), abs=1e-6)
+    assert sum(row.contribution for row in explanation.rows) == pytest.approx(explanation.score, abs=1e-6)
+
+
+def test_describe_names_the_strongest_first():
+    assert LetterEmbedder().describe("aaab", top_k=1) == "mostly about: a (90%)"
+    assert LetterEmbedder().describe("123") == "nothing this model knows"
+
+
+def test_every_view_works_without_knowing_the_family(tmp_path):
+    explanation = LetterEmbedder().explain("aab", "ab")
+    assert Explanation.from_dict(json.loads(explanation.to_json())) == explanation
+    assert "a" in str(explanation) and "0.9487" in str(explanation)
+    assert explanation.to_frame().contribution.sum() == pytest.approx(explanation.score)
+    assert "0.9487" in explanation.to_html()
+    explanation.plot().savefig(tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_difference_of_explanations_is_one():
+    model = LetterEmbedder()
+    difference = model.explain("ab", "a") - model.explain("ab", "bz")
+    assert difference.score == pytest.approx(0.5**0.5 - 0.5)
+    assert sum(row.contribution for row in difference.rows) == pytest.approx(difference.score)
+
+
+def test_load_opens_the_family_by_its_one_line_in_families(tmp_path, monkeypatch):
+    LetterEmbedder().save_pretrained(tmp_path / "model")
+    with pytest.raises(ModelFolderError, match="letters"):
+        pellucid.load(tmp_path / "model")
+    monkeypatch.setitem(pellucid.FAMILIES, "letters", "LetterEmbedder")
+    monkeypatch.setitem(sys.modules, "pellucid.letters", sys.modules[__name__])
+    assert isinstance(pellucid.load(tmp_path / "model"), LetterEmbedder)
+    assert isinstance(pellucid.load(str(tmp_path / "model")), LetterEmbedder)
+
+
+@pytest.fixture
+def run(monkeypatch):
+    """Run the command line on a model of the new family."""
+
+    def run_on(model: Embedder, *arguments: str) -> str:
+        monkeypatch.setattr(cli, "_load", lambda name: model)
+        result = CliRunner().invoke(cli.app, arguments)
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    return run_on
+
+
+def test_every_command_works_for_the_family(run):
+    assert run(LetterEmbedder(), "similarity", "aab", "ab") == "0.9487\n"
+    assert run(LetterEmbedder(), "describe", "aaab", "--top", "1") == "mostly about: a (90%)\n"
+    assert json.loads(run(LetterEmbedder(), "explain", "aab", "ab", "--json"))["family"] == "letters"
+
+
+def test_sparse_embeddings_are_written_as_dimensions_and_values(run, tmp_path: Path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("aab\n\nz\n")
+    lines = [json.loads(line) for line in run(SparseLetterEmbedder(), "encode", str(texts)).splitlines()]
+    assert lines[0]["embedding"]["dimensions"] == [0, 1]
+    assert lines[0]["embedding"]["values"] == pytest.approx([2 / 5**0.5, 1 / 5**0.5])
+    assert lines[1] == {"text": "", "embedding": {"dimensions": [], "values": []}}
+    run(SparseLetterEmbedder(), "encode", str(texts), "-o", str(tmp_path / "rows.parquet"))
+    import pyarrow.parquet
+
+    rows = pyarrow.parquet.read_table(tmp_path / "rows.parquet").to_pylist()
+    assert [row["embedding"]["dimensions"] for row in rows] == [[0, 1], [], [25]]
+
+
+def test_sparse_embeddings_are_refused_for_npy(monkeypatch, tmp_path: Path):
+    monkeypatch.setattr(cli, "_load", lambda name: SparseLetterEmbedder())
+    result = CliRunner().invoke(cli.app, ["encode", "-", "-o", str(tmp_path / "rows.npy")], input="a\n")
+    assert result.exit_code == 1
+    assert "sparse" in result.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,285 @@
+"""Making a static model: every fast step against the plain definition, on a teacher of a few thousand weights."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pellucid import extraction as extraction_module
+from pellucid.distill import PcaSettings, distill, distill_extraction, project, subwords_of
+from pellucid.errors import CorpusError, InputError
+from pellucid.extraction import Extraction, ExtractionSettings, extract
+from pellucid.refinement import Bags, RefinementSettings, _neighbourhoods, refine, similarity_loss
+from pellucid.words import Vocabulary, split_words
+
+torch = pytest.importorskip("torch")
+sentence_transformers = pytest.importorskip("sentence_transformers")
+
+NOUNS = "cat dog bird tree house river token tokens market price bank loan water stone road".split()
+VERBS = "sees likes finds leaves crosses sells buys".split()
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", ",", ":", "the", "a", "query", *NOUNS[:-2], *VERBS, "##s", "##ised", "st", "##one", "ro", "##ad"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory: pytest.TempPathFactory) -> sentence_transformers.SentenceTransformer:
+    """A BERT of two layers and 16 dimensions with random weights, mean-pooled."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    pieces = list(dict.fromkeys(PIECES))
+    fast = Tokenizer(models.WordPiece({p: i for i, p in enumerate(pieces)}, unk_token="[UNK]"))
+    fast.normalizer = normalizers.BertNormalizer(lowercase=True)
+    fast.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    fast.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", pieces.index("[CLS]")), ("[SEP]", pieces.index("[SEP]"))]
+    )
+    folder = tmp_path_factory.mktemp("teacher")
+    BertTokenizerFast(tokenizer_object=fast, pad_token="[PAD]", unk_token="[UNK]").save_pretrained(folder)
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(pieces), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32
+    )
+    BertModel(config).save_pretrained(folder)
+    modules = sentence_transformers.sentence_transformer.modules
+    words = modules.Transformer(str(folder))
+    words.max_seq_length = 12
+    return sentence_transformers.SentenceTransformer(
+        modules=[words, modules.Pooling(16, include_prompt=False)], device="cpu"
+    )
+
+
+def sentences(count: int, seed: int = 0) -> list[str]:
+    """Return distinct little sentences."""
+    generator = np.random.default_rng(seed)
+    made = dict.fromkeys(
+        f"The {generator.choice(NOUNS)} {generator.choice(VERBS)} a {generator.choice(NOUNS)}, the {generator.choice(NOUNS)}."
+        for _ in range(count)
+    )
+    return list(made)
+
+
+def plain_vectors(teacher: object, corpus: list[str], limit: int, prompt: str = "") -> dict[str, np.ndarray]:
+    """Section 3.1 word for word: for every word, every sentence with it, one sentence at a time."""
+    found: dict[str, list[np.ndarray]] = {}
+    for sentence in corpus:
+        encoded = teacher.tokenizer(prompt + sentence, truncation=True, max_length=teacher.max_seq_length)
+        with torch.no_grad():
+            states = teacher[0](dict(teacher.tokenizer(prompt + sentence, truncation=True, max_length=teacher.max_seq_length, return_tensors="pt")))["token_embeddings"][0]  # fmt: skip
+        spans = [encoded.token_to_chars(i) for i in range(len(encoded["input_ids"]))]
+        last = max(span.end for span in spans if span is not None)
+        for word in split_words(sentence):
+            start, end = word.start + len(prompt), word.end + len(prompt)
+            inside = [i for i, s in enumerate(spans) if s is not None and start <= s.start and s.end <= end]
+            if inside and end <= last:
+                found.setdefault(word.text.lower(), []).append(states[inside].mean(0).numpy())
+    return {word: np.mean(vectors[:limit], axis=0) for word, vectors in found.items()}
+
+
+@pytest.mark.parametrize(("prompt", "limit"), [("", 1000), ("query: ", 1000)])
+def test_one_pass_equals_one_encode_per_word(teacher: object, tmp_path: Path, prompt: str, limit: int) -> None:
+    corpus = [*sentences(40), "The tokenised token crosses a stone road road road road road road road road"]
+    settings = ExtractionSettings(occurrences=limit, prompt=prompt, batch_size=7)
+    got = extract(teacher, corpus, tmp_path, settings)
+    wanted = plain_vectors(teacher, corpus, limit, prompt)
+    assert "tokenised" in wanted
+    for word, vector in zip(got.words, got.vectors):
+        if word in wanted:
+            np.testing.assert_allclose(vector, wanted[word], atol=2e-5, err_msg=word)
+        else:
+            assert not vector.any(), word
+    encoded = teacher.encode(corpus, prompt=prompt or None, normalize_embeddings=True)
+    np.testing.assert_allclose(got.teacher_vectors, encoded, atol=1e-3)
+    assert got.sentences == corpus
+
+
+def test_at_most_n_occurrences(teacher: object, tmp_path: Path) -> None:
+    corpus = ["cat sees the dog", "a cat leaves", "dog likes dog and dog"]
+    got = extract(teacher, corpus, tmp_path, ExtractionSettings(occurrences=1, batch_size=1))
+    assert dict(zip(got.words, got.counts.tolist())) == {"dog": 4, "cat": 2, **dict.fromkeys("a and leaves likes sees the".split(), 1)}  # fmt: skip
+    # Shards sort by length, so the two-word sentence comes first: "cat" has its one occurrence there.
+    alone = plain_vectors(teacher, ["a cat leaves"], 1)
+    np.testing.assert_allclose(got.vectors[got.words.index("cat")], alone["cat"], atol=2e-5)
+
+
+def test_enough_takes_only_sentences_that_teach_something(teacher: object, tmp_path: Path) -> None:
+    corpus = ["the cat sees", "the cat sees", "a cat sees", "the cat", "the dog"]
+    got = extract(teacher, corpus, tmp_path, ExtractionSettings(enough=1))
+    assert got.sentences == ["the cat sees", "a cat sees", "the dog"]
+
+
+def test_killed_and_resumed_equals_uninterrupted(
+    teacher: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extraction_module, "_SHARD", 10)
+    corpus = sentences(60)
+    whole = extract(teacher, iter(corpus), tmp_path / "whole", ExtractionSettings(occurrences=5))
+    forward, calls = extraction_module._forward, []
+
+    def dying(*arguments: object) -> object:
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return forward(*arguments)
+
+    monkeypatch.setattr(extraction_module, "_forward", dying)
+    with pytest.raises(KeyboardInterrupt):
+        extract(teacher, iter(corpus), tmp_path / "cut", ExtractionSettings(occurrences=5))
+    monkeypatch.setattr(extraction_module, "_forward", forward)
+    again = extract(teacher, iter(()), tmp_path / "cut", ExtractionSettings(occurrences=5))
+    np.testing.assert_array_equal(again.teacher_vectors, whole.teacher_vectors)
+    np.testing.assert_allclose(again.vectors, whole.vectors, atol=1e-6)
+    assert again.sentences == whole.sentences == corpus
+
+
+def test_a_work_dir_of_another_run_is_refused(teacher: object, tmp_path: Path) -> None:
+    extract(teacher, ["the cat sees"], tmp_path, ExtractionSettings())
+    with pytest.raises(InputError, match="different: occurrences"):
+        extract(teacher, ["the cat sees"], tmp_path, ExtractionSettings(occurrences=7))
+
+
+@pytest.mark.parametrize("corpus", [[], ["", "  "], ["one"], ["?!"]])
+def test_no_usable_sentence(teacher: object, tmp_path: Path, corpus: list[str]) -> None:
+    with pytest.raises(CorpusError, match="no usable sentence"):
+        extract(teacher, corpus, tmp_path, ExtractionSettings())
+
+
+def test_similarity_loss_is_the_papers_double_loop() -> None:
+    generator = torch.Generator().manual_seed(1)
+    student = torch.randn(6, 4, generator=generator)
+    targets = torch.nn.functional.normalize(torch.randn(6, 5, generator=generator), dim=1)
+    expected = 0.0
+    for i in range(6):
+        others = [j for j in range(6) if j != i]
+        t = [math.exp(float(targets[i] @ targets[j]) / 0.05) for j in others]
+        s = [math.exp(float(torch.cosine_similarity(student[i], student[j], dim=0)) / 0.05) for j in others]
+        expected -= sum(a / sum(t) * math.log(b / sum(s)) for a, b in zip(t, s)) / 6
+    assert float(similarity_loss(student, targets, 0.05)) == pytest.approx(expected, rel=1e-4)
+
+
+def test_projection_is_pca_of_sentence_means_without_the_top() -> None:
+    from sklearn.decomposition import PCA
+
+    generator = np.random.default_rng(0)
+    vectors = generator.normal(size=(30, 8)).astype(np.float32) + 3
+    bags = Bags(generator.integers(0, 30, 400), np.arange(0, 401, 4))
+    means = np.stack([vectors[bags.rows[i : i + 4]].mean(0) for i in range(0, 400, 4)])
+    np.testing.assert_allclose(bags.means(vectors), means, atol=1e-5)
+    reference = PCA(6, svd_solver="full").fit(means)
+    wanted = reference.transform(vectors)[:, 2:]
+    got = project(vectors, bags, PcaSettings(dimensions=4, drop=2))
+    np.testing.assert_allclose(np.abs(got), np.abs(wanted), atol=1e-4)
+    by_word = project(vectors, bags, PcaSettings(dimensions=8, drop=0, level="word"))
+    assert not np.allclose(np.abs(by_word[:, 0]), np.abs(project(vectors, bags, PcaSettings(dimensions=8, drop=0))[:, 0]))
+    assert project(vectors, bags, PcaSettings(level="none")) is not None
+
+
+def made_up_extraction(seed: int = 0) -> Extraction:
+    """A world in which every third word only adds noise to the meaning: refinement must learn to hush it."""
+    generator = np.random.default_rng(seed)
+    words = [f"w{i}" for i in range(60)]
+    true = generator.normal(size=(60, 12)).astype(np.float32)
+    given = true.copy()
+    true[::3] *= 0.05
+    texts = [" ".join(f"w{i}" for i in generator.integers(0, 60, 6)) for _ in range(1500)]
+    bags = Bags.of(texts, Vocabulary(words))
+    teacher = bags.means(true)
+    teacher /= np.linalg.norm(teacher, axis=1, keepdims=True)
+    return Extraction(words, np.ones(60, np.int64), given, texts, teacher.astype(np.float16))
+
+
+SMALL = RefinementSettings(steps=300, batch_size=32, neighbours=1, evaluate_every=100, learning_rate=0.02)
+
+
+@pytest.mark.parametrize("neighbours", [1, 4])
+def test_refinement_recovers_what_the_teacher_weighs(neighbours: int) -> None:
+    extraction = made_up_extraction()
+    keep_all = PcaSettings(dimensions=12, drop=0)
+    from dataclasses import replace
+
+    plain = distill_extraction(extraction, None, pca=keep_all, refinement=replace(SMALL, steps=0))
+    refined = distill_extraction(extraction, None, pca=keep_all, refinement=replace(SMALL, neighbours=neighbours))
+
+    def noise_length(model: object) -> float:
+        lengths = np.linalg.norm(model.vectors, axis=1)
+        return float(lengths[::3].mean() / np.delete(lengths, np.s_[::3]).mean())
+
+    assert noise_length(plain) > 0.9
+    assert noise_length(refined) < 0.5
+
+
+def test_refinement_resumes_to_the_same_vectors(tmp_path: Path) -> None:
+    extraction = made_up_extraction()
+    bags = Bags.of(extraction.sentences, Vocabulary(extraction.words))
+    whole = refine(extraction.vectors, bags, extraction.teacher_vectors, SMALL)
+    import pellucid.refinement as module
+
+    path, train_on = tmp_path / "state.safetensors", module._Trainer.train_on
+
+    def dying(self: object, batch: np.ndarray) -> None:
+        if self.step == 250:
+            raise KeyboardInterrupt
+        train_on(self, batch)
+
+    module._Trainer.train_on = dying
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            refine(extraction.vectors, bags, extraction.teacher_vectors, SMALL, checkpoint=path)
+    finally:
+        module._Trainer.train_on = train_on
+    resumed = refine(extraction.vectors, bags, extraction.teacher_vectors, SMALL, checkpoint=path)
+    np.testing.assert_allclose(resumed, whole, atol=1e-6)
+
+
+def test_neighbourhoods_hold_every_sentence_once() -> None:
+    extraction = made_up_extraction()
+    train = np.arange(100, 1500)
+    groups = _neighbourhoods(extraction.teacher_vectors, train, SMALL_WITH_NEIGHBOURS)
+    together = np.sort(np.concatenate(groups))
+    assert len(groups) > 1
+    assert len(np.unique(together)) == len(together)
+    assert np.isin(together, train).all()
+
+
+SMALL_WITH_NEIGHBOURS = RefinementSettings(batch_size=32, neighbours=2)
+
+
+def test_too_little_text_to_refine() -> None:
+    extraction = made_up_extraction()
+    bags = Bags.of(extraction.sentences[:10], Vocabulary(extraction.words))
+    with pytest.raises(CorpusError, match="10 sentences hold two known words"):
+        refine(extraction.vectors, bags, extraction.teacher_vectors[:10], SMALL)
+
+
+def test_distill_end_to_end_follows_the_teacher(teacher: object, tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text("\n".join(json.dumps({"text": s}) for s in sentences(400)), encoding="utf-8")
+    model = distill(
+        teacher,
+        corpus,
+        work_dir=tmp_path / "work",
+        pca=PcaSettings(dimensions=8, drop=1),
+        refinement=RefinementSettings(steps=200, batch_size=32, evaluate_every=50),
+        show_progress_bar=False,
+    )
+    fresh = sentences(60, seed=9)
+    ours, theirs = model.encode(fresh), teacher.encode(fresh, normalize_embeddings=True)
+    upper = np.triu_indices(len(fresh), 1)
+    agreement = np.corrcoef((ours @ ours.T)[upper], (theirs @ theirs.T)[upper])[0, 1]
+    assert agreement > 0.6
+    assert model.get_embedding_dimension() == 8
+    assert model.vocabulary.row("sellss") == model.vocabulary.row("sells")  # the teacher's pieces came along
+
+
+def test_settings_that_do_not_fit(teacher: object, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="need a teacher of at least 263 dimensions, this one has 16"):
+        distill(teacher, ["the cat sees"], work_dir=tmp_path)
+    with pytest.raises(InputError, match="PCA level 'words' is unknown"):
+        distill(teacher, ["the cat sees"], work_dir=tmp_path, pca=PcaSettings(level="words"))
+
+
+def test_subwords_are_not_padded(teacher: object) -> None:
+    assert subwords_of(teacher).encode("stones", add_special_tokens=False).tokens == ["st", "##one", "##s"]

@@ -1,0 +1,436 @@
+"""Evaluation: MTEB on files, against numbers worked out by hand or by plain scipy."""
+
+from __future__ import annotations
+
+import json
+import logging
+import lzma
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import spearmanr
+
+from pellucid.base import Embedder
+from pellucid.errors import InputError, MissingExtraError, ModelFolderError
+from pellucid.evaluate import Results, Row, evaluate, open_any, sts_spearman
+from pellucid.evaluation_data import find_tasks, read_table
+from pellucid.static import StaticEmbedder
+from pellucid.words import Vocabulary
+
+FRUIT, VEHICLES = ["apple", "pear", "the apple", "pear apple"], ["car", "bicycle", "the car", "bicycle car"]
+LABELLED = [(text, "fruit") for text in FRUIT] + [(text, "vehicle") for text in VEHICLES]
+RISING = [("apple", "car", 0.5), ("apple", "the", 1.0), ("the", "car", 1.5), ("pear", "apple", 4), ("car", "car", 5)]
+
+
+class Planar(Embedder):
+    """Two dimensions: how often a text says "apple", and how often "car"; keeps count of its encodings."""
+
+    family = "planar"
+
+    def __init__(self, apple: float = 1.0) -> None:
+        self.apple, self.encoded = apple, 0
+
+    def _encode(self, texts: list[str], *, show_progress_bar: bool) -> np.ndarray:
+        self.encoded += len(texts)
+        rows = [[self.apple * text.count("apple"), text.count("car")] for text in texts]
+        return np.array(rows, np.float32)
+
+    def get_embedding_dimension(self) -> int:
+        return 2
+
+    def explain(self, text1: str, text2: str | None = None) -> Any:
+        raise NotImplementedError
+
+    def save_pretrained(self, path: str | Path) -> None:
+        Path(path).mkdir()
+        Path(path, "weights.json").write_text(json.dumps([self.apple]))
+
+
+class Dark(Planar):
+    """Sparse rows, as the families with named dimensions have."""
+
+    def _encode(self, texts: list[str], *, show_progress_bar: bool) -> Any:
+        from scipy.sparse import csr_matrix
+
+        return csr_matrix(super()._encode(texts, show_progress_bar=show_progress_bar))
+
+
+def table(path: Path, columns: str, rows: list[tuple[Any, ...]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = ["\t".join(columns.split()), *("\t".join(map(str, row)) for row in rows)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def records(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def write_sts(data: Path, name: str = "STS12", rows: list[tuple[str, str, float]] = RISING) -> Path:
+    return table(data / "sts" / name / "test.tsv", "sentence1 sentence2 score", rows)
+
+
+def write_retrieval(data: Path, name: str = "scifact") -> None:
+    folder = data / "retrieval" / name
+    texts = {"d1": "apple", "d2": "pear", "d3": "car"}
+    records(folder / "corpus.jsonl", [{"_id": k, "title": "", "text": v} for k, v in texts.items()])
+    records(folder / "queries.jsonl", [{"_id": "q1", "text": "the apple"}, {"_id": "q2", "text": "no judgement"}])
+    table(folder / "qrels" / "test.tsv", "query-id corpus-id score", [("q1", "d2", 1), ("q1", "d3", 0)])
+
+
+def write_reranking(data: Path, name: str = "mine") -> None:
+    rows = [
+        {"query": "apple", "positive": ["pear"], "negative": ["car", "the apple"]},
+        {"query": "car", "positive": ["bicycle"], "negative": ["apple", "pear"]},
+        {"query": "nothing to rank", "positive": [], "negative": ["apple"]},
+    ]
+    records(data / "reranking" / name / "test.jsonl", rows)
+
+
+def write_classification(data: Path, name: str = "banking77") -> None:
+    table(data / "classification" / name / "train.tsv", "text label", LABELLED)
+    table(data / "classification" / name / "test.tsv", "text label", LABELLED[::2])
+
+
+def write_clustering(data: Path, name: str = "mine") -> None:
+    table(data / "clustering" / name / "test.tsv", "text label", LABELLED * 3)
+
+
+def write_pairs(data: Path, name: str = "mine") -> None:
+    rows = [("apple", "pear", 1), ("apple", "car", 0), ("car", "bicycle", 1), ("pear", "bicycle", 0)]
+    table(data / "pair_classification" / name / "test.tsv", "sentence1 sentence2 label", rows)
+
+
+WRITERS: dict[str, Callable[[Path], Any]] = {
+    "STS": write_sts,
+    "Retrieval": write_retrieval,
+    "Reranking": write_reranking,
+    "Classification": write_classification,
+    "Clustering": write_clustering,
+    "PairClassification": write_pairs,
+}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """One set of each kind."""
+    for write in WRITERS.values():
+        write(tmp_path / "data")
+    return tmp_path / "data"
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Local data must never lead to the network: any connection to the outside fails the test."""
+
+    def refuse(self: socket.socket, address: Any) -> None:
+        raise AssertionError(f"tried to connect to {address}")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+
+
+def score(model: Any, data: Path, *tasks: str) -> list[Row]:
+    return list(evaluate(model, data=data, tasks=tasks or None, cache_dir=data.parent / "cache").rows)
+
+
+# --- the fast STS score ---
+
+
+def test_sts_spearman_by_hand(tmp_path: Path) -> None:
+    # Cosines 1, 0, 0.71, 0.95 where people said 5, 1, 4, 3: two neighbours swapped, 1 - 6 * 2 / (4 * 15) = 0.8.
+    rows = [
+        ("apple", "apple", 5),
+        ("apple", "car", 1),
+        ("apple car", "car", 4),
+        ("apple apple apple car", "apple", 3),
+    ]
+    write_sts(tmp_path, "STS13", rows)
+    assert sts_spearman(Planar().encode, tmp_path) == {"STS13": pytest.approx(80.0)}
+
+
+def test_sts_spearman_is_scipy_and_mteb(tmp_path: Path, fruit: StaticEmbedder) -> None:
+    unknown = [("zzz", "apple", 2.5), ("zzz", "yyy", 3.5), ("pear", "car", 0.2), ("car pear", "bicycle", 2.2)]
+    write_sts(tmp_path, "SICK-R", RISING + unknown)
+    (tmp_path / "sts/SICK-R/test.tsv").rename(tmp_path / "sts/SICK-R/all.tsv")
+    write_sts(tmp_path, "STS15")
+    first, second, gold = zip(*RISING)
+    cosines = fruit.similarity_pairwise(fruit.encode(first), fruit.encode(second))
+    plain = sts_spearman(fruit.encode, tmp_path)
+    assert plain["STS15"] == pytest.approx(100 * spearmanr(gold, cosines)[0])
+    assert {row.task: row.score for row in score(fruit, tmp_path)} == pytest.approx(plain)
+    assert list(plain) == ["STS15", "SICK-R"]
+
+
+def test_sts_scale_of_rows_does_not_matter(tmp_path: Path) -> None:
+    write_sts(tmp_path)
+    model = Planar()
+    assert sts_spearman(lambda texts: 7 * model.encode(texts), tmp_path) == sts_spearman(model.encode, tmp_path)
+
+
+def test_pairs_without_a_score_are_left_out(tmp_path: Path, fruit: StaticEmbedder) -> None:
+    write_sts(tmp_path / "a", rows=RISING)
+    write_sts(tmp_path / "b", rows=[*RISING, ("car", "apple", "")])  # type: ignore[list-item]
+    assert sts_spearman(fruit.encode, tmp_path / "a") == sts_spearman(fruit.encode, tmp_path / "b")
+
+
+# --- every kind of task, by hand ---
+
+
+def test_every_kind(data: Path, fruit: StaticEmbedder) -> None:
+    rows = {row.type: row for row in score(fruit, data)}
+    assert list(rows) == list(WRITERS)
+    assert rows["Retrieval"].metric == "ndcg_at_10"
+    assert rows["Retrieval"].score == pytest.approx(100 / np.log2(3), abs=1e-2)  # pear is second, after apple
+    assert rows["Reranking"].metric == "map_at_1000"
+    assert rows["Reranking"].score == pytest.approx(75.0)  # second, and first
+    assert rows["Reranking"].scores["mrr_at_1000"] == pytest.approx(0.75)
+    assert rows["Classification"].task == "Banking77Classification"
+    assert [rows[kind].score for kind in ("Classification", "Clustering", "PairClassification")] == [100] * 3
+    assert all(row.seconds >= 0 for row in rows.values())
+
+
+def test_sparse_rows_score_as_dense_ones(data: Path) -> None:
+    dense = {row.task: row.score for row in score(Planar(), data)}
+    assert {row.task: row.score for row in score(Dark(), data)} == pytest.approx(dense)
+
+
+def test_sets_that_mteb_lacks_score_as_its_own(tmp_path: Path, fruit: StaticEmbedder) -> None:
+    write_sts(tmp_path)
+    write_sts(tmp_path, "mine")
+    write_retrieval(tmp_path)
+    write_retrieval(tmp_path, "mine")
+    sts12, mine, scifact, mine_too = score(fruit, tmp_path)
+    assert (sts12.score, scifact.score) == (mine.score, mine_too.score)
+    assert (mine.task, mine.metric, scifact.task) == ("mine", "cosine_spearman", "SciFact")
+
+
+def test_queries_and_documents_are_told_apart(data: Path) -> None:
+    class Roles(Planar):
+        def encode_query(self, texts: Any, *, show_progress_bar: bool = False) -> Any:
+            return super().encode(["pear car" for _ in texts])  # sends every query to the car
+
+    retrieved = score(Roles(), data, "Retrieval")[0]
+    assert retrieved.scores["recall_at_1"] == 0
+
+
+def test_compressed_files_read_the_same(data: Path, fruit: StaticEmbedder) -> None:
+    before = [row.score for row in score(fruit, data)]
+    for path in [p for p in data.rglob("*") if p.is_file()]:
+        path.with_name(path.name + ".xz").write_bytes(lzma.compress(path.read_bytes()))
+        path.unlink()
+    assert [row.score for row in score(fruit, data)] == before
+
+
+# --- choosing ---
+
+
+def test_tasks_are_chosen_by_name_folder_or_type(data: Path) -> None:
+    write_sts(data, "STS13")
+    model = Planar()
+    assert [row.task for row in score(model, data, "sts13", "scifact")] == ["STS13", "SciFact"]
+    assert [row.task for row in score(model, data, "STS")] == ["STS12", "STS13"]
+    assert [task.name for task in find_tasks(data)][:3] == ["STS12", "STS13", "SciFact"]
+
+
+def test_unknown_task_names_the_nearest(data: Path) -> None:
+    with pytest.raises(InputError, match=r"no task 'SciFat'.*did you mean 'SciFact'\?.*There are STS12"):
+        score(Planar(), data, "SciFat")
+    with pytest.raises(InputError, match="give a list, as tasks="):
+        evaluate(Planar(), data=data, tasks="STS")
+    with pytest.raises(InputError, match=r"MTEB has no English task 'STS21'; did you mean 'STS"):
+        evaluate(Planar(), tasks=["STS21"])
+
+
+# --- the cache ---
+
+
+def test_a_score_is_made_once(data: Path) -> None:
+    model = Planar()
+    rows = score(model, data)
+    encoded = model.encoded
+    assert score(model, data) == rows
+    assert score(Planar(), data) == rows
+    assert model.encoded == encoded > 0
+
+
+def test_one_changed_weight_gives_a_new_score(tmp_path: Path) -> None:
+    write_sts(tmp_path)
+    words = ["the", "apple", "pear", "car", "bicycle"]
+    vectors = np.array([[0.1, 0.1, 0.1], [3, 0, 0], [2, 1, 0], [0, 0, 2], [0, 1, 3]], np.float32)
+    before = score(StaticEmbedder(Vocabulary(words), vectors), tmp_path)[0].score
+    changed = vectors.copy()
+    changed[2, 0] = -2  # pear turns its back on apple
+    after = score(StaticEmbedder(Vocabulary(words), changed), tmp_path)[0].score
+    assert after < before
+    assert score(StaticEmbedder(Vocabulary(words), vectors), tmp_path)[0].score == before
+    other = StaticEmbedder(Vocabulary(["the", "pear", "apple", "car", "bicycle"]), vectors)
+    assert score(other, tmp_path)[0].score != before
+
+
+def test_changed_data_gives_a_new_score(tmp_path: Path, fruit: StaticEmbedder) -> None:
+    write_sts(tmp_path)
+    before = score(fruit, tmp_path)[0].score
+    write_sts(tmp_path, rows=[(a, b, -gold) for a, b, gold in RISING])
+    assert score(fruit, tmp_path)[0].score == pytest.approx(-before)
+
+
+@pytest.mark.parametrize("content", ["", "{", "{}", '{"row": {"task": "STS12"}}', '{"row": 3}', "[]"])
+def test_a_broken_cache_file_is_made_anew(tmp_path: Path, content: str) -> None:
+    write_sts(tmp_path / "data")
+    rows = score(Planar(), tmp_path / "data")
+    (entry,) = (tmp_path / "cache").iterdir()
+    entry.write_text(content)
+    again = score(Planar(), tmp_path / "data")
+    assert [row.score for row in again] == [row.score for row in rows]
+    assert json.loads(entry.read_text())["row"]["task"] == "STS12"
+
+
+def test_the_default_cache_is_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    write_sts(tmp_path)
+    evaluate(Planar(), data=tmp_path)
+    assert len(list((tmp_path / "xdg/pellucid/eval").glob("*.json"))) == 1
+
+
+# --- bad data ---
+
+
+def test_absent_and_empty_folders(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="data folder not found"):
+        evaluate(Planar(), data=tmp_path / "nowhere")
+    with pytest.raises(InputError, match="no evaluation set under"):
+        evaluate(Planar(), data=tmp_path)
+    write_clustering(tmp_path)
+    with pytest.raises(InputError, match="no STS set under"):
+        sts_spearman(Planar().encode, tmp_path)
+
+
+def test_an_absent_file_is_told_before_any_work(data: Path) -> None:
+    (data / "clustering/mine/test.tsv").unlink()
+    model = Planar()
+    with pytest.raises(InputError, match=r"file not found: .*clustering/mine/test\.tsv"):
+        score(model, data)
+    assert model.encoded == 0
+
+
+BROKEN = [
+    ("sts/STS12/test.tsv", "sentence1\tscore\na\t1\n", r"STS12/test\.tsv has no column 'sentence2'.*sentence1, score"),
+    ("sts/STS12/test.tsv", "sentence1\tsentence2\tscore\na\tb\n", "line 2: 2 cells, but the header line has 3"),
+    ("sts/STS12/test.tsv", "sentence1\tsentence2\tscore\na\tb\tgood\n", "a score is no number.*good"),
+    ("sts/STS12/test.tsv", "sentence1\tsentence2\tscore\n", "nothing below it"),
+    ("retrieval/scifact/corpus.jsonl", '{"_id": "d1"}\n', "corpus.jsonl, line 1 has no field 'text'"),
+    ("retrieval/scifact/corpus.jsonl", "{\n", "corpus.jsonl, line 1 is not JSON"),
+    ("retrieval/scifact/qrels/test.tsv", "query-id\tcorpus-id\tscore\nq9\td1\t1\n", "no query of queries.jsonl"),
+    ("retrieval/scifact/qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\tyes\n", "'yes' is no whole number"),
+    ("reranking/mine/test.jsonl", '{"query": "a", "positive": ["b"], "negative": []}\n', "no query has both"),
+    ("classification/banking77/test.tsv", "text\tlabel\na\tanimal\n", "label 'animal' does not occur in train.tsv"),
+    ("pair_classification/mine/test.tsv", "sentence1\tsentence2\tlabel\na\tb\t2\n", r"labels must be 0 and 1.*\[2\]"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "message"), BROKEN)
+def test_a_broken_file_is_named(data: Path, name: str, content: str, message: str) -> None:
+    (data / name).write_text(content)
+    with pytest.raises(InputError, match=message):
+        score(Planar(), data, name.split("/")[0].replace("_", ""), *([] if "mine" in name else [name.split("/")[1]]))
+
+
+@given(
+    st.lists(
+        st.tuples(*[st.text(st.characters(exclude_characters="\t\n\r", exclude_categories=["Cs"]))] * 2), min_size=1
+    )
+)
+def test_any_cell_is_read_as_written(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]]) -> None:
+    path = table(tmp_path_factory.mktemp("cells") / "t.tsv", "a b", rows)
+    assert read_table(path, ["b", "a"]) == {"b": [b for _, b in rows], "a": [a for a, _ in rows]}
+
+
+# --- opening models ---
+
+
+def test_open_any_tells_our_models_from_others(tmp_path: Path, fruit: StaticEmbedder) -> None:
+    fruit.save_pretrained(tmp_path / "ours")
+    ours = open_any(str(tmp_path / "ours"))
+    assert isinstance(ours, StaticEmbedder)
+    fruit.save_pretrained(tmp_path / "stock")
+    (tmp_path / "stock/config.json").write_text("{}")
+    stock = open_any(tmp_path / "stock")
+    assert type(stock).__name__ == "SentenceTransformer"
+    static = open_any(f"model2vec:{tmp_path / 'ours'}")
+    assert type(static).__name__ == "StaticModel"
+    write_sts(tmp_path)
+    assert [score(model, tmp_path)[0].score for model in (stock, static)] == pytest.approx([100, 100])
+
+
+def test_results_are_named_after_the_given_string(tmp_path: Path, fruit: StaticEmbedder) -> None:
+    write_sts(tmp_path)
+    fruit.save_pretrained(tmp_path / "ours")
+    assert evaluate(str(tmp_path / "ours"), data=tmp_path, cache_dir=tmp_path).model == str(tmp_path / "ours")
+    assert evaluate(fruit, data=tmp_path, cache_dir=tmp_path).model == "StaticEmbedder"
+    assert evaluate(fruit, data=tmp_path, cache_dir=tmp_path, name="fruit").model == "fruit"
+
+
+def test_word_vectors_in_a_text_file(tmp_path: Path) -> None:
+    (tmp_path / "words.vec").write_text("2 2\napple 1 0\ncar 0 1\n")
+    assert open_any(f"vectors:{tmp_path / 'words.vec'}").encode("apple").tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("spec", ["no-such-model", "./no/such/folder", "wordllama:many"])
+def test_what_cannot_be_opened(spec: str) -> None:
+    with pytest.raises(InputError, match=spec):
+        open_any(spec)
+
+
+def test_a_folder_without_a_model(tmp_path: Path) -> None:
+    with pytest.raises(ModelFolderError):
+        open_any(str(tmp_path))
+
+
+def test_an_object_that_is_no_model(data: Path) -> None:
+    with pytest.raises(InputError, match="cannot evaluate list"):
+        score([1, 2], data)
+
+
+@pytest.mark.parametrize("module", ["mteb", "datasets"])
+def test_missing_extra(data: Path, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=rf'{module} is not installed. Run: pip install "pellucid\[eval\]"'):
+        score(Planar(), data)
+
+
+# --- the results ---
+
+
+def test_views() -> None:
+    rows = (Row("STS12", "STS", "spearman", 70.04), Row("STS13", "STS", "spearman", 80), Row("x", "Retrieval", "n", 5))
+    results = Results("mine", rows)
+    assert results.means == {"STS": pytest.approx(75.02), "Retrieval": 5}
+    assert "| STS12 | STS | spearman | 70.0 |" in results.to_markdown()
+    assert "| **mean** | STS | | **75.0** |" in results.to_markdown()
+    assert json.loads(json.dumps(results.to_dict()))["rows"][1]["score"] == 80
+    frame = results.to_frame()
+    assert list(frame.columns) == ["task", "type", "metric", "score", "seconds"]
+    assert frame.score.tolist() == [70.04, 80, 5]
+
+
+# --- real data ---
+
+
+def test_wordllama_has_its_known_scores(shared: Path, tmp_path: Path) -> None:
+    handlers = logging.getLogger().handlers[:]
+    model = open_any("wordllama")
+    assert logging.getLogger().handlers == handlers
+    known = {"STS12": 64.61, "STS13": 74.44, "STS14": 69.52, "STS15": 81.07, "STSBenchmark": 75.87, "SICK-R": 67.21}
+    plain = sts_spearman(model.embed, shared / "data")
+    assert {task: plain[task] for task in known} == pytest.approx(known, abs=0.01)
+    row = evaluate(model, data=shared / "data", tasks=["STS13"], cache_dir=tmp_path).rows[0]
+    assert row.score == pytest.approx(plain["STS13"], abs=1e-3)

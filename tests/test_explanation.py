@@ -1,0 +1,404 @@
+"""The views of an explanation: each says the same numbers, which add up, about any text whatever."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pellucid import render
+from pellucid.errors import InputError, MissingExtraError
+from pellucid.explanation import Explanation, Row
+from pellucid.static import StaticEmbedder
+from pellucid.words import Vocabulary
+
+SCHEMA = json.loads((Path(__file__).parents[1] / "docs" / "schema" / "explanation-v1.json").read_text("utf-8"))
+TYPES = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+HOSTILE = [
+    "</p></div><script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)> & &amp;',
+    "$x^{ \\frac apple",
+    "[bold]apple[/bold] [/] [link=x]pear",
+    "apple \x1b[31mpear\x1b]0;title\x07 \x00\x08\x9b1m",
+    "שלום apple مرحبا \u202epear\u202c \u2067car",
+    "e\u0301cole 👩‍👩‍👧 apple\u0301 日本 🍎",
+    "apple\r\npear\u2028car\x85the\tapple",
+    "\ud800apple \udfff",
+    "",
+    " ",
+    "apple " * 10_000,
+    "x" * 50_000,
+]
+
+
+def anchors(exact: bool = False) -> Explanation:
+    """An explanation as a family with one part a row gives it."""
+    rows = [Row("home loans", ("home loans",), 0.4, 0.0), Row("<b>weather</b>", ("<b>weather</b>",), -0.1, 0.0)]
+    return Explanation.from_terms("anchors", ("a text", "b text"), 0.3 if exact else 0.5, rows, exact=exact)
+
+
+@st.composite
+def explanations(draw: st.DrawFn) -> Explanation:
+    """An explanation by a random model of one or two random texts, or a difference of two."""
+    words = ["apple", "pear", "car", "the", "日本", "école"]
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    model = StaticEmbedder(Vocabulary(words), rng.normal(size=(6, 4)).astype(np.float32))
+    text = st.text(max_size=15) | st.lists(st.sampled_from([*words, *HOSTILE[:9]]), max_size=8).map(" ".join)
+    kind = draw(st.sampled_from(["one", "two", "difference"]))
+    if kind == "one":
+        return model.explain(draw(text))
+    first = draw(text)
+    why = model.explain(first, draw(text))
+    return why if kind == "two" else why - model.explain(first, draw(text))
+
+
+def check_schema(value: object, schema: dict) -> None:
+    """Check the part of JSON Schema that the published file uses."""
+    schema = SCHEMA["$defs"][schema["$ref"].rsplit("/", 1)[1]] if "$ref" in schema else schema
+    if "const" in schema:
+        assert value == schema["const"]
+    if "type" in schema:
+        kinds = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
+        assert any(type(value) in TYPES[kind] for kind in kinds), (value, kinds)
+    if isinstance(value, dict):
+        assert set(schema["required"]) <= set(value) <= set(schema["properties"])
+        for key, item in value.items():
+            check_schema(item, schema["properties"][key])
+    if isinstance(value, list):
+        assert schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", 10**9)
+        for item in value:
+            check_schema(item, schema["items"])
+    if isinstance(value, int):
+        assert value >= schema.get("minimum", value)
+
+
+class Page(HTMLParser):
+    """Collect the tags and the user's own texts of a page; every tag must be closed in order."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.own: list[str] = []
+        self.inside = False
+        self.feed(page)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        if tag != "meta":
+            self.open.append(tag)
+        if ("class", "own") in attrs:
+            self.own.append("")
+            self.inside = True
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+        self.inside = self.inside and tag != "p"
+
+    def handle_data(self, data: str) -> None:
+        if self.inside:
+            self.own[-1] += data
+
+
+def numbers(view: str) -> list[float]:
+    """Return the contribution column of a plain table, score last."""
+    return [float(match) for match in re.findall(r"^ *([+-]\d\.\d{4}) ", view, re.MULTILINE)]
+
+
+def test_rows_are_sorted_and_shared(fruit: StaticEmbedder) -> None:
+    why = anchors()
+    assert [row.name for row in why.rows] == ["home loans", "<b>weather</b>"]
+    assert [row.share for row in why.rows] == pytest.approx([0.8, -0.2])
+    assert why.remainder == pytest.approx(0.2)
+    assert not why.exact
+    assert repr(why) == "<Explanation anchors: score 0.5000, 2 rows, remainder +0.2000>"
+
+
+def test_an_exact_family_must_add_up() -> None:
+    with pytest.raises(InputError, match="pass every term, or exact=False"):
+        Explanation.from_terms("anchors", ("a", "b"), 0.5, [Row("x", ("x",), 0.4, 0.0)])
+    with pytest.raises(InputError):
+        Explanation.from_terms("anchors", ("a", "b"), float("nan"), [Row("x", ("x",), 0.4, 0.0)])
+
+
+def test_the_dict_of_a_small_explanation_is_pinned(fruit: StaticEmbedder) -> None:
+    assert fruit.explain("pear zebra").to_dict() == {
+        "version": 1,
+        "family": "static",
+        "text1": "pear zebra",
+        "text2": None,
+        "score": pytest.approx(1.0),
+        "rows": [
+            {
+                "name": "pear",
+                "parts": ["pear"],
+                "contribution": pytest.approx(1.0),
+                "share": pytest.approx(1.0),
+                "spans1": [[0, 4]],
+                "spans2": [],
+                "spans3": [],
+            }
+        ],
+        "remainder": 0.0,
+        "exact": True,
+        "unknown1": [[5, 10]],
+        "unknown2": [],
+        "text3": None,
+        "unknown3": [],
+    }
+
+
+@settings(max_examples=80, deadline=None)
+@given(explanations())
+def test_json_fits_the_schema_and_comes_back_equal(why: Explanation) -> None:
+    text = why.to_json()
+    text.encode("utf-8")
+    check_schema(json.loads(text), SCHEMA)
+    assert Explanation.from_dict(json.loads(text)) == why
+
+
+def test_from_dict_refuses_what_is_no_explanation(fruit: StaticEmbedder) -> None:
+    good = fruit.explain("apple").to_dict()
+    with pytest.raises(InputError, match="has version 2; this pellucid reads version 1"):
+        Explanation.from_dict(good | {"version": 2})
+    with pytest.raises(InputError, match="has version 'list'"):
+        Explanation.from_dict([good])
+    with pytest.raises(InputError, match="rows"):
+        Explanation.from_dict({key: value for key, value in good.items() if key != "rows"})
+    with pytest.raises(InputError, match="colour"):
+        Explanation.from_dict(good | {"colour": "blue"})
+    with pytest.raises(InputError, match="not an explanation"):
+        Explanation.from_dict(good | {"rows": [3]})
+
+
+def test_frame_adds_up_with_the_remainder(fruit: StaticEmbedder) -> None:
+    pytest.importorskip("pandas")
+    frame = fruit.explain("apple car", "pear bicycle").to_frame()
+    assert list(frame.columns) == ["name", "parts", "contribution", "share", "spans1", "spans2", "spans3"]
+    assert frame["contribution"].sum() == pytest.approx(frame.attrs["score"])
+    frame = anchors().to_frame()
+    assert frame["contribution"].sum() == pytest.approx(0.5)
+    assert frame["share"].sum() == pytest.approx(1.0)
+    assert frame["name"].iloc[-1] == "(remainder)"
+    assert fruit.explain("").to_frame().empty
+
+
+@pytest.mark.parametrize(("module", "view"), [("pandas", "to_frame"), ("matplotlib.figure", "plot")])
+def test_a_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch, module: str, view: str) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=r'pip install "pellucid\[plot\]"'):
+        getattr(anchors(), view)()
+
+
+@settings(max_examples=80, deadline=None)
+@given(explanations(), st.integers(0, 12))
+def test_the_terminal_table_adds_up_however_many_rows_are_shown(why: Explanation, top_k: int) -> None:
+    view = render.plain(why, top_k=top_k, width=100)
+    assert "\x1b" not in view
+    *rows, score = numbers(view) or [0.0]
+    assert abs(sum(rows) - score) <= 5e-5 * (len(rows) + 1)
+    assert abs(score - why.score) <= 5e-5
+    assert len(rows) == min(top_k, len(why.rows)) + (len(why.rows) > top_k)
+
+
+def test_the_terminal_view_says_what_it_shows(fruit: StaticEmbedder) -> None:
+    view = str(fruit.explain("apple pear zebra", "apple, quagga"))
+    assert "Similarity  0.9806   static model" in view
+    assert "2 word pairs adding up to the score exactly: +0.9806 for, +0.0000 against." in view
+    assert "text 1  apple pear zebra" in view
+    assert "apple +0.588, pear +0.392" in view
+    assert "not in the vocabulary: zebra" in view
+    assert "not in the vocabulary: quagga" in view
+    assert numbers(view) == [0.5883, 0.3922, 0.9806]
+    assert "sum of 1 more word pair\n" in render.plain(fruit.explain("apple pear", "apple"), top_k=1)
+    assert "remainder: what the rows leave out" in str(anchors())
+    assert numbers(str(anchors())) == [0.4, -0.1, 0.2, 0.5]
+    assert "knows nothing of text 2" in str(fruit.explain("apple", "quagga"))
+
+
+def test_a_narrow_terminal_keeps_the_words_whole(fruit: StaticEmbedder) -> None:
+    view = render.plain(fruit.explain("apple pear", "apple car"), width=48)
+    assert "apple × apple" in view
+    assert "\u2588" not in view
+    assert max(map(len, view.splitlines())) <= 48
+
+
+def test_shares_are_not_shown_where_they_mislead() -> None:
+    rows = [Row("x", ("x",), 0.400, 0.0), Row("y", ("y",), -0.399, 0.0)]
+    view = str(Explanation.from_terms("anchors", ("a", "b"), 0.001, rows))
+    assert "%" not in view
+    assert "nearly cancel" in view
+
+
+@pytest.mark.parametrize(
+    ("environment", "terminal", "colour", "underline"),
+    [({}, True, True, True), ({"NO_COLOR": "1"}, True, False, True), ({}, False, False, False)],
+)
+def test_colour_follows_the_terminal_and_no_color(
+    fruit: StaticEmbedder, environment: dict[str, str], terminal: bool, colour: bool, underline: bool
+) -> None:
+    from rich.console import Console
+
+    written = StringIO()
+    environment = {"TERM": "xterm-256color"} | environment
+    console = Console(file=written, force_terminal=terminal, width=100, _environ=environment)
+    console.print(fruit.explain("apple pear", "apple car"))
+    codes = "".join(re.findall(r"\x1b\[([\d;]*)m", written.getvalue()))
+    assert ("38;5" in codes) == colour
+    assert bool(codes) == underline
+    assert "+0." in written.getvalue()
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_text_can_steer_a_terminal_or_a_page(fruit: StaticEmbedder, text: str) -> None:
+    for why in (fruit.explain(text, "apple " + text), fruit.explain("pear", text), fruit.explain(text)):
+        view = str(why)
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028]", view)
+        assert "[bold]" in view or "[bold]" not in text
+        page = why.to_html()
+        page.encode("utf-8")
+        assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202d\u202e]", page)
+        parsed = Page(page)
+        assert not parsed.tags & {"script", "img", "link", "iframe", "a"}
+        assert not {name for name in parsed.attributes if name.startswith("on")} | (parsed.attributes & {"src", "href"})
+
+
+@settings(max_examples=60, deadline=None)
+@given(explanations())
+def test_pages_show_the_texts_as_they_are(why: Explanation) -> None:
+    shown = Page(why.to_html(fragment=True)).own
+    for own, text in zip(shown, why.texts, strict=True):
+        controls = "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202d\u202e]"  # shown by a sign of the same length
+        pattern = ".".join(map(re.escape, re.split(controls, text)))
+        assert re.fullmatch(pattern, own, re.DOTALL)
+
+
+def test_a_page_stands_alone_and_a_fragment_does_not(fruit: StaticEmbedder) -> None:
+    why = fruit.explain("apple <the> car", "pear zebra")
+    page, fragment = why.to_html(), why._repr_html_()
+    assert page.startswith("<!doctype html>")
+    assert '<meta charset="utf-8">' in page
+    assert fragment in page
+    assert fragment.startswith('<div class="pellucid">')
+    assert "url(" not in page
+    assert "http" not in page
+    assert "prefers-color-scheme: dark" in page
+    assert '[data-jp-theme-light="false"]' in page
+    assert '<mark class="for"' in page
+    assert '<span class="unknown" title="not in the vocabulary">zebra</span>' in page
+    assert 'class="grid"' in page
+    assert 'class="grid"' not in anchors().to_html()
+    assert "&lt;b&gt;weather&lt;/b&gt;" in anchors().to_html()
+
+
+def test_long_texts_and_overlapping_spans_are_cut_not_repeated() -> None:
+    row = Row("x", ("x",), 0.5, 0.0, spans1=((0, 4), (2, 6), (90, 99)))
+    why = Explanation.from_terms("lexicon", ("abcdefgh", None), 0.5, [row], unknown=(((5, 8),), ()))
+    assert [piece for piece, *_ in render.pieces(why, 1, 100)] == ["abcd", "ef", "gh"]
+    assert [piece for piece, *_ in render.pieces(why, 1, 3)] == ["abc"]
+
+
+def test_word_matrix_is_in_text_order_and_adds_up(fruit: StaticEmbedder) -> None:
+    why = fruit.explain("car pear the apple", "bicycle apple pear car")
+    matrix = render.word_matrix(why, 10)
+    assert matrix.words1 == ["car", "pear", "the", "apple"]
+    assert matrix.words2 == ["bicycle", "apple", "pear", "car"]
+    assert matrix.values.sum() == pytest.approx(why.score)
+    by_name = {row.parts: row.contribution for row in why.rows}
+    assert matrix.values[1, 2] == by_name["pear", "pear"]
+    folded = render.word_matrix(why, 2)
+    assert folded.words1[-1] == "2 more" and folded.others1 == 2
+    assert folded.values.shape == (3, 3)
+    assert folded.values.sum() == pytest.approx(why.score)
+    assert render.word_matrix(anchors(), 10) is None
+    with pytest.raises(InputError, match="max_words is 0"):
+        render.word_matrix(why, 0)
+
+
+def test_plot_draws_the_pairs_and_touches_nothing_global(fruit: StaticEmbedder) -> None:
+    pytest.importorskip("matplotlib")
+    why = fruit.explain("car apple zebra", "apple pear car")
+    axes = why.plot().axes[0]
+    np.testing.assert_allclose(axes.images[0].get_array(), render.word_matrix(why, 30).values)
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["apple", "pear", "car"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["car", "apple"]
+    low, high = axes.images[0].norm.vmin, axes.images[0].norm.vmax
+    assert low == -high  # white is 0
+
+
+def test_plot_draws_bars_that_add_up(fruit: StaticEmbedder) -> None:
+    pytest.importorskip("matplotlib")
+    for why, most in ((anchors(), 30), (anchors(), 1), (fruit.explain("apple car pear"), 2)):
+        widths = [bar.get_width() for bar in why.plot(max_words=most).axes[0].patches]
+        assert sum(widths) == pytest.approx(why.score)
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")
+@pytest.mark.parametrize("text", [*HOSTILE[:11], "apple pear"])
+def test_plot_draws_any_text(fruit: StaticEmbedder, text: str, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    words = Vocabulary(["$x^{", "apple", *text.split()[:3]] if "apple" not in text.split()[:3] else text.split()[:3])
+    model = StaticEmbedder(words, np.ones((len(words), 2), np.float32))
+    for why in (model.explain(text, "apple"), model.explain(text), anchors()):
+        why.plot().savefig(tmp_path / "plot.png", dpi=40)
+
+
+def test_differences_need_the_same_first_text(fruit: StaticEmbedder) -> None:
+    why = fruit.explain("apple", "pear") - fruit.explain("apple", "car")
+    assert why.score == pytest.approx(2 / 5**0.5)
+    assert why.texts == ("apple", "pear", "car")
+    assert "Similarity to text 2 less similarity to text 3" in str(why)
+    with pytest.raises(InputError, match="same text 1"):
+        fruit.explain("pear", "apple") - fruit.explain("apple", "pear")
+    with pytest.raises(InputError, match="anchors explanation"):
+        fruit.explain("a text", "apple") - anchors()
+    with pytest.raises(InputError, match="two texts"):
+        fruit.explain("apple") - fruit.explain("apple")
+    with pytest.raises(TypeError):
+        fruit.explain("apple", "pear") - 1
+
+
+def test_a_word_of_both_other_texts_is_one_row_of_a_difference(fruit: StaticEmbedder) -> None:
+    why = fruit.explain("apple", "apple pear") - fruit.explain("apple", "the apple")
+    row = next(row for row in why.rows if row.name == "apple × apple")
+    assert (row.spans1, row.spans2, row.spans3) == (((0, 5),), ((0, 5),), ((4, 9),))
+    mine, theirs = fruit.explain("apple", "apple pear"), fruit.explain("apple", "the apple")
+    parts = [next(r.contribution for r in e.rows if r.name == "apple × apple") for e in (mine, theirs)]
+    assert row.contribution == pytest.approx(parts[0] - parts[1])
+
+
+def test_numbers_of_texts_and_rows_are_checked(fruit: StaticEmbedder) -> None:
+    with pytest.raises(InputError, match="text is 2; this explanation has texts 1 to 1"):
+        fruit.explain("apple").word_contributions(2)
+    with pytest.raises(InputError, match="top_k is -1"):
+        fruit.explain("apple").to_html(top_k=-1)
+
+
+def test_importing_explanations_loads_no_view() -> None:
+    code = (
+        "import sys, pellucid.static, pellucid.explanation;"
+        "print([m for m in ('rich', 'matplotlib', 'pandas', 'torch', 'numba') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,246 @@
+"""The saved folder opens in model2vec and sentence-transformers with our vectors; text vectors are read."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+
+import pellucid
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.interchange import quantize
+from pellucid.static import StaticEmbedder
+from pellucid.store import read_tensors
+from pellucid.words import Vocabulary
+
+LOWER = ["the", "apple", "token", "café", ",", "new▁york", "don't", "οδος", "don", "t", "2024", "東京"]
+CASED = ["the", "Apple", "apple", "token", "New", "york", "."]
+TEXTS = [
+    "The apple, the token.",
+    "THE APPLES' tokens; Tokenisers!",
+    "",
+    "nothing known hier",
+    "Don't: CAFÉ 2024\u00a0東京, ΟΔΟΣ οδος",
+    "new▁york New York",
+    "the " * 900 + "apple",
+]
+EXTRA = ["apples", "tokens", "Tokenisers", "unheard"]
+
+
+def subwords():
+    pieces = ["[UNK]", "token", "apple", "##s", "##iser", "the", "york"]
+    tokenizer = Tokenizer(WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = BertNormalizer(), BertPreTokenizer()
+    tokenizer.enable_padding(length=16)
+    tokenizer.enable_truncation(2)
+    return tokenizer
+
+
+def model(words, dimension=24):
+    vectors = np.random.default_rng(5).standard_normal((len(words), dimension)).astype(np.float32)
+    return StaticEmbedder(Vocabulary(words, subwords()), vectors)
+
+
+@pytest.fixture(params=[LOWER, CASED], ids=["lower", "cased"])
+def made(request):
+    return model(request.param)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+def test_model2vec_gives_our_vectors(made, dtype, tmp_path):
+    model2vec = pytest.importorskip("model2vec")
+    made.save_pretrained(tmp_path / "m", dtype=dtype, extra_words=EXTRA)
+    theirs = model2vec.StaticModel.from_pretrained(tmp_path / "m").encode(TEXTS)
+    ours = pellucid.load(tmp_path / "m").encode(TEXTS)
+    assert not ours[2].any() and not ours[3].any() and ours[1].any()
+    # float16: model2vec computes in float16
+    np.testing.assert_allclose(theirs, ours, atol=1e-3 if dtype == "float16" else 5e-6)
+
+
+def test_sentence_transformers_gives_our_vectors(tmp_path):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    for words in (LOWER, CASED):
+        for dtype in ("float32", "float16", "int8"):
+            folder = tmp_path / f"{len(words)}-{dtype}"
+            model(words).save_pretrained(folder, dtype=dtype, extra_words=EXTRA)
+            theirs = sentence_transformers.SentenceTransformer(str(folder), device="cpu").encode(TEXTS)
+            np.testing.assert_allclose(theirs, pellucid.load(folder).encode(TEXTS), atol=5e-6, err_msg=folder.name)
+
+
+def test_the_exported_rule_is_ours_word_for_word(made, tmp_path):
+    """Each word, in the spellings of ordinary text, is sent to the row we use."""
+    made.save_pretrained(tmp_path / "m", extra_words=EXTRA)
+    tokenizer = Tokenizer.from_file(str(tmp_path / "m" / "tokenizer.json"))
+    mapping = read_tensors(tmp_path / "m" / "model.safetensors")[0]["mapping"]
+    nothing = len(made.vocabulary)
+    for word in ["the", "apple", "token", "tokens", "tokenisers", "york", "new", "don", "nobody"]:
+        for spelling in (word, word.capitalize(), word.upper()):
+            row = made.vocabulary.row(spelling)
+            if row < 0 or spelling in ("TOKENS", "TOKENISERS"):  # the teacher's pieces of these are its own affair
+                continue
+            assert mapping[tokenizer.encode(spelling).ids].tolist() == [row], spelling
+    for mark in [",", ".", "[", "nobody"]:
+        assert mapping[tokenizer.encode(mark).ids].tolist() == [nothing]
+
+
+def test_the_padding_and_truncation_of_a_teacher_are_not_saved(tmp_path):
+    model(LOWER).save_pretrained(tmp_path / "m")
+    described = json.loads((tmp_path / "m" / "subwords.json").read_text())
+    assert described["padding"] is None and described["truncation"] is None
+    assert pellucid.load(tmp_path / "m").vocabulary.row("tokenisers") == LOWER.index("token")
+
+
+def test_the_teachers_tokenizer_is_read_at_the_first_unknown_word(tmp_path):
+    model(LOWER).save_pretrained(tmp_path / "m")
+    (tmp_path / "m" / "subwords.json").write_text("broken")
+    opened = pellucid.load(tmp_path / "m")
+    assert opened.encode("the apple").any()
+    with pytest.raises(ModelFolderError, match=r"subwords\.json is no tokenizer"):
+        opened.encode("tokenisers")
+
+
+def test_words_and_scales_survive_saving_twice(tmp_path):
+    made = model(LOWER)
+    made.save_pretrained(tmp_path / "a", dtype="int8")
+    once = pellucid.load(tmp_path / "a")
+    once.save_pretrained(tmp_path / "b")
+    twice = pellucid.load(tmp_path / "b")
+    np.testing.assert_array_equal(once.vectors, twice.vectors)
+    np.testing.assert_array_equal(once.scales, twice.scales)
+    everything = np.arange(len(LOWER))  # punctuation and multi-word keys too
+    np.testing.assert_allclose(twice.word_vectors(everything), made.vectors, atol=np.abs(made.vectors).max() / 250)
+    once.save_pretrained(tmp_path / "c", dtype="float32")
+    np.testing.assert_array_equal(pellucid.load(tmp_path / "c").vectors, once.word_vectors(everything))
+
+
+@given(st.lists(st.lists(st.floats(-(2.0**100), 2.0**100, width=32), min_size=3, max_size=3), min_size=1, max_size=5))
+def test_int8_is_within_half_a_step_and_zero_rows_stay_zero(rows):
+    block = np.array([*rows, [0, 0, 0]], np.float32)
+    integers, scales = quantize(block)
+    error = np.abs(integers.astype(np.float64) * scales[:, None] - block)
+    assert (error <= 0.5001 * scales[:, None] + 1e-42).all()
+    assert not integers[-1].any() and scales[-1] == 0
+
+
+def test_values_a_dtype_cannot_hold_are_refused_and_nothing_is_saved(tmp_path):
+    large = StaticEmbedder(Vocabulary(["a"]), np.array([[70_000.0]], np.float32))
+    with pytest.raises(InputError, match="float16"):
+        large.save_pretrained(tmp_path / "m", dtype="float16")
+    for bad in (np.nan, np.inf):
+        for dtype in ("float32", "int8"):
+            with pytest.raises(InputError, match="not finite"):
+                StaticEmbedder(Vocabulary(["a"]), np.array([[bad]], np.float32)).save_pretrained(
+                    tmp_path / "m", dtype=dtype
+                )
+    with pytest.raises(InputError, match=r"'float8'.*float32, float16, int8"):
+        large.save_pretrained(tmp_path / "m", dtype="float8")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("word", ["two\nlines", "two\rlines", "lone \ud800"])
+def test_a_word_that_is_no_line_is_refused(word, tmp_path):
+    with pytest.raises(InputError, match="word"):
+        StaticEmbedder(Vocabulary(["a", word]), np.ones((2, 2), np.float32)).save_pretrained(tmp_path / "m")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_odd_words_keep_their_lines(tmp_path):
+    words = ["[UNK]", "a\u2028b", "a\x85b", "", " ", "\x00", "[[UNK]]"]
+    StaticEmbedder(Vocabulary(words), np.eye(7, dtype=np.float32)).save_pretrained(tmp_path / "m")
+    assert pellucid.load(tmp_path / "m").vocabulary.words == words
+
+
+GLOVE = "the 1 2 3\napple 4 -5e-1 6\nat name@domain.com 7 8 9\n"
+FORMS = {
+    "glove.txt": GLOVE,
+    "word2vec.txt": "3 3\n" + GLOVE,
+    "fasttext.vec": "3 3\n" + GLOVE.replace("\n", " \n"),
+    "dos.txt": GLOVE.replace("\n", "\r\n"),
+    "tabs.txt": GLOVE.replace("the ", "the\t").replace("apple ", "apple\t"),
+    "no_last_line_end.txt": GLOVE.rstrip("\n"),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
+def test_text_vectors_are_read_in_every_usual_form(tmp_path, name, ending):
+    path = tmp_path / (name + ending)
+    {"": open, ".gz": gzip.open, ".xz": lzma.open}[ending](path, "wb").write(FORMS[name].encode())
+    for opened in (StaticEmbedder.from_text_vectors(path), pellucid.load(path), StaticEmbedder.from_pretrained(path)):
+        assert opened.vocabulary.words[:2] == ["the", "apple"] and len(opened.vocabulary) == 3
+        np.testing.assert_array_equal(opened.vectors, np.array([[1, 2, 3], [4, -0.5, 6], [7, 8, 9]], np.float32))
+    assert len(StaticEmbedder.from_text_vectors(path, max_words=2).vocabulary) == 2
+
+
+def test_many_text_vectors_grow_the_array_and_survive_a_save(tmp_path):
+    vectors = np.random.default_rng(0).standard_normal((40_000, 2)).astype(np.float32)
+    with open(tmp_path / "v.txt", "w") as file:
+        file.writelines(f"w{i} {x!r} {y!r}\n" for i, (x, y) in enumerate(vectors.tolist()))
+    opened = StaticEmbedder.from_text_vectors(tmp_path / "v.txt", subwords=subwords())
+    np.testing.assert_array_equal(opened.vectors, vectors)
+    opened.save_pretrained(tmp_path / "m")
+    np.testing.assert_array_equal(pellucid.load(tmp_path / "m").vectors, vectors)
+
+
+def test_a_repeated_word_keeps_its_first_vector_and_is_reported(tmp_path):
+    (tmp_path / "v.txt").write_text("3 1\na 1\nb 2\na 3\n")
+    with pytest.warns(UserWarning, match=r"v\.txt: 1 lines repeat.*line 4 \('a'\)"):
+        opened = StaticEmbedder.from_text_vectors(tmp_path / "v.txt")
+    assert opened.vocabulary.words == ["a", "b"] and opened.vectors.ravel().tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "line 1"),
+        (b"\n", "line 1"),
+        (b"word\n", "line 1"),
+        (b"0 3\n", "no word vectors"),
+        (b"3 0\n", "line 1"),
+        (b"1 99999999\n", "line 1"),
+        (b"999999999999 2\na 1 2\n", "promises 999999999999 words, the file holds 1"),
+        (b"1 2\na 1 2\nb 3 4\n", "promises 1 words, the file holds 2"),
+        (b"a 1 2\nb 3\n", "line 2: expected a word and 2 numbers"),
+        (b"a 1 2\nb 3 four\n", "line 2: expected a word and 2 numbers"),
+        (b"a 1 2\nb 3 4 \n\nc 5 6\n", "line 3"),
+        (b"a 1 2\nb nan 4\n", "line 2.*not finite"),
+        (b"a 1 2\nb 3 inf\n", "line 2.*not finite"),
+        (b"a 1 2\nb 3 1e39\n", "line 2.*not finite"),
+        (b"a 1 2\n\xff\xfe 3 4\n", "line 2.*not UTF-8"),
+        (b"2 2\nthe \x00\x01\x02\x03\x04\n", "line 2.*binary"),
+        (b"PK\x03\x04rest", "zip"),
+        (b"x" * (5 << 20), "not a text file"),
+    ],
+)
+def test_a_broken_line_is_named_by_file_and_number(tmp_path, content, message):
+    (tmp_path / "v.txt").write_bytes(content)
+    with pytest.raises(ModelFolderError, match=rf"(?s)v\.txt.*{message}"):
+        pellucid.load(tmp_path / "v.txt")
+
+
+@pytest.mark.parametrize("ending", [".gz", ".xz"])
+def test_a_truncated_or_false_archive_is_named(tmp_path, ending):
+    whole = (gzip if ending == ".gz" else lzma).compress(GLOVE.encode() * 1000)
+    for content in (whole[: len(whole) // 2], b"not compressed"):
+        (tmp_path / f"v{ending}").write_bytes(content)
+        with pytest.raises(ModelFolderError, match="cannot be read after line"):
+            StaticEmbedder.from_text_vectors(tmp_path / f"v{ending}")
+
+
+def test_max_words_and_missing_files(tmp_path):
+    (tmp_path / "v.txt").write_text(GLOVE)
+    with pytest.raises(InputError, match="max_words is 0"):
+        StaticEmbedder.from_text_vectors(tmp_path / "v.txt", max_words=0)
+    with pytest.raises(ModelFolderError, match="not found"):
+        StaticEmbedder.from_text_vectors(tmp_path / "absent.txt")
+    with pytest.raises(ModelFolderError, match="not a regular file"):
+        StaticEmbedder.from_text_vectors(tmp_path)

@@ -1,0 +1,244 @@
+"""The compiled path must mean what the readable one means, on any text."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.pre_tokenizers import BertPreTokenizer
+
+from pellucid import bulk
+from pellucid.bulk import BulkEncoder
+from pellucid.errors import InputError
+from pellucid.static import StaticEmbedder
+from pellucid.store import read_tensors, write_tensors
+from pellucid.words import Vocabulary, split_words
+
+_LONG = "pneumonoultramicroscopicsilicovolcanoconiosis"
+_UNCASED = [
+    *["the", "a", "token", "tokeniser", "don", "t", "3", "14", "é", "école", "straße", "σίσυφος", "i̇stanbul", "привет"],
+    *["東京都に行く", "𝒳", "\x01", "x\x00y", "abcdefgh", "abcdefgi", "abcdefghijklmnop", "abcdefghijklmnoq", "k", "�"],
+    *[_LONG, _LONG[:-1] + "x", "b" * 17, "b" * 18, "b" * 24, "b" * 25, "b" * 300, "ﬁ", "a\u0301", "not a word", "\ud800"],
+]
+_CASED = [*_UNCASED, "The", "École", "éCole", "USA", "Token", "Σίσυφος", "İstanbul", _LONG.upper(), "ABCDEFGHI"]
+_PIECES = ["[UNK]", "token", "##is", "##er", "##s", "a", "##b", "é", "##c", "##ole", "the", "##x", "b", *"##\x00 ##é".split()]
+
+
+def _tokenizer() -> Tokenizer:
+    tokenizer = Tokenizer(WordPiece({piece: i for i, piece in enumerate(_PIECES)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    return tokenizer
+
+
+def _model(cased: bool, subwords: bool, dtype: str, dimension: int = 77) -> StaticEmbedder:
+    """A model whose 77 dimensions take every width of columns that is compiled (64, 8 and 1)."""
+    words = _CASED if cased else _UNCASED
+    rng = np.random.default_rng(len(words))
+    vocabulary = Vocabulary(words, _tokenizer() if subwords else None)
+    if dtype == "int8":
+        scales = rng.uniform(0.001, 0.1, len(words)).astype(np.float32)
+        return StaticEmbedder(vocabulary, rng.integers(-127, 128, (len(words), dimension), dtype=np.int8), scales)
+    return StaticEmbedder(vocabulary, rng.normal(size=(len(words), dimension)).astype(dtype))
+
+
+def _bulk(model: StaticEmbedder, threads: int = 1) -> BulkEncoder:
+    encoder = BulkEncoder(model.vocabulary, model.vectors, model.scales)
+    encoder.threads = threads
+    return encoder
+
+
+_MODELS = {
+    (cased, subwords, dtype): _model(cased, subwords, dtype)
+    for cased in (False, True)
+    for subwords in (False, True)
+    for dtype in ("float32", "float16", "int8")
+}
+_BULK = {key: _bulk(model) for key, model in _MODELS.items()}
+
+
+def _agree(model: StaticEmbedder, encoder: BulkEncoder, texts: list[str]) -> None:
+    plain = model._encode_plainly(texts)
+    np.testing.assert_allclose(encoder.encode(texts), plain, atol=1e-5)
+
+
+_SPACES = "".join(chr(c) for c in range(0x110000) if chr(c).isspace()) + "\u200b\u2060\ufeff\x00\x1c\x85"
+_CHARACTER = st.one_of(
+    st.characters(),  # any code point but surrogates
+    st.characters(categories=["Cs"]),
+    st.sampled_from(_SPACES),
+    st.sampled_from("aAbBtTéÉΣσςßİıKﬁ\u0301😀👩🏽\u200d🚀東京ー。、“”’…–—«»¿¡"),
+)
+_WORD = st.one_of(
+    st.sampled_from([*_CASED, "tokenisers", "TOKENISERS", "Tokeniserx", "abb", "ABB", "éco", "ÉCOLE", "thex", "STRASSE"]),
+    st.text(_CHARACTER, max_size=8),
+    st.text("abAB", min_size=1, max_size=40),
+)
+_TEXT = st.one_of(
+    st.lists(st.tuples(_WORD, st.sampled_from([" ", "", ".", "\n", "\u3000", "\x00", "-", "“"])), max_size=20).map(
+        lambda pairs: "".join(word + mark for word, mark in pairs)
+    ),
+    st.text(_CHARACTER, max_size=150),
+)
+
+
+@pytest.mark.parametrize("key", list(_MODELS), ids=lambda key: f"{'un' * (not key[0])}cased-{key[1]}-{key[2]}")
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@given(texts=st.lists(_TEXT, max_size=6))
+def test_bulk_equals_plain_on_any_unicode(key: tuple[bool, bool, str], texts: list[str]) -> None:
+    _agree(_MODELS[key], _BULK[key], texts)
+
+
+@pytest.mark.parametrize("key", [(False, False, "float32"), (True, True, "int8")])
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(texts=st.lists(_TEXT, min_size=1, max_size=30), repeats=st.integers(1, 120), threads=st.integers(1, 3))
+def test_blocks_and_threads_change_nothing(
+    key: tuple[bool, bool, str], texts: list[str], repeats: int, threads: int
+) -> None:
+    encoder = _bulk(_MODELS[key], threads)
+    many = encoder.encode(texts * repeats)
+    np.testing.assert_array_equal(many, np.tile(_BULK[key].encode(texts), (repeats, 1)))
+
+
+def test_every_code_point_separates_or_joins_as_in_the_pre_tokenizer() -> None:
+    points = [c for c in [*range(0x20000), *range(0x20000, 0x110000, 64)] if not 0xD800 <= c <= 0xDFFF]
+    model = StaticEmbedder(Vocabulary(["a", "b"]), np.eye(2, dtype=np.float32))
+    found = _bulk(model).encode([f"a{chr(c)}a b" for c in points])[:, 0] > 0  # joined, "a?a" is an unknown word
+    text = "".join(f"a{chr(c)}a " for c in points)
+    alone = np.zeros(len(text), bool)
+    for _, (first, last) in BertPreTokenizer().pre_tokenize_str(text):
+        alone[first] = last - first == 1
+    np.testing.assert_array_equal(found, alone[2::4])
+
+
+@pytest.mark.parametrize("width", [1, 7, 8, 64, 72, 256])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+def test_every_width(width: int, dtype: str) -> None:
+    model = _model(True, True, dtype, width)
+    _agree(model, _bulk(model), ["the token", "USA don't 3.14", "", "école"] * 3)
+
+
+def test_float16_values_are_read_exactly() -> None:
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    halves = halves[np.isfinite(halves)]
+    words = [f"w{i}" for i in range(len(halves))]
+    pairs = np.stack([halves, np.ones_like(halves)], axis=1)  # the ratio of the two survives scaling to length 1
+    embeddings = _bulk(StaticEmbedder(Vocabulary(words), pairs)).encode(words)
+    np.testing.assert_allclose(embeddings[:, 0] / embeddings[:, 1], halves.astype(np.float32), rtol=1e-6)
+
+
+def test_memory_mapped_table(tmp_path: Path) -> None:
+    model = _model(False, False, "int8")
+    assert model.scales is not None
+    write_tensors(tmp_path / "table.safetensors", {"vectors": model.vectors, "scales": model.scales})
+    tensors, _ = read_tensors(tmp_path / "table.safetensors")
+    mapped = StaticEmbedder(model.vocabulary, tensors["vectors"], tensors["scales"])
+    assert not mapped.vectors.flags.writeable
+    _agree(mapped, _bulk(mapped), ["the token", "straße"])
+
+
+def test_words_that_differ_in_the_last_byte_or_length_only() -> None:
+    words = [f"{'x' * n}{last}" for n in range(1, 70) for last in "abc"]
+    model = StaticEmbedder(Vocabulary(words), np.eye(len(words), dtype=np.float32))
+    np.testing.assert_array_equal(_bulk(model).encode(words), np.eye(len(words)))
+
+
+def test_unequal_words_with_equal_keys_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without mixing, every slot is reached from slot 0, so each look-up passes all other words."""
+    monkeypatch.setattr(np.random, "default_rng", lambda: _Zeros())
+    words = [f"{'y' * 20}{i}" for i in range(50)] + [f"w{i}" for i in range(50)]
+    model = StaticEmbedder(Vocabulary(words), np.eye(100, dtype=np.float32))
+    np.testing.assert_array_equal(_bulk(model).encode(words), np.eye(100))
+
+
+class _Zeros:
+    def integers(self, *_: Any, size: int, **__: Any) -> np.ndarray:
+        return np.zeros(size, np.int64)
+
+
+def test_more_unknown_words_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "_LEARNT_WORDS", 8)
+    model = _MODELS[True, True, "float32"]
+    encoder = _bulk(model)
+    for start in range(0, 60, 5):  # a few new ones each call, then more in one block than fit
+        _agree(model, encoder, [f"abb{i}é the" for i in range(start, start + 5)])
+    _agree(model, encoder, [f"é{i} É{i} tokenisers{i}" for i in range(40)])
+    _agree(model, encoder, [f"{'é' * 2000}{i} the" for i in range(20)])
+
+
+def test_an_unknown_word_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = _model(False, True, "float32")
+    encoder = _bulk(model)
+    asked: list[str] = []
+    row = model.vocabulary.row
+    monkeypatch.setattr(model.vocabulary, "row", lambda word: asked.append(word) or row(word))
+    for _ in range(3):
+        encoder.encode(["Tokenisers zzz ÉCOLE tokenisers zzz"] * 50)
+    assert sorted(asked) == ["Tokenisers", "tokenisers", "zzz", "ÉCOLE"]
+
+
+def test_ten_megabytes_in_one_text() -> None:
+    model = _MODELS[False, False, "float32"]
+    text = "the token straße, don't 3.14 unknown " * 280_000
+    assert len(text) > 10_000_000
+    found = _BULK[False, False, "float32"].encode(["the", text, "b" * 10_000_000, "é" * 5_000_000])
+    rows = [model.vocabulary.row(word.text) for word in split_words(text[:37])]
+    total = model.word_vectors([row for row in rows if row >= 0]).sum(axis=0, dtype=np.float64)
+    np.testing.assert_allclose(found[1], total / np.linalg.norm(total), atol=1e-5)
+    assert not found[2:].any()
+
+
+def test_a_long_text_keeps_its_digits() -> None:
+    """In float32 alone, a million equal words would stop growing the sum."""
+    model = StaticEmbedder(Vocabulary(["big", "small"]), np.array([[1, 0], [0, 1e-4]], np.float32))
+    text = "big " * 30_000 + "small " * 3_000_000
+    total = np.array([30_000, 300])
+    np.testing.assert_allclose(_bulk(model).encode([text])[0], total / np.linalg.norm(total), atol=1e-6)
+
+
+def test_nothing_known_gives_zeros_and_nothing_gives_nothing() -> None:
+    encoder = _BULK[False, False, "int8"]
+    assert encoder.encode([]).shape == (0, 77)
+    np.testing.assert_array_equal(encoder.encode(["", " ", "\x00", "...", "zzz", "\ud800"][:5]), np.zeros((5, 77)))
+
+
+def test_several_callers_at_once() -> None:
+    model = _MODELS[True, True, "float16"]
+    encoder = _bulk(model, threads=2)
+    texts = [f"the tokenisers {i} École zzz{i % 50}" for i in range(3000)]
+    plain = model._encode_plainly(texts[:300])
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(encoder.encode, [texts] * 8):
+            np.testing.assert_allclose(found[:300], plain, atol=1e-5)
+
+
+def test_threads_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = _MODELS[False, False, "float32"]
+    monkeypatch.setenv("PELLUCID_THREADS", "3")
+    assert BulkEncoder(model.vocabulary, model.vectors, None).threads == 3
+    for wrong in ("0", "-1", "many"):
+        monkeypatch.setenv("PELLUCID_THREADS", wrong)
+        with pytest.raises(InputError, match=f"PELLUCID_THREADS is '{wrong}'"):
+            BulkEncoder(model.vocabulary, model.vectors, None)
+
+
+def test_importing_the_package_does_not_import_numba() -> None:
+    program = "import sys, pellucid, pellucid.static; sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_real_texts(shared: Path) -> None:
+    lines = (shared / "data" / "sts" / "STS13" / "test.tsv").read_text(encoding="utf-8").split("\n")[1:400]
+    texts = [cell for line in lines for cell in line.split("\t")[:2]]
+    words = sorted({word.text.lower() for text in texts for word in split_words(text)})[::2]  # half are unknown
+    vectors = np.random.default_rng(0).normal(size=(len(words), 64)).astype(np.float16)
+    model = StaticEmbedder(Vocabulary(words, _tokenizer()), vectors)
+    _agree(model, _bulk(model), texts)

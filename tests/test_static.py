@@ -1,0 +1,177 @@
+"""The static family against hand-made cases and the definition: encoding, and explanations that add up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.pre_tokenizers import BertPreTokenizer
+
+from pellucid.errors import InputError
+from pellucid.static import StaticEmbedder
+from pellucid.words import Vocabulary
+
+WORDS = ["the", "apple", "Apple", "pear", "straße", "日本", "e\u0301cole", "naïve"]
+
+
+def unit(*vector: float) -> np.ndarray:
+    return np.array(vector) / np.linalg.norm(vector)
+
+
+@st.composite
+def models(draw: st.DrawFn) -> StaticEmbedder:
+    """A model with random vectors for a few words, in one of the three table types."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    vectors = rng.normal(size=(len(WORDS), draw(st.integers(1, 6)))).astype(np.float32)
+    kind = draw(st.sampled_from(["float32", "float16", "int8"]))
+    if kind != "int8":
+        return StaticEmbedder(Vocabulary(WORDS), vectors.astype(kind))
+    scales = (np.abs(vectors).max(axis=1) / 127).astype(np.float32)
+    return StaticEmbedder(Vocabulary(WORDS), np.round(vectors / scales[:, None]).astype(np.int8), scales)
+
+
+pieces = st.sampled_from([*WORDS, "THE", "PEAR", "zzz", "!", "\n", "\u200f", "שלום", "\x00", "\ud800", "a\tb"])
+texts = st.lists(pieces, max_size=12).map(" ".join) | st.text(max_size=20)
+
+
+def test_encode_is_the_mean_of_word_vectors_at_length_1(fruit: StaticEmbedder) -> None:
+    np.testing.assert_allclose(fruit.encode("apple pear"), unit(5, 1, 0), atol=1e-7)
+    np.testing.assert_allclose(fruit.encode("Apple, apple; CAR!"), unit(6, 0, 2), atol=1e-7)
+    assert fruit.encode(["apple", "pear"]).dtype == np.float32
+    assert fruit.encode(["apple", "pear"]).shape == (2, 3)
+    assert fruit.encode("apple").shape == (3,)
+
+
+@pytest.mark.parametrize("text", ["", " \n\t", "zebra", "?!", "\x00", "\ud800", "日本"])
+def test_a_text_without_known_words_is_zero_and_similar_to_nothing(fruit: StaticEmbedder, text: str) -> None:
+    assert not fruit.encode(text).any()
+    assert fruit.similarity(fruit.encode(text), fruit.encode("apple")).tolist() == [[0.0]]
+    assert fruit.explain(text, "apple").score == 0.0
+    assert fruit.explain(text).rows == ()
+    assert fruit.describe(text) == "nothing this model knows"
+
+
+def test_an_int8_table_is_multiplied_by_its_scales() -> None:
+    table = np.array([[127, 0], [0, 64]], np.int8)
+    model = StaticEmbedder(Vocabulary(["north", "east"]), table, np.array([0.5, 1.0], np.float32))
+    np.testing.assert_allclose(model.encode("north east"), unit(63.5, 64), atol=1e-7)
+
+
+def test_pairs_of_words_by_hand(fruit: StaticEmbedder) -> None:
+    """Texts (5, 1, 0) and (3, 0, 2): four products over the two lengths."""
+    why = fruit.explain("apple pear", "Car, apple")
+    lengths = np.sqrt(26) * np.sqrt(13)
+    assert {row.parts: row.contribution * lengths for row in why.rows} == pytest.approx(
+        {("apple", "apple"): 9, ("pear", "apple"): 6, ("apple", "Car"): 0, ("pear", "Car"): 0}
+    )
+    assert why.score == pytest.approx(15 / lengths)
+    assert [row.share for row in why.rows[:2]] == pytest.approx([9 / 15, 6 / 15])
+    assert why.rows[0].name == "apple × apple"
+    assert (why.rows[0].spans1, why.rows[0].spans2) == (((0, 5),), ((5, 10),))
+    assert why.exact and why.remainder == 0.0
+
+
+def test_one_text_by_hand(fruit: StaticEmbedder) -> None:
+    """In (3, 0, 2) + (3, 0, 0) the apples pull with 2 * (3, 0, 0) . (6, 0, 2) / 40, the car with 4 / 40."""
+    why = fruit.explain("apple car Apple zebra")
+    assert [(row.name, row.contribution) for row in why.rows] == [
+        ("apple", pytest.approx(0.9)),
+        ("car", pytest.approx(0.1)),
+    ]
+    assert why.rows[0].spans1 == ((0, 5), (10, 15))
+    assert why.unknown_words() == ["zebra"]
+    assert fruit.describe("apple car Apple zebra") == "mostly about: apple (90%), car (10%)"
+
+
+def test_words_that_share_a_prefix_stay_apart_and_name_it() -> None:
+    subwords = Tokenizer(WordPiece({"[UNK]": 0, "token": 1, "##iser": 2, "##s": 3, "##ing": 4}, unk_token="[UNK]"))
+    subwords.pre_tokenizer = BertPreTokenizer()
+    model = StaticEmbedder(Vocabulary(["token", "is"], subwords), np.eye(2, dtype=np.float32))
+    why = model.explain("tokenisers tokening Token tokenisers")
+    assert {row.name: row.contribution for row in why.rows} == pytest.approx(
+        {"tokenisers (as token)": 0.5, "tokening (as token)": 0.25, "Token": 0.25}
+    )
+    assert {row.parts for row in why.rows} == {("tokenisers",), ("tokening",), ("Token",)}
+
+
+@settings(max_examples=150, deadline=None)
+@given(models(), texts, texts)
+def test_rows_add_up_to_the_similarity_of_the_embeddings(model: StaticEmbedder, first: str, second: str) -> None:
+    why = model.explain(first, second)
+    assert abs(sum(row.contribution for row in why.rows) - why.score) <= 1e-6
+    assert abs(why.score - model.similarity(model.encode(first), model.encode(second))[0, 0]) <= 1e-6
+
+
+@settings(max_examples=100, deadline=None)
+@given(models(), texts, texts)
+def test_exchanging_the_texts_transposes_the_rows(model: StaticEmbedder, first: str, second: str) -> None:
+    there = {row.parts: row.contribution for row in model.explain(first, second).rows}
+    back = {row.parts[::-1]: row.contribution for row in model.explain(second, first).rows}
+    assert there == pytest.approx(back, abs=1e-12)
+
+
+@settings(max_examples=100, deadline=None)
+@given(models(), texts, texts)
+def test_spans_hold_the_words_and_cover_each_word_once(model: StaticEmbedder, first: str, second: str) -> None:
+    why = model.explain(first, second)
+    for row in why.rows:
+        assert {why.text1[s:e].lower() for s, e in row.spans1} == {row.parts[0].lower()}
+        assert {why.text2[s:e].lower() for s, e in row.spans2} == {row.parts[1].lower()}
+    places = [*why.word_contributions(1), *why.unknown1]
+    assert len(places) == len(set(places)) or not why.rows
+    assert sum(why.word_contributions(1).values()) == pytest.approx(why.score, abs=1e-9)
+    assert sum(why.word_contributions(2).values()) == pytest.approx(why.score, abs=1e-9)
+
+
+@settings(max_examples=100, deadline=None)
+@given(models(), texts)
+def test_one_text_adds_up_to_1_or_knows_nothing(model: StaticEmbedder, text: str) -> None:
+    why = model.explain(text)
+    assert sum(row.contribution for row in why.rows) == pytest.approx(1.0 if model.encode(text).any() else 0.0)
+    assert len({row.parts for row in why.rows}) == len(why.rows)
+
+
+@settings(max_examples=100, deadline=None)
+@given(models(), texts, texts, texts)
+def test_a_difference_adds_up_to_the_gap(model: StaticEmbedder, query: str, better: str, worse: str) -> None:
+    first, second = model.explain(query, better), model.explain(query, worse)
+    gap = first - second
+    assert gap.score == first.score - second.score
+    assert abs(sum(row.contribution for row in gap.rows) - gap.score) <= 1e-6
+    assert gap.text3 == second.text2
+
+
+def test_opposite_words_cancel_to_a_score_of_0_without_shares() -> None:
+    model = StaticEmbedder(Vocabulary(["up", "down", "side"]), np.array([[1, 0], [-1, 0], [0, 1]], np.float32))
+    why = model.explain("up", "side up down")
+    assert why.score == 0.0
+    assert all(row.share == 0.0 for row in why.rows)
+    assert not model.encode("up down").any()
+    assert model.explain("up down").score == 0.0
+
+
+def test_explain_refuses_what_it_cannot_explain(fruit: StaticEmbedder) -> None:
+    with pytest.raises(InputError, match="got NoneType"):
+        fruit.explain(None)
+    with pytest.raises(InputError, match=r"got int \(3\)"):
+        fruit.explain("apple", 3)
+    words = [f"w{number}" for number in range(600)]
+    model = StaticEmbedder(Vocabulary(words), np.ones((600, 1), np.float32))
+    with pytest.raises(InputError, match="600 x 600 distinct words would give more than 250,000 rows"):
+        model.explain(" ".join(words), " ".join(words))
+    assert len(model.explain(" ".join(words), "w1 w2").rows) == 1200
+
+
+def test_a_text_of_ten_thousand_words_is_explained(fruit: StaticEmbedder) -> None:
+    why = fruit.explain("apple car pear the " * 2_500, "apple " * 10_000)
+    assert len(why.rows) == 4
+    assert why.score == pytest.approx(fruit.similarity(fruit.encode("apple car pear the"), fruit.encode("apple"))[0, 0])
+
+
+def test_nearest_words(fruit: StaticEmbedder) -> None:
+    assert fruit.nearest_words("apple", top_k=2) == [("apple", pytest.approx(1)), ("pear", pytest.approx(2 / 5**0.5))]
+    with pytest.raises(InputError, match="top_k is 0"):
+        fruit.nearest_words("apple", top_k=0)

@@ -1,0 +1,296 @@
+"""Files are whole or absent; tensors are what was written, and a lying header is refused."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from safetensors.numpy import load_file, save_file
+
+from pellucid import store
+from pellucid.errors import InputError, ModelFolderError, WritingError
+
+
+def write_model(path, text):
+    with store.writing_folder(path) as folder:
+        (folder / "words.txt").write_text(text)
+        (folder / "config.json").write_text(json.dumps({"pellucid": {"files": ["words.txt"]}}))
+
+
+def names(path):
+    return sorted(entry.name for entry in path.iterdir())
+
+
+def safetensors_bytes(header, data=b""):
+    described = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(described)) + described + data
+
+
+def test_written_tensors_are_read_by_the_safetensors_library_and_the_other_way_round(tmp_path):
+    tensors = {
+        "bytes": np.arange(5, dtype=np.int8),
+        "halves": np.arange(6, dtype=np.float16).reshape(2, 3),
+        "floats": np.arange(12, dtype=np.float32).reshape(3, 4)[:, ::2],
+        "empty": np.zeros((0, 7), np.int64),
+        "number": np.array(3.5),
+    }
+    store.write_tensors(tmp_path / "a.safetensors", tensors, {"note": "é"})
+    save_file({k: np.ascontiguousarray(v) for k, v in tensors.items()}, tmp_path / "b.safetensors", {"note": "é"})
+    for read in (load_file(tmp_path / "a.safetensors"), store.read_tensors(tmp_path / "b.safetensors")[0]):
+        assert read.keys() == tensors.keys()
+        for name, tensor in tensors.items():
+            assert read[name].dtype == tensor.dtype
+            np.testing.assert_array_equal(read[name].reshape(tensor.shape), tensor)
+    mapped, metadata = store.read_tensors(tmp_path / "a.safetensors")
+    assert metadata == {"note": "é"}
+    assert not mapped["floats"].flags.writeable and mapped["floats"].flags.aligned
+
+
+@given(arrays.arrays(st.sampled_from([np.float32, np.int8, np.int64]), arrays.array_shapes(min_side=0)))
+def test_any_array_comes_back(tmp_path_factory, array):
+    path = tmp_path_factory.mktemp("any") / "x.safetensors"
+    store.write_tensors(path, {"x": array})
+    np.testing.assert_array_equal(store.read_tensors(path)[0]["x"], array)
+
+
+def entry(shape, start, end, dtype="F32"):
+    return {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
+
+
+@pytest.mark.parametrize(
+    "content",
+    {
+        "nothing": b"",
+        "short": b"1234567",
+        "header beyond the file": struct.pack("<Q", 1 << 60) + b"{}",
+        "not JSON": safetensors_bytes(b"{oops"),
+        "not UTF-8": safetensors_bytes(b'{"\xff": 1}'),
+        "deep": safetensors_bytes(b"[" * 200_000),
+        "endless number": safetensors_bytes(b"9" * 10_000),
+        "a list": safetensors_bytes([]),
+        "entry is a number": safetensors_bytes({"x": 1}),
+        "no dtype": safetensors_bytes({"x": {"shape": [1], "data_offsets": [0, 4]}}, bytes(4)),
+        "unknown dtype": safetensors_bytes({"x": entry([1], 0, 4, "Q7")}, bytes(4)),
+        "dtype is a list": safetensors_bytes({"x": entry([1], 0, 4, [])}, bytes(4)),
+        "shape of strings": safetensors_bytes({"x": entry(["a", "b"], 0, 4)}, bytes(4)),
+        "shape of bools": safetensors_bytes({"x": entry([True], 0, 4)}, bytes(4)),
+        "negative side": safetensors_bytes({"x": entry([-1, -1], 0, 4)}, bytes(4)),
+        "overflowing shape": safetensors_bytes({"x": entry([2**62, 4], 0, 0)}),
+        "huge side times zero": safetensors_bytes({"x": entry([2**70, 0], 0, 0)}),
+        "two huge sides times zero": safetensors_bytes({"x": entry([2**40, 2**40, 0], 0, 0)}),
+        "many axes": safetensors_bytes({"x": entry([1] * 100, 0, 4)}, bytes(4)),
+        "beyond the end": safetensors_bytes({"x": entry([2], 0, 8)}, bytes(4)),
+        "offsets reversed": safetensors_bytes({"x": entry([1], 4, 0)}, bytes(4)),
+        "three offsets": safetensors_bytes({"x": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4, 4]}}, bytes(4)),
+        "overlap": safetensors_bytes({"x": entry([1], 0, 4), "y": entry([1], 0, 4)}, bytes(4)),
+        "hole": safetensors_bytes({"x": entry([1], 4, 8)}, bytes(8)),
+        "bytes left over": safetensors_bytes({"x": entry([1], 0, 4)}, bytes(8)),
+    }.items(),
+    ids=lambda item: item[0],
+)
+def test_a_lying_header_is_refused_with_the_files_name(tmp_path, content):
+    path = tmp_path / "bad.safetensors"
+    path.write_bytes(content[1])
+    with pytest.raises(ModelFolderError, match=r"bad\.safetensors"):
+        store.read_tensors(path)
+
+
+@given(st.data())
+def test_a_damaged_file_gives_arrays_or_our_error_never_another(tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("flip") / "x.safetensors"
+    store.write_tensors(path, {"x": np.ones((3, 4), np.float32), "y": np.ones(3, np.int8)})
+    content = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(content[: data.draw(st.integers(0, len(content)))])
+    try:
+        store.read_tensors(path)
+    except ModelFolderError:
+        pass
+
+
+def test_a_pipe_a_device_and_a_folder_are_no_files(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    for name in ("pipe", "endless", "."):
+        with pytest.raises(ModelFolderError, match="not a regular file"):
+            store.read_regular(tmp_path / name, 100)
+    with pytest.raises(ModelFolderError, match="not found"):
+        store.read_json(tmp_path / "absent.json")
+
+
+def test_a_file_above_its_limit_is_refused(tmp_path):
+    (tmp_path / "big.json").write_text("[" + " " * 100 + "]")
+    assert store.read_json(tmp_path / "big.json") == []
+    with pytest.raises(ModelFolderError, match="50 bytes"):
+        store.read_json(tmp_path / "big.json", max_bytes=50)
+
+
+def test_an_error_while_writing_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "value.json"
+    store.write_json(path, 1)
+    with pytest.raises(RuntimeError), store.writing(path) as aside:
+        aside.write_text("half")
+        raise RuntimeError
+    assert store.read_json(path) == 1
+    assert names(tmp_path) == ["value.json"]
+
+
+def test_an_error_while_writing_a_folder_leaves_the_old_folder_and_nothing_else(tmp_path):
+    write_model(tmp_path / "m", "old")
+    with pytest.raises(RuntimeError), store.writing_folder(tmp_path / "m") as folder:
+        (folder / "words.txt").write_text("half")
+        raise RuntimeError
+    assert (tmp_path / "m" / "words.txt").read_text() == "old"
+    assert names(tmp_path) == ["m"]
+
+
+@pytest.mark.parametrize("in_one_step", [True, False])
+def test_a_model_is_replaced_and_its_owners_files_stay(tmp_path, monkeypatch, in_one_step):
+    if not in_one_step:
+        monkeypatch.setattr(store, "_exchange", lambda first, second: False)
+    write_model(tmp_path / "m", "old")
+    (tmp_path / "m" / ".git").mkdir()
+    (tmp_path / "m" / ".git" / "HEAD").write_text("main")
+    (tmp_path / "m" / "notes.md").write_text("mine")
+    with store.writing_folder(tmp_path / "m") as folder:
+        (folder / "config.json").write_text("{}")
+    assert names(tmp_path / "m") == [".git", "config.json", "notes.md"]  # words.txt belonged to the old model
+    assert (tmp_path / "m" / ".git" / "HEAD").read_text() == "main"
+    assert names(tmp_path) == ["m"]
+
+
+def test_when_the_second_rename_fails_the_old_model_comes_back(tmp_path, monkeypatch):
+    write_model(tmp_path / "m", "old")
+    replace = os.replace
+
+    def fail_at_the_end(source, target):
+        if str(target) == str(tmp_path / "m") and "model" not in str(source):
+            raise OSError(errno.EIO, "broken disk")
+        replace(source, target)
+
+    monkeypatch.setattr(store, "_exchange", lambda first, second: False)
+    monkeypatch.setattr(os, "replace", fail_at_the_end)
+    with pytest.raises(OSError, match="broken disk"):
+        write_model(tmp_path / "m", "new")
+    assert (tmp_path / "m" / "words.txt").read_text() == "old"
+    assert names(tmp_path) == ["m"]
+
+
+def test_what_is_no_model_is_never_replaced(tmp_path):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter1.txt").write_text("years of work")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "config.json").write_text('{"model_type": "bert"}')
+    (tmp_path / "file").write_text("text")
+    for name in ("thesis", "other", "file"):
+        with pytest.raises(InputError, match="Give a new name"):
+            write_model(tmp_path / name, "new")
+    assert (tmp_path / "thesis" / "chapter1.txt").read_text() == "years of work"
+    (tmp_path / "empty").mkdir()
+    write_model(tmp_path / "empty", "new")
+    assert (tmp_path / "empty" / "words.txt").read_text() == "new"
+
+
+def test_a_link_to_a_model_stays_a_link(tmp_path):
+    write_model(tmp_path / "real", "old")
+    (tmp_path / "link").symlink_to("real")
+    write_model(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real" / "words.txt").read_text() == "new"
+
+
+def test_a_full_disk_is_named_and_changes_nothing(tmp_path, monkeypatch):
+    write_model(tmp_path / "m", "old")
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(WritingError, match=r"No space left on device.*free some space") as caught:
+        write_model(tmp_path / "m", "new")
+    assert caught.value.errno == errno.ENOSPC
+    with pytest.raises(WritingError, match=r"numbers\.json"):
+        store.write_json(tmp_path / "numbers.json", [1])
+    assert (tmp_path / "m" / "words.txt").read_text() == "old"
+    assert names(tmp_path) == ["m"]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission_is_named(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(WritingError, match=r"value\.json"):
+        store.write_json(tmp_path / "value.json", 1)
+
+
+def test_a_file_size_limit_of_the_system_is_a_writing_error(tmp_path):
+    script = """
+    import resource, sys
+    import numpy as np
+    from pellucid import store
+    from pellucid.errors import WritingError
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+    try:
+        store.write_tensors(sys.argv[1], {"x": np.zeros(10_000)})
+    except WritingError as error:
+        sys.exit(7)
+    """
+    path = tmp_path / "x.safetensors"
+    store.write_tensors(path, {"x": np.ones(3)})
+    assert subprocess.run([sys.executable, "-c", textwrap.dedent(script), str(path)], check=False).returncode == 7
+    np.testing.assert_array_equal(store.read_tensors(path)[0]["x"], np.ones(3))
+    assert names(tmp_path) == ["x.safetensors"]
+
+
+def test_a_kill_in_the_middle_of_a_save_leaves_the_old_model(tmp_path):
+    write_model(tmp_path / "m", "old")
+    script = """
+    import sys, time
+    from pellucid import store
+    with store.writing_folder(sys.argv[1]) as folder:
+        (folder / "words.txt").write_text("half of the n")
+        print("writing", flush=True)
+        time.sleep(60)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "m")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"writing\n"
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert (tmp_path / "m" / "words.txt").read_text() == "old"
+    left = [name for name in names(tmp_path) if name != "m"]
+    assert all(name.startswith(".m.") and name.endswith(".part") for name in left)
+    write_model(tmp_path / "m", "new")  # what the killed process left is in nobody's way
+    assert (tmp_path / "m" / "words.txt").read_text() == "new"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no exchange in one step")
+def test_a_reader_sees_a_whole_model_at_every_moment_of_a_save(tmp_path):
+    write_model(tmp_path / "m", "version 0")
+    script = """
+    import sys
+    sys.path.insert(0, sys.argv[2])
+    from test_store import write_model
+    for version in range(30):
+        write_model(sys.argv[1], f"version {version}")
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "m"), os.path.dirname(__file__)]
+    seen = set()
+    with subprocess.Popen(command) as process:
+        while process.poll() is None:
+            seen.add((tmp_path / "m" / "words.txt").read_text())
+            time.sleep(0.0005)
+    assert process.returncode == 0
+    assert len(seen) > 1 and all(text.startswith("version") for text in seen)
