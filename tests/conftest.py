@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny matrices: a second thread only waits, for long on a busy machine
 
 import numpy as np
 import pytest

@@ -283,6 +283,30 @@ def test_eval_passes_its_arguments_on_and_prints_a_table(run, monkeypatch, tmp_p
     assert asked["tasks"] is None
 
 
+def test_distill_saves_the_model_in_the_form_asked_for(run, monkeypatch, tmp_path, fruit):
+    import pellucid.distill  # the module, whose function is replaced
+
+    asked = {}
+
+    def fake(teacher, corpus, **settings):
+        asked.update(settings, teacher=teacher, corpus=corpus)
+        return fruit
+
+    monkeypatch.setattr(pellucid.distill, "distill", fake)
+    options = ["--dimensions", "64", "--vocabulary", "1000", "--steps", "5", "--cased", "--dtype", "int8"]
+    result = run("distill", "teacher", "corpus.txt", "-o", tmp_path / "model", *options)
+    assert result.stdout == "" and "5 words, 3 dimensions" in result.stderr
+    assert pellucid.load(tmp_path / "model").vectors.dtype == np.int8
+    assert (asked["teacher"], asked["corpus"]) == ("teacher", "corpus.txt")
+    assert asked["work_dir"] == tmp_path / "model.work"
+    assert asked["pca"].dimensions == 64 and asked["refinement"].steps == 5
+    assert asked["extraction"].max_vocabulary == 1000 and asked["extraction"].cased
+
+
+def test_distill_refuses_an_unknown_table_before_the_work(run, tmp_path):
+    assert "float16" in run("distill", "teacher", "c.txt", "-o", tmp_path / "m", "--dtype", "int4", code=2).stderr
+
+
 # --- how it ends ------------------------------------------------------------------------------------------------------
 
 

@@ -26,7 +26,13 @@ from pellucid.words import Vocabulary
 
 FRUIT, VEHICLES = ["apple", "pear", "the apple", "pear apple"], ["car", "bicycle", "the car", "bicycle car"]
 LABELLED = [(text, "fruit") for text in FRUIT] + [(text, "vehicle") for text in VEHICLES]
-RISING = [("apple", "car", 0.5), ("apple", "the", 1.0), ("the", "car", 1.5), ("pear", "apple", 4), ("car", "car", 5)]
+RISING = [
+    ("apple", "car", 0.5),
+    ("apple", "the", 1.0),
+    ("car pear", "apple", 1.5),
+    ("pear", "apple", 4),
+    ("car", "car", 5),
+]
 
 
 class Planar(Embedder):

@@ -27,10 +27,11 @@ _LONG = "pneumonoultramicroscopicsilicovolcanoconiosis"
 _UNCASED = [
     *["the", "a", "token", "tokeniser", "don", "t", "3", "14", "é", "école", "straße", "σίσυφος", "i̇stanbul", "привет"],
     *["東京都に行く", "𝒳", "\x01", "x\x00y", "abcdefgh", "abcdefgi", "abcdefghijklmnop", "abcdefghijklmnoq", "k", "�"],
-    *[_LONG, _LONG[:-1] + "x", "b" * 17, "b" * 18, "b" * 24, "b" * 25, "b" * 300, "ﬁ", "a\u0301", "not a word", "\ud800"],
+    *[_LONG, _LONG[:-1] + "x", "b" * 17, "b" * 18, "b" * 24, "b" * 25, "b" * 300, "ﬁ", "a\u0301"],
+    *["not a word", "\ud800"],
 ]
 _CASED = [*_UNCASED, "The", "École", "éCole", "USA", "Token", "Σίσυφος", "İstanbul", _LONG.upper(), "ABCDEFGHI"]
-_PIECES = ["[UNK]", "token", "##is", "##er", "##s", "a", "##b", "é", "##c", "##ole", "the", "##x", "b", *"##\x00 ##é".split()]
+_PIECES = ["[UNK]", "token", "##is", "##er", "##s", "a", "##b", "é", "##c", "##ole", "the", "##x", "b"]
 
 
 def _tokenizer() -> Tokenizer:
@@ -78,7 +79,7 @@ _CHARACTER = st.one_of(
     st.sampled_from("aAbBtTéÉΣσςßİıKﬁ\u0301😀👩🏽\u200d🚀東京ー。、“”’…–—«»¿¡"),
 )
 _WORD = st.one_of(
-    st.sampled_from([*_CASED, "tokenisers", "TOKENISERS", "Tokeniserx", "abb", "ABB", "éco", "ÉCOLE", "thex", "STRASSE"]),
+    st.sampled_from([*_CASED, "tokenisers", "TOKENISERS", "Tokeniserx", "abb", "ABB", "éco", "ÉCOLE", "thex"]),
     st.text(_CHARACTER, max_size=8),
     st.text("abAB", min_size=1, max_size=40),
 )
@@ -233,6 +234,15 @@ def test_threads_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
 def test_importing_the_package_does_not_import_numba() -> None:
     program = "import sys, pellucid, pellucid.static; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_encode_starts_the_compiled_path_when_there_is_much_to_do() -> None:
+    model = _model(False, False, "float32")
+    few = model.encode(["the token"])
+    assert model._bulk is None
+    many = model.encode(["the token"] * 40_000)
+    assert model._bulk is not None
+    np.testing.assert_allclose(many[[0, -1]], np.tile(few, (2, 1)), atol=1e-6)
 
 
 def test_real_texts(shared: Path) -> None:

@@ -1,8 +1,8 @@
-"""Encoding many texts: blocks of texts through the compiled functions of `kernels.py` and `pooling.py`.
+"""Encoding many texts: blocks of them go through the compiled functions of `kernels`, `lookup` and `pooling`.
 
 `StaticEmbedder._encode_plainly` says what is computed. Texts are joined into blocks of UTF-8; threads take blocks in
 turn. Python is only asked about the few words that the table of the vocabulary does not hold. numba is imported with
-this file, hence this file only when there is work for it.
+this file, hence this file only when there is work for it. What each idea gave is in docs/notes-static-speed.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from pellucid import kernels, pooling
+from pellucid import kernels, lookup, pooling
 from pellucid.base import Vectors
 from pellucid.errors import InputError
 from pellucid.progress import Progress
@@ -93,12 +93,12 @@ class _Worker:
     """What one thread needs: memory used for block after block, and the answers of `Vocabulary.row` so far."""
 
     def __init__(
-        self, vocabulary: Vocabulary, words: kernels.Table, cased: bool, vectors: npt.NDArray[Any], scales: Vectors
+        self, vocabulary: Vocabulary, words: lookup.Table, cased: bool, vectors: npt.NDArray[Any], scales: Vectors
     ) -> None:
         self._vocabulary, self._vectors, self._scales = vocabulary, vectors, scales
         self._learnt = _empty_table(_LEARNT_WORDS, _LEARNT_WORDS * 16)
         self._learnt_words = self._learnt_bytes = 0
-        self._lexicon = kernels.Lexicon(words, self._learnt, cased, vocabulary.subwords is None)
+        self._lexicon = lookup.Lexicon(words, self._learnt, cased, vocabulary.subwords is None)
         self._scratch = _scratch(_BLOCK_CHARACTERS)
 
     def encode(self, texts: list[str], embeddings: Vectors) -> None:
@@ -117,7 +117,7 @@ class _Worker:
             while (point := kernels.drop_separators(block, used, CLASSES, scratch)) >= 0:
                 _classify_page(point)
         words = kernels.cut(used, ends, scratch)
-        missing = kernels.look_up(block, words, self._lexicon, scratch)
+        missing = lookup.look_up(block, words, self._lexicon, scratch)
         if missing:
             self._ask(utf8, scratch, scratch.missing[:missing])
         pooling.pool(self._vectors, self._scales, scratch.rows, ends, embeddings)
@@ -141,7 +141,7 @@ class _Worker:
                 return  # one block with more news than fits
         starts = self._learnt_bytes + np.cumsum([0, *map(len, row_of)])
         self._learnt.blob[starts[0] : starts[-1]] = np.frombuffer(blob, np.uint8)
-        kernels.insert(self._learnt, starts, np.array(list(row_of.values()), np.int64))
+        lookup.insert(self._learnt, starts, np.array(list(row_of.values()), np.int64))
         self._learnt_words += len(row_of)
         self._learnt_bytes += len(blob)
 
@@ -218,25 +218,25 @@ def _as_kernel_array(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return view
 
 
-def _table(words: Sequence[str]) -> kernels.Table:
+def _table(words: Sequence[str]) -> lookup.Table:
     """Index `words`, each at its own number."""
     spelled = [word.encode("utf-8", "surrogatepass") for word in words]
     starts = np.cumsum([0, *map(len, spelled)])
     table = _empty_table(len(spelled), int(starts[-1]))
     table.blob[: starts[-1]] = np.frombuffer(b"".join(spelled), np.uint8)
-    kernels.insert(table, starts, np.arange(len(spelled)))
+    lookup.insert(table, starts, np.arange(len(spelled)))
     return table
 
 
-def _empty_table(words: int, size: int) -> kernels.Table:
+def _empty_table(words: int, size: int) -> lookup.Table:
     slots = np.empty((2 << max(words, 1).bit_length(), 4), np.int64)
     mixers = np.random.default_rng().integers(-(2**63), 2**63, size=2, dtype=np.int64) | 1
-    table = kernels.Table(slots, np.zeros(size + 16, np.uint8), mixers)
+    table = lookup.Table(slots, np.zeros(size + 16, np.uint8), mixers)
     _clear(table)
     return table
 
 
-def _clear(table: kernels.Table) -> None:
+def _clear(table: lookup.Table) -> None:
     table.slots[:] = 0
     table.slots[:, 3] = -1
 
@@ -252,5 +252,5 @@ def _classify_page(point: int) -> None:
     text = "a" + "".join(f"{chr(p)}a" for p in points)
     joins = np.zeros(len(text), bool)
     for _, (start, end) in BertPreTokenizer().pre_tokenize_str(text):
-        joins[start : end] = end - start > 1
+        joins[start:end] = end - start > 1
     CLASSES[points] = np.where(joins[1::2], 1, 2)

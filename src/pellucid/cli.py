@@ -8,7 +8,6 @@ commands, so that `--help` and completion answer at once.
 from __future__ import annotations
 
 import os
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,11 +17,11 @@ from typer.core import TyperGroup
 
 from pellucid import __version__
 from pellucid.cli_input import blocks, pairs_of, read, tabbed_pairs
-from pellucid.errors import InputError, PellucidError
+from pellucid.cli_output import json_line, model_facts, show, write_html, write_plot
+from pellucid.errors import PellucidError
 
 if TYPE_CHECKING:
     from pellucid.base import Embedder
-    from pellucid.explanation import Explanation
 
 
 class _Commands(TyperGroup):
@@ -147,7 +146,7 @@ def similarity(
         first, second = (opened.encode(list(side)) for side in zip(*block))
         for (text1, text2), score in zip(block, opened.similarity_pairwise(first, second)):
             line = {"text1": text1, "text2": text2, "similarity": round(float(score), 6)}
-            typer.echo(_json_line(line) if json else f"{score:.4f}")
+            typer.echo(json_line(line) if json else f"{score:.4f}")
 
 
 @app.command()
@@ -179,14 +178,14 @@ def explain(
         if b is None:
             raise typer.BadParameter("it needs both A and B", param_hint="--than")
         explanation = explanation - opened.explain(a, than)
-    for path, write in ((html, _write_html), (plot, _write_plot)):
+    for path, write in ((html, write_html), (plot, write_plot)):
         if path is not None:
             write(explanation, path, top)
             typer.echo(f"wrote {path}", err=True)
     if json:
         typer.echo(explanation.to_json())
     elif html is None and plot is None:
-        _show(explanation, top, plain)
+        show(explanation, top, plain)
 
 
 @app.command()
@@ -207,7 +206,51 @@ def describe(
     opened = _load(model)
     for text in found:
         said = opened.describe(text, top_k=top)
-        typer.echo(_json_line({"text": text, "description": said}) if json else said)
+        typer.echo(json_line({"text": text, "description": said}) if json else said)
+
+
+@app.command()
+def distill(
+    teacher: Annotated[str, typer.Argument(help="A sentence-transformers model: a folder or a hub id.")],
+    corpus: Annotated[str, typer.Argument(help="Sentences: .txt, .jsonl, .parquet, also .xz and .gz; - is stdin.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder of the new model.")],
+    work_dir: Annotated[Path | None, typer.Option(help="Where the state is kept. [default: OUTPUT.work]")] = None,
+    dimensions: Annotated[int, typer.Option(min=1, help="Of an embedding.")] = 256,
+    vocabulary: Annotated[int, typer.Option(min=1, help="Words at most, the most frequent first.")] = 150_000,
+    cased: Annotated[bool, typer.Option("--cased", help="Keep upper and lower case apart.")] = False,
+    steps: Annotated[int, typer.Option(min=0, help="Batches of training at most; 0 leaves it out.")] = 30_000,
+    dtype: Annotated[str, typer.Option(help="Of the saved table: float32, float16 or int8.")] = "float16",
+) -> None:
+    """Make a static model of your own from a teacher and plain sentences.
+
+    Needs pellucid[torch]. An interrupted run goes on when the same command is given
+    again. More settings: pellucid.distill in Python.
+
+    \b
+    Examples:
+      pellucid distill sentence-transformers/all-MiniLM-L6-v2 corpus.txt -o my-model
+      pellucid explain "one text" "another" --model my-model
+    """
+    from pellucid.distill import PcaSettings
+    from pellucid.distill import distill as make
+    from pellucid.extraction import ExtractionSettings
+    from pellucid.interchange import DTYPES
+    from pellucid.refinement import RefinementSettings
+
+    if dtype not in DTYPES:  # told now, not after hours of work
+        raise typer.BadParameter(f"{dtype!r} is none of {', '.join(DTYPES)}", param_hint="--dtype")
+    model = make(
+        teacher,
+        read("-") if corpus == "-" else corpus,
+        work_dir=work_dir or output.with_name(output.name + ".work"),
+        extraction=ExtractionSettings(max_vocabulary=vocabulary, cased=cased),
+        pca=PcaSettings(dimensions=dimensions),
+        refinement=RefinementSettings(steps=steps),
+    )
+    model.save_pretrained(output, dtype=dtype)
+    typer.echo(
+        f"wrote {output}: {len(model.vocabulary):,} words, {model.get_embedding_dimension()} dimensions", err=True
+    )
 
 
 @app.command("eval")
@@ -233,7 +276,7 @@ def evaluate(
     from pellucid.evaluate import evaluate as score
 
     results = score(model, data=data, tasks=task or None, cache_dir=cache)
-    typer.echo(_json_line(results.to_dict()) if json else results.to_markdown().rstrip("\n"))
+    typer.echo(json_line(results.to_dict()) if json else results.to_markdown().rstrip("\n"))
 
 
 @app.command()
@@ -244,10 +287,10 @@ def models(json: _Json = False) -> None:
     """
     from pellucid.pretrained import bundled_models
 
-    found = [_facts(name) for name in bundled_models()]
+    found = [model_facts(name) for name in bundled_models()]
     for facts in found:
         if json:
-            typer.echo(_json_line(facts))
+            typer.echo(json_line(facts))
         else:
             typer.echo("\n  ".join([facts.pop("name"), *(f"{k.replace('_', ' ')}: {v}" for k, v in facts.items())]))
     if not found:
@@ -260,71 +303,9 @@ def _load(name: str) -> Embedder:
     return load(name)
 
 
-def _json_line(value: Any) -> str:
-    import json
-
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _show(explanation: Explanation, top: int, plain: bool) -> None:
-    from rich.console import Console
-
-    from pellucid import render
-
-    console = Console(highlight=False, no_color=plain or None, soft_wrap=False)
-    if plain or not console.is_terminal:
-        typer.echo(render.plain(explanation, top_k=top, width=console.width))
-        return
-    for part in render.terminal(explanation, top_k=top):
-        console.print(part)
-
-
-def _write_html(explanation: Explanation, path: Path, top: int) -> None:
-    from pellucid.store import writing
-
-    with writing(path) as aside:
-        aside.write_text(explanation.to_html(top_k=top), encoding="utf-8")
-
-
-def _write_plot(explanation: Explanation, path: Path, top: int) -> None:
-    from pellucid.store import writing
-
-    figure = explanation.plot()
-    kinds = figure.canvas.get_supported_filetypes()
-    kind = path.suffix.lower().removeprefix(".")
-    if kind not in kinds:
-        raise InputError(f"cannot draw {path}; end its name in one of: {', '.join(sorted(kinds))}")
-    with writing(path) as aside:
-        figure.savefig(aside, format=kind, bbox_inches="tight")
-
-
-def _facts(name: str) -> dict[str, Any]:
-    """Return what a person chooses a bundled model by: what its config and its card say, and its size."""
-    from pellucid.pretrained import locate, read_config
-
-    folder = locate(name)
-    config = read_config(folder)
-    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    facts = {key: value for key, value in config.items() if key not in ("format", "files")}
-    return {"name": name, **_card(folder / "README.md"), **facts, "megabytes": round(size / 1e6, 1)}
-
-
-def _card(path: Path) -> dict[str, str]:
-    """Return the licence in a model card's heading, and the first paragraph below its title."""
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    licence = re.search(r"^license: *(.+)$", text, re.MULTILINE)
-    about = re.search(r"^# .*\n\n((?:[^\n#].*\n)+)", text, re.MULTILINE)
-    found = {"about": about and " ".join(about[1].split()), "licence": licence and licence[1].strip()}
-    return {key: value for key, value in found.items() if value}
-
-
 def main() -> None:
     """Run the command line; what the `pellucid` script calls."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # an old terminal encoding must not end a long run
     app(prog_name="pellucid")
-
-
-if __name__ == "__main__":
-    main()

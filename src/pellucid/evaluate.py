@@ -8,12 +8,14 @@ goes by names, and locally made models have none.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +56,9 @@ class Row:
         task: MTEB's name of the task, or the name of the set's folder.
         type: the kind of task, as "STS" or "Retrieval".
         metric: the main metric of the task, as MTEB calls it.
-        score: the main metric x 100.
+        score: the main metric x 100; NaN for a correlation with a model that gives every pair the same cosine.
         seconds: how long encoding and scoring took when the score was made.
-        scores: all metrics that are one number, as MTEB gives them (mostly 0 to 1).
+        scores: all metrics that are one finite number, as MTEB gives them (mostly 0 to 1).
     """
 
     task: str
@@ -226,7 +228,7 @@ def _run(model: Any, weights: str, task: str | LocalTask) -> Row:
         )
     result = done.task_results[0]
     splits = result.scores["test"] if "test" in result.scores else next(iter(result.scores.values()))
-    numbers = {k: float(v) for k, v in splits[0].items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
+    numbers = {k: float(v) for k, v in splits[0].items() if isinstance(v, (int, float)) and math.isfinite(v)}
     about = loaded.metadata
     seconds = round(float(result.evaluation_time or 0.0), 3)
     return Row(about.name, str(about.type), about.main_score, 100 * float(result.get_score()), seconds, numbers)
@@ -247,7 +249,10 @@ def _import_mteb() -> Any:
 
 
 def _mteb_version() -> str:
-    return str(_import_mteb().__version__)
+    try:
+        return version("mteb")  # without importing it, which takes longer than reading a known score
+    except PackageNotFoundError as error:
+        raise missing_extra("mteb", "eval") from error
 
 
 def _default_cache() -> Path:

@@ -36,6 +36,8 @@ def quiet() -> Iterator[None]:
         with warnings.catch_warnings():
             # The papers used the tasks' first versions; so do we.
             warnings.filterwarnings("ignore", message="(?s)The task .* is superseded")
+            warnings.filterwarnings("ignore", category=DeprecationWarning, module="mteb")
+            warnings.filterwarnings("ignore", category=FutureWarning, module="mteb")
             yield
     finally:
         logger.setLevel(level)
@@ -54,6 +56,8 @@ def make_task(found: LocalTask) -> Any:
     task = mteb.get_task(found.name) if found.official else _own_task(found)
     task.dataset = _READERS[found.kind](found)
     task.data_loaded = True
+    if found.kind == "Clustering" and not found.official:  # a sample is never larger than the set
+        task.max_documents_per_cluster = min(task.max_documents_per_cluster, len(task.dataset["test"]))
     if found.kind == "Classification":
         _read_labels_once(task)
     return task

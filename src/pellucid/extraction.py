@@ -13,12 +13,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,13 +25,11 @@ from pellucid.corpus import Corpus, is_path, read_texts
 from pellucid.errors import CorpusError, InputError
 from pellucid.progress import Progress
 from pellucid.store import read_json, read_tensors, write_json, write_tensors, writing
+from pellucid.teacher import WordVectors, forward, one_thread_a_batch, word_vectors
 from pellucid.words import Word, split_words, well_formed
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-
-_WordVectors = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]  # rows [n], vectors [n, d]
 
 
 @dataclass(frozen=True)
@@ -85,7 +80,6 @@ class Extraction:
     teacher_vectors: npt.NDArray[np.float16]
 
 
-_TOKENIZING = Lock()
 _SHARD = 16_384  # sentences between two checkpoints: about a minute of a small teacher on two cores
 
 
@@ -105,7 +99,7 @@ def extract(
     """
     work_dir.mkdir(parents=True, exist_ok=True)
     corpus = corpus if is_path(corpus) else _spool(corpus, work_dir / "corpus.jsonl")
-    words, counts, total = _vocabulary(corpus, teacher, work_dir, settings, show_progress_bar)
+    words, total = _vocabulary(corpus, teacher, work_dir, settings, show_progress_bar)
     state = _State(work_dir, len(words), int(teacher[0].get_embedding_dimension()))
     number_of = {word: row for row, word in enumerate(words)}
     with Progress("teacher", total=total, unit="sentences", enabled=show_progress_bar) as progress:
@@ -169,8 +163,8 @@ def _spool(texts: Any, path: Path) -> Path:
 
 def _vocabulary(
     corpus: Corpus, teacher: SentenceTransformer, work_dir: Path, settings: ExtractionSettings, show_progress_bar: bool
-) -> tuple[list[str], list[int], int]:
-    """Return words, their counts and the number of usable sentences, counting them only once per `work_dir`."""
+) -> tuple[list[str], int]:
+    """Return the words and the number of usable sentences, counting them only once per `work_dir`."""
     path = work_dir / "vocabulary.json"
     origin = _origin(corpus, teacher, settings)
     if path.exists():
@@ -181,7 +175,7 @@ def _vocabulary(
                 f"{work_dir} holds the state of another run (different: {', '.join(differing)}); "
                 "give the same arguments to resume it, or another work_dir"
             )
-        return saved["words"], saved["counts"], saved["sentences"]
+        return saved["words"], saved["sentences"]
     counter: Counter[str] = Counter()
     total = 0
     with Progress("counting words", unit="sentences", enabled=show_progress_bar) as progress:
@@ -200,7 +194,7 @@ def _vocabulary(
         raise CorpusError(f"no word occurs {settings.min_count} times in the corpus; lower min_count")
     words, counts = [word for word, _ in kept], [count for _, count in kept]
     write_json(path, {"origin": origin, "sentences": total, "words": words, "counts": counts})
-    return words, counts, total
+    return words, total
 
 
 def _origin(corpus: Corpus, teacher: SentenceTransformer, settings: ExtractionSettings) -> dict[str, Any]:
@@ -271,97 +265,18 @@ def _encode_shard(
     batches = [order[i : i + settings.batch_size] for i in range(0, len(order), settings.batch_size)]
     vectors = np.zeros((len(shard), teacher.get_embedding_dimension()), np.float16)
 
-    def forward(rows: list[int]) -> tuple[npt.NDArray[np.float32], _WordVectors]:
+    def read(rows: list[int]) -> tuple[npt.NDArray[np.float32], WordVectors]:
         texts = [shard[i] for i in rows]
-        sentence_vectors, token_vectors, offsets = _forward(teacher, texts, settings.prompt)
+        sentence_vectors, token_vectors, offsets = forward(teacher, texts, settings.prompt)
         words = [_words(text, settings) for text in texts]
-        return sentence_vectors, _word_vectors(texts, words, token_vectors, offsets, number_of)
+        return sentence_vectors, word_vectors(texts, words, token_vectors, offsets, number_of)
 
-    with _one_thread_a_batch(teacher) as workers:
-        for rows, (sentence_vectors, (word_rows, word_vectors)) in zip(batches, workers.map(forward, batches)):
+    with one_thread_a_batch(teacher) as workers:
+        for rows, (sentence_vectors, (word_rows, found)) in zip(batches, workers.map(read, batches)):
             vectors[rows] = sentence_vectors
-            _add_at_most(state, word_rows, word_vectors, settings.occurrences)
+            _add_at_most(state, word_rows, found, settings.occurrences)
             progress.advance(len(rows))
     state.teacher_vectors = vectors
-
-
-@contextmanager
-def _one_thread_a_batch(teacher: SentenceTransformer) -> Iterator[ThreadPoolExecutor]:
-    """Yield workers for whole batches: on a CPU several batches side by side beat several threads on one batch."""
-    import torch
-
-    threads = torch.get_num_threads()
-    on_cpu = teacher.device.type == "cpu"
-    if on_cpu:
-        torch.set_num_threads(1)
-    try:
-        with ThreadPoolExecutor(threads if on_cpu else 1) as workers:
-            yield workers
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _forward(
-    teacher: SentenceTransformer, texts: Sequence[str], prompt: str
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-    """Encode `texts` once.
-
-    Returns:
-        sentence vectors [B, d] of length 1, last hidden states [B, L, d], and each piece's character span in its text
-        [B, L, 2] (empty or negative for padding, special tokens and the prompt).
-    """
-    import torch
-
-    with _TOKENIZING:  # a fast tokenizer refuses two threads at once
-        features = teacher.preprocess(list(texts), prompt=prompt or None)
-        encoded = teacher.tokenizer(
-            [prompt + text for text in texts],
-            padding=True,
-            truncation=True,
-            max_length=teacher.max_seq_length,
-            return_offsets_mapping=True,
-            return_tensors="np",
-        )
-    if encoded["input_ids"].shape != tuple(features["input_ids"].shape):
-        raise InputError(
-            "the teacher changes its texts before tokenising them (a chat template, perhaps), "
-            "so its pieces cannot be matched to words; use a teacher without one"
-        )
-    with torch.inference_mode():
-        out = teacher({k: v.to(teacher.device) if hasattr(v, "to") else v for k, v in features.items()})
-    sentence_vectors = torch.nn.functional.normalize(out["sentence_embedding"].float(), dim=1)
-    offsets = np.asarray(encoded["offset_mapping"]) - len(prompt)
-    return sentence_vectors.cpu().numpy(), out["token_embeddings"].float().cpu().numpy(), offsets
-
-
-def _word_vectors(
-    texts: Sequence[str],
-    words: Sequence[Sequence[Word]],
-    token_vectors: npt.NDArray[np.float32],
-    offsets: npt.NDArray[np.int64],
-    number_of: dict[str, int],
-) -> _WordVectors:
-    """Return the vocabulary row [n] and the vector [n, d] of every whole word occurrence in the batch."""
-    starts = np.cumsum([0, *(len(text) + 1 for text in texts)])
-    occurrence_at = np.full(starts[-1], -1, np.int64)  # character of the batch -> word occurrence
-    rows: list[int] = []
-    for text_start, text_words, spans in zip(starts, words, offsets):
-        seen_to = spans[:, 1].max()  # a truncated text ends here; a word cut in two does not count
-        for word in text_words:
-            row = number_of.get(word.text, -1)
-            if row >= 0 and word.end <= seen_to:
-                occurrence_at[text_start + word.start : text_start + word.end] = len(rows)
-                rows.append(row)
-    # A piece belongs to the word its last character stands in: byte-level tokenizers count a leading space in.
-    batch, position = np.nonzero((offsets[..., 1] > offsets[..., 0]) & (offsets[..., 1] > 0))
-    occurrence = occurrence_at[starts[batch] + offsets[batch, position, 1] - 1]
-    inside = occurrence >= 0
-    batch, position, occurrence = batch[inside], position[inside], occurrence[inside]
-    sums = np.zeros((len(rows), token_vectors.shape[2]), np.float32)
-    np.add.at(sums, occurrence, token_vectors[batch, position])
-    pieces = np.bincount(occurrence, minlength=len(rows))
-    whole = pieces > 0
-    return np.array(rows, np.int64)[whole], sums[whole] / pieces[whole, None].astype(np.float32)
 
 
 def _add_at_most(state: _State, rows: npt.NDArray[np.int64], vectors: npt.NDArray[np.float32], limit: int) -> None:

@@ -1,16 +1,13 @@
-"""From a block of UTF-8 to the rows of its words, compiled; the first half of bulk encoding.
+"""From a block of UTF-8 to its words, compiled; `lookup.py` and `pooling.py` go on from there.
 
-`bulk.py` drives these functions; `Vocabulary.row` and `split_words` say what they must compute. Step by step:
+`bulk.py` drives these functions; `split_words` says what they must compute. Step by step:
 
 1. `mark`: 64 bytes at a time, which bytes belong to words, as bits; ASCII letters are lower-cased on the way;
 2. `drop_separators`: clear the bits of separators beyond ASCII, by a table that `bulk.py` reads off BERT's own rule;
-3. `cut`: list where runs of bits start and end;
-4. `look_up`: hash each word, 8 bytes at a time, and find its row. The bytes are compared, never the hash alone, so no
-   two words are taken for one another.
+3. `cut`: list where runs of bits start and end.
 
-All run without the GIL and make no Python object. What each idea gave is written in docs/notes-static-speed.md.
-numba keeps compiled code until the file that holds it changes and does not look at imported ones, so what one function
-calls is in the same file.
+All run without the GIL and make no Python object. numba keeps compiled code until the file that holds it changes and
+does not look at imported ones: what is compiled into a function is best in the same file.
 """
 
 from __future__ import annotations
@@ -50,7 +47,7 @@ _BYTE, _WORD64 = ir.IntType(8), ir.IntType(64)
 _CHUNK = ir.VectorType(_BYTE, 64)
 
 
-def _address(context: Any, builder: Any, kind: Any, array: Any, offset: Any) -> Any:
+def address_of(context: Any, builder: Any, kind: Any, array: Any, offset: Any) -> Any:
     """Return the address of the element at `offset` of a C-ordered array."""
     data = context.make_array(kind)(context, builder, array).data
     return builder.gep(data, [offset])
@@ -63,17 +60,6 @@ def prefetch(builder: Any, address: Any) -> None:
     hint = builder.module.declare_intrinsic("llvm.prefetch", (place,), kind)
     read, keep, data = (ir.Constant(flag, value) for value in (0, 3, 1))
     builder.call(hint, [builder.bitcast(address, place), read, keep, data])
-
-
-@intrinsic
-def _load_8(typing: Any, text: Any, offset: Any) -> Any:
-    """Return the 8 bytes from `offset` of `text`, which need not be aligned, as one integer."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        address = _address(context, builder, signature.args[0], *arguments)
-        return builder.load(builder.bitcast(address, _WORD64.as_pointer()), align=1)
-
-    return types.int64(text, types.int64), generate
 
 
 @intrinsic
@@ -97,24 +83,12 @@ def _ones(typing: Any, bits: Any) -> Any:
 
 
 @intrinsic
-def _prefetch(typing: Any, slots: Any, slot: Any) -> Any:
-    """Ask for the cache line of a slot of 32 bytes ahead of its use."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        offset = builder.mul(arguments[1], ir.Constant(_WORD64, 4))
-        prefetch(builder, _address(context, builder, signature.args[0], arguments[0], offset))
-        return context.get_dummy_value()
-
-    return types.void(slots, types.int64), generate
-
-
-@intrinsic
 def _classify_64(typing: Any, text: Any, offset: Any, lowered: Any) -> Any:
     """Return what the 64 bytes from `offset` are, one bit each: (of a word, NUL, not ASCII); copy them lower-cased."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        source = _address(context, builder, signature.args[0], arguments[0], arguments[1])
-        target = _address(context, builder, signature.args[2], arguments[2], arguments[1])
+        source = address_of(context, builder, signature.args[0], arguments[0], arguments[1])
+        target = address_of(context, builder, signature.args[2], arguments[2], arguments[1])
         chunk = builder.load(builder.bitcast(source, _CHUNK.as_pointer()), align=1)
 
         def every(value: int) -> Any:
@@ -137,7 +111,7 @@ def _classify_64(typing: Any, text: Any, offset: Any, lowered: Any) -> Any:
     return types.UniTuple(types.int64, 3)(text, types.int64, lowered), generate
 
 
-# --- From bytes to rows -----------------------------------------------------------------------------------------------
+# --- From bytes to words ----------------------------------------------------------------------------------------------
 
 
 class Scratch(NamedTuple):
@@ -150,105 +124,6 @@ class Scratch(NamedTuple):
     edges: npt.NDArray[np.int32]  # [bytes] where words start and end, in turn
     rows: npt.NDArray[np.int32]  # [words] the row of each word of the block, -1 for an unknown word
     missing: npt.NDArray[np.int32]  # [words] which words were not found
-
-
-class Table(NamedTuple):
-    """Words and their rows: open addressing, never more than half full.
-
-    A slot holds a key of 16 bytes, `length | start in blob << 32`, and the row. Up to 16 bytes the key is the word; for
-    a longer word it is a hash, and the bytes in `blob` decide.
-    """
-
-    slots: npt.NDArray[np.int64]  # [2 ** n, 4]
-    blob: npt.NDArray[np.uint8]
-    mixers: npt.NDArray[np.int64]  # [2] odd; drawn anew each time, so that no list of words can be made to collide
-
-
-class Lexicon(NamedTuple):
-    """All that says which row a word has."""
-
-    words: Table  # the vocabulary
-    learnt: Table  # what Vocabulary.row said of words that are not in it; row -1 for unknown ones
-    cased: bool  # the vocabulary has words that are not lower-case: try a word as it is first
-    complete: bool  # there is no prefix to try: an ASCII word that is not found is unknown
-
-
-_BATCH = 32  # words whose slots are asked for together
-_KEEP = np.array([(1 << 8 * n) - 1 for n in range(8)] + [-1], dtype=np.int64)  # the first n of 8 bytes
-
-
-@inlined
-def _key(text: Any, start: int, length: int) -> tuple[int, int]:
-    """Return 16 bytes that stand for a word: its bytes, or for more than 16 a hash of them."""
-    first = _load_8(text, start) & _KEEP[min(length, 8)]
-    second = _load_8(text, start + 8) & _KEEP[min(max(length - 8, 0), 8)]
-    if length > 16:
-        return _long_key(text, start, length, first, second)
-    return first, second
-
-
-@compiled
-def _long_key(text: Any, start: int, length: int, first: int, second: int) -> tuple[int, int]:
-    for at in range(16, length, 8):
-        piece = _load_8(text, start + at) & _KEEP[min(length - at, 8)]
-        first = (first ^ piece) * 0x2545F4914F6CDD1D
-        first ^= (first >> 29) & 0x7FFFFFFFF
-        second = (second + first) * 0x369DEA0F31A53F85
-    return first, second
-
-
-@inlined
-def _probe(slots: Any, slot: int, first: int, second: int, length: int) -> int:
-    """Return the first slot from `slot` on that is empty or has this key and length."""
-    while slots[slot, 2] != 0 and not (
-        slots[slot, 0] == first and slots[slot, 1] == second and slots[slot, 2] & 0xFFFFFFFF == length
-    ):
-        slot = (slot + 1) & (len(slots) - 1)
-    return slot
-
-
-@inlined
-def _home(slots: Any, mixers: Any, key: tuple[int, int], length: int) -> int:
-    """Return the slot where a key belongs."""
-    return ((key[0] * mixers[0] + key[1] * mixers[1] + length) >> 32) & (len(slots) - 1)
-
-
-@inlined
-def _find_from(slot: int, key: tuple[int, int], slots: Any, blob: Any, text: Any, start: int, length: int) -> int:
-    """Return the first slot from `slot` on that is empty or holds the word `text[start : start + length]`."""
-    slot = _probe(slots, slot, key[0], key[1], length)
-    if length > 16:
-        while slots[slot, 2] != 0 and not _same(blob, slots[slot, 2] >> 32, text, start, length):
-            slot = _probe(slots, (slot + 1) & (len(slots) - 1), key[0], key[1], length)
-    return slot
-
-
-@compiled
-def _find(table: Table, text: Any, start: int, length: int) -> int:
-    """Return the slot of the word `text[start : start + length]`, or the empty one where it would go."""
-    slots, blob, mixers = table
-    key = _key(text, start, length)
-    return _find_from(_home(slots, mixers, key, length), key, slots, blob, text, start, length)
-
-
-@compiled
-def _same(blob: Any, at: int, text: Any, start: int, length: int) -> bool:
-    for byte in range(length):
-        if blob[at + byte] != text[start + byte]:
-            return False
-    return True
-
-
-@compiled
-def insert(table: Table, starts: Any, rows: Any) -> None:
-    """Put the words `blob[starts[i]:starts[i + 1]]` with their `rows` into the table, unless they are there."""
-    slots, blob = table.slots, table.blob
-    for word in range(len(rows)):
-        start, length = starts[word], starts[word + 1] - starts[word]
-        slot = _find(table, blob, start, length)
-        if length > 0 and slots[slot, 2] == 0:
-            slots[slot, 0], slots[slot, 1] = _key(blob, start, length)
-            slots[slot, 2], slots[slot, 3] = length | (start << 32), rows[word]
 
 
 @compiled
@@ -330,63 +205,3 @@ def cut(used: int, ends: Any, scratch: Scratch) -> int:
             edges &= edges - 1
             found += 1
     return found >> 1
-
-
-@compiled
-def _is_ascii(text: Any, start: int, end: int) -> bool:
-    for at in range(start, end):
-        if text[at] >= 0x80:
-            return False
-    return True
-
-
-@inlined
-def _fetch(slots: Any, mixers: Any, text: Any, edges: Any, first: int, last: int, keys: Any) -> None:
-    """Compute key and home slot of the words `first` to `last`, and ask for these slots ahead of their use."""
-    for word in range(first, last):
-        start, end = np.int64(edges[2 * word]), np.int64(edges[2 * word + 1])
-        key = _key(text, start, end - start)
-        home = _home(slots, mixers, key, end - start)
-        _prefetch(slots, home)
-        keys[word - first, 0], keys[word - first, 1], keys[word - first, 2] = key[0], key[1], home
-
-
-@compiled
-def look_up(block: Any, words: int, lexicon: Lexicon, scratch: Scratch) -> int:
-    """Set the row of each word; return how many words are neither in the vocabulary nor learnt."""
-    slots, blob, mixers = lexicon.words
-    text = block if lexicon.cased else scratch.lowered_view
-    edges, rows = scratch.edges, scratch.rows
-    keys = np.empty((_BATCH, 3), np.int64)
-    missing = 0
-    for batch in range(0, words, _BATCH):
-        last = min(batch + _BATCH, words)
-        _fetch(slots, mixers, text, edges, batch, last, keys)
-        for word in range(batch, last):
-            start, length = np.int64(edges[2 * word]), np.int64(edges[2 * word + 1]) - np.int64(edges[2 * word])
-            key, home = (keys[word - batch, 0], keys[word - batch, 1]), keys[word - batch, 2]
-            slot = _find_from(home, key, slots, blob, text, start, length)
-            rows[word] = slots[slot, 3]
-            if rows[word] < 0:
-                missing += _try_further(block, word, lexicon, scratch, missing)
-    return missing
-
-
-@compiled
-def _try_further(block: Any, word: int, lexicon: Lexicon, scratch: Scratch, missing: int) -> int:
-    """Set the row of a word that is not in the vocabulary as written; return 1 if only Python can tell it."""
-    start, end = np.int64(scratch.edges[2 * word]), np.int64(scratch.edges[2 * word + 1])
-    ascii_only = _is_ascii(block, start, end)
-    if lexicon.cased and ascii_only:  # lowering ASCII letters alone could meet a half-lowered word of the vocabulary
-        row = lexicon.words.slots[_find(lexicon.words, scratch.lowered_view, start, end - start), 3]
-        if row >= 0:
-            scratch.rows[word] = row
-            return 0
-    if lexicon.complete and ascii_only:
-        return 0
-    slot = _find(lexicon.learnt, block, start, end - start)
-    scratch.rows[word] = lexicon.learnt.slots[slot, 3]
-    if lexicon.learnt.slots[slot, 2] != 0:
-        return 0
-    scratch.missing[missing] = word
-    return 1

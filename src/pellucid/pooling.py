@@ -96,7 +96,7 @@ def _sum_columns(pieces: int, width: int) -> Any:
     return sum_columns
 
 
-_sum_64, _sum_1 = _sum_columns(8, 8), _sum_columns(1, 1)
+_sum_64, _sum_1 = _sum_columns(4, 16), _sum_columns(1, 1)
 
 
 AHEAD = 12  # words; far enough for a row to arrive from memory, near enough for it to be there still
@@ -137,17 +137,19 @@ def pool(vectors: Any, scales: Any, rows: Any, ends: Any, out: Any) -> None:
     `vectors` is float32, float16 viewed as int16, or int8 [words, dimension]; `scales` float32 [words] for int8 only.
     """
     dimension = out.shape[1]
-    total = np.empty(dimension, np.float32)
+    total, exact = np.empty(dimension, np.float32), np.empty(dimension, np.float64)
     first = 0
     for text in range(len(ends)):
         last = _known(vectors, rows, first, np.int64(ends[text]))
-        _sum(vectors, scales, rows, first, min(last, first + _PART), total)
-        if last > first + _PART:
-            exact = total.astype(np.float64)
-            for start in range(first + _PART, last, _PART):
-                _sum(vectors, scales, rows, start, min(last, start + _PART), total)
-                exact += total
-            total[:] = exact
+        long = last > first + _PART
+        for j in range(dimension if long else 0):
+            exact[j] = 0
+        for start in range(first, max(last, first + 1), _PART):  # once for most texts, for one without words too
+            _sum(vectors, scales, rows, start, min(last, start + _PART), total)
+            for j in range(dimension if long else 0):
+                exact[j] += total[j]
+        for j in range(dimension if long else 0):
+            total[j] = exact[j]
         first = np.int64(ends[text])
         square = 0.0
         for j in range(dimension):

@@ -4,8 +4,8 @@ For a batch of sentences the student's cosine matrix is drawn to the teacher's: 
 at a temperature, the diagonal left out. The teacher's vectors come from the extraction pass, so no sentence is encoded
 again, and only the rows of the batch's words have a gradient: minutes on two cores.
 
-Beyond the paper, `neighbours` fills a batch with groups of sentences that the teacher finds alike. Among random sentences
-almost every similarity is near zero, and what tells near sentences apart is hardly ever seen.
+Beyond the paper, `neighbours` fills a batch with groups of sentences that the teacher finds alike. Among random
+sentences almost every similarity is near zero, and what tells near sentences apart is hardly ever seen.
 
 A run that was stopped goes on from its last evaluation: the batches of a step depend on the seed and the step alone.
 """
@@ -154,7 +154,7 @@ def similarity_loss(student: torch.Tensor, teacher: torch.Tensor, temperature: f
         teacher: the teacher's vectors [B, D], each of length 1.
         temperature: what cosines are divided by.
     """
-    import torch.nn.functional as F  # noqa: N812 (the name everyone knows it by)
+    import torch.nn.functional as F
 
     unit = F.normalize(student, dim=1)
     cosines, targets = unit @ unit.T / temperature, teacher @ teacher.T / temperature
@@ -173,7 +173,11 @@ class _Trainer:
 
         self.bags, self.teacher, self.settings, self.checkpoint = bags, teacher, settings, checkpoint
         self.words = torch.nn.EmbeddingBag.from_pretrained(
-            torch.from_numpy(np.array(table, np.float32)), freeze=False, mode="sum", sparse=True, include_last_offset=True
+            torch.from_numpy(np.array(table, np.float32)),
+            freeze=False,
+            mode="sum",
+            sparse=True,
+            include_last_offset=True,
         )
         self.optimiser = torch.optim.SparseAdam(list(self.words.parameters()), lr=settings.learning_rate)
         self.step, self.evaluations_without_gain = 0, 0
