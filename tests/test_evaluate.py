@@ -7,7 +7,7 @@ import logging
 import lzma
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -135,13 +135,18 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Local data must never lead to the network: any connection to the outside fails the test."""
+def no_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Local data must never lead to the network: an attempt fails the test, also where a library hides it."""
+    attempts = []
 
-    def refuse(self: socket.socket, address: Any) -> None:
-        raise AssertionError(f"tried to connect to {address}")
+    def refuse(*arguments: Any, **options: Any) -> None:
+        attempts.append(arguments)
+        raise OSError("no network in tests")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    yield
+    assert attempts == []
 
 
 def score(model: Any, data: Path, *tasks: str) -> list[Row]:
@@ -254,6 +259,39 @@ def test_unknown_task_names_the_nearest(data: Path) -> None:
         evaluate(Planar(), data=data, tasks="STS")
     with pytest.raises(InputError, match=r"MTEB has no English task 'STS21'; did you mean 'STS"):
         evaluate(Planar(), tasks=["STS21"])
+
+
+# --- the hub's data ---
+
+
+def test_the_hubs_data(tmp_path: Path, fruit: StaticEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
+    import mteb
+
+    loaded = []
+
+    def load_data(self: Any, **options: Any) -> None:
+        from pellucid.evaluation_tasks import make_task
+
+        loaded.append(self.metadata.name)
+        self.dataset, self.data_loaded = make_task(find_tasks(tmp_path)[0]).dataset, True
+
+    write_sts(tmp_path)
+    monkeypatch.setattr(type(mteb.get_task("STS12")), "load_data", load_data)
+    hub = evaluate(fruit, tasks=["sts12"], cache_dir=tmp_path / "hub")
+    assert [row.score for row in hub.rows] == [row.score for row in score(fruit, tmp_path)]
+    assert evaluate(fruit, tasks=["STS12"], cache_dir=tmp_path / "hub") == hub
+    assert loaded == ["STS12"]
+
+
+def test_a_hub_out_of_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import mteb
+
+    def load_data(self: Any, **options: Any) -> None:
+        raise ConnectionError("Couldn't reach the Hub")
+
+    monkeypatch.setattr(type(mteb.get_task("STS12")), "load_data", load_data)
+    with pytest.raises(InputError, match="data of STS12 cannot be had from the hub: Couldn't reach the Hub"):
+        evaluate(Planar(), tasks=["STS12"], cache_dir=tmp_path)
 
 
 # --- the cache ---

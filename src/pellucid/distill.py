@@ -145,7 +145,8 @@ def project(vectors: Vectors, bags: Bags, settings: PcaSettings) -> Vectors:
     mean = sample.mean(axis=0, dtype=np.float64)
     _, directions = np.linalg.eigh(np.cov(sample.T.astype(np.float64)))  # ascending
     components = directions[:, ::-1][:, settings.drop : settings.drop + settings.dimensions]
-    return ((vectors - mean) @ components).astype(np.float32)
+    projected: Vectors = ((vectors - mean) @ components).astype(np.float32)
+    return projected
 
 
 def subwords_of(teacher: SentenceTransformer) -> Tokenizer | None:

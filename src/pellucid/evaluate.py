@@ -198,8 +198,7 @@ def _nearest(name: str, known: Sequence[str]) -> str:
 
 def _cached_row(model: Any, weights: str, task: str | LocalTask, folder: Path) -> Row:
     """Return the score of a model on a task, from `folder` where it is known."""
-    data = task.digest() if isinstance(task, LocalTask) else _hub_task(task).metadata.dataset["revision"]
-    name = task.name if isinstance(task, LocalTask) else task
+    name, data = (task.name, task.digest()) if isinstance(task, LocalTask) else (task, _hub_revision(task))
     key = hashlib.sha256(f"{weights} {name} {data} {_mteb_version()}".encode()).hexdigest()
     path = folder / f"{key}.json"
     if path.is_file():
@@ -213,15 +212,21 @@ def _cached_row(model: Any, weights: str, task: str | LocalTask, folder: Path) -
     return row
 
 
+def _hub_revision(name: str) -> str:
+    from pellucid.evaluation_tasks import hub_task
+
+    return str(hub_task(name).metadata.dataset["revision"])
+
+
 def _run(model: Any, weights: str, task: str | LocalTask) -> Row:
     """Run one task in MTEB."""
     mteb = _import_mteb()
-    from pellucid.evaluation_tasks import make_task, quiet
+    from pellucid.evaluation_tasks import make_hub_task, make_task, quiet
 
     own = type(model).__module__.startswith("sentence_transformers")  # MTEB knows their prompts and devices
     settings = {"show_progress_bar": False, "batch_size": 32 if own else 4096}
     with quiet():
-        loaded = make_task(task) if isinstance(task, LocalTask) else _hub_task(task)
+        loaded = make_task(task) if isinstance(task, LocalTask) else make_hub_task(task)
         subject = model if own else TextEncoder(model, weights[:12])
         done = mteb.evaluate(
             subject, loaded, cache=None, co2_tracker=False, encode_kwargs=settings, show_progress_bar=False
@@ -232,11 +237,6 @@ def _run(model: Any, weights: str, task: str | LocalTask) -> Row:
     about = loaded.metadata
     seconds = round(float(result.evaluation_time or 0.0), 3)
     return Row(about.name, str(about.type), about.main_score, 100 * float(result.get_score()), seconds, numbers)
-
-
-def _hub_task(name: str) -> Any:
-    """Return MTEB's task, of a multilingual one the English part."""
-    return _import_mteb().get_task(name, languages=["eng"], exclusive_language_filter=True)
 
 
 def _import_mteb() -> Any:

@@ -63,6 +63,31 @@ def make_task(found: LocalTask) -> Any:
     return task
 
 
+def make_hub_task(name: str) -> Any:
+    """Return MTEB's own task with the hub's data, of a multilingual one the English part.
+
+    Raises:
+        InputError: the data cannot be had.
+    """
+    task = hub_task(name)
+    try:
+        task.load_data()
+    except OSError as error:  # what datasets raises without a network, or for a set that is gone
+        raise InputError(
+            f"the data of {name} cannot be had from the hub: {error}. Give a folder of sets on disk: data=..., --data"
+        ) from error
+    if task.metadata.type == "Classification":
+        _read_labels_once(task)
+    return task
+
+
+def hub_task(name: str) -> Any:
+    """Return MTEB's own task, of a multilingual one the English part; no data yet."""
+    import mteb
+
+    return mteb.get_task(name, languages=["eng"], exclusive_language_filter=True)
+
+
 class _Listed:
     """A data set whose columns are lists."""
 

@@ -89,7 +89,7 @@ def _long_key(text: Any, start: Any, length: Any, first: int, second: int) -> tu
 
 
 @inlined
-def _probe(slots: Any, slot: Any, first: Any, second: Any, length: Any) -> int:
+def _probe(slots: Any, slot: Any, first: Any, second: Any, length: Any) -> Any:
     """Return the first slot from `slot` on that is empty or has this key and length."""
     while slots[slot, 2] != 0 and not (
         slots[slot, 0] == first and slots[slot, 1] == second and slots[slot, 2] & 0xFFFFFFFF == length
@@ -99,13 +99,13 @@ def _probe(slots: Any, slot: Any, first: Any, second: Any, length: Any) -> int:
 
 
 @inlined
-def _home(slots: Any, mixers: Any, key: Any, length: int) -> int:
+def _home(slots: Any, mixers: Any, key: Any, length: Any) -> Any:
     """Return the slot where a key belongs."""
     return ((key[0] * mixers[0] + key[1] * mixers[1] + length) >> 32) & (len(slots) - 1)
 
 
 @inlined
-def _find_from(slot: Any, key: Any, slots: Any, blob: Any, text: Any, start: Any, length: Any) -> int:
+def _find_from(slot: Any, key: Any, slots: Any, blob: Any, text: Any, start: Any, length: Any) -> Any:
     """Return the first slot from `slot` on that is empty or holds the word `text[start : start + length]`."""
     slot = _probe(slots, slot, key[0], key[1], length)
     if length > 16:
@@ -115,7 +115,7 @@ def _find_from(slot: Any, key: Any, slots: Any, blob: Any, text: Any, start: Any
 
 
 @compiled
-def _find(table: Table, text: Any, start: Any, length: Any) -> int:
+def _find(table: Table, text: Any, start: Any, length: Any) -> Any:
     """Return the slot of the word `text[start : start + length]`, or the empty one where it would go."""
     slots, blob, mixers = table
     key = _key(text, start, length)
@@ -143,7 +143,7 @@ def insert(table: Table, starts: Any, rows: Any) -> None:
 
 
 @compiled
-def _is_ascii(text: Any, start: int, end: int) -> bool:
+def _is_ascii(text: Any, start: Any, end: Any) -> bool:
     for at in range(start, end):
         if text[at] >= 0x80:
             return False

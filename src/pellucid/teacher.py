@@ -104,4 +104,5 @@ def word_vectors(
     np.add.at(sums, occurrence, token_vectors[batch, position])
     pieces = np.bincount(occurrence, minlength=len(rows))
     whole = pieces > 0
-    return np.array(rows, np.int64)[whole], sums[whole] / pieces[whole, None].astype(np.float32)
+    means: Vectors = (sums[whole] / pieces[whole, None]).astype(np.float32)
+    return np.array(rows, np.int64)[whole], means
