@@ -34,7 +34,7 @@ from typing import Any
 
 import paper_numbers as paper
 from pellucid.errors import InputError
-from pellucid.evaluate import Results, evaluate, open_any
+from pellucid.evaluate import Results, default_cache, evaluate, open_any
 from pellucid.evaluation_data import find_tasks, read_sts
 from pellucid.evaluation_models import fingerprint
 
@@ -106,7 +106,7 @@ def _times(models: dict[str, str], arguments: argparse.Namespace) -> dict[str, A
     opened = {name: open_any(spec) for name, spec in models.items()}
     facts = [task.digest(), platform.node(), *(name + fingerprint(model) for name, model in opened.items())]
     key = hashlib.sha256("\n".join(facts).encode()).hexdigest()
-    folder = arguments.cache or Path.home() / ".cache" / "pellucid" / "eval"
+    folder = arguments.cache or default_cache()
     kept = folder / f"times-{key}.json"
     if kept.is_file() and not arguments.time_again:
         return dict(json.loads(kept.read_text(encoding="utf-8")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 import lzma
@@ -345,6 +346,13 @@ def test_the_default_cache_is_the_users(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(list((tmp_path / "xdg/pellucid/eval").glob("*.json"))) == 1
 
 
+def test_sets_of_two_kinds_may_share_a_name_and_a_file(tmp_path: Path) -> None:
+    rows = [("apple", "apple", 5, 1), ("apple", "car", 1, 0), ("apple car", "car", 4, 0), ("car", "car", 3, 1)]
+    for folder in ("sts", "pair_classification"):
+        table(tmp_path / folder / "mine" / "test.tsv", "sentence1 sentence2 score label", rows)
+    assert [row.type for row in score(Planar(), tmp_path)] == ["STS", "PairClassification"]
+
+
 # --- bad data ---
 
 
@@ -464,6 +472,38 @@ def test_views() -> None:
     frame = results.to_frame()
     assert list(frame.columns) == ["task", "type", "metric", "score", "seconds"]
     assert frame.score.tolist() == [70.04, 80, 5]
+
+
+BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+
+
+@pytest.fixture
+def tables(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The script that writes docs/results.md, imported without leaving its thread settings behind."""
+    for name in ("OMP", "NUMBA", "MKL", "RAYON"):
+        monkeypatch.setenv(f"{name}_NUM_THREADS", "1")
+    monkeypatch.setenv("PELLUCID_THREADS", "1")
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module("paper_tables")
+
+
+def test_the_papers_tables(tables: Any) -> None:
+    def rows(scores: list[float]) -> tuple[Row, ...]:
+        names = ["STS12", "STS13", "STS14", "STS15", "STSBenchmark", "SICK-R"]
+        return tuple(Row(name, "STS", "cosine_spearman", score) for name, score in zip(names, scores))
+
+    teacher = [72.37, 80.60, 75.60, 85.39, 82.03, 77.58]
+    results = {tables.TEACHER: Results("t", rows(teacher)), "static-en": Results("s", rows([s / 2 for s in teacher]))}
+    page = tables._table1(results)
+    assert "| SWE (256) | 68.3 | 79.3 | 75.9 | 83.1 | 79.4 | 86.1 | 59.3 | 79.2 | 68.0 | 80.3 | 75.6 | 92.3% |" in page
+    assert "| **static-en** | 36.2 | 40.3 | 37.8 | 42.7 | - | - | - | 41.0 | 38.8 | - | 39.5 | 50.0% |" in page
+    assert "comes out as in the paper on all six sets" in page
+    results[tables.TEACHER] = Results("t", rows([72.37, 80.60, 75.60, 85.39, 82.03, 77.4]))
+    assert "does **not** come out as in the paper on SICK-R" in tables._table1(results)
+    steps = tables._table6(results)
+    assert "| **+ distillation (3.3), as bundled** | 39.5 | - | - |" in steps
+    assert "| **extraction (3.1)** | - | - | - |" in steps
 
 
 # --- real data ---

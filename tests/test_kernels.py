@@ -205,6 +205,12 @@ def test_a_long_text_keeps_its_digits() -> None:
     np.testing.assert_allclose(_bulk(model).encode([text])[0], total / np.linalg.norm(total), atol=1e-6)
 
 
+@pytest.mark.parametrize("size", [1e-30, 1e-18, 1e18, 1e30])
+def test_very_small_and_very_large_vectors(size: float) -> None:
+    model = StaticEmbedder(Vocabulary(["a", "b"]), np.array([[size, 0], [0, size]], np.float32))
+    np.testing.assert_allclose(_bulk(model).encode(["a b", "b"]), [[0.5**0.5, 0.5**0.5], [0, 1]], atol=1e-6)
+
+
 def test_nothing_known_gives_zeros_and_nothing_gives_nothing() -> None:
     encoder = _BULK[False, False, "int8"]
     assert encoder.encode([]).shape == (0, 77)
@@ -219,6 +225,23 @@ def test_several_callers_at_once() -> None:
     with ThreadPoolExecutor(4) as pool:
         for found in pool.map(encoder.encode, [texts] * 8):
             np.testing.assert_allclose(found[:300], plain, atol=1e-5)
+
+
+def test_an_error_in_one_thread_ends_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = _model(False, True, "float32")
+    encoder = _bulk(model, threads=2)
+    asked: list[str] = []
+
+    def row(word: str) -> int:
+        asked.append(word)
+        if len(asked) == 1:
+            raise RuntimeError("no answer")
+        return -1
+
+    monkeypatch.setattr(model.vocabulary, "row", row)
+    with pytest.raises(RuntimeError, match="no answer"):
+        encoder.encode([f"zzz{i}" for i in range(200_000)])
+    assert len(asked) < 100_000
 
 
 def test_threads_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

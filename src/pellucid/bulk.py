@@ -66,10 +66,13 @@ class BulkEncoder:
 
             def work() -> None:
                 worker = self._worker()
-                for first, last in blocks:
-                    worker.encode(texts[first:last], embeddings[first:last])
-                    with blocks.lock:
-                        progress.advance(last - first)
+                try:
+                    for first, last in blocks:
+                        worker.encode(texts[first:last], embeddings[first:last])
+                        with blocks.lock:
+                            progress.advance(last - first)
+                finally:
+                    blocks.stop()
                 self._idle.append(worker)
 
             threads = min(self.threads, -(-len(texts) // _BLOCK_TEXTS))
@@ -77,8 +80,11 @@ class BulkEncoder:
                 work()
             else:
                 with ThreadPoolExecutor(threads) as pool:
-                    for done in [pool.submit(work) for _ in range(threads)]:
-                        done.result()
+                    try:
+                        for done in [pool.submit(work) for _ in range(threads)]:
+                            done.result()
+                    finally:
+                        blocks.stop()
         return embeddings
 
     def _worker(self) -> _Worker:
@@ -152,6 +158,11 @@ class _Shared:
     def __init__(self, items: Iterator[tuple[int, int]]) -> None:
         self._items = items
         self.lock = threading.Lock()
+
+    def stop(self) -> None:
+        """Give out nothing more: after an error or an interrupt the other threads end with the block they have."""
+        with self.lock:
+            self._items = iter(())
 
     def __iter__(self) -> _Shared:
         return self

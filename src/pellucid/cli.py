@@ -216,6 +216,7 @@ def distill(
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder of the new model.")],
     work_dir: Annotated[Path | None, typer.Option(help="Where the state is kept. [default: OUTPUT.work]")] = None,
     dimensions: Annotated[int, typer.Option(min=1, help="Of an embedding.")] = 256,
+    drop: Annotated[int, typer.Option(min=0, help="First principal components left out.")] = 7,
     vocabulary: Annotated[int, typer.Option(min=1, help="Words at most, the most frequent first.")] = 150_000,
     cased: Annotated[bool, typer.Option("--cased", help="Keep upper and lower case apart.")] = False,
     steps: Annotated[int, typer.Option(min=0, help="Batches of training at most; 0 leaves it out.")] = 30_000,
@@ -244,7 +245,7 @@ def distill(
         read("-") if corpus == "-" else corpus,
         work_dir=work_dir or output.with_name(output.name + ".work"),
         extraction=ExtractionSettings(max_vocabulary=vocabulary, cased=cased),
-        pca=PcaSettings(dimensions=dimensions),
+        pca=PcaSettings(dimensions=dimensions, drop=drop),
         refinement=RefinementSettings(steps=steps),
     )
     model.save_pretrained(output, dtype=dtype)

@@ -47,6 +47,8 @@ HUB_TASKS = (
 )
 """What is evaluated on the hub's data when no task is named; any other task of MTEB can be."""
 
+_FORMAT = 1  # part of every key of the cache; raise it with any change here that changes a score
+
 
 @dataclass(frozen=True)
 class Row:
@@ -146,7 +148,7 @@ def evaluate(
     if isinstance(model, (str, Path)):
         name = name or str(model)
         model = open_any(model)
-    folder = _default_cache() if cache_dir is None else Path(cache_dir)
+    folder = default_cache() if cache_dir is None else Path(cache_dir)
     weights = fingerprint(model)
     rows = []
     with Progress("evaluating", total=len(chosen), unit="tasks", enabled=show_progress_bar) as progress:
@@ -198,8 +200,11 @@ def _nearest(name: str, known: Sequence[str]) -> str:
 
 def _cached_row(model: Any, weights: str, task: str | LocalTask, folder: Path) -> Row:
     """Return the score of a model on a task, from `folder` where it is known."""
-    name, data = (task.name, task.digest()) if isinstance(task, LocalTask) else (task, _hub_revision(task))
-    key = hashlib.sha256(f"{weights} {name} {data} {_mteb_version()}".encode()).hexdigest()
+    if isinstance(task, LocalTask):
+        name, data = f"{task.kind} {task.name}", task.digest()
+    else:
+        name, data = f"hub {task}", _hub_revision(task)
+    key = hashlib.sha256(f"{_FORMAT} {weights} {name} {data} {_mteb_version()}".encode()).hexdigest()
     path = folder / f"{key}.json"
     if path.is_file():
         try:
@@ -255,7 +260,8 @@ def _mteb_version() -> str:
         raise missing_extra("mteb", "eval") from error
 
 
-def _default_cache() -> Path:
+def default_cache() -> Path:
+    """Return the folder where scores are kept when none is given."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "pellucid" / "eval"
 

@@ -63,7 +63,7 @@ def prefetch(builder: Any, address: Any) -> None:
 
 
 @intrinsic
-def _trailing_zeros(typing: Any, bits: Any) -> Any:
+def trailing_zeros(typing: Any, bits: Any) -> Any:
     """Return how many low bits of a number other than 0 are 0."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -142,7 +142,7 @@ def mark(block: Any, used: int, ends: Any, joined: bool, scratch: Scratch) -> tu
         if joined:
             word &= ~nul
             while nul != 0:
-                at = chunk * 64 + _trailing_zeros(nul)
+                at = chunk * 64 + trailing_zeros(nul)
                 if at < used:
                     if texts < len(ends):
                         ends[texts] = at
@@ -169,7 +169,7 @@ def drop_separators(block: Any, used: int, classes: Any, scratch: Scratch) -> in
     for chunk in range((used + 63) // 64):
         other = other_bits[chunk]
         while other != 0:
-            at = chunk * 64 + _trailing_zeros(other)
+            at = chunk * 64 + trailing_zeros(other)
             other &= other - 1
             lead = np.int64(block[at])
             if lead < 0xC0:  # the second to fourth byte of a code point
@@ -201,7 +201,7 @@ def cut(used: int, ends: Any, scratch: Scratch) -> int:
             ends[text] = (found + _ones(edges & ((2 << (ends[text] & 63)) - 1))) >> 1
             text += 1
         while edges != 0:
-            all_edges[found] = chunk * 64 + _trailing_zeros(edges)
+            all_edges[found] = chunk * 64 + trailing_zeros(edges)
             edges &= edges - 1
             found += 1
     return found >> 1

@@ -15,7 +15,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from pellucid.kernels import Scratch, address_of, compiled, inlined, prefetch
+from pellucid.kernels import Scratch, address_of, compiled, inlined, prefetch, trailing_zeros
 
 _WORD64 = ir.IntType(64)
 
@@ -52,7 +52,7 @@ class Table(NamedTuple):
 
     slots: npt.NDArray[np.int64]  # [2 ** n, 4]
     blob: npt.NDArray[np.uint8]
-    mixers: npt.NDArray[np.int64]  # [2] odd; drawn anew each time, so that no list of words can be made to collide
+    mixers: npt.NDArray[np.int64]  # [2] odd; drawn anew each time, so that nobody can prepare words that all collide
 
 
 class Lexicon(NamedTuple):
@@ -100,8 +100,9 @@ def _probe(slots: Any, slot: Any, first: Any, second: Any, length: Any) -> Any:
 
 @inlined
 def _home(slots: Any, mixers: Any, key: Any, length: Any) -> Any:
-    """Return the slot where a key belongs."""
-    return ((key[0] * mixers[0] + key[1] * mixers[1] + length) >> 32) & (len(slots) - 1)
+    """Return the slot where a key belongs: the highest bits, the only ones that depend on every bit of the key."""
+    mixed = key[0] * mixers[0] + key[1] * mixers[1] + length
+    return (mixed >> (64 - trailing_zeros(len(slots)))) & (len(slots) - 1)
 
 
 @inlined

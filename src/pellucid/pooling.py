@@ -130,6 +130,14 @@ def _known(vectors: Any, rows: Any, first: int, last: int) -> int:
     return known
 
 
+@inlined
+def _square(total: Any) -> Any:
+    square = np.float32(0)
+    for j in range(len(total)):
+        square += total[j] * total[j]
+    return square
+
+
 @compiled
 def pool(vectors: Any, scales: Any, rows: Any, ends: Any, out: Any) -> None:
     """Set `out[i]` to the sum of the vectors of the known words before `ends[i]`, at length 1.
@@ -151,9 +159,11 @@ def pool(vectors: Any, scales: Any, rows: Any, ends: Any, out: Any) -> None:
         for j in range(dimension if long else 0):
             total[j] = exact[j]
         first = np.int64(ends[text])
-        square = 0.0
-        for j in range(dimension):
-            square += np.float64(total[j]) * np.float64(total[j])
+        square = np.float64(_square(total))
+        if not 1e-30 < square < 1e30:  # beyond what float32 can square
+            square = 0.0
+            for j in range(dimension):
+                square += np.float64(total[j]) * np.float64(total[j])
         factor = np.float32(1 / np.sqrt(square)) if square > 0 else np.float32(0)
         for j in range(dimension):
             out[text, j] = total[j] * factor

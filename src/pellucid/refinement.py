@@ -39,9 +39,9 @@ class RefinementSettings:
     """How the vectors are refined. The defaults are what the bundled model was made with.
 
     Attributes:
-        steps: batches at most; 0 leaves the vectors as they are (the paper's "section 3.2" ablation).
+        steps: batches at most (the paper: 30,000); 0 leaves the vectors as they are, its "section 3.2" ablation.
         batch_size: sentences in a batch (the paper: 128).
-        temperature: what cosines are divided by before the softmax.
+        temperature: what cosines are divided by before the softmax (the paper: 0.05).
         learning_rate: Adam's, at the first step; it falls linearly to zero. In units of the table's root mean square,
             so that it does not depend on the teacher's scale.
         neighbours: sentences of one neighbourhood put into a batch together; 1 draws at random as the paper does.
@@ -50,11 +50,11 @@ class RefinementSettings:
         seed: of the held-out sentences and the batches.
     """
 
-    steps: int = 30_000
-    batch_size: int = 256
-    temperature: float = 0.05
+    steps: int = 12_000
+    batch_size: int = 512
+    temperature: float = 0.1
     learning_rate: float = 0.01
-    neighbours: int = 4
+    neighbours: int = 32
     evaluate_every: int = 1_000
     patience: int = 5
     seed: int = 0
