@@ -87,9 +87,7 @@ def test_a_hub_id_is_downloaded_without_code(saved, monkeypatch):
 def test_an_unreachable_hub_is_an_error_with_its_cause():
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": "/nonexistent"}
     script = "import pellucid\ntry: pellucid.load('owner/name')\nexcept pellucid.errors.ModelFolderError as e: print(e)"
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert "'owner/name'" in done.stdout and "cannot be reached" in done.stdout and "offline" in done.stdout
 
 

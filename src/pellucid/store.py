@@ -110,8 +110,9 @@ def _explained(path: Path) -> Iterator[None]:
         if error.errno not in _NO_ROOM:
             raise
         raise WritingError(
-            error.errno, f"cannot write {path}: {error.strerror}. Nothing that was there is changed; "
-            "free some space or choose another place"
+            error.errno,
+            f"cannot write {path}: {error.strerror}. Nothing that was there is changed; "
+            "free some space or choose another place",
         ) from error
 
 
