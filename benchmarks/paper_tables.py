@@ -60,7 +60,7 @@ def main() -> None:
     results = {}
     for name, spec in models.items():
         print(f"{name} ...", flush=True)
-        tasks = ["STS"] if arguments.only_sts else None
+        tasks = ["STS"] if arguments.only_sts else arguments.teacher_types if name == TEACHER else None
         results[name] = evaluate(spec, data=arguments.data, tasks=tasks, cache_dir=arguments.cache, name=name)
         print("   " + ", ".join(f"{kind} {mean:.1f}" for kind, mean in results[name].means.items()), flush=True)
     timed = {name: spec for name, spec in models.items() if name == BUNDLED or name not in {*_STEPS, *_SIZES}}
@@ -80,6 +80,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--cache", type=Path, help="where scores are kept [default: as pellucid eval]")
     parser.add_argument("--output", type=Path, default=Path(__file__).resolve().parents[1] / "docs" / "results.md")
     parser.add_argument("--only-sts", action="store_true", help="leave out all other types of tasks")
+    parser.add_argument(
+        "--teacher-types",
+        nargs="*",
+        metavar="TYPE",
+        help="types of tasks for the teacher, an hour of work [default: all]",
+    )
     parser.add_argument("--time-again", action="store_true", help="measure table 2 anew")
     parser.add_argument("--rounds", type=int, default=5, help="measurements of a static model, of which the median")
     return parser

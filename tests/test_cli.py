@@ -356,7 +356,12 @@ def test_nothing_is_coloured_in_a_pipe(models):
 
 def test_a_real_interrupt_leaves_no_file(models, tmp_path):
     command = [sys.executable, "-m", "pellucid", "encode", "-m", models / "static-en", "-o", tmp_path / "rows.npy"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+
+    def listen() -> None:  # a test run started in the background of a shell ignores SIGINT, and so would its children
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, preexec_fn=listen, **pipes) as process:
         while not list(tmp_path.iterdir()):  # the file aside is there as soon as reading begins
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
