@@ -241,9 +241,9 @@ def _table3(results: dict[str, Results]) -> str:
     if not shown:
         return f"\n## Table 3: MTEB\n\n{printed}\nOurs: only STS was measured.\n"
     means = [[f"**{name}**", *(r.means.get(kind) for kind in _TYPES), _mean(r)] for name, r in shown.items()]
-    first = next(iter(shown.values()))
-    sets = [[f"{row.task} ({row.metric})", *(_scores(r).get(row.task) for r in shown.values())] for row in first.rows]
-    counts = [f"{kind} ({sum(row.type == kind for row in first.rows)})" for kind in _TYPES]
+    widest = max(shown.values(), key=lambda r: len(r.rows))  # the teacher may have been run on fewer sets
+    sets = [[f"{row.task} ({row.metric})", *(_scores(r).get(row.task) for r in shown.values())] for row in widest.rows]
+    counts = [f"{kind} ({sum(row.type == kind for row in widest.rows)})" for kind in _TYPES]
     return f"""
 ## Table 3: MTEB
 
