@@ -290,7 +290,7 @@ def sts_spearman(encode: Callable[[list[str]], npt.NDArray[Any]], data: str | Pa
     results = {}
     for task in found:
         pairs = read_sts(task)
-        rows = _unit_rows(encode(pairs.sentences1 + pairs.sentences2))
+        rows = _unit_rows_of_mteb(encode(pairs.sentences1 + pairs.sentences2))
         difference = rows[: len(pairs.scores)] - rows[len(pairs.scores) :]
         # As MTEB computes it, in float32: equal cosines must tie, or not, as there.
         cosines = 1 - 0.5 * np.einsum("ij,ij->i", difference, difference)
@@ -298,7 +298,8 @@ def sts_spearman(encode: Callable[[list[str]], npt.NDArray[Any]], data: str | Pa
     return results
 
 
-def _unit_rows(embeddings: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+def _unit_rows_of_mteb(embeddings: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    """Divide as MTEB does: `base` rounds otherwise, and a tie there must be a tie here."""
     array = np.asarray(embeddings, dtype=np.float32)
     lengths = np.sqrt(np.einsum("ij,ij->i", array, array))
     lengths[lengths < 10 * np.finfo(np.float32).eps] = 1

@@ -102,6 +102,7 @@ def extract(
     words, total = _vocabulary(corpus, teacher, work_dir, settings, show_progress_bar)
     state = _State(work_dir, len(words), int(teacher[0].get_embedding_dimension()))
     number_of = {word: row for row, word in enumerate(words)}
+    sentences: list[str] = []
     with Progress("teacher", total=total, unit="sentences", enabled=show_progress_bar) as progress:
         for number, shard in enumerate(_shards(usable_sentences(corpus, settings))):
             if number >= state.shards_done:
@@ -109,25 +110,21 @@ def extract(
                 state.save(number)
             else:
                 progress.advance(len(shard))
-    return load_extraction(work_dir, corpus, settings)
+            sentences.extend(shard)
+    return _finished(work_dir, sentences)
 
 
-def load_extraction(work_dir: Path, corpus: Corpus, settings: ExtractionSettings) -> Extraction:
-    """Return what the shards finished so far hold; a pass that was stopped is usable up to its last shard."""
+def _finished(work_dir: Path, sentences: list[str]) -> Extraction:
+    """Return what the finished pass over `sentences` left in `work_dir`."""
     vocabulary = read_json(work_dir / "vocabulary.json")
     tensors, metadata = read_tensors(work_dir / "sums.safetensors")
     paths = [_shard_path(work_dir, number) for number in range(int(metadata["shards_done"]))]
-    teacher_vectors = np.concatenate([read_tensors(path)[0]["teacher_vectors"] for path in paths])
-    if not is_path(corpus):
-        corpus = work_dir / "corpus.jsonl"
-    sentences = [s for s, _ in zip(usable_sentences(corpus, settings), range(len(teacher_vectors)))]
-    used = tensors["used"]
     return Extraction(
         words=vocabulary["words"],
         counts=np.array(vocabulary["counts"], dtype=np.int64),
-        vectors=tensors["sums"] / np.maximum(used, 1)[:, None].astype(np.float32),
+        vectors=tensors["sums"] / np.maximum(tensors["used"], 1)[:, None].astype(np.float32),
         sentences=sentences,
-        teacher_vectors=teacher_vectors,
+        teacher_vectors=np.concatenate([read_tensors(path)[0]["teacher_vectors"] for path in paths]),
     )
 
 
