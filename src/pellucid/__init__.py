@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from pellucid.anchors import AnchorEmbedder
     from pellucid.base import Embedder
     from pellucid.explanation import Explanation
     from pellucid.pretrained import load
     from pellucid.static import StaticEmbedder
 
-FAMILIES = {"static": "StaticEmbedder"}
+FAMILIES = {"static": "StaticEmbedder", "anchors": "AnchorEmbedder"}
 """Family, which is also its file, and its class: a new family is that file and one line here."""
 
 _HOMES = {
@@ -24,7 +25,7 @@ _HOMES = {
     "errors": "errors",
 }
 
-__all__ = ["Embedder", "Explanation", "StaticEmbedder", "__version__", "distill", "load"]
+__all__ = ["AnchorEmbedder", "Embedder", "Explanation", "StaticEmbedder", "__version__", "distill", "load"]
 
 
 def __getattr__(name: str) -> Any:

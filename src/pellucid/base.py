@@ -7,7 +7,7 @@ is here, so that a view, a command or a benchmark written against `Embedder` wor
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,6 +19,9 @@ from pellucid.errors import InputError
 from pellucid.progress import Progress
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from pellucid.dimensions import Dimensions, Edit, Which
     from pellucid.explanation import Explanation
 
 Vectors = npt.NDArray[np.float32]
@@ -54,8 +57,8 @@ class Embedder(ABC):
             show_progress_bar: show a bar, counting texts, once the work has lasted two seconds.
 
         Returns:
-            float32 array [texts, dimension] (a CSR matrix for the sparse families); each row has length 1, or is zero
-            for a text the model knows nothing of.
+            float32 array [texts, dimension] (a CSR matrix for the sparse families). Rows are zero for a text the model
+            knows nothing of; their length is 1 in the static family, and in the others means what the family says.
 
         Raises:
             InputError: an item is not a string; the message gives its position.
@@ -129,6 +132,75 @@ class Embedder(ABC):
         if not rows:
             return "nothing this model knows"
         return "mostly about: " + ", ".join(f"{row.name} ({row.share:.0%})" for row in rows)
+
+    @property
+    def dimensions(self) -> Dimensions:
+        """The dimensions in order, each with a name and what it is about; found by number or by name."""
+        from pellucid.dimensions import Dimension, Dimensions
+
+        return Dimensions(Dimension(f"dimension {number}") for number in range(self.get_embedding_dimension()))
+
+    def without(self, *dimensions: Which | Iterable[Which]) -> Self:
+        """Return a model that lacks some dimensions, given by name or number.
+
+        Raises:
+            InputError: a dimension is unknown (the message suggests the nearest name), or none would be left.
+        """
+        from pellucid.dimensions import removal
+
+        return self._edited(removal(self.dimensions, dimensions))
+
+    def keep(self, *dimensions: Which | Iterable[Which]) -> Self:
+        """Return a model of these dimensions alone, in the order of this one.
+
+        Raises:
+            InputError: a dimension is unknown, or none is given.
+        """
+        from pellucid.dimensions import selection
+
+        return self._edited(selection(self.dimensions, dimensions))
+
+    def scale(self, factors: Mapping[Which, float]) -> Self:
+        """Return a model whose coordinates are multiplied: below 1 a dimension counts less, at 0 not at all.
+
+        A dimension's part in the product of two embeddings grows with the square of its factor.
+
+        Raises:
+            InputError: a dimension is unknown, or a factor is negative or not finite.
+        """
+        from pellucid.dimensions import scaling
+
+        return self._edited(scaling(self.dimensions, factors))
+
+    def rename(self, names: Mapping[Which, str]) -> Self:
+        """Return a model in which some dimensions, given by old name or number, have other names.
+
+        Raises:
+            InputError: a dimension is unknown, or a new name is empty or taken.
+        """
+        from pellucid.dimensions import renaming
+
+        return self._edited(renaming(self.dimensions, names))
+
+    def merge(self, *dimensions: Which | Iterable[Which], name: str | None = None) -> Self:
+        """Return a model in which several dimensions are one, in the place of the first.
+
+        Its coordinate is their sum over the square root of their number, so that merging equal ones changes no score.
+
+        Args:
+            dimensions: two or more, by name or number.
+            name: of the new dimension; None joins the old ones.
+
+        Raises:
+            InputError: a dimension is unknown, fewer than two are given, or the name is taken.
+        """
+        from pellucid.dimensions import merging
+
+        return self._edited(merging(self.dimensions, dimensions, name))
+
+    def _edited(self, edit: Edit) -> Self:
+        """Return this model after `edit`; what a family implements to make its dimensions editable."""
+        raise InputError(f"the dimensions of a {self.family} model cannot be edited")
 
     def push_to_hub(self, repo_id: str, *, private: bool = False, token: str | None = None) -> str:
         """Upload the model to the Hugging Face hub and return the address of the commit."""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import json
 import logging
 import re
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -17,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from pellucid.base import Embedder
+from pellucid.encoders import open_encoder, without_bars
 from pellucid.errors import InputError, missing_extra
 
 _FORMS = (
     "a pellucid model (bundled name, folder or hub id), a sentence-transformers model (folder or hub id), 'wordllama', "
     "'wordllama:DIMENSIONS', 'model2vec:FOLDER_OR_ID' or 'vectors:TEXT_FILE'"
 )
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _IRRELEVANT = {  # files that do not touch an embedding
     f"pellucid.{name}"
     for name in ("errors", "explanation", "interchange", "pretrained", "progress", "store", "textvectors")
@@ -54,70 +52,7 @@ def open_any(spec: str | Path) -> Any:
         from pellucid.static import StaticEmbedder
 
         return StaticEmbedder.from_text_vectors(rest)
-    return _open_saved(str(spec))
-
-
-def _open_saved(spec: str) -> Any:
-    """Open a folder, file, bundled name or hub id: with pellucid, unless it is another library's model."""
-    from pellucid.pretrained import bundled_models, load
-
-    folder = Path(spec).expanduser()
-    if folder.is_dir() and spec not in bundled_models():
-        if (folder / "modules.json").exists() and not _is_ours(folder / "config.json"):
-            return _open_sentence_transformer(str(folder))
-    elif not folder.exists() and _HUB_ID.fullmatch(spec) and not _is_ours(_hub_config(spec)):
-        return _open_sentence_transformer(spec)
-    elif not folder.exists() and not _HUB_ID.fullmatch(spec) and spec not in bundled_models():
-        raise InputError(f"no model {spec!r}. Give {_FORMS}")
-    return load(spec)
-
-
-def _hub_config(repo: str) -> Path | None:
-    """Download a hub model's config.json, if it has one."""
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
-
-    try:
-        return Path(hf_hub_download(repo, "config.json"))
-    except LocalEntryNotFoundError as error:  # before its base class EntryNotFoundError
-        raise InputError(f"{repo!r} is no folder here and the hub cannot be reached. Give {_FORMS}") from error
-    except EntryNotFoundError:
-        return None
-    except HfHubHTTPError as error:
-        raise InputError(f"no model {repo!r}: no such folder, and the hub answers: {error}") from error
-
-
-def _is_ours(config: Path | None) -> bool:
-    if config is None or not config.is_file():
-        return False
-    try:
-        read = json.loads(config.read_text(encoding="utf-8"))
-    except ValueError:
-        return True  # `load` says best what is wrong with it
-    return isinstance(read, dict) and "pellucid" in read
-
-
-def _open_sentence_transformer(spec: str) -> Any:
-    try:
-        from sentence_transformers import SentenceTransformer
-    except ImportError as error:
-        raise missing_extra("sentence-transformers", "torch") from error
-    with _without_bars():
-        return SentenceTransformer(spec)
-
-
-@contextmanager
-def _without_bars() -> Iterator[None]:
-    """Keep transformers from drawing a bar for each file it reads or writes."""
-    from transformers.utils import logging as bars
-
-    shown = bars.is_progress_bar_enabled()
-    bars.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            bars.enable_progress_bar()
+    return open_encoder(spec)
 
 
 def _open_model2vec(path: str) -> Any:
@@ -173,7 +108,7 @@ def _hash_saved(model: Any, total: Any) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "model"
         if type(model).__module__.startswith("sentence_transformers"):
-            with _without_bars():
+            with without_bars():
                 model.save_pretrained(str(folder), create_model_card=False)
         else:
             model.save_pretrained(folder)

@@ -24,7 +24,7 @@ FORMAT = 1
 
 _BUNDLED = Path(__file__).parent / "models"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-_HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.tsv", "README.md"]
+_HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.tsv", "*.model", "README.md"]
 _TEXT_ENDINGS = (".txt", ".vec", ".w2v", ".gz", ".xz")
 _MAX_CONFIG = 1 << 20  # bytes
 _CARD_MARK = "<!-- Written by pellucid at each save; remove this line to keep a card of your own. -->"
@@ -179,8 +179,10 @@ def saving(
     with writing_folder(target) as folder:
         yield folder
         names = sorted(entry.name for entry in folder.iterdir())
+        present = folder / "config.json"  # a transformer's own
+        others = {**(read_json(present) if present.exists() else {}), **(config or {})}
         ours = {"family": family, "format": FORMAT, "version": pellucid.__version__, **facts, "files": names}
-        write_json(folder / "config.json", {**(config or {}), "pellucid": ours})
+        write_json(folder / "config.json", {**others, "pellucid": ours})
         card = target / "README.md"
         if not card.is_file() or _CARD_MARK in card.read_text(encoding="utf-8", errors="replace"):
             (folder / "README.md").write_text(_card(target.resolve().name, family, facts), encoding="utf-8")

@@ -20,6 +20,15 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from pellucid.base import Embedder, Vectors
+from pellucid.dimensions import (
+    Dimension,
+    Dimensions,
+    Edit,
+    read_dimensions,
+    scaling,
+    selected_columns,
+    write_dimensions,
+)
 from pellucid.errors import InputError
 from pellucid.explanation import Explanation, Row, Span
 from pellucid.interchange import STOCK_CONFIG, Table, read_static, write_static
@@ -53,8 +62,21 @@ class StaticEmbedder(Embedder):
 
     family: ClassVar[str] = "static"
 
-    def __init__(self, vocabulary: Vocabulary, vectors: npt.NDArray[Any], scales: Vectors | None = None) -> None:
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        vectors: npt.NDArray[Any],
+        scales: Vectors | None = None,
+        *,
+        dimensions: Dimensions | None = None,
+    ) -> None:
         """Take the table as it is, without copying.
+
+        Args:
+            vocabulary: the words and the rule that finds a row for any word.
+            vectors: float32, float16 or int8 [words, dimension].
+            scales: float32 [words], for int8 vectors alone.
+            dimensions: their names; None names them by the words at their ends.
 
         Raises:
             InputError: the shapes or dtypes do not fit together.
@@ -65,7 +87,10 @@ class StaticEmbedder(Embedder):
             raise InputError(f"vectors are {vectors.dtype}; float32, float16 and int8 tables are known")
         if (vectors.dtype == np.int8) != (scales is not None):
             raise InputError("an int8 table needs scales, one a row, and a float table has none")
+        if dimensions is not None and len(dimensions) != vectors.shape[1]:
+            raise InputError(f"{len(dimensions)} names for {vectors.shape[1]} dimensions")
         self.vocabulary, self.vectors, self.scales = vocabulary, vectors, scales
+        self._dimensions = dimensions
         self._bulk: Any = None  # bulk.BulkEncoder, made when first needed
         self._characters = 0  # encoded without it
 
@@ -83,7 +108,8 @@ class StaticEmbedder(Embedder):
         if place.is_file():
             return cls.from_text_vectors(place)
         check_family(place, cls.family)
-        return cls(*read_static(place))
+        model = cls(*read_static(place))
+        return model._with_table(place / "dimensions.tsv") if (place / "dimensions.tsv").exists() else model
 
     @classmethod
     def from_text_vectors(
@@ -128,10 +154,37 @@ class StaticEmbedder(Embedder):
         with saving(path, self.family, facts, config) as folder:
             table = Table(self.vocabulary, self.vectors, self.scales)
             write_static(folder, table, dtype=dtype, extra_words=extra_words)
+            write_dimensions(folder / "dimensions.tsv", self.dimensions)
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions of an embedding."""
         return int(self.vectors.shape[1])
+
+    @property
+    def dimensions(self) -> Dimensions:
+        """The directions of the table, named by the words at their ends unless a person named them."""
+        if self._dimensions is None:
+            from pellucid.directions import name_directions
+
+            self._dimensions = name_directions(self)
+        return self._dimensions
+
+    def _with_table(self, path: Path) -> StaticEmbedder:
+        """Return the model with the names and scales that `dimensions.tsv` gives."""
+        table = read_dimensions(path, self.get_embedding_dimension())
+        about = (tuple(cell.split(" | ")) for cell in table.about)
+        named = Dimensions(Dimension(name, texts) for name, texts in zip(table.names, about, strict=True))
+        model = StaticEmbedder(self.vocabulary, self.vectors, self.scales, dimensions=named)
+        return model if set(table.scales) == {1.0} else model._edited(scaling(named, dict(enumerate(table.scales))))
+
+    def _edited(self, edit: Edit) -> StaticEmbedder:
+        columns = selected_columns(edit)
+        if columns is not None:  # the table keeps its dtype
+            vectors = self.vectors[:, columns]
+            return StaticEmbedder(self.vocabulary, vectors, self.scales, dimensions=edit.dimensions)
+        every = self.word_vectors(np.arange(len(self.vocabulary)))
+        vectors = np.ascontiguousarray((edit.mixing.T @ every.T).T, dtype=np.float32)
+        return StaticEmbedder(self.vocabulary, vectors, dimensions=edit.dimensions)
 
     def word_vectors(self, rows: npt.NDArray[np.int64] | Sequence[int]) -> Vectors:
         """Return the vectors of table `rows` as float32 [rows, dimension]."""

@@ -1,0 +1,307 @@
+"""The dimensions of a model: their names, the edits of them, and the table a person may change.
+
+An edit is the same arithmetic for every family: the new coordinates of a text are the old ones times a matrix
+[dimensions before, dimensions after]. A family only has to say what that does to its own weights.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.store import read_regular, writing
+
+Which = str | int
+"""A dimension, by its name or its number."""
+
+_COLUMNS = ["dimension", "name", "scale", "about"]
+_MAX_BYTES = 1 << 30
+_BETWEEN = " | "
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One coordinate of an embedding.
+
+    Attributes:
+        name: what a person calls it; no two dimensions of a model share one.
+        about: what it stands for: the anchor text (after a merge several), the words of a cluster, the words at the
+            end of a direction.
+    """
+
+    name: str
+    about: tuple[str, ...] = ()
+
+
+class Dimensions:
+    """The dimensions of a model in order, found by number or by name."""
+
+    def __init__(self, dimensions: Iterable[Dimension]) -> None:
+        """Take the dimensions in order.
+
+        Raises:
+            InputError: a name is empty or used twice.
+        """
+        self._items = tuple(dimensions)
+        self._numbers: dict[str, int] = {}
+        for number, dimension in enumerate(self._items):
+            first = self._numbers.setdefault(dimension.name, number)
+            if first != number:
+                raise InputError(
+                    f"dimensions {first} and {number} have the same name {dimension.name!r:.80}; names must differ"
+                )
+            if not dimension.name.strip():
+                raise InputError(f"dimension {number} has an empty name")
+
+    def __len__(self) -> int:
+        """Return their number."""
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[Dimension]:
+        """Yield the dimensions in order."""
+        return iter(self._items)
+
+    def __getitem__(self, which: Which) -> Dimension:
+        """Return a dimension by number or name.
+
+        Raises:
+            InputError: there is none of that name or number.
+        """
+        return self._items[self.number(which)]
+
+    @property
+    def names(self) -> list[str]:
+        """The names in order."""
+        return [dimension.name for dimension in self._items]
+
+    def number(self, which: Which) -> int:
+        """Return the number of the dimension `which`, counted from 0; negative numbers count from the end.
+
+        Raises:
+            InputError: there is none of that name or number; the message suggests the nearest name.
+        """
+        if isinstance(which, str):
+            if which in self._numbers:
+                return self._numbers[which]
+            raise InputError(f"no dimension is called {which!r:.120}{self._suggestion(which)}")
+        if isinstance(which, bool) or not isinstance(which, (int, np.integer)):
+            raise InputError(f"a dimension is given by its name or number, got {which!r:.60}")
+        if not -len(self) <= which < len(self):
+            raise InputError(f"no dimension {which}; there are {len(self)}, counted from 0")
+        return int(which) % len(self)
+
+    def numbers(self, which: Iterable[Which | Iterable[Which]]) -> list[int]:
+        """Return the numbers of several dimensions, each once, in the order given; lists of them are taken apart.
+
+        Raises:
+            InputError: there is none of a name or number, or nothing is given.
+        """
+        flat: list[Which] = []
+        for item in which:
+            flat.extend([item] if isinstance(item, (str, int, np.integer)) else item)
+        if not flat:
+            raise InputError("no dimension is given; name at least one")
+        return list(dict.fromkeys(map(self.number, flat)))
+
+    def _suggestion(self, name: str) -> str:
+        lower = {known.lower(): known for known in self.names}
+        close = get_close_matches(name.lower(), list(lower), n=1, cutoff=0.5)
+        if not close:  # a person types the beginning of a long anchor text
+            close = [known for known in lower if name.lower() in known][:1]
+        return f"; did you mean {lower[close[0]]!r}?" if close else f"; the first is {self.names[0]!r:.80}"
+
+    def __repr__(self) -> str:
+        """Return the number of dimensions and the first names."""
+        shown = ", ".join(f"{name!r:.60}" for name in self.names[:3])
+        return f"<{len(self)} dimensions: {shown}{', ...' if len(self) > 3 else ''}>"
+
+
+class Edit(NamedTuple):
+    """A change of dimensions: the coordinates of a text become `coordinates @ mixing`."""
+
+    dimensions: Dimensions
+    mixing: Any
+    """Sparse float64 [dimensions before, dimensions after]."""
+
+
+def removal(dimensions: Dimensions, which: Iterable[Which | Iterable[Which]]) -> Edit:
+    """Return the edit that drops some dimensions.
+
+    Raises:
+        InputError: one is unknown, or none would be left.
+    """
+    gone = set(dimensions.numbers(which))
+    kept = [number for number in range(len(dimensions)) if number not in gone]
+    if not kept:
+        raise InputError(f"without these {len(gone)} dimensions none is left")
+    return selection(dimensions, [kept])
+
+
+def selection(dimensions: Dimensions, which: Iterable[Which | Iterable[Which]]) -> Edit:
+    """Return the edit that keeps only some dimensions, in the model's order.
+
+    Raises:
+        InputError: one is unknown, or none is given.
+    """
+    kept = sorted(dimensions.numbers(which))
+    return Edit(Dimensions(dimensions[number] for number in kept), _identity(dimensions)[:, kept])
+
+
+def scaling(dimensions: Dimensions, factors: Mapping[Which, float]) -> Edit:
+    """Return the edit that multiplies coordinates.
+
+    Raises:
+        InputError: a dimension is unknown or given twice, or a factor is negative or not finite.
+    """
+    diagonal = np.ones(len(dimensions))
+    for number, factor in _by_number(dimensions, factors).items():
+        if not isinstance(factor, (int, float, np.number)) or not math.isfinite(factor) or factor < 0:
+            raise InputError(f"the factor of {dimensions.names[number]!r:.80} is {factor!r}; it must be 0 or more")
+        diagonal[number] = factor
+    return Edit(dimensions, _identity(dimensions) * diagonal)
+
+
+def renaming(dimensions: Dimensions, names: Mapping[Which, str]) -> Edit:
+    """Return the edit that changes names alone.
+
+    Raises:
+        InputError: a dimension is unknown, or a new name is empty or taken.
+    """
+    items = list(dimensions)
+    for number, name in _by_number(dimensions, names).items():
+        if not isinstance(name, str):
+            raise InputError(f"the new name of {dimensions.names[number]!r:.80} is {name!r:.60}; a name is a string")
+        items[number] = replace(items[number], name=name)
+    return Edit(Dimensions(items), _identity(dimensions))
+
+
+def merging(dimensions: Dimensions, which: Iterable[Which | Iterable[Which]], name: str | None) -> Edit:
+    """Return the edit that makes one dimension of several, in the place of the first.
+
+    Its coordinate is the sum of theirs over the square root of their number k: merging k equal dimensions changes no
+    score. Its name is `name`, or theirs joined by " + ".
+
+    Raises:
+        InputError: one is unknown, fewer than two are given, or the name is taken.
+    """
+    merged = dimensions.numbers(which)
+    if len(merged) < 2:
+        raise InputError(f"a merge needs two dimensions or more, got {len(merged)}")
+    first = min(merged)
+    about = tuple(dict.fromkeys(text for number in merged for text in dimensions[number].about))
+    whole = Dimension(name or " + ".join(dimensions.names[number] for number in merged), about)
+    kept = [number for number in range(len(dimensions)) if number == first or number not in merged]
+    mixing = _identity(dimensions).tolil()
+    mixing[merged, first] = 1 / math.sqrt(len(merged))
+    return Edit(Dimensions(whole if n == first else dimensions[n] for n in kept), mixing.tocsr()[:, kept])
+
+
+def selected_columns(edit: Edit) -> list[int] | None:
+    """Return the old number of each new dimension where an edit only drops and renames, else None."""
+    columns = edit.mixing.tocsc()
+    if columns.nnz != columns.shape[1] or set(columns.data) - {1.0}:
+        return None
+    chosen: list[int] = columns.indices.tolist()
+    return chosen
+
+
+def _identity(dimensions: Dimensions) -> Any:
+    from scipy import sparse  # slow to import, and opening a model does not need it
+
+    return sparse.eye_array(len(dimensions), format="csr")
+
+
+def _by_number(dimensions: Dimensions, values: Mapping[Which, Any]) -> dict[int, Any]:
+    """Return `values` with numbers for keys."""
+    if not isinstance(values, Mapping):
+        raise InputError(f"give a mapping from dimensions to values, got {type(values).__name__}")
+    found: dict[int, Any] = {}
+    for which, value in values.items():
+        number = dimensions.number(which)
+        if number in found:
+            raise InputError(f"{dimensions.names[number]!r:.80} is given twice, by name and by number")
+        found[number] = value
+    return found
+
+
+def write_dimensions(path: Path, dimensions: Dimensions) -> None:
+    """Write the table a person may edit: number, name, scale (1) and what the dimension is about, tab-separated."""
+    with writing(path) as aside, open(aside, "w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file, dialect="excel-tab", lineterminator="\n")
+        rows.writerow(_COLUMNS)
+        rows.writerows([n, item.name, 1, as_cell(item.about)] for n, item in enumerate(dimensions))
+
+
+def as_cell(about: Iterable[str]) -> str:
+    """Return what a dimension is about as `dimensions.tsv` writes it."""
+    return _BETWEEN.join(about)
+
+
+class Table(NamedTuple):
+    """What `dimensions.tsv` says, in the order of the dimensions."""
+
+    names: list[str]
+    scales: list[float]
+    about: list[str]
+
+
+def read_dimensions(path: Path, count: int) -> Table:
+    """Read the table of a model with `count` dimensions, in any order of its rows.
+
+    Raises:
+        ModelFolderError: the file cannot be read, a row is missing, doubled or broken; the message names it.
+    """
+    found: dict[int, tuple[str, float, str]] = {}
+    for line, row in _rows(path):
+        number, name, scale = _parsed(row, count, f"{path}, line {line}")
+        if number in found:
+            raise ModelFolderError(f"{path}, line {line}: dimension {number} has a second row; leave one of them")
+        found[number] = (name, scale, row[3])
+    missing = [number for number in range(count) if number not in found]
+    if missing:
+        shown = ", ".join(map(str, missing[:5])) + (" ..." if len(missing) > 5 else "")
+        raise ModelFolderError(
+            f"{path}: {len(missing)} of {count} dimensions have no row ({shown}). "
+            "To silence a dimension set its scale to 0; to drop it use model.without"
+        )
+    names, scales, about = zip(*(found[number] for number in range(count)))
+    return Table(list(names), list(scales), list(about))
+
+
+def _rows(path: Path) -> Iterable[tuple[int, list[str]]]:
+    """Yield line number and cells after the heading."""
+    try:
+        text = read_regular(path, _MAX_BYTES).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ModelFolderError(f"{path} is not UTF-8: {error}") from error
+    rows = csv.reader(io.StringIO(text, newline=""), dialect="excel-tab", strict=True)
+    try:
+        if next(rows, None) != _COLUMNS:
+            raise ModelFolderError(f"{path} must begin with the heading {' '.join(_COLUMNS)}, separated by tabs")
+        yield from ((rows.line_num, row) for row in rows if row)
+    except csv.Error as error:
+        raise ModelFolderError(f"{path}, line {rows.line_num}: {error}") from error
+
+
+def _parsed(row: list[str], count: int, place: str) -> tuple[int, str, float]:
+    """Return the number, name and scale of a row."""
+    if len(row) != len(_COLUMNS):
+        raise ModelFolderError(f"{place} has {len(row)} cells, not {len(_COLUMNS)} separated by tabs")
+    if not row[0].isdecimal() or int(row[0]) >= count:
+        raise ModelFolderError(f"{place}: {row[0]!r:.40} is no dimension; they are 0 to {count - 1}")
+    try:
+        scale = float(row[2])
+    except ValueError:
+        scale = math.nan
+    if not math.isfinite(scale) or scale < 0:
+        raise ModelFolderError(f"{place}: the scale is {row[2]!r:.40}; it must be a number, 0 or more")
+    return int(row[0]), row[1], scale

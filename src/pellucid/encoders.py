@@ -1,0 +1,194 @@
+"""Any encoder as one function: texts in, float32 rows of length 1 out.
+
+An encoder is a SentenceTransformer, a pellucid model, or any callable that takes a list of texts and returns one vector
+each. What it returns is checked here, so that nobody else has to.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pellucid.base import Embedder, Vectors
+from pellucid.errors import InputError, missing_extra
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_FORMS = "a pellucid model (bundled name, folder or hub id) or a sentence-transformers model (folder or hub id)"
+
+Encoder = Any
+"""A SentenceTransformer, an `Embedder`, or a callable: list of texts -> array [texts, d]."""
+
+
+def encode_with(
+    encoder: Encoder,
+    texts: list[str],
+    *,
+    role: str = "",
+    dimension: int | None = None,
+    show_progress_bar: bool = False,
+) -> Vectors:
+    """Return the vectors of `texts` at length 1.
+
+    Args:
+        encoder: what makes the vectors; their lengths do not matter.
+        texts: any number of texts.
+        role: "query" or "document" for the encoder's own way with these, "" for neither; callables know no roles.
+        dimension: what the encoder gave before; None takes what it gives.
+        show_progress_bar: passed on where the encoder has one.
+
+    Returns:
+        float32 [texts, d]; a row is zero where the encoder gives zero.
+
+    Raises:
+        InputError: the encoder is none, gives another number of rows or dimensions than expected, or a NaN.
+    """
+    function = _as_function(encoder, role, show_progress_bar)
+    if not texts:
+        return np.zeros((0, dimension or 0), np.float32)
+    vectors = _as_rows(function(texts))
+    name = type(encoder).__name__
+    if vectors.ndim != 2 or len(vectors) != len(texts):
+        raise InputError(f"the encoder ({name}) gave an array of shape {vectors.shape} for {len(texts)} texts")
+    if dimension is not None and vectors.shape[1] != dimension:
+        raise InputError(
+            f"the encoder ({name}) gives {vectors.shape[1]} dimensions, before it gave {dimension}; "
+            "give the encoder that the anchors were made with"
+        )
+    broken = ~np.isfinite(vectors).all(axis=1)
+    if broken.any():
+        raise InputError(
+            f"the encoder ({name}) gave NaN or infinity for {int(broken.sum())} of {len(texts)} texts, "
+            f"the first is {texts[int(broken.argmax())]!r:.60}"
+        )
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    units: Vectors = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+    return units
+
+
+def anchor_vectors(encoder: Encoder, texts: list[str], *, dimension: int | None = None) -> Vectors:
+    """Return the encoded anchors at length 1, float32 [n, d].
+
+    Raises:
+        InputError: the encoder maps one to zero, or gives something else than `encode_with` allows.
+    """
+    vectors = encode_with(encoder, texts, dimension=dimension)
+    empty = np.flatnonzero(~vectors.any(axis=1))
+    if len(empty):
+        raise InputError(
+            f"the encoder maps anchor {empty[0]} ({texts[empty[0]]!r:.60}) to zero"
+            + (f", and {len(empty) - 1} more" if len(empty) > 1 else "")
+            + "; leave it out: no text is similar to it"
+        )
+    return vectors
+
+
+def is_sentence_transformer(encoder: Encoder) -> bool:
+    """Whether `encoder` is a SentenceTransformer, found out without importing that library."""
+    return any(kind.__module__.startswith("sentence_transformers") for kind in type(encoder).__mro__)
+
+
+def _as_function(encoder: Encoder, role: str, show_progress_bar: bool) -> Callable[[list[str]], Any]:
+    if isinstance(encoder, Embedder) or is_sentence_transformer(encoder):
+        method = getattr(encoder, f"encode_{role}" if role else "encode")
+        return lambda texts: method(texts, show_progress_bar=show_progress_bar)
+    if callable(encoder):
+        function: Callable[[list[str]], Any] = encoder
+        return function
+    raise InputError(
+        f"an encoder is a SentenceTransformer, a pellucid model or a callable, got {type(encoder).__name__}. "
+        "Open a name or folder first: SentenceTransformer(name) or pellucid.load(name)"
+    )
+
+
+def _as_rows(vectors: Any) -> Vectors:
+    """Return what an encoder gave (array, tensor, lists) as a float32 array."""
+    if hasattr(vectors, "toarray"):
+        vectors = vectors.toarray()
+    if hasattr(vectors, "detach"):
+        vectors = vectors.detach().float().cpu().numpy()
+    try:
+        return np.asarray(vectors, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the encoder gave no array of numbers: {error}") from error
+
+
+def open_encoder(name_or_path: str | Path) -> Encoder:
+    """Open a model by bundled name, folder, file or hub id: with pellucid, unless it is a SentenceTransformer.
+
+    Raises:
+        InputError: nothing is found.
+        ModelFolderError: what is found is broken.
+        MissingExtraError: sentence-transformers is needed and not installed.
+    """
+    from pellucid.pretrained import bundled_models, load
+
+    spec = str(name_or_path)
+
+    folder = Path(spec).expanduser()
+    if folder.is_dir() and spec not in bundled_models():
+        if (folder / "modules.json").exists() and not _is_ours(folder / "config.json"):
+            return open_sentence_transformer(str(folder))
+    elif not folder.exists() and _HUB_ID.fullmatch(spec) and not _is_ours(_hub_config(spec)):
+        return open_sentence_transformer(spec)
+    elif not folder.exists() and not _HUB_ID.fullmatch(spec) and spec not in bundled_models():
+        raise InputError(f"no model {spec!r}. Give {_FORMS}")
+    return load(spec)
+
+
+def _hub_config(repo: str) -> Path | None:
+    """Download a hub model's config.json, if it has one."""
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return Path(hf_hub_download(repo, "config.json"))
+    except LocalEntryNotFoundError as error:  # before its base class EntryNotFoundError
+        raise InputError(f"{repo!r} is no folder here and the hub cannot be reached. Give {_FORMS}") from error
+    except EntryNotFoundError:
+        return None
+    except HfHubHTTPError as error:
+        raise InputError(f"no model {repo!r}: no such folder, and the hub answers: {error}") from error
+
+
+def _is_ours(config: Path | None) -> bool:
+    if config is None or not config.is_file():
+        return False
+    try:
+        read = json.loads(config.read_text(encoding="utf-8"))
+    except ValueError:
+        return True  # `load` says best what is wrong with it
+    return isinstance(read, dict) and "pellucid" in read
+
+
+def open_sentence_transformer(spec: str) -> Any:
+    """Open a folder or hub id with sentence-transformers, without its bars.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError as error:
+        raise missing_extra("sentence-transformers", "torch") from error
+    with without_bars():
+        return SentenceTransformer(spec)
+
+
+@contextmanager
+def without_bars() -> Iterator[None]:
+    """Keep transformers from drawing a bar for each file it reads or writes."""
+    from transformers.utils import logging as bars
+
+    shown = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            bars.enable_progress_bar()
