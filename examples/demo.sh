@@ -31,3 +31,10 @@ say "pellucid explain \"$first\" \"$second\""
 pellucid explain "$first" "$second"
 say "pellucid describe \"$third\""
 pellucid describe "$third"
+
+say "pellucid explain \"$first\" \"$second\" --model anchors-en-200 --top 5   # sentences as dimensions"
+pellucid explain "$first" "$second" --model anchors-en-200 --top 5
+say "pellucid describe \"$third\" --model anchors-en-500"
+pellucid describe "$third" --model anchors-en-500
+say "pellucid audit sentences.txt --model anchors-en-200"
+pellucid audit sentences.txt --model anchors-en-200

@@ -328,7 +328,7 @@ def test_an_interrupt_ends_with_130(run, monkeypatch):
     def interrupted(name):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "_load", interrupted)
+    monkeypatch.setattr(cli, "open_model", interrupted)
     result = run("describe", "apple", code=130)
     assert result.stderr == "interrupted\n" and result.stdout == ""
 

@@ -153,7 +153,7 @@ def run(monkeypatch):
     """Run the command line on a model of the new family."""
 
     def run_on(model: Embedder, *arguments: str) -> str:
-        monkeypatch.setattr(cli, "_load", lambda name: model)
+        monkeypatch.setattr(cli, "open_model", lambda name: model)
         result = CliRunner().invoke(cli.app, arguments)
         assert result.exit_code == 0, result.output
         return result.stdout
@@ -182,7 +182,7 @@ def test_sparse_embeddings_are_written_as_dimensions_and_values(run, tmp_path: P
 
 
 def test_sparse_embeddings_are_refused_for_npy(monkeypatch, tmp_path: Path):
-    monkeypatch.setattr(cli, "_load", lambda name: SparseLetterEmbedder())
+    monkeypatch.setattr(cli, "open_model", lambda name: SparseLetterEmbedder())
     result = CliRunner().invoke(cli.app, ["encode", "-", "-o", str(tmp_path / "rows.npy")], input="a\n")
     assert result.exit_code == 1
     assert "sparse" in result.stderr

@@ -9,14 +9,22 @@ and Dense. The encoder can also be kept by name alone, or, where it is a callabl
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pellucid.base import Embedder, Vectors
-from pellucid.dimensions import Dimension, Dimensions, Table, as_cell, read_dimensions, scaling, write_dimensions
+from pellucid.dimensions import (
+    Dimension,
+    Dimensions,
+    Table,
+    as_cell,
+    on_one_line,
+    read_dimensions,
+    scaling,
+    write_dimensions,
+)
 from pellucid.encoders import (
     Encoder,
     anchor_vectors,
@@ -33,6 +41,9 @@ from pellucid.store import read_json, read_regular, read_tensors, write_json, wr
 if TYPE_CHECKING:
     from pellucid.anchors import AnchorEmbedder
 
+Parts = tuple[Encoder, Vectors, Dimensions]
+"""What an `AnchorEmbedder` consists of."""
+
 _DENSE = "anchors"  # the folder of the Dense module
 _ENCODER = "encoder"  # the folder of a pellucid model that serves as encoder
 _MAX_LIST = 1 << 28  # bytes
@@ -48,10 +59,13 @@ def read_anchors(path: str | Path) -> list[str]:
         ModelFolderError: the file is missing, no UTF-8, no JSON of that form, or holds no text.
     """
     try:
-        content = read_regular(path, _MAX_LIST).decode("utf-8")
-        found = json.loads(content) if Path(path).suffix.lower() == ".json" else content.splitlines()
-    except ValueError as error:
-        raise ModelFolderError(f"{path} holds no anchors: {error}") from error
+        if Path(path).suffix.lower() == ".json":
+            found = read_json(path, max_bytes=_MAX_LIST)
+        else:
+            content = read_regular(path, _MAX_LIST).decode("utf-8-sig")
+            found = [line.rstrip("\r") for line in content.split("\n")]  # splitlines() also cuts at U+2028 and others
+    except UnicodeDecodeError as error:
+        raise ModelFolderError(f"{path} is not UTF-8: {error}") from error
     texts = list(found.values()) if isinstance(found, dict) else found
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise ModelFolderError(f"{path} must hold a list of texts, or an object whose values are texts")
@@ -72,9 +86,11 @@ def write_folder(path: str | Path, model: AnchorEmbedder, encoder_name: str | No
                 modules.append(_module(len(modules), f"{len(modules)}_Normalize", "Normalize"))
             write_json(folder / "modules.json", [*modules, _module(len(modules), _DENSE, "Dense")])
         (folder / _DENSE).mkdir()
+        half = not modules and bool(((model.weights > 0.1) & (model.weights < 1000)).all())  # else float16 loses much
+        dtype = np.float16 if half else np.float32  # half the size, where no other library reads it
         dense = {"in_features": columns, "out_features": rows, "bias": False, "activation_function": _IDENTITY}
         write_json(folder / _DENSE / "config.json", dense)
-        write_tensors(folder / _DENSE / "model.safetensors", {"linear.weight": model.vectors})
+        write_tensors(folder / _DENSE / "model.safetensors", {"linear.weight": model.vectors.astype(dtype)})
         write_json(folder / "anchors.json", _record(model))
         write_dimensions(folder / "dimensions.tsv", model.dimensions)
 
@@ -101,30 +117,37 @@ def _write_encoder(folder: Path, encoder: Encoder) -> list[dict[str, Any]]:
     encoder.save_pretrained(folder / _ENCODER)
     inner = folder / _ENCODER / "modules.json"
     modules = read_json(inner) if inner.exists() else []
-    return [{**module, "path": str(Path(_ENCODER) / module["path"])} for module in modules]
+    return [{**module, "path": (Path(_ENCODER) / module["path"]).as_posix()} for module in modules]
 
 
 def _module(number: int, path: str, kind: str) -> dict[str, Any]:
     return {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
 
 
-def read_folder(path_or_id: str | Path, encoder: Encoder | None) -> tuple[Encoder, Vectors, Dimensions]:
-    """Open the folder that `write_folder` wrote; see `AnchorEmbedder.from_pretrained`."""
+def read_folder(path_or_id: str | Path, encoder: Encoder | None) -> tuple[Parts, str | None]:
+    """Open the folder that `write_folder` wrote; return the model's parts and the encoder's name where it has one."""
     folder = locate(path_or_id)
     check_family(folder, "anchors")
     vectors = _read_vectors(folder / _DENSE / "model.safetensors")
     about, first = _read_record(folder / "anchors.json", vectors.shape)
     table = read_dimensions(folder / "dimensions.tsv", len(vectors))
-    opened = _read_encoder(folder) if encoder is None else encoder
+    name = read_config(folder).get("encoder")
+    opened = _read_encoder(folder, name) if encoder is None else encoder
     _check_encoder(opened, about[0][0], first, folder)
-    return opened, *_with_edits(opened, vectors, about, table)
+    try:
+        parts = (opened, *_with_edits(opened, vectors, about, table))
+    except InputError as error:
+        raise ModelFolderError(f"{folder / 'dimensions.tsv'}: {error}") from error
+    return parts, None if name in (_STOCK, _OURS, _CALLABLE) else name
 
 
 def _read_vectors(path: Path) -> Vectors:
     vectors = read_tensors(path)[0].get("linear.weight")
-    if vectors is None or vectors.ndim != 2 or vectors.dtype != np.float32 or not np.isfinite(vectors).all():
-        raise ModelFolderError(f"{path} holds no finite float32 'linear.weight' [anchors, dimension]")
-    return np.asarray(vectors)
+    if vectors is None or vectors.ndim != 2 or 0 in vectors.shape or vectors.dtype.kind != "f":
+        raise ModelFolderError(f"{path} holds no table 'linear.weight' [anchors, dimension] of floats")
+    if not np.isfinite(vectors).all():
+        raise ModelFolderError(f"{path} holds NaN or infinity; make or download the model again")
+    return np.asarray(vectors, np.float32)
 
 
 def _read_record(path: Path, shape: tuple[int, ...]) -> tuple[list[list[str]], Vectors]:
@@ -142,9 +165,8 @@ def _is_texts(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(text, str) for text in value)
 
 
-def _read_encoder(folder: Path) -> Encoder:
-    """Open the encoder that is in the folder or named in its config."""
-    name = read_config(folder).get("encoder")
+def _read_encoder(folder: Path, name: Any) -> Encoder:
+    """Open the encoder that is in the folder, or the one of that name."""
     if name == _CALLABLE:
         raise ModelFolderError(
             f"{folder} was made with a function as encoder, which no file can hold; "
@@ -154,7 +176,15 @@ def _read_encoder(folder: Path) -> Encoder:
         raise ModelFolderError(f"{folder / 'config.json'} names no encoder: {name!r:.40}")
     if name == _OURS:
         return load(folder / _ENCODER)
-    return _open_stock(folder) if name == _STOCK else open_encoder(name)
+    if name == _STOCK:
+        return _open_stock(folder)
+    try:
+        return open_encoder(name)
+    except InputError as error:
+        raise ModelFolderError(
+            f"{folder} has anchors for the encoder {name!r}, which cannot be opened: {error}. "
+            "If you have it elsewhere: AnchorEmbedder.from_pretrained(model, encoder=encoder)"
+        ) from error
 
 
 def _open_stock(folder: Path) -> Encoder:
@@ -171,7 +201,7 @@ def _check_encoder(encoder: Encoder, text: str, expected: Vectors, folder: Path)
     except InputError as error:
         raise ModelFolderError(f"{folder}: the encoder does not fit the anchors: {error}") from error
     cosine = float(expected @ vector)
-    if cosine < _SAME:
+    if not cosine >= _SAME:  # nor NaN
         raise ModelFolderError(
             f"{folder}: the encoder gives another vector for the first anchor than when the model was saved (cosine "
             f"{cosine:.3f}); give the encoder that the anchors were made with"
@@ -181,10 +211,10 @@ def _check_encoder(encoder: Encoder, text: str, expected: Vectors, folder: Path)
 def _with_edits(encoder: Encoder, vectors: Vectors, about: list[list[str]], table: Table) -> tuple[Vectors, Dimensions]:
     """Return the vectors and dimensions after what was changed in `dimensions.tsv`."""
     changed = [n for n, texts in enumerate(about) if table.about[n] != as_cell(texts)]
-    dimensions = Dimensions(
-        Dimension(name, (cell,) if n in changed else tuple(texts))
-        for n, (name, cell, texts) in enumerate(zip(table.names, table.about, about, strict=True))
-    )
+    items = [Dimension(name, tuple(texts)) for name, texts in zip(table.names, about, strict=True)]
+    for n in changed:
+        items[n] = _with_text(items[n], table.about[n])
+    dimensions = Dimensions(items)
     if changed:
         texts = [table.about[n] for n in changed]
         lengths = np.linalg.norm(vectors[changed], axis=1, keepdims=True)
@@ -193,3 +223,11 @@ def _with_edits(encoder: Encoder, vectors: Vectors, about: list[list[str]], tabl
     if set(table.scales) != {1.0}:
         vectors = (scaling(dimensions, dict(enumerate(table.scales))).mixing @ vectors).astype(np.float32)
     return vectors, dimensions
+
+
+def _with_text(old: Dimension, text: str) -> Dimension:
+    """Return the dimension with another anchor text; a name that was the old text follows it."""
+    if not text.strip():
+        raise InputError(f"the anchor text of {old.name!r:.80} is empty; to drop a dimension use model.without")
+    named_by_text = old.name == on_one_line(as_cell(old.about))
+    return Dimension(on_one_line(text) if named_by_text else old.name, (text,))

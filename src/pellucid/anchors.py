@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.base import Embedder, Vectors, check_texts
-from pellucid.dimensions import Dimension, Dimensions, Edit
+from pellucid.dimensions import Dimension, Dimensions, Edit, on_one_line
 from pellucid.encoders import Encoder, anchor_vectors, encode_with
 from pellucid.errors import InputError
 from pellucid.explanation import Explanation, Row
@@ -33,6 +33,7 @@ class AnchorEmbedder(Embedder):
 
     Attributes:
         encoder: the SentenceTransformer, pellucid model or callable that the cosines are taken under.
+        encoder_name: what the encoder is saved as instead of a copy; set when a model is opened that was saved so.
         vectors: float32 [n, d], one row an anchor; its length is the anchor's weight: 1 unless given or edited.
     """
 
@@ -54,24 +55,31 @@ class AnchorEmbedder(Embedder):
             raise InputError("an anchor model needs at least one anchor text")
         self._dimensions = Dimensions(Dimension(name, (text,)) for name, text in zip(_names(texts), texts))
         self.encoder = encoder
+        self.encoder_name: str | None = None
         self.vectors = anchor_vectors(encoder, texts) * _checked_weights(weights, len(texts))[:, None]
 
     @classmethod
-    def from_parts(cls, encoder: Encoder, vectors: Vectors, dimensions: Dimensions) -> Self:
+    def from_parts(
+        cls, encoder: Encoder, vectors: Vectors, dimensions: Dimensions, *, encoder_name: str | None = None
+    ) -> Self:
         """Return a model of anchors that are encoded already.
 
         Args:
             encoder: as in the constructor.
             vectors: float32 [n, d]; a row's direction is the encoded anchor, its length the weight.
             dimensions: n of them.
+            encoder_name: see the attribute.
 
         Raises:
-            InputError: the numbers of vectors and dimensions differ.
+            InputError: the numbers of vectors and dimensions differ, or a dimension has no anchor text.
         """
         if vectors.ndim != 2 or len(vectors) != len(dimensions):
             raise InputError(f"{len(dimensions)} dimensions need as many vectors, got shape {vectors.shape}")
+        if not all(dimension.about for dimension in dimensions):
+            raise InputError("a dimension of an anchor model has its anchor text in `about`; one has none")
         model = cls.__new__(cls)
-        model.encoder, model.vectors, model._dimensions = encoder, vectors, dimensions
+        model.encoder, model.encoder_name = encoder, encoder_name
+        model.vectors, model._dimensions = vectors, dimensions
         return model
 
     @classmethod
@@ -88,7 +96,8 @@ class AnchorEmbedder(Embedder):
         """
         from pellucid.anchorfolder import read_folder
 
-        return cls.from_parts(*read_folder(path_or_id, encoder))
+        model, name = read_folder(path_or_id, encoder)
+        return cls.from_parts(*model, encoder_name=name)
 
     def save_pretrained(self, path: str | Path, *, encoder_name: str | None = None) -> None:
         """Write the model to folder `path`, whole or not at all.
@@ -99,14 +108,15 @@ class AnchorEmbedder(Embedder):
         Args:
             path: the folder; a model that is there is replaced in one step.
             encoder_name: keep no copy of the encoder but this name of it: of a bundled model, or a hub id. Loading then
-                finds it by name, and plain sentence-transformers cannot open the folder.
+                finds it by name, and plain sentence-transformers cannot open the folder. None does as the folder does
+                that the model was opened from, and otherwise writes a copy.
 
         Raises:
             WritingError: it cannot be written; what was at `path` is untouched.
         """
         from pellucid.anchorfolder import write_folder
 
-        write_folder(path, self, encoder_name)
+        write_folder(path, self, encoder_name or self.encoder_name)
 
     def get_embedding_dimension(self) -> int:
         """Return the number of anchors."""
@@ -198,15 +208,16 @@ class AnchorEmbedder(Embedder):
         left, sizes, right = np.linalg.svd(self.vectors.astype(np.float64), full_matrices=False)
         known = sizes > sizes.max() * 1e-6
         vectors = (left[:, known] * sizes[known] ** (1 - strength)) @ right[known]
-        vectors *= self.weights.mean() / np.linalg.norm(vectors, axis=1).mean()
-        return self.from_parts(self.encoder, vectors.astype(np.float32), self._dimensions)
+        vectors[self.weights == 0] = 0  # silenced, and not rounding
+        vectors *= self.weights.mean() / (np.linalg.norm(vectors, axis=1).mean() or 1)  # 0 where all are scaled to 0
+        return self._changed(vectors.astype(np.float32), self._dimensions)
 
     def faithfulness(self) -> npt.NDArray[np.float32]:
         """Return how far each coordinate still is the similarity to its anchor text.
 
         Returns:
             float32 [n]: the cosine of each row of `vectors` to what the encoder gives for the anchor (after a merge,
-            for the mean of the anchors); 1 unless the model was decorrelated.
+            for the mean of the anchors); 1 unless the model was decorrelated, or anchors of unequal weight were merged.
         """
         texts = [text for dimension in self._dimensions for text in dimension.about]
         starts = np.cumsum([0] + [len(dimension.about) for dimension in self._dimensions])[:-1]
@@ -218,12 +229,15 @@ class AnchorEmbedder(Embedder):
 
     def _edited(self, edit: Edit) -> Self:
         vectors = (edit.mixing.T @ self.vectors).astype(np.float32)
-        return self.from_parts(self.encoder, vectors, edit.dimensions)
+        return self._changed(vectors, edit.dimensions)
+
+    def _changed(self, vectors: Vectors, dimensions: Dimensions) -> Self:
+        return self.from_parts(self.encoder, vectors, dimensions, encoder_name=self.encoder_name)
 
 
 def _names(texts: list[str]) -> list[str]:
     """Return the anchors on one line each, which is what they are called."""
-    names = [" ".join(text.split()) for text in texts]
+    names = list(map(on_one_line, texts))
     name, count = Counter(names).most_common(1)[0]
     if count > 1:
         first, second = [number for number, other in enumerate(names) if other == name][:2]

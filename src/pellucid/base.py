@@ -112,7 +112,7 @@ class Embedder(ABC):
         Returns:
             float32 [rows 1, rows 2]; 0 wherever a row is zero, never NaN.
         """
-        return _dense(_unit_rows(embeddings1) @ _unit_rows(embeddings2).T)
+        return _dense(unit_rows(embeddings1) @ unit_rows(embeddings2).T)
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Vectors:
         """Return the cosine of each row of `embeddings1` to the same row of `embeddings2`, float32 [rows].
@@ -120,7 +120,7 @@ class Embedder(ABC):
         Raises:
             InputError: the two have different numbers of rows.
         """
-        first, second = _unit_rows(embeddings1), _unit_rows(embeddings2)
+        first, second = unit_rows(embeddings1), unit_rows(embeddings2)
         if first.shape[0] != second.shape[0]:
             raise InputError(f"similarity_pairwise needs equally many rows, got {first.shape[0]} and {second.shape[0]}")
         product = first.multiply(second) if hasattr(first, "multiply") else first * second
@@ -166,7 +166,7 @@ class Embedder(ABC):
         A dimension's part in the product of two embeddings grows with the square of its factor.
 
         Raises:
-            InputError: a dimension is unknown, or a factor is negative or not finite.
+            InputError: a dimension is unknown, or a factor is not between 0 and a million.
         """
         from pellucid.dimensions import scaling
 
@@ -235,7 +235,7 @@ def check_texts(texts: Iterable[str], *, first: int = 0) -> list[str]:
     return checked
 
 
-def _unit_rows(embeddings: Any) -> Any:
+def unit_rows(embeddings: Any) -> Any:
     """Return `embeddings` as 2-d with rows of length 1; zero rows stay zero."""
     if hasattr(embeddings, "tocsr"):
         lengths = np.sqrt(np.asarray(embeddings.multiply(embeddings).sum(axis=1))).ravel()

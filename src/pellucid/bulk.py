@@ -46,7 +46,7 @@ class BulkEncoder:
         Raises:
             InputError: PELLUCID_THREADS is no positive number.
         """
-        self.threads = _default_threads()
+        self.threads = default_threads()
         self._vocabulary = vocabulary
         self._vectors = _as_kernel_array(vectors.view(np.int16) if vectors.dtype == np.float16 else vectors)
         self._scales = _as_kernel_array(np.ones(1, np.float32) if scales is None else scales)
@@ -172,7 +172,8 @@ class _Shared:
             return next(self._items)
 
 
-def _default_threads() -> int:
+def default_threads() -> int:
+    """Return the number of threads asked for by PELLUCID_THREADS, otherwise of cores this process may use."""
     wanted = os.environ.get("PELLUCID_THREADS", "")
     if not wanted:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

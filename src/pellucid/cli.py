@@ -1,4 +1,6 @@
-"""The command line: `pellucid encode | similarity | explain | describe | distill | eval | models`.
+"""The command line: `pellucid encode | similarity | explain | describe | eval | models`, and what makes models.
+
+The commands that make models are in `cli_make.py`, those that look into one in `cli_look.py`.
 
 Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 an error that pellucid explains in one line,
 2 a command that was typed wrongly, 130 interrupted, 141 the reader of a pipe went away. Imports stand inside the
@@ -10,18 +12,17 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from pellucid import __version__
-from pellucid.cli_input import blocks, pairs_of, read, tabbed_pairs
+from pellucid.cli_input import JsonOption, ModelOption, blocks, open_model, pairs_of, read, tabbed_pairs
+from pellucid.cli_look import audit, card, cards, compare, contrast, deletion, dimensions, edit, rank
+from pellucid.cli_make import anchors, distill
 from pellucid.cli_output import json_line, model_facts, show, write_html, write_plot
 from pellucid.errors import PellucidError
-
-if TYPE_CHECKING:
-    from pellucid.base import Embedder
 
 
 class _Commands(TyperGroup):
@@ -59,9 +60,7 @@ app = typer.Typer(
     epilog="Progress bars go to stderr after two seconds of work; PELLUCID_PROGRESS=0 silences them.",
 )
 
-_Model = Annotated[str, typer.Option("--model", "-m", help="A bundled name, a folder, or a Hugging Face hub id.")]
 _Field = Annotated[str, typer.Option(help="The JSON key or parquet column that holds the text.")]
-_Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 _Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", help="The file to write; .npy, .jsonl or .parquet. Default: JSON lines to stdout."),
@@ -88,7 +87,7 @@ def encode(
     file: Annotated[str, typer.Argument(help="A .txt (one text a line), .jsonl or .parquet; - is stdin.")] = "-",
     output: _Output = None,
     kind: Annotated[str | None, typer.Option("--format", help="npy, jsonl or parquet, whatever the name.")] = None,
-    model: _Model = "static-en",
+    model: ModelOption = "static-en",
     field: _Field = "text",
 ) -> None:
     """Turn texts into embeddings.
@@ -107,7 +106,7 @@ def encode(
 
     chosen = output_format(output, kind)
     texts = read(file, field)
-    opened = _load(model)
+    opened = open_model(model)
     shown = output is not None or not sys.stdout.isatty()  # a bar between the lines of the result helps nobody
     with open_writer(output, chosen, opened.get_embedding_dimension(), sys.stdout) as write:
         with Progress("encoding", enabled=shown) as progress:
@@ -124,8 +123,8 @@ def similarity(
         str | None, typer.Option(help="A file with two texts a line and a tab between them; - is stdin.")
     ] = None,
     as_text: Annotated[bool, typer.Option("--text", help="Take A and B as texts, even if such files exist.")] = False,
-    json: _Json = False,
-    model: _Model = "static-en",
+    json: JsonOption = False,
+    model: ModelOption = "static-en",
     field: _Field = "text",
 ) -> None:
     """Print how similar texts are: two, or each pair in two files.
@@ -141,7 +140,7 @@ def similarity(
     if pairs is not None and a is not None:
         raise typer.BadParameter("--pairs goes without A and B", param_hint="A")
     found = tabbed_pairs(pairs) if pairs is not None else pairs_of(a, b, as_text=as_text, field=field)
-    opened = _load(model)
+    opened = open_model(model)
     for block in blocks(found):
         first, second = (opened.encode(list(side)) for side in zip(*block))
         for (text1, text2), score in zip(block, opened.similarity_pairwise(first, second)):
@@ -159,7 +158,7 @@ def explain(
     json: Annotated[bool, typer.Option("--json", help="Write every row as JSON.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write a self-contained HTML page to this file.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write a picture to this file: .png, .svg, .pdf.")] = None,
-    model: _Model = "static-en",
+    model: ModelOption = "static-en",
 ) -> None:
     """Show what a similarity is made of.
 
@@ -172,7 +171,7 @@ def explain(
       pellucid explain "a loan for a house" "mortgage rates" --than "a house with a garden"
       pellucid explain "a loan for a house" --html loan.html
     """
-    opened = _load(model)
+    opened = open_model(model)
     explanation = opened.explain(a, b)
     if than is not None:
         if b is None:
@@ -192,8 +191,8 @@ def explain(
 def describe(
     texts: Annotated[list[str] | None, typer.Argument(help="Texts; without any, stdin, one a line.")] = None,
     top: Annotated[int, typer.Option(min=1, help="Words to name.")] = 5,
-    json: _Json = False,
-    model: _Model = "static-en",
+    json: JsonOption = False,
+    model: ModelOption = "static-en",
 ) -> None:
     """Say in a line what each text is mostly about.
 
@@ -203,55 +202,10 @@ def describe(
       pellucid describe < texts.txt
     """
     found = texts or read("-")
-    opened = _load(model)
+    opened = open_model(model)
     for text in found:
         said = opened.describe(text, top_k=top)
         typer.echo(json_line({"text": text, "description": said}) if json else said)
-
-
-@app.command()
-def distill(
-    teacher: Annotated[str, typer.Argument(help="A sentence-transformers model: a folder or a hub id.")],
-    corpus: Annotated[str, typer.Argument(help="Sentences: .txt, .jsonl, .parquet, also .xz and .gz; - is stdin.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder of the new model.")],
-    work_dir: Annotated[Path | None, typer.Option(help="Where the state is kept. [default: OUTPUT.work]")] = None,
-    dimensions: Annotated[int, typer.Option(min=1, help="Of an embedding.")] = 256,
-    drop: Annotated[int, typer.Option(min=0, help="First principal components left out.")] = 7,
-    vocabulary: Annotated[int, typer.Option(min=1, help="Words at most, the most frequent first.")] = 150_000,
-    cased: Annotated[bool, typer.Option("--cased", help="Keep upper and lower case apart.")] = False,
-    steps: Annotated[int, typer.Option(min=0, help="Batches of training at most; 0 leaves it out.")] = 30_000,
-    dtype: Annotated[str, typer.Option(help="Of the saved table: float32, float16 or int8.")] = "float16",
-) -> None:
-    """Make a static model of your own from a teacher and plain sentences.
-
-    Needs pellucid[torch]. An interrupted run goes on when the same command is given
-    again. More settings: pellucid.distill in Python.
-
-    \b
-    Examples:
-      pellucid distill sentence-transformers/all-MiniLM-L6-v2 corpus.txt -o my-model
-      pellucid explain "one text" "another" --model my-model
-    """
-    from pellucid.distill import PcaSettings
-    from pellucid.distill import distill as make
-    from pellucid.extraction import ExtractionSettings
-    from pellucid.interchange import DTYPES
-    from pellucid.refinement import RefinementSettings
-
-    if dtype not in DTYPES:  # told now, not after hours of work
-        raise typer.BadParameter(f"{dtype!r} is none of {', '.join(DTYPES)}", param_hint="--dtype")
-    model = make(
-        teacher,
-        read("-") if corpus == "-" else corpus,
-        work_dir=work_dir or output.with_name(output.name + ".work"),
-        extraction=ExtractionSettings(max_vocabulary=vocabulary, cased=cased),
-        pca=PcaSettings(dimensions=dimensions, drop=drop),
-        refinement=RefinementSettings(steps=steps),
-    )
-    model.save_pretrained(output, dtype=dtype)
-    typer.echo(
-        f"wrote {output}: {len(model.vocabulary):,} words, {model.get_embedding_dimension()} dimensions", err=True
-    )
 
 
 @app.command("eval")
@@ -260,7 +214,7 @@ def evaluate(
     data: Annotated[Path | None, typer.Option(help="A folder of test sets; without it, the hub's.")] = None,
     task: Annotated[list[str] | None, typer.Option(help="A task or a type, as STS; repeat for more.")] = None,
     cache: Annotated[Path | None, typer.Option(help="Where scores are kept. [default: ~/.cache]")] = None,
-    json: _Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Score a model with MTEB.
 
@@ -281,7 +235,7 @@ def evaluate(
 
 
 @app.command()
-def models(json: _Json = False) -> None:
+def models(json: JsonOption = False) -> None:
     """List the models that come with the package.
 
     Any of these names, a folder or a Hugging Face hub id can follow --model.
@@ -298,10 +252,8 @@ def models(json: _Json = False) -> None:
         typer.echo("no model is bundled with this installation", err=True)
 
 
-def _load(name: str) -> Embedder:
-    from pellucid.pretrained import load
-
-    return load(name)
+for _command in (dimensions, card, cards, audit, deletion, compare, rank, contrast, edit, distill, anchors):
+    app.command()(_command)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What the command line reads: texts and pairs of texts, from arguments, files and stdin, as streams."""
+"""What the command line reads: models, texts and pairs of texts, from arguments, files and stdin, as streams."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
-from typing import TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from pellucid.errors import InputError
+
+if TYPE_CHECKING:
+    from pellucid.base import Embedder
+
+ModelOption = Annotated[str, typer.Option("--model", "-m", help="A bundled name, a folder, or a Hugging Face hub id.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 
 Pair = tuple[str, str]
 _Item = TypeVar("_Item", str, Pair)
@@ -18,6 +24,13 @@ _Item = TypeVar("_Item", str, Pair)
 _BLOCK_TEXTS = 16_384
 _BLOCK_CHARACTERS = 1 << 24
 _FILE_ENDINGS = (".txt", ".jsonl", ".parquet", ".tsv", ".csv", ".xz", ".gz")
+
+
+def open_model(name: str) -> Embedder:
+    """Return the model that --model names."""
+    from pellucid.pretrained import load
+
+    return load(name)
 
 
 def read(source: str, field: str = "text") -> Iterator[str]:

@@ -12,6 +12,7 @@ from pellucid.errors import InputError
 
 if TYPE_CHECKING:
     from pellucid.explanation import Explanation
+    from pellucid.report import Report
 
 
 def json_line(value: Any) -> str:
@@ -45,9 +46,39 @@ def write_html(explanation: Explanation, path: Path, top: int) -> None:
 
 def write_plot(explanation: Explanation, path: Path, top: int) -> None:
     """Write an explanation as a picture of the kind its name ends with; `top` has no use here."""
+    _save_figure(explanation.plot(), path)
+
+
+def show_report(report: Report, json: bool, html: Path | None, plot: Path | None) -> None:
+    """Write a report to the files asked for, else to stdout, as JSON or for people."""
     from pellucid.store import writing
 
-    figure = explanation.plot()
+    if html is not None:
+        with writing(html) as aside:
+            aside.write_text(report.to_html(), encoding="utf-8")
+    if plot is not None:
+        _save_figure(report.plot(), plot)  # type: ignore[attr-defined]
+    for path in filter(None, (html, plot)):
+        typer.echo(f"wrote {path}", err=True)
+    if json:
+        typer.echo(report.to_json())
+    elif html is None and plot is None:
+        _print_report(report)
+
+
+def _print_report(report: Report) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if console.is_terminal:
+        console.print(report)
+    else:
+        typer.echo(report.to_text(width=console.width))
+
+
+def _save_figure(figure: Any, path: Path) -> None:
+    from pellucid.store import writing
+
     kinds = figure.canvas.get_supported_filetypes()
     kind = path.suffix.lower().removeprefix(".")
     if kind not in kinds:

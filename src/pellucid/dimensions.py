@@ -19,6 +19,7 @@ import numpy as np
 
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.store import read_regular, writing
+from pellucid.words import well_formed
 
 Which = str | int
 """A dimension, by its name or its number."""
@@ -26,6 +27,7 @@ Which = str | int
 _COLUMNS = ["dimension", "name", "scale", "about"]
 _MAX_BYTES = 1 << 30
 _BETWEEN = " | "
+_MOST_SCALE = 1e6  # the squares of what it gives stay far from the end of float32
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,11 @@ class Dimension:
 
     name: str
     about: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Make the texts writable as UTF-8."""
+        object.__setattr__(self, "name", well_formed(self.name))
+        object.__setattr__(self, "about", tuple(map(well_formed, self.about)))
 
 
 class Dimensions:
@@ -107,7 +114,7 @@ class Dimensions:
         """
         flat: list[Which] = []
         for item in which:
-            flat.extend([item] if isinstance(item, (str, int, np.integer)) else item)
+            flat.extend([item] if isinstance(item, str) or not isinstance(item, Iterable) else item)
         if not flat:
             raise InputError("no dimension is given; name at least one")
         return list(dict.fromkeys(map(self.number, flat)))
@@ -160,12 +167,14 @@ def scaling(dimensions: Dimensions, factors: Mapping[Which, float]) -> Edit:
     """Return the edit that multiplies coordinates.
 
     Raises:
-        InputError: a dimension is unknown or given twice, or a factor is negative or not finite.
+        InputError: a dimension is unknown or given twice, or a factor is not between 0 and a million.
     """
     diagonal = np.ones(len(dimensions))
     for number, factor in _by_number(dimensions, factors).items():
-        if not isinstance(factor, (int, float, np.number)) or not math.isfinite(factor) or factor < 0:
-            raise InputError(f"the factor of {dimensions.names[number]!r:.80} is {factor!r}; it must be 0 or more")
+        if not isinstance(factor, (int, float, np.number)) or not 0 <= factor <= _MOST_SCALE:
+            raise InputError(
+                f"the factor of {dimensions.names[number]!r:.80} is {factor!r:.60}; it must be between 0 and a million"
+            )
         diagonal[number] = factor
     return Edit(dimensions, _identity(dimensions) * diagonal)
 
@@ -237,13 +246,22 @@ def write_dimensions(path: Path, dimensions: Dimensions) -> None:
     """Write the table a person may edit: number, name, scale (1) and what the dimension is about, tab-separated."""
     with writing(path) as aside, open(aside, "w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file, dialect="excel-tab", lineterminator="\n")
+        quoted = csv.writer(file, dialect="excel-tab", lineterminator="\n", quoting=csv.QUOTE_ALL)
         rows.writerow(_COLUMNS)
-        rows.writerows([n, item.name, 1, as_cell(item.about)] for n, item in enumerate(dimensions))
+        for n, item in enumerate(dimensions):
+            row = [n, item.name, 1, as_cell(item.about)]
+            # Before Python 3.13 a lone carriage return, which ends a row for the reader, is not quoted by itself.
+            (quoted if any("\r" in str(cell) for cell in row) else rows).writerow(row)
 
 
 def as_cell(about: Iterable[str]) -> str:
     """Return what a dimension is about as `dimensions.tsv` writes it."""
     return _BETWEEN.join(about)
+
+
+def on_one_line(text: str) -> str:
+    """Return `text` with every stretch of white space as one blank, as an anchor's name has it."""
+    return " ".join(text.split())
 
 
 class Table(NamedTuple):
@@ -274,34 +292,41 @@ def read_dimensions(path: Path, count: int) -> Table:
             "To silence a dimension set its scale to 0; to drop it use model.without"
         )
     names, scales, about = zip(*(found[number] for number in range(count)))
+    try:
+        Dimensions(map(Dimension, names))
+    except InputError as error:
+        raise ModelFolderError(f"{path}: {error}") from error
     return Table(list(names), list(scales), list(about))
 
 
-def _rows(path: Path) -> Iterable[tuple[int, list[str]]]:
-    """Yield line number and cells after the heading."""
+def _rows(path: Path) -> list[tuple[int, list[str]]]:
+    """Return line number and cells of each row after the heading; rows a spreadsheet left empty are skipped."""
     try:
         text = read_regular(path, _MAX_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ModelFolderError(f"{path} is not UTF-8: {error}") from error
     rows = csv.reader(io.StringIO(text, newline=""), dialect="excel-tab", strict=True)
+    limit = csv.field_size_limit(max(len(text), csv.field_size_limit()))  # else 131,072: a merge of many has more
     try:
         if next(rows, None) != _COLUMNS:
             raise ModelFolderError(f"{path} must begin with the heading {' '.join(_COLUMNS)}, separated by tabs")
-        yield from ((rows.line_num, row) for row in rows if row)
+        return [(rows.line_num, row) for row in rows if any(row)]
     except csv.Error as error:
         raise ModelFolderError(f"{path}, line {rows.line_num}: {error}") from error
+    finally:
+        csv.field_size_limit(limit)
 
 
 def _parsed(row: list[str], count: int, place: str) -> tuple[int, str, float]:
     """Return the number, name and scale of a row."""
     if len(row) != len(_COLUMNS):
         raise ModelFolderError(f"{place} has {len(row)} cells, not {len(_COLUMNS)} separated by tabs")
-    if not row[0].isdecimal() or int(row[0]) >= count:
+    if not row[0].isdecimal() or len(row[0]) > len(str(count)) or int(row[0]) >= count:
         raise ModelFolderError(f"{place}: {row[0]!r:.40} is no dimension; they are 0 to {count - 1}")
     try:
         scale = float(row[2])
     except ValueError:
         scale = math.nan
-    if not math.isfinite(scale) or scale < 0:
-        raise ModelFolderError(f"{place}: the scale is {row[2]!r:.40}; it must be a number, 0 or more")
+    if not 0 <= scale <= _MOST_SCALE:  # nor NaN
+        raise ModelFolderError(f"{place}: the scale is {row[2]!r:.40}; it must be a number between 0 and a million")
     return int(row[0]), row[1], scale

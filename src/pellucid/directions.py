@@ -11,7 +11,7 @@ from pellucid.dimensions import Dimension, Dimensions
 if TYPE_CHECKING:
     from pellucid.static import StaticEmbedder
 
-_WORDS = 30_000  # the first of the vocabulary, in most models the commonest: rare words at an end name nothing
+_WORDS = 10_000  # the first of the vocabulary, in most models the commonest: rare words at an end name nothing
 _IN_NAME, _IN_ABOUT = 3, 12  # words of each end
 _BLOCK = 8_192  # words at a time
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from pellucid.base import Embedder, Vectors
 from pellucid.errors import InputError, missing_extra
+from pellucid.words import well_formed
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _FORMS = "a pellucid model (bundled name, folder or hub id) or a sentence-transformers model (folder or hub id)"
@@ -51,7 +52,7 @@ def encode_with(
     function = _as_function(encoder, role, show_progress_bar)
     if not texts:
         return np.zeros((0, dimension or 0), np.float32)
-    vectors = _as_rows(function(texts))
+    vectors = _as_rows(function(list(map(well_formed, texts))))
     name = type(encoder).__name__
     if vectors.ndim != 2 or len(vectors) != len(texts):
         raise InputError(f"the encoder ({name}) gave an array of shape {vectors.shape} for {len(texts)} texts")
@@ -66,7 +67,7 @@ def encode_with(
             f"the encoder ({name}) gave NaN or infinity for {int(broken.sum())} of {len(texts)} texts, "
             f"the first is {texts[int(broken.argmax())]!r:.60}"
         )
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    lengths = np.sqrt(np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64))[:, None]  # squares may leave float32
     units: Vectors = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
     return units
 
@@ -129,7 +130,6 @@ def open_encoder(name_or_path: str | Path) -> Encoder:
     from pellucid.pretrained import bundled_models, load
 
     spec = str(name_or_path)
-
     folder = Path(spec).expanduser()
     if folder.is_dir() and spec not in bundled_models():
         if (folder / "modules.json").exists() and not _is_ours(folder / "config.json"):

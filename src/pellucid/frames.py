@@ -33,7 +33,7 @@ def frame_points(vectors: npt.NDArray[Any], n: int, *, seed: int = 0) -> npt.NDA
         int64 [n], in order of choice.
 
     Raises:
-        InputError: `n` is below 1 or above the number of rows that are not zero.
+        InputError: `n` is below 1 or above the number of rows that are not zero, or a row holds NaN or infinity.
     """
     rows, units = _unit_rows(vectors, seed)
     if not 1 <= n <= len(rows):
@@ -57,6 +57,9 @@ def _unit_rows(vectors: npt.NDArray[Any], seed: int) -> tuple[npt.NDArray[np.int
         rows = np.sort(np.random.default_rng(seed).choice(len(rows), _MOST, replace=False))
     units = np.array(vectors[rows], dtype=np.float32)
     lengths = np.linalg.norm(units, axis=1)
+    if not np.isfinite(lengths).all():
+        broken = rows[int(np.argmin(np.isfinite(lengths)))]
+        raise InputError(f"row {broken} of the vectors holds NaN, infinity or huge numbers; leave it out")
     known = lengths > 0
     if not known.all():
         rows, units, lengths = rows[known], units[known], lengths[known]

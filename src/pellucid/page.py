@@ -53,7 +53,7 @@ _DARK_THEMES = (
     '[data-theme="dark"]',
     '[data-md-color-scheme="slate"]',
 )
-_STYLE = """
+STYLE = """
 .pellucid { LIGHT; font: 14px/1.5 system-ui, sans-serif; max-width: 62em; background: transparent; }
 @media (prefers-color-scheme: dark) { .pellucid { DARK; } }
 :is(ON_LIGHT) .pellucid { LIGHT; }
@@ -89,10 +89,10 @@ _STYLE = """
 .pellucid .grid thead td { border: 0; }
 .pellucid .grid .sum { border: 0; font-weight: 600; opacity: .85; }
 """.strip()
-_STYLE = _STYLE.replace("ON_LIGHT", ", ".join(_LIGHT_THEMES)).replace("ON_DARK", ", ".join(_DARK_THEMES))
-_STYLE = _STYLE.replace("LIGHT;", f"{_LIGHT};").replace("DARK;", f"{_DARK};")
+STYLE = STYLE.replace("ON_LIGHT", ", ".join(_LIGHT_THEMES)).replace("ON_DARK", ", ".join(_DARK_THEMES))
+STYLE = STYLE.replace("LIGHT;", f"{_LIGHT};").replace("DARK;", f"{_DARK};")
 
-_PAGE = """<!doctype html>
+PAGE = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -110,7 +110,7 @@ _PAGE = """<!doctype html>
 def page(explanation: Explanation, *, top_k: int, fragment: bool) -> str:
     """Return the explanation as a page, or as a piece of one."""
     scale = strongest(explanation)
-    parts = [f'<div class="pellucid"><style>{_STYLE}</style>', _heading(explanation)]
+    parts = [f'<div class="pellucid"><style>{STYLE}</style>', _heading(explanation)]
     parts += [_text(explanation, number, scale) for number in range(1, len(explanation.texts) + 1)]
     parts.append(_legend(explanation))
     if explanation.rows:
@@ -121,10 +121,10 @@ def page(explanation: Explanation, *, top_k: int, fragment: bool) -> str:
     body = "\n".join([*parts, "</div>"])
     if fragment:
         return body
-    return _PAGE.format(title=f"{title(explanation)} {explanation.score:.4f}", body=body)
+    return PAGE.format(title=f"{title(explanation)} {explanation.score:.4f}", body=body)
 
 
-def _safe(text: str) -> str:
+def safe(text: str) -> str:
     """Escape `text` for HTML, after making control characters visible."""
     return escape(text.translate(_CONTROLS))
 
@@ -140,8 +140,8 @@ def _tint(value: float, scale: float) -> str:
 
 def _heading(explanation: Explanation) -> str:
     head = f'<p class="head">{title(explanation)}<b>{explanation.score:.4f}</b>'
-    head += f'<span class="dim">{_safe(explanation.family)} model</span></p>'
-    return head + "".join(f'<p class="dim">{_safe(note)}</p>' for note in notes(explanation))
+    head += f'<span class="dim">{safe(explanation.family)} model</span></p>'
+    return head + "".join(f'<p class="dim">{safe(note)}</p>' for note in notes(explanation))
 
 
 def _text(explanation: Explanation, number: int, scale: float) -> str:
@@ -152,7 +152,7 @@ def _text(explanation: Explanation, number: int, scale: float) -> str:
         own += f'<span class="dim"> \u2026 {left:,} characters more</span>'
     label = text_label(explanation, number)
     unknown = unknown_note(explanation, number)
-    said = f'<p class="dim" dir="auto">{_safe(unknown)}</p>' if unknown else ""
+    said = f'<p class="dim" dir="auto">{safe(unknown)}</p>' if unknown else ""
     return f'<div class="text"><p class="dim">{label}</p><p class="own" dir="auto">{own}</p>{said}</div>'
 
 
@@ -169,12 +169,12 @@ def _legend(explanation: Explanation) -> str:
 
 def _piece(text: str, kind: str, value: float, scale: float) -> str:
     if kind == "unknown":
-        return f'<span class="unknown" title="not in the vocabulary">{_safe(text)}</span>'
+        return f'<span class="unknown" title="not in the vocabulary">{safe(text)}</span>'
     if kind == "plain":
-        return _safe(text)
+        return safe(text)
     if abs(value) < WEAK * scale:
-        return f'<span title="{value:+.4f}">{_safe(text)}</span>'
-    return f'<mark {_tint(value, scale)} title="{value:+.4f}">{_safe(text)}</mark>'
+        return f'<span title="{value:+.4f}">{safe(text)}</span>'
+    return f'<mark {_tint(value, scale)} title="{value:+.4f}">{safe(text)}</mark>'
 
 
 def _table(explanation: Explanation, summary: Summary) -> str:
@@ -192,7 +192,7 @@ def _table(explanation: Explanation, summary: Summary) -> str:
         left = (zero + min(row.contribution, 0.0)) / extent
         place = f"left:{left:.1%};width:{abs(row.contribution) / extent:.1%}"
         bar = f'<i class="{_sign(row.contribution)}" style="{place}"></i>'
-        body.append(line(row.contribution, f"<bdi>{_safe(shorten(row.name, 200))}</bdi>", bar))
+        body.append(line(row.contribution, f"<bdi>{safe(shorten(row.name, 200))}</bdi>", bar))
     body += [line(value, text, cell='class="name dim"') for value, text in leftovers(explanation, summary)]
     head = f'<th>contribution</th><th>share</th><th></th><th class="name">{column_title(explanation)}</th>'
     foot = line(explanation.score, "score")
@@ -228,7 +228,7 @@ def _grid(matrix: WordMatrix) -> str:
 
 
 def _word(word: str) -> str:
-    return f"<bdi>{_safe(shorten(word, 24))}</bdi>"
+    return f"<bdi>{safe(shorten(word, 24))}</bdi>"
 
 
 def _number(value: float, places: int) -> str:

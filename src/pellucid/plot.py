@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_FOR, _AGAINST, _NEUTRAL = "#0072b2", "#d55e00", "#f7f7f7"  # as in the HTML view
+FOR, AGAINST, NEUTRAL = "#0072b2", "#d55e00", "#f7f7f7"  # as in the HTML view
 _MOST_NUMBERS = 300  # cells; with more, a number in each is too small to read
 _LONGEST_WORD, _LONGEST_NAME = 18, 48  # characters
 
@@ -59,7 +59,7 @@ def _draw_matrix(axes: Axes, matrix: WordMatrix, explanation: Explanation) -> No
         pairs[-1] = np.nan
     if matrix.others2:
         pairs[:, -1] = np.nan
-    colours = LinearSegmentedColormap.from_list("pellucid", [_AGAINST, _NEUTRAL, _FOR]).with_extremes(bad="white")
+    colours = LinearSegmentedColormap.from_list("pellucid", [AGAINST, NEUTRAL, FOR]).with_extremes(bad="white")
     reach = float(np.nanmax(np.abs(pairs))) or 1.0
     image = axes.imshow(pairs, cmap=colours, norm=CenteredNorm(0.0, reach), aspect="auto")
     _label(axes, matrix, explanation)
@@ -113,7 +113,7 @@ def _draw_bars(axes: Axes, explanation: Explanation, most: int) -> None:
     bars += leftovers(explanation, summary)
     values = [value for value, _ in bars]
     places = range(len(bars))
-    drawn = axes.barh(places, values, color=[_FOR if value > 0 else _AGAINST for value in values])
+    drawn = axes.barh(places, values, color=[FOR if value > 0 else AGAINST for value in values])
     for rest in range(len(summary.shown), len(bars)):
         drawn[rest].set_alpha(0.45)
     axes.bar_label(drawn, [f"{value:+.3f}" for value in values], padding=3, fontsize=8)

@@ -1,0 +1,96 @@
+"""An encoder whose vectors are kept on disk: every text is encoded once, whatever is measured with it later."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+Vectors = npt.NDArray[np.float32]
+_SHARD = 2048  # texts encoded between two writes: what an interruption costs at most
+
+
+class CachedEncoder:
+    """A callable, list of texts -> float32 rows, that asks the encoder only for texts it has not met.
+
+    Attributes:
+        name: tells encoders apart: the folder of the vectors is named by it.
+    """
+
+    def __init__(self, name: str, encode: Callable[[list[str]], Vectors], folder: Path) -> None:
+        """Read what `folder` holds of this encoder.
+
+        Args:
+            name: of the encoder, with its revision; another name is another cache.
+            encode: texts -> float32 [texts, d]; called only for unknown texts.
+            folder: where the vectors of all encoders are kept.
+        """
+        self.name = name
+        self._encode = encode
+        self._folder = folder / hashlib.sha256(name.encode()).hexdigest()[:16]
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._place: dict[bytes, int] = {}
+        self._rows: Vectors = np.zeros((0, 0), np.float32)
+        self._read: set[str] = set()
+        self._refresh()
+
+    def __call__(self, texts: list[str]) -> Vectors:
+        """Return one row for each text, encoding what is not yet known."""
+        keys = [_key(text) for text in texts]
+        missing = {key: text for key, text in zip(keys, texts) if key not in self._place}
+        if missing:
+            self._refresh()  # another process may have encoded them
+            missing = {key: text for key, text in missing.items() if key not in self._place}
+        self._add(missing)
+        return self._rows[[self._place[key] for key in keys]]
+
+    def _add(self, missing: dict[bytes, str]) -> None:
+        ordered = sorted(missing, key=lambda key: len(missing[key]))  # batches of like lengths cost least
+        for start in range(0, len(ordered), _SHARD):
+            keys = ordered[start : start + _SHARD]
+            rows = np.asarray(self._encode([missing[key] for key in keys]), np.float32)
+            self._write(np.frombuffer(b"".join(keys), np.uint8).reshape(-1, 16), rows)
+        if missing:
+            self._refresh()
+
+    def _write(self, keys: npt.NDArray[np.uint8], rows: Vectors) -> None:
+        path = self._folder / f"{hashlib.sha256(keys.tobytes()).hexdigest()[:16]}.npz"
+        aside = path.with_suffix(f".{os.getpid()}.tmp")
+        with open(aside, "wb") as file:
+            np.savez(file, keys=keys, rows=rows)
+        aside.replace(path)
+
+    def _refresh(self) -> None:
+        """Take in the shards that were written since the last look."""
+        new = [path for path in sorted(self._folder.glob("*.npz")) if path.name not in self._read]
+        blocks = [self._rows] if len(self._rows) else []
+        total = len(self._rows)
+        for path in new:
+            with np.load(path) as shard:
+                keys, rows = shard["keys"], shard["rows"]
+            self._place.update((key.tobytes(), total + i) for i, key in enumerate(keys))
+            blocks.append(rows)
+            total += len(rows)
+            self._read.add(path.name)
+        if new:
+            self._rows = np.concatenate(blocks)
+
+
+def _key(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()[:16]
+
+
+def unit_rows(rows: npt.NDArray[np.floating]) -> Vectors:
+    """Return the rows at length 1, zero rows as they are."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    unit: Vectors = np.divide(rows, lengths, out=np.zeros(rows.shape, np.float32), where=lengths > 0)
+    return unit
+
+
+def distinct(texts: Iterable[str]) -> list[str]:
+    """Return the texts once each, in the order of their first occurrence."""
+    return list(dict.fromkeys(texts))

@@ -1,0 +1,55 @@
+"""Find what is wrong with a model on your texts, change it, and show what changed: `docs/toolkit.md` tells the story.
+
+    python examples/mend_a_model.py banking77/train.tsv banking77/test.tsv
+
+Both files have a heading "text<TAB>label" and a labelled text a line. The labels of the first are not looked at; those
+of the second only say whether neighbours have the same one.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import pellucid
+from pellucid.audit import audit
+from pellucid.base import Embedder
+from pellucid.cards import card
+from pellucid.compare import compare
+from pellucid.evaluation_data import read_table
+
+
+def neighbours(model: Embedder, texts: list[str], labels: list[str], draws: int = 20) -> str:
+    """Return how well a text's neighbours share its label, and the mean scores within labels and between them."""
+    embeddings = model.encode(texts)
+    scores = model.similarity(embeddings, embeddings)
+    others = ~np.eye(len(texts), dtype=bool)
+    same = np.array(labels)[:, None] == np.array(labels)
+    nearest = np.argsort(-np.where(others, scores, -2), axis=1)[:, :draws]
+    precision = np.take_along_axis(same, nearest, axis=1).mean()
+    within, between = scores[same & others].mean(), scores[~same].mean()
+    return f"{100 * precision:.1f} % of {draws} neighbours right; score within {within:.3f}, between {between:.3f}"
+
+
+def main() -> None:
+    """Audit, look at the worst dimension, remove what is crowded, compare."""
+    train, test = (read_table(Path(name), ["text", "label"]) for name in sys.argv[1:3])
+    model = pellucid.load("anchors-en-200")
+    found = audit(model, train["text"])
+    print(found)
+    crowded = [finding.dimensions[0] for finding in found.of("crowded")]
+    print(card(model, crowded[0], train["text"]))
+
+    better = model.without(*crowded)
+    random = np.random.default_rng(0).choice(len(model.dimensions), len(crowded), replace=False).tolist()
+    for name, one in (("before", model), ("without the crowded", better), ("without others", model.without(*random))):
+        print(f"{name:20} {neighbours(one, test['text'], test['label'])}")
+
+    pairs = list(zip(test["text"][:400:2], test["text"][1:400:2]))
+    print(compare({"before": model, "after": better}, pairs, top_k=2))
+
+
+if __name__ == "__main__":
+    main()

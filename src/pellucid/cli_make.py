@@ -1,0 +1,110 @@
+"""The commands that make models: `pellucid distill | anchors`. Each goes on where an interrupted run stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pellucid.cli_input import read
+
+if TYPE_CHECKING:
+    from pellucid.candidates import CandidateSettings
+
+
+def distill(
+    teacher: Annotated[str, typer.Argument(help="A sentence-transformers model: a folder or a hub id.")],
+    corpus: Annotated[str, typer.Argument(help="Sentences: .txt, .jsonl, .parquet, also .xz and .gz; - is stdin.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder of the new model.")],
+    work_dir: Annotated[Path | None, typer.Option(help="Where the state is kept. [default: OUTPUT.work]")] = None,
+    dimensions: Annotated[int, typer.Option(min=1, help="Of an embedding.")] = 256,
+    drop: Annotated[int, typer.Option(min=0, help="First principal components left out.")] = 7,
+    vocabulary: Annotated[int, typer.Option(min=1, help="Words at most, the most frequent first.")] = 150_000,
+    cased: Annotated[bool, typer.Option("--cased", help="Keep upper and lower case apart.")] = False,
+    steps: Annotated[int, typer.Option(min=0, help="Batches of training at most; 0 leaves it out.")] = 30_000,
+    dtype: Annotated[str, typer.Option(help="Of the saved table: float32, float16 or int8.")] = "float16",
+) -> None:
+    """Make a static model of your own from a teacher and plain sentences.
+
+    Needs pellucid[torch]. An interrupted run goes on when the same command is given
+    again. More settings: pellucid.distill in Python.
+
+    \b
+    Examples:
+      pellucid distill sentence-transformers/all-MiniLM-L6-v2 corpus.txt -o my-model
+      pellucid explain "one text" "another" --model my-model
+    """
+    from pellucid.distill import PcaSettings
+    from pellucid.distill import distill as make
+    from pellucid.extraction import ExtractionSettings
+    from pellucid.interchange import DTYPES
+    from pellucid.refinement import RefinementSettings
+
+    if dtype not in DTYPES:  # told now, not after hours of work
+        raise typer.BadParameter(f"{dtype!r} is none of {', '.join(DTYPES)}", param_hint="--dtype")
+    model = make(
+        teacher,
+        read("-") if corpus == "-" else corpus,
+        work_dir=work_dir or output.with_name(output.name + ".work"),
+        extraction=ExtractionSettings(max_vocabulary=vocabulary, cased=cased),
+        pca=PcaSettings(dimensions=dimensions, drop=drop),
+        refinement=RefinementSettings(steps=steps),
+    )
+    model.save_pretrained(output, dtype=dtype)
+    typer.echo(
+        f"wrote {output}: {len(model.vocabulary):,} words, {model.get_embedding_dimension()} dimensions", err=True
+    )
+
+
+def anchors(
+    encoder: Annotated[str, typer.Argument(help="A pellucid or sentence-transformers model: name, folder or hub id.")],
+    corpus: Annotated[str, typer.Argument(help="Texts: .txt, .jsonl, .parquet, also .xz and .gz; - is stdin.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder of the new model.")],
+    n: Annotated[int, typer.Option("-n", min=1, help="Anchors, which is the dimensions of an embedding.")] = 500,
+    method: Annotated[str, typer.Option(help="frame, fps, kmeans or uniform.")] = "frame",
+    decorrelate: Annotated[float, typer.Option(min=0, max=1, help="How much of the anchors' overlap goes.")] = 0.5,
+    language: Annotated[str, typer.Option(help="Of the anchors: en, de, ...; any takes every one.")] = "en",
+    candidates: Annotated[int, typer.Option(min=1, help="Texts to choose from at most, the first usable.")] = 200_000,
+    unfiltered: Annotated[bool, typer.Option("--unfiltered", help="Let any text become an anchor.")] = False,
+    work_dir: Annotated[Path | None, typer.Option(help="Where the state is kept. [default: OUTPUT.work]")] = None,
+) -> None:
+    """Make an anchor model: each dimension is the similarity to a known sentence.
+
+    Needs pellucid[anchors], and pellucid[torch] with a transformer as encoder. An
+    interrupted run goes on when the same command is given again; with another -n,
+    --method or --decorrelate it need not encode again.
+
+    \b
+    Examples:
+      pellucid anchors static-en corpus.txt -n 200 -o my-anchors
+      pellucid anchors sentence-transformers/all-MiniLM-L6-v2 corpus.txt -o my-anchors
+      pellucid explain "one text" "another" --model my-anchors
+    """
+    from pellucid.anchors import AnchorEmbedder
+    from pellucid.encoders import open_encoder
+    from pellucid.pretrained import bundled_models
+    from pellucid.sampling import choose_anchors
+
+    opened = open_encoder(encoder)
+    texts = choose_anchors(
+        opened,
+        read("-") if corpus == "-" else corpus,
+        n,
+        method=method,
+        settings=_candidates(language, candidates, unfiltered),
+        work_dir=work_dir or output.with_name(output.name + ".work"),
+    )
+    model = AnchorEmbedder(opened, texts).decorrelate(decorrelate)
+    model.save_pretrained(output, encoder_name=encoder if encoder in bundled_models() else None)
+    typer.echo(f"wrote {output}: {n:,} anchors over {encoder}; they can be edited in dimensions.tsv", err=True)
+
+
+def _candidates(language: str, most: int, unfiltered: bool) -> CandidateSettings:
+    from pellucid.candidates import CandidateSettings
+
+    if unfiltered:
+        return CandidateSettings(
+            language=None, words=None, links=True, mojibake=True, markup=True, fragments=True, max_candidates=most
+        )
+    return CandidateSettings(language=None if language == "any" else language, max_candidates=most)

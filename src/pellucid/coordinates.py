@@ -1,0 +1,342 @@
+"""How a model's coordinates are spread over many texts: what cards and audits are made of.
+
+Everything is measured on rows of length 1, so that nothing depends on how long a family leaves its rows, and over the
+texts that the model knows something of. A dimension *fires* on a text when it carries more than its even share of the
+embedding there: coordinate^2 > |embedding|^2 / n for n dimensions. That needs no threshold of the family's own, and
+counts a strongly negative coordinate as well as a positive one.
+
+Texts are read a block at a time. What needs whole rows (quantiles, correlations) uses a sample of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.base import Embedder, check_texts, unit_rows
+from pellucid.errors import InputError
+from pellucid.progress import Progress
+
+_BLOCK = 4_096  # texts
+_COLUMNS = 256  # made dense at a time: 8 MB a block
+_SAMPLE = 20_000  # rows; the standard error of a correlation of 0.95 is then 0.001
+_CELLS = 1 << 25  # of the sample, where rows are wide
+_FLAT = 0.01  # a standard deviation below this part of an even share, 1 / sqrt(n), is rounding
+_SPARE = 3  # candidates kept for each example, as a corpus repeats texts
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+class Example(NamedTuple):
+    """A text and its coordinate in a row of length 1."""
+
+    text: str
+    coordinate: float
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The coordinates of unit rows over texts; arrays are [n] for n dimensions.
+
+    Attributes:
+        texts: how many texts the model knows something of.
+        blank: how many it knows nothing of; they count nowhere else.
+        firing: share of the texts that a dimension fires on.
+        mean: mean coordinate.
+        deviation: standard deviation of the coordinate.
+        low: smallest coordinate.
+        high: largest coordinate.
+        shares: mean share of the embedding (squared coordinate); they add up to 1.
+        common: what a dimension gives to the mean score of two different texts; they add up to that score.
+        sample: unit rows [texts of the sample, n] of texts drawn at random, dense float32 or CSR.
+        highest: for each dimension asked for, the texts with the largest coordinates, best first.
+        lowest: the same for the smallest coordinates.
+    """
+
+    texts: int
+    blank: int
+    firing: Floats
+    mean: Floats
+    deviation: Floats
+    low: Floats
+    high: Floats
+    shares: Floats
+    common: Floats
+    sample: Any
+    highest: dict[int, tuple[Example, ...]]
+    lowest: dict[int, tuple[Example, ...]]
+
+    @property
+    def even_share(self) -> float:
+        """The size of a coordinate at which a dimension fires, 1 / sqrt(n)."""
+        return float(len(self.mean) ** -0.5)
+
+    @property
+    def quiet(self) -> npt.NDArray[np.bool_]:
+        """Which dimensions vary no more than an even share of all variance.
+
+        Where one loud dimension fills every embedding the others fire nowhere, and may still tell the texts apart.
+        """
+        variance = self.deviation**2
+        below: npt.NDArray[np.bool_] = variance <= variance.mean() * (1 + 1e-6)
+        return below
+
+    @property
+    def flat(self) -> npt.NDArray[np.bool_]:
+        """Which dimensions are the same for all texts: their deviation is below 1 % of an even share."""
+        below: npt.NDArray[np.bool_] = self.deviation < _FLAT * self.even_share
+        return below
+
+
+def spread(
+    model: Embedder, texts: Iterable[str], *, examples: int = 0, of: Iterable[int] = (), seed: int = 0
+) -> Spread:
+    """Measure the coordinates of `texts`, reading them once.
+
+    Args:
+        model: any family.
+        texts: at least two that the model knows something of; read a block at a time.
+        examples: how many strongest texts to keep for each of the dimensions `of`.
+        of: numbers of dimensions.
+        seed: of the sample.
+
+    Raises:
+        InputError: no texts, an item that is no string, or fewer than two texts that the model knows something of.
+    """
+    tally = _Tally(model.get_embedding_dimension(), sorted(set(of)), examples, seed)
+    for block, rows in unit_blocks(model, texts):
+        tally.add(block, rows)
+    return tally.result()
+
+
+def unit_blocks(model: Embedder, texts: Iterable[str]) -> Iterator[tuple[list[str], Any]]:
+    """Yield blocks of texts and their embeddings at length 1: float32 or CSR [texts, n]; unknown texts are zero rows.
+
+    Raises:
+        InputError: `texts` is one string, an item is no string, or the model gives a row that is not finite.
+    """
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        raise InputError(f"give an iterable of texts, got {texts!r:.60}")
+    texts, done = iter(texts), 0
+    with Progress("encoding") as progress:
+        while block := check_texts(islice(texts, _BLOCK), first=done):
+            rows = model.encode(block)
+            if not np.isfinite(rows.data if hasattr(rows, "tocsr") else rows).all():
+                raise InputError(
+                    f"the model gives a number that is not finite for one of texts {done} to {done + len(block) - 1}"
+                )
+            yield block, unit_rows(rows)
+            done += len(block)
+            progress.advance(len(block))
+
+
+def column_chunks(rows: Any) -> Iterator[tuple[slice, Floats]]:
+    """Yield the columns of dense or CSR `rows`, some at a time, as dense float64 [rows, columns]."""
+    columns = rows.tocsc() if hasattr(rows, "tocsr") else rows
+    for start in range(0, rows.shape[1], _COLUMNS):
+        part = columns[:, start : start + _COLUMNS]
+        dense = part.toarray() if hasattr(part, "toarray") else part
+        yield slice(start, start + dense.shape[1]), dense.astype(np.float64)
+
+
+def known_rows(rows: Any) -> npt.NDArray[np.bool_]:
+    """Say which rows are not zero."""
+    if hasattr(rows, "tocsr"):
+        known: npt.NDArray[np.bool_] = np.diff(rows.indptr) > 0
+        return known
+    found: npt.NDArray[np.bool_] = rows.any(axis=1)
+    return found
+
+
+def stacked(blocks: list[Any]) -> Any:
+    """Put blocks of rows, dense or CSR, below each other."""
+    if not hasattr(blocks[0], "tocsr"):
+        return np.concatenate(blocks)
+    from scipy import sparse
+
+    return sparse.vstack(blocks, format="csr")
+
+
+def correlations(sample: Any) -> Iterator[tuple[slice, Floats]]:
+    """Yield the correlations of some dimensions to all, [some, n], until each was among the some.
+
+    Dimensions that are the same in all rows, and each to itself, have correlation 0.
+    """
+    count, width = sample.shape
+    sparse = hasattr(sample, "tocsr")
+    mean, deviation = _moments(sample)
+    moving = deviation > _FLAT * width**-0.5
+    scale = np.divide(1.0, deviation, out=np.zeros(width), where=moving)
+    centred = sample if sparse else sample - mean.astype(np.float32)
+    columns = sample.tocsc() if sparse else centred
+    for start in range(0, width, _COLUMNS):
+        where = slice(start, min(start + _COLUMNS, width))
+        product = columns[:, where].T @ centred
+        together = np.asarray(product.toarray() if sparse else product, np.float64) / count
+        if sparse:
+            together -= np.outer(mean[where], mean)
+        together *= np.outer(scale[where], scale)
+        together[np.arange(where.stop - start), np.arange(start, where.stop)] = 0.0
+        yield where, np.clip(together, -1.0, 1.0)
+
+
+def nearest(sample: Any, numbers: Iterable[int], most: int) -> dict[int, list[tuple[int, float]]]:
+    """Return for each of the dimensions `numbers` the `most` others it correlates with most in size, best first."""
+    wanted = set(numbers)
+    found: dict[int, list[tuple[int, float]]] = {}
+    for where, block in correlations(sample):
+        for number in sorted(wanted.intersection(range(where.start, where.stop))):
+            line = block[number - where.start]
+            best = np.argsort(-np.abs(line), kind="stable")[:most].tolist()
+            found[number] = [(other, float(line[other])) for other in best if line[other]]
+    return found
+
+
+def support(sample: Any) -> Floats:
+    """Return how many texts the variation of each dimension rests on, [n]: (sum of d^2)^2 / sum of d^4, d = x - mean.
+
+    One text that stands out gives 1, a normal distribution a third of the texts.
+    """
+    found = np.zeros(sample.shape[1])
+    for where, part in column_chunks(sample):
+        squares = (part - part.mean(axis=0)) ** 2
+        fourth = (squares**2).sum(axis=0)
+        np.divide(squares.sum(axis=0) ** 2, fourth, out=found[where], where=fourth > 0)
+    return found
+
+
+def _moments(sample: Any) -> tuple[Floats, Floats]:
+    """Return mean and standard deviation of the columns."""
+    mean, deviation = np.empty(sample.shape[1]), np.empty(sample.shape[1])
+    for where, part in column_chunks(sample):
+        mean[where], deviation[where] = part.mean(axis=0), part.std(axis=0)
+    return mean, deviation
+
+
+class _Tally:
+    """What is counted while the texts go by."""
+
+    def __init__(self, width: int, of: list[int], examples: int, seed: int) -> None:
+        self.width, self.of = width, np.array(of, np.int64)
+        self.texts = self.blank = 0
+        self.fired, self.total, self.squares = (np.zeros(width) for _ in range(3))
+        self.low, self.high = np.full(width, np.inf), np.full(width, -np.inf)
+        self.sample = _Sample(min(_SAMPLE, max(_CELLS // width, 1_000)), seed)
+        self.highest, self.lowest = (_Extremes(len(of), examples, sign) for sign in (1, -1))
+
+    def add(self, texts: list[str], rows: Any) -> None:
+        """Count a block."""
+        known = np.flatnonzero(known_rows(rows))
+        self.blank += len(texts) - len(known)
+        if not len(known):
+            return
+        rows = rows[known]
+        block = [texts[number] for number in known.tolist()]
+        for where, part in column_chunks(rows):
+            self.fired[where] += (part**2 > (1 + 1e-6) / self.width).sum(axis=0)  # an even share, rounded, is none
+            self.total[where] += part.sum(axis=0)
+            self.squares[where] += (part**2).sum(axis=0)
+            self.low[where] = np.minimum(self.low[where], part.min(axis=0))
+            self.high[where] = np.maximum(self.high[where], part.max(axis=0))
+            chosen = np.flatnonzero((self.of >= where.start) & (self.of < where.stop))
+            if len(chosen):
+                values = part[:, self.of[chosen] - where.start]
+                self.highest.add(chosen, values, self.texts)
+                self.lowest.add(chosen, values, self.texts)
+        for extremes in (self.highest, self.lowest):
+            extremes.keep_texts(block, self.texts)
+        self.sample.add(rows)
+        self.texts += len(known)
+
+    def result(self) -> Spread:
+        """Return what was counted."""
+        if self.texts < 2:
+            said = f"{self.texts + self.blank:,} given, {self.blank:,} of them unknown to the model"
+            raise InputError(f"at least two texts that the model knows something of are needed ({said})")
+        count = self.texts
+        mean, squares = self.total / count, self.squares / count
+        return Spread(
+            texts=count,
+            blank=self.blank,
+            firing=self.fired / count,
+            mean=mean,
+            deviation=np.sqrt(np.maximum(squares - mean**2, 0.0)),
+            low=self.low,
+            high=self.high,
+            shares=squares,
+            common=(self.total**2 - self.squares) / (count * (count - 1)),
+            sample=self.sample.rows(),
+            highest=dict(zip(self.of.tolist(), self.highest.examples(), strict=True)),
+            lowest=dict(zip(self.of.tolist(), self.lowest.examples(), strict=True)),
+        )
+
+
+class _Sample:
+    """Rows drawn at random from a stream of unknown length: those with the smallest random numbers."""
+
+    def __init__(self, most: int, seed: int) -> None:
+        self.most, self.random = most, np.random.default_rng(seed)
+        self.blocks: list[Any] = []
+        self.draws: list[Floats] = []
+
+    def add(self, rows: Any) -> None:
+        """Draw for each row of a block; let go of rows once twice too many are held."""
+        self.blocks.append(rows)
+        self.draws.append(self.random.random(rows.shape[0]))
+        if sum(map(len, self.draws)) > 2 * self.most:
+            self.rows()
+
+    def rows(self) -> Any:
+        """Return the rows drawn so far."""
+        draws, rows = np.concatenate(self.draws), stacked(self.blocks)
+        if len(draws) > self.most:
+            kept = np.sort(np.argpartition(draws, self.most)[: self.most])
+            draws, rows = draws[kept], rows[kept]
+        self.draws, self.blocks = [draws], [rows]
+        return rows
+
+
+class _Extremes:
+    """The texts with the largest (`sign` 1) or smallest (-1) coordinates in some dimensions."""
+
+    def __init__(self, dimensions: int, most: int, sign: int) -> None:
+        self.most, self.sign = most, sign
+        kept = most * _SPARE
+        self.values = np.full((kept, dimensions), -np.inf)
+        self.numbers: Integers = np.full((kept, dimensions), -1)
+        self.texts: dict[int, str] = {}
+
+    def add(self, columns: Integers, values: Floats, first: int) -> None:
+        """Take in coordinates [texts, columns] of texts whose numbers begin with `first`."""
+        kept = len(self.values)
+        if not kept:
+            return
+        numbers = np.broadcast_to(np.arange(first, first + len(values))[:, None], values.shape)
+        if len(values) > kept:  # a block holds thousands
+            best = np.argpartition(np.ascontiguousarray(values.T) * -self.sign, kept, axis=1)[:, :kept].T
+            values, numbers = np.take_along_axis(values, best, 0), np.take_along_axis(numbers, best, 0)
+        values = np.concatenate([self.values[:, columns], self.sign * values])
+        numbers = np.concatenate([self.numbers[:, columns], numbers])
+        order = np.lexsort((numbers, -values), axis=0)[:kept]
+        self.values[:, columns] = np.take_along_axis(values, order, 0)
+        self.numbers[:, columns] = np.take_along_axis(numbers, order, 0)
+
+    def keep_texts(self, block: list[str], first: int) -> None:
+        """Hold the texts that are among the extremes, and no others."""
+        held = np.unique(self.numbers).tolist()
+        self.texts = {n: self.texts[n] if n < first else block[n - first] for n in held if n >= 0}
+
+    def examples(self) -> Iterator[tuple[Example, ...]]:
+        """Yield for each dimension its distinct texts with a coordinate of the right sign, strongest first."""
+        for values, numbers in zip(self.values.T.tolist(), self.numbers.T.tolist(), strict=True):
+            best: dict[str, float] = {}
+            for value, number in zip(values, numbers, strict=True):
+                if number >= 0 and value > 0:
+                    best.setdefault(self.texts[number], self.sign * value)
+            yield tuple(Example(text, value) for text, value in list(best.items())[: self.most])

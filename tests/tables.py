@@ -1,0 +1,150 @@
+"""What the tests of the toolkit share: a family whose every number is written down, and checks of the views."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse
+
+from pellucid.base import Embedder
+from pellucid.dimensions import Dimension, Dimensions
+from pellucid.explanation import Explanation, Row
+
+SCHEMAS = Path(__file__).parents[1] / "docs" / "schema"
+TYPES = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "null": type(None)}
+HOSTILE = [
+    "</p></div><script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)> & &amp;',
+    "$x^{ \\frac",
+    "[bold]x[/bold] [/] [link=x]",
+    "a \x1b[31mb\x1b]0;title\x07 \x00\x08\x9b1m",
+    "שלום \u202epear\u202c \u2067car",
+    "\ud800x \udfff",
+    "line\r\nbreak\u2028 and\ttab",
+]
+
+
+class TableEmbedder(Embedder):
+    """Each known text has its row, written in the test; other texts are zero rows."""
+
+    family = "tables"
+
+    def __init__(self, rows, names=None, *, sparse=False, mixing=None):
+        self.rows = {text: np.array(row, np.float64) for text, row in rows.items()}
+        width = len(next(iter(rows.values())))
+        self.mixing = np.eye(width) if mixing is None else mixing
+        names = [f"d{number}" for number in range(self.mixing.shape[1])] if names is None else names
+        self._dimensions = Dimensions(Dimension(name, (f"about {name}",)) for name in names)
+        self.sparse = sparse
+
+    @property
+    def dimensions(self):
+        return self._dimensions
+
+    def _encode(self, texts, *, show_progress_bar):
+        zero = np.zeros(len(self.mixing))
+        rows = np.array([self.rows.get(text, zero) for text in texts], np.float64).reshape(-1, len(zero))
+        rows = (rows @ self.mixing).astype(np.float32)
+        return scipy.sparse.csr_matrix(rows) if self.sparse else rows
+
+    def get_embedding_dimension(self):
+        return self.mixing.shape[1]
+
+    def _edited(self, edit):
+        mixing = self.mixing @ edit.mixing.toarray()
+        return TableEmbedder(self.rows, edit.dimensions.names, sparse=self.sparse, mixing=mixing)
+
+    def explain(self, text1, text2=None):
+        texts = [text1, text1 if text2 is None else text2]
+        units = [self.rows.get(text, np.zeros(len(self.mixing))) @ self.mixing for text in texts]
+        first, second = (unit / (np.linalg.norm(unit) or 1.0) for unit in units)
+        terms = [Row(n, (n,), c, 0.0) for n, c in zip(self.dimensions.names, (first * second).tolist()) if c]
+        return Explanation.from_terms(self.family, (text1, text2), float(first @ second), terms)
+
+    def save_pretrained(self, path):
+        raise NotImplementedError
+
+
+def random_table(count=60, width=6, seed=0, *, sparse=False):
+    """A model of `count` texts "t0", "t1", ... with random rows of mixed signs and some zeros."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(0.2, 1.0, (count, width)) * (rng.random((count, width)) > 0.3)
+    rows[:, 0] += 0.1
+    return TableEmbedder({f"t{n}": row for n, row in enumerate(rows)}, sparse=sparse)
+
+
+def units(model, texts):
+    """The rows of `texts` at length 1, float64."""
+    rows = np.array([model.rows[text] @ model.mixing for text in texts])
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+class _Page(HTMLParser):
+    """Collect the tags and attributes of a page; every tag must be closed in order."""
+
+    def __init__(self, page):
+        super().__init__(convert_charrefs=True)
+        self.open, self.tags, self.attributes, self.said = [], set(), set(), ""
+        self.feed(page)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.said += data
+
+
+def check_views(report):
+    """Check what every kind of result promises of its views; return the page's own words."""
+    value = json.loads(report.to_json())
+    schema = json.loads((SCHEMAS / f"{report.kind}-v1.json").read_text("utf-8"))
+    check_schema(value, schema, schema.get("$defs", {}))
+    assert value == report.to_dict()
+    report.to_json().encode("utf-8")
+    text = str(report)
+    text.encode("utf-8")
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028]", text)
+    assert max(map(len, report.to_text(width=60).splitlines())) <= 60
+    page = report.to_html()
+    page.encode("utf-8")
+    parsed = _Page(page)
+    assert page.startswith("<!doctype html>") and report._repr_html_() in page
+    assert "url(" not in page and "http" not in page and "prefers-color-scheme: dark" in page
+    assert not parsed.tags & {"script", "img", "link", "iframe", "a"}
+    assert not {name for name in parsed.attributes if name.startswith("on")} | (parsed.attributes & {"src", "href"})
+    assert "\n" not in repr(report)
+    return parsed.said
+
+
+def check_schema(value, schema, definitions):
+    """Check the part of JSON Schema that the published files use, and with jsonschema where it is installed."""
+    if "$ref" in schema:
+        schema = definitions[schema["$ref"].rsplit("/", 1)[1]]
+    if "const" in schema:
+        assert value == schema["const"]
+        return
+    kinds = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
+    assert any(isinstance(value, TYPES[kind]) and not isinstance(value, bool) for kind in kinds), (value, kinds)
+    if isinstance(value, dict):
+        assert set(schema["required"]) == set(schema["properties"]) == set(value)
+        assert not schema["additionalProperties"]
+        for key, item in value.items():
+            check_schema(item, schema["properties"][key], definitions)
+    if isinstance(value, list):
+        assert schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", 10**9)
+        for item in value:
+            check_schema(item, schema["items"], definitions)
+    if isinstance(value, int):
+        assert value >= schema.get("minimum", value)

@@ -1,0 +1,566 @@
+"""The anchor family: cosines by hand, explanations that add up, folders that open, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pellucid
+from pellucid import anchorfolder
+from pellucid.anchors import AnchorEmbedder
+from pellucid.dimensions import Dimension, Dimensions
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.frames import frame_points
+from pellucid.static import StaticEmbedder
+from pellucid.store import read_tensors, write_tensors
+
+ANIMALS = ["cat", "dog", "cow"]
+
+
+def count_animals(texts: list[str]) -> np.ndarray:
+    """How often each animal is in a text."""
+    return np.array([[text.count(animal) for animal in ANIMALS] for text in texts], np.float32)
+
+
+def hashed(texts: list[str]) -> np.ndarray:
+    """Eight numbers that a text alone decides; zero for a blank one."""
+    rows = [np.random.default_rng(list(text.encode("utf-8"))).normal(size=8) * bool(text.strip()) for text in texts]
+    return np.array(rows)
+
+
+@pytest.fixture
+def animals() -> AnchorEmbedder:
+    return AnchorEmbedder(count_animals, ["a cat", "a cat, a dog", "the cow"])
+
+
+def anchors_of(count: int) -> AnchorEmbedder:
+    return AnchorEmbedder(hashed, [f"anchor {n}" for n in range(count)])
+
+
+def test_a_coordinate_is_a_cosine(animals: AnchorEmbedder) -> None:
+    half = 0.5**0.5
+    np.testing.assert_allclose(
+        animals.encode(["cat", "dog dog", "cow and cat", "car", ""]),
+        [[1, half, 0], [0, half, 0], [half, 0.5, half], [0, 0, 0], [0, 0, 0]],
+        atol=1e-7,
+    )  # fmt: skip
+    assert animals.encode("cat").shape == (3,) and animals.encode("cat").dtype == np.float32
+    assert animals.encode([]).shape == (0, 3)
+    assert animals.get_embedding_dimension() == 3
+    assert animals.dimensions.names == ["a cat", "a cat, a dog", "the cow"]
+
+
+def test_coordinates_are_the_encoders_own_similarities(fruit: StaticEmbedder) -> None:
+    anchors, texts = ["apple pear", "the car", "Bicycle"], ["the apple", "car and pear", "zebra"]
+    model = AnchorEmbedder(fruit, anchors)
+    np.testing.assert_allclose(
+        model.encode(texts), fruit.similarity(fruit.encode(texts), fruit.encode(anchors)), atol=1e-6
+    )
+    np.testing.assert_array_equal(model.encode_query(texts), model.encode(texts))
+    np.testing.assert_array_equal(model.encode_document(texts[0]), model.encode(texts[0]))
+
+
+def test_weights_multiply_the_cosines(animals: AnchorEmbedder) -> None:
+    weighted = AnchorEmbedder(count_animals, animals.dimensions.names, weights=[0.5, 1, 20])
+    np.testing.assert_allclose(weighted.encode("cow and cat"), animals.encode("cow and cat") * [0.5, 1, 20], atol=1e-6)
+    np.testing.assert_allclose(weighted.weights, [0.5, 1, 20], rtol=1e-6)
+
+
+def test_an_explanation_by_hand(animals: AnchorEmbedder) -> None:
+    """Coordinates (1, √½, 0) and (√½, ½, √½): lengths √1.5 and √1.25."""
+    why = animals.explain("cat", "cow and cat")
+    lengths = (1.5 * 1.25) ** 0.5
+    assert {row.name: row.contribution * lengths for row in why.rows} == pytest.approx(
+        {"a cat": 0.5**0.5, "a cat, a dog": 0.5**0.5 / 2}
+    )
+    assert why.score == pytest.approx(1.5 * 0.5**0.5 / lengths) and why.family == "anchors" and why.exact
+    alone = animals.explain("cat")
+    assert {row.name: row.contribution for row in alone.rows} == pytest.approx({"a cat": 2 / 3, "a cat, a dog": 1 / 3})
+    assert alone.score == pytest.approx(1)
+
+
+def test_a_text_of_nothing_has_no_rows(animals: AnchorEmbedder) -> None:
+    assert animals.explain("car").rows == () and animals.explain("car").score == 0
+    assert animals.explain("car", "cat").score == 0
+    assert animals.describe("car") == animals.describe("") == "nothing this model knows"
+
+
+texts = st.text(max_size=20) | st.sampled_from(["\ud800", "\x00", "cat", " "])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 12), texts, texts)
+def test_rows_add_up_to_the_similarity(count: int, first: str, second: str) -> None:
+    model = anchors_of(count)
+    why = model.explain(first, second)
+    assert sum(row.contribution for row in why.rows) == pytest.approx(why.score, abs=1e-9)
+    assert why.score == pytest.approx(model.similarity(model.encode(first), model.encode(second))[0, 0], abs=1e-5)
+    assert model.explain(second, first).score == pytest.approx(why.score, abs=1e-9)
+
+
+def test_a_difference_of_explanations_says_why_one_ranks_above(animals: AnchorEmbedder) -> None:
+    gap = animals.explain("cat", "dog") - animals.explain("cat", "cow and cat")
+    assert sum(row.contribution for row in gap.rows) == pytest.approx(gap.score)
+
+
+def test_describe_names_the_closest_anchors(animals: AnchorEmbedder) -> None:
+    assert animals.describe("cat") == "mostly about: a cat (1.00), a cat, a dog (0.71)"
+    assert animals.describe("cow and cat", top_k=1) in ("mostly about: a cat (0.71)", "mostly about: the cow (0.71)")
+    with pytest.raises(InputError, match="top_k is 0"):
+        animals.describe("cat", top_k=0)
+
+
+def test_negative_cosines_describe_nothing() -> None:
+    model = AnchorEmbedder(lambda texts: [[-1.0 if text == "no" else 1.0] for text in texts], ["yes"])
+    assert model.encode("no").tolist() == [-1] and model.describe("no") == "nothing this model knows"
+
+
+@pytest.mark.parametrize(
+    ("anchors", "weights", "message"),
+    [
+        ([], None, "at least one anchor text"),
+        (["cat", "dog", "cat"], None, "anchors 0 and 2 are the same text, 'cat'"),
+        (["a  cat", "dog", "a cat\n"], None, "anchors 0 and 2 are the same text"),
+        (["cat", "car"], None, r"maps anchor 1 \('car'\) to zero"),
+        (["cat", None], None, "text 1 is NoneType"),
+        (5, None, "texts must be"),
+        (["cat", "dog"], [1.0], "weights must be 2 positive numbers"),
+        (["cat", "dog"], [1.0, 0.0], "weights must be 2 positive numbers"),
+        (["cat", "dog"], [1.0, -1.0], "weights must be 2 positive numbers"),
+        (["cat", "dog"], [1.0, float("nan")], "weights must be 2 positive numbers"),
+        (["cat", "dog"], [1.0, float("inf")], "weights must be 2 positive numbers"),
+        (["cat", "dog"], [[1.0, 2.0]], "weights must be 2 positive numbers"),
+    ],
+)
+def test_bad_anchors_and_weights(anchors, weights, message) -> None:
+    with pytest.raises(InputError, match=message):
+        AnchorEmbedder(count_animals, anchors, weights=weights)
+
+
+def test_blank_anchors_are_refused_even_if_the_encoder_takes_them() -> None:
+    with pytest.raises(InputError, match="dimension 1 has an empty name"):
+        AnchorEmbedder(lambda texts: np.ones((len(texts), 2)), ["cat", " \n"])
+
+
+def test_one_string_is_one_anchor() -> None:
+    assert AnchorEmbedder(count_animals, "cat and dog").dimensions.names == ["cat and dog"]
+
+
+def test_an_encoder_that_changes_later_is_refused(animals: AnchorEmbedder) -> None:
+    animals.encoder = lambda texts: count_animals(texts)[:, :2]
+    with pytest.raises(InputError, match="gives 2 dimensions, before it gave 3"):
+        animals.encode("cat")
+    animals.encoder = lambda texts: count_animals(texts) * np.nan
+    with pytest.raises(InputError, match="NaN or infinity"):
+        animals.explain("cat", "dog")
+    animals.encoder = lambda texts: count_animals(texts[:1])
+    with pytest.raises(InputError, match="for 2 texts"):
+        animals.explain("cat", "dog")
+
+
+def test_wrong_items_are_named(animals: AnchorEmbedder) -> None:
+    for encode in (animals.encode, animals.encode_query, animals.encode_document):
+        with pytest.raises(InputError, match="text 1 is int"):
+            encode(["cat", 5])
+    with pytest.raises(InputError, match="explain takes texts, got int"):
+        animals.explain("cat", 5)
+
+
+def test_parts_must_fit_together() -> None:
+    eye = np.eye(2, dtype=np.float32)
+    with pytest.raises(InputError, match="1 dimensions need as many vectors"):
+        AnchorEmbedder.from_parts(count_animals, eye, Dimensions([Dimension("a", ("a",))]))
+    with pytest.raises(InputError, match="one has none"):
+        AnchorEmbedder.from_parts(count_animals, eye, Dimensions([Dimension("a", ("a",)), Dimension("b")]))
+
+
+# --- decorrelation
+
+
+def test_strength_0_changes_nothing_and_1_with_enough_anchors_gives_the_encoders_scores() -> None:
+    model = anchors_of(12)
+    np.testing.assert_allclose(model.decorrelate(0).vectors, model.vectors, atol=1e-6)
+    queries = [f"text {n}" for n in range(20)]
+    rows = hashed(queries)
+    units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    whole = model.decorrelate(1)
+    np.testing.assert_allclose(whole.similarity(*[whole.encode(queries)] * 2), units @ units.T, atol=1e-5)
+    assert np.abs(model.similarity(*[model.encode(queries)] * 2) - units @ units.T).max() > 0.1  # not by itself
+
+
+def test_strength_1_with_few_anchors_leaves_no_overlap() -> None:
+    vectors = anchors_of(4).decorrelate(1).vectors
+    np.testing.assert_allclose(vectors @ vectors.T, np.eye(4), atol=1e-5)
+
+
+def test_half_strength_is_the_inverse_fourth_root() -> None:
+    """(A A')^(-1/4) A, computed another way: by the eigenvectors of A A'."""
+    model = anchors_of(5)
+    sizes, vectors = np.linalg.eigh(model.vectors.astype(np.float64) @ model.vectors.T)
+    expected = vectors * sizes**-0.25 @ vectors.T @ model.vectors
+    expected /= np.linalg.norm(expected, axis=1).mean()
+    np.testing.assert_allclose(model.decorrelate(0.5).vectors, expected, atol=1e-5)
+
+
+def test_decorrelating_keeps_the_mean_weight() -> None:
+    weighted = anchors_of(5).scale({0: 3, 1: 0.5})
+    for strength in (0, 0.5, 1):
+        assert weighted.decorrelate(strength).weights.mean() == pytest.approx(6.5 / 5, rel=1e-5)
+
+
+def test_faithfulness_falls_with_strength() -> None:
+    for count in (5, 20):
+        model = anchors_of(count)
+        np.testing.assert_allclose(model.faithfulness(), 1, atol=1e-6)
+        means = [model.decorrelate(strength).faithfulness().mean() for strength in (0, 0.25, 0.5, 0.75, 1)]
+        assert means[0] == pytest.approx(1, abs=1e-6) and (np.diff(means) < 0).all()
+
+
+def test_faithfulness_by_hand(animals: AnchorEmbedder) -> None:
+    """Anchors (1, 0, 0), (√½, √½, 0), (0, 0, 1): what is left of the overlap of the first two is symmetric."""
+    faithful = animals.decorrelate(1).faithfulness()
+    np.testing.assert_allclose(faithful, [np.cos(np.pi / 8), np.cos(np.pi / 8), 1], atol=1e-6)
+    np.testing.assert_allclose(animals.scale({"a cat": 0.5}).faithfulness(), 1, atol=1e-6)
+    np.testing.assert_allclose(animals.merge("a cat", "the cow").faithfulness(), 1, atol=1e-6)
+
+
+def test_decorrelating_keeps_what_was_scaled_to_zero() -> None:
+    silenced = anchors_of(4).scale({1: 0})
+    assert not silenced.decorrelate(0.5).encode("text")[1]
+    assert silenced.faithfulness()[1] == silenced.decorrelate(0.5).faithfulness()[1] == 0
+    nothing = silenced.scale(dict.fromkeys(range(4), 0)).decorrelate(1)
+    assert not nothing.encode("text").any() and nothing.describe("text") == "nothing this model knows"
+
+
+@pytest.mark.parametrize("strength", [-0.1, 1.1, float("nan")])
+def test_strength_is_between_0_and_1(animals: AnchorEmbedder, strength: float) -> None:
+    with pytest.raises(InputError, match="strength is"):
+        animals.decorrelate(strength)
+
+
+# --- folders
+
+
+def same(first: AnchorEmbedder, second: AnchorEmbedder, *, atol: float = 1e-6) -> None:
+    probes = ["cat", "cow and cat", "car", "the apple", "dog dog cat", ""]
+    np.testing.assert_allclose(first.encode(probes), second.encode(probes), atol=atol)
+    assert list(first.dimensions) == list(second.dimensions)
+
+
+@pytest.mark.parametrize("change", ["plain", "decorrelated", "edited", "weighted", "silenced", "huge"])
+def test_a_model_with_a_function_is_opened_with_the_function(tmp_path: Path, change: str) -> None:
+    model = {
+        "plain": lambda model: model,
+        "decorrelated": lambda model: model.decorrelate(0.7),
+        "edited": lambda model: model.merge(0, 2).merge(0, 3, name="more").rename({1: "one"}).without(2),
+        "weighted": lambda model: AnchorEmbedder(hashed, model.dimensions.names, weights=np.linspace(0.5, 3, 6)),
+        "silenced": lambda model: model.scale({1: 0, 2: 1e-4}),
+        "huge": lambda model: model.scale({1: 1e6}),
+    }[change](anchors_of(6))
+    model.save_pretrained(tmp_path / "model")
+    opened = AnchorEmbedder.from_pretrained(tmp_path / "model", encoder=hashed)
+    np.testing.assert_allclose(opened.vectors, model.vectors, rtol=1e-3, atol=1e-6)  # float16 is allowed
+    assert list(opened.dimensions) == list(model.dimensions)
+    assert (opened.vectors.any(axis=1) == model.vectors.any(axis=1)).all()
+    with pytest.raises(ModelFolderError, match=r"made with a function .*from_pretrained\(folder, encoder=function\)"):
+        pellucid.load(tmp_path / "model")
+    opened.save_pretrained(tmp_path / "again")
+    again = AnchorEmbedder.from_pretrained(tmp_path / "again", encoder=hashed)
+    np.testing.assert_array_equal(again.vectors, opened.vectors)
+
+
+def test_the_wrong_encoder_is_refused(tmp_path: Path, animals: AnchorEmbedder, fruit: StaticEmbedder) -> None:
+    animals.save_pretrained(tmp_path / "model")
+    for wrong, message in [
+        (lambda texts: count_animals(texts)[:, ::-1], r"another vector for the first anchor .* \(cosine 0.000\)"),
+        (lambda texts: np.ones((len(texts), 3)), "another vector for the first anchor"),
+        (lambda texts: count_animals(texts) * np.nan, "does not fit the anchors: .* NaN"),
+        (lambda texts: count_animals(texts)[:, :2], "does not fit the anchors: .* gives 2 dimensions"),
+        (fruit, "another vector for the first anchor"),
+        ("static-en", "does not fit the anchors: an encoder is"),
+    ]:
+        with pytest.raises(ModelFolderError, match=message):
+            AnchorEmbedder.from_pretrained(tmp_path / "model", encoder=wrong)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+def test_a_static_encoder_is_copied(tmp_path: Path, fruit: StaticEmbedder, dtype: str) -> None:
+    fruit.save_pretrained(tmp_path / "fruit", dtype=dtype)
+    fruit = StaticEmbedder.from_pretrained(tmp_path / "fruit")
+    model = AnchorEmbedder(fruit, ["apple pear", "the car", "Bicycle"])
+    model.save_pretrained(tmp_path / "model")
+    shutil.rmtree(tmp_path / "fruit")
+    opened = pellucid.load(tmp_path / "model")
+    assert isinstance(opened, AnchorEmbedder) and opened.encoder.vectors.dtype == dtype
+    same(opened, model)
+    opened.without("the car").save_pretrained(tmp_path / "model")  # over what it is mapped from
+    same(pellucid.load(tmp_path / "model"), model.without("the car"))
+
+
+def test_an_anchor_model_may_be_an_encoder(tmp_path: Path, fruit: StaticEmbedder) -> None:
+    model = AnchorEmbedder(AnchorEmbedder(fruit, ["apple pear", "the car"]), ["apple", "pear car"])
+    model.save_pretrained(tmp_path / "model")
+    same(pellucid.load(tmp_path / "model"), model)
+
+
+def test_a_bundled_encoder_is_kept_by_name(tmp_path: Path) -> None:
+    model = AnchorEmbedder(pellucid.load("static-en"), ["the bank lends money", "a boat on the river"])
+    model.save_pretrained(tmp_path / "model", encoder_name="static-en")
+    assert sum(file.stat().st_size for file in (tmp_path / "model").rglob("*")) < 50_000
+    opened = pellucid.load(tmp_path / "model")
+    np.testing.assert_allclose(opened.encode("a loan"), model.encode("a loan"), atol=1e-3)
+    model.save_pretrained(tmp_path / "other", encoder_name="no such model")
+    with pytest.raises(ModelFolderError, match=r"'no such model', which cannot be opened.* encoder=encoder"):
+        pellucid.load(tmp_path / "other")
+    assert AnchorEmbedder.from_pretrained(tmp_path / "other", encoder=model.encoder).dimensions.names
+
+
+def test_a_reference_takes_the_place_of_a_copy(tmp_path: Path, fruit: StaticEmbedder) -> None:
+    model = AnchorEmbedder(fruit, ["apple", "car"])
+    model.save_pretrained(tmp_path / "model")
+    assert (tmp_path / "model" / "encoder").is_dir() and (tmp_path / "model" / "modules.json").exists()
+    model.save_pretrained(tmp_path / "model", encoder_name="owner/fruit")
+    assert not (tmp_path / "model" / "encoder").exists() and not (tmp_path / "model" / "modules.json").exists()
+
+
+def test_every_file_of_a_folder_comes_from_the_hub(tmp_path: Path, fruit: StaticEmbedder, monkeypatch) -> None:
+    """A download fetches by pattern; a snapshot in the cache consists of links."""
+    from huggingface_hub.utils import filter_repo_objects
+
+    model = AnchorEmbedder(fruit, ["apple pear", "the car"])
+    model.save_pretrained(tmp_path / "blobs")
+
+    def snapshot_download(repo_id: str, *, allow_patterns: list[str]) -> str:
+        assert repo_id == "owner/anchors"
+        names = [
+            str(file.relative_to(tmp_path / "blobs")) for file in (tmp_path / "blobs").rglob("*") if file.is_file()
+        ]
+        for name in filter_repo_objects(names, allow_patterns=allow_patterns):
+            (tmp_path / "snapshot" / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "snapshot" / name).symlink_to(tmp_path / "blobs" / name)
+        return str(tmp_path / "snapshot")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
+    monkeypatch.chdir(tmp_path)
+    same(pellucid.load("owner/anchors"), model)
+
+
+@pytest.mark.parametrize("step", ["write_json", "write_tensors", "write_dimensions", "_write_encoder"])
+def test_an_interrupted_save_loses_nothing(tmp_path: Path, fruit: StaticEmbedder, monkeypatch, step: str) -> None:
+    first, second = AnchorEmbedder(fruit, ["apple", "car"]), AnchorEmbedder(fruit, ["pear", "bicycle", "the car"])
+    first.save_pretrained(tmp_path / "model")
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(anchorfolder, step, stop)
+        second.save_pretrained(tmp_path / "model")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    same(pellucid.load(tmp_path / "model"), first)
+    second.save_pretrained(tmp_path / "model")
+    same(pellucid.load(tmp_path / "model"), second)
+
+
+def test_broken_folders(tmp_path: Path, animals: AnchorEmbedder) -> None:
+    weights = np.eye(3, dtype=np.float32)
+    for number, (file, content, message) in enumerate(
+        [
+            ("anchors.json", {"anchors": [["a cat"]], "first_vector": [1.0, 0.0, 0.0]}, "must hold 3 lists of texts"),
+            ("anchors.json", {"anchors": [["a"], [], ["b"]], "first_vector": [1.0, 0.0, 0.0]}, "must hold 3 lists"),
+            ("anchors.json", [], "must hold 3 lists"),
+            ("anchors.json", {"anchors": [["a"], ["b"], ["c"]], "first_vector": [1.0]}, "'first_vector' of 3"),
+            ("anchors.json", {"anchors": [["cat"]] * 3, "first_vector": [float("nan")] * 3}, "another vector"),
+            ("anchors/model.safetensors", {"linear.weight": weights * np.nan}, "NaN or infinity"),
+            ("anchors/model.safetensors", {"linear.weight": weights.astype(np.int8)}, "no table 'linear.weight'"),
+            ("anchors/model.safetensors", {"linear.weight": weights[0]}, "no table 'linear.weight'"),
+            ("anchors/model.safetensors", {"linear.weight": weights[:0]}, "no table 'linear.weight'"),
+            ("anchors/model.safetensors", {"other": weights}, "no table 'linear.weight'"),
+            ("anchors/model.safetensors", {"linear.weight": weights[:, :2]}, "'first_vector' of 2"),
+            ("anchors/model.safetensors", None, "file not found"),
+            ("anchors.json", None, "file not found"),
+            ("dimensions.tsv", None, "file not found"),
+        ]
+    ):
+        folder = tmp_path / str(number)
+        animals.save_pretrained(folder)
+        if content is None:
+            (folder / file).unlink()
+        elif file.endswith(".json"):
+            (folder / file).write_text(json.dumps(content))
+        else:
+            write_tensors(folder / file, content)
+        with pytest.raises(ModelFolderError, match=message):
+            AnchorEmbedder.from_pretrained(folder, encoder=count_animals)
+
+
+def test_a_folder_names_its_encoder(tmp_path: Path, fruit: StaticEmbedder) -> None:
+    AnchorEmbedder(fruit, ["apple"]).save_pretrained(tmp_path / "model")
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert config["pellucid"]["anchors"] == 1 and config["pellucid"]["encoder_dimension"] == 3
+    config["pellucid"]["encoder"] = None
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelFolderError, match="names no encoder: None"):
+        pellucid.load(tmp_path / "model")
+
+
+def test_a_fingerprint_tells_models_of_functions_apart(animals: AnchorEmbedder) -> None:
+    from pellucid.evaluation_models import fingerprint
+
+    assert fingerprint(animals) == fingerprint(AnchorEmbedder(count_animals, animals.dimensions.names))
+    others = [animals.without(0), animals.scale({1: 0.5}), AnchorEmbedder(lambda t: count_animals(t)[:, ::-1], "a cat")]
+    assert len({fingerprint(model) for model in [animals, *others]}) == 4
+
+
+# --- plain sentence-transformers
+
+TEXTS = ["a cat on the mat", "river bank", "", "The CAT sat: loan", "zebra"]
+
+
+def tiny_transformer(folder: Path, *, normalize: bool):
+    """A BERT of one layer and 16 dimensions with random weights, mean-pooled, with prompts."""
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    import torch
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    pieces = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sat on a mat bank loan river query document :".split()
+    fast = Tokenizer(models.WordPiece({p: i for i, p in enumerate(pieces)}, unk_token="[UNK]"))
+    fast.normalizer = normalizers.BertNormalizer(lowercase=True)
+    fast.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    fast.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    BertTokenizerFast(tokenizer_object=fast, pad_token="[PAD]", unk_token="[UNK]").save_pretrained(folder)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    BertModel(BertConfig(vocab_size=len(pieces), max_position_embeddings=32, **sizes)).save_pretrained(folder)
+    modules = sentence_transformers.sentence_transformer.modules
+    parts = [modules.Transformer(str(folder)), modules.Pooling(16)] + [modules.Normalize()] * normalize
+    prompts = {"query": "query: ", "document": "document: "}
+    return sentence_transformers.SentenceTransformer(modules=parts, prompts=prompts, device="cpu")
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["normalized", "unnormalized"])
+def transformer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
+    return tiny_transformer(tmp_path_factory.mktemp("bert"), normalize=request.param)
+
+
+def test_plain_sentence_transformers_gives_our_coordinates(transformer, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    model = AnchorEmbedder(transformer, ["the cat sat", "bank loan", "river: the bank", "a mat"]).decorrelate(0.3)
+    model.save_pretrained(tmp_path / "model")
+    plain = SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    np.testing.assert_allclose(plain.encode(TEXTS), model.encode(TEXTS), atol=1e-6)
+    np.testing.assert_allclose(plain.encode_query(TEXTS), model.encode_query(TEXTS), atol=1e-6)
+    np.testing.assert_allclose(plain.encode_document(TEXTS), model.encode_document(TEXTS), atol=1e-6)
+    kinds = [type(module).__name__ for module in plain]
+    assert kinds == ["Transformer", "Pooling", "Normalize", "Dense"]
+
+
+def test_a_transformer_folder_opens_here_and_saves_again(transformer, tmp_path: Path) -> None:
+    model = AnchorEmbedder(transformer, ["the cat sat", "bank loan", "a mat"])
+    model.save_pretrained(tmp_path / "model")
+    opened = pellucid.load(tmp_path / "model")
+    np.testing.assert_allclose(opened.encode(TEXTS), model.encode(TEXTS), atol=1e-6)
+    opened.without("bank loan").save_pretrained(tmp_path / "model")
+    again = pellucid.load(tmp_path / "model")
+    np.testing.assert_allclose(again.encode(TEXTS), model.encode(TEXTS)[:, [0, 2]], atol=1e-6)
+    assert again.dimensions.names == ["the cat sat", "a mat"]
+
+
+def test_queries_and_documents_get_the_encoders_prompts(transformer) -> None:
+    model = AnchorEmbedder(transformer, ["the cat sat", "bank loan"])
+    np.testing.assert_allclose(model.encode_query(TEXTS), model.encode([f"query: {text}" for text in TEXTS]), atol=1e-6)
+    documents = model.encode([f"document: {text}" for text in TEXTS])
+    np.testing.assert_allclose(model.encode_document(TEXTS), documents, atol=1e-6)
+    np.testing.assert_allclose(model.encode_document(TEXTS[0]), documents[0], atol=1e-6)
+    assert np.abs(model.encode_query(TEXTS) - documents).max() > 1e-3
+
+
+def test_lone_surrogates_do_not_stop_a_transformer(transformer) -> None:
+    model = AnchorEmbedder(transformer, ["the cat sat", "bank \ud800"])
+    assert np.isfinite(model.encode(["a cat \udfff"])).all()
+    assert model.explain("\ud800", "cat").rows
+
+
+def test_a_static_folder_opens_in_plain_sentence_transformers(fruit: StaticEmbedder, tmp_path: Path) -> None:
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    model = AnchorEmbedder(fruit, ["apple pear", "the car", "Bicycle"], weights=[1, 2, 0.5])
+    model.save_pretrained(tmp_path / "model")
+    plain = sentence_transformers.SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    probes = ["the apple", "Car, BICYCLE!", "pear pear car"]
+    np.testing.assert_allclose(plain.encode(probes), model.encode(probes), atol=1e-6)
+
+
+# --- the choice of anchors by their frame potential
+
+
+def naive_frame(vectors: np.ndarray, n: int) -> list[int]:
+    """The definition: first the row closest to the mean direction, then what adds least to the sum of squares."""
+    known = np.flatnonzero(vectors.any(axis=1))
+    units = {row: vectors[row].astype(np.float64) / np.linalg.norm(vectors[row].astype(np.float64)) for row in known}
+    mean = np.mean(list(units.values()), axis=0)
+    picks = [max(units, key=lambda row: units[row] @ mean)]
+    while len(picks) < n:
+        rest = [row for row in known if row not in picks]
+        picks.append(min(rest, key=lambda row: sum((units[row] @ units[pick]) ** 2 for pick in picks)))
+    return picks
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_frame_points_are_the_naive_ones_and_prefixes_of_each_other(dtype, tmp_path: Path) -> None:
+    vectors = (np.random.default_rng(1).normal(size=(60, 5)) * np.geomspace(0.01, 100, 60)[:, None]).astype(dtype)
+    vectors[[7, 30]] = 0
+    expected = naive_frame(vectors, 58)
+    assert frame_points(vectors, 58).tolist() == expected
+    assert frame_points(vectors, 9).tolist() == expected[:9] and frame_points(vectors, 9).dtype == np.int64
+    np.save(tmp_path / "vectors.npy", vectors)
+    assert frame_points(np.load(tmp_path / "vectors.npy", mmap_mode="r"), 20).tolist() == expected[:20]
+    with pytest.raises(InputError, match="n is 59; it must be between 1 and the 58 candidates that are not zero"):
+        frame_points(vectors, 59)
+    with pytest.raises(InputError, match="n is 0"):
+        frame_points(vectors, 0)
+
+
+def test_a_tight_frame_is_found_and_duplicates_come_last() -> None:
+    vectors = np.repeat(np.eye(4, dtype=np.float32), 3, axis=0)
+    picks = frame_points(vectors, 12)
+    assert sorted(picks.tolist()) == list(range(12))
+    assert sorted((picks[:4] // 3).tolist()) == [0, 1, 2, 3] and sorted((picks[4:8] // 3).tolist()) == [0, 1, 2, 3]
+    assert picks[0] == 0 and picks[1] == 3  # ties go to the lowest number
+
+
+def test_frame_points_of_many_rows_look_at_a_seeded_draw(monkeypatch) -> None:
+    monkeypatch.setattr("pellucid.frames._MOST", 50)
+    vectors = np.random.default_rng(2).normal(size=(300, 4)).astype(np.float32)
+    first = frame_points(vectors, 20, seed=3)
+    np.testing.assert_array_equal(first, frame_points(vectors, 20, seed=3))
+    assert len(set(first.tolist())) == 20 and first.max() < 300
+    assert first.tolist() != frame_points(vectors, 20, seed=4).tolist()
+    seen = np.sort(np.random.default_rng(3).choice(300, 50, replace=False))
+    assert set(first.tolist()) <= set(seen.tolist())
+    assert first.tolist() == seen[naive_frame(vectors[seen], 20)].tolist()
+
+
+def test_frame_points_refuse_rows_that_are_not_finite() -> None:
+    for value in (np.nan, np.inf):
+        vectors = np.eye(3, dtype=np.float32)
+        vectors[1, 2] = value
+        with pytest.raises(InputError, match="row 1 of the vectors holds NaN"):
+            frame_points(vectors, 2)
+
+
+def test_saved_vectors_are_one_stock_tensor(tmp_path: Path, fruit: StaticEmbedder) -> None:
+    model = AnchorEmbedder(fruit, ["apple", "car"])
+    model.save_pretrained(tmp_path / "model")
+    tensors, _ = read_tensors(tmp_path / "model" / "anchors" / "model.safetensors")
+    assert list(tensors) == ["linear.weight"]
+    np.testing.assert_array_equal(tensors["linear.weight"], model.vectors)

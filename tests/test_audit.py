@@ -1,0 +1,266 @@
+"""Cards and audits against numbers worked out by hand or the long way."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pellucid import coordinates
+from pellucid.anchors import AnchorEmbedder
+from pellucid.audit import Thresholds, audit
+from pellucid.cards import card, cards
+from pellucid.coordinates import correlations, spread, support
+from pellucid.errors import InputError, MissingExtraError
+from tables import HOSTILE, SCHEMAS, TableEmbedder, check_views, random_table, units
+
+FOUR = {"one": [2, 0, 0], "two": [3, 4, 0], "three": [0, -5, 0], "four": [4, 3, 0]}  # third dimension: never
+both = pytest.mark.parametrize("sparse", [False, True])
+
+
+@both
+def test_spread_by_hand(sparse):
+    measured = spread(TableEmbedder(FOUR, sparse=sparse), [*FOUR, "unknown", ""])
+    assert (measured.texts, measured.blank) == (4, 2)
+    # unit rows: (1, 0), (.6, .8), (0, -1), (.8, .6); an even share of three is a coordinate of 0.577
+    assert measured.firing.tolist() == [0.75, 0.75, 0.0]
+    assert measured.mean == pytest.approx([0.6, 0.1, 0])
+    assert measured.low == pytest.approx([0, -1, 0]) and measured.high == pytest.approx([1, 0.8, 0])
+    assert measured.shares == pytest.approx([0.5, 0.5, 0])
+    # first dimension: the products of the six pairs are .6, 0, .8, 0, .48, 0; second: -.8, .48, -.6 and three 0
+    assert measured.common == pytest.approx([1.88 / 6, -0.92 / 6, 0])
+    assert measured.flat.tolist() == [False, False, True]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10_000), st.booleans())
+def test_what_dimensions_give_to_the_mean_score_adds_up_to_it(seed, sparse):
+    model = random_table(12, 5, seed, sparse=sparse)
+    rows = units(model, list(model.rows))
+    pairs = [float(a @ b) for a, b in itertools.combinations(rows, 2)]
+    assert spread(model, model.rows).common.sum() == pytest.approx(np.mean(pairs), abs=1e-6)
+
+
+@both
+def test_blocks_and_chunks_change_nothing(monkeypatch, sparse):
+    model = random_table(sparse=sparse)
+    texts = [*model.rows, "unknown"] * 2
+    whole = spread(model, texts, examples=3, of=[0, 4])
+    monkeypatch.setattr(coordinates, "_BLOCK", 7)
+    monkeypatch.setattr(coordinates, "_COLUMNS", 2)
+    parts = spread(model, iter(texts), examples=3, of=[0, 4])
+    for name in ("firing", "mean", "deviation", "low", "high", "shares", "common"):
+        assert getattr(parts, name) == pytest.approx(getattr(whole, name), abs=1e-12)
+    assert parts.highest == whole.highest and parts.lowest == whole.lowest
+    assert [block.shape for _, block in correlations(parts.sample)] == [(2, 6)] * 3
+    found = np.vstack([block for _, block in correlations(parts.sample)])
+    expected = np.corrcoef(units(model, list(model.rows) * 2).T)
+    np.testing.assert_allclose(found, expected - np.eye(6), atol=1e-6)
+
+
+def test_the_sample_is_bounded_drawn_evenly_and_repeatable(monkeypatch):
+    monkeypatch.setattr(coordinates, "_SAMPLE", 100)
+    monkeypatch.setattr(coordinates, "_BLOCK", 64)
+    model = TableEmbedder({f"t{n}": [1, n] for n in range(2_000)})
+    samples = [spread(model, model.rows, seed=seed).sample for seed in (0, 0, 1)]
+    assert samples[0].shape == (100, 2)
+    assert (samples[0] == samples[1]).all() and not (samples[0] == samples[2]).all()
+    drawn = np.array([np.round(samples[k][:, 1] / samples[k][:, 0]) for k in (0, 2)])
+    assert 800 < drawn.mean() < 1200 and drawn.min() < 200 and drawn.max() > 1800
+
+
+@both
+def test_a_card_says_what_a_dimension_is(sparse):
+    found = card(TableEmbedder(FOUR, ["x", "y", "z"], sparse=sparse), "y", [*FOUR, "two", "unknown"], examples=2)
+    assert (found.name, found.dimension, found.about, found.texts, found.blank) == ("y", 1, ("about y",), 5, 1)
+    assert found.firing_rate == 0.8
+    assert [example.text for example in found.strongest] == ["two", "four"]  # "two" is there twice, and once here
+    assert [example.coordinate for example in found.strongest] == pytest.approx([0.8, 0.6])
+    assert [(example.text, example.coordinate) for example in found.weakest] == [("three", -1.0)]
+    assert sum(found.counts) == 5 and found.edges[0] == -1 and found.edges[-1] == pytest.approx(0.8)
+    assert found.quantiles[2] == pytest.approx(0.6)
+    assert found.relatives[0].name == "x" and len(found.relatives) == 1  # z is the same everywhere
+    said = check_views(found)
+    assert "two" in said and "Fires on 80.0% of 5 texts" in said
+    assert found.to_frame().loc[0, "strongest"] == "two"
+
+
+def test_cards_keep_the_weightiest_in_order():
+    model = TableEmbedder({"a": [1, 5, 3], "b": [0, 5, 4]}, ["x", "y", "z"])
+    found = cards(model, ["a", "b"], top_k=2)
+    assert [one.name for one in found] == ["y", "z"]
+    assert len(cards(model, ["a", "b"])) == 3
+    assert [one.name for one in cards(model, ["a", "b"], dimensions=["z", 0])] == ["x", "z"]
+    assert "2 of 3" in check_views(found)
+    assert found.to_frame()["name"].tolist() == ["y", "z"]
+
+
+@both
+def test_an_audit_finds_what_was_planted(sparse):
+    rng = np.random.default_rng(0)
+    base = rng.normal(size=(300, 8))
+    base[:, 1] = base[:, 0]  # the same
+    base[:, 2] = -base[:, 0]  # the mirror image
+    base[:, 3] = 6.0 + 0.1 * base[:, 3]  # always large
+    base[:, 4] = 0.0  # never
+    base[:, 5] = np.where(np.arange(300) < 1, 9.0, 0.0)  # on one text
+    names = ["first", "second", "mirror", "loud", "silent", "rare", "six", "seven"]
+    model = TableEmbedder({f"t{n}": row for n, row in enumerate(base)}, names, sparse=sparse)
+    found = audit(model, model.rows, thresholds=Thresholds(dead_rate=0.004))
+    assert [f.dimensions for f in found.of("dead")] == [("silent",), ("rare",)]
+    assert [f.measure for f in found.of("dead")] == ["deviation", "firing rate"]
+    (twins,) = found.of("duplicate")
+    assert twins.dimensions == ("first", "second", "mirror") and twins.mirrored == ("mirror",)
+    assert twins.edit == 'model.merge("first", "second").without("mirror")'
+    assert abs(twins.value) == pytest.approx(1)
+    (loud,) = found.of("crowded")
+    assert loud.dimensions == ("loud",) and loud.value == pytest.approx(1, abs=0.05)
+    assert {m.name: m.verdict for m in found.measured if m.verdict} == {
+        "first": "duplicate", "second": "duplicate", "mirror": "duplicate",
+        "silent": "dead", "rare": "dead", "loud": "crowded",
+    }  # fmt: skip
+    assert sum(m.share for m in found.measured) == pytest.approx(1)
+    assert sum(m.common for m in found.measured) == pytest.approx(found.mean_score)
+    cleaned = found.cleaned(model)
+    assert cleaned.dimensions.names == ["first + second", "loud", "six", "seven"]
+    assert found.cleaned(model, ["crowded"]).dimensions.names == [name for name in names if name != "loud"]
+    assert eval(loud.edit).dimensions.names == found.cleaned(model, ["crowded"]).dimensions.names
+    assert eval(twins.edit).dimensions.names == ["first + second", *names[3:]]
+    said = check_views(found)
+    assert "gives" in said and "use 1,000 or more" in said
+    assert len(found.to_frame()) == 8
+
+
+def test_merging_equal_dimensions_changes_no_score():
+    rows = {f"t{n}": [x, x, y] for n, (x, y) in enumerate(np.random.default_rng(0).normal(size=(40, 2)))}
+    model = TableEmbedder(rows)
+    cleaned = audit(model, rows).cleaned(model)
+    assert cleaned.get_embedding_dimension() == 2
+    scores = [m.similarity(m.encode(list(rows)), m.encode(list(rows))) for m in (model, cleaned)]
+    np.testing.assert_allclose(scores[0], scores[1], atol=1e-6)
+
+
+def test_what_rests_on_few_texts_is_no_duplicate():
+    rows = {f"t{n}": [1.0, n == 0, n == 0, n % 3, n % 5] for n in range(200)}
+    model = TableEmbedder(rows)
+    assert support(np.array([[1.0, 0], [0, 0], [0, 1], [0, 0], [0, 1], [0, 0]])) == pytest.approx([10 / 7, 4])
+    assert not audit(model, rows, thresholds=Thresholds(dead_rate=0)).of("duplicate")
+    found = audit(model, [*rows, *["t0"] * 20], thresholds=Thresholds(dead_rate=0, duplicate=0.9)).of("duplicate")
+    assert [f.dimensions for f in found] == [("d1", "d2")]
+
+
+def test_what_one_loud_dimension_drowns_is_not_dead():
+    rows = {f"t{n}": [9.0, np.sin(n), np.cos(n), 0.01 * np.sin(3 * n)] for n in range(200)}
+    found = audit(TableEmbedder(rows), rows)
+    assert max(m.firing_rate for m in found.measured[1:]) == 0
+    assert [f.dimensions for f in found.findings] == [("d0",), ("d3",), ("d0",)][1:]
+
+
+def test_an_audit_of_a_clean_model_says_so():
+    model = random_table(400, 6)
+    found = audit(model, model.rows)
+    assert not found.findings and found.cleaned(model) is model
+    assert "None dead" in str(found) and "0 findings" in check_views(found)
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"dead_rate": -0.1}, "dead_rate"),
+        ({"duplicate": 0.2}, "between 0.5 and 1"),
+        ({"crowded_share": float("nan")}, "nan"),
+        ({"duplicate_texts": 1}, "at least 2"),
+    ],
+)
+def test_thresholds_out_of_range_are_refused(settings, complaint):
+    with pytest.raises(InputError, match=complaint):
+        Thresholds(**settings)
+
+
+@pytest.mark.parametrize("call", [audit, cards, lambda model, texts: card(model, 0, texts)])
+@pytest.mark.parametrize(
+    ("texts", "complaint"),
+    [([], "at least two texts"), (["one"], "1 given"), (["one", "?", ""], "2 of them unknown"), ("one two", "iterable"),
+     (["one", None], "text 1 is NoneType")],
+)  # fmt: skip
+def test_texts_that_cannot_be_measured_are_refused(call, texts, complaint):
+    with pytest.raises(InputError, match=complaint):
+        call(TableEmbedder(FOUR), texts)
+
+
+def test_other_bad_input_is_refused():
+    model = TableEmbedder(FOUR, ["apple", "pear", "plum"])
+    with pytest.raises(InputError, match="did you mean 'apple'"):
+        card(model, "aple", FOUR)
+    with pytest.raises(InputError, match="top_k is 0"):
+        cards(model, FOUR, top_k=0)
+    with pytest.raises(InputError, match="examples is 0"):
+        card(model, 0, FOUR, examples=0)
+    with pytest.raises(InputError, match="verdict 'dull' is unknown"):
+        audit(model, FOUR).of("dull")
+    with pytest.raises(InputError, match="not finite for one of texts 0 to 1"):
+        audit(TableEmbedder({"a": [np.nan, 1], "b": [1, 1]}), ["a", "b"])
+
+
+# --- The families, and the views --------------------------------------------------------------------------------------
+
+
+def test_anchor_models_are_audited_and_mended(fruit):
+    model = AnchorEmbedder(fruit, ["apple", "the apple", "car", "pear"])
+    texts = ["apple pear", "car", "bicycle", "the", "pear bicycle", "apple car", "pear", "bicycle car"] * 3
+    found = audit(model, texts, thresholds=Thresholds(duplicate=0.9))
+    twins = [f.dimensions for f in found.of("duplicate")]
+    assert twins and twins[0][:2] == ("apple", "the apple")
+    cleaned = found.cleaned(model)
+    assert len(cleaned.dimensions) == 4 - sum(len(f) - 1 for f in twins)
+    assert card(model, "car", texts).strongest[0].text in ("car", "bicycle car")
+
+
+def test_static_models_are_audited(fruit):
+    found = audit(fruit, ["apple", "pear", "car", "bicycle", "apple car", "the"])
+    assert found.family == "static" and len(found.measured) == 3
+    assert card(fruit, 2, ["apple", "car"]).strongest[0].text == "car"
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")
+def test_no_text_or_name_can_steer_a_terminal_or_a_page(tmp_path):
+    rows = {text: [n + 1.0, 9.0 - n, 2.0] for n, text in enumerate(HOSTILE)}
+    model = TableEmbedder(rows, [HOSTILE[0], HOSTILE[4], HOSTILE[2]])
+    found = audit(model, rows, thresholds=Thresholds(duplicate=0.5, duplicate_texts=2))
+    assert found.findings
+    check_views(found)
+    for report in (card(model, 0, rows), cards(model, rows)):
+        assert "<script>alert(1)</script>" in check_views(report)  # as words
+    for figure in (found.plot(), card(model, 1, rows).plot()):
+        figure.savefig(tmp_path / "plot.png", dpi=40)
+    assert eval(found.findings[0].edit) is not None
+
+
+def test_pictures_show_the_numbers():
+    model = random_table()
+    found = card(model, 0, model.rows)
+    bars = found.plot().axes[0].patches
+    assert [bar.get_height() for bar in bars] == list(found.counts)
+    points = audit(model, model.rows).plot().axes[0].collections
+    assert sum(len(group.get_offsets()) for group in points) == 6
+
+
+@pytest.mark.parametrize(("module", "view"), [("pandas", "to_frame"), ("matplotlib.figure", "plot")])
+def test_a_missing_extra_says_what_to_install(monkeypatch, module, view):
+    found = audit(random_table(), [f"t{n}" for n in range(9)])
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=r'pip install "pellucid\[plot\]"'):
+        getattr(found, view)()
+
+
+@pytest.mark.parametrize("path", sorted(SCHEMAS.glob("*.json")), ids=lambda path: path.stem)
+def test_the_published_schemas_are_schemas(path):
+    schema = json.loads(path.read_text("utf-8"))
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    jsonschema = pytest.importorskip("jsonschema")
+    jsonschema.Draft202012Validator.check_schema(schema)

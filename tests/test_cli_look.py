@@ -1,0 +1,114 @@
+"""The commands that look into a model, change it and make anchor models, on a model of five words."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+from typer.testing import CliRunner
+
+import pellucid
+from pellucid.cli import app
+
+LINES = ["the apple", "a pear", "The car and the bicycle", "apple apple pear", "bicycle", "pear and car", "the bicycle"]
+
+
+@pytest.fixture
+def run(fruit, tmp_path, monkeypatch):
+    """Run a command in a folder with the model "fruit", texts and pairs; it must end with exit code `code`."""
+    monkeypatch.chdir(tmp_path)
+    fruit.save_pretrained("fruit")
+    (tmp_path / "texts.txt").write_text("\n".join(LINES) + "\n")
+    (tmp_path / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairwise(LINES)))
+
+    def run_command(*arguments, code=0):
+        result = CliRunner().invoke(app, list(map(str, arguments)), prog_name="pellucid")
+        assert result.exit_code == code, f"{result.exit_code}: {result.output} {result.exception!r}"
+        return result
+
+    return run_command
+
+
+def test_dimensions_are_listed_by_number_and_name(run, fruit):
+    lines = run("dimensions", "-m", "fruit").stdout.splitlines()
+    assert lines == [f"{number}\t{name}" for number, name in enumerate(fruit.dimensions.names)]
+    first = json.loads(run("dimensions", "-m", "fruit", "--json").stdout.splitlines()[0])
+    assert first["dimension"] == 0 and first["name"] == fruit.dimensions.names[0]
+
+
+def test_a_card_by_number_and_by_name_is_the_same(run, fruit):
+    by_number = json.loads(run("card", "2", "texts.txt", "-m", "fruit", "--json").stdout)
+    by_name = json.loads(run("card", fruit.dimensions.names[2], "texts.txt", "-m", "fruit", "--json").stdout)
+    assert by_number == by_name and by_number["kind"] == "card"
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        ("audit", ["audit", "texts.txt"]),
+        ("deletion", ["deletion", "pairs.tsv", "--top", "2"]),
+        ("deletion", ["deletion", "pairs.tsv", "--words"]),
+        ("ranking", ["rank", "apple", "texts.txt", "--top", "2"]),
+        ("contrast", ["contrast", "texts.txt", "texts.txt"]),
+    ],
+)
+def test_reports_go_to_the_screen_to_json_and_to_a_page(run, tmp_path, kind, arguments):
+    assert json.loads(run(*arguments, "-m", "fruit", "--json").stdout)["kind"] == kind
+    assert "static model" in run(*arguments, "-m", "fruit").stdout
+    told = run(*arguments, "-m", "fruit", "--html", "page.html")
+    assert told.stdout == "" and told.stderr == "wrote page.html\n"
+    assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+
+
+def test_pictures_and_the_page_of_all_cards(run, tmp_path):
+    run("audit", "texts.txt", "-m", "fruit", "--plot", "audit.png")
+    assert (tmp_path / "audit.png").read_bytes().startswith(b"\x89PNG")
+    run("cards", "texts.txt", "-m", "fruit", "--html", "cards.html")
+    assert (tmp_path / "cards.html").stat().st_size > 1000
+
+
+def test_an_edited_model_is_what_the_methods_make(run, fruit):
+    run("edit", "fruit", "-o", "mine", "--without", "1", "--rename", "0=fruit", "--scale", "2=0.5")
+    mine = pellucid.load("mine")
+    names = fruit.dimensions.names
+    expected = fruit.scale({2: 0.5}).without(1).rename({names[0]: "fruit"})
+    assert mine.dimensions.names == expected.dimensions.names == ["fruit", names[2]]
+    assert mine.encode(LINES) == pytest.approx(expected.encode(LINES), abs=1e-6)
+    compared = json.loads(run("compare", "fruit", "mine", "--pairs", "pairs.tsv", "--json").stdout)
+    assert compared["names"] == ["fruit", "mine"] and len(compared["scores"]) == len(LINES) - 1
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "nothing to edit"),
+        (["--without", "no such"], "no dimension is called"),
+        (["--scale", "1"], "not DIMENSION=VALUE"),
+        (["--scale", "1=much"], "no number"),
+        (["--merge", "1"], "two dimensions"),
+    ],
+)
+def test_an_edit_that_cannot_be_made_is_told_and_writes_nothing(run, tmp_path, options, said):
+    assert said in run("edit", "fruit", "-o", "mine", *options, code=1).stderr
+    assert not (tmp_path / "mine").exists()
+
+
+def test_an_anchor_model_is_made_over_a_static_one_and_can_be_made_again(run, tmp_path):
+    pytest.importorskip("ftfy")
+    pytest.importorskip("py3langid")
+    lines = [
+        "The apple is on the table.",
+        "A pear is a sweet fruit.",
+        "The car stops at home.",
+        "He has a bicycle.",
+    ]
+    (tmp_path / "corpus.txt").write_text("\n".join([*lines, "http://apple.com/pear", "car"]))
+    told = run("anchors", "fruit", "corpus.txt", "-n", 2, "-o", "anchors", "--decorrelate", 0)
+    assert "2 anchors over fruit" in told.stderr
+    model = pellucid.load("anchors")
+    assert len(model.dimensions) == 2 and set(model.dimensions.names) <= set(lines)
+    assert model.encode(model.dimensions.names).diagonal() == pytest.approx([1, 1], abs=1e-5)
+    again = run("anchors", "fruit", "corpus.txt", "-n", 1, "-o", "one", "--work-dir", "anchors.work", "--method", "fps")
+    assert "1 anchors" in again.stderr
+    assert "5 anchors asked for" in run("anchors", "fruit", "corpus.txt", "-n", 5, "-o", "five", code=1).stderr

@@ -1,0 +1,180 @@
+"""Models side by side, and ranked lists with reasons."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import spearmanr
+
+from pellucid.anchors import AnchorEmbedder
+from pellucid.compare import compare
+from pellucid.errors import InputError
+from pellucid.ranking import rank
+from tables import HOSTILE, TableEmbedder, check_views, random_table
+
+ROWS = {"a": [1, 0, 0], "b": [0.6, 0.8, 0], "c": [0.6, 0, 0.8], "d": [0, 0.6, 0.8]}
+PAIRS = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")]  # cosines .6, .6, .48, .64
+
+
+def test_an_edit_side_by_side_by_hand():
+    model = TableEmbedder(ROWS, ["x", "y", "z"])
+    found = compare({"before": model, "after": model.without("z")}, PAIRS, gold=[3, 4, 2, 1])
+    # without z: a (1, 0), b (.6, .8), c (1, 0), d (0, 1)
+    assert np.array(found.scores) == pytest.approx(np.array([[0.6, 0.6], [0.6, 1], [0.48, 0.8], [0.64, 0]]), abs=1e-6)
+    (change,) = found.changes
+    assert change.name == "after"
+    assert change.mean_change == pytest.approx((0 + 0.4 + 0.32 + 0.64) / 4)
+    assert change.largest_change == pytest.approx(-0.64)
+    # before: p3 < p1 = p2 < p4; after: p4 < p1 < p3 < p2. Turned: p1-p3, p1-p4, p2-p4, p3-p4
+    assert change.flips == 4 and change.flip_rate == pytest.approx(4 / 6)
+    assert found.gold_correlations == pytest.approx([spearmanr([3, 4, 2, 1], [2.5, 2.5, 1, 4])[0], 0.8])
+    assert [(pair.text1, pair.text2) for pair in found.changed] == [("c", "d"), ("a", "c"), ("b", "d")]
+    top = found.changed[0]
+    assert top.change == pytest.approx(-0.64) and top.gold == 1 and top.model == 1
+    assert [row.name for row in top.rows] == ["z"]
+    assert top.rows[0].before == pytest.approx(0.64) and top.rows[0].after is None
+    second = found.changed[1].rows  # a-c: x from .6 to 1
+    assert (second[0].name, second[0].before, second[0].after) == ("x", pytest.approx(0.6), pytest.approx(1.0))
+    said = check_views(found)
+    assert "before" in said and "-0.640 in after" in said
+    frame = found.to_frame()
+    assert list(frame.columns) == ["text1", "text2", "before", "after", "gold"]
+    assert frame["after"].tolist() == pytest.approx([0.6, 1, 0.8, 0], abs=1e-6)
+
+
+def test_the_rows_that_changed_most_come_first():
+    model = TableEmbedder({"a": [1, 2, 2], "b": [1, 1, 3]}, ["x", "y", "z"])
+    (pair,) = compare([model, model.scale({"z": 2})], [("a", "b")], rows=2).changed
+    lengths = [np.sqrt(9 * 11), np.sqrt((1 + 4 + 16) * (1 + 1 + 36))]
+    before, after = np.array([1, 2, 6]) / lengths[0], np.array([1, 2, 24]) / lengths[1]
+    assert [row.name for row in pair.rows] == ["z", "y"]
+    assert [row.after - row.before for row in pair.rows] == pytest.approx([(after - before)[2], (after - before)[1]])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=14))
+def test_flips_are_counted_as_by_hand_with_ties(angles):
+    rows = {f"t{n}": [1.0, value] for n, value in enumerate({value for pair in angles for value in pair})}
+    names = {value: f"t{n}" for n, value in enumerate({value for pair in angles for value in pair})}
+    before = TableEmbedder({**rows, "q": [1.0, 0.0]})
+    after = TableEmbedder({f"{text}": row for text, row in rows.items()} | {"q": [1.0, 2.0]})
+    pairs = [("q", names[first]) for first, _ in angles]
+    found = compare([before, after], pairs)
+    first, second = np.round(np.array(found.scores), 6).T
+    flips = sum(
+        (first[i] - first[j]) * (second[i] - second[j]) < 0 for i, j in itertools.combinations(range(len(pairs)), 2)
+    )
+    assert found.changes[0].flips == flips
+
+
+def test_three_models_and_their_names():
+    model = random_table()
+    pairs = [("t0", "t1"), ("t2", "t3"), ("t4", "t5")]
+    found = compare([model, model.without(0), model.keep(0, 1)], pairs, names=["all", "less", "two"], top_k=1)
+    assert [change.name for change in found.changes] == ["less", "two"]
+    assert len(found.changed) == 1 and len(found.changed[0].scores) == 3
+    sizes = np.abs(np.array(found.scores) - np.array(found.scores)[:, :1])
+    assert abs(found.changed[0].change) == pytest.approx(sizes.max())
+    assert compare([model, model], pairs).names == ("model 1", "model 2")
+    check_views(found)
+
+
+def test_a_model_and_itself_do_not_differ():
+    model = random_table()
+    found = compare([model, model], [("t0", "t1"), ("t2", "t3")])
+    assert found.changed == () and found.changes[0].flips == 0 and found.changes[0].mean_change == 0
+    assert found.changes[0].rank_correlation == pytest.approx(1)
+    one = compare([model, model.without(0)], [("t0", "t1")])
+    assert one.changes[0].flip_rate == 0 and one.changes[0].rank_correlation is None
+    check_views(one)
+
+
+def test_models_of_different_families_show_rows_of_both(fruit):
+    anchors = AnchorEmbedder(fruit, ["apple", "car"])
+    found = compare([fruit, anchors], [("apple car", "pear"), ("car", "the")], rows=4)
+    assert found.families == ("static", "anchors")
+    rows = found.changed[0].rows
+    assert any(row.before is not None and row.after is None for row in rows)
+    assert any(row.after is not None and row.before is None for row in rows)
+    check_views(found)
+
+
+def test_unknown_texts_score_nothing():
+    model = random_table()
+    found = compare([model, model.without(0)], [("?", "t1"), ("t1", "t2")])
+    assert found.scores[0] == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"models": [random_table()]}, "at least two models"),
+        ({"models": random_table()}, "at least two models"),
+        ({"names": ["one"]}, "2 models need as many different names"),
+        ({"names": ["one", "one"]}, "different names"),
+        ({"gold": [1.0]}, "gold must be 2 finite numbers"),
+        ({"gold": [1.0, float("nan")]}, "finite"),
+        ({"pairs": []}, "no pairs"),
+        ({"pairs": [("t0",)]}, "pair 0"),
+        ({"top_k": -1}, "top_k is -1"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(options, complaint):
+    arguments = {"models": [random_table(), random_table(seed=1)], "pairs": [("t0", "t1"), ("t2", "t3")]} | options
+    with pytest.raises(InputError, match=complaint):
+        compare(arguments.pop("models"), arguments.pop("pairs"), **arguments)
+
+
+def test_the_picture_has_every_pair():
+    found = compare([random_table(), random_table(seed=1)], [("t0", "t1"), ("t2", "t3")])
+    (points,) = found.plot().axes[0].collections
+    assert points.get_offsets().data.tolist() == [list(scores) for scores in found.scores]
+
+
+def test_a_ranking_has_reasons_and_says_why_one_stands_above_another(fruit):
+    found = rank(fruit, "apple car", ["bicycle", "the pear", "quagga", "apple", "car"], top_k=3, reasons=1)
+    assert [item.text for item in found.ranked] == ["apple", "the pear", "car"]
+    scores = fruit.similarity(fruit.encode(["apple car"]), fruit.encode(["apple", "the pear", "car"]))[0]
+    assert [item.score for item in found.ranked] == pytest.approx(scores.tolist())
+    assert found.ranked[0].reasons[0].name == "apple × apple"
+    assert found.ranked[0].document == 3
+    why = found.why(1, 3)
+    assert why.score == pytest.approx(float(scores[0] - scores[2]), abs=1e-6)
+    assert why.texts == ("apple car", "apple", "car")
+    assert "apple × apple" in check_views(found)
+    assert found.to_frame()["text"].tolist() == ["apple", "the pear", "car"]
+    with pytest.raises(InputError, match="rank 4 is not in this list of 3"):
+        found.why(1, 4)
+
+
+def test_why_works_for_dimension_families():
+    model = TableEmbedder(ROWS, ["x", "y", "z"])
+    why = rank(model, "b", ["a", "d"]).why(1, 2)
+    assert {row.name: row.contribution for row in why.rows} == pytest.approx({"x": 0.6, "y": -0.48})
+    assert sum(row.contribution for row in why.rows) == pytest.approx(why.score)
+
+
+@pytest.mark.parametrize(
+    ("query", "documents", "options", "complaint"),
+    [("q", [], {}, "no documents"), ("q", "text", {}, "one string"), (3, ["a"], {}, "the query is 3"),
+     ("q", ["a", 4], {}, "text 1 is int"), ("q", ["a"], {"top_k": 0}, "top_k is 0")],
+)  # fmt: skip
+def test_what_cannot_be_ranked_is_refused(query, documents, options, complaint):
+    with pytest.raises(InputError, match=complaint):
+        rank(random_table(), query, documents, **options)
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")
+def test_no_text_or_name_can_steer_a_view(tmp_path):
+    rows = {text: [n + 1.0, 9.0 - n, 2.0] for n, text in enumerate(HOSTILE)}
+    model = TableEmbedder(rows, [HOSTILE[0], HOSTILE[4], HOSTILE[5]])
+    pairs = list(itertools.pairwise(HOSTILE))
+    found = compare({HOSTILE[1]: model, HOSTILE[2]: model.without(0)}, pairs)
+    assert found.changed
+    check_views(found)
+    check_views(rank(model, HOSTILE[0], HOSTILE))
+    found.plot().savefig(tmp_path / "plot.png", dpi=40)

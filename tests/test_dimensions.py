@@ -1,0 +1,509 @@
+"""Names, edits and `dimensions.tsv`, for anchors and static models alike: what a person changes is what comes back."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pellucid
+from pellucid.anchors import AnchorEmbedder
+from pellucid.base import Embedder
+from pellucid.dimensions import Dimension, Dimensions, read_dimensions, write_dimensions
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.static import StaticEmbedder
+from pellucid.words import Vocabulary
+
+WORDS = [f"w{chr(97 + n // 26)}{chr(97 + n % 26)}" for n in range(40)]
+PROBES = ["waa wab", "wac", "wad wae waf wba", "zebra", "", "wbb WBC wbn"]
+
+
+def hashed(texts: list[str]) -> np.ndarray:
+    """Eight numbers that a text alone decides; zero for a blank one."""
+    rows = [np.random.default_rng(list(text.encode("utf-8"))).normal(size=8) * bool(text.strip()) for text in texts]
+    return np.array(rows)
+
+
+def static(dtype: str = "float32") -> StaticEmbedder:
+    vectors = np.random.default_rng(5).normal(size=(len(WORDS), 6)).astype(np.float32)
+    if dtype != "int8":
+        return StaticEmbedder(Vocabulary(WORDS), vectors.astype(dtype))
+    scales = (np.abs(vectors).max(axis=1) / 127).astype(np.float32)
+    return StaticEmbedder(Vocabulary(WORDS), np.rint(vectors / scales[:, None]).astype(np.int8), scales)
+
+
+def anchors() -> AnchorEmbedder:
+    return AnchorEmbedder(hashed, [f"anchor {n}" for n in range(6)])
+
+
+def coordinates(model: Embedder, texts: list[str]) -> np.ndarray:
+    """The coordinates before a static model brings them to length 1."""
+    if not isinstance(model, StaticEmbedder):
+        return model.encode(texts)
+    rows = [[model.vocabulary.row(word) for word in text.split()] for text in texts]
+    sums = [model.word_vectors([row for row in found if row >= 0]).sum(axis=0) for found in rows]
+    return np.array(sums, np.float32).reshape(len(texts), model.get_embedding_dimension())
+
+
+def reopened(model: Embedder, folder: Path) -> Embedder:
+    model.save_pretrained(folder)
+    return opened(folder)
+
+
+def opened(folder: Path) -> Embedder:
+    if "anchors.json" in [file.name for file in folder.iterdir()]:
+        return AnchorEmbedder.from_pretrained(folder, encoder=hashed)
+    return pellucid.load(folder)
+
+
+MODELS: dict[str, Callable[[], Embedder]] = {
+    "anchors": anchors,
+    "float32": static,
+    "float16": lambda: static("float16"),
+    "int8": lambda: static("int8"),
+}
+EDITS: dict[str, tuple[Callable[[Embedder], Embedder], Callable[[np.ndarray], np.ndarray]]] = {
+    "without": (lambda m: m.without(1, -1), lambda c: c[:, [0, 2, 3, 4]]),
+    "keep": (lambda m: m.keep([4, 0], 3), lambda c: c[:, [0, 3, 4]]),
+    "rename": (lambda m: m.rename({0: "first"}), lambda c: c),
+    "scale": (lambda m: m.scale({0: 0, 2: 0.5, -1: 3}), lambda c: c * [0, 1, 0.5, 1, 1, 3]),
+    "merge": (
+        lambda m: m.merge(4, 1, 2, name="merged"),
+        lambda c: np.stack([c[:, 0], c[:, [1, 2, 4]].sum(axis=1) / 3**0.5, c[:, 3], c[:, 5]], axis=1),
+    ),
+    "merge twice": (
+        lambda m: m.merge(0, 1, name="a").merge("a", 1),
+        lambda c: np.c_[((c[:, 0] + c[:, 1]) / 2**0.5 + c[:, 2]) / 2**0.5, c[:, 3:]],
+    ),
+}
+
+
+@pytest.fixture(params=MODELS)
+def model(request: pytest.FixtureRequest) -> Embedder:
+    return MODELS[request.param]()
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edit_does_to_coordinates_what_it_says(model: Embedder, edit: str, tmp_path: Path) -> None:
+    before = coordinates(model, PROBES)
+    change, expected = EDITS[edit]
+    edited = change(model)
+    assert type(edited) is type(model)
+    for after in (edited, reopened(edited, tmp_path / "model")):
+        np.testing.assert_allclose(coordinates(after, PROBES), expected(before), rtol=1e-3, atol=2e-3)
+        assert list(after.dimensions) == list(edited.dimensions)
+        assert after.get_embedding_dimension() == len(after.dimensions) == expected(before).shape[1]
+        why = after.explain(PROBES[0], PROBES[2])
+        assert why.score == pytest.approx(after.similarity(*after.encode([PROBES[0], PROBES[2]]))[0, 0], abs=1e-5)
+    np.testing.assert_array_equal(coordinates(model, PROBES), before)  # the model itself is as it was
+    np.testing.assert_allclose(coordinates(edited, PROBES), expected(before), atol=1e-5)
+
+
+@pytest.mark.parametrize("edit", EDITS)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+def test_the_fast_path_of_an_edited_static_model_agrees(dtype: str, edit: str, tmp_path: Path) -> None:
+    edited = EDITS[edit][0](static(dtype))
+    kept = edit in ("without", "keep", "rename")
+    assert edited.vectors.dtype == (dtype if kept else np.float32)
+    assert (edited.scales is not None) == (dtype == "int8" and kept)
+    plain = edited.encode(PROBES)
+    for fast in (edited, reopened(edited, tmp_path / "model")):
+        fast._characters = 10**9  # from here on every text goes the fast way
+        np.testing.assert_allclose(fast.encode(PROBES), plain, atol=1e-6)
+        assert fast._bulk is not None
+
+
+@given(st.integers(2, 5), st.data())
+def test_merging_equal_dimensions_changes_no_score(count: int, data: st.DataObject) -> None:
+    base = np.random.default_rng(count).normal(size=(len(WORDS), 2)).astype(np.float32)
+    columns = data.draw(st.permutations([0] * count + [1]))
+    names = Dimensions(Dimension(f"d{n}", (f"d{n}",)) for n in range(count + 1))
+    equal = [n for n, column in enumerate(columns) if column == 0]
+    model = StaticEmbedder(Vocabulary(WORDS), base[:, columns], dimensions=names)
+    merged = model.merge(*equal)
+    assert len(merged.dimensions) == 2
+    scores = [m.similarity(*[m.encode(PROBES)] * 2) for m in (model, merged)]
+    np.testing.assert_allclose(*scores, atol=1e-5)
+    rows = np.random.default_rng(1).normal(size=(2, 8)).astype(np.float32)[columns]
+    model = AnchorEmbedder.from_parts(hashed, rows, names)
+    scores = [m.similarity(*[m.encode(PROBES)] * 2) for m in (model, model.merge(equal))]
+    np.testing.assert_allclose(*scores, atol=1e-5)
+
+
+def test_merged_dimensions_remember_what_they_are_about(model: Embedder) -> None:
+    about = [dimension.about for dimension in model.dimensions]
+    names = model.dimensions.names
+    merged = model.merge(names[3], 1)
+    assert merged.dimensions.names == [names[0], f"{names[3]} + {names[1]}", names[2], *names[4:]]
+    assert merged.dimensions[1].about == tuple(dict.fromkeys(about[3] + about[1]))
+    twice = merged.merge(1, 2, name="all")
+    assert set(about[1] + about[2] + about[3]) == set(twice.dimensions["all"].about)
+    assert model.merge(0, 1, name=names[1]).dimensions.names == names[1:]  # the old name is free
+    assert len(model.merge(*range(6)).dimensions) == 1
+
+
+def test_scaling_to_zero_is_leaving_out(model: Embedder) -> None:
+    silenced, without = model.scale({1: 0, 3: 0}), model.without(1, 3)
+    scores = [m.similarity(*[m.encode(PROBES)] * 2) for m in (silenced, without)]
+    np.testing.assert_allclose(*scores, atol=1e-5)
+    np.testing.assert_allclose(
+        model.scale({n: 7 for n in range(6)}).encode(PROBES[0]).sum(),
+        model.encode(PROBES[0]).sum() * (1 if isinstance(model, StaticEmbedder) else 7),
+        rtol=1e-3,
+    )
+
+
+def test_names_are_known_by_text_and_number(model: Embedder) -> None:
+    names = model.dimensions.names
+    assert len(set(names)) == 6
+    assert model.dimensions[names[2]] == model.dimensions[2] == model.dimensions[-4] == model.dimensions[np.int64(2)]
+    assert model.without(names[2]).dimensions.names == names[:2] + names[3:]
+    assert model.without(names[2], 2, -4, [2]).dimensions.names == names[:2] + names[3:]
+    assert model.keep(n for n in (5, 1)).dimensions.names == [names[1], names[5]]
+    renamed = model.rename({names[0]: "money", 1: names[0]})
+    assert renamed.dimensions.names == ["money", names[0], *names[2:]]
+    assert renamed.dimensions[0].about == model.dimensions[0].about
+    assert list(model.dimensions)[1] is model.dimensions[1] and names[0] in repr(model.dimensions)
+
+
+def test_the_nearest_name_is_suggested() -> None:
+    model = AnchorEmbedder(
+        hashed, ["The bank lends money.", "A boat on the river.", "Rain is likely today in the north."]
+    )
+    for wrong, meant in [
+        ("The bank lend money", "The bank lends money."),
+        ("a boat on a river", "A boat on the river."),
+        ("Rain is", "Rain is likely today in the north."),
+    ]:
+        for edit in (model.without, model.keep, lambda name: model.scale({name: 2}), lambda name: model.merge(0, name)):
+            with pytest.raises(InputError, match=f"no dimension is called '{wrong}'; did you mean '{meant}'"):
+                edit(wrong)
+    with pytest.raises(InputError, match=r"no dimension is called 'xyzzy'; the first is 'The bank lends money.'"):
+        model.rename({"xyzzy": "a"})
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda m: m.without(6), "no dimension 6; there are 6, counted from 0"),
+        (lambda m: m.without(-7), "no dimension -7"),
+        (lambda m: m.without(), "no dimension is given"),
+        (lambda m: m.without([]), "no dimension is given"),
+        (lambda m: m.without(*range(6)), "without these 6 dimensions none is left"),
+        (lambda m: m.without(1.5), "by its name or number, got 1.5"),
+        (lambda m: m.without(None), "by its name or number, got None"),
+        (lambda m: m.without(True), "by its name or number, got True"),
+        (lambda m: m.keep(), "no dimension is given"),
+        (lambda m: m.keep([[0]]), "by its name or number"),
+        (lambda m: m.merge(0), "two dimensions or more, got 1"),
+        (lambda m: m.merge(0, 0, -6), "two dimensions or more, got 1"),
+        (lambda m: m.merge(0, 1, name=m.dimensions.names[2]), "have the same name"),
+        (lambda m: m.merge(0, 1, name=" "), "empty name"),
+        (lambda m: m.scale({0: -1}), "the factor of .* is -1"),
+        (lambda m: m.scale({0: float("nan")}), "the factor of .* is nan"),
+        (lambda m: m.scale({0: float("inf")}), "the factor of .* is inf"),
+        (lambda m: m.scale({0: 1e30}), "must be between 0 and a million"),
+        (lambda m: m.scale({0: "2"}), "the factor of .* is '2'"),
+        (lambda m: m.scale({0: 1, -6: 2}), "is given twice"),
+        (lambda m: m.scale([0.5] * 6), "give a mapping from dimensions to values, got list"),
+        (lambda m: m.rename({0: ""}), "empty name"),
+        (lambda m: m.rename({0: m.dimensions.names[1]}), "have the same name"),
+        (lambda m: m.rename({0: "x", 1: "x"}), "dimensions 0 and 1 have the same name 'x'"),
+        (lambda m: m.rename({0: None}), "a name is a string"),
+        (lambda m: m.rename("x"), "give a mapping"),
+    ],
+)  # fmt: skip
+def test_edits_that_cannot_be(model: Embedder, edit, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        edit(model)
+
+
+# --- dimensions.tsv as a person edits it
+
+
+def edit_table(folder: Path, change: Callable[[list[list[str]]], object]) -> None:
+    path = folder / "dimensions.tsv"
+    with open(path, encoding="utf-8", newline="") as file:
+        rows = list(csv.reader(file, dialect="excel-tab"))
+    changed = change(rows)
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        csv.writer(file, dialect="excel-tab").writerows(rows if changed is None else changed)
+
+
+def cell(row: int, column: int, value: str) -> Callable[[list[list[str]]], None]:
+    def change(rows: list[list[str]]) -> None:
+        rows[row + 1][column] = value
+
+    return change
+
+
+def test_the_table_says_what_the_model_is(model: Embedder, tmp_path: Path) -> None:
+    model.save_pretrained(tmp_path / "model")
+    lines = (tmp_path / "model" / "dimensions.tsv").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "dimension\tname\tscale\tabout" and len(lines) == 7
+    for number, (line, dimension) in enumerate(zip(lines[1:], model.dimensions, strict=True)):
+        assert line.split("\t") == [str(number), dimension.name, "1", " | ".join(dimension.about)]
+
+
+def test_a_name_changed_in_the_table(model: Embedder, tmp_path: Path) -> None:
+    model.save_pretrained(tmp_path / "model")
+    edit_table(tmp_path / "model", cell(2, 1, "money"))
+    after = opened(tmp_path / "model")
+    assert after.dimensions.names == [*model.dimensions.names[:2], "money", *model.dimensions.names[3:]]
+    np.testing.assert_allclose(after.encode(PROBES), model.encode(PROBES), atol=2e-3)
+    assert list(reopened(after, tmp_path / "again").dimensions) == list(after.dimensions)
+
+
+@pytest.mark.parametrize("scale", ["0", "0.5", "2", " 1e1 "])
+def test_a_scale_changed_in_the_table(model: Embedder, tmp_path: Path, scale: str) -> None:
+    model.save_pretrained(tmp_path / "model")
+    edit_table(tmp_path / "model", cell(1, 2, scale))
+    expected = model.scale({1: float(scale)})
+    after = opened(tmp_path / "model")
+    np.testing.assert_allclose(after.encode(PROBES), expected.encode(PROBES), rtol=1e-3, atol=2e-3)
+    again = reopened(after, tmp_path / "again")  # the scale is in the weights now, and not applied twice
+    np.testing.assert_allclose(again.encode(PROBES), expected.encode(PROBES), rtol=1e-3, atol=2e-3)
+
+
+def test_an_anchor_text_changed_in_the_table_is_encoded_anew(tmp_path: Path) -> None:
+    model = AnchorEmbedder(hashed, ["one", "two", "three"], weights=[1, 2, 3]).rename({2: "number"})
+    model.save_pretrained(tmp_path / "model")
+    edit_table(tmp_path / "model", cell(1, 3, 'a\tbetter\n"two"'))
+    edit_table(tmp_path / "model", cell(2, 3, "four"))
+    after = opened(tmp_path / "model")
+    expected = AnchorEmbedder(hashed, ["one", 'a\tbetter\n"two"', "four"], weights=[1, 2, 3])
+    np.testing.assert_allclose(after.encode(PROBES), expected.encode(PROBES), rtol=1e-3, atol=2e-3)
+    assert after.dimensions.names == ["one", 'a better "two"', "number"]  # a name of one's own stays
+    assert [item.about for item in after.dimensions] == [("one",), ('a\tbetter\n"two"',), ("four",)]
+    assert list(reopened(after, tmp_path / "again").dimensions) == list(after.dimensions)
+
+
+def test_an_anchor_text_and_its_scale_changed_together(tmp_path: Path) -> None:
+    anchors().save_pretrained(tmp_path / "model")
+    edit_table(tmp_path / "model", cell(4, 3, "new"))
+    edit_table(tmp_path / "model", cell(4, 2, "0.25"))
+    expected = AnchorEmbedder(hashed, ["new"]).encode(PROBES)[:, 0] * 0.25
+    np.testing.assert_allclose(opened(tmp_path / "model").encode(PROBES)[:, 4], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the anchor text of 'anchor 2' is empty; to drop a dimension use model.without"),
+        (" ", "is empty"),
+        ("zero", r"the encoder maps anchor 0 \('zero'\) to zero"),
+        ("anchor 3", "dimensions 2 and 3 have the same name"),
+    ],
+)
+def test_an_anchor_text_that_cannot_be(tmp_path: Path, text: str, message: str) -> None:
+    def encoder(texts: list[str]) -> np.ndarray:
+        return hashed([text.replace("zero", " ") for text in texts])
+
+    anchors().save_pretrained(tmp_path / "model")
+    edit_table(tmp_path / "model", cell(2, 3, text))
+    with pytest.raises(ModelFolderError, match=message) as caught:
+        AnchorEmbedder.from_pretrained(tmp_path / "model", encoder=encoder)
+    assert "dimensions.tsv" in str(caught.value)
+
+
+def test_rows_may_stand_in_any_order_and_blank_ones_are_skipped(model: Embedder, tmp_path: Path) -> None:
+    model.save_pretrained(tmp_path / "model")
+    edit_table(tmp_path / "model", lambda rows: [rows[0], *rows[:0:-1], [""] * 4, []])
+    after = opened(tmp_path / "model")
+    assert list(after.dimensions) == list(model.dimensions)
+    np.testing.assert_allclose(after.encode(PROBES), model.encode(PROBES), atol=2e-3)
+
+
+def test_the_table_as_a_spreadsheet_writes_it(model: Embedder, tmp_path: Path) -> None:
+    """A byte order mark, CRLF, and every cell quoted."""
+    model.save_pretrained(tmp_path / "model")
+    path = tmp_path / "model" / "dimensions.tsv"
+    with open(path, encoding="utf-8", newline="") as file:
+        rows = list(csv.reader(file, dialect="excel-tab"))
+    with open(path, "w", encoding="utf-8-sig", newline="") as file:
+        csv.writer(file, dialect="excel-tab", quoting=csv.QUOTE_ALL).writerows(rows)
+    assert path.read_bytes().startswith(b'\xef\xbb\xbf"dimension"\t') and b"\r\n" in path.read_bytes()
+    assert list(opened(tmp_path / "model").dimensions) == list(model.dimensions)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda rows: rows[:3] + rows[4:], r"1 of 6 dimensions have no row \(2\).* set its scale to 0"),
+        (lambda rows: rows[:1], r"6 of 6 dimensions have no row \(0, 1, 2, 3, 4 ...\)"),
+        (lambda rows: [*rows, rows[2]], "line 8: dimension 1 has a second row; leave one of them"),
+        (lambda rows: rows[1:], "must begin with the heading dimension name scale about"),
+        (lambda rows: [], "must begin with the heading"),
+        (lambda rows: [[*rows[0], "note"], *rows[1:]], "must begin with the heading"),
+        (lambda rows: [*rows[:2], rows[2][:3], *rows[3:]], "line 3 has 3 cells, not 4"),
+        (lambda rows: [*rows[:2], [*rows[2], "x"], *rows[3:]], "line 3 has 5 cells, not 4"),
+        (cell(0, 0, "6"), "line 2: '6' is no dimension; they are 0 to 5"),
+        (cell(0, 0, "-1"), "'-1' is no dimension"),
+        (cell(0, 0, "zero"), "'zero' is no dimension"),
+        (cell(0, 0, "²"), "is no dimension"),
+        (cell(0, 0, "9" * 6000), "is no dimension"),
+        (cell(0, 2, "much"), "line 2: the scale is 'much'; it must be a number"),
+        (cell(0, 2, "0,5"), "the scale is '0,5'"),
+        (cell(0, 2, ""), "the scale is ''"),
+        (cell(0, 2, "-1"), "the scale is '-1'"),
+        (cell(0, 2, "nan"), "the scale is 'nan'"),
+        (cell(0, 2, "1e400"), "the scale is '1e400'"),
+        (cell(0, 2, "1e30"), "between 0 and a million"),
+        (cell(0, 1, ""), "dimension 0 has an empty name"),
+        (lambda rows: cell(0, 1, rows[2][1])(rows), "dimensions 0 and 1 have the same name"),
+    ],
+)
+def test_a_table_that_cannot_be(model: Embedder, tmp_path: Path, change, message: str) -> None:
+    model.save_pretrained(tmp_path / "model")
+    edit_table(tmp_path / "model", change)
+    with pytest.raises(ModelFolderError, match=message) as caught:
+        opened(tmp_path / "model")
+    assert "dimensions.tsv" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"dimension\tname\tscale\tabout\n0\t\xfc\t1\tx\n", "is not UTF-8"),
+        (b'dimension\tname\tscale\tabout\n0\t"a"b\t1\tx\n', "line 2: "),
+        (b'dimension\tname\tscale\tabout\n0\t"a\t1\tx\n', "line [23]: unexpected end of data"),
+        (b"dimension,name,scale,about\n0,a,1,x\n", "separated by tabs"),
+        (b"", "must begin with the heading"),
+    ],
+)
+def test_a_file_that_is_no_table(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "dimensions.tsv"
+    path.write_bytes(content)
+    with pytest.raises(ModelFolderError, match=message):
+        read_dimensions(path, 1)
+
+
+def test_a_huge_table_is_refused_before_it_fills_the_memory(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("pellucid.dimensions._MAX_BYTES", 1000)
+    path = tmp_path / "dimensions.tsv"
+    path.write_text("dimension\tname\tscale\tabout\n0\ta\t1\t" + "x" * 1000)
+    with pytest.raises(ModelFolderError, match="larger than the 1,000 bytes"):
+        read_dimensions(path, 1)
+
+
+hostile = st.text(st.characters(exclude_characters="\x00", exclude_categories=()), min_size=1, max_size=12) | (
+    st.lists(
+        st.sampled_from(['"', "\t", "\n", "\r", "\r\n", "\u2028", "\x85", " | ", "'", "\ufeff", "a", "=1"]), min_size=1
+    )
+).map("".join)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(hostile, st.lists(hostile, min_size=1, max_size=3)), max_size=5))
+def test_any_text_survives_the_table(tmp_path_factory: pytest.TempPathFactory, items) -> None:
+    try:
+        dimensions = Dimensions(Dimension(name, tuple(about)) for name, about in items)
+    except InputError:  # two names alike, or a blank one
+        return
+    if not items:
+        return
+    path = tmp_path_factory.getbasetemp() / "any.tsv"
+    write_dimensions(path, dimensions)
+    table = read_dimensions(path, len(dimensions))
+    assert table.names == dimensions.names
+    assert table.about == [" | ".join(dimension.about) for dimension in dimensions]
+    assert set(table.scales) == {1.0}
+
+
+ODD = [
+    'say "no"',
+    '"quoted"',
+    "a\tb",
+    "one\ntwo",
+    "one\r\ntwo three",
+    "carriage\rreturn",
+    "line\u2028separator",
+    "\ufeffmark",
+    "lone \ud800",
+    "=1+1",
+]
+
+
+def test_odd_anchor_texts_come_back_unchanged(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    def encoder(texts: list[str]) -> np.ndarray:
+        seen.extend(texts)
+        return hashed(texts)
+
+    model = AnchorEmbedder(encoder, [*ODD, "long " * 60_000])
+    model.save_pretrained(tmp_path / "model")
+    seen.clear()
+    after = AnchorEmbedder.from_pretrained(tmp_path / "model", encoder=encoder)
+    assert seen == [ODD[0]]  # the check alone: nothing counts as changed
+    assert list(after.dimensions) == list(model.dimensions)
+    assert all("\n" not in name and "\t" not in name for name in after.dimensions.names)
+
+
+def test_a_merge_of_very_many_dimensions_comes_back(tmp_path: Path) -> None:
+    model = AnchorEmbedder(hashed, [f"{n} " + "word " * 300 for n in range(120)])
+    merged = model.merge(range(119))
+    assert len(merged.dimensions[0].name) > 131_072  # more than Python's csv takes by itself
+    assert list(opened_after(merged, tmp_path).dimensions) == list(merged.dimensions)
+    assert csv.field_size_limit() == 131_072  # and it is left as it was
+
+
+def opened_after(model: Embedder, tmp_path: Path) -> Embedder:
+    return reopened(model, tmp_path / "model")
+
+
+# --- the names of static dimensions
+
+
+def test_directions_are_named_by_the_words_at_their_ends() -> None:
+    words = ["the", "loan", "bank", "river", "boat", "42", "of"]
+    vectors = np.array([[0, 1], [9, 1], [3, 0], [-1, 0], [-7, 1], [90, 0], [-90, 0]], np.float32)
+    model = StaticEmbedder(Vocabulary(words), vectors)
+    first = model.dimensions[0]
+    assert first.name == "bank, loan, the / river, boat, the"  # compared at length 1; no numbers, no short words
+    assert first.about == ("high: bank, loan, the, boat, river", "low: river, boat, the, loan, bank")
+    assert model.dimensions is model.dimensions
+
+
+def test_directions_of_the_same_ends_are_told_apart() -> None:
+    vectors = np.repeat(np.array([[1], [2], [-1]], np.float32), 3, axis=1)
+    names = StaticEmbedder(Vocabulary(["apple", "pear", "car"]), vectors).dimensions.names
+    assert len(set(names)) == 3 and names[1].endswith(" (1)") and names[2].endswith(" (2)")
+
+
+@pytest.mark.parametrize("words", [[], ["a"], ["42", "of"]])
+def test_a_vocabulary_of_hardly_any_words_has_names_too(words: list[str], tmp_path: Path) -> None:
+    model = StaticEmbedder(Vocabulary(words), np.ones((len(words), 3), np.float32))
+    assert len(set(model.dimensions.names)) == 3
+    if words:
+        assert list(reopened(model, tmp_path / "model").dimensions) == list(model.dimensions)
+
+
+def test_names_must_fit_the_table() -> None:
+    with pytest.raises(InputError, match="1 names for 2 dimensions"):
+        StaticEmbedder(Vocabulary(["a"]), np.ones((1, 2), np.float32), dimensions=Dimensions([Dimension("x")]))
+
+
+def test_a_family_without_edits_says_so() -> None:
+    class Fixed(StaticEmbedder):
+        family = "fixed"
+        dimensions = Embedder.dimensions
+        _edited = Embedder._edited
+
+    model = Fixed(Vocabulary(["a"]), np.ones((1, 2), np.float32))
+    assert model.dimensions.names == ["dimension 0", "dimension 1"]
+    with pytest.raises(InputError, match="the dimensions of a fixed model cannot be edited"):
+        model.without(0)
+
+
+def test_a_bundled_model_encodes_without_what_edits_need() -> None:
+    script = "import sys, pellucid; pellucid.load('static-en').encode(['a loan']); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"scipy", "scipy.sparse", "numba", "torch", "transformers", "pellucid.directions"} & set(loaded)

@@ -1,0 +1,172 @@
+"""Encoders of every kind as one function, and the refusal of what they may do wrong; the anchor-file reader."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pellucid.anchorfolder import read_anchors
+from pellucid.encoders import anchor_vectors, encode_with, is_sentence_transformer, open_encoder
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.static import StaticEmbedder
+
+ANIMALS = ["cat", "dog", "cow"]
+
+
+def count_animals(texts: list[str]) -> np.ndarray:
+    """How often each animal is in a text."""
+    return np.array([[text.count(animal) for animal in ANIMALS] for text in texts])
+
+
+def test_rows_have_length_1_and_a_text_of_nothing_is_zero() -> None:
+    rows = encode_with(count_animals, ["cat cat cat dog dog dog dog", "cow", "car"])
+    np.testing.assert_allclose(rows, [[0.6, 0.8, 0], [0, 0, 1], [0, 0, 0]], atol=1e-7)
+    assert rows.dtype == np.float32
+
+
+@given(st.floats(1e-36, 1e36))
+def test_the_lengths_an_encoder_gives_do_not_matter(length: float) -> None:
+    rows = encode_with(lambda texts: count_animals(texts).astype(np.float32) * np.float32(length), ["cat dog", "cow"])
+    np.testing.assert_allclose(rows, [[0.5**0.5, 0.5**0.5, 0], [0, 0, 1]], rtol=1e-5)
+
+
+def test_what_an_encoder_returns_may_have_any_array_type(fruit: StaticEmbedder) -> None:
+    expected = encode_with(count_animals, ["cat dog", "cow"])
+    for form in (lambda a: a.tolist(), scipy.sparse.csr_matrix, lambda a: a.astype(np.float16), lambda a: list(a)):
+        np.testing.assert_allclose(
+            encode_with(lambda t, form=form: form(count_animals(t)), ["cat dog", "cow"]), expected
+        )
+    np.testing.assert_array_equal(encode_with(fruit, ["apple", "car"]), fruit.encode(["apple", "car"]))
+
+
+def test_tensors_are_taken_with_gradients_and_in_bfloat16() -> None:
+    torch = pytest.importorskip("torch")
+    given_back = torch.tensor([[3.0, 4.0]], dtype=torch.bfloat16, requires_grad=True)
+    np.testing.assert_allclose(encode_with(lambda texts: given_back, ["a"]), [[0.6, 0.8]], atol=1e-7)
+
+
+def test_no_texts_give_no_rows_and_do_not_bother_the_encoder() -> None:
+    assert encode_with(lambda texts: 1 / 0, [], dimension=7).shape == (0, 7)
+    assert encode_with(count_animals, []).shape == (0, 0)
+
+
+def test_an_encoder_never_sees_a_lone_surrogate() -> None:
+    seen: list[str] = []
+    encode_with(lambda texts: seen.extend(texts) or count_animals(texts), ["cat \ud800", "dog"])
+    assert seen == ["cat \ufffd", "dog"]
+
+
+@pytest.mark.parametrize(
+    ("gives", "message"),
+    [
+        (lambda texts: np.ones((1, 3)), r"shape \(1, 3\) for 2 texts"),
+        (lambda texts: np.ones((3, 3)), r"shape \(3, 3\) for 2 texts"),
+        (lambda texts: np.ones(3), r"shape \(3,\)"),
+        (lambda texts: np.ones((2, 3, 1)), r"shape \(2, 3, 1\)"),
+        (lambda texts: None, "gave|shape"),
+        (lambda texts: [[1, 2], [3]], "no array of numbers"),
+        (lambda texts: [["x"], ["y"]], "no array of numbers"),
+        (lambda texts: [[1, 2], [np.nan, 1]], "NaN or infinity for 1 of 2 texts, the first is 'dog'"),
+        (lambda texts: [[np.inf, 2], [-np.inf, 1]], "NaN or infinity for 2 of 2 texts, the first is 'cat'"),
+    ],
+)
+def test_wrong_results_of_an_encoder_are_named(gives, message) -> None:
+    with pytest.raises(InputError, match=message):
+        encode_with(gives, ["cat", "dog"])
+
+
+def test_a_change_of_dimension_is_refused() -> None:
+    with pytest.raises(InputError, match="gives 3 dimensions, before it gave 4; give the encoder that"):
+        encode_with(count_animals, ["cat"], dimension=4)
+
+
+@pytest.mark.parametrize("encoder", ["static-en", None, 5, ["cat"], np.eye(3)])
+def test_what_is_no_encoder_is_told_how_to_become_one(encoder) -> None:
+    with pytest.raises(InputError, match=r"an encoder is .* Open a name or folder first"):
+        encode_with(encoder, ["cat"])
+
+
+def test_an_encoders_own_error_is_not_hidden() -> None:
+    with pytest.raises(ZeroDivisionError):
+        encode_with(lambda texts: 1 / 0, ["cat"])
+
+
+def test_anchors_of_length_zero_are_refused_by_name() -> None:
+    with pytest.raises(InputError, match=r"maps anchor 1 \('car'\) to zero, and 1 more; leave it out"):
+        anchor_vectors(count_animals, ["cat", "car", "dog", "van"])
+    with pytest.raises(InputError, match=r"maps anchor 0 \('car'\) to zero; leave it out"):
+        anchor_vectors(count_animals, ["car"])
+
+
+def test_roles_reach_the_encoders_that_know_them() -> None:
+    class Roles(StaticEmbedder):
+        def encode_query(self, texts, **_):
+            return super().encode([f"car {text}" for text in texts])
+
+    words = StaticEmbedder.__new__(Roles)
+    from pellucid.words import Vocabulary
+
+    words.__init__(Vocabulary(["car", "apple"]), np.eye(2, dtype=np.float32))
+    np.testing.assert_allclose(encode_with(words, ["apple"], role="query"), [[0.5**0.5, 0.5**0.5]], atol=1e-7)
+    np.testing.assert_allclose(encode_with(words, ["apple"], role="document"), [[0, 1]])
+    np.testing.assert_allclose(encode_with(count_animals, ["cat"], role="query"), [[1, 0, 0]])
+
+
+def test_opening_by_name_or_folder(fruit: StaticEmbedder, tmp_path: Path) -> None:
+    fruit.save_pretrained(tmp_path / "fruit")
+    opened = open_encoder(tmp_path / "fruit")
+    assert isinstance(opened, StaticEmbedder) and not is_sentence_transformer(opened)
+    with pytest.raises(InputError, match="no model 'no such model'"):
+        open_encoder("no such model")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "modules.json").write_text("[]")
+    (tmp_path / "broken" / "config.json").write_text("{")
+    with pytest.raises(ModelFolderError, match="not valid JSON"):
+        open_encoder(tmp_path / "broken")
+
+
+def test_published_anchor_files(tmp_path: Path) -> None:
+    """The authors' form: an object from numbers in the corpus to texts, whose order is the order of dimensions."""
+    texts = ["A man is playing a guitar.", 'She said "no".', "Zürich \u2028 im Regen"]
+    (tmp_path / "a.json").write_text(json.dumps(dict(zip(["812", "5", "77"], texts))), encoding="utf-8")
+    (tmp_path / "b.JSON").write_text(json.dumps(texts, ensure_ascii=False), encoding="utf-8-sig")
+    (tmp_path / "c.txt").write_bytes(b"\xef\xbb\xbf" + "\r\n".join([*texts, "", "  "]).encode())
+    (tmp_path / "d").write_text("\n".join(["", *texts]) + "\n", encoding="utf-8")
+    for name in ("a.json", "b.JSON", "c.txt", "d"):
+        assert read_anchors(tmp_path / name) == texts, name
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.json", b"", "not valid JSON"),
+        ("a.json", b'["a", ', "not valid JSON"),
+        ("a.json", b"[" * 100_000, "not valid JSON"),
+        ("a.json", b'["\xff"]', "not valid JSON"),
+        ("a.json", b'["a", 5]', "must hold a list of texts"),
+        ("a.json", b'{"0": ["a"]}', "must hold a list of texts"),
+        ("a.json", b'"a"', "must hold a list of texts"),
+        ("a.json", b"null", "must hold a list of texts"),
+        ("a.json", b"{}", "holds no text"),
+        ("a.json", b'["", " "]', "holds no text"),
+        ("a.txt", b" \n\r\n", "holds no text"),
+        ("a.txt", b"gr\xfcn", "not UTF-8"),
+    ],
+)
+def test_broken_anchor_files(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ModelFolderError, match=message) as caught:
+        read_anchors(tmp_path / name)
+    assert name in str(caught.value)
+
+
+def test_an_anchor_file_must_be_there(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.json", tmp_path / "none.txt", tmp_path):
+        with pytest.raises(ModelFolderError, match=r"not found|not a regular file"):
+            read_anchors(path)

@@ -1,0 +1,141 @@
+"""What sets a group of texts apart: parts that add up, against the same numbers worked out the long way."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pellucid import coordinates
+from pellucid.errors import InputError
+from pellucid.groups import contrast, contrast_all
+from tables import HOSTILE, TableEmbedder, check_views, random_table, units
+
+both = pytest.mark.parametrize("sparse", [False, True])
+
+
+@both
+def test_a_separation_by_hand(sparse):
+    rows = {"a": [1, 0, 0], "b": [0.8, 0.6, 0], "c": [0, 1, 0], "d": [0, 0.6, 0.8]}
+    model = TableEmbedder(rows, ["x", "y", "z"], sparse=sparse)
+    found = contrast(model, ["a", "b"], ["c", "d"], name="first", examples=1)
+    assert found.within == pytest.approx(0.8)
+    assert found.between == pytest.approx((0 + 0 + 0.6 + 0.36) / 4)
+    assert found.separation == pytest.approx(0.8 - 0.24)
+    parts = {row.name: row for row in found.rows}
+    # means (.9, .3, 0) and (0, .8, .4)
+    assert parts["x"].part == pytest.approx(0.8) and parts["y"].part == pytest.approx(0 - 0.3 * 0.8)
+    assert parts["x"].mean == pytest.approx(0.9) and parts["y"].mean_others == pytest.approx(0.8)
+    assert parts["x"].auc == 1 and parts["y"].auc == pytest.approx(0.125)  # one tie of .6 in four comparisons
+    assert parts["x"].effect == pytest.approx(0.9 / np.sqrt((2 * 0.01 + 0) / 2))
+    assert [row.name for row in found.rows] == ["x", "y", "z"]
+    assert found.typical[0].text == "a" and found.untypical[0].text == "b"
+    assert "separation" in check_views(found)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10_000), st.integers(2, 11), st.booleans())
+def test_the_parts_add_up_to_within_less_between(seed, size, sparse):
+    model = random_table(14, 5, seed, sparse=sparse)
+    texts = list(model.rows)
+    found = contrast(model, texts[:size], texts[size:])
+    mine, theirs = units(model, texts[:size]), units(model, texts[size:])
+    within = np.mean([a @ b for a, b in itertools.combinations(mine, 2)])
+    between = np.mean([a @ b for a in mine for b in theirs])
+    assert found.within == pytest.approx(within, abs=1e-6) and found.between == pytest.approx(between, abs=1e-6)
+    assert sum(row.part for row in found.rows) == pytest.approx(found.separation, abs=1e-9)
+    for row in found.rows:
+        column = int(row.name[1:])
+        above = [
+            np.sign(a - b) for a in mine[:, column].astype(np.float32) for b in theirs[:, column].astype(np.float32)
+        ]
+        assert row.auc == pytest.approx((np.mean(above) + 1) / 2, abs=0.05)
+
+
+def test_all_groups_at_once_are_each_against_the_rest(monkeypatch):
+    model = random_table(30, 6)
+    texts, labels = list(model.rows), [n % 3 for n in range(30)]
+    monkeypatch.setattr(coordinates, "_COLUMNS", 4)
+    found = contrast_all(model, texts, labels)
+    assert [group.group for group in found] == ["0", "1", "2"] and len(found) == 3
+    for label, one in enumerate(found):
+        alone = contrast(model, texts[label::3], [t for n, t in enumerate(texts) if n % 3 != label], name=str(label))
+        assert one.within == pytest.approx(alone.within) and one.between == pytest.approx(alone.between)
+        assert [row.name for row in one.rows] == [row.name for row in alone.rows]
+        np.testing.assert_allclose([row[1:] for row in one.rows], [row[1:] for row in alone.rows])
+        assert one.typical == alone.typical
+    assert found[1] is found.groups[1]
+    assert found.to_frame()["group"].tolist() == ["0", "1", "2"]
+    check_views(found)
+    with pytest.raises(InputError, match="no group is called '7'"):
+        found[7]
+
+
+def test_words_of_the_group_point_its_way(fruit):
+    group = ["the apple", "pear apple", "a pear", "the zebra"]
+    found = contrast(fruit, group, ["the car", "bicycle", "the bicycle", "pear car"])
+    assert {word.word for word in found.words[:2]} == {"apple", "pear"}
+    (apple,) = (word for word in found.words if word.word == "apple")
+    assert (apple.texts, apple.others) == (2, 0)
+    direction = fruit.encode(group).mean(axis=0) - fruit.encode(["the car", "bicycle", "the bicycle", "pear car"]).mean(
+        axis=0
+    )
+    expected = fruit.similarity(fruit.encode(["apple"]), direction[None])[0, 0]
+    assert apple.pull == pytest.approx(float(expected), abs=1e-6)
+    assert all(word.pull > 0 for word in found.words)
+    assert "apple" in check_views(found)
+
+
+def test_texts_the_model_knows_nothing_of_count_as_unlike_all_others():
+    rows = {"a": [1, 0], "b": [1, 0], "c": [0, 1]}
+    found = contrast(TableEmbedder(rows), ["a", "b", "unknown"], ["c"])
+    assert found.blank == 1
+    assert found.within == pytest.approx(1 / 3)  # of the three pairs one is alike
+
+
+@pytest.mark.parametrize(
+    ("group", "others", "complaint"),
+    [
+        ([], ["t0"], "the group has 0 texts; at least 2"),
+        (["t0"], ["t1"], "the group has 1 texts; at least 2"),
+        (["t0", "t1"], [], "the other side has 0 texts"),
+        ("t0 t1", ["t2"], "iterable"),
+        (["t0", None], ["t2"], "text 1 is NoneType"),
+        (["?", "!"], ["t2"], "knows nothing of any text of 'the group'"),
+        (["t0", "t1"], ["?"], "or of any other text"),
+    ],
+)
+def test_groups_that_cannot_be_contrasted_are_refused(group, others, complaint):
+    with pytest.raises(InputError, match=complaint):
+        contrast(random_table(), group, others)
+
+
+@pytest.mark.parametrize(
+    ("labels", "complaint"),
+    [([0, 1, 0], "4 texts need as many labels, got 3"), ([0, 0, 0, 0], "there is one group, '0'"),
+     ([0, 0, 0, "odd"], "group 'odd' has one text")],
+)  # fmt: skip
+def test_labels_that_make_no_groups_are_refused(labels, complaint):
+    with pytest.raises(InputError, match=complaint):
+        contrast_all(random_table(), ["t0", "t1", "t2", "t3"], labels)
+    with pytest.raises(InputError, match="examples is -1"):
+        contrast_all(random_table(), ["t0", "t1", "t2", "t3"], [0, 0, 1, 1], examples=-1)
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")
+def test_pictures_and_hostile_names(tmp_path):
+    rows = {text: [n + 1.0, 9.0 - n, 2.0] for n, text in enumerate(HOSTILE)}
+    model = TableEmbedder(rows, [HOSTILE[0], HOSTILE[4], HOSTILE[2]])
+    found = contrast_all(model, list(rows), [HOSTILE[0], HOSTILE[2]] * 4)
+    check_views(found)
+    for one in found:
+        check_views(one)
+        bars = one.plot().axes[0].patches
+        assert sum(bar.get_width() for bar in bars) == pytest.approx(one.separation)
+    image = found.plot().axes[0].images[0].get_array()
+    effects = {row.name: row.effect for row in found.groups[0].rows}
+    assert image.shape == (3, 2) and sorted(image[:, 0].tolist()) == pytest.approx(sorted(effects.values()))
+    found.plot().savefig(tmp_path / "plot.png", dpi=40)

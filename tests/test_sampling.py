@@ -1,0 +1,493 @@
+"""How anchors are chosen: the searches against plain references, the filter rule by rule, runs that are cut off."""
+
+from __future__ import annotations
+
+from itertools import islice, pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from pellucid import candidates, farthest, sampling
+from pellucid.candidates import CandidateSettings, Filtered, candidate_texts, is_sentence
+from pellucid.corpus import read_texts
+from pellucid.errors import CorpusError, InputError, PellucidError
+from pellucid.sampling import choose_anchors, farthest_points, kmeans_points, uniform_points
+
+# --- Farthest point sampling ------------------------------------------------------------------------------------------
+
+
+def lane_products(rows: np.ndarray, row: np.ndarray) -> np.ndarray:
+    """The products of rows with one row, summed in the order that the compiled search promises."""
+    width = -len(row) % 32
+    terms = np.pad(rows * row, ((0, 0), (0, width))).reshape(len(rows), -1, 32)
+    lanes = np.zeros((len(rows), 32), np.float32)
+    for step in range(terms.shape[1]):
+        lanes += terms[:, step]
+    a, b, c, d = (lanes[:, at : at + 8] for at in (0, 8, 16, 24))
+    sums = (a + b) + (c + d)
+    for half in (4, 2, 1):
+        sums = sums[:, :half] + sums[:, half:]
+    return sums[:, 0]
+
+
+def plain_farthest(vectors: np.ndarray, n: int, start: list[int]) -> list[int]:
+    """The definition: compare everything with every pick, in float32."""
+    rows = vectors.astype(np.float32)
+    squares = np.array([lane_products(row[None], row)[0] for row in rows])
+    zero = squares == 0
+    inverse = np.where(zero, np.float32(0), np.float32(1) / np.sqrt(np.where(zero, 1, squares).astype(np.float32)))
+    best = np.where(zero, np.inf, -np.inf).astype(np.float32)
+    picks: list[int] = []
+    for number in range(n):
+        pick = start[number] if number < len(start) else int(best.argmin())
+        best = np.maximum(best, lane_products(rows, rows[pick]) * inverse[pick] * inverse)
+        picks.append(pick)
+        best[picks] = np.inf
+    return picks
+
+
+small_numbers = arrays.arrays(
+    np.float32, st.tuples(st.integers(1, 70), st.integers(1, 5)), elements=st.integers(-3, 3).map(float)
+)
+
+
+@given(vectors=small_numbers, half=st.booleans(), data=st.data())
+@settings(max_examples=100, deadline=None)
+def test_farthest_points_are_those_of_the_definition_with_ties_and_duplicates(vectors, half, data):
+    usable = np.flatnonzero(vectors.any(axis=1))
+    if not len(usable):
+        return
+    n = data.draw(st.integers(1, len(usable)))
+    start = int(data.draw(st.sampled_from(list(usable))))
+    given_vectors = vectors.astype(np.float16) if half else vectors
+    assert farthest_points(given_vectors, n, start=start).tolist() == plain_farthest(vectors, n, [start])
+
+
+@given(seed=st.integers(0, 2**32 - 1), dimension=st.integers(1, 100), half=st.booleans())
+@settings(max_examples=30, deadline=None)
+def test_farthest_points_agree_to_the_last_bit_on_real_numbers(seed, dimension, half):
+    vectors = np.random.default_rng(seed).normal(size=(200, dimension)).astype(np.float16 if half else np.float32)
+    assert farthest_points(vectors, 40, start=3).tolist() == plain_farthest(vectors, 40, [3])
+
+
+def clusters(count: int = 5000, dimension: int = 48, dtype: type = np.float32) -> np.ndarray:
+    rng = np.random.default_rng(1)
+    centres = rng.normal(size=(60, dimension))
+    return (centres[rng.integers(60, size=count)] + 0.5 * rng.normal(size=(count, dimension))).astype(dtype)
+
+
+def test_farthest_points_reach_all_directions():
+    """By hand: from east the opposite comes first, then what lies between."""
+    vectors = np.array([[1, 0], [0.9, 0.1], [0, 3], [-2, 0], [0, -1], [1, 1]], np.float32)
+    assert farthest_points(vectors, 4, start=0).tolist() == [0, 3, 2, 4]
+
+
+def test_the_first_picks_are_those_for_fewer():
+    vectors = clusters()
+    assert farthest_points(vectors, 30).tolist() == farthest_points(vectors, 200).tolist()[:30]
+
+
+def test_threads_change_nothing(monkeypatch):
+    vectors = clusters(dtype=np.float16)
+    one = farthest_points(vectors, 200)
+    monkeypatch.setattr(farthest, "_ALONE", 64)
+    monkeypatch.setenv("PELLUCID_THREADS", "3")
+    assert farthest_points(vectors, 200).tolist() == one.tolist()
+
+
+def test_most_similarities_are_never_computed():
+    vectors = clusters()
+    with farthest.Search(vectors, 200) as search:
+        assert search.measure() is None
+        search.take(0)
+        while len(search.picks) < 200:
+            search.take(search.farthest())
+    assert search.picks == plain_farthest(vectors, 200, [0])
+    assert search.products < 0.5 * 200 * len(vectors)
+
+
+def test_every_float16_is_read_exactly():
+    bits = np.arange(1 << 16, dtype=np.uint16)
+    values = bits.view(np.float16)
+    finite = np.isfinite(values)
+    rows = np.ascontiguousarray(bits[finite][:, None])
+    read = np.zeros(1, np.float32)
+    got = np.empty(len(rows), np.float32)
+    for row in range(0, len(rows), 7):
+        farthest._read(rows, row, read)
+        got[row] = read[0]
+    expected = values[finite].astype(np.float32)
+    assert (got[::7].view(np.uint32) == expected[::7].view(np.uint32)).all()  # the sign of 0 too
+
+
+def test_lengths_do_not_matter():
+    vectors = clusters(400)
+    scales = 2.0 ** np.random.default_rng(0).integers(-30, 30, size=(400, 1))
+    scaled = (vectors * scales).astype(np.float32)
+    assert farthest_points(scaled, 50).tolist() == farthest_points(vectors, 50).tolist()
+
+
+def test_vectors_mapped_from_disk_or_lying_otherwise(tmp_path):
+    vectors = clusters(1000, dtype=np.float16)
+    np.save(tmp_path / "v.npy", vectors)
+    picks = farthest_points(vectors, 20).tolist()
+    assert farthest_points(np.load(tmp_path / "v.npy", mmap_mode="r"), 20).tolist() == picks
+    assert farthest_points(np.asfortranarray(vectors), 20).tolist() == picks
+    assert farthest_points(vectors.astype(">f2"), 20).tolist() == picks
+
+
+def test_the_seed_draws_the_start_and_zeros_are_never_picked():
+    vectors = clusters(100)
+    vectors[::2] = 0
+    firsts = {int(farthest_points(vectors, 1, seed=seed)[0]) for seed in range(20)}
+    assert len(firsts) > 5
+    picks = farthest_points(vectors, 50)
+    assert sorted(picks) == list(range(1, 100, 2))
+    with pytest.raises(InputError, match="only 50 of 100 vectors are not zero"):
+        farthest_points(vectors, 51)
+
+
+def test_several_first_points():
+    vectors = clusters(300)
+    assert farthest_points(vectors, 40, start=[7, 3, 11]).tolist() == plain_farthest(vectors, 40, [7, 3, 11])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n": 0}, "n is 0"),
+        ({"n": True}, "n is True"),
+        ({"n": 11}, "only 10 vectors"),
+        ({"start": 10}, "start is 10"),
+        ({"start": -1}, "start is -1"),
+        ({"start": [1, 1]}, "start has 2 rows"),
+        ({"start": [1, 2, 3]}, "start has 3 rows"),
+        ({"vectors": np.zeros((4, 2))}, "float64"),
+        ({"vectors": np.zeros(4, np.float32)}, r"shape \(4,\)"),
+    ],
+)
+def test_farthest_points_refuses(change, message):
+    arguments = {"vectors": clusters(10), "n": 2, **change}
+    with pytest.raises(InputError, match=message):
+        farthest_points(**arguments)
+
+
+@pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_the_first_broken_row_is_named(broken, dtype):
+    vectors = clusters(5000, dtype=dtype)
+    vectors[4321, 3] = vectors[4400, 0] = broken
+    with pytest.raises(InputError, match="row 4321 "):
+        farthest_points(vectors, 3)
+
+
+def test_tensors_give_the_same_picks():
+    torch = pytest.importorskip("torch")
+    vectors = clusters(3000)
+    vectors[5] = 0
+    picks = farthest_points(torch.from_numpy(vectors), 50, start=2)
+    assert picks.tolist() == farthest_points(vectors, 50, start=2).tolist()
+    half = clusters(3000, dtype=np.float16)
+    assert farthest_points(torch.from_numpy(half), 50).tolist() == farthest_points(half, 50).tolist()
+    vectors[9, 1] = np.nan
+    with pytest.raises(InputError, match="row 9 "):
+        farthest_points(torch.from_numpy(vectors), 50)
+
+
+# --- Uniform and KMeans -----------------------------------------------------------------------------------------------
+
+
+def test_uniform_points():
+    points = uniform_points(1000, 300, seed=4)
+    assert len(set(points.tolist())) == 300
+    assert points.min() >= 0
+    assert points.max() < 1000
+    assert uniform_points(np.zeros((1000, 2), np.float16), 20, seed=4).tolist() == points[:20].tolist()
+    assert uniform_points(1000, 20, seed=5).tolist() != points[:20].tolist()
+    counts = np.bincount(np.concatenate([uniform_points(10, 2, seed=seed) for seed in range(2000)]), minlength=10)
+    assert (abs(counts - 400) < 90).all()  # 5 standard deviations
+    with pytest.raises(InputError, match="only 3 vectors"):
+        uniform_points(3, 4)
+
+
+def test_kmeans_takes_the_nearest_row_to_each_cluster():
+    rng = np.random.default_rng(0)
+    directions = np.eye(6, 20)
+    vectors = np.concatenate([direction + 0.1 * rng.normal(size=(50, 20)) for direction in directions])
+    vectors[np.arange(6) * 50 + 9] = directions * 4  # the middle of each, of another length
+    picks = kmeans_points(vectors.astype(np.float16), 6)
+    assert sorted(pick // 50 for pick in picks) == list(range(6))
+    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    for pick in picks:
+        members = units[pick // 50 * 50 : pick // 50 * 50 + 50]
+        mean = members.mean(axis=0)
+        assert units[pick] @ mean >= np.sort(members @ mean)[-3]
+
+
+def test_kmeans_picks_are_distinct_even_if_vectors_are_not():
+    vectors = np.repeat(np.eye(3, dtype=np.float32), 10, axis=0)
+    assert len(set(kmeans_points(vectors, 8).tolist())) == 8
+
+
+def test_nearest_rows_are_found_across_blocks(monkeypatch):
+    vectors = clusters(500)
+    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    monkeypatch.setattr(sampling, "_BLOCK", 64)
+    assert sampling._nearest_distinct(vectors, units[[450, 3, 77]]).tolist() == [450, 3, 77]
+
+
+# --- The filter -------------------------------------------------------------------------------------------------------
+
+BROKEN = {  # what each rule drops, of the kinds found among published anchors
+    "words": "Yes indeed.",
+    "control characters": "A line that is broken\nin the middle.",
+    "link": "You can buy this lamp at http://shop.example/dp/B000123 today.",
+    "no sentence": "storage room in the cellar of a house",
+    "markup": "Set the &nbsp; entity between <b>two</b> words.",
+    "mojibake": "The cafÃ© was closed, but itâ€™s open again now.",
+    "language": "Wir haben gestern im Garten gesessen und Kuchen gegessen.",
+}
+GOOD = [
+    "The children are playing in the garden.",
+    "How long does it take to learn to swim?",
+    '"I never said that," she answered.',
+    "In 2014, 3 of 10 households had a café nearby (or a pub).",
+    "“Nobody knows,” he wrote to his sister.",
+    "It costs $20, which isn't much!",
+    "She said “yes.”",
+]
+
+
+@pytest.mark.parametrize("rule", BROKEN)
+def test_each_rule_drops_its_own(rule):
+    filtered = Filtered()
+    assert list(candidate_texts([*GOOD, BROKEN[rule]], filtered=filtered)) == GOOD
+    assert {name: count for name, count in filtered.dropped.items() if count} == {rule: 1}
+    assert (filtered.read, filtered.kept) == (len(GOOD) + 1, len(GOOD))
+    assert str(filtered) == f"{len(GOOD)} of {len(GOOD) + 1} texts left (dropped: 1 {rule})"
+
+
+def test_each_rule_can_be_switched_off():
+    off = CandidateSettings(None, None, True, True, True, True, None)
+    texts = [*BROKEN.values(), *GOOD]
+    assert list(candidate_texts([*texts, " ", texts[0]], off)) == texts
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Write to me at someone@post.example about it.",
+        "Call the office at 555 0134 or 020-555-0134 now.",
+        "Их адрес был в письме. Dim x As Integer",
+        "he began in the middle of it.",
+        "It has no end because someone cut",
+        "The firm was founded by W. H.",
+        "She met Dr.",
+        'He said "stop and went on.',
+        "This one (of them never closes.",
+        "The words , they are loose .",
+        "THIS IS WHAT SHOUTING LOOKS LIKE.",
+        "12 43 9 88 1,000 2,000 x.",
+        "The text goes on .. and on.",
+        "A zero\u200bwidth space is hidden here.",
+        "A part is \ufffd gone for ever.",
+        "Two sentences.Without a space between them.",
+        "A: That will be fine with me.",
+        "Stage two Stage two is the shorter one.",
+        "It takes six'turns'of the wire.",
+        "The office is open on 634 - 6102 all day.",
+    ],
+)
+def test_unreadable_texts_are_dropped(text):
+    assert list(candidate_texts([text])) == []
+
+
+def test_near_duplicates_by_text():
+    texts = ["I need a table for 4 people.", "I need a table for 12 people!", "I need a table for four people."]
+    assert list(candidate_texts(texts)) == [texts[0], texts[2]]
+    assert list(candidate_texts(texts, CandidateSettings(near_duplicates=None))) == texts
+
+
+def test_other_languages_and_scripts():
+    german = BROKEN["language"]
+    assert list(candidate_texts([german, GOOD[0]], CandidateSettings(language="de"))) == [german]
+    assert is_sentence("我们明天去学校。")
+    assert is_sentence("¿Dónde está la biblioteca?")
+    with pytest.raises(InputError, match="'klingon'"):
+        list(candidate_texts([german], CandidateSettings(language="klingon")))
+
+
+@pytest.mark.parametrize("wrong", [{"words": (5, 2)}, {"near_duplicates": 0.0}, {"max_candidates": 0}])
+def test_settings_out_of_range(wrong):
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        CandidateSettings(**wrong)
+
+
+# --- All together -----------------------------------------------------------------------------------------------------
+
+SUBJECTS = ("The farmer", "A pilot", "My sister", "The judge", "Every child", "An old dog")
+DEEDS = ("paints", "finds", "forgets", "repairs", "sells", "admires")
+THINGS = ("the fence", "a letter", "two apples", "the radio", "our house", "some music", "the garden", "a bicycle")
+SENTENCES = [f"{who} {does} {what} today." for who in SUBJECTS for does in DEEDS for what in THINGS]
+
+
+def encode(texts: list[str]) -> np.ndarray:
+    """Bags of letters pairs, hashed to 64 dimensions."""
+    vectors = np.zeros((len(texts), 64), np.float32)
+    for row, text in enumerate(texts):
+        for pair in pairwise(text):
+            vectors[row, (ord(pair[0]) * 31 + ord(pair[1])) % 64] += 1
+    return vectors
+
+
+@pytest.mark.parametrize("method", ["fps", "uniform", "kmeans"])
+def test_anchors_are_texts_of_the_corpus_far_enough_apart(method):
+    anchors = choose_anchors(encode, SENTENCES, 12, method=method, seed=3)
+    assert len(set(anchors)) == 12
+    assert set(anchors) <= set(SENTENCES)
+    vectors = encode(anchors)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    assert (vectors @ vectors.T - np.eye(12)).max() <= 0.901
+    assert choose_anchors(encode, iter(SENTENCES), 12, method=method, seed=3) == anchors
+    if method != "kmeans":
+        assert choose_anchors(encode, SENTENCES, 12, method=method, seed=4) != anchors
+
+
+def test_farthest_anchors_are_the_picks_of_the_vectors():
+    vectors = encode(SENTENCES)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    picks = farthest_points(vectors.astype(np.float16), 10, seed=2)
+    assert choose_anchors(encode, SENTENCES, 10, method="fps", seed=2) == [SENTENCES[row] for row in picks]
+
+
+def test_the_frame_method_is_reached(monkeypatch):
+    pytest.importorskip("pellucid.frames")
+    monkeypatch.setattr("pellucid.frames.frame_points", lambda vectors, n, *, seed: np.arange(n) * 17 + seed)
+    settings = CandidateSettings(near_duplicates=None)
+    expected = [SENTENCES[row] for row in (5, 22, 39)]
+    assert choose_anchors(encode, SENTENCES, 3, seed=5, settings=settings) == expected
+
+
+def test_near_duplicates_are_replaced(monkeypatch):
+    """KMeans may pick neighbours; farthest points take the place of the second."""
+    monkeypatch.setitem(sampling._METHODS, "kmeans", lambda vectors, n, seed: np.arange(n))
+    anchors = choose_anchors(encode, SENTENCES, 8, method="kmeans")
+    vectors = encode(anchors)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    assert len(set(anchors)) == 8
+    assert anchors[0] == SENTENCES[0]
+    assert (vectors @ vectors.T - np.eye(8)).max() <= 0.901
+
+
+def test_too_many_anchors_asked_for():
+    texts = [*SENTENCES[:10], "no sentence at all", SENTENCES[0], BROKEN["link"]]
+    said = r"11 anchors asked for, but 10 of 13 texts left \(dropped: 1 link, 1 no sentence, 1 duplicate\)"
+    with pytest.raises(InputError, match=said):
+        choose_anchors(encode, texts, 11, method="uniform")
+    with pytest.raises(InputError, match="near_duplicates"):
+        choose_anchors(lambda texts: np.ones((len(texts), 3)), SENTENCES, 2, method="fps")
+
+
+def test_texts_that_encode_to_zero_are_dropped_and_counted():
+    def partly(texts: list[str]) -> np.ndarray:
+        return encode(texts) * np.array([["judge" not in text] for text in texts])
+
+    anchors = choose_anchors(partly, SENTENCES, 30, method="uniform", settings=CandidateSettings(near_duplicates=None))
+    assert not any("judge" in anchor for anchor in anchors)
+    with pytest.raises(InputError, match="48 encoded to zero"):
+        choose_anchors(partly, SENTENCES, 250, method="fps")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n": 0}, "n is 0"),
+        ({"method": "best"}, "no method 'best'; choose one of fps, uniform, kmeans, frame"),
+        ({"corpus": ["no sentence"]}, "no candidate for an anchor: 0 of 1 texts left"),
+        ({"corpus": "missing.txt"}, "missing.txt"),
+        ({"encoder": "all-MiniLM"}, "an encoder is"),
+    ],
+)
+def test_choose_anchors_refuses(change, message):
+    arguments = {"encoder": encode, "corpus": SENTENCES, "n": 3, "method": "uniform", **change}
+    with pytest.raises(PellucidError, match=message):
+        choose_anchors(**arguments)
+
+
+def run_until_killed(folder: Path, after: int) -> list[int]:
+    """Encode until `after` calls are done; return the sizes of the calls."""
+    sizes: list[int] = []
+
+    def dying(texts: list[str]) -> np.ndarray:
+        if len(sizes) == after:
+            raise KeyboardInterrupt
+        sizes.append(len(texts))
+        return encode(texts)
+
+    with pytest.raises(KeyboardInterrupt):
+        choose_anchors(dying, SENTENCES, 9, method="fps", work_dir=folder)
+    return sizes
+
+
+def test_a_killed_run_goes_on_where_it_was(tmp_path, monkeypatch):
+    monkeypatch.setattr(candidates, "_SHARD", 50)
+    whole = choose_anchors(encode, SENTENCES, 9, method="fps")
+    assert run_until_killed(tmp_path, 3) == [50, 50, 50]
+    with open(tmp_path / "vectors.npy", "ab") as file:
+        file.write(b"half a shard that was being written")
+    sizes: list[int] = []
+
+    def counting(texts: list[str]) -> np.ndarray:
+        sizes.append(len(texts))
+        return encode(texts)
+
+    assert choose_anchors(counting, SENTENCES, 9, method="fps", work_dir=tmp_path) == whole
+    assert sizes == [8, 50, 50, 38]  # the encoder is compared on 8 texts, then the rest
+    assert np.load(tmp_path / "vectors.npy").shape == (len(SENTENCES), 64)
+    sizes.clear()
+    assert choose_anchors(counting, SENTENCES, 9, method="fps", work_dir=tmp_path) == whole
+    assert sizes == [8]
+    assert len(choose_anchors(encode, SENTENCES, 20, method="uniform", work_dir=tmp_path)) == 20
+
+
+def test_a_work_dir_of_another_run_is_refused(tmp_path):
+    choose_anchors(encode, SENTENCES, 3, method="fps", work_dir=tmp_path)
+    with pytest.raises(InputError, match="different: corpus"):
+        choose_anchors(encode, SENTENCES[1:], 3, method="fps", work_dir=tmp_path)
+    with pytest.raises(InputError, match="different: words"):
+        choose_anchors(encode, SENTENCES, 3, settings=CandidateSettings(words=None), method="fps", work_dir=tmp_path)
+    with pytest.raises(InputError, match="another encoder"):
+        choose_anchors(lambda t: encode(t)[:, ::-1], SENTENCES, 3, method="fps", work_dir=tmp_path)
+    with pytest.raises(InputError, match="another encoder"):
+        choose_anchors(lambda t: encode(t)[:, :9], SENTENCES, 3, method="fps", work_dir=tmp_path)
+
+
+def test_from_a_file_and_a_static_model(tmp_path, fruit):
+    corpus = tmp_path / "corpus.txt"
+    texts = [
+        "The apple is red.",
+        "The pear, the pear!",
+        "My car is here.",
+        "The bicycle was sold.",
+        "Unknown words only.",
+    ]
+    corpus.write_text("\n".join(texts), encoding="utf-8")
+    settings = CandidateSettings(language=None)
+    anchors = choose_anchors(fruit, corpus, 2, method="fps", settings=settings, work_dir=tmp_path / "work")
+    assert set(anchors) <= set(texts[:4])
+    assert list(read_texts(tmp_path / "work" / "candidates.jsonl")) == texts
+    with pytest.raises(CorpusError, match="no candidate"):
+        choose_anchors(fruit, [], 2)
+
+
+def test_anchors_of_real_sentences_are_sentences(shared):
+    import pellucid
+
+    lines = list(islice(read_texts(shared / "data" / "raw_english" / "open_licence.txt.xz"), 2000))
+    anchors = choose_anchors(pellucid.load("static-en"), lines, 30, method="fps")
+    assert len(set(anchors)) == 30
+    assert all(is_sentence(anchor) and 3 <= len(anchor.split()) <= 60 for anchor in anchors)
