@@ -178,13 +178,13 @@ def _caption(row: Row) -> str:
 
 
 def _methods(rows: Rows, sizes: Sequence[int]) -> str:
-    text = (
-        "\n## Sampling methods and sizes\n\nClustering takes far longer than the rest and was measured at two sizes.\n"
-    )
+    text = "\n## Sampling methods and sizes\n"
     for group in GROUPS:
         for encoder in rows.encoders:
             lines = [[method, *(rows.mean(group, encoder, method, n) for n in sizes)] for method in METHODS]
-            lines.append(["frame, decorrelated", *(rows.mean(group, encoder, "frame", n, OURS) for n in sizes)])
+            for method in ("fps", "frame"):
+                means = [rows.mean(group, encoder, method, n, OURS) for n in sizes]
+                lines.append([f"{method}, decorrelated", *means])
             own = _cell(rows.mean(group, encoder, ENCODER))
             text += f"\n{group}, {encoder} (itself {own}):\n\n{_table(['anchors', *map(str, sizes)], lines)}"
     return text

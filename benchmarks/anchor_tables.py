@@ -14,6 +14,8 @@ import os
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 import argparse
+import hashlib
+import inspect
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,18 +27,20 @@ import numpy as np
 import pellucid
 from anchor_baselines import PLAIN, VARIANTS, BagOfWords, Coordinates, bm25_score, cognitive_load, texts_of
 from anchor_development import Development, development_score, development_split
-from anchor_page import BINARY, ENCODER, OURS, Row, write_page
+from anchor_page import BINARY, ENCODER, METHODS, OURS, Row, write_page
 from pellucid.anchors import AnchorEmbedder
 from pellucid.candidates import CandidateSettings, prepare_candidates
 from pellucid.evaluate import evaluate
 from pellucid.evaluation_data import find_tasks
 from pellucid.evaluation_models import fingerprint
-from pellucid.sampling import choose_anchors
+from pellucid.frames import frame_points
+from pellucid.sampling import choose_anchors, farthest_points, kmeans_points, uniform_points
 from vector_cache import CachedEncoder, Vectors, unit_rows
 
 CANDIDATES = CandidateSettings(words=(4, 20), max_candidates=200_000)  # as recipes/anchors_en.py
-METHODS, SIZES = ("uniform", "kmeans", "fps", "frame"), (64, 128, 200, 500, 1000)
-CLOSER = (200, 500)  # sizes at which the variants are tried and clustering is measured
+CHOOSERS = {"uniform": uniform_points, "kmeans": kmeans_points, "fps": farthest_points, "frame": frame_points}
+SIZES = (64, 128, 200, 500, 1000)
+CLOSER = (200, 500)  # sizes at which the variants are tried; those of the bundled models
 KINDS = ("STS", "Retrieval", "Clustering")
 SEEDS = 3  # of uniform sampling, on STS
 _SAMPLE = 20_000  # candidates from which means, deviations and medians are taken
@@ -84,7 +88,8 @@ class Bench:
     def anchors(self, method: str, n: int, seed: int = 0) -> list[str]:
         """Return anchor texts, chosen once and kept."""
         most = n if method == "kmeans" else max(SIZES)  # of the other methods the first m are the choice for m
-        path = self.work / "chosen" / f"{self.encoder.folder}-{method}-{most}-{seed}.json"
+        code = hashlib.sha256(inspect.getsource(CHOOSERS[method]).encode()).hexdigest()[:8]
+        path = self.work / "chosen" / f"{self.encoder.folder}-{method}-{most}-{seed}-{code}.json"
         if not path.exists():
             path.parent.mkdir(exist_ok=True)
             settings: dict[str, Any] = {"settings": CANDIDATES, "work_dir": self.work / self.encoder.folder}
@@ -114,16 +119,11 @@ class Bench:
         return development_score(self._split, model.apply)
 
 
-def plan() -> list[tuple[str, int, str, tuple[str, ...]]]:
-    """Return what is measured: method, n, variant and kinds of tasks (clustering is the slowest by far)."""
-    planned: list[tuple[str, int, str, tuple[str, ...]]] = []
-    planned += [(method, n, PLAIN, KINDS if n in CLOSER else KINDS[:2]) for n in SIZES for method in METHODS]
-    planned += [("frame", n, OURS, KINDS if n in CLOSER else KINDS[:2]) for n in SIZES]
-    planned += [("fps", n, OURS, KINDS[:2]) for n in CLOSER]
-    for n in CLOSER:
-        for variant in VARIANTS:
-            if variant not in (PLAIN, OURS):
-                planned.append(("frame", n, variant, KINDS if variant in BINARY else KINDS[:2]))
+def plan() -> list[tuple[str, int, str]]:
+    """Return what is measured: method, n and variant."""
+    planned = [(method, n, PLAIN) for n in SIZES for method in METHODS]
+    planned += [(method, n, OURS) for n in SIZES for method in ("fps", "frame")]
+    planned += [("frame", n, variant) for n in CLOSER for variant in VARIANTS if variant not in (PLAIN, OURS)]
     return planned
 
 
@@ -135,8 +135,8 @@ def rows_of(bench: Bench, leave_out: Sequence[str]) -> Iterator[Row]:
     yield {**about, "scores": bench.score(own, kinds), "development": bench.development(own)}
     for n in CLOSER:
         yield _bundled_row(bench, n, kinds)
-    for method, n, variant, wanted in plan():
-        yield _row(bench, method, n, variant, [kind for kind in wanted if kind not in leave_out])
+    for method, n, variant in plan():
+        yield _row(bench, method, n, variant, kinds)
 
 
 def _bundled_row(bench: Bench, n: int, kinds: Sequence[str]) -> Row:

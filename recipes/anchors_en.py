@@ -22,13 +22,21 @@ from static_en import open_teacher
 CANDIDATES = CandidateSettings(words=(4, 20), max_candidates=200_000)
 SIZES = (200, 500)
 STRENGTH = 0.5  # of the decorrelation; chosen by benchmarks/anchor_development.py
+LEFT_OUT = (  # beginnings of sentences that nobody wants as the name of a dimension
+    "My guess? Porn.",
+    "I know who the killer is.",
+    "Jews have been present",
+    "Damn you actually got that comment",
+)
 HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
 
 
 def make(encoder: object, corpus: Path, work_dir: Path) -> AnchorEmbedder:
     """Return the model with the most anchors; its first 200 are the choice for 200."""
-    anchors = choose_anchors(encoder, corpus, max(SIZES), method="frame", settings=CANDIDATES, work_dir=work_dir)
-    return AnchorEmbedder(encoder, anchors)
+    n = max(SIZES) + len(LEFT_OUT)
+    anchors = choose_anchors(encoder, corpus, n, method="frame", settings=CANDIDATES, work_dir=work_dir)
+    wanted = [anchor for anchor in anchors if not anchor.startswith(LEFT_OUT)]
+    return AnchorEmbedder(encoder, wanted[: max(SIZES)])
 
 
 def _write_card(folder: Path, encoder: str, faithful: np.ndarray) -> None:

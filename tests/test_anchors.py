@@ -504,14 +504,16 @@ def test_a_static_folder_opens_in_plain_sentence_transformers(fruit: StaticEmbed
 
 
 def naive_frame(vectors: np.ndarray, n: int) -> list[int]:
-    """The definition: first the row closest to the mean direction, then what adds least to the sum of squares."""
+    """The definition: each pick adds least to the sum of squares, where the mean direction was picked before all."""
     known = np.flatnonzero(vectors.any(axis=1))
     units = {row: vectors[row].astype(np.float64) / np.linalg.norm(vectors[row].astype(np.float64)) for row in known}
     mean = np.mean(list(units.values()), axis=0)
-    picks = [max(units, key=lambda row: units[row] @ mean)]
+    taken = [mean / np.linalg.norm(mean)]
+    picks: list[int] = []
     while len(picks) < n:
         rest = [row for row in known if row not in picks]
-        picks.append(min(rest, key=lambda row: sum((units[row] @ units[pick]) ** 2 for pick in picks)))
+        picks.append(min(rest, key=lambda row: sum((units[row] @ other) ** 2 for other in taken)))
+        taken.append(units[picks[-1]])
     return picks
 
 

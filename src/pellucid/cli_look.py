@@ -45,8 +45,8 @@ def card(
 
     \b
     Examples:
-      pellucid card 71 texts.txt -m anchors-en-200
-      pellucid card "Use my credit card." texts.txt -m anchors-en-200 --html card.html
+      pellucid card 9 texts.txt -m anchors-en-200
+      pellucid card "I accepted the offer." texts.txt -m anchors-en-200 --html card.html
     """
     from pellucid.cards import card as make
 
@@ -188,8 +188,8 @@ def edit(
 
     \b
     Examples:
-      pellucid edit anchors-en-200 -o mine --without 71 --without 104
-      pellucid edit mine -o mine --rename "71=credit cards" --scale "12=0.5"
+      pellucid edit anchors-en-200 -o mine --without 9 --without 104
+      pellucid edit mine -o mine --rename "12=credit cards" --scale "40=0.5"
     """
     edited = open_model(model)
     names = edited.dimensions.names

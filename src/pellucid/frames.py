@@ -22,7 +22,8 @@ _MOST = 200_000  # candidates looked at, float32 in memory; more gave no better 
 def frame_points(vectors: npt.NDArray[Any], n: int, *, seed: int = 0) -> npt.NDArray[np.int64]:
     """Choose `n` rows of small frame potential, greedily; the first m of them are the choice for m.
 
-    The first pick is the row closest to the mean direction. Ties go to the lowest number.
+    The mean direction of all rows counts as picked before the first: an anchor near it would be similar to every text
+    and tell none apart. Ties go to the lowest number.
 
     Args:
         vectors: float16 or float32 [N, d], may be memory-mapped; lengths do not matter, zero rows are never picked.
@@ -38,12 +39,12 @@ def frame_points(vectors: npt.NDArray[Any], n: int, *, seed: int = 0) -> npt.NDA
     rows, units = _unit_rows(vectors, seed)
     if not 1 <= n <= len(rows):
         raise InputError(f"n is {n}; it must be between 1 and the {len(rows)} candidates that are not zero")
+    mean = units.mean(axis=0)
+    length = float(np.linalg.norm(mean))
+    potential = np.square(units @ (mean / length if length > 0 else mean))
     picks = np.empty(n, np.int64)
-    picks[0] = (units @ units.mean(axis=0)).argmax()
-    potential = np.zeros(len(units), np.float32)
     for k in range(n):
-        if k:
-            picks[k] = potential.argmin()
+        picks[k] = potential.argmin()
         potential += np.square(units @ units[picks[k]])
         potential[picks[k]] = np.inf
     chosen: npt.NDArray[np.int64] = rows[picks]
