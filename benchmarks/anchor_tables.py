@@ -29,7 +29,8 @@ from anchor_baselines import PLAIN, VARIANTS, BagOfWords, Coordinates, bm25_scor
 from anchor_development import Development, development_score, development_split
 from anchor_page import BINARY, ENCODER, METHODS, OURS, Row, write_page
 from pellucid.anchors import AnchorEmbedder
-from pellucid.candidates import CandidateSettings, prepare_candidates
+from pellucid.candidates import CandidateSettings
+from pellucid.candidatestore import prepare_candidates
 from pellucid.evaluate import evaluate
 from pellucid.evaluation_data import find_tasks
 from pellucid.evaluation_models import fingerprint

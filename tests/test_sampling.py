@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from pellucid import candidates, farthest, sampling
+from pellucid import candidatestore, farthest, sampling
 from pellucid.candidates import CandidateSettings, Filtered, candidate_texts, is_sentence
 from pellucid.corpus import read_texts
 from pellucid.errors import CorpusError, InputError, PellucidError
@@ -434,7 +434,7 @@ def run_until_killed(folder: Path, after: int) -> list[int]:
 
 
 def test_a_killed_run_goes_on_where_it_was(tmp_path, monkeypatch):
-    monkeypatch.setattr(candidates, "_SHARD", 50)
+    monkeypatch.setattr(candidatestore, "_SHARD", 50)
     whole = choose_anchors(encode, SENTENCES, 9, method="fps")
     assert run_until_killed(tmp_path, 3) == [50, 50, 50]
     with open(tmp_path / "vectors.npy", "ab") as file:

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.candidates import Candidates, CandidateSettings, prepare_candidates
+from pellucid.candidates import CandidateSettings
+from pellucid.candidatestore import Candidates, prepare_candidates
 from pellucid.corpus import Corpus
 from pellucid.errors import InputError, missing_extra
 
