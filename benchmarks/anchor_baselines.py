@@ -117,7 +117,7 @@ class Bm25:
 
     def index(self, corpus: Any, **_: Any) -> None:
         """Take in a corpus of MTEB: records with id, title and text."""
-        import bm25s
+        import bm25s  # type: ignore[import-untyped]
 
         self._ids = [record["id"] for record in corpus]
         texts = [f"{record.get('title') or ''} {record['text']}" for record in corpus]
@@ -126,7 +126,7 @@ class Bm25:
 
     def search(self, queries: Any, *, top_k: int, **_: Any) -> dict[str, dict[str, float]]:
         """Return for each query the best documents and their scores."""
-        import bm25s
+        import bm25s  # type: ignore[import-untyped]
 
         tokens = bm25s.tokenize([query["text"] for query in queries], stopwords="en", show_progress=False)
         found, scores = self._retriever.retrieve(tokens, k=min(top_k, len(self._ids)), show_progress=False)

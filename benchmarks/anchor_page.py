@@ -32,6 +32,7 @@ PAPER_STS = {
 }
 """LDIR's table of STS: Spearman's correlation x 100."""
 
+_PAPER_ENCODER = statistics.fmean((79.09, 89.62, 85.02, 89.51, 89.06, 82.62))  # AnglE without STS16
 PAPER_METHODS = {"uniform": ("~78", "~47", "~28"), "kmeans": ("~80", "~48", "~30"), "fps": ("82.8", "50.3", "31.4")}
 """LDIR's ablation of the sampling method at 500 anchors: means of STS, retrieval and clustering."""
 
@@ -60,6 +61,16 @@ class Rows:
         """Return the name of the bundled model of `n` anchors, or "" where it was not measured."""
         names = [m for (e, m, size, _) in self._rows if (e, size) == (encoder, n) and m.startswith("anchors-")]
         return names[0] if names else ""
+
+    def variants(self, encoder: str, n: int) -> list[str]:
+        """Return the variants of `n` frame anchors: none, decorrelated by strength, the others."""
+        names = [v for (e, m, size, v) in self._rows if (e, m, size) == (encoder, "frame", n)]
+        decorrelated = sorted(name for name in names if name.startswith("decorrelated"))
+        return [PLAIN, *decorrelated, *(name for name in names if name not in (PLAIN, *decorrelated))]
+
+    def of(self, encoder: str) -> list[Row]:
+        """Return the rows of an encoder, in the order they were measured."""
+        return [row for row in self._rows.values() if row["encoder"] == encoder]
 
     def mean(self, group: str, *key: Any) -> float | None:
         """Return the mean of a group of tasks for the row `key`, or None where one is missing."""
@@ -145,7 +156,8 @@ def _table_sts(rows: Rows, closer: Sequence[int]) -> str:
     lines: list[list[Any]] = []
     for name, scores in PAPER_STS.items():
         six = [score for column, score in zip(_COLUMNS, scores) if column != "16"]
-        lines.append([f"{name}, as printed", *scores, statistics.fmean(six)])
+        share = f"{statistics.fmean(six) / _PAPER_ENCODER:.1%}" if name.startswith("LDIR") else ""
+        lines.append([f"{name}, as printed", *scores, statistics.fmean(six), share])
     wanted: list[Key] = [("", "bag of words", None, "")]
     for encoder in rows.encoders:
         wanted.append((encoder, ENCODER, None, PLAIN))
@@ -157,11 +169,13 @@ def _table_sts(rows: Rows, closer: Sequence[int]) -> str:
         row = rows.get(*key)
         if row:
             cells = [row["scores"].get(tasks[column]) for column in _COLUMNS]
-            lines.append([f"**{_caption(row)}**", *cells, mean_of(row, "STS")])
+            own, mean = rows.mean("STS", row["encoder"], ENCODER), mean_of(row, "STS")
+            share = f"{mean / own:.1%}" if own and mean and row["method"] != ENCODER else ""
+            lines.append([f"**{_caption(row)}**", *cells, mean, share])
     return f"""
 ## Semantic textual similarity
 
-{_table(["model (dimensions)", *_COLUMNS, "mean of 6"], lines)}
+{_table(["model (dimensions)", *_COLUMNS, "mean of 6", "of its encoder"], lines)}
 The paper's SICK-R of SimCSE (68.4) is suspect: elsewhere it is given as 80.8, and 68.4 for BIOSSES.
 """
 
@@ -201,7 +215,29 @@ def _paper_methods(rows: Rows) -> str:
 
 The first three columns are the paper's (AnglE, its own sets); compare the order of the methods, not the numbers.
 
-{_table(["method", *(f"paper, {group}" for group in GROUPS), *encoders], lines)}"""
+{_table(["method", *(f"paper, {group}" for group in GROUPS), *encoders], lines)}
+{_remarks(rows)}
+"""
+
+
+def _remarks(rows: Rows) -> str:
+    """Say in words which order the methods have, and how far frame is from fps."""
+    lines = ["Best first, by the mean of the three columns; the paper's order is fps, kmeans, uniform:", ""]
+    for encoder in rows.encoders:
+        totals = {m: [rows.mean(group, encoder, m, 500) for group in GROUPS] for m in METHODS}
+        known = {m: statistics.fmean(v or 0.0 for v in values) for m, values in totals.items() if None not in values}
+        lines.append(f"- {encoder}: {', '.join(sorted(known, key=lambda m: -known[m]))}.")
+    lines += ["", "Frame less fps, at 200 and 500 anchors (STS / retrieval / clustering):", ""]
+    for encoder in rows.encoders:
+        for variant in (PLAIN, OURS):
+            shown = [_differences(rows, encoder, n, variant) for n in (200, 500)]
+            lines.append(f"- {encoder}, {variant}: {shown[0]}; {shown[1]}.")
+    return "\n".join(lines)
+
+
+def _differences(rows: Rows, encoder: str, n: int, variant: str) -> str:
+    pairs = [[rows.mean(group, encoder, method, n, variant) for method in ("frame", "fps")] for group in GROUPS]
+    return " / ".join("-" if one is None or other is None else f"{one - other:+.1f}" for one, other in pairs)
 
 
 def _binary(rows: Rows, closer: Sequence[int]) -> str:
@@ -224,37 +260,32 @@ than half of the corpus is. Cognitive load is the mean number of dimensions that
 
 
 def _retrieval(rows: Rows, closer: Sequence[int]) -> str:
-    lines: list[list[Any]] = []
-    wanted: list[Key] = [("", "BM25", None, ""), ("", "bag of words", None, "")]
-    for encoder in rows.encoders:
-        wanted.append((encoder, ENCODER, None, PLAIN))
-        for n in closer:
-            wanted += [(encoder, rows.bundled(encoder, n), n, PLAIN)]
-            wanted += [(encoder, "fps", n, PLAIN), (encoder, "fps", n, OURS)]
-            wanted += [(encoder, "frame", n, v) for v in _variants(rows, encoder, n)]
-        wanted += [(encoder, "frame", 1000, PLAIN), (encoder, "frame", 1000, OURS)]
-    for key in wanted:
-        row = rows.get(*key)
-        if row:
-            cells = [row["scores"].get(task) for task in GROUPS["retrieval"]]
-            lines.append([_caption(row), *cells, mean_of(row, "retrieval"), mean_of(row, "STS")])
-    return f"""
+    text = """
 ## Retrieval: where the loss is, and what closes it
 
 The paper reports 41 to 50 for anchors where dense encoders reach 56 to 58. The score of two texts under anchors A is
 x' A'A y. Where there are as many independent anchors as the encoder has dimensions, nothing of x and y is lost: only
 A'A is not the identity, because anchors overlap. "Decorrelated, strength 1" takes the overlap out; with n at or above
-the encoder's dimensions it is the encoder again, digit for digit, and what is left at 200 is what 200 directions
-cannot hold.
-
-{_table(["model", "SciFact", "NPL", "CISI", "Cranfield", "mean", "STS"], lines)}
-{_shares(rows)}
+the encoder's dimensions it is the encoder again, and what is still missing at 200 is what 200 directions cannot hold.
 """
+    words: list[Key] = [("", "BM25", None, ""), ("", "bag of words", None, "")]
+    for encoder in rows.encoders:
+        wanted = [*words, (encoder, ENCODER, None, PLAIN)]
+        for n in closer:
+            wanted += [(encoder, "fps", n, PLAIN), (encoder, "fps", n, OURS)]
+            wanted += [(encoder, "frame", n, variant) for variant in rows.variants(encoder, n)]
+            wanted.append((encoder, rows.bundled(encoder, n), n, PLAIN))
+        wanted += [(encoder, "frame", 1000, PLAIN), (encoder, "frame", 1000, OURS)]
+        found = [row for row in (rows.get(*key) for key in wanted) if row]
+        lines = [
+            [_caption(row), *(row["scores"].get(task) for task in GROUPS["retrieval"]), *_means(row)] for row in found
+        ]
+        text += "\n" + _table(["model", "SciFact", "NPL", "CISI", "Cranfield", "mean", "STS"], lines)
+    return f"{text}\n{_shares(rows)}\n"
 
 
-def _variants(rows: Rows, encoder: str, n: int) -> list[str]:
-    known = rows._rows
-    return [variant for (e, method, size, variant) in known if (e, method, size) == (encoder, "frame", n)]
+def _means(row: Row) -> list[float | None]:
+    return [mean_of(row, "retrieval"), mean_of(row, "STS")]
 
 
 def _shares(rows: Rows) -> str:
@@ -268,35 +299,32 @@ def _shares(rows: Rows) -> str:
                 own, *others = [value or 0.0 for value in found]
                 fps, frame, half, full = (own - value for value in others)
                 lines.append(
-                    f"- {encoder}, {n} anchors: fps loses {fps:.1f} points of nDCG@10 against the encoder, frame "
-                    f"{frame:.1f}, frame decorrelated at 0.5 {half:.1f} and at 1 {full:.1f}."
+                    f"- {encoder}, {n} anchors: {fps:.1f} with fps, {frame:.1f} with frame, decorrelated at 0.5 "
+                    f"{half:.1f} and at 1 {full:.1f}."
                 )
-    return "\n".join(lines)
+    return "\n".join(["Points of nDCG@10 lost against the encoder:", "", *lines])
 
 
 def _development(rows: Rows, closer: Sequence[int]) -> str:
-    lines: list[list[Any]] = []
     columns = ("paraphrase", "fidelity", "medquad", "scifact")
-    for encoder in rows.encoders:
-        for row in rows._rows.values():
-            if (
-                row["encoder"] == encoder
-                and row.get("development")
-                and (row["n"] in closer or row["method"] == ENCODER)
-            ):
-                faithful = row.get("faithful")
-                shown = None if faithful is None else f"{faithful:.2f}"
-                lines.append([_caption(row), *(row["development"][column] for column in columns), shown])
-    return f"""
+    text = """
 ## What was chosen on: the development split
 
 Apart from every test set (`benchmarks/anchor_development.py`): English Tatoeba paraphrases (reciprocal rank among
 4,000), fidelity to the encoder's cosines on held-out sentences (Spearman), medical questions and answers (reciprocal
-rank among 2,000) and SciFact's training claims (reciprocal rank among its abstracts). "Faithful" is the mean cosine of
-what a coordinate measures to the anchor it is named by: decorrelation trades it for closeness to the encoder, which is
-why the strength stops at 0.5.
-
-{_table(["model", *columns, "faithful"], lines)}"""
+rank among 2,000) and SciFact's training claims (reciprocal rank among its abstracts; the test claims search the same
+ones). Sentences of Tatoeba and of the medical answers are also in the corpus that anchors come from; nothing there says
+which belong together. "Faithful" is the mean cosine of what a coordinate measures to the anchor it is named by:
+decorrelation trades it for closeness to the encoder, which is why the strength stops at 0.5.
+"""
+    for encoder in rows.encoders:
+        lines = []
+        for row in rows.of(encoder):
+            if row.get("development") and (row["n"] in closer or row["method"] == ENCODER):
+                shown = f"{row['faithful']:.2f}" if "faithful" in row else None
+                lines.append([_caption(row), *(row["development"][column] for column in columns), shown])
+        text += "\n" + _table(["model", *columns, "faithful"], lines)
+    return text
 
 
 def _foot() -> str:
