@@ -124,7 +124,8 @@ by MTEB. What compares and what does not:
   (all-MiniLM-L6-v2, 384 dimensions) and static-en (256 dimensions, bundled, no neural network). A row is to be read
   against its own encoder.
 - **The anchors.** The paper takes them from 6 million documents of MEDI2, 1 to 90 words long. Ours are readable
-  sentences of 4 to 20 words from a corpus under open licences; 200,000 candidates, none of them a text of a test set.
+  sentences of 4 to 20 words from a corpus under open licences; 200,000 candidates, none of them a text of a test set
+  (near-duplicates of such texts were not looked for).
 - **The sets.** STS16 is not at hand, so "mean" is over STS12-15, STS-B and SICK-R. Retrieval is SciFact, NPL, CISI and
   Cranfield, clustering SearchSnippets and StackOverflow titles; the paper's are other sets of MTEB.
 
@@ -237,7 +238,9 @@ def _remarks(rows: Rows) -> str:
 
 def _differences(rows: Rows, encoder: str, n: int, variant: str) -> str:
     pairs = [[rows.mean(group, encoder, method, n, variant) for method in ("frame", "fps")] for group in GROUPS]
-    return " / ".join("-" if one is None or other is None else f"{one - other:+.1f}" for one, other in pairs)
+    return " / ".join(
+        "-" if one is None or other is None else f"{round(one - other, 1) + 0.0:+.1f}" for one, other in pairs
+    )
 
 
 def _binary(rows: Rows, closer: Sequence[int]) -> str:

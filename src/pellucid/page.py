@@ -81,7 +81,8 @@ STYLE = """
 .pellucid .rows thead th { border-bottom: 1px solid var(--line); }
 .pellucid .rows tfoot td { border-top: 1px solid var(--line); font-weight: 600; }
 .pellucid .bar { position: relative; width: 11em; min-width: 6em; }
-.pellucid .bar i { position: absolute; top: 50%; height: .85em; transform: translateY(-50%); border-radius: 2px; --tint: 1; }
+.pellucid .bar i { position: absolute; top: 50%; height: .85em; transform: translateY(-50%);
+  border-radius: 2px; --tint: 1; }
 .pellucid .grid td { width: 3em; min-width: 3em; height: 2em; padding: .1em; text-align: center; font-size: .86em;
   font-variant-numeric: tabular-nums; border: 1px solid var(--line); }
 .pellucid .grid th { font-weight: 400; padding: .2em .5em; text-align: right; white-space: nowrap; }
