@@ -10,10 +10,11 @@ if TYPE_CHECKING:
     from pellucid.anchors import AnchorEmbedder
     from pellucid.base import Embedder
     from pellucid.explanation import Explanation
+    from pellucid.lexicon import LexiconEmbedder
     from pellucid.pretrained import load
     from pellucid.static import StaticEmbedder
 
-FAMILIES = {"static": "StaticEmbedder", "anchors": "AnchorEmbedder"}
+FAMILIES = {"static": "StaticEmbedder", "anchors": "AnchorEmbedder", "lexicon": "LexiconEmbedder"}
 """Family, which is also its file, and its class: a new family is that file and one line here."""
 
 _HOMES = {
@@ -25,7 +26,16 @@ _HOMES = {
     "errors": "errors",
 }
 
-__all__ = ["AnchorEmbedder", "Embedder", "Explanation", "StaticEmbedder", "__version__", "distill", "load"]
+__all__ = [
+    "AnchorEmbedder",
+    "Embedder",
+    "Explanation",
+    "LexiconEmbedder",
+    "StaticEmbedder",
+    "__version__",
+    "distill",
+    "load",
+]
 
 
 def __getattr__(name: str) -> Any:

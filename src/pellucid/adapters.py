@@ -1,0 +1,82 @@
+"""Low-rank adapters (LoRA) of peft: merged into the weights, and kept aside so that a model can be saved small."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.pretrained import locate
+from pellucid.store import read_json, write_json
+
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+
+Adapter = tuple[dict[str, Any], dict[str, Any]]
+"""What an adapter's two files hold: its configuration, and its tensors by name."""
+
+
+def find_adapter(path_or_id: str | Path) -> Path:
+    """Return the folder of an adapter, given by that folder or a hub id.
+
+    Raises:
+        ModelFolderError: there is none.
+    """
+    folder = locate(path_or_id)
+    if not (folder / CONFIG).is_file():
+        raise ModelFolderError(f"{folder} holds no adapter: there is no {CONFIG} in it")
+    return folder
+
+
+def merge_adapter(model: Any, folder: Path) -> tuple[Any, Adapter]:
+    """Return `model` with the adapter in `folder` added to its weights, and what the adapter's files hold.
+
+    Raises:
+        ModelFolderError: a file is missing or broken, or the adapter changes no layer of this model.
+        InputError: the adapter fits another model.
+        ModuleNotFoundError: peft is not installed.
+    """
+    from peft import PeftModel
+    from safetensors.torch import load_file
+
+    config = read_json(folder / CONFIG)
+    if not (folder / WEIGHTS).is_file():
+        raise ModelFolderError(f"{folder} has no {WEIGHTS}; only adapters in that form are read")
+    tensors = load_file(str(folder / WEIGHTS))
+    try:
+        adapted = PeftModel.from_pretrained(model, str(folder))
+    except (RuntimeError, ValueError) as error:
+        raise InputError(f"the adapter in {folder} does not fit {type(model).__name__}: {error}") from error
+    _check_all_used(adapted, tensors, folder)
+    return adapted.merge_and_unload(), (config, tensors)
+
+
+def _check_all_used(adapted: Any, tensors: Mapping[str, Any], folder: Path) -> None:
+    """Refuse an adapter whose tensors did not reach the model; peft only warns, and the model would be the bare one."""
+    from peft import get_peft_model_state_dict
+
+    loaded = get_peft_model_state_dict(adapted, save_embedding_layers=False)
+    tensors = {name: tensor for name, tensor in tensors.items() if "lora_" in name}
+    lost = [name for name, tensor in tensors.items() if name not in loaded or loaded[name].shape != tensor.shape]
+    different = [name for name in tensors if name not in lost and not _same(loaded[name], tensors[name])]
+    if lost or different:
+        name = (lost + different)[0]
+        raise ModelFolderError(
+            f"{folder}: {len(lost) + len(different)} of {len(tensors)} tensors of the adapter do not reach the model "
+            f"({name}); it was made for another architecture, or another class of the same"
+        )
+
+
+def _same(found: Any, expected: Any) -> bool:
+    """Whether two tensors are equal, as far as half precision tells."""
+    found, expected = found.float().cpu(), expected.float()
+    return bool((found - expected).norm() <= 0.01 * expected.norm())
+
+
+def write_adapter(folder: Path, adapter: Adapter) -> None:
+    """Write the adapter's two files into the new folder `folder`, as peft does."""
+    from safetensors.torch import save_file
+
+    folder.mkdir()
+    write_json(folder / CONFIG, adapter[0])
+    save_file(adapter[1], str(folder / WEIGHTS), metadata={"format": "pt"})

@@ -1,0 +1,355 @@
+"""Clusters of a vocabulary: who is with whom, what they are called, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import AddedToken, Tokenizer
+from tokenizers.models import BPE, WordLevel
+
+from pellucid.clusters import FILES, Clusters, cluster_vocabulary, name_clusters
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.tokenwords import Rank, common_words, readable, vocabulary_of
+
+_RNG = np.random.default_rng(0)
+
+
+def _around(*centres, noise=0.05):
+    """One row near each of the given axes of four dimensions."""
+    rows = np.eye(4, dtype=np.float32)[list(centres)]
+    return rows + _RNG.normal(0, noise, rows.shape).astype(np.float32)
+
+
+_BERT = ["[PAD]", "[unused1]", "review", "##view", "reviews", "paris", "rome", "##bed", "!", "?", "1995"]
+_BERT_ROWS = _around(0, 0, 0, 0, 0, 1, 1, 2, 3, 3, 1)
+
+
+def _bert(k=4, **options):
+    return cluster_vocabulary(_BERT_ROWS, _tokenizer(_BERT, special=["[PAD]"]), k, **options)
+
+
+def _tokenizer(tokens, special=()):
+    tokenizer = Tokenizer(WordLevel({token: number for number, token in enumerate(tokens)}, tokens[0]))
+    tokenizer.add_special_tokens(list(special))
+    return tokenizer
+
+
+def _cluster_of(clusters, tokens, token):
+    return int(clusters.assignment[tokens.index(token)])
+
+
+def test_groups_names_and_words():
+    clusters = _bert()
+    home = _cluster_of(clusters, _BERT, "review")
+    assert [token for token, c in zip(_BERT, clusters.assignment) if c == home] == ["review", "##view", "reviews"]
+    assert set(clusters.words[home][:2]) == {"review", "reviews"} and clusters.words[home][2] == "…view"
+    assert set(clusters.names[home].split(", ")) == {"review", "reviews"}  # never the shard
+    places = _cluster_of(clusters, _BERT, "rome")
+    assert set(clusters.names[places].split(", ")) == {"paris", "rome"}  # words before numbers
+    assert clusters.words[places][2] == "1995"
+    assert clusters.names[_cluster_of(clusters, _BERT, "##bed")] == "…bed"  # where there is nothing else
+    assert clusters.assignment[:2].tolist() == [-1, -1]  # [PAD], [unused1]
+
+
+def test_centroids_are_the_means_of_the_rows():
+    for unit_rows in (True, False):
+        clusters = _bert(unit_rows=unit_rows)
+        for number, centroid in enumerate(clusters.centroids):
+            np.testing.assert_allclose(centroid, _BERT_ROWS[clusters.assignment == number].mean(axis=0), rtol=1e-5)
+    assert clusters.centroids.dtype == np.float32 and clusters.assignment.dtype == np.int64
+
+
+def test_unit_rows_groups_by_direction():
+    rows = np.array([[1, 0.1], [9, 0.0], [0.0, 1], [0.1, 9]], np.float32)
+    tokens = ["apple", "pear", "car", "bicycle"]
+    by_direction = cluster_vocabulary(rows, tokens, 2).assignment
+    assert by_direction[0] == by_direction[1] != by_direction[2] == by_direction[3]
+    as_they_are = cluster_vocabulary(rows, tokens, 3, unit_rows=False).assignment
+    assert as_they_are[0] == as_they_are[2] != as_they_are[1]  # the two short rows
+
+
+def test_one_seed_one_result():
+    rows = _RNG.normal(size=(300, 8)).astype(np.float32)
+    tokens = [f"t{number}" for number in range(300)]
+    first, second, third = (cluster_vocabulary(rows, tokens, 40, seed=seed) for seed in (3, 3, 4))
+    assert (first.assignment == second.assignment).all() and first.names == second.names
+    assert (first.assignment != third.assignment).any()
+
+
+def test_no_clustering():
+    clusters = _bert(None)
+    kept = clusters.assignment >= 0
+    assert kept.sum() == len(clusters) == 9
+    assert clusters.assignment[kept].tolist() == list(range(9))
+    np.testing.assert_array_equal(clusters.centroids, _BERT_ROWS[kept])
+    assert clusters.names == ["review", "…view", "reviews", "paris", "rome", "…bed", "!", "?", "1995"]
+
+
+def test_published_centroids_get_names():
+    made = _bert()
+    tokenizer = _tokenizer(_BERT, special=["[PAD]"])
+    again = name_clusters(made.centroids, _BERT_ROWS, tokenizer)
+    assert (again.assignment == made.assignment).all() and again.names == made.names
+    far = np.vstack([made.centroids, np.full((1, 4), 99, np.float32)])
+    with_dead = name_clusters(far, _BERT_ROWS, tokenizer)
+    assert with_dead.names[4] == "empty cluster 4" and with_dead.report().dead == [4]
+    assert Clusters.nameless(made.centroids).names == ["cluster 0", "cluster 1", "cluster 2", "cluster 3"]
+
+
+def test_names_differ_and_the_best_formed_keeps_the_plain_one():
+    tokens = ["dog", "Ġdog", "Ġcat", "Ġdog"]  # the first stands inside words
+    clusters = cluster_vocabulary(np.eye(4, dtype=np.float32), tokens, None)
+    assert clusters.names == ["dog (3)", "dog", "cat", "dog (2)"]
+
+
+# --- Tokens as a reader sees them -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tokens", "special", "expected"),
+    [
+        pytest.param(
+            ["Ġdog", "dog", "Dog", "ress", "Ġrecomm", "Ġ12", "Ċ", "ĠĠ", "!", "Ġ!", "é", "Ã©", "Ã", "<|end|>"],
+            {13},
+            [
+                ("dog", Rank.WORD),
+                ("dog", Rank.INNER),  # "hotdog"
+                ("Dog", Rank.WORDLIKE),  # a text may begin with it
+                ("…ress", Rank.SHARD),
+                ("recomm", Rank.WORDLIKE),
+                ("12", Rank.NUMBER),
+                ("\\n", Rank.SIGN),
+                ("␣␣", Rank.SIGN),
+                ("!", Rank.SIGN),
+                ("!", Rank.SIGN),
+                ("", Rank.NONE),  # the byte E9, which is no character
+                ("…é", Rank.SHARD),
+                ("", Rank.NONE),  # the first byte of a character
+                ("", Rank.NONE),
+            ],
+            id="byte-level",
+        ),
+        pytest.param(
+            ["<s>", "▁dog", "dog", "dogs", "<0xE2>", "▁", "▁don't", "▁東京", "…"],
+            {0},
+            [
+                ("", Rank.NONE),
+                ("dog", Rank.WORD),
+                ("dog", Rank.INNER),
+                ("…dogs", Rank.SHARD),
+                ("", Rank.NONE),
+                ("␣", Rank.SIGN),
+                ("don't", Rank.WORDLIKE),
+                ("東京", Rank.WORDLIKE),
+                ("…", Rank.SIGN),
+            ],
+            id="sentencepiece",
+        ),
+        pytest.param(
+            ["[CLS]", "dog", "##dog", "##s", "##", "[unused42]", "a", "été", "x2", ""],
+            {0},
+            [
+                ("", Rank.NONE),
+                ("dog", Rank.WORD),
+                ("…dog", Rank.SHARD),
+                ("…s", Rank.SHARD),
+                ("##", Rank.SIGN),
+                ("", Rank.NONE),
+                ("a", Rank.NUMBER),
+                ("été", Rank.WORDLIKE),
+                ("x2", Rank.NUMBER),
+                ("", Rank.NONE),
+            ],
+            id="wordpiece",
+        ),
+        pytest.param(["dog", "xqzt"], (), [("dog", Rank.WORD), ("xqzt", Rank.WORDLIKE)], id="no marks"),
+    ],
+)
+def test_how_tokens_read(tokens, special, expected):
+    assert [tuple(token) for token in readable(tokens, special, {"dog", "dogs"})] == expected
+
+
+def test_a_language_of_ones_own():
+    read = readable(["Ġchien", "Ġdog"], words={"chien"})
+    assert [token.rank for token in read] == [Rank.WORD, Rank.WORDLIKE]
+    assert {"dog", "the"} <= common_words()
+
+
+@given(st.lists(st.text(max_size=6), max_size=30))
+@settings(max_examples=80, deadline=None)
+def test_any_tokens_get_different_names_that_survive_saving(tmp_path_factory, tokens):
+    read = readable(tokens)
+    assert all((token.rank == Rank.NONE) == (token.text == "") for token in read)
+    if not any(token.text for token in read):
+        return
+    clusters = cluster_vocabulary(np.eye(len(tokens), dtype=np.float32), tokens, None)
+    assert len(set(clusters.names)) == len(clusters.names)
+    folder = tmp_path_factory.mktemp("clusters")
+    clusters.save(folder)
+    assert Clusters.load(folder).names == clusters.names
+
+
+class _Slow:
+    """A tokenizer of transformers without a Rust one behind it; id 1 has no token."""
+
+    all_special_ids = (2,)
+
+    def get_vocab(self):
+        return {"a": 0, "b": 2}
+
+
+def test_the_vocabulary_of_a_tokenizer():
+    tokenizer = Tokenizer(BPE({"a": 0, "b": 1}, []))
+    tokenizer.add_special_tokens(["<s>"])
+    tokenizer.add_tokens([AddedToken("new word")])
+    assert vocabulary_of(tokenizer) == (["a", "b", "<s>", "new word"], {2})
+    assert vocabulary_of(_Slow()) == (["a", "", "b"], {2})
+    with pytest.raises(InputError, match="a tokenizer of transformers or tokenizers is needed"):
+        vocabulary_of(3)
+
+
+def test_the_vocabulary_of_a_transformers_tokenizer():
+    from transformers import PreTrainedTokenizerFast
+
+    wrapped = PreTrainedTokenizerFast(tokenizer_object=_tokenizer(["<unk>", "dog", "</s>"]), eos_token="</s>")
+    assert vocabulary_of(wrapped) == (["<unk>", "dog", "</s>"], {2})
+
+
+# --- Files and figures ------------------------------------------------------------------------------------------------
+
+
+def test_saving_and_loading(tmp_path):
+    clusters = _bert()
+    clusters.save(tmp_path)
+    assert {file.name for file in tmp_path.iterdir()} == set(FILES)
+    read = Clusters.load(tmp_path)
+    assert read.names == clusters.names and read.words == clusters.words
+    np.testing.assert_array_equal(read.assignment, clusters.assignment)
+    np.testing.assert_array_equal(read.centroids, clusters.centroids)
+    clusters.save(tmp_path, dtype="float16")
+    half = Clusters.load(tmp_path).centroids
+    assert half.dtype == np.float32
+    np.testing.assert_allclose(half, clusters.centroids, rtol=1e-3, atol=1e-4)
+
+
+def test_a_name_changed_in_the_table_is_read(tmp_path):
+    _bert().save(tmp_path)
+    with open(tmp_path / "dimensions.tsv", encoding="utf-8", newline="") as file:
+        rows = list(csv.reader(file, dialect="excel-tab"))
+    for name in ("critics", rows[1][1]):
+        rows[2][1] = name
+        with open(tmp_path / "dimensions.tsv", "w", encoding="utf-8", newline="") as file:
+            csv.writer(file, dialect="excel-tab").writerows(rows)
+        if name == "critics":
+            assert Clusters.load(tmp_path).names[1] == "critics"
+    with pytest.raises(ModelFolderError, match="0 and 1 have the same name"):
+        Clusters.load(tmp_path)
+
+
+def test_broken_folders(tmp_path):
+    with pytest.raises(ModelFolderError, match=r"clusters\.safetensors"):
+        Clusters.load(tmp_path)
+    _bert().save(tmp_path)
+    (tmp_path / "clusters.json").write_text('{"words": [["a"]]}', encoding="utf-8")
+    with pytest.raises(ModelFolderError, match="1 lists of words"):
+        Clusters.load(tmp_path)
+    (tmp_path / "clusters.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(ModelFolderError, match="holds no clusters"):
+        Clusters.load(tmp_path)
+    with pytest.raises(InputError, match="float64"):
+        _bert().save(tmp_path, dtype="float64")
+
+
+def test_the_report():
+    report = _bert().report(_BERT_ROWS)
+    assert (report.k, report.tokens, report.outside, report.dead, report.singles) == (4, 9, 2, [], 1)
+    assert len(report.shards_only) == 1 and report.median_size == 2.5 and report.explained > 0.9
+    assert report.to_dict()["largest"][0] in range(4)
+    assert "4 clusters of 9 tokens; 2 tokens are in none" in str(report)
+    assert "variance of the rows explained" in str(report) and "example: " in str(report)
+    with pytest.raises(InputError, match="are of 11 tokens, got 3 rows"):
+        _bert().report(_BERT_ROWS[:3])
+
+
+def test_clusters_are_dimensions():
+    clusters = _bert()
+    assert clusters.dimensions.names == clusters.names
+    assert clusters.dimensions[0].about == clusters.words[0]
+
+
+# --- What is refused --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [0, -1, 2.5, True, "4"])
+def test_a_number_of_clusters_that_is_none(k):
+    with pytest.raises(InputError, match="whole number above 0"):
+        _bert(k)
+
+
+def test_more_clusters_than_tokens():
+    with pytest.raises(InputError, match="10 clusters cannot be made of 9 different tokens"):
+        _bert(10)
+    equal = np.ones((5, 3), np.float32)
+    with pytest.raises(InputError, match="2 clusters cannot be made of 1 different"):
+        cluster_vocabulary(equal, list("abcde"), 2)
+
+
+def test_head_and_tokenizer_of_different_models():
+    tokens = [f"t{number}" for number in range(20)]
+    with pytest.raises(InputError, match=r"19 rows and the tokenizer 20 tokens.*resize"):
+        cluster_vocabulary(np.ones((19, 2), np.float32), tokens, 2)
+    with pytest.raises(InputError, match="1,045 rows and the tokenizer 20 tokens"):
+        cluster_vocabulary(np.ones((1045, 2), np.float32), tokens, 2)
+    padded = np.zeros((64, 2), np.float32)
+    padded[:20] = _RNG.normal(size=(20, 2))
+    assert cluster_vocabulary(padded, tokens, 2).assignment[20:].tolist() == [-1] * 44
+
+
+def test_rows_that_are_no_matrix_of_numbers():
+    with pytest.raises(InputError, match="shape"):
+        cluster_vocabulary(np.ones(3, np.float32), ["a", "b", "c"], 1)
+    broken = np.ones((3, 2), np.float32)
+    broken[1, 1] = np.nan
+    with pytest.raises(InputError, match="1 rows hold NaN or infinity, the first is row 1"):
+        cluster_vocabulary(broken, ["a", "b", "c"], 1)
+    with pytest.raises(InputError, match="3 dimensions and rows of 4"):
+        name_clusters(np.ones((2, 3)), _BERT_ROWS, _BERT)
+
+
+def test_parts_that_do_not_fit():
+    clusters = _bert()
+    with pytest.raises(InputError, match="3 names and 4 lists"):
+        replace(clusters, names=clusters.names[:3])
+    with pytest.raises(InputError, match="clusters -1 to 3"):
+        replace(clusters, assignment=clusters.assignment + 1)
+
+
+def test_tensors_are_taken_too():
+    torch = pytest.importorskip("torch")
+    rows = torch.nn.Parameter(torch.from_numpy(_BERT_ROWS).bfloat16())
+    assert len(cluster_vocabulary(rows, _BERT, 3)) == 3
+
+
+# --- A real vocabulary ------------------------------------------------------------------------------------------------
+
+
+def test_a_real_vocabulary_has_readable_names(shared):
+    """The small GPT-Neo: whole words first, in each of 1,000 clusters that has one."""
+    folder = shared / "data" / "lm" / "gpt-neo-3m-stories"
+    if not folder.is_dir():
+        pytest.skip("the small language model is not there")
+    from safetensors.numpy import load_file
+
+    rows = load_file(folder / "model.safetensors")["transformer.wte.weight"].astype(np.float32)
+    clusters = cluster_vocabulary(rows, Tokenizer.from_file(str(folder / "tokenizer.json")), 1000, iterations=5)
+    report = clusters.report(rows)
+    assert report.dead == [] and report.tokens > 13_000 and report.explained > 0.2
+    for name, words in zip(clusters.names, clusters.words):
+        assert name.startswith("…") == words[0].startswith("…")
+    token = {word: number for number, words in enumerate(clusters.words) for word in words}
+    assert token["invited"] == token["invites"] != token["David"]

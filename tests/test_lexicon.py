@@ -1,0 +1,634 @@
+"""Lexicon models: which tokens count, what the embeddings are, where clusters fired, edits, folders."""
+
+from __future__ import annotations
+
+import copy
+import json
+import warnings
+import zipfile
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tiny_models import byte_level, sentence_piece, tiny_model, word_piece
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+import pellucid  # noqa: E402
+from pellucid.backbone import prepare  # noqa: E402
+from pellucid.clusters import Clusters, cluster_vocabulary  # noqa: E402
+from pellucid.errors import InputError, ModelFolderError  # noqa: E402
+from pellucid.lexicon import LexiconEmbedder  # noqa: E402
+from pellucid.reading import Reader, Settings, whole_words  # noqa: E402
+
+TEXTS = ["The man is riding a horse.", "a doctor gave the sick boy medicine", "", "cars quickly, swift cars!"]
+INSTRUCTED = "<instruct>{instruction}\n<query>{text}"
+
+
+def backbone_of(kind, tokenizer=None, **changes):
+    tokenizer = tokenizer or (word_piece() if kind == "bert" else sentence_piece())
+    if kind != "bert":
+        tokenizer.add_special_tokens({"additional_special_tokens": ["<instruct>", "<query>", "<response>"]})
+    return prepare(tiny_model(kind, len(tokenizer), **changes), tokenizer, attention="bidirectional", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def bert():
+    backbone = backbone_of("bert")
+    return LexiconEmbedder(backbone, cluster_vocabulary(backbone.head, backbone.tokenizer, 20))
+
+
+@pytest.fixture(scope="module")
+def mistral():
+    backbone = backbone_of("mistral")
+    return LexiconEmbedder(backbone, cluster_vocabulary(backbone.head, backbone.tokenizer, 30))
+
+
+@pytest.fixture(params=["bert", "mistral"])
+def model(request):
+    return request.getfixturevalue(request.param)
+
+
+def changed(model, **settings):
+    return model.with_settings(replace(model.settings, **settings))
+
+
+def dense(matrix):
+    return matrix.toarray()
+
+
+# Reading: which tokens are the text's own
+
+
+def own_ids(reading, shift):
+    start = reading.first + shift
+    return reading.ids[start : start + len(reading.spans)]
+
+
+PREFIXES = ["{text}", "Query: {text}", "Instruct: {instruction}\nQuery:{text}", INSTRUCTED, "<query>{text} <query>"]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.text(max_size=25) | st.sampled_from(["<query>a", "a <|endoftext|> b<query>", "<|endoftext|>", " a", "a\n"]),
+    st.sampled_from(PREFIXES),
+    st.booleans(),
+)
+def test_the_pooled_tokens_are_the_text_and_nothing_else(text, template, shift):
+    tokenizer = _BYTE_LEVEL
+    reader = Reader(
+        tokenizer, Settings(instructed_template=template, instruction="find it", shift=shift, max_length=500)
+    )
+    (reading,) = reader.read([text], instructed=True)
+    decoded = tokenizer.backend_tokenizer.decode(own_ids(reading, shift), skip_special_tokens=False)
+    clean = text.encode("utf-8", "replace").decode("utf-8")
+    # a byte-level tokenizer loses nothing; a token across the border holds a space of the template as well
+    assert decoded.removeprefix(" ").rstrip() == clean.removeprefix(" ").rstrip()
+    assert all(0 <= start <= end <= len(text) for start, end in reading.spans)
+
+
+def _with_markers():
+    tokenizer = byte_level()
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<instruct>", "<query>"]})
+    return tokenizer
+
+
+_BYTE_LEVEL = _with_markers()
+
+
+def test_a_special_tokens_string_in_a_text_is_text():
+    tokenizer = _BYTE_LEVEL
+    special = tokenizer.convert_tokens_to_ids(["<query>", "<|endoftext|>"])
+    reader = Reader(tokenizer, Settings(instructed_template=INSTRUCTED, instruction="find", shift=True, max_length=500))
+    text = "the <query> car <|endoftext|>"
+    (reading,) = reader.read([text], instructed=True)
+    own = own_ids(reading, True)
+    assert not set(own) & set(special) and reading.ids.count(special[0]) == 1
+    assert reading.ids[reading.first] == special[0]  # the state at the marker stands for the first token
+    assert "".join(text[start:end] for start, end in reading.spans) == text
+
+
+def test_the_authors_masks_are_reproduced():
+    """Slice [position of <query> : -2] of the instructed query, and all but the last two of a document, BOS first."""
+    tokenizer = sentence_piece()
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<instruct>", "<query>"]})
+    settings = Settings(instructed_template=INSTRUCTED, instruction="a", shift=True, end_token=True)
+    reader = Reader(tokenizer, settings)
+    (query,) = reader.read(["the horse"], instructed=True)
+    joint = [*tokenizer("<instruct>a\n<query>the horse")["input_ids"], tokenizer.eos_token_id]
+    assert query.ids == joint
+    at = joint.index(tokenizer.convert_tokens_to_ids("<query>"))
+    assert range(query.first, query.first + len(query.spans)) == range(at, len(joint) - 2)
+    (document,) = reader.read(["the horse"], instructed=False)
+    assert (document.first, document.first + len(document.spans)) == (0, len(document.ids) - 2)
+
+
+def test_a_long_text_loses_its_end_and_never_the_tokens_around_it():
+    tokenizer = _BYTE_LEVEL
+    settings = Settings(instructed_template=INSTRUCTED, instruction="find", shift=True, end_token=True, max_length=20)
+    reader = Reader(tokenizer, settings)
+    short, long = reader.read(["the car", "the car " * 20], instructed=True)
+    assert len(long.ids) == 20 and long.ids[-1] == tokenizer.eos_token_id and short.cut == 0
+    assert long.cut == len(tokenizer("the car " * 20)["input_ids"]) - len(long.spans)
+    assert long.ids[: long.first + 1] == short.ids[: short.first + 1]
+    with pytest.raises(InputError, match="no room is left for a text"):
+        Reader(tokenizer, replace(settings, max_length=5)).read(["a"], instructed=True)
+
+
+def test_words_are_whole_in_the_users_string():
+    text = "Don't panic, medicine!"
+    assert [text[s:e] for s, e in whole_words(text, [(0, 2), (4, 5), (5, 8), (11, 12), (13, 15), (17, 22)])] == [
+        "Don", "t", "panic", ",", "medicine", "medicine!"]  # fmt: skip
+    assert whole_words("a  b ", [(1, 3), (4, 5)]) == [(3, 4), (5, 5)]  # a space goes with the word behind it
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"pooling": "mean"}, "pooling is 'mean'"),
+        ({"template": "Query:"}, r"template is 'Query:'; it must hold \{text\} once"),
+        ({"max_active_dims": 0}, "max_active_dims is 0"),
+        ({"max_length": 65}, "max_length is 65; the backbone reads 64"),
+        ({"shift": "yes"}, "shift is 'yes'"),
+    ],
+)
+def test_settings_of_no_use_are_named(bert, change, message):
+    with pytest.raises(InputError, match=message):
+        changed(bert, **change)
+
+
+def test_a_slow_tokenizer_is_refused():
+    with pytest.raises(InputError, match="gives no character offsets"):
+        Reader(object(), Settings())
+
+
+# Embeddings
+
+
+def by_the_formula(model, text, pooling="max"):
+    """The embedding of one text by the formula, position after position, without the library's own pooling."""
+    (reading,) = model._reader.read([text], instructed=True)
+    ids = torch.tensor([reading.ids])
+    with torch.inference_mode():
+        hidden = model.backbone.states(ids, torch.ones_like(ids))[0].numpy()
+    logits = hidden @ model.clusters.centroids.T + (0 if model.bias is None else model.bias)
+    weights = np.log1p(np.maximum(logits, 0))
+    own = weights[reading.first : reading.first + len(reading.spans)]
+    if not len(own):
+        return np.zeros(weights.shape[1]), own
+    pooled = {"max": own.max(0), "sum": own.sum(0), "last": weights[-1]}[pooling]
+    return pooled / np.linalg.norm(pooled), own
+
+
+@pytest.mark.parametrize("pooling", ["max", "sum", "last"])
+def test_embeddings_are_the_formula(model, pooling):
+    model = changed(model, pooling=pooling)
+    found = model.encode(TEXTS)
+    assert found.format == "csr" and found.dtype == np.float32 and found.shape == (4, len(model.dimensions))
+    expected = np.array([by_the_formula(model, text, pooling)[0] for text in TEXTS])
+    np.testing.assert_allclose(dense(found), expected, atol=1e-5)
+    assert found[2].nnz == 0
+    assert model.encode(TEXTS[0]).shape == (1, len(model.dimensions))
+    assert model.encode([]).shape == (0, len(model.dimensions))
+
+
+def test_many_texts_keep_their_order(bert):
+    texts = [" ".join(["car", "horse", "the man"][: n % 4]) for n in range(90)]
+    found = dense(bert.encode(texts))
+    for n in (0, 1, 2, 3, 50, 89):
+        np.testing.assert_allclose(found[n], dense(bert.encode(texts[n]))[0], atol=1e-5)
+
+
+def test_a_clusters_bias_is_the_mean_of_its_tokens(bert):
+    with torch.no_grad():
+        bert.backbone.model.get_output_embeddings().bias.copy_(torch.arange(len(bert.backbone.tokenizer)).float())
+    built = LexiconEmbedder(bert.backbone, bert.clusters)
+    for number in range(len(bert.clusters)):
+        assert built.bias[number] == pytest.approx(np.flatnonzero(bert.clusters.assignment == number).mean())
+    with torch.no_grad():
+        bert.backbone.model.get_output_embeddings().bias.zero_()
+
+
+def test_unclustered_tokens_are_clusters_of_one(bert):
+    clusters = cluster_vocabulary(bert.backbone.head, bert.backbone.tokenizer, None)
+    model = LexiconEmbedder(bert.backbone, clusters)
+    number = model.dimensions.number("horse")
+    row = bert.backbone.tokenizer.convert_tokens_to_ids("horse")
+    assert (clusters.centroids[number] == bert.backbone.head[row].numpy()).all()
+    assert model.encode(TEXTS).shape == (4, len(clusters))
+
+
+def test_the_instruction_is_told_and_never_pooled(mistral):
+    model = changed(mistral, instructed_template=INSTRUCTED).with_instruction("Find the horse.")
+    plain, told = dense(mistral.encode(TEXTS)), dense(model.encode(TEXTS))
+    assert np.abs(plain - told)[[0, 1, 3]].max() > 1e-3
+    np.testing.assert_allclose(dense(model.encode_query(TEXTS)), told)
+    np.testing.assert_allclose(dense(model.encode_document(TEXTS)), plain, atol=1e-6)
+    np.testing.assert_allclose(dense(model.encode_document(TEXTS[0])), plain[:1], atol=1e-6)
+    assert told[2].any() == False  # noqa: E712  (nothing of the instruction is left for an empty text)
+
+
+def test_the_tokenizers_padding_and_truncation_do_not_matter(mistral):
+    backbone = mistral.backbone
+    tokenizer = sentence_piece()
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<instruct>", "<query>", "<response>"]})
+    tokenizer.pad_token, tokenizer.padding_side = "<unk>", "left"
+    tokenizer(["a", "the horse"], padding=True, truncation=True, max_length=4)  # sets both in its backend
+    other = LexiconEmbedder(
+        prepare(backbone.model, tokenizer, attention="bidirectional", device="cpu"), mistral.clusters
+    )
+    np.testing.assert_allclose(dense(other.encode(TEXTS)), dense(mistral.encode(TEXTS)), atol=1e-6)
+
+
+def test_pruning_keeps_the_largest_and_the_length(model):
+    whole = dense(model.encode(TEXTS))
+    pruned = dense(changed(model, max_active_dims=3).encode(TEXTS))
+    for row, short in zip(whole, pruned):
+        kept = np.flatnonzero(short)
+        assert len(kept) == min(3, np.count_nonzero(row))
+        if len(kept):
+            assert row[kept].min() >= np.delete(row, kept).max()
+            np.testing.assert_allclose(short[kept], row[kept] / np.linalg.norm(row[kept]), rtol=1e-5)
+    assert dense(changed(changed(model, max_active_dims=3), max_active_dims=None).encode(TEXTS)) == (
+        pytest.approx(whole)
+    )
+
+
+def test_truncation_is_counted_and_said(bert):
+    texts = ["car", "horse " * 100, "man " * 63]
+    with pytest.warns(UserWarning, match=r"2 of 3 texts are longer than the 64 tokens .*; 39 tokens .*at most 38"):
+        found = bert.encode(texts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_allclose(dense(found)[1], dense(bert.encode("horse " * 62))[0], atol=1e-5)
+
+
+def test_lone_surrogates_are_read_as_replacement_characters(model):
+    assert dense(model.encode("horse \ud800")) == pytest.approx(dense(model.encode("horse \ufffd")))
+    assert model.explain("horse \ud800", "car").text1 == "horse \ufffd"
+
+
+def test_a_backbone_of_nan_is_said(bert):
+    broken = Clusters(
+        bert.clusters.assignment, bert.clusters.centroids * np.float32(np.nan), bert.clusters.names, bert.clusters.words
+    )
+    with pytest.raises(InputError, match="NaN or infinity"):
+        LexiconEmbedder(bert.backbone, broken).encode("horse")
+
+
+def test_clusters_of_another_model_are_refused(bert):
+    with pytest.raises(InputError, match="centroids have 8 dimensions and the states of the backbone 32"):
+        LexiconEmbedder(bert.backbone, Clusters.nameless(np.ones((3, 8))))
+    other = Clusters(np.zeros(5, np.int64), np.ones((1, 32), np.float32), ["one"], [("a",)])
+    with pytest.raises(InputError, match="of 5 tokens and the backbone's head has"):
+        LexiconEmbedder(bert.backbone, other)
+    with pytest.raises(InputError, match="bias must be 20 finite numbers"):
+        LexiconEmbedder(bert.backbone, bert.clusters, bias=np.ones(3, np.float32))
+
+
+# Explanations
+
+
+@pytest.mark.parametrize("settings", [{}, {"max_active_dims": 8}, {"pooling": "sum"}, {"pooling": "last"}])
+def test_rows_add_up_to_the_similarity(model, settings):
+    model = changed(model, **settings)
+    explanation = model.explain(TEXTS[0], TEXTS[1])
+    similarity = float(model.similarity(model.encode([TEXTS[0]]), model.encode([TEXTS[1]]))[0, 0])
+    assert explanation.exact and explanation.score == pytest.approx(similarity, abs=1e-6) and similarity > 0
+    assert sum(row.contribution for row in explanation.rows) == pytest.approx(similarity, abs=1e-6)
+    assert model.explain(TEXTS[0]).score == pytest.approx(1, abs=1e-6)
+    assert model.explain(TEXTS[0], "").score == 0 and model.explain("").rows == ()
+    assert model.describe("") == "nothing this model knows"
+    assert model.describe(TEXTS[0]).startswith("mostly about: ")
+
+
+@pytest.mark.parametrize("pooling", ["max", "sum"])
+def test_a_row_stands_where_its_cluster_fired(model, pooling):
+    model = changed(model, pooling=pooling)
+    text = "The doctor gave medicine to unbelievable cars."
+    (reading,) = model._reader.read([text], instructed=True)
+    words = whole_words(text, reading.spans)
+    _, own = by_the_formula(model, text)
+    for row in model.explain(text).rows:
+        expected = words[own[:, model.dimensions.number(row.name)].argmax()]
+        assert row.spans1 == (expected,) == row.spans2 or row.spans2 == ()
+        start, end = row.spans1[0]
+        if text[start:end] == ".":
+            continue
+        assert (start == 0 or not text[start - 1].isalnum()) and (end == len(text) or not text[end].isalnum())
+
+
+def test_after_last_pooling_nothing_stands_anywhere(mistral):
+    explanation = changed(mistral, pooling="last").explain(TEXTS[0], TEXTS[1])
+    assert explanation.rows and all(row.spans1 == row.spans2 == () for row in explanation.rows)
+
+
+def test_words_that_did_not_fit_are_unknown(bert):
+    text = "horse " * 70 + "car"
+    explanation = bert.explain("man", text)
+    assert explanation.unknown1 == () and len(explanation.unknown2) == 71 - 62
+    assert explanation.unknown_words(2) == ["horse", "car"]
+
+
+def test_the_difference_of_two_explanations_is_one(bert):
+    gap = bert.explain(TEXTS[0], TEXTS[1]) - bert.explain(TEXTS[0], TEXTS[3])
+    assert gap.score == pytest.approx(sum(row.contribution for row in gap.rows), abs=1e-6)
+
+
+def test_explain_takes_texts_alone(bert):
+    with pytest.raises(InputError, match="explain takes texts, got int"):
+        bert.explain("a", 3)
+
+
+# Edits
+
+
+def edited(model):
+    """Each edit, what it does to weights before they get length 1, and the model after it."""
+    names = model.dimensions.names
+    count = len(names)
+    keep = np.eye(count)
+    scaled = np.eye(count)
+    scaled[2, 2], scaled[4, 4] = 0.5, 0
+    merged = np.eye(count)
+    merged[7, 3] = merged[3, 3] = 1 / np.sqrt(2)
+    return {
+        "without": (model.without(names[1], 5), np.delete(keep, [1, 5], axis=1)),
+        "keep": (model.keep(9, 3), keep[:, [3, 9]]),
+        "rename": (model.rename({2: "two"}), keep),
+        "scale": (model.scale({2: 0.5, 4: 0}), scaled),
+        "merge": (model.merge(3, 7), np.delete(merged, 7, axis=1)),
+        "all": (
+            model.scale({2: 0.5, 4: 0}).merge(3, 7).without(0).rename({"two": "2"} if "two" in names else {0: "x"}),
+            np.delete(scaled @ np.delete(merged, 7, axis=1), 0, axis=1),
+        ),
+    }
+
+
+EDITS = ("without", "keep", "rename", "scale", "merge", "all")
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_edits_do_to_coordinates_what_they_say(model, name):
+    after, mixing = edited(model)[name]
+    expected = dense(model.encode(TEXTS)) @ mixing
+    lengths = np.linalg.norm(expected, axis=1, keepdims=True)
+    expected = np.divide(expected, lengths, out=np.zeros_like(expected), where=lengths > 0)
+    np.testing.assert_allclose(dense(after.encode(TEXTS)), expected, atol=1e-5)
+    assert len(after.dimensions) == mixing.shape[1]
+    assert (after.mixing is None) == (name in ("without", "keep", "rename"))
+    explanation = after.explain(TEXTS[0], TEXTS[1])
+    assert explanation.score == pytest.approx(float(expected[0] @ expected[1]), abs=1e-5)
+    assert all(row.spans1 and row.spans2 for row in explanation.rows)
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edited_model_is_saved_whole(bert, name, tmp_path):
+    after, _ = edited(bert)[name]
+    after.save_pretrained(tmp_path / "model")
+    again = pellucid.load(tmp_path / "model")
+    np.testing.assert_allclose(dense(again.encode(TEXTS)), dense(after.encode(TEXTS)), atol=1e-6)
+    assert again.dimensions.names == after.dimensions.names
+    assert [d.about for d in again.dimensions] == [d.about for d in after.dimensions]
+
+
+def test_a_merged_dimension_stands_where_its_strongest_cluster_fired(bert):
+    weights = np.zeros((1, len(bert.clusters)), np.float32)
+    weights[0, [3, 7]] = 1, 2
+    (reading,) = bert._reader.read(["horse car"], instructed=True)
+    fired = np.full(len(bert.clusters), -1)
+    fired[[3, 7]] = 0, 1
+    place = bert.merge(3, 7)._places("horse car", reading, weights[0], fired)
+    assert place(3) == ((6, 9),)
+
+
+# Folders
+
+
+def test_a_saved_model_opens_again(model, tmp_path):
+    told = changed(model, instruction="Find it.", max_active_dims=9)
+    told.save_pretrained(tmp_path / "model")
+    again = pellucid.load(tmp_path / "model")
+    assert isinstance(again, LexiconEmbedder) and again.settings == told.settings
+    assert dense(again.encode(TEXTS)) == pytest.approx(dense(told.encode(TEXTS)), abs=1e-6)
+    assert (again.clusters.assignment == model.clusters.assignment).all()
+    assert again.dimensions["man" if "man" in model.dimensions.names else 0].about
+    assert not [file for file in (tmp_path / "model").rglob("*") if file.suffix in (".bin", ".pt", ".pkl", ".pth")]
+
+
+def test_a_persons_changes_to_the_table_are_honoured(bert, tmp_path):
+    bert.save_pretrained(tmp_path / "model")
+    table = tmp_path / "model" / "dimensions.tsv"
+    lines = table.read_text(encoding="utf-8").splitlines()
+    number, _, _, about = lines[4].split("\t")
+    lines[4] = "\t".join([number, "My name", "0.5", about])
+    table.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    again = pellucid.load(tmp_path / "model")
+    assert again.dimensions.names[3] == "My name"
+    expected = bert.scale({3: 0.5}).encode(TEXTS)
+    np.testing.assert_allclose(dense(again.encode(TEXTS)), dense(expected), atol=1e-6)
+
+
+def written_backbone(folder, model):
+    model.backbone.model.save_pretrained(folder)
+    model.backbone.tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_a_backbone_can_be_kept_by_name(bert, tmp_path):
+    name = str(written_backbone(tmp_path / "base", bert))
+    bert.save_pretrained(tmp_path / "model", backbone_name=name, dtype="float16")
+    assert not (tmp_path / "model" / "backbone").exists()
+    again = pellucid.load(tmp_path / "model")
+    np.testing.assert_allclose(dense(again.encode(TEXTS)), dense(bert.encode(TEXTS)), atol=2e-3)
+    given_one = LexiconEmbedder.from_pretrained(tmp_path / "model", backbone=bert.backbone)
+    np.testing.assert_allclose(dense(given_one.encode(TEXTS)), dense(again.encode(TEXTS)), atol=1e-6)
+
+
+def test_another_backbone_than_the_models_own_is_refused(bert, tmp_path):
+    name = str(written_backbone(tmp_path / "base", bert))
+    bert.save_pretrained(tmp_path / "model", backbone_name=name)
+    other = LexiconEmbedder(backbone_of("bert", seed=5), bert.clusters)
+    written_backbone(tmp_path / "base", other)
+    with pytest.raises(ModelFolderError, match="gives other states than the one the model was made with"):
+        pellucid.load(tmp_path / "model")
+
+
+def test_an_adapter_is_saved_beside_the_name_of_its_backbone(mistral, tmp_path):
+    name = str(written_backbone(tmp_path / "base", mistral))
+    adapter = random_adapter(tmp_path / "adapter", name)
+    backbone = pellucid.backbone.open_backbone(name, adapter=adapter, device="cpu")
+    model = LexiconEmbedder(backbone, mistral.clusters)
+    assert np.abs(dense(model.encode(TEXTS)) - dense(mistral.encode(TEXTS))).max() > 0.01
+    model.save_pretrained(tmp_path / "model", backbone_name=name)
+    assert {file.name for file in (tmp_path / "model" / "adapter").iterdir()} == {
+        "adapter_config.json", "adapter_model.safetensors"}  # fmt: skip
+    again = pellucid.load(tmp_path / "model")
+    np.testing.assert_allclose(dense(again.encode(TEXTS)), dense(model.encode(TEXTS)), atol=1e-5)
+    with pytest.raises(ModelFolderError, match="a missing adapter"):
+        LexiconEmbedder.from_pretrained(tmp_path / "model", backbone=mistral.backbone)
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "message"),
+    [
+        ("lexicon.json", {"words": []}, "does not describe a lexicon model"),
+        ("lexicon.json", {"settings": {"pooling": "none"}}, "does not describe a lexicon model: pooling"),
+        ("lexicon.json", {"settings": {"colour": 1}}, "does not describe a lexicon model"),
+        ("lexicon.json", {"about": [["a"]]}, "is no dimension|1 dimensions"),
+    ],
+)
+def test_a_broken_folder_says_what_is_broken(bert, tmp_path, file, change, message):
+    bert.save_pretrained(tmp_path / "model")
+    path = tmp_path / "model" / file
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ModelFolderError, match=message):
+        pellucid.load(tmp_path / "model")
+
+
+def test_a_truncated_tensor_file_is_refused(bert, tmp_path):
+    bert.save_pretrained(tmp_path / "model")
+    path = tmp_path / "model" / "lexicon.safetensors"
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(ModelFolderError, match=r"lexicon\.safetensors"):
+        pellucid.load(tmp_path / "model")
+
+
+# The authors' published form
+
+
+def random_adapter(folder, base):
+    """Write an adapter of rank 4 on all linear layers, as the authors' training does; return its folder."""
+    peft = pytest.importorskip("peft")
+    names = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+    config = peft.LoraConfig(r=4, lora_alpha=8, target_modules=names, task_type="CAUSAL_LM")
+    adapted = peft.get_peft_model(transformers.AutoModelForCausalLM.from_pretrained(base), config)
+    torch.manual_seed(7)
+    for name, parameter in adapted.named_parameters():
+        if "lora_" in name:
+            torch.nn.init.normal_(parameter, std=0.3)
+    adapted.save_pretrained(folder)
+    return folder
+
+
+def by_the_readme(model, tokenizer, head, texts, instruction=None):
+    """The authors' usage example, with left padding and their masks; `model` gives the last hidden states."""
+    tokenizer.padding_side, tokenizer.pad_token = "left", "<unk>"
+    said = [f"<instruct>{instruction}\n<query>{text}" if instruction else text for text in texts]
+    inputs = tokenizer([text + "</s>" for text in said], padding=True, return_tensors="pt")
+    mask = inputs["attention_mask"].clone()
+    if instruction:
+        mask[:] = 0
+        for row, ids in zip(mask, inputs["input_ids"]):
+            row[(ids == tokenizer.convert_tokens_to_ids("<query>")).nonzero()[-1].item() : -2] = 1
+    mask[:, -2:] = 0
+    with torch.inference_mode():
+        hidden = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).last_hidden_state
+        weights = torch.log(1 + torch.relu(hidden @ head.T)) * mask.unsqueeze(-1)
+        return torch.nn.functional.normalize(weights.max(dim=1).values, dim=1).numpy()
+
+
+@pytest.fixture(scope="module")
+def authors(tmp_path_factory):
+    """A tiny Mistral with the three added tokens, written as published and as trained, and its centroids."""
+    root = tmp_path_factory.mktemp("authors")
+    tokenizer = sentence_piece()
+    base = tiny_model("mistral", len(tokenizer), sliding_window=None)
+    base.save_pretrained(root / "base")
+    tokenizer.save_pretrained(root / "base")
+    random_adapter(root / "trained" / "checkpoint-20", root / "base")
+    (root / "trained" / "checkpoint-3").mkdir()
+    (root / "trained" / "checkpoint-3" / "adapter_config.json").write_text("{}")
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<instruct>", "<query>", "<response>"]})
+    base.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    centroids = torch.nn.Linear(32, 12, bias=False)
+    torch.nn.init.normal_(centroids.weight, std=0.5)
+    tokenizer.save_pretrained(root / "trained")
+    (root / "trained" / "embedding").mkdir()
+    torch.save(base.get_input_embeddings(), root / "trained" / "embedding" / "input_emb.pth")
+    torch.save(centroids, root / "trained" / "embedding" / "lm_head.pth")
+    import peft
+
+    merged = peft.PeftModel.from_pretrained(base, root / "trained" / "checkpoint-20").merge_and_unload()
+    for form in ("published", "beside"):
+        merged.lm_head = centroids if form == "published" else torch.nn.Linear(32, len(tokenizer), bias=False)
+        merged.save_pretrained(root / form)
+        tokenizer.save_pretrained(root / form)
+    torch.save(copy.deepcopy(centroids).half(), root / "beside" / "lm_head.pth")
+    reference = merged.model
+    reference.config.is_causal = False
+    return root, reference.eval(), tokenizer, centroids.weight.detach()
+
+
+@pytest.mark.parametrize("form", ["published", "beside", "trained"])
+@pytest.mark.parametrize("instruction", [None, "Find the horse."])
+def test_the_authors_checkpoints_give_what_their_example_gives(authors, form, instruction):
+    root, reference, tokenizer, head = authors
+    texts = ["the man is riding a horse", "quickly a car", "the sick boy gave the doctor a horse on the beach"]
+    expected = by_the_readme(reference, tokenizer, head, texts, instruction)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        model = LexiconEmbedder.from_pretrained(root / form)
+    found = changed(model, instruction=instruction or "").encode(texts)
+    np.testing.assert_allclose(dense(found), expected, atol=2e-3 if form == "beside" else 1e-5)
+    assert found.shape == (3, 12) and expected.any(axis=1).all()
+
+
+def test_the_authors_clusters_are_named_by_the_model_they_came_from(authors):
+    root, *_ = authors
+    with pytest.warns(UserWarning, match="clusters are called by numbers; give the model it was trained from"):
+        nameless = LexiconEmbedder.from_pretrained(root / "published")
+    assert nameless.dimensions.names[0] == "cluster 0"
+    named = LexiconEmbedder.from_pretrained(root / "published", backbone=root / "base")
+    trained = LexiconEmbedder.from_pretrained(root / "trained")
+    assert named.dimensions.names == trained.dimensions.names
+    words = [word for dimension in named.dimensions for word in dimension.about]
+    assert {"horse", "doctor", "medicine"} <= set(words) and not {"<instruct>", "</s>"} & set(words)
+
+
+def test_an_authors_model_is_saved_as_ours(authors, tmp_path):
+    root, *_ = authors
+    model = LexiconEmbedder.from_pretrained(root / "trained")
+    model.save_pretrained(tmp_path / "model")
+    again = pellucid.load(tmp_path / "model")
+    np.testing.assert_allclose(dense(again.encode(TEXTS)), dense(model.encode(TEXTS)), atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_a_pickled_head_is_read_without_unpickling(tmp_path, dtype, monkeypatch):
+    from pellucid.lens import _read_pth
+
+    linear = torch.nn.Linear(8, 5, bias=False).to(getattr(torch, dtype))
+    torch.save(linear, tmp_path / "lm_head.pth")
+    monkeypatch.setattr("pickle.Unpickler", None)
+    assert (_read_pth(tmp_path / "lm_head.pth", 8) == linear.weight.detach().float().numpy()).all()
+
+
+def test_a_harmful_pickle_is_not_run(tmp_path):
+    from pellucid.lens import _read_pth
+
+    class Harm:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "harmed"), "w"))
+
+    torch.save([torch.zeros(4, 8), Harm()], tmp_path / "lm_head.pth")
+    assert _read_pth(tmp_path / "lm_head.pth", 8).shape == (4, 8)
+    assert not (tmp_path / "harmed").exists()
+    torch.save([torch.zeros(4, 8), torch.zeros(3)], tmp_path / "two.pth")
+    (tmp_path / "none.pth").write_bytes(b"not a zip")
+    with zipfile.ZipFile(tmp_path / "odd.pth", "w") as archive:
+        archive.writestr("a/data.pkl", b"\x80\x02K\x01")
+        archive.writestr("a/data/0", b"\0" * 64)
+    for name, message in (("two", "holds 2 arrays"), ("none", "torch.save"), ("odd", "pickle"), ("gone", "not found")):
+        with pytest.raises(ModelFolderError, match=message):
+            _read_pth(tmp_path / f"{name}.pth", 8)
+
+
+def test_a_checkpoint_without_centroids_says_where_it_looked(authors, tmp_path):
+    root, *_ = authors
+    with pytest.raises(ModelFolderError, match=r"no centroids: no lm_head\.weight .* none of lm_head\.pth"):
+        LexiconEmbedder.from_pretrained(root / "base")

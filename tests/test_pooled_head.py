@@ -1,0 +1,266 @@
+"""The pooled head must give what the paper's order gives, forward and backward, without ever making all logits."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pellucid import pooled_head
+from pellucid.errors import InputError
+from pellucid.pooled_head import max_pooled
+
+
+def _paper(hidden, mask, weight, bias=None):
+    """All logits, saturated, then the maximum: the order of the paper's code."""
+    logits = torch.nn.functional.linear(hidden, weight, bias)
+    weights = torch.log1p(torch.relu(logits)) * mask[..., None]
+    return weights.amax(dim=1)
+
+
+def _case(texts, length, depth, clusters, seed=0):
+    make = torch.Generator().manual_seed(seed)
+    hidden = torch.randn(texts, length, depth, generator=make)
+    weight = torch.randn(clusters, depth, generator=make)
+    return hidden, torch.rand(texts, length, generator=make) < 0.6, weight, torch.randn(clusters, generator=make)
+
+
+def test_by_hand():
+    hidden = torch.tensor([[[1.0, 0.0], [3.0, -1.0], [9.0, 9.0]]])
+    mask = torch.tensor([[True, True, False]])
+    weight = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])
+    values, argmax = max_pooled(hidden, mask, weight)
+    assert values.tolist() == [[pytest.approx(math.log(4)), 0.0, 0.0]]  # 3 at position 1; at most 0; below 0
+    assert argmax.tolist() == [[1, -1, -1]]
+    assert values.dtype == torch.float32 and argmax.dtype == torch.int64
+
+
+def test_the_first_of_equal_positions_is_told():
+    hidden = torch.tensor([[[0.0], [2.0], [1.0], [2.0]]])
+    _, argmax = max_pooled(hidden, torch.tensor([[True, True, True, True]]), torch.tensor([[1.0]]))
+    assert argmax.tolist() == [[1]]
+    _, argmax = max_pooled(hidden, torch.tensor([[True, False, True, True]]), torch.tensor([[1.0]]))
+    assert argmax.tolist() == [[3]]
+
+
+@given(
+    texts=st.integers(0, 5),
+    length=st.integers(0, 9),
+    depth=st.integers(1, 6),
+    clusters=st.integers(1, 70),
+    biased=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+@settings(max_examples=60, deadline=None)
+def test_values_and_positions_on_any_shape(texts, length, depth, clusters, biased, seed):
+    hidden, mask, weight, bias = _case(texts, length, depth, clusters, seed)
+    bias = bias if biased else None
+    values, argmax = max_pooled(hidden, mask, weight, bias)
+    assert values.shape == argmax.shape == (texts, clusters)
+    expected = _paper(hidden, mask, weight, bias) if length else torch.zeros(texts, clusters)
+    torch.testing.assert_close(values, expected, rtol=1e-5, atol=1e-6)
+    assert bool(((argmax >= 0) == (values > 0)).all())
+    for text, cluster in (argmax >= 0).nonzero().tolist():
+        position = int(argmax[text, cluster])
+        logit = weight[cluster] @ hidden[text, position] + (0 if bias is None else bias[cluster])
+        assert mask[text, position]
+        assert float(values[text, cluster]) == pytest.approx(math.log1p(float(logit)), rel=1e-4, abs=1e-5)
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Many groups of texts and slices of clusters, as large inputs have."""
+    monkeypatch.setattr(pooled_head, "_ROWS", 7)
+    monkeypatch.setattr(pooled_head, "_SCORES", 50)
+    monkeypatch.setattr(pooled_head, "_CLUSTERS", (3, 5))
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_blocks_change_nothing(small_blocks, whole):
+    hidden, mask, weight, bias = _case(6, 5, 4, 17)
+    mask = torch.ones_like(mask) if whole else mask
+    mask[2] = whole  # a text without a position between others
+    torch.testing.assert_close(max_pooled(hidden, mask, weight, bias)[0], _paper(hidden, mask, weight, bias))
+
+
+def test_gradients_are_those_of_the_paper_order(small_blocks):
+    hidden, mask, weight, bias = _case(6, 5, 4, 17)
+    mask[3] = False
+    inputs = [hidden, weight, bias]
+    found, expected = [], []
+    for function, gradients in ((lambda *x: max_pooled(*x)[0], found), (_paper, expected)):
+        leaves = [x.clone().requires_grad_() for x in inputs]
+        function(leaves[0], mask, leaves[1], leaves[2]).pow(2).sum().backward()
+        gradients.extend(leaf.grad for leaf in leaves)
+    for ours, theirs in zip(found, expected):
+        assert theirs.abs().sum() > 0
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_gradcheck():
+    hidden, mask, weight, _ = _case(2, 3, 3, 4)
+    hidden, weight = hidden.double().requires_grad_(), weight.double().requires_grad_()
+    # The values are float32, hence the wide step and tolerance.
+    assert torch.autograd.gradcheck(
+        lambda h, w: max_pooled(h, mask, w)[0].double(), (hidden, weight), eps=1e-3, atol=5e-3, nondet_tol=0
+    )
+
+
+def test_a_frozen_head_gets_no_gradient():
+    hidden, mask, weight, _ = _case(2, 4, 3, 5)
+    hidden.requires_grad_()
+    max_pooled(hidden, mask, weight)[0].sum().backward()
+    assert hidden.grad is not None and weight.grad is None
+
+
+def test_nothing_fires():
+    hidden, mask, weight, _ = _case(2, 4, 3, 5)
+    hidden, weight = hidden.abs().requires_grad_(), (-weight.abs()).requires_grad_()
+    values, argmax = max_pooled(hidden, mask, weight)
+    values.sum().backward()
+    assert not values.any() and bool((argmax == -1).all())
+    assert not hidden.grad.any() and not weight.grad.any()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision(dtype):
+    hidden, mask, weight, bias = _case(3, 6, 8, 40)
+    half = [hidden.to(dtype).requires_grad_(), mask, weight.to(dtype).requires_grad_(), bias]
+    values, _ = max_pooled(*half)
+    values.sum().backward()
+    full = [half[0].detach().float().requires_grad_(), mask, half[2].detach().float().requires_grad_(), bias]
+    expected = _paper(*full)
+    expected.sum().backward()
+    assert values.dtype == torch.float32 and half[0].grad.dtype == dtype
+    torch.testing.assert_close(values, expected, rtol=0.02, atol=0.02)
+    cosine = torch.nn.functional.cosine_similarity
+    for ours, theirs in ((half[0].grad, full[0].grad), (half[2].grad, full[2].grad)):
+        assert float(cosine(ours.float().flatten(), theirs.flatten(), dim=0)) > 0.99
+
+
+def test_autocast_gives_gradients_of_the_inputs_types():
+    hidden, mask, weight, _ = _case(3, 6, 8, 40)
+    hidden.requires_grad_(), weight.requires_grad_()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        values, _ = max_pooled(hidden, mask, weight)
+    values.sum().backward()
+    assert hidden.grad.dtype == weight.grad.dtype == torch.float32
+    torch.testing.assert_close(values, _paper(hidden, mask, weight), rtol=0.03, atol=0.03)
+
+
+def test_nan_is_not_hidden():
+    hidden, mask, weight, _ = _case(2, 4, 3, 5)
+    hidden[0, 1, 0], mask[0, 1] = math.nan, True
+    values, _ = max_pooled(hidden, mask, weight)
+    assert bool(values[0].isnan().all()) and bool(values[1].isfinite().all())
+    mask[0, 1] = False  # where no one looks it does not matter
+    assert bool(max_pooled(hidden, mask, weight)[0].isfinite().all())
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"hidden": torch.zeros(2, 3)}, "texts, positions, d"),
+        ({"hidden": torch.zeros(2, 3, 4, dtype=torch.int64)}, "float"),
+        ({"mask": torch.ones(2, 3)}, "mask must be bool"),
+        ({"mask": torch.ones(2, 4, dtype=torch.bool)}, "one cell for each position"),
+        ({"weight": torch.zeros(5, 6)}, "as wide as the hidden states"),
+        ({"bias": torch.zeros(4)}, "one number for each cluster"),
+    ],
+)
+def test_what_does_not_fit_is_refused(change, says):
+    given = {"hidden": torch.zeros(2, 3, 4), "mask": torch.ones(2, 3, dtype=torch.bool), "weight": torch.zeros(5, 4)}
+    with pytest.raises(InputError, match=says):
+        max_pooled(**{**given, **change})
+
+
+def test_memory_does_not_grow_with_positions_times_clusters():
+    """All logits of this batch would take 400 MB; the allocator is asked for far less at any one time."""
+    hidden, weight = torch.randn(50, 200, 8), torch.randn(10_000, 8)
+    mask = torch.ones(50, 200, dtype=torch.bool)
+    with torch.no_grad(), torch.profiler.profile(profile_memory=True) as profile:
+        max_pooled(hidden, mask, weight)
+    largest = max(event.cpu_memory_usage for event in profile.events())
+    assert largest <= 12 << 20  # what comes out takes 6 MB
+
+
+_KERNEL = """
+import torch
+from pellucid.pooled_head import _largest
+from pellucid.pooled_triton import largest
+for dtype in (torch.float32, torch.float16):  # the interpreter cannot multiply bfloat16
+    for texts, length, depth, clusters in ((1, 1, 1, 1), (9, 20, 24, 70), (2, 150, 80, 130)):
+        make = torch.Generator().manual_seed(texts)
+        hidden = torch.randn(texts, length, depth, generator=make).to(dtype)
+        weight = torch.randn(clusters, depth, generator=make).to(dtype)
+        mask = torch.rand(texts, length, generator=make) < 0.4
+        mask[0], mask[-1, -1] = False, True
+        for bias in (None, torch.randn(clusters, generator=make)):
+            values, argmax = largest(hidden, mask, weight, bias)
+            expected, position = _largest(hidden.float(), mask, weight.float(), bias)
+            torch.testing.assert_close(values, expected, rtol=1e-4, atol=1e-4)
+            assert (argmax == position).float().mean() > 0.999
+hidden[0, 0, 0], mask[0, 0] = float("nan"), True
+assert largest(hidden, mask, weight)[0][0].isinf().all()
+"""
+
+
+def test_the_kernel_in_tritons_interpreter():
+    pytest.importorskip("triton")
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run([sys.executable, "-c", _KERNEL], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+_COMPILED = """
+from triton import compile
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from pellucid.pooled_triton import _largest
+kinds = ["*bf16", "*u8", "*bf16", "*fp32", "*fp32", "*i64", *["i32"] * 4]
+sizes = {"BIASED": True, "TEXTS": 8, "POSITIONS": 128, "CLUSTERS": 256, "DEPTH": 64, "PRECISION": "tf32"}
+signature = dict(zip(_largest.arg_names, kinds)) | dict.fromkeys(sizes, "constexpr")
+aligned = {(number,): [["tt.divisibility", 16]] for number in (0, 2, 9)}
+source = ASTSource(_largest, signature, sizes, aligned)
+for capability, memory in ((90, 227), (80, 163)):
+    made = compile(source, target=GPUTarget("cuda", capability, 32), options={"num_warps": 8, "num_stages": 3})
+    assert made.metadata.shared <= memory << 10
+    assert ("wgmma.mma_async" if capability == 90 else "mma.sync") in made.asm["ptx"]
+"""
+
+
+def test_the_kernel_compiles_for_devices_that_are_not_here():
+    """The interpreter accepts what the compiler does not."""
+    triton = pytest.importorskip("triton", minversion="3.4")
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run([sys.executable, "-c", _COMPILED], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, (triton.__version__, done.stderr[-2000:])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_cuda_gives_what_the_cpu_gives(dtype):
+    hidden, mask, weight, bias = _case(5, 70, 64, 300)
+    results = []
+    for device in ("cpu", "cuda"):
+        leaves = [x.detach().to(device, dtype).requires_grad_() for x in (hidden, weight)]
+        values, _ = max_pooled(leaves[0], mask.to(device), leaves[1], bias.to(device))
+        values.pow(2).sum().backward()
+        results.append([values.detach().cpu(), *(leaf.grad.float().cpu() for leaf in leaves)])
+    for ours, theirs in zip(*results):
+        assert float(torch.nn.functional.cosine_similarity(ours.flatten(), theirs.flatten(), dim=0)) > 0.999
+
+
+def test_without_torch_the_error_says_what_to_install():
+    code = "import sys; sys.modules['torch'] = None\nimport pellucid.pooled_head"
+    source = str(Path(pooled_head.__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": source}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert 'pip install "pellucid[torch]"' in done.stderr

@@ -1,0 +1,117 @@
+"""Transformers of two layers and 32 dimensions with random weights, and tokenizers of a few dozen tokens."""
+
+from __future__ import annotations
+
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+WORDS = "a man is riding the horse on beach rapid quickly swift car cars vehicle doctor gave sick boy medicine".split()
+CORPUS = [" ".join(WORDS), "Query query instruct <query> text: . , !"] * 10
+
+_KINDS = {
+    "mistral": {"num_key_value_heads": 2, "sliding_window": 4},
+    "llama": {"num_key_value_heads": 2},
+    "qwen2": {"num_key_value_heads": 2},
+    "qwen3": {"num_key_value_heads": 2, "head_dim": 8},
+    "gemma": {"num_key_value_heads": 2, "head_dim": 8},
+    "gemma2": {"num_key_value_heads": 2, "head_dim": 8},
+    "gpt_neox": {},
+    "gpt_neo": {"num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]], "window_size": 4},
+    "gpt2": {},
+    "opt": {"ffn_dim": 48, "word_embed_proj_dim": 32},
+    "phi": {},
+    "bert": {},
+    "roberta": {},
+    "distilbert": {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48},
+    "mpnet": {},
+    "modernbert": {},
+    "mamba": {},
+    "qwen3_5_text": {
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "layer_types": ["linear_attention", "full_attention"],
+    },
+}
+ENCODERS = ("bert", "roberta", "distilbert", "mpnet", "modernbert")
+
+
+def tiny_model(kind, vocabulary, *, headless=False, seed=0, **changes):
+    """Return a model with random weights large enough that its states depend on all tokens."""
+    import torch
+    import transformers
+
+    config = transformers.AutoConfig.for_model(
+        kind,
+        **{
+            "hidden_size": 32,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "intermediate_size": 48,
+            "vocab_size": vocabulary,
+            "max_position_embeddings": 64,
+            "pad_token_id": 0,
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+            "cls_token_id": 1,
+            "sep_token_id": 2,
+            "initializer_range": 0.2,
+            **_KINDS[kind],
+            **changes,
+        },
+    )
+    torch.manual_seed(seed)
+    loader = transformers.AutoModelForMaskedLM if kind in ENCODERS else transformers.AutoModelForCausalLM
+    return (transformers.AutoModel if headless else loader).from_config(config).eval()
+
+
+def _wrapped(tokenizer, **special):
+    from transformers import PreTrainedTokenizerFast
+
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
+
+
+def sentence_piece():
+    """Return a tokenizer like Mistral's: a mark before each word, a start token, an end token that is not added."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never")
+    tokenizer.decoder = decoders.Metaspace()
+    letters = [chr(c) for c in range(33, 127)]
+    trainer = trainers.BpeTrainer(
+        vocab_size=220, special_tokens=["<unk>", "<s>", "</s>"], initial_alphabet=["▁", *letters], show_progress=False
+    )
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    return _wrapped(tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+
+
+def byte_level():
+    """Return a tokenizer like GPT-2's: spaces belong to the word behind them, one special token, never added."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=380,
+        special_tokens=["<|endoftext|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+    return _wrapped(tokenizer, bos_token="<|endoftext|>", eos_token="<|endoftext|>")
+
+
+def word_piece():
+    """Return a tokenizer like BERT's: lower case, `##` inside words, [CLS] and [SEP] around the text."""
+    pieces = [*WORDS, "medic", "##ine", "##s", "##ly", ".", ",", "!", "[", "]", ":", "query", "<", ">"]
+    letters = [mark + chr(c) for c in range(97, 123) for mark in ("", "##")]
+    names = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]", *dict.fromkeys([*pieces, *letters])]
+    names.remove("medicine")
+    tokenizer = Tokenizer(models.WordPiece({name: n for n, name in enumerate(names)}, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+    )
+    return _wrapped(
+        tokenizer, pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]", unk_token="[UNK]", mask_token="[MASK]"
+    )
