@@ -131,7 +131,7 @@ class Embedder(ABC):
         rows = [row for row in self.explain(text).rows if row.contribution > 0][:top_k]
         if not rows:
             return "nothing this model knows"
-        return "mostly about: " + ", ".join(f"{row.name} ({row.share:.0%})" for row in rows)
+        return "mostly about: " + ", ".join(f"{row.name} ({_percent(row.share)})" for row in rows)
 
     @property
     def dimensions(self) -> Dimensions:
@@ -233,6 +233,10 @@ def check_texts(texts: Iterable[str], *, first: int = 0) -> list[str]:
                     "Replace missing values by '' or leave them out"
                 )
     return checked
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}" if share >= 0.01 else f"{share:.1%}"
 
 
 def unit_rows(embeddings: Any) -> Any:
