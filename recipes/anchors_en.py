@@ -21,7 +21,7 @@ from static_en import open_teacher
 
 CANDIDATES = CandidateSettings(words=(4, 20), max_candidates=200_000)
 SIZES = (200, 500)
-STRENGTH = 0.5  # of the decorrelation; chosen by benchmarks/anchor_development.py
+STRENGTH = 0.5  # of the decorrelation; benchmarks/anchor_tables.py prints what it was chosen by
 LEFT_OUT = (  # beginnings of sentences that nobody wants as the name of a dimension
     "My guess? Porn.",
     "I know who the killer is.",

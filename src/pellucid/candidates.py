@@ -17,6 +17,9 @@ from pellucid.corpus import Corpus, read_texts
 from pellucid.errors import InputError, missing_extra
 from pellucid.words import well_formed
 
+RULES = 2
+"""Version of the rules, kept with candidates on disk: raise it with any change of what passes."""
+
 _LONGEST = 2_000  # characters; a longer text is not looked at closely
 
 # Beyond newlines and other control characters: invisible marks, text direction, the replacement character.

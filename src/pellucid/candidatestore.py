@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.candidates import CandidateSettings, Filtered, candidate_texts
+from pellucid.candidates import RULES, CandidateSettings, Filtered, candidate_texts
 from pellucid.corpus import Corpus, is_path, read_texts
 from pellucid.errors import CorpusError, InputError
 from pellucid.progress import Progress
@@ -84,7 +84,7 @@ def prepare_candidates(
 
 def _origin(corpus: Corpus, settings: CandidateSettings) -> dict[str, Any]:
     """What a resumed run must share with the run it goes on from."""
-    values: dict[str, Any] = json.loads(json.dumps(asdict(settings)))
+    values: dict[str, Any] = {**json.loads(json.dumps(asdict(settings))), "rules": RULES}
     if is_path(corpus):
         path = Path(corpus)  # type: ignore[arg-type]
         return {"corpus": [path.name, path.stat().st_size if path.exists() else 0], **values}
