@@ -1,0 +1,294 @@
+"""Rows to train on: a query with the texts that belong to it and the ones that do not, and a teacher's scores of both.
+
+The form is that of the published training sets of BGE and LENS, one row a line of a `.jsonl` file (also with `.gz` or
+`.xz`) or of a `.parquet` file:
+
+    {"query": str, "pos": [str], "neg": [str], "pos_scores": [float], "neg_scores": [float], "prompt": str, "type": str}
+
+Only `query` and `pos` must be there. Scores are a teacher's logits: the softmax over them is what is learned from them.
+A row that cannot be used is left out and named by file and line.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import math
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pellucid.errors import CorpusError, missing_extra
+from pellucid.store import writing
+
+_OPENERS: dict[str, Any] = {".jsonl": open, ".jsonl.gz": gzip.open, ".jsonl.xz": lzma.open}
+_SHOWN = 5  # problems in one message
+
+
+class RowError(ValueError):
+    """A row cannot be trained on; the message says why."""
+
+
+@dataclass(frozen=True)
+class TrainingRow:
+    """One query and its candidates.
+
+    Attributes:
+        query: the text that is asked.
+        pos: texts that belong to it, at least one.
+        neg: texts that do not, the more alike the better.
+        pos_scores: a teacher's score of each of `pos` for the query, None where there is none.
+        neg_scores: the same of `neg`.
+        prompt: the instruction that is told with the query; "" for none.
+        type: what is learned, in the words of the published sets; see `TrainingSet`.
+    """
+
+    query: str
+    pos: tuple[str, ...]
+    neg: tuple[str, ...] = ()
+    pos_scores: tuple[float, ...] | None = None
+    neg_scores: tuple[float, ...] | None = None
+    prompt: str = ""
+    type: str = "retrieval"
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            RowError: the row cannot be used.
+        """
+        for name, texts in (("query", (self.query,)), ("pos", self.pos), ("neg", self.neg)):
+            for text in texts:
+                if not isinstance(text, str) or not text.strip():
+                    raise RowError(f"{name!r} holds {text!r:.40}, which is no text")
+        if not self.pos:
+            raise RowError("'pos' is empty; a query needs a text that belongs to it")
+        for name in ("prompt", "type"):
+            if not isinstance(getattr(self, name), str):
+                raise RowError(f"{name!r} is {getattr(self, name)!r:.40}, which is no text")
+        if own_candidates_alone(self.type) and not self.neg:
+            raise RowError(f"'neg' is empty, and a query of type {self.type!r} is compared with its own texts alone")
+        self._check_scores()
+
+    def _check_scores(self) -> None:
+        if self.pos_scores is None and self.neg_scores is None:
+            return
+        for name, texts in (("pos", self.pos), ("neg", self.neg)):
+            scores = getattr(self, f"{name}_scores")
+            if scores is None or len(scores) != len(texts):
+                found = "none" if scores is None else len(scores)
+                raise RowError(f"'{name}_scores' and {name!r} do not match: {found} for {len(texts)} texts")
+            for score in scores:
+                if isinstance(score, bool) or not isinstance(score, (int, float)) or not math.isfinite(score):
+                    raise RowError(f"'{name}_scores' holds {score!r:.40}, which is no finite number")
+
+
+@dataclass(frozen=True)
+class TrainingSet:
+    """Rows of one type; each batch is taken from one set.
+
+    The words of the type decide how a query is compared: with all texts of its batch, as in retrieval, or, if it holds
+    "symmetric" or "class", with its own `neg` alone, since other rows' texts may well belong to it. "only_1neg" takes
+    one of `neg`. Of types with "symmetric" and "sts" or "clustering" the candidates are told the instruction as well.
+
+    Attributes:
+        name: by which it is logged.
+        rows: at least one, all of one type.
+        problems: what was wrong with rows that were left out, each with file and line.
+    """
+
+    name: str
+    rows: list[TrainingRow]
+    problems: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Check that there is something to train on.
+
+        Raises:
+            CorpusError: there is no row, or rows are of several types.
+        """
+        if not self.rows:
+            raise CorpusError(f"the training set {self.name!r} has no rows")
+        types = sorted({row.type for row in self.rows})
+        if len(types) > 1:
+            raise CorpusError(f"the training set {self.name!r} holds rows of the types {types}; give a set for each")
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.rows)
+
+    @property
+    def type(self) -> str:
+        """The rows' type."""
+        return self.rows[0].type
+
+    @property
+    def in_batch(self) -> bool:
+        """Whether other rows' texts are negatives."""
+        return not own_candidates_alone(self.type)
+
+    @property
+    def candidates_instructed(self) -> bool:
+        """Whether candidates are read like queries."""
+        return "symmetric" in self.type and ("sts" in self.type or "clustering" in self.type)
+
+    def group_size(self, most: int) -> int:
+        """Return how many candidates a row has in a batch: one of `pos`, the others of `neg`, at most `most`."""
+        if "only_1neg" in self.type:
+            most = min(most, 2)
+        return 1 + min(most - 1, max(len(row.neg) for row in self.rows))
+
+
+def own_candidates_alone(kind: str) -> bool:
+    """Whether queries of a type are compared with their own candidates and no others."""
+    return "symmetric" in kind or "class" in kind
+
+
+def read_training_sets(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[TrainingSet]:
+    """Read files of training rows; each file is a set, or one a type where it holds rows of several.
+
+    Warns of rows that were left out, with file and line; all of them are in `TrainingSet.problems`.
+
+    Args:
+        paths: one file or several.
+
+    Raises:
+        CorpusError: a file is missing, broken, of another format, or has no usable row.
+        MissingExtraError: pyarrow is needed and not installed.
+    """
+    files = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    sets: list[TrainingSet] = []
+    for path in map(Path, files):
+        rows, problems = _read_file(path)
+        by_type: dict[str, list[TrainingRow]] = {}
+        for row in rows:
+            by_type.setdefault(row.type, []).append(row)
+        for kind, chosen in by_type.items():
+            name = path.name.split(".")[0] + (f"-{kind}" if len(by_type) > 1 else "")
+            sets.append(TrainingSet(_unused(name, sets), chosen, problems))
+    if not sets:
+        raise CorpusError("no training files were given")
+    return sets
+
+
+def _unused(name: str, sets: Sequence[TrainingSet]) -> str:
+    """Return the name, numbered where an earlier set has it; torch takes no dots in it."""
+    name = name.replace(".", "_")
+    taken = {known.name for known in sets}
+    return next(new for n in range(len(sets) + 1) if (new := f"{name}-{n + 1}" if n else name) not in taken)
+
+
+def _read_file(path: Path) -> tuple[list[TrainingRow], list[str]]:
+    rows, problems = [], []
+    for place, value in _raw_rows(path):
+        try:
+            rows.append(_as_row(value))
+        except RowError as error:
+            problems.append(f"{path}, {place}: {error}")
+    shown = "\n  ".join(
+        [*problems[:_SHOWN], *([f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else [])]
+    )
+    if not rows:
+        raise CorpusError(f"{path} holds no row to train on" + (f":\n  {shown}" if problems else "; it is empty"))
+    if problems:
+        warnings.warn(f"{len(problems)} of {len(rows) + len(problems)} rows left out:\n  {shown}", stacklevel=4)
+    return rows, problems
+
+
+def _raw_rows(path: Path) -> Iterator[tuple[str, Any]]:
+    """Yield where each row stands and what it holds: a value, or an error in place of one that is not JSON."""
+    if not path.is_file():
+        raise CorpusError(f"training file not found: {path}")
+    kind = next((ending for ending in (*_OPENERS, ".parquet") if path.name.lower().endswith(ending)), None)
+    if kind is None:
+        raise CorpusError(f"cannot tell the format of {path}; training rows are read from .jsonl, .gz, .xz or .parquet")
+    if kind == ".parquet":
+        yield from _parquet_rows(path)
+        return
+    try:
+        with _OPENERS[kind](path, "rt", encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    yield f"line {number}", _parsed(line)
+    except (UnicodeDecodeError, lzma.LZMAError, EOFError, gzip.BadGzipFile) as error:
+        raise CorpusError(f"training file {path} is damaged or not UTF-8: {error}") from error
+
+
+def _parsed(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (json.JSONDecodeError, RecursionError) as error:
+        return RowError(f"not JSON ({getattr(error, 'msg', 'nested too deeply')})")
+
+
+def _parquet_rows(path: Path) -> Iterator[tuple[str, Any]]:
+    try:
+        from pyarrow import lib
+        from pyarrow.parquet import ParquetFile
+    except ImportError as error:
+        raise missing_extra("pyarrow", "parquet") from error
+    try:
+        table = ParquetFile(path)
+        known = [name for name in table.schema_arrow.names if name in TrainingRow.__dataclass_fields__]
+        number = 0
+        for batch in table.iter_batches(columns=known):
+            for row in batch.to_pylist():
+                number += 1
+                yield f"row {number}", row
+    except (lib.ArrowInvalid, OSError) as error:
+        raise CorpusError(f"training file {path} is damaged or no parquet file: {error}") from error
+
+
+def _as_row(value: Any) -> TrainingRow:
+    """Return a row of what a file holds; other fields than ours are for other programs."""
+    if isinstance(value, RowError):
+        raise value
+    if not isinstance(value, dict):
+        raise RowError(f"a row is an object with 'query' and 'pos', got {value!r:.40}")
+    for name in ("query", "pos"):
+        if value.get(name) is None:
+            raise RowError(f"{name!r} is missing")
+    row = TrainingRow(
+        value["query"],
+        _listed(value, "pos"),
+        _listed(value, "neg"),
+        _scores(value, "pos_scores", value.get("neg_scores")),
+        _scores(value, "neg_scores", value.get("pos_scores")),
+        value.get("prompt") or "",
+        value.get("type") or "retrieval",
+    )
+    return row
+
+
+def _listed(value: dict[str, Any], name: str) -> tuple[Any, ...]:
+    found = value.get(name) or []
+    if isinstance(found, str):
+        return (found,)
+    if not isinstance(found, list):
+        raise RowError(f"{name!r} is {found!r:.40}, which is no list of texts")
+    return tuple(found)
+
+
+def _scores(value: dict[str, Any], name: str, others: Any) -> tuple[Any, ...] | None:
+    """Return a list of scores; none at all where a row without negatives leaves out theirs."""
+    found = value.get(name)
+    if found is None or (found == [] and not others):
+        return () if others and not value.get(name.removesuffix("_scores")) else None
+    if not isinstance(found, list):
+        raise RowError(f"{name!r} is {found!r:.40}, which is no list of numbers")
+    return tuple(found)
+
+
+def write_rows(path: str | os.PathLike[str], rows: Iterable[TrainingRow]) -> None:
+    """Write rows to a `.jsonl` file, whole or not at all.
+
+    Raises:
+        WritingError: it cannot be written; what was at `path` is untouched.
+    """
+    with writing(path) as aside, open(aside, "w", encoding="utf-8") as lines:
+        for row in rows:
+            lines.write(json.dumps(asdict(row), ensure_ascii=False) + "\n")

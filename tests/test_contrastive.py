@@ -1,0 +1,528 @@
+"""Training: the loss by hand, what gradients reach, batches of one set, runs that are stopped, and bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tiny_models import sentence_piece, tiny_model, word_piece
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("sentence_transformers")
+pytest.importorskip("peft")
+load_file = pytest.importorskip("safetensors.torch").load_file
+
+from pellucid import contrastive_trainer  # noqa: E402
+from pellucid.backbone import open_backbone, prepare  # noqa: E402
+from pellucid.clusters import cluster_vocabulary  # noqa: E402
+from pellucid.contrastive import TrainingSettings, train_lexicon  # noqa: E402
+from pellucid.contrastive_loss import (  # noqa: E402
+    CandidateLoss,
+    Candidates,
+    SimilarityLoss,
+    candidate_loss,
+    excluded_candidates,
+)
+from pellucid.contrastive_trainer import Collator, LexiconModule, LexiconTrainer, TextSet, Watch  # noqa: E402
+from pellucid.errors import InputError  # noqa: E402
+from pellucid.lexicon import LexiconEmbedder  # noqa: E402
+from pellucid.reading import Settings  # noqa: E402
+from pellucid.training_adapter import adapted_model, stacked  # noqa: E402
+from pellucid.training_data import TrainingRow, TrainingSet  # noqa: E402
+
+QUICK = TrainingSettings(
+    epochs=2, batch_size=4, group_size=3, learning_rate=1e-2, warmup_steps=0, rank=4, alpha=8, save_steps=2
+)
+ROWS = [
+    TrainingRow("car", ("vehicle",), ("beach", "horse"), (9.0,), (1.0, 0.0)),
+    TrainingRow("doctor", ("medicine", "medicine boy"), ("car", "rapid"), (9.0, 4.0), (1.0, 0.0)),
+    TrainingRow("boy", ("man",), ("horse",), (5.0,), (3.0,)),
+    TrainingRow("rapid", ("quickly",), ()),
+    TrainingRow("swift", ("quickly",), ("sick", "the man", "a beach")),
+    TrainingRow("cars", ("vehicle",), ("gave",)),
+]
+CLASSES = [TrainingRow(word, ("doctor",), ("beach", "horse"), type="symmetric_class") for word in ("sick", "medicine")]
+
+
+def lexicon(kind="bert", settings=None, **changes):
+    tokenizer = word_piece() if kind == "bert" else sentence_piece()
+    backbone = prepare(tiny_model(kind, len(tokenizer), **changes), tokenizer, attention="bidirectional", device="cpu")
+    return LexiconEmbedder(backbone, cluster_vocabulary(backbone.head, tokenizer, 20), settings)
+
+
+def train(model, folder, sets=(), settings=QUICK, **changes):
+    sets = sets or [TrainingSet("pairs", ROWS)]
+    return train_lexicon(model, sets, folder, replace(settings, **changes), show_progress_bar=False)
+
+
+def weights_of(model):
+    return {name: weight.detach().clone() for name, weight in model.backbone.model.state_dict().items()}
+
+
+def losses(folder):
+    [*_, last] = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
+    return [
+        entry["loss"]
+        for entry in json.loads((last / "trainer_state.json").read_text())["log_history"]
+        if "loss" in entry
+    ]
+
+
+def softmax(values):
+    e = np.exp(np.array(values) - np.max(values))
+    return e / e.sum()
+
+
+# Two rows with two candidates each: cosines 0.6, 0.2, 0.5, 0.1 of row 0 and 0.3, 0.4, 0.7, 0.8 of row 1.
+COSINES = torch.tensor([[0.6, 0.2, 0.5, 0.1], [0.3, 0.4, 0.7, 0.8]])
+QUERIES, TEXTS = torch.eye(2), COSINES.t()
+NONE = torch.tensor([[False] * 4, [False] * 4])
+UNSCORED = torch.full((2, 2), float("nan"))
+
+
+def value(excluded=NONE, scores=UNSCORED, in_batch=True, distillation=1.0, **changes):
+    return float(
+        candidate_loss(
+            QUERIES,
+            TEXTS,
+            Candidates(excluded, scores),
+            temperature=0.5,
+            in_batch=in_batch,
+            distillation=distillation,
+            **changes,
+        )
+    )
+
+
+def test_the_loss_over_the_batch_is_infonce_by_hand():
+    first = -np.log(softmax([1.2, 0.4, 1.0, 0.2])[0])  # cosines over 0.5
+    second = -np.log(softmax([0.6, 0.8, 1.4, 1.6])[2])  # the second row's positive is candidate 2
+    assert value() == pytest.approx((first + second) / 2, rel=1e-6)
+
+
+def test_the_loss_over_own_candidates_by_hand():
+    expected = (-np.log(softmax([1.2, 0.4])[0]) - np.log(softmax([1.4, 1.6])[0])) / 2
+    assert value(in_batch=False) == pytest.approx(expected, rel=1e-6)
+
+
+def test_distillation_is_the_divergence_over_own_candidates_of_scored_rows():
+    scores = torch.tensor([[2.0, 1.0], [float("nan"), 3.0]])
+    teacher, student = softmax([2, 1]), softmax([1.2, 0.4])
+    divergence = (teacher * np.log(teacher / student)).sum()
+    assert value(scores=scores) - value() == pytest.approx(divergence / 2, rel=1e-4)  # of two rows one has scores
+    assert value(scores=scores, distillation=0.25) - value() == pytest.approx(divergence / 8, rel=1e-3)
+    same = torch.tensor([[1.2, 0.4], [1.4, 1.6]]) + torch.tensor([[5.0], [-3.0]])  # a shift changes no softmax
+    assert value(scores=same) == pytest.approx(value(), rel=1e-5)
+
+
+def test_excluded_candidates_are_not_counted():
+    excluded = torch.tensor([[False, True, True, False], [False, False, False, True]])
+    expected = -np.log(softmax([1.2, 0.2])[0]) - np.log(softmax([0.6, 0.8, 1.4])[2])
+    assert value(excluded) == pytest.approx(expected / 2, rel=1e-6)
+    assert value(excluded, in_batch=False) == pytest.approx(0, abs=1e-6)
+    assert value(excluded, scores=torch.tensor([[1.0, 2.0], [3.0, 4.0]])) == pytest.approx(expected / 2, rel=1e-6)
+
+
+def test_a_devices_rows_find_their_candidates_among_all_devices():
+    elsewhere = torch.cat([torch.zeros(4, 2), TEXTS])
+    own = value()
+    loss = candidate_loss(
+        QUERIES,
+        elsewhere,
+        Candidates(torch.cat([~NONE, NONE], dim=1), UNSCORED),
+        temperature=0.5,
+        in_batch=True,
+        distillation=1.0,
+        first=2,
+    )
+    assert float(loss) == pytest.approx(own, rel=1e-6)
+
+
+def test_texts_that_belong_to_a_row_and_fillers_are_excluded():
+    texts = torch.tensor([10, 11, 20, 10, 10, 12])  # three rows, groups of two
+    fillers = torch.tensor([False] * 5 + [True])
+    positives = torch.tensor([[10, 13], [20, 20], [10, 11]])
+    found = excluded_candidates(texts, fillers, positives, own=torch.tensor([0, 2, 4]))
+    assert found.int().tolist() == [[0, 0, 0, 1, 1, 1], [0, 0, 0, 0, 0, 1], [1, 1, 0, 1, 0, 1]]
+
+
+def test_the_similarity_loss_is_smallest_at_the_teachers_cosines():
+    loss = SimilarityLoss(None, temperature=0.1, chunk=None)
+    teacher = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 2.0]])
+    at = float(loss.value([torch.nn.functional.normalize(teacher)], teacher))
+    units = torch.nn.functional.normalize(teacher).double().numpy()
+    rows = [(softmax((units @ units.T)[n][[m for m in range(3) if m != n]] / 0.1)) for n in range(3)]
+    assert at == pytest.approx(np.mean([-(row * np.log(row)).sum() for row in rows]), rel=1e-4)
+    assert float(loss.value([torch.nn.functional.normalize(teacher + 0.3)], teacher)) > at
+
+
+def batch_of(model, rows=ROWS, numbers=(0, 1, 2), name="rows", group=3):
+    collator = Collator(model, {name: TrainingSet(name, rows)}, group, seed=0)
+    return collator([{"number": n, "dataset_name": name} for n in numbers])
+
+
+def columns(batch):
+    return [
+        {key.removeprefix(f"{column}_"): part for key, part in batch.items() if key.startswith(f"{column}_")}
+        for column in ("query", "candidate")
+    ]
+
+
+def loss_of(module, **changes):
+    options = {"temperature": 0.02, "in_batch": True, "distillation": 1.0, "chunk": None, **changes}
+    return CandidateLoss(module, **options)
+
+
+@pytest.mark.parametrize("kind", ["bert", "llama"])
+@pytest.mark.parametrize("train_head", [False, True])
+def test_gradients_reach_the_adapter_and_the_head_only_if_wanted(kind, train_head):
+    model = lexicon(kind)
+    with adapted_model(model, QUICK) as adapted:
+        module = LexiconModule(model, adapted, train_head=train_head)
+        batch = batch_of(model)
+        loss_of(module)(columns(batch), batch["label"]).backward()
+        for name, weight in module.named_parameters():
+            if "lora_" in name:
+                assert weight.grad is not None, name
+                assert bool(weight.grad.any()) == ("lora_B" in name), (
+                    name
+                )  # B is 0, so that A has none in the first step
+            elif name == "head":
+                assert (weight.grad is not None and bool(weight.grad.any())) == train_head
+            else:
+                assert weight.grad is None, name
+        adapters = {name.split(".lora_A")[0] for name, _ in module.named_parameters() if "lora_A" in name}
+    layers = [n for n, m in model.backbone.model.named_modules() if isinstance(m, torch.nn.Linear)]
+    inside = [name for name in layers if name not in ("cls.predictions.decoder", "lm_head")]
+    assert len(adapters) == len(inside) == {"bert": 13, "llama": 14}[kind]
+
+
+def test_layers_that_no_state_comes_from_get_no_adapter():
+    tokenizer = word_piece()
+    whole = tiny_model("bert", len(tokenizer), headless=True)
+    backbone = prepare(whole, tokenizer, attention="bidirectional", head_kind="input", device="cpu")
+    assert any("pooler" in name for name, _ in whole.named_modules())
+    model = LexiconEmbedder(backbone, cluster_vocabulary(backbone.head, tokenizer, 20))
+    with adapted_model(model, QUICK) as adapted:
+        names = [name for name, weight in adapted.named_parameters() if weight.requires_grad]
+        assert len(names) == 24 and not any("pooler" in name for name in names)
+    assert not any("lora" in name for name, _ in whole.named_modules())
+
+
+@pytest.mark.parametrize("in_batch", [False, True])
+def test_cached_gradients_are_the_gradients(in_batch):
+    model = lexicon("llama")
+    found = []
+    for chunk in (None, 2):
+        with adapted_model(model, replace(QUICK, dropout=0)) as adapted:
+            module = LexiconModule(model, adapted, train_head=True)
+            batch = batch_of(model, numbers=(0, 1, 2, 4))
+            loss = loss_of(module, chunk=chunk, in_batch=in_batch)(columns(batch), batch["label"])
+            loss.backward()
+            grads = {name: weight.grad for name, weight in module.named_parameters() if weight.requires_grad}
+            found.append((loss.item(), grads))
+    assert found[1][0] == pytest.approx(found[0][0], rel=1e-5)
+    for name, grad in found[0][1].items():
+        torch.testing.assert_close(found[1][1][name], grad, rtol=1e-3, atol=1e-5)
+
+
+def test_the_module_embeds_as_the_model_does():
+    model = lexicon("llama", Settings(instruction="query the horse"))
+    with adapted_model(model, QUICK) as adapted:
+        module = LexiconModule(model, adapted, train_head=False).eval()
+        query, candidate = columns(batch_of(model, numbers=[2], group=2))
+        with torch.inference_mode():
+            made = [module(column)["sentence_embedding"].numpy() for column in (query, candidate)]
+    np.testing.assert_allclose(made[0], model.encode_query(["boy"]).toarray(), atol=1e-6)
+    np.testing.assert_allclose(made[1], model.encode_document(["man", "horse"]).toarray(), atol=1e-6)
+
+
+@pytest.mark.parametrize(("kind", "instructed"), [("normal", False), ("symmetric_sts", True)])
+def test_a_rows_prompt_is_told_and_not_pooled(kind, instructed):
+    model = lexicon("bert")
+    rows = [TrainingRow("boy", ("man",), ("horse",), prompt=prompt, type=kind) for prompt in ("a beach", "", "the car")]
+    query, candidate = columns(batch_of(model, rows, group=2))
+    tokens = [model.backbone.tokenizer.convert_ids_to_tokens(ids) for ids in query["input_ids"].tolist()]
+    assert ["beach" in row for row in tokens] == [True, False, False]
+    assert ["car" in row for row in tokens] == [False, False, True]
+    assert query["own"].sum(dim=1).tolist() == [1, 1, 1]
+    pooled_ids = query["input_ids"][query["own"]].tolist()
+    assert model.backbone.tokenizer.convert_ids_to_tokens(pooled_ids) == ["boy"] * 3
+    tokens = [model.backbone.tokenizer.convert_ids_to_tokens(ids) for ids in candidate["input_ids"].tolist()]
+    assert ["beach" in row for row in tokens] == [instructed] * 2 + [False] * 4
+
+
+def test_candidates_are_drawn_with_their_scores_and_never_repeated():
+    row = TrainingRow("q", ("p0", "p1"), tuple(f"n{n}" for n in range(5)), (10.0, 11.0), (0.0, 1.0, 2.0, 3.0, 4.0))
+    collator = Collator(lexicon(), {"s": TrainingSet("s", [row])}, 4, seed=0)
+    drawn = Counter()
+    for epoch in range(40):
+        collator.epoch = epoch
+        group = collator._draw(row, 0, 4)
+        assert group == collator._draw(row, 0, 4)
+        assert len(set(group.texts)) == 4 and group.used == 4
+        assert group.scores[0] == 10 + int(group.texts[0][1]) and group.scores[1:] == [
+            float(t[1]) for t in group.texts[1:]
+        ]
+        drawn.update(group.texts)
+    assert len(drawn) == 7 and drawn["p0"] + drawn["p1"] == 40
+    few = collator._draw(replace(row, neg=("long one",), neg_scores=(1.0,)), 0, 4)
+    assert few.used == 2 and few.texts[2:] == [few.texts[0]] * 2 and np.isnan(few.scores[2:]).all()
+
+
+def test_training_lowers_the_loss_and_leaves_the_model_as_it_was(tmp_path):
+    model = lexicon("llama")
+    before, states = model.encode(["car", "doctor"]).toarray(), weights_of(model)
+    trained = train(model, tmp_path, epochs=20, learning_rate=3e-3, dropout=0.0, save_steps=10)
+    found = losses(tmp_path)
+    assert found[-1] < found[0] / 2
+    cosines = [m.similarity(m.encode(["car"]), m.encode(["vehicle", "beach"]))[0] for m in (model, trained)]
+    assert cosines[1][0] - cosines[1][1] > cosines[0][0] - cosines[0][1] + 0.1
+    np.testing.assert_array_equal(model.encode(["car", "doctor"]).toarray(), before)
+    after = weights_of(model)
+    assert after.keys() == states.keys() and all(torch.equal(after[name], states[name]) for name in states)
+    np.testing.assert_array_equal(trained.clusters.centroids, model.clusters.centroids)
+    assert all(weight.requires_grad for weight in model.backbone.model.parameters())
+
+
+def test_what_is_trained_is_saved_as_adapter_and_centroids(tmp_path):
+    model = lexicon("llama")
+    model.backbone.model.save_pretrained(tmp_path / "base")
+    model.backbone.tokenizer.save_pretrained(tmp_path / "base")
+    backbone = open_backbone(tmp_path / "base", device="cpu")
+    trained = train(LexiconEmbedder(backbone, model.clusters), tmp_path / "run", train_head=True)
+    assert np.abs(trained.clusters.centroids - model.clusters.centroids).max() > 1e-3
+    trained.save_pretrained(tmp_path / "small", backbone_name=str(tmp_path / "base"))
+    assert sorted(path.name for path in (tmp_path / "small").iterdir() if path.is_dir()) == ["adapter"]
+    opened = LexiconEmbedder.from_pretrained(tmp_path / "small")
+    texts = ["the man is riding the horse", "a car"]
+    np.testing.assert_allclose(opened.encode(texts).toarray(), trained.encode(texts).toarray(), atol=1e-6)
+    assert np.abs(trained.encode(texts) - model.encode(texts)).max() > 1e-2
+
+
+def test_a_trained_model_is_trained_on_and_still_saved_by_name(tmp_path):
+    model = lexicon("llama")
+    model.backbone.model.save_pretrained(tmp_path / "base")
+    model.backbone.tokenizer.save_pretrained(tmp_path / "base")
+    once = train(LexiconEmbedder(open_backbone(tmp_path / "base", device="cpu"), model.clusters), tmp_path / "first")
+    twice = train(once, tmp_path / "second", rank=2, seed=1)
+    twice.save_pretrained(tmp_path / "small", backbone_name=str(tmp_path / "base"))
+    opened = LexiconEmbedder.from_pretrained(tmp_path / "small")
+    texts = ["the man is riding the horse", "a car"]
+    np.testing.assert_allclose(opened.encode(texts).toarray(), twice.encode(texts).toarray(), atol=1e-5)
+    assert np.abs(once.encode(texts) - twice.encode(texts)).max() > 1e-2
+
+
+def test_adapters_stack_by_hand():
+    torch.manual_seed(0)
+    names = [f"base_model.model.{layer}.lora_{side}.weight" for layer in ("a", "b") for side in "AB"]
+    one = (
+        {"peft_type": "LORA", "r": 2, "lora_alpha": 6},
+        {n: torch.randn(*s) for n, s in zip(names[:2], [(2, 5), (4, 2)])},
+    )
+    shapes = [(3, 5), (4, 3), (3, 2), (6, 3)]
+    two = {"peft_type": "LORA", "r": 3, "lora_alpha": 3}, {n: torch.randn(*s) for n, s in zip(names, shapes)}
+    config, tensors = stacked(one, two)
+    assert (config["r"], config["lora_alpha"], config["target_modules"]) == (5, 5, ["a", "b"])
+    of_a = 3 * one[1][names[1]] @ one[1][names[0]] + two[1][names[1]] @ two[1][names[0]]
+    torch.testing.assert_close(tensors[names[1]] @ tensors[names[0]], of_a)
+    torch.testing.assert_close(tensors[names[3]] @ tensors[names[2]], two[1][names[3]] @ two[1][names[2]])
+    assert stacked(({**one[0], "use_dora": True}, one[1]), two) is None
+
+
+def adapter_of(folder):
+    return load_file(str(folder / "trained" / "adapter_model.safetensors"))
+
+
+def test_a_run_that_was_stopped_ends_like_one_that_was_not(tmp_path, monkeypatch):
+    sets = [TrainingSet("pairs", ROWS), TrainingSet("classes", CLASSES * 3)]
+    train(lexicon(), tmp_path / "whole", sets, train_head=True)  # 8 steps in two epochs
+
+    def stop(self, args, state, control, **kwargs):
+        if state.global_step == 7:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Watch, "on_step_end", stop)
+        with pytest.raises(KeyboardInterrupt):
+            train(lexicon(), tmp_path / "stopped", sets, train_head=True)
+    half = tmp_path / "stopped" / "checkpoint-8"  # what a kill leaves while it is written
+    half.mkdir()
+    (half / "adapter_config.json").write_text("{}")
+    steps = []
+    original = LexiconTrainer.compute_loss
+    monkeypatch.setattr(LexiconTrainer, "compute_loss", lambda *a, **k: steps.append(1) or original(*a, **k))
+    train(lexicon(), tmp_path / "stopped", sets, train_head=True)
+    assert len(steps) == 2  # from checkpoint 6
+    whole, stopped = adapter_of(tmp_path / "whole"), adapter_of(tmp_path / "stopped")
+    assert whole.keys() == stopped.keys() and all(torch.equal(whole[name], stopped[name]) for name in whole)
+    heads = [load_file(str(tmp_path / name / "trained" / "head.safetensors"))["head"] for name in ("whole", "stopped")]
+    assert torch.equal(*heads)
+
+
+def test_a_batch_is_of_one_set_and_every_row_comes_once_an_epoch(tmp_path, monkeypatch):
+    seen, epochs = [], []
+    original = Collator.__call__
+
+    def spy(self, chosen):
+        epochs.append(self.epoch)
+        seen.append([(item["dataset_name"], item["number"]) for item in chosen])
+        return original(self, chosen)
+
+    monkeypatch.setattr(Collator, "__call__", spy)
+    sets = [TrainingSet("pairs", ROWS), TrainingSet("classes", CLASSES * 3)]
+    texts = TextSet("texts", ["a man", "the boy", "a horse", "the beach", "cars"], np.eye(5, 4) + 0.1)
+    train(lexicon(), tmp_path, [*sets, texts])
+    assert len(seen) == 12 and all(len({name for name, _ in batch}) == 1 for batch in seen)
+    for epoch in (seen[:6], seen[6:]):
+        counts = Counter(item for batch in epoch for item in batch)
+        assert set(counts.values()) == {1} and Counter(name for name, _ in counts) == {
+            "pairs": 6,
+            "classes": 6,
+            "texts": 5,
+        }
+    assert seen[:6] != seen[6:] and epochs == [0] * 6 + [1] * 6
+
+
+def test_texts_are_drawn_to_a_teachers_cosines(tmp_path):
+    texts = ["car", "vehicle", "doctor", "medicine", "boy", "man", "horse", "beach"]
+    vectors = np.repeat(np.eye(4), 2, axis=0)
+    model = lexicon("llama")
+    changes = {"epochs": 60, "batch_size": 8, "learning_rate": 3e-3, "dropout": 0.0, "save_steps": 60}
+    trained = train(model, tmp_path, [TextSet("texts", texts, vectors)], **changes)
+    target = vectors @ vectors.T
+    off = ~np.eye(8, dtype=bool)
+    correlations = [
+        np.corrcoef((m.encode(texts) @ m.encode(texts).T).toarray()[off], target[off])[0, 1] for m in (model, trained)
+    ]
+    assert correlations[1] > max(0.8, correlations[0] + 0.1)
+
+
+@pytest.mark.parametrize("changes", [{"gradient_checkpointing": True}, {"chunk": 3}])
+def test_saving_memory_changes_nothing(tmp_path, changes):
+    train(lexicon("llama"), tmp_path / "plain", max_steps=3, dropout=0.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FutureWarning)
+        train(lexicon("llama"), tmp_path / "other", max_steps=3, dropout=0.0, **changes)
+    plain, other = adapter_of(tmp_path / "plain"), adapter_of(tmp_path / "other")
+    for name in plain:
+        torch.testing.assert_close(other[name], plain[name], rtol=1e-3, atol=1e-4)
+
+
+def test_bfloat16_comes_near(tmp_path):
+    train(lexicon(), tmp_path / "plain", max_steps=2, dropout=0.0)
+    train(lexicon(), tmp_path / "bf16", max_steps=2, dropout=0.0, bf16=True)
+    plain, found = (torch.cat([t.flatten() for t in adapter_of(tmp_path / n).values()]) for n in ("plain", "bf16"))
+    assert found.dtype == torch.float32 and not torch.equal(plain, found)
+    assert float(torch.nn.functional.cosine_similarity(plain, found, dim=0)) > 0.9
+
+
+def test_a_nan_loss_stops_the_run_and_loses_nothing(tmp_path, monkeypatch):
+    original = LexiconModule.forward
+    calls = []
+
+    def broken(self, features):
+        calls.append(1)
+        embedding = original(self, features)["sentence_embedding"]
+        return {"sentence_embedding": embedding * (float("nan") if len(calls) > 6 else 1)}
+
+    model = lexicon()
+    before = weights_of(model)
+    with monkeypatch.context() as patch:
+        patch.setattr(LexiconModule, "forward", broken)
+        with pytest.raises(InputError, match=r"the loss is nan at step 4, on a batch of 'pairs'.*learning rate"):
+            train(model, tmp_path)
+    assert all(torch.equal(weight, before[name]) for name, weight in weights_of(model).items())
+    assert sorted(path.name for path in tmp_path.glob("checkpoint-*")) == ["checkpoint-2"]
+    tensors = load_file(str(tmp_path / "checkpoint-2" / "adapter_model.safetensors"))
+    assert all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values())
+    train(model, tmp_path)  # goes on
+
+
+def test_a_folder_of_another_run_is_not_overwritten(tmp_path):
+    model = lexicon()
+    train(model, tmp_path)
+    with pytest.raises(InputError, match="run with other settings"):
+        train(model, tmp_path, learning_rate=1e-3)
+    with pytest.raises(InputError, match="run with other sets"):
+        train(model, tmp_path, [TrainingSet("pairs", ROWS[::-1])])
+    with pytest.raises(InputError, match="run with other model"):
+        train(lexicon(seed=1), tmp_path)
+
+
+def test_bad_input_is_refused_before_anything_starts(tmp_path):
+    model = lexicon()
+    with pytest.raises(InputError, match="no training sets"):
+        train_lexicon(model, [], tmp_path / "run")
+    with pytest.raises(InputError, match="one name"):
+        train(model, tmp_path / "run", [TrainingSet("a", ROWS)] * 2)
+    with pytest.raises(InputError, match="hold a dot"):
+        train(model, tmp_path / "run", [TrainingSet("a.b", ROWS)])
+    with pytest.raises(InputError, match="scaled or merged"):
+        train(model.scale({0: 0.5}), tmp_path / "run")
+    with pytest.raises(InputError, match="2 texts and 1 vectors"):
+        TextSet("texts", ["a", "b"], np.ones((1, 3)))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"temperature": 0}, "temperature is 0; it must be above 0"),
+        ({"batch_size": 1}, "batch_size is 1; it must be at least 2"),
+        ({"learning_rate": float("nan")}, "learning_rate is nan"),
+        ({"max_steps": 0}, "max_steps is 0"),
+        ({"chunk": 0}, "chunk is 0"),
+        ({"rank": 0}, "rank is 0"),
+    ],
+)
+def test_settings_of_no_use_are_named(changes, message):
+    with pytest.raises(InputError, match=message):
+        replace(QUICK, **changes)
+
+
+ON_TWO = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from test_contrastive import *
+sets = [TrainingSet("pairs", ROWS[:4]), TrainingSet("classes", CLASSES * 2)]
+train(lexicon("llama"), sys.argv[2], sets, epochs=3, dropout=0.0)
+"""
+
+
+@pytest.mark.slow
+def test_two_devices_train_what_one_does(tmp_path):
+    script = tmp_path / "on_two.py"
+    script.write_text(ON_TWO)
+    for name, launcher in {
+        "one": [],
+        "two": ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"],
+    }.items():
+        command = [sys.executable, *launcher, str(script), str(Path(__file__).parent), str(tmp_path / name)]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600, env=environment)
+        assert done.returncode == 0, done.stderr[-2000:]
+    one, two = adapter_of(tmp_path / "one"), adapter_of(tmp_path / "two")
+    for name in one:
+        torch.testing.assert_close(two[name], one[name], rtol=1e-3, atol=1e-5)
+
+
+def test_texts_too_long_for_the_model_are_counted(tmp_path):
+    model = lexicon(settings=Settings(max_length=5))
+    rows = [TrainingRow("a man is riding the horse", ("man",)), TrainingRow("car", ("vehicle",))]
+    with pytest.warns(UserWarning, match="2 of 8 texts read in training are longer than the 5 tokens"):
+        train(model, tmp_path, [TrainingSet("pairs", rows)])
+
+
+def test_the_collator_does_not_mix_up_texts_of_one_number():
+    numbers = {contrastive_trainer._number(text) for text in ("", "a", "b", "a b", "\ud800", "ä")}
+    assert len(numbers) == 6 and all(0 <= number < 2**63 for number in numbers)
