@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 from pellucid import __version__
 from pellucid.cli_input import JsonOption, ModelOption, blocks, open_model, pairs_of, read, tabbed_pairs
 from pellucid.cli_look import audit, card, cards, compare, contrast, deletion, dimensions, edit, rank
-from pellucid.cli_make import anchors, distill
+from pellucid.cli_make import anchors, distill, train_lexicon
 from pellucid.cli_output import json_line, model_facts, show, write_html, write_plot
 from pellucid.errors import PellucidError
 
@@ -252,7 +252,20 @@ def models(json: JsonOption = False) -> None:
         typer.echo("no model is bundled with this installation", err=True)
 
 
-for _command in (dimensions, card, cards, audit, deletion, compare, rank, contrast, edit, distill, anchors):
+for _command in (
+    dimensions,
+    card,
+    cards,
+    audit,
+    deletion,
+    compare,
+    rank,
+    contrast,
+    edit,
+    distill,
+    anchors,
+    train_lexicon,
+):
     app.command()(_command)
 
 

@@ -1,4 +1,4 @@
-"""The commands that make models: `pellucid distill | anchors`. Each goes on where an interrupted run stopped."""
+"""The commands that make models: `pellucid distill | anchors | train-lexicon`; each goes on where it was stopped."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pellucid.cli_input import read
 
 if TYPE_CHECKING:
     from pellucid.candidates import CandidateSettings
+    from pellucid.lexicon import LexiconEmbedder
 
 
 def distill(
@@ -98,6 +99,51 @@ def anchors(
     model = AnchorEmbedder(opened, texts).decorrelate(decorrelate)
     model.save_pretrained(output, encoder_name=encoder if encoder in bundled_models() else None)
     typer.echo(f"wrote {output}: {n:,} anchors over {encoder}; they can be edited in dimensions.tsv", err=True)
+
+
+def train_lexicon(
+    model: Annotated[str, typer.Argument(help="A lexicon model, or a transformer to make one of: folder or hub id.")],
+    data: Annotated[list[Path], typer.Argument(help="Rows with query, pos, neg, ...: .jsonl or .parquet.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder of the trained model.")],
+    clusters: Annotated[int, typer.Option(min=1, help="Dimensions, where MODEL is a transformer.")] = 4000,
+    epochs: Annotated[float, typer.Option(help="Passes over the rows.")] = 1.0,
+    batch_size: Annotated[int, typer.Option(min=2, help="Rows in a batch.")] = 64,
+    chunk: Annotated[int | None, typer.Option(min=1, help="Texts at a time, where a batch is too large.")] = None,
+    bf16: Annotated[bool, typer.Option("--bf16", help="Compute in bfloat16.")] = False,
+    by_name: Annotated[bool, typer.Option("--by-name", help="Save the adapter alone and MODEL's name.")] = False,
+    work_dir: Annotated[Path | None, typer.Option(help="Where the state is kept. [default: OUTPUT.work]")] = None,
+) -> None:
+    """Train a lexicon model: each dimension is a cluster of words.
+
+    Needs pellucid[torch]. What a row holds is in docs/lexicon.md. An interrupted run
+    goes on when the same command is given again.
+
+    \b
+    Examples:
+      pellucid train-lexicon sentence-transformers/all-MiniLM-L6-v2 pairs.jsonl -o my-lexicon
+      pellucid explain "one text" "another" --model my-lexicon
+    """
+    from pellucid.contrastive import TrainingSettings
+    from pellucid.contrastive import train_lexicon as train
+    from pellucid.training_data import read_training_sets
+
+    settings = TrainingSettings(epochs=epochs, batch_size=batch_size, chunk=chunk, bf16=bf16)
+    sets = read_training_sets(data)  # before the model: what is wrong with them is told at once
+    trained = train(_lexicon(model, clusters), sets, work_dir or output.with_name(output.name + ".work"), settings)
+    trained.save_pretrained(output, backbone_name=model if by_name else None)
+    typer.echo(f"wrote {output}: {trained.get_embedding_dimension():,} dimensions", err=True)
+
+
+def _lexicon(model: str, clusters: int) -> LexiconEmbedder:
+    """Open a lexicon model, or put a head of clusters on a transformer."""
+    from pellucid.backbone import open_backbone
+    from pellucid.clusters import cluster_vocabulary
+    from pellucid.lexicon import LexiconEmbedder
+
+    if (Path(model) / "dimensions.tsv").exists():
+        return LexiconEmbedder.from_pretrained(model)
+    backbone = open_backbone(model)
+    return LexiconEmbedder(backbone, cluster_vocabulary(backbone.head, backbone.tokenizer, clusters))
 
 
 def _candidates(language: str, most: int, unfiltered: bool) -> CandidateSettings:
