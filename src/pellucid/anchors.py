@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Embedder, Vectors, check_texts
+from pellucid.base import Embedder, Vectors, check_texts, explained_texts, unit_rows
 from pellucid.dimensions import Dimension, Dimensions, Edit, on_one_line
 from pellucid.encoders import Encoder, anchor_vectors, encode_with
 from pellucid.errors import InputError
@@ -166,11 +166,7 @@ class AnchorEmbedder(Embedder):
         Raises:
             InputError: an argument is no string.
         """
-        texts = [text1] if text2 is None else [text1, text2]
-        for text in texts:
-            if not isinstance(text, str):
-                raise InputError(f"explain takes texts, got {type(text).__name__} ({text!r:.40}); pass a str")
-        units = _unit_rows(self.encode(texts).astype(np.float64))
+        units = unit_rows(self.encode(explained_texts(text1, text2)), np.float64)
         products = units[0] * units[-1]
         terms = [
             Row(name, (name,), value, 0.0)
@@ -250,9 +246,3 @@ def _checked_weights(weights: Sequence[float] | None, count: int) -> npt.NDArray
     if checked.shape != (count,) or not (np.isfinite(checked) & (checked > 0)).all():
         raise InputError(f"weights must be {count} positive numbers, one an anchor, got shape {checked.shape}")
     return checked
-
-
-def _unit_rows(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    units: npt.NDArray[np.float64] = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
-    return units

@@ -235,17 +235,30 @@ def check_texts(texts: Iterable[str], *, first: int = 0) -> list[str]:
     return checked
 
 
+def explained_texts(text1: str, text2: str | None) -> list[str]:
+    """Return the one or two texts that `explain` is asked about.
+
+    Raises:
+        InputError: one is no string.
+    """
+    texts = [text1] if text2 is None else [text1, text2]
+    for text in texts:
+        if not isinstance(text, str):
+            raise InputError(f"explain takes texts, got {type(text).__name__} ({text!r:.40}); pass a str")
+    return texts
+
+
 def _percent(share: float) -> str:
     return f"{share:.0%}" if share >= 0.01 else f"{share:.1%}"
 
 
-def unit_rows(embeddings: Any) -> Any:
-    """Return `embeddings` as 2-d with rows of length 1; zero rows stay zero."""
+def unit_rows(embeddings: Any, dtype: Any = np.float32) -> Any:
+    """Return `embeddings` as 2-d with rows of length 1; zero rows stay zero. A dense array becomes one of `dtype`."""
     if hasattr(embeddings, "tocsr"):
         lengths = np.sqrt(np.asarray(embeddings.multiply(embeddings).sum(axis=1))).ravel()
         scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
         return embeddings.tocsr().multiply(scale[:, None]).tocsr()
-    array = np.atleast_2d(np.asarray(embeddings, dtype=np.float32))
+    array = np.atleast_2d(np.asarray(embeddings, dtype=dtype))
     lengths = np.linalg.norm(array, axis=1, keepdims=True)
     return np.divide(array, lengths, out=np.zeros_like(array), where=lengths > 0)
 

@@ -20,7 +20,7 @@ from pellucid.candidates import RULES, CandidateSettings, Filtered, candidate_te
 from pellucid.corpus import Corpus, is_path, read_texts
 from pellucid.errors import CorpusError, InputError
 from pellucid.progress import Progress
-from pellucid.store import read_json, write_json, writing
+from pellucid.store import check_same_run, read_json, write_json, writing
 
 _SHARD = 16_384  # texts between two checkpoints
 _NOTHING_DONE = {"encoded": 0, "zeros": 0, "dimension": None}
@@ -69,12 +69,7 @@ def prepare_candidates(
         filtered = _spool(corpus, settings, folder / "candidates.jsonl", show_progress_bar)
         write_json(state_path, {"origin": origin, "read": filtered.read, "dropped": filtered.dropped, **_NOTHING_DONE})
     state = read_json(state_path)
-    if state["origin"] != origin:
-        differing = sorted(key for key in origin if origin[key] != state["origin"].get(key))
-        raise InputError(
-            f"{folder} holds the candidates of another run (different: {', '.join(differing)}); "
-            "give the same arguments to resume it, or another work_dir"
-        )
+    check_same_run(folder, state["origin"], origin, "candidates")
     filtered = Filtered(state["read"], state["dropped"])
     if not filtered.kept:
         raise CorpusError(f"no candidate for an anchor: {filtered}. Switch rules off in CandidateSettings")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from pellucid import base
 from pellucid.dimensions import Dimension, Dimensions, as_cell, read_dimensions, write_dimensions
 from pellucid.errors import InputError, ModelFolderError, missing_extra
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
@@ -180,7 +181,7 @@ def cluster_vocabulary(
         return _named(assignment, rows[kept], rows, read)
     chosen = rows[kept]
     _check_k(k, chosen)
-    assignment[kept] = labels = _kmeans(_units(chosen) if unit_rows else chosen, k, iterations, seed)
+    assignment[kept] = labels = _kmeans(base.unit_rows(chosen) if unit_rows else chosen, k, iterations, seed)
     return _named(assignment, _means(chosen, labels, k), rows, read)
 
 
@@ -247,12 +248,6 @@ def _check_k(k: int, rows: npt.NDArray[np.float32]) -> None:
             f"{k:,} clusters cannot be made of {different:,} different tokens that stand for text; "
             "take fewer, or None for no clustering"
         )
-
-
-def _units(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    units: npt.NDArray[np.float32] = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
-    return units
 
 
 def _kmeans(rows: npt.NDArray[np.float32], k: int, iterations: int, seed: int) -> npt.NDArray[np.int64]:

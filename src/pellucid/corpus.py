@@ -19,7 +19,12 @@ from pellucid.errors import CorpusError, missing_extra
 Corpus = Union[str, "os.PathLike[str]", Iterable[str]]
 """A path, or an iterable of texts (a list, a generator, ...)."""
 
-_OPENERS: dict[str, Any] = {".xz": lzma.open, ".gz": gzip.open}
+UNPACKERS: dict[str, Any] = {".xz": lzma.open, ".gz": gzip.open}
+"""What opens a packed file, by the end of its name."""
+
+DAMAGED = (UnicodeDecodeError, lzma.LZMAError, EOFError, gzip.BadGzipFile)
+"""What reading a broken or wrongly encoded file raises."""
+
 _FORMATS = ".txt, .jsonl (each also with .xz or .gz) and .parquet"
 
 
@@ -41,7 +46,7 @@ def read_texts(corpus: Corpus, *, field: str = "text") -> Iterator[str]:
     if not path.is_file():
         raise CorpusError(f"corpus file not found: {path}")
     suffixes = [s.lower() for s in path.suffixes]
-    packed = suffixes[-1] if suffixes and suffixes[-1] in _OPENERS else ""
+    packed = suffixes[-1] if suffixes and suffixes[-1] in UNPACKERS else ""
     kind = suffixes[-2 if packed else -1] if len(suffixes) > bool(packed) else ""
     if kind == ".parquet" and not packed:
         yield from _read_parquet(path, field)
@@ -49,9 +54,9 @@ def read_texts(corpus: Corpus, *, field: str = "text") -> Iterator[str]:
     if kind not in (".txt", ".jsonl"):
         raise CorpusError(f"cannot tell the format of corpus file {path}; pellucid reads {_FORMATS}")
     try:
-        with _OPENERS.get(packed, open)(path, "rt", encoding="utf-8") as lines:
+        with UNPACKERS.get(packed, open)(path, "rt", encoding="utf-8") as lines:
             yield from _read_jsonl(lines, path, field) if kind == ".jsonl" else (line.rstrip("\r\n") for line in lines)
-    except (UnicodeDecodeError, lzma.LZMAError, EOFError, gzip.BadGzipFile) as error:
+    except DAMAGED as error:
         raise CorpusError(f"corpus file {path} is damaged or not UTF-8: {error}") from error
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pellucid.base import unit_rows
 from pellucid.dimensions import Dimension, Dimensions
 
 if TYPE_CHECKING:
@@ -41,8 +42,7 @@ def _ends(model: StaticEmbedder, rows: np.typing.NDArray[np.int64]) -> tuple[lis
     units = np.empty((len(rows), model.get_embedding_dimension()), np.float32)
     for start in range(0, len(rows), _BLOCK):
         block = model.word_vectors(rows[start : start + _BLOCK])
-        lengths = np.linalg.norm(block, axis=1, keepdims=True)
-        units[start : start + _BLOCK] = np.divide(block, lengths, out=np.zeros_like(block), where=lengths > 0)
+        units[start : start + _BLOCK] = unit_rows(block)
     most = min(_IN_ABOUT, len(rows))
     order = [np.argsort(column, kind="stable") for column in units.T]
     return [rows[o[::-1][:most]].tolist() for o in order], [rows[o[:most]].tolist() for o in order]

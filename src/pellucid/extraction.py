@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.corpus import Corpus, is_path, read_texts
-from pellucid.errors import CorpusError, InputError
+from pellucid.errors import CorpusError
 from pellucid.progress import Progress
-from pellucid.store import read_json, read_tensors, write_json, write_tensors, writing
+from pellucid.store import check_same_run, read_json, read_tensors, write_json, write_tensors, writing
 from pellucid.teacher import WordVectors, forward, one_thread_a_batch, word_vectors
 from pellucid.words import Word, split_words, well_formed
 
@@ -166,12 +166,7 @@ def _vocabulary(
     origin = _origin(corpus, teacher, settings)
     if path.exists():
         saved = read_json(path)
-        if saved["origin"] != origin:
-            differing = sorted(k for k in origin if origin[k] != saved["origin"].get(k))
-            raise InputError(
-                f"{work_dir} holds the state of another run (different: {', '.join(differing)}); "
-                "give the same arguments to resume it, or another work_dir"
-            )
+        check_same_run(work_dir, saved["origin"], origin)
         return saved["words"], saved["sentences"]
     counter: Counter[str] = Counter()
     total = 0

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Embedder, Vectors, check_texts
+from pellucid.base import Embedder, Vectors, check_texts, explained_texts
 from pellucid.dimensions import Dimensions, Edit
 from pellucid.errors import InputError
 from pellucid.explanation import Explanation, Row, Span
@@ -258,10 +258,7 @@ class LexiconEmbedder(Embedder):
         Raises:
             InputError: an argument is no string.
         """
-        texts = [text1] if text2 is None else [text1, text2]
-        for text in texts:
-            if not isinstance(text, str):
-                raise InputError(f"explain takes texts, got {type(text).__name__} ({text!r:.40}); pass a str")
+        texts = explained_texts(text1, text2)
         readings = self._reader.read(texts, instructed=True)
         weights, fired = self._weights(readings)
         units = self._mixed(weights).astype(np.float64)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.base import unit_rows
 from pellucid.candidates import CandidateSettings
 from pellucid.candidatestore import Candidates, prepare_candidates
 from pellucid.corpus import Corpus
@@ -125,14 +126,6 @@ def _blocks(vectors: npt.NDArray[Any]) -> Iterator[tuple[int, npt.NDArray[np.flo
         yield first, np.asarray(vectors[first : first + _BLOCK], np.float32)
 
 
-def _unit(rows: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    """Return rows at length 1; a row of zeros stays."""
-    rows = np.asarray(rows, np.float32)
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    units: npt.NDArray[np.float32] = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
-    return units
-
-
 def _apart(vectors: npt.NDArray[Any], rows: Rows, n: int, limit: float) -> Rows:
     """Return the first `n` of `rows` that are not zero and not nearer than `limit` to one returned before."""
     kept: list[int] = []
@@ -140,7 +133,7 @@ def _apart(vectors: npt.NDArray[Any], rows: Rows, n: int, limit: float) -> Rows:
     for row in rows.tolist():
         if len(kept) == n:
             break
-        unit = _unit(vectors[row : row + 1])[0]
+        unit = unit_rows(vectors[row : row + 1])[0]
         if unit.any() and not (near[: len(kept)] @ unit > limit).any():
             near[len(kept)] = unit
             kept.append(row)
@@ -189,9 +182,9 @@ def kmeans_points(vectors: npt.NDArray[Any], n: int, *, seed: int = 0) -> Rows:
     _check_enough(n, len(vectors))
     rng = np.random.default_rng(seed)
     drawn = np.sort(rng.permutation(len(vectors))[:_FIT_ROWS])
-    sample = _unit(vectors[drawn])
+    sample = unit_rows(vectors[drawn])
     model = MiniBatchKMeans(n, random_state=seed, n_init=1, batch_size=max(4096, 4 * n))
-    centroids = _unit(model.fit(sample).cluster_centers_)
+    centroids = unit_rows(model.fit(sample).cluster_centers_)
     rows = _nearest_distinct(vectors, centroids)
     return rows if len(rows) == n else farthest_points(vectors, n, start=rows)
 
@@ -202,7 +195,7 @@ def _nearest_distinct(vectors: npt.NDArray[Any], centroids: npt.NDArray[np.float
     values = np.full((len(centroids), 0), 0, np.float32)
     rows = np.zeros((len(centroids), 0), np.int64)
     for first, block in _blocks(vectors):
-        similarity = centroids @ _unit(block).T
+        similarity = centroids @ unit_rows(block).T
         best = np.argsort(-similarity, axis=1, kind="stable")[:, :count]
         values = np.concatenate([values, np.take_along_axis(similarity, best, axis=1)], axis=1)
         rows = np.concatenate([rows, best + first], axis=1)

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from pellucid.base import Embedder, Vectors
+from pellucid.base import Embedder, Vectors, explained_texts
 from pellucid.dimensions import (
     Dimension,
     Dimensions,
@@ -228,6 +228,7 @@ class StaticEmbedder(Embedder):
         Raises:
             InputError: an argument is no string, or there would be more than 250,000 rows.
         """
+        explained_texts(text1, text2)
         first = self._weighted_words(text1)
         if text2 is None:
             _check_size(len(first.words), 1)
@@ -253,8 +254,6 @@ class StaticEmbedder(Embedder):
 
     def _weighted_words(self, text: str) -> _WeightedWords:
         """Return the distinct words of `text` with the vectors that add up to its embedding (float64)."""
-        if not isinstance(text, str):
-            raise InputError(f"explain takes texts, got {type(text).__name__} ({text!r:.40}); pass a str")
         spans: dict[tuple[int, str], list[Span]] = {}  # words that share a prefix's row stay apart
         shown: dict[tuple[int, str], str] = {}
         unknown: list[Span] = []

@@ -239,6 +239,26 @@ def _parse(content: bytes, complaint: str) -> Any:
         raise ModelFolderError(f"{complaint}: {error}") from error
 
 
+def check_same_run(folder: Path, saved: Mapping[str, Any], asked: Mapping[str, Any], what: str = "state") -> None:
+    """Refuse to go on with what another run left in `folder`.
+
+    Args:
+        folder: where it lies.
+        saved: what that run was asked for.
+        asked: what this one is.
+        what: it left.
+
+    Raises:
+        InputError: the two differ; the message names where.
+    """
+    if saved != asked:
+        differing = sorted(key for key in asked if asked[key] != saved.get(key))
+        raise InputError(
+            f"{folder} holds the {what} of another run (different: {', '.join(differing)}); "
+            "give the same arguments to resume it, or another work_dir"
+        )
+
+
 def write_tensors(
     path: str | os.PathLike[str], tensors: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, str] | None = None
 ) -> None:

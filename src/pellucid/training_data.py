@@ -11,9 +11,7 @@ A row that cannot be used is left out and named by file and line.
 
 from __future__ import annotations
 
-import gzip
 import json
-import lzma
 import math
 import os
 import warnings
@@ -22,10 +20,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pellucid.corpus import DAMAGED, UNPACKERS
 from pellucid.errors import CorpusError, missing_extra
 from pellucid.store import writing
 
-_OPENERS: dict[str, Any] = {".jsonl": open, ".jsonl.gz": gzip.open, ".jsonl.xz": lzma.open}
+_OPENERS: dict[str, Any] = {".jsonl": open, **{f".jsonl{end}": unpack for end, unpack in UNPACKERS.items()}}
 _SHOWN = 5  # problems in one message
 
 
@@ -214,7 +213,7 @@ def _raw_rows(path: Path) -> Iterator[tuple[str, Any]]:
             for number, line in enumerate(lines, 1):
                 if line.strip():
                     yield f"line {number}", _parsed(line)
-    except (UnicodeDecodeError, lzma.LZMAError, EOFError, gzip.BadGzipFile) as error:
+    except DAMAGED as error:
         raise CorpusError(f"training file {path} is damaged or not UTF-8: {error}") from error
 
 
