@@ -6,22 +6,24 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 Vectors = npt.NDArray[np.float32]
 _SHARD = 2048  # texts encoded between two writes: what an interruption costs at most
 
 
 class CachedEncoder:
-    """A callable, list of texts -> float32 rows, that asks the encoder only for texts it has not met.
+    """A callable, list of texts -> rows, that asks the encoder only for texts it has not met.
 
     Attributes:
         name: tells encoders apart: the folder of the vectors is named by it.
     """
 
-    def __init__(self, name: str, encode: Callable[[list[str]], Vectors], folder: Path) -> None:
+    def __init__(self, name: str, encode: Callable[[list[str]], Any], folder: Path) -> None:
         """Read what `folder` holds of this encoder.
 
         Args:
@@ -34,11 +36,11 @@ class CachedEncoder:
         self._folder = folder / hashlib.sha256(name.encode()).hexdigest()[:16]
         self._folder.mkdir(parents=True, exist_ok=True)
         self._place: dict[bytes, int] = {}
-        self._rows: Vectors = np.zeros((0, 0), np.float32)
+        self._rows: Any = np.zeros((0, 0), np.float32)
         self._read: set[str] = set()
         self._refresh()
 
-    def __call__(self, texts: list[str]) -> Vectors:
+    def __call__(self, texts: list[str]) -> Any:
         """Return one row for each text, encoding what is not yet known."""
         keys = [_key(text) for text in texts]
         missing = {key: text for key, text in zip(keys, texts) if key not in self._place}
@@ -52,32 +54,54 @@ class CachedEncoder:
         ordered = sorted(missing, key=lambda key: len(missing[key]))  # batches of like lengths cost least
         for start in range(0, len(ordered), _SHARD):
             keys = ordered[start : start + _SHARD]
-            rows = np.asarray(self._encode([missing[key] for key in keys]), np.float32)
+            rows = self._encode([missing[key] for key in keys])
             self._write(np.frombuffer(b"".join(keys), np.uint8).reshape(-1, 16), rows)
         if missing:
             self._refresh()
 
-    def _write(self, keys: npt.NDArray[np.uint8], rows: Vectors) -> None:
+    def _write(self, keys: npt.NDArray[np.uint8], rows: Any) -> None:
         path = self._folder / f"{hashlib.sha256(keys.tobytes()).hexdigest()[:16]}.npz"
         aside = path.with_suffix(f".{os.getpid()}.tmp")
         with open(aside, "wb") as file:
-            np.savez(file, keys=keys, rows=rows)
+            np.savez(file, keys=keys, **self._arrays(rows))
         aside.replace(path)
+
+    def _arrays(self, rows: Any) -> dict[str, Any]:
+        return {"rows": np.asarray(rows, np.float32)}
+
+    def _rows_in(self, shard: Any) -> Any:
+        return shard["rows"]
+
+    def _joined(self, blocks: list[Any]) -> Any:
+        return np.concatenate(blocks)
 
     def _refresh(self) -> None:
         """Take in the shards that were written since the last look."""
         new = [path for path in sorted(self._folder.glob("*.npz")) if path.name not in self._read]
-        blocks = [self._rows] if len(self._rows) else []
-        total = len(self._rows)
+        total = self._rows.shape[0]
+        blocks = [self._rows] if total else []
         for path in new:
             with np.load(path) as shard:
-                keys, rows = shard["keys"], shard["rows"]
+                keys, rows = shard["keys"], self._rows_in(shard)
             self._place.update((key.tobytes(), total + i) for i, key in enumerate(keys))
             blocks.append(rows)
-            total += len(rows)
+            total += len(keys)
             self._read.add(path.name)
         if new:
-            self._rows = np.concatenate(blocks)
+            self._rows = self._joined(blocks)
+
+
+class CachedSparseEncoder(CachedEncoder):
+    """The same for an encoder of CSR rows."""
+
+    def _arrays(self, rows: Any) -> dict[str, Any]:
+        return {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr, "shape": rows.shape}
+
+    def _rows_in(self, shard: Any) -> Any:
+        return sparse.csr_matrix((shard["data"], shard["indices"], shard["indptr"]), shape=tuple(shard["shape"]))
+
+    def _joined(self, blocks: list[Any]) -> Any:
+        return sparse.vstack(blocks, format="csr")
 
 
 def _key(text: str) -> bytes:

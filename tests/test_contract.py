@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import pellucid
 from pellucid import cli
 from pellucid.base import Embedder
+from pellucid.ensemble import EnsembleEmbedder
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Explanation, Row
 from pellucid.pretrained import check_family, locate, saving
@@ -66,7 +67,12 @@ class SparseLetterEmbedder(LetterEmbedder):
         return LetterEmbedder().explain(text1, text2)
 
 
-FAMILIES = [LetterEmbedder, SparseLetterEmbedder]
+def letter_ensemble():
+    """The ensemble of the two, whose scores are theirs."""
+    return EnsembleEmbedder([LetterEmbedder(), SparseLetterEmbedder()], [0.25, 0.75])
+
+
+FAMILIES = [LetterEmbedder, SparseLetterEmbedder, letter_ensemble]
 each_family = pytest.mark.parametrize("family", FAMILIES)
 
 
@@ -91,7 +97,7 @@ def test_pairwise_is_the_diagonal_of_similarity(family):
 
 @each_family
 def test_no_texts_give_no_rows_but_all_columns(family):
-    assert family().encode([]).shape == (0, 26)
+    assert family().encode([]).shape == (0, family().get_embedding_dimension())
 
 
 @each_family
@@ -107,9 +113,11 @@ def test_queries_and_documents_are_encoded_alike_unless_a_family_says_otherwise(
     assert (model.encode_document("tea") == model.encode("tea")).all()
 
 
-@given(st.text(max_size=30), st.text(max_size=30))
-def test_rows_add_up_to_the_similarity(text1, text2):
-    model = LetterEmbedder()
+@each_family
+@settings(deadline=None)
+@given(text1=st.text(max_size=30), text2=st.text(max_size=30))
+def test_rows_add_up_to_the_similarity(family, text1, text2):
+    model = family()
     explanation = model.explain(text1, text2)
     expected = model.similarity(model.encode([text1]), model.encode([text2]))[0, 0]
     assert explanation.score == pytest.approx(float(expected), abs=1e-6)

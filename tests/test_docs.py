@@ -19,7 +19,7 @@ import pellucid
 from pellucid.pretrained import bundled_models
 
 ROOT = Path(__file__).resolve().parents[1]
-EXECUTED = ["README.md", "docs/quickstart.md", "docs/explanations.md", "docs/anchors.md", "docs/toolkit.md"]
+EXECUTED = ["README.md", *(f"docs/{name}.md" for name in "quickstart explanations anchors toolkit ensembles".split())]
 MODULES = sorted(module.name for module in pkgutil.iter_modules(pellucid.__path__) if module.name != "__main__")
 HEAVY = {"torch", "transformers", "sentence_transformers", "sklearn", "matplotlib", "pandas", "pyarrow", "mteb"}
 

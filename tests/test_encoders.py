@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.anchorfolder import read_anchors
-from pellucid.encoders import anchor_vectors, encode_with, is_sentence_transformer, open_encoder
+from pellucid.encoders import anchor_vectors, encode_with, is_ours, is_sentence_transformer, open_encoder
 from pellucid.errors import InputError, ModelFolderError
+from pellucid.pretrained import bundled_models
 from pellucid.static import StaticEmbedder
 
 ANIMALS = ["cat", "dog", "cow"]
@@ -129,6 +130,17 @@ def test_opening_by_name_or_folder(fruit: StaticEmbedder, tmp_path: Path) -> Non
     (tmp_path / "broken" / "config.json").write_text("{")
     with pytest.raises(ModelFolderError, match="not valid JSON"):
         open_encoder(tmp_path / "broken")
+
+
+def test_a_pellucid_model_is_told_from_a_transformer(fruit: StaticEmbedder, tmp_path: Path, monkeypatch) -> None:
+    fruit.save_pretrained(tmp_path / "fruit")
+    (tmp_path / "bert").mkdir()
+    (tmp_path / "bert" / "config.json").write_text('{"model_type": "bert"}')
+    hub = {"me/fruit": tmp_path / "fruit", "me/bert": tmp_path / "bert"}
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda repo, file: str(hub[repo] / file))
+    found = [is_ours(name) for name in (tmp_path / "fruit", "me/fruit", tmp_path / "bert", "me/bert", "static-en")]
+    assert found[:4] == [True, True, False, False] and found[4] == ("static-en" in bundled_models())
+    assert not is_ours(tmp_path) and not is_ours("nothing-here")
 
 
 def test_published_anchor_files(tmp_path: Path) -> None:

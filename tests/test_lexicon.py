@@ -19,6 +19,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 import pellucid  # noqa: E402
+from pellucid.adapters import unchanged_names  # noqa: E402
 from pellucid.backbone import prepare  # noqa: E402
 from pellucid.clusters import Clusters, cluster_vocabulary  # noqa: E402
 from pellucid.errors import InputError, ModelFolderError  # noqa: E402
@@ -98,6 +99,16 @@ def _with_markers():
 
 
 _BYTE_LEVEL = _with_markers()
+
+
+def test_an_instruction_may_be_given_with_the_texts():
+    reader = Reader(
+        _BYTE_LEVEL, Settings(instructed_template=INSTRUCTED, instruction="find", shift=True, max_length=500)
+    )
+    own = Reader(_BYTE_LEVEL, replace(reader.settings, instruction="sort"))
+    assert reader.read(["a", "car"], instructed=True, instruction="sort") == own.read(["a", "car"], instructed=True)
+    assert reader.read(["a"], instructed=True, instruction=None) == reader.read(["a"], instructed=True)
+    assert reader.read(["a"], instructed=True, instruction="") == reader.read(["a"], instructed=False)
 
 
 def test_a_special_tokens_string_in_a_text_is_text():
@@ -473,6 +484,34 @@ def test_an_adapter_is_saved_beside_the_name_of_its_backbone(mistral, tmp_path):
         LexiconEmbedder.from_pretrained(tmp_path / "model", backbone=mistral.backbone)
 
 
+def test_an_adapter_is_stored_in_the_precision_asked_for_and_read_as_float32(mistral, tmp_path):
+    from safetensors.torch import load_file
+
+    name = str(written_backbone(tmp_path / "base", mistral))
+    adapter = random_adapter(tmp_path / "adapter", name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FutureWarning)
+        backbone = pellucid.backbone.open_backbone(name, adapter=adapter, device="cpu")
+    model = LexiconEmbedder(backbone, mistral.clusters)
+    sizes = {}
+    for dtype in ("float32", "float16"):
+        model.save_pretrained(tmp_path / dtype, backbone_name=name, dtype=dtype)
+        file = tmp_path / dtype / "adapter" / "adapter_model.safetensors"
+        stored = load_file(file)
+        assert {tensor.dtype for tensor in stored.values()} == {getattr(torch, dtype)}
+        again = pellucid.load(tmp_path / dtype)
+        assert {tensor.dtype for tensor in again.backbone.adapter[1].values()} == {torch.float32}
+        assert all(torch.equal(again.backbone.adapter[1][key], stored[key].float()) for key in stored)
+        np.testing.assert_allclose(dense(again.encode(TEXTS)), dense(model.encode(TEXTS)), atol=5e-3)
+        sizes[dtype] = file.stat().st_size
+    numbers = sum(tensor.numel() for tensor in stored.values())
+    assert sizes["float32"] - sizes["float16"] == pytest.approx(2 * numbers, rel=0.05)
+    backbone.adapter[1][min(stored)][0, 0] = 1e6
+    with pytest.raises(InputError, match="holds numbers that float16 cannot; save it as float32"):
+        model.save_pretrained(tmp_path / "large", backbone_name=name, dtype="float16")
+    assert not (tmp_path / "large").exists()
+
+
 @pytest.mark.parametrize(
     ("file", "change", "message"),
     [
@@ -506,7 +545,8 @@ def random_adapter(folder, base):
     peft = pytest.importorskip("peft")
     names = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
     config = peft.LoraConfig(r=4, lora_alpha=8, target_modules=names, task_type="CAUSAL_LM")
-    adapted = peft.get_peft_model(transformers.AutoModelForCausalLM.from_pretrained(base), config)
+    with unchanged_names():
+        adapted = peft.get_peft_model(transformers.AutoModelForCausalLM.from_pretrained(base), config)
     torch.manual_seed(7)
     for name, parameter in adapted.named_parameters():
         if "lora_" in name:
@@ -553,7 +593,8 @@ def authors(tmp_path_factory):
     torch.save(centroids, root / "trained" / "embedding" / "lm_head.pth")
     import peft
 
-    merged = peft.PeftModel.from_pretrained(base, root / "trained" / "checkpoint-20").merge_and_unload()
+    with unchanged_names():
+        merged = peft.PeftModel.from_pretrained(base, root / "trained" / "checkpoint-20").merge_and_unload()
     for form in ("published", "beside"):
         merged.lm_head = centroids if form == "published" else torch.nn.Linear(32, len(tokenizer), bias=False)
         merged.save_pretrained(root / form)

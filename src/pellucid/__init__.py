@@ -9,12 +9,19 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from pellucid.anchors import AnchorEmbedder
     from pellucid.base import Embedder
+    from pellucid.ensemble import EnsembleEmbedder
     from pellucid.explanation import Explanation
     from pellucid.lexicon import LexiconEmbedder
     from pellucid.pretrained import load
     from pellucid.static import StaticEmbedder
 
-FAMILIES = {"static": "StaticEmbedder", "anchors": "AnchorEmbedder", "lexicon": "LexiconEmbedder"}
+FAMILIES = {
+    "static": "StaticEmbedder",
+    "anchors": "AnchorEmbedder",
+    "lexicon": "LexiconEmbedder",
+    "ensemble": "EnsembleEmbedder",
+    "dense": "DenseEmbedder",  # a baseline
+}
 """Family, which is also its file, and its class: a new family is that file and one line here."""
 
 _HOMES = {
@@ -29,6 +36,7 @@ _HOMES = {
 __all__ = [
     "AnchorEmbedder",
     "Embedder",
+    "EnsembleEmbedder",
     "Explanation",
     "LexiconEmbedder",
     "StaticEmbedder",

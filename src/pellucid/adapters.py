@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +44,29 @@ def merge_adapter(model: Any, folder: Path) -> tuple[Any, Adapter]:
     config = read_json(folder / CONFIG)
     if not (folder / WEIGHTS).is_file():
         raise ModelFolderError(f"{folder} has no {WEIGHTS}; only adapters in that form are read")
-    tensors = load_file(str(folder / WEIGHTS))
-    try:
-        adapted = PeftModel.from_pretrained(model, str(folder))
-    except (RuntimeError, ValueError) as error:
-        raise InputError(f"the adapter in {folder} does not fit {type(model).__name__}: {error}") from error
-    _check_all_used(adapted, tensors, folder)
-    return adapted.merge_and_unload(), (config, tensors)
+    tensors = {name: _cast(tensor, "float32") for name, tensor in load_file(str(folder / WEIGHTS)).items()}
+    with unchanged_names():
+        try:
+            adapted = PeftModel.from_pretrained(model, str(folder))
+        except (RuntimeError, ValueError) as error:
+            raise InputError(f"the adapter in {folder} does not fit {type(model).__name__}: {error}") from error
+        _check_all_used(adapted, tensors, folder)
+        return adapted.merge_and_unload(), (config, tensors)
+
+
+@contextmanager
+def unchanged_names() -> Iterator[None]:
+    """Keep quiet about names of transformers that will change and that peft uses."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        yield
+
+
+def _cast(tensor: Any, dtype: str) -> Any:
+    """Return a tensor of floats in another type, any other as it is."""
+    import torch
+
+    return tensor.to(getattr(torch, dtype)) if tensor.is_floating_point() else tensor
 
 
 def _check_all_used(adapted: Any, tensors: Mapping[str, Any], folder: Path) -> None:
@@ -73,10 +91,23 @@ def _same(found: Any, expected: Any) -> bool:
     return bool((found - expected).norm() <= 0.01 * expected.norm())
 
 
-def write_adapter(folder: Path, adapter: Adapter) -> None:
-    """Write the adapter's two files into the new folder `folder`, as peft does."""
-    from safetensors.torch import save_file
+def write_adapter(folder: Path, adapter: Adapter, dtype: str = "float32") -> None:
+    """Write the adapter's two files into the new folder `folder`, as peft does.
+
+    Args:
+        folder: where.
+        adapter: what the files hold.
+        dtype: of the tensors on disk, "float32" or "float16"; `merge_adapter` gives them back as float32.
+
+    Raises:
+        InputError: a number is too large for float16.
+    """
+    from safetensors.torch import save
 
     folder.mkdir()
     write_json(folder / CONFIG, adapter[0])
-    save_file(adapter[1], str(folder / WEIGHTS), metadata={"format": "pt"})
+    tensors = {name: _cast(tensor, dtype).contiguous() for name, tensor in adapter[1].items()}
+    large = [name for name, tensor in tensors.items() if not tensor.isfinite().all()]
+    if large:
+        raise InputError(f"the adapter's tensor {large[0]} holds numbers that {dtype} cannot; save it as float32")
+    (folder / WEIGHTS).write_bytes(save(tensors, metadata={"format": "pt"}))  # save_file lets nobody else read it

@@ -199,7 +199,7 @@ def last_pooled(
     """Return log(1 + relu(logits)) at position `last[i]` of text i, [B, k]; 0 everywhere where that is -1."""
     import torch
 
-    place = torch.tensor(last, device=hidden.device)
+    place = torch.as_tensor(last, device=hidden.device)
     chosen = hidden[torch.arange(len(last), device=hidden.device), place.clamp(min=0)]
     values = torch.log1p(torch.relu(torch.nn.functional.linear(chosen, head, bias)))
     return values * (place >= 0)[:, None]

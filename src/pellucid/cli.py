@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 from pellucid import __version__
 from pellucid.cli_input import JsonOption, ModelOption, blocks, open_model, pairs_of, read, tabbed_pairs
 from pellucid.cli_look import audit, card, cards, compare, contrast, deletion, dimensions, edit, rank
-from pellucid.cli_make import anchors, distill, train_lexicon
+from pellucid.cli_make import anchors, distill, ensemble, train_lexicon
 from pellucid.cli_output import json_line, model_facts, show, write_html, write_plot
 from pellucid.errors import PellucidError
 
@@ -214,6 +214,9 @@ def evaluate(
     data: Annotated[Path | None, typer.Option(help="A folder of test sets; without it, the hub's.")] = None,
     task: Annotated[list[str] | None, typer.Option(help="A task or a type, as STS; repeat for more.")] = None,
     cache: Annotated[Path | None, typer.Option(help="Where scores are kept. [default: ~/.cache]")] = None,
+    instructions: Annotated[
+        str, typer.Option(help="What a model is told of a task: auto, bundled, none or a JSON file; see below.")
+    ] = "auto",
     json: JsonOption = False,
 ) -> None:
     """Score a model with MTEB.
@@ -221,7 +224,14 @@ def evaluate(
     Scores are kept by a hash of weights and data, so that a run that was
     interrupted goes on. Models of other libraries can be scored for comparison: a
     sentence-transformers folder or hub id, wordllama, wordllama:128,
-    model2vec:FOLDER_OR_ID, vectors:FILE (word2vec, GloVe or fastText text).
+    model2vec:FOLDER_OR_ID, vectors:FILE (word2vec, GloVe or fastText text), and the
+    LENS paper's baselines of a transformer, baseline:NAME:FOLDER_OR_ID with splade,
+    echo, promptreps, promptreps-dense, dense-last or dense-mean.
+
+    A lexicon model that was trained with instructions is told the LENS paper's for
+    each task, before queries and before the texts of tasks that have none; no other
+    model is. --instructions bundled tells them to every model that can be told one,
+    as does a file of {"task": "instruction"}; none tells nothing.
 
     \b
     Examples:
@@ -230,7 +240,7 @@ def evaluate(
     """
     from pellucid.evaluate import evaluate as score
 
-    results = score(model, data=data, tasks=task or None, cache_dir=cache)
+    results = score(model, data=data, tasks=task or None, cache_dir=cache, instructions=instructions)
     typer.echo(json_line(results.to_dict()) if json else results.to_markdown().rstrip("\n"))
 
 
@@ -265,6 +275,7 @@ for _command in (
     distill,
     anchors,
     train_lexicon,
+    ensemble,
 ):
     app.command()(_command)
 

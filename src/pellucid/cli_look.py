@@ -13,6 +13,7 @@ from pellucid.errors import InputError
 
 if TYPE_CHECKING:
     from pellucid.dimensions import Which
+    from pellucid.report import Report
 
 _Texts = Annotated[str, typer.Argument(help="A .txt (one text a line), .jsonl or .parquet; - is stdin.")]
 _Html = Annotated[Path | None, typer.Option(help="Write a self-contained HTML page to this file.")]
@@ -75,18 +76,39 @@ def audit(
     json: JsonOption = False,
     html: _Html = None,
     plot: _Plot = None,
+    lexical: Annotated[bool, typer.Option("--lexical", help="Clusters that fire for letters, not meaning.")] = False,
+    encoder: Annotated[str | None, typer.Option(help="With --lexical: a model whose meaning counts.")] = None,
     model: ModelOption = "static-en",
 ) -> None:
     """Find the dimensions of a model that are dead, duplicate or crowded on your texts.
+
+    With --lexical: the clusters of a lexicon model that fire for the letters of a word
+    and not for its meaning.
 
     \b
     Examples:
       pellucid audit texts.txt -m anchors-en-200
       pellucid audit texts.txt -m my-anchors --html audit.html
+      pellucid audit texts.txt -m my-lexicon --lexical --encoder static-en
     """
+    if lexical:
+        if plot is not None:
+            raise typer.BadParameter("there is no picture of --lexical; use --html", param_hint="--plot")
+        show_report(_lexical(model, texts, encoder), json, html, None)
+        return
+    if encoder is not None:
+        raise typer.BadParameter("only --lexical asks an encoder", param_hint="--encoder")
     from pellucid.audit import audit as make
 
     show_report(make(open_model(model), read(texts)), json, html, plot)
+
+
+def _lexical(model: str, texts: str, encoder: str | None) -> Report:
+    from pellucid.encoders import open_encoder
+    from pellucid.firing import lexical_firing
+
+    meaning = None if encoder is None else open_encoder(encoder)
+    return lexical_firing(open_model(model), read(texts), encoder=meaning)
 
 
 def deletion(
@@ -180,16 +202,20 @@ def edit(
     merge: Annotated[list[str] | None, typer.Option(help="A dimension to merge with the other --merge ones.")] = None,
     scale: Annotated[list[str] | None, typer.Option(help="DIMENSION=FACTOR; below 1 it counts less.")] = None,
     rename: Annotated[list[str] | None, typer.Option(help="DIMENSION=NEW NAME.")] = None,
+    idf: Annotated[str | None, typer.Option(help="Texts; what fires on many of them counts less.")] = None,
+    strength: Annotated[float, typer.Option(min=0, help="With --idf: 0 leaves all, 1 is tf-idf.")] = 0.5,
+    drop_above: Annotated[float | None, typer.Option(min=0, max=1, help="With --idf: drop what fires on more.")] = None,
 ) -> None:
     """Change the dimensions of a model: rename, scale, merge, drop, in this order.
 
     A dimension is given by its number, or by its name. All refer to the model as it
-    is before the edit.
+    is before the edit. --idf scales as well, by how rarely a dimension fires.
 
     \b
     Examples:
       pellucid edit anchors-en-200 -o mine --without 9 --without 104
       pellucid edit mine -o mine --rename "12=credit cards" --scale "40=0.5"
+      pellucid edit my-lexicon -o mine --idf texts.txt --drop-above 0.5
     """
     edited = open_model(model)
     names = edited.dimensions.names
@@ -199,8 +225,16 @@ def edit(
         edited.dimensions.number(which): _factor(value) for which, value in map(_assigned, scale or ())
     }
     titles = {edited.dimensions.number(which): value for which, value in map(_assigned, rename or ())}
-    if not (gone or merged or factors or titles):
-        raise InputError("nothing to edit; give --without, --merge, --scale or --rename")
+    if idf is None and drop_above is not None:
+        raise typer.BadParameter("it needs texts to count on; give --idf FILE", param_hint="--drop-above")
+    if not (gone or merged or factors or titles or idf):
+        raise InputError("nothing to edit; give --without, --merge, --scale, --rename or --idf")
+    if idf is not None:
+        from pellucid.frequencies import document_frequencies
+
+        counted = document_frequencies(edited, read(idf))
+        gone += counted.common(drop_above) if drop_above is not None else []
+        edited = counted.weighted(edited, strength)
     edited = edited.scale(factors) if factors else edited
     edited = edited.merge(merged) if merged else edited
     edited = edited.without(gone) if gone else edited

@@ -1,4 +1,7 @@
-"""The commands that make models: `pellucid distill | anchors | train-lexicon`; each goes on where it was stopped."""
+"""The commands that make models: `pellucid distill | anchors | train-lexicon | ensemble`.
+
+The first three take long; each goes on where it was stopped.
+"""
 
 from __future__ import annotations
 
@@ -134,13 +137,43 @@ def train_lexicon(
     typer.echo(f"wrote {output}: {trained.get_embedding_dimension():,} dimensions", err=True)
 
 
+def ensemble(
+    models: Annotated[list[str], typer.Argument(help="Models: bundled names, folders or hub ids.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder of the new model.")],
+    weight: Annotated[list[float] | None, typer.Option(help="Of a model, in order. [default: equal]")] = None,
+    by_name: Annotated[bool, typer.Option("--by-name", help="Save the models' names, no copies of them.")] = False,
+) -> None:
+    """Put models side by side: scores are the weighted mean of theirs.
+
+    Pellucid and sentence-transformers models can be mixed. What the weights might be:
+    pellucid.fitting in Python.
+
+    \b
+    Examples:
+      pellucid ensemble static-en anchors-en-200 -o both
+      pellucid ensemble static-en my-lexicon --weight 0.3 --weight 0.7 -o hybrid
+    """
+    from pellucid.encoders import open_encoder
+    from pellucid.ensemble import EnsembleEmbedder
+
+    names = [Path(model).name for model in models]
+    names = names if len(set(names)) == len(names) else models
+    if len(set(names)) < len(names):
+        raise typer.BadParameter("a model is given twice", param_hint="MODELS")
+    made = EnsembleEmbedder(dict(zip(names, map(open_encoder, models))), weight)
+    made.save_pretrained(output, sources=dict(zip(names, models)) if by_name else None)
+    shares = ", ".join(f"{part.name} {part.weight:.2f}" for part in made.parts)
+    typer.echo(f"wrote {output}: {made.get_embedding_dimension():,} dimensions ({shares})", err=True)
+
+
 def _lexicon(model: str, clusters: int) -> LexiconEmbedder:
     """Open a lexicon model, or put a head of clusters on a transformer."""
     from pellucid.backbone import open_backbone
     from pellucid.clusters import cluster_vocabulary
+    from pellucid.encoders import is_ours
     from pellucid.lexicon import LexiconEmbedder
 
-    if (Path(model) / "dimensions.tsv").exists():
+    if is_ours(model):
         return LexiconEmbedder.from_pretrained(model)
     backbone = open_backbone(model)
     return LexiconEmbedder(backbone, cluster_vocabulary(backbone.head, backbone.tokenizer, clusters))

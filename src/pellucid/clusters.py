@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,6 +89,18 @@ class Clusters:
         from pellucid.clusterreport import ClusterReport
 
         return ClusterReport(self, None if rows is None else _explained(_as_rows(rows), self))
+
+    def take(self, chosen: npt.NDArray[np.int64]) -> Clusters:
+        """Return some of the clusters, in that order; tokens of the others are in none."""
+        number = np.full(len(self) + 1, -1, np.int64)  # the last cell is for tokens in no cluster, -1
+        number[chosen] = np.arange(len(chosen))
+        return replace(
+            self,
+            assignment=number[self.assignment],
+            centroids=self.centroids[chosen],
+            names=[self.names[n] for n in chosen],
+            words=[self.words[n] for n in chosen],
+        )
 
     def save(self, folder: str | Path, *, dtype: str = "float32") -> None:
         """Write `FILES` into a folder; `dimensions.tsv` is the one a person may edit.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from pellucid.training_data import TrainingSet
 from pellucid.training_run import claim, last_checkpoint
 
 if TYPE_CHECKING:
-    from pellucid.contrastive_trainer import Collator, LexiconTrainer, TextSet
+    from pellucid.contrastive_trainer import Collator, LexiconModule, LexiconTrainer, TextSet
 
 TRAINED = "trained"
 """Where in the folder of a run the adapter is in the end, and centroids that were trained."""
@@ -114,7 +114,7 @@ def train_lexicon(
 
     Returns:
         The model with the adapter merged into a copy of its weights; saved with `backbone_name`, only the adapter
-        and the centroids are written.
+        and the centroids are written. Where rows have prompts its settings say that it takes instructions.
 
     Raises:
         InputError: the model was edited, a set is too small, the loss becomes NaN, or `output_dir` is another run's.
@@ -131,15 +131,27 @@ def train_lexicon(
         adapted_model(model, settings) as adapted,
         Progress("training", unit="steps", enabled=show_progress_bar) as bar,
     ):
-        module = LexiconModule(model, adapted, train_head=settings.train_head)
-        trainer = _trainer(module, collator, folder, settings, bar)
-        last = last_checkpoint(folder)
-        trainer.train(resume_from_checkpoint=None if last is None else str(last))
-        if trainer.is_world_process_zero():
-            module.save(str(folder / TRAINED))
-        trainer.accelerator.wait_for_everyone()
+        train_module(LexiconModule(model, adapted, train_head=settings.train_head), collator, folder, settings, bar)
     collator.warn_of_cut()
-    return trained_model(model, folder / TRAINED, HEAD if settings.train_head else None)
+    trained = trained_model(model, folder / TRAINED, HEAD if settings.train_head else None)
+    if any(row.prompt for part in sets if isinstance(part, TrainingSet) for row in part.rows):
+        return trained.with_settings(replace(trained.settings, takes_instruction=True))
+    return trained
+
+
+def train_module(
+    module: LexiconModule, collator: Collator, folder: Path, settings: TrainingSettings, progress: Progress
+) -> None:
+    """Train a module to the end, from the last checkpoint in `folder`, and write the result to `folder / TRAINED`.
+
+    `train_lexicon` does this; a module that pools otherwise can be trained on the same batches by it.
+    """
+    trainer = _trainer(module, collator, folder, settings, progress)
+    last = last_checkpoint(folder)
+    trainer.train(resume_from_checkpoint=None if last is None else str(last))
+    if trainer.is_world_process_zero():
+        module.save(str(folder / TRAINED))
+    trainer.accelerator.wait_for_everyone()
 
 
 def _checked(

@@ -6,12 +6,10 @@ cannot know: how a text is read, which texts of a row go into a batch, and what 
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -119,7 +117,6 @@ class Collator:
         self._groups = {name: s.group_size(group_size) for name, s in sets.items() if isinstance(s, TrainingSet)}
         self._padding = padding_id(model.backbone.model.config)
         self._reader = Reader(model.backbone.tokenizer, model.settings)
-        self._prompted = {self._reader.settings.instruction: self._reader, "": self._reader}
 
     def __call__(self, chosen: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Return the features of some rows of one set."""
@@ -170,11 +167,8 @@ class Collator:
         """Return the readings of texts that are told their prompts; without one, the model's own instruction."""
         read: dict[int, Reading] = {}
         for prompt in dict.fromkeys(prompts):
-            if prompt not in self._prompted:
-                reader = self._prompted[prompt] = copy.copy(self._reader)  # the tokenizers are shared
-                reader.settings = replace(reader.settings, instruction=prompt)
             places = [n for n, other in enumerate(prompts) if other == prompt]
-            readings = self._prompted[prompt].read([texts[n] for n in places], instructed=True)
+            readings = self._reader.read([texts[n] for n in places], instructed=True, instruction=prompt or None)
             read.update(zip(places, readings, strict=True))
         return [read[n] for n in range(len(texts))]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -242,14 +242,21 @@ def _by_number(dimensions: Dimensions, values: Mapping[Which, Any]) -> dict[int,
     return found
 
 
-def write_dimensions(path: Path, dimensions: Dimensions) -> None:
-    """Write the table a person may edit: number, name, scale (1) and what the dimension is about, tab-separated."""
+def write_dimensions(path: Path, dimensions: Dimensions, scales: Sequence[float] | None = None) -> None:
+    """Write the table a person may edit: number, name, scale and what the dimension is about, tab-separated.
+
+    Args:
+        path: of the file.
+        dimensions: in order.
+        scales: what each coordinate is multiplied by when the model is opened; None is 1, as where the model's own
+            weights have it in them.
+    """
     with writing(path) as aside, open(aside, "w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file, dialect="excel-tab", lineterminator="\n")
         quoted = csv.writer(file, dialect="excel-tab", lineterminator="\n", quoting=csv.QUOTE_ALL)
         rows.writerow(_COLUMNS)
         for n, item in enumerate(dimensions):
-            row = [n, item.name, 1, as_cell(item.about)]
+            row = [n, item.name, 1 if scales is None else scales[n], as_cell(item.about)]
             # Before Python 3.13 a lone carriage return, which ends a row for the reader, is not quoted by itself.
             (quoted if any("\r" in str(cell) for cell in row) else rows).writerow(row)
 

@@ -141,6 +141,21 @@ def open_encoder(name_or_path: str | Path) -> Encoder:
     return load(spec)
 
 
+def is_ours(name_or_path: str | Path) -> bool:
+    """Whether a bundled name, a folder or a hub id is that of a pellucid model; of the hub only a config is fetched.
+
+    Raises:
+        InputError: the hub does not answer, or has no such model.
+    """
+    from pellucid.pretrained import bundled_models
+
+    spec = str(name_or_path)
+    folder = Path(spec).expanduser()
+    if spec in bundled_models() or folder.exists():
+        return spec in bundled_models() or _is_ours(folder / "config.json")
+    return bool(_HUB_ID.fullmatch(spec)) and _is_ours(_hub_config(spec))
+
+
 def _hub_config(repo: str) -> Path | None:
     """Download a hub model's config.json, if it has one."""
     from huggingface_hub import hf_hub_download

@@ -13,7 +13,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from pellucid.errors import InputError, ModelFolderError, missing_extra
 from pellucid.evaluation_data import KINDS, LocalTask, find_tasks, read_sts
+from pellucid.evaluation_instructions import Instructions, read_instructions, told
 from pellucid.evaluation_models import TextEncoder, fingerprint, open_any
 from pellucid.progress import Progress
 from pellucid.store import read_json, write_json
@@ -61,6 +62,7 @@ class Row:
         score: the main metric x 100; NaN for a correlation with a model that gives every pair the same cosine.
         seconds: how long encoding and scoring took when the score was made.
         scores: all metrics that are one finite number, as MTEB gives them (mostly 0 to 1).
+        instruction: what the model was told before each text that is no document; "" for nothing.
     """
 
     task: str
@@ -69,6 +71,7 @@ class Row:
     score: float
     seconds: float = 0.0
     scores: Mapping[str, float] = field(default_factory=dict, repr=False)
+    instruction: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,10 +105,16 @@ class Results:
         return pd.DataFrame([[getattr(row, column) for column in columns] for row in self.rows], columns=columns)
 
     def to_markdown(self) -> str:
-        """Return the rows and the means as a Markdown table, scores x 100 with one decimal."""
+        """Return the rows and the means as a Markdown table, scores x 100 with one decimal, and what was told."""
         lines = [f"| {self.model} | type | metric | score |", "|---|---|---|---:|"]
         lines += [f"| {row.task} | {row.type} | {row.metric} | {row.score:.1f} |" for row in self.rows]
         lines += [f"| **mean** | {name} | | **{mean:.1f}** |" for name, mean in self.means.items()]
+        told_at: dict[str, list[str]] = {}
+        for row in self.rows:
+            told_at.setdefault(row.instruction, []).append(row.task)
+        if told_at.keys() - {""}:
+            lines += ["", "Told before each text that is no document:", ""]
+            lines += [f"- {', '.join(tasks)}: {told or 'nothing'}" for told, tasks in told_at.items()]
         return "\n".join(lines) + "\n"
 
 
@@ -116,6 +125,7 @@ def evaluate(
     tasks: Sequence[str] | None = None,
     cache_dir: str | Path | None = None,
     name: str | None = None,
+    instructions: str | Path | None = "auto",
     show_progress_bar: bool = True,
 ) -> Results:
     """Score a model with MTEB.
@@ -129,6 +139,11 @@ def evaluate(
             `HUB_TASKS`. On the hub any English task of MTEB can be named.
         cache_dir: where scores are kept; None is `~/.cache/pellucid/eval` (below `$XDG_CACHE_HOME` where set).
         name: what to call the model in the results; None takes the given string or the class's name.
+        instructions: what a model is told of each task, before the queries of retrieval and reranking and all texts of
+            other tasks, never before documents. "auto" tells the LENS paper's instructions to models that were trained
+            with some (`settings.takes_instruction`), "bundled" tells them to any model with `with_instruction`, "none"
+            tells nothing, and a JSON file is told as "bundled" is. Models of sentence-transformers keep their own
+            prompts in any case.
         show_progress_bar: show a bar, counting tasks, once the work has lasted two seconds.
 
     Returns:
@@ -140,6 +155,7 @@ def evaluate(
     """
     if isinstance(tasks, str):
         raise InputError(f"tasks is a string; give a list, as tasks=[{tasks!r}]")
+    table = read_instructions(instructions)
     local = None if data is None else find_tasks(data)
     chosen: Sequence[str | LocalTask] = _choose_local(local, tasks) if local else _choose_hub(tasks)
     for task in chosen:
@@ -154,7 +170,7 @@ def evaluate(
     with Progress("evaluating", total=len(chosen), unit="tasks", enabled=show_progress_bar) as progress:
         for task in chosen:
             progress.advance(0, task.name if isinstance(task, LocalTask) else task)
-            rows.append(_cached_row(model, weights, task, folder))
+            rows.append(_cached_row(model, weights, task, folder, table))
             progress.advance(1)
     return Results(name or type(model).__name__, tuple(rows))
 
@@ -198,29 +214,35 @@ def _nearest(name: str, known: Sequence[str]) -> str:
     return f"; did you mean {lower[close[0]]!r}?" if close else ""
 
 
-def _cached_row(model: Any, weights: str, task: str | LocalTask, folder: Path) -> Row:
+def _cached_row(
+    model: Any, weights: str, task: str | LocalTask, folder: Path, instructions: Instructions | None
+) -> Row:
     """Return the score of a model on a task, from `folder` where it is known."""
     if isinstance(task, LocalTask):
         name, data = f"{task.kind} {task.name}", task.digest()
+        model, instruction = told(model, instructions, task.name, task.kind)
     else:
-        name, data = f"hub {task}", _hub_revision(task)
-    key = hashlib.sha256(f"{_FORMAT} {weights} {name} {data} {_mteb_version()}".encode()).hexdigest()
+        about = _hub_metadata(task)
+        name, data = f"hub {task}", str(about.dataset["revision"])
+        model, instruction = told(model, instructions, task, str(about.type))
+    named = f"{_FORMAT} {weights} {name} {data} {_mteb_version()}" + (f" {instruction}" if instruction else "")
+    key = hashlib.sha256(named.encode()).hexdigest()
     path = folder / f"{key}.json"
     if path.is_file():
         try:
             return Row(**read_json(path)["row"])
         except (ModelFolderError, KeyError, TypeError):
             path.unlink()  # not what we write there; made anew below
-    row = _run(model, weights, task)
-    about = {"weights": weights, "data": data, "mteb": _mteb_version(), "machine": platform.platform()}
-    write_json(path, {"row": asdict(row), **about, "date": time.strftime("%Y-%m-%d")})
+    row = replace(_run(model, weights, task), instruction=instruction)
+    made = {"weights": weights, "data": data, "mteb": _mteb_version(), "machine": platform.platform()}
+    write_json(path, {"row": asdict(row), **made, "date": time.strftime("%Y-%m-%d")})
     return row
 
 
-def _hub_revision(name: str) -> str:
+def _hub_metadata(name: str) -> Any:
     from pellucid.evaluation_tasks import hub_task
 
-    return str(hub_task(name).metadata.dataset["revision"])
+    return hub_task(name).metadata
 
 
 def _run(model: Any, weights: str, task: str | LocalTask) -> Row:

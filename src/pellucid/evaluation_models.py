@@ -20,7 +20,7 @@ from pellucid.errors import InputError, missing_extra
 
 _FORMS = (
     "a pellucid model (bundled name, folder or hub id), a sentence-transformers model (folder or hub id), 'wordllama', "
-    "'wordllama:DIMENSIONS', 'model2vec:FOLDER_OR_ID' or 'vectors:TEXT_FILE'"
+    "'wordllama:DIMENSIONS', 'model2vec:FOLDER_OR_ID', 'baseline:NAME:FOLDER_OR_ID' or 'vectors:TEXT_FILE'"
 )
 _IRRELEVANT = {  # files that do not touch an embedding
     f"pellucid.{name}"
@@ -33,8 +33,8 @@ def open_any(spec: str | Path) -> Any:
 
     Args:
         spec: a pellucid model (bundled name, folder or hub id); a sentence-transformers model (folder or hub id);
-            "wordllama" or "wordllama:128" (dimensions); "model2vec:FOLDER_OR_ID"; "vectors:FILE", a word2vec, GloVe
-            or fastText text file.
+            "wordllama" or "wordllama:128" (dimensions); "model2vec:FOLDER_OR_ID"; "baseline:NAME:FOLDER_OR_ID", of a
+            transformer what `baselines.open_baseline` makes; "vectors:FILE", a word2vec, GloVe or fastText text file.
 
     Returns:
         The opened model: an `Embedder`, a `SentenceTransformer`, a `WordLlama` or a `StaticModel`.
@@ -48,6 +48,10 @@ def open_any(spec: str | Path) -> Any:
         return _open_wordllama(rest)
     if kind == "model2vec" and colon:
         return _open_model2vec(rest)
+    if kind == "baseline" and colon:
+        from pellucid.baselines import open_baseline
+
+        return open_baseline(rest)
     if kind == "vectors" and colon:
         from pellucid.static import StaticEmbedder
 
@@ -93,7 +97,8 @@ def fingerprint(model: Any) -> str:
     total = hashlib.sha256()
     total.update(f"{type(model).__module__}.{type(model).__qualname__} {_version(model)}".encode())
     total.update(f" {getattr(model, 'truncate_dim', None)}".encode())
-    for _, source in sorted(_sources(type(model)).items()):
+    inner = [type(part.model) for part in getattr(model, "parts", ())]  # of an ensemble
+    for _, source in sorted((name, s) for kind in (type(model), *inner) for name, s in _sources(kind).items()):
         total.update(source.encode())
     if hasattr(model, "save_pretrained"):
         _hash_saved(model, total)
@@ -171,9 +176,11 @@ class TextEncoder:
         return rows
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
-        """Return the cosine of every row to every row, as `Embedder.similarity`."""
-        return Embedder.similarity(self.model, embeddings1, embeddings2)
+        """Return the model's similarity of every row to every row; the cosine for a model of another library."""
+        own = isinstance(self.model, Embedder)  # an ensemble's is no cosine where a part knows nothing of a text
+        return (type(self.model) if own else Embedder).similarity(self.model, embeddings1, embeddings2)
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
-        """Return the cosine of each row to the same row, as `Embedder.similarity_pairwise`."""
-        return Embedder.similarity_pairwise(self.model, embeddings1, embeddings2)
+        """Return the same of each row and the same row."""
+        own = isinstance(self.model, Embedder)
+        return (type(self.model) if own else Embedder).similarity_pairwise(self.model, embeddings1, embeddings2)

@@ -33,7 +33,8 @@ from pellucid.store import read_json
 if TYPE_CHECKING:
     from pellucid.lexiconfolder import Parts
 
-SETTINGS = Settings(instructed_template="<instruct>{instruction}\n<query>{text}", shift=True, end_token=True)
+_QUERY = "<instruct>{instruction}\n<query>{text}"
+SETTINGS = Settings(instructed_template=_QUERY, shift=True, end_token=True, takes_instruction=True)
 """How the authors read texts: queries behind their instruction, documents alone (their README and eval/model.py)."""
 
 _STORED: dict[str, np.dtype[Any]] = {

@@ -26,6 +26,7 @@ from pellucid.base import Embedder, Vectors, check_texts, explained_texts
 from pellucid.dimensions import Dimensions, Edit
 from pellucid.errors import InputError
 from pellucid.explanation import Explanation, Row, Span
+from pellucid.ownwords import kept_own_words
 from pellucid.progress import Progress
 from pellucid.reading import Reader, Reading, Settings, whole_words, words_left_out
 from pellucid.words import well_formed
@@ -151,7 +152,7 @@ class LexiconEmbedder(Embedder):
             path: the folder; a model that is there is replaced in one step.
             backbone_name: keep no copy of the backbone but this name of it (a hub id, or a folder), and the adapter it
                 was opened with. Loading then finds it by name.
-            dtype: of the centroids on disk, "float32" or "float16".
+            dtype: of the centroids and the adapter on disk, "float32" or "float16".
 
         Raises:
             WritingError: it cannot be written; what was at `path` is untouched.
@@ -224,7 +225,8 @@ class LexiconEmbedder(Embedder):
     def _weights(self, readings: Sequence[Reading]) -> tuple[Vectors, npt.NDArray[np.int64]]:
         """Return the clusters' weights [texts, k] and the text's token that fired each."""
         head, bias = self._tensors
-        return self.backbone.weights(readings, head, bias, self.settings.pooling)
+        weights, fired = self.backbone.weights(readings, head, bias, self.settings.pooling)
+        return kept_own_words(weights, readings, self.clusters.assignment), fired
 
     @cached_property
     def _tensors(self) -> tuple[Any, Any]:
@@ -300,7 +302,7 @@ class LexiconEmbedder(Embedder):
         mixing.eliminate_zeros()
         used = np.flatnonzero(np.diff(mixing.indptr))
         mixing = mixing[used]
-        clusters = _chosen(self.clusters, used)
+        clusters = self.clusters.take(used)
         bias = None if self.bias is None else self.bias[used]
         if mixing.shape[0] == mixing.shape[1] and abs(mixing - sparse.eye_array(len(used))).nnz == 0:
             clusters = replace(clusters, names=edit.dimensions.names)
@@ -331,19 +333,6 @@ def _checked_bias(
     sums = np.bincount(assignment[kept], weights=values, minlength=len(clusters))
     means: npt.NDArray[np.float32] = (sums / np.maximum(counts, 1)).astype(np.float32)
     return means
-
-
-def _chosen(clusters: Clusters, used: npt.NDArray[np.int64]) -> Clusters:
-    """Return some of the clusters, in order; tokens of the others are in none."""
-    number = np.full(len(clusters) + 1, -1, np.int64)  # the last cell is for tokens in no cluster, -1
-    number[used] = np.arange(len(used))
-    return replace(
-        clusters,
-        assignment=number[clusters.assignment],
-        centroids=clusters.centroids[used],
-        names=[clusters.names[n] for n in used],
-        words=[clusters.words[n] for n in used],
-    )
 
 
 def _pruned(rows: Any, most: int) -> Any:

@@ -3,7 +3,7 @@
     config.json            the family, and how the backbone is opened
     lexicon.json           the settings, and the clusters' names and words
     lexicon.safetensors    centroids, assignment of tokens; bias and mixing where there are any; a fingerprint
-    dimensions.tsv         the dimensions, for people: names and scales in it are honoured
+    dimensions.tsv         the dimensions, for people: names and scales in it are honoured; what `scale` did is here
     backbone/              the transformer and its tokenizer, as transformers writes them; absent where it is named
     adapter/               the adapter that is merged into a named backbone, as peft writes it
 
@@ -44,7 +44,7 @@ Parts = tuple[Backbone, Clusters, Settings, "npt.NDArray[np.float32] | None", "M
 def write_folder(path: str | Path, model: LexiconEmbedder, backbone_name: str | None, dtype: str) -> None:
     """Write `model` to folder `path`; see `LexiconEmbedder.save_pretrained`."""
     if dtype not in ("float32", "float16"):
-        raise InputError(f"centroids are saved as float32 or float16, not {dtype!r:.40}")
+        raise InputError(f"centroids and adapter are saved as float32 or float16, not {dtype!r:.40}")
     backbone = model.backbone
     facts = {
         "dimensions": model.get_embedding_dimension(),
@@ -53,20 +53,34 @@ def write_folder(path: str | Path, model: LexiconEmbedder, backbone_name: str | 
         "head": backbone.head_kind,
         "dtype": str(backbone.model.dtype).removeprefix("torch."),
     }
+    scales = _scales(model)
     with saving(path, model.family, facts) as folder:
         if backbone_name is None:
             with without_bars():
                 backbone.model.save_pretrained(folder / _BACKBONE)
                 backbone.tokenizer.save_pretrained(folder / _BACKBONE)
         elif backbone.adapter is not None:
-            write_adapter(folder / _ADAPTER, backbone.adapter)
-        write_tensors(folder / _TENSORS, _tensors(model, dtype))
+            write_adapter(folder / _ADAPTER, backbone.adapter, dtype)
+        write_tensors(folder / _TENSORS, _tensors(model, dtype, mixed=scales is None))
         described = {"settings": asdict(model.settings), "names": model.clusters.names, "words": model.clusters.words}
-        write_json(folder / _FACTS, described | {"about": [list(item.about) for item in model.dimensions]})
-        write_dimensions(folder / _TABLE, model.dimensions)
+        about = [item.about for item in model.dimensions]
+        same = about == model.clusters.words  # as in every model without merged dimensions
+        write_json(folder / _FACTS, described | {"about": None if same else about}, indent=None)
+        write_dimensions(folder / _TABLE, model.dimensions, scales)
 
 
-def _tensors(model: LexiconEmbedder, dtype: str) -> dict[str, npt.NDArray[Any]]:
+def _scales(model: LexiconEmbedder) -> list[float] | None:
+    """Return what each dimension is multiplied by where the mixing does nothing else, for the table; else None."""
+    if model.mixing is None or model.mixing.shape[0] != model.mixing.shape[1]:
+        return None
+    entries = model.mixing.tocoo()
+    if entries.nnz != len(model.clusters) or (entries.row != entries.col).any():
+        return None
+    values: list[float] = model.mixing.diagonal().tolist()
+    return values
+
+
+def _tensors(model: LexiconEmbedder, dtype: str, *, mixed: bool) -> dict[str, npt.NDArray[Any]]:
     tensors: dict[str, npt.NDArray[Any]] = {
         "centroids": model.clusters.centroids.astype(dtype),
         "assignment": model.clusters.assignment.astype(np.int32),
@@ -74,7 +88,7 @@ def _tensors(model: LexiconEmbedder, dtype: str) -> dict[str, npt.NDArray[Any]]:
     }
     if model.bias is not None:
         tensors["bias"] = model.bias
-    if model.mixing is not None:
+    if mixed and model.mixing is not None:
         entries = model.mixing.tocoo()
         tensors |= {"mixing_rows": entries.row.astype(np.int32), "mixing_columns": entries.col.astype(np.int32)}
         tensors["mixing_values"] = entries.data.astype(np.float64)
@@ -128,7 +142,7 @@ def _read_facts(path: Path, tensors: dict[str, npt.NDArray[Any]]) -> tuple[Setti
     try:
         settings = Settings(**facts["settings"])
         words = [tuple(map(str, cluster)) for cluster in facts["words"]]
-        about = [tuple(map(str, texts)) for texts in facts["about"]]
+        about = words if facts["about"] is None else [tuple(map(str, texts)) for texts in facts["about"]]
         clusters = Clusters(tensors["assignment"], tensors["centroids"], list(map(str, facts["names"])), words)
     except (KeyError, TypeError, InputError) as error:
         raise ModelFolderError(f"{path} does not describe a lexicon model: {error}") from error

@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 
 from pellucid.errors import InputError
 from pellucid.explanation import Span
+from pellucid.ownwords import own_word_ids
 from pellucid.words import split_words, well_formed
 
 Pooling = Literal["max", "sum", "last"]
@@ -34,9 +35,15 @@ class Settings:
         shift: take for a token what the model says one position before it, which is where a causal language model
             predicts it. None: for causal language models yes, for encoders no.
         end_token: put the tokenizer's end token behind the text. None: for causal language models, where there is one.
-        template: what a text stands in; `{text}` is replaced by it.
+            False, with `shift`, also takes away the one that the tokenizer puts there by itself.
+        template: what a text stands in; `{text}` is replaced by it. Where it stands twice the text is given twice, and
+            only the second time is pooled (echo prompting).
+        query_template: the same for a text that is no document; None takes `template`.
         instructed_template: the same where there is an instruction, which replaces `{instruction}`.
         instruction: the task, told to the model before each text that is no document; "" for none.
+        takes_instruction: whether the model was trained to be told tasks; unasked, `evaluate` tells them to no other.
+        own_words: keep only the coordinates of tokens that the words of the text itself are written with, function
+            words apart (PromptReps).
         max_length: tokens read at most, with all that stands around the text; a longer text is cut, with a warning.
             None: what the model can read, at most 512.
         max_active_dims: keep only so many of the largest coordinates of each text; None keeps all.
@@ -46,8 +53,11 @@ class Settings:
     shift: bool | None = None
     end_token: bool | None = None
     template: str = "{text}"
+    query_template: str | None = None
     instructed_template: str = "Instruct: {instruction}\nQuery: {text}"
     instruction: str = ""
+    takes_instruction: bool = False
+    own_words: bool = False
     max_length: int | None = None
     max_active_dims: int | None = None
 
@@ -62,12 +72,13 @@ class Settings:
         for name in ("shift", "end_token"):
             if getattr(self, name) not in (True, False, None):
                 raise InputError(f"{name} is {getattr(self, name)!r:.40}; it must be True, False or None")
-        for name in ("template", "instructed_template", "instruction"):
-            if not isinstance(getattr(self, name), str):
-                raise InputError(f"{name} is {getattr(self, name)!r:.40}; it must be a string")
-        for name in ("template", "instructed_template"):
-            if getattr(self, name).count(_TEXT) != 1:
-                raise InputError(f"{name} is {getattr(self, name)!r:.80}; it must hold {_TEXT} once")
+        for name in ("takes_instruction", "own_words"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"{name} is {getattr(self, name)!r:.40}; it must be True or False")
+        if not isinstance(self.instruction, str):
+            raise InputError(f"instruction is {self.instruction!r:.40}; it must be a string")
+        for name in ("template", "query_template", "instructed_template"):
+            _check_template(name, getattr(self, name))
         for name in ("max_length", "max_active_dims"):
             value = getattr(self, name)
             if value is not None and (type(value) is not int or value < 1):
@@ -94,11 +105,28 @@ class Settings:
             max_length=min(_DEFAULT_LENGTH, context) if self.max_length is None else self.max_length,
         )
 
-    def around(self, instructed: bool) -> tuple[str, str]:
-        """Return what stands before and behind a text, with the instruction where one is set and wanted."""
-        template = self.instructed_template if instructed and self.instruction else self.template
-        before, _, behind = template.partition(_TEXT)
-        return before.replace(_INSTRUCTION, self.instruction), behind.replace(_INSTRUCTION, self.instruction)
+    def around(self, instructed: bool) -> tuple[str, ...]:
+        """Return what stands around a text, with the instruction where one is set and wanted.
+
+        Two strings, before and behind it; three where the text is given twice: before, between and behind.
+        """
+        template = self.template
+        if instructed and self.instruction:
+            template = self.instructed_template
+        elif instructed and self.query_template is not None:
+            template = self.query_template
+        return tuple(part.replace(_INSTRUCTION, self.instruction) for part in template.split(_TEXT))
+
+
+def _check_template(name: str, template: Any) -> None:
+    if name == "query_template" and template is None:
+        return
+    if not isinstance(template, str):
+        raise InputError(f"{name} is {template!r:.40}; it must be a string")
+    if template.count(_TEXT) not in (1, 2):
+        raise InputError(
+            f"{name} is {template!r:.80}; it must hold {_TEXT} once, or twice for a text that is given twice"
+        )
 
 
 class Reading(NamedTuple):
@@ -110,6 +138,7 @@ class Reading(NamedTuple):
         spans: for each pooled state, in order, the characters of the text that its token stands for.
         last: position of the state that stands for the whole in "last" pooling; -1 for a text without tokens.
         cut: tokens of the text that did not fit.
+        words: ids of the tokens whose coordinates are kept; None keeps all.
     """
 
     ids: list[int]
@@ -117,6 +146,7 @@ class Reading(NamedTuple):
     spans: list[Span]
     last: int
     cut: int
+    words: tuple[int, ...] | None = None
 
 
 class Reader:
@@ -161,6 +191,8 @@ class Reader:
                     "set shift=False"
                 )
             before = [start]
+        if self.settings.shift and not self.settings.end_token:
+            behind = []
         if self.settings.end_token and not behind:
             end = _first_known(tokenizer, "eos_token_id", "sep_token_id")
             if end is None:
@@ -168,65 +200,79 @@ class Reader:
             behind = [end]
         return before, behind
 
-    def read(self, texts: Sequence[str], *, instructed: bool) -> list[Reading]:
+    def read(self, texts: Sequence[str], *, instructed: bool, instruction: str | None = None) -> list[Reading]:
         """Return the readings of `texts`.
 
         Args:
             texts: well-formed or not; a lone surrogate is read as U+FFFD.
             instructed: tell the model the instruction, if there is one.
+            instruction: the one to tell; None takes that of the settings.
 
         Raises:
             InputError: the template and the instruction leave no room for a text.
         """
-        around = self.settings.around(instructed)
+        settings = self.settings if instruction is None else replace(self.settings, instruction=instruction)
+        around = settings.around(instructed)
         clean = [well_formed(text) for text in texts]
         odd = {n for n, text in enumerate(clean) if any(special in text for special in self._specials)}
-        regular = [around[0] + text + around[1] for n, text in enumerate(clean) if n not in odd]
+        regular = [text.join(around) for n, text in enumerate(clean) if n not in odd]
         encoded = iter(self._joint.encode_batch(regular, add_special_tokens=False))
         return [
-            self._reading(*(self._apart(text, around) if n in odd else _split(next(encoded), text, around)))
+            self._reading(text, self._apart(text, around) if n in odd else _split(next(encoded), text, around))
             for n, text in enumerate(clean)
         ]
 
-    def _apart(self, text: str, around: tuple[str, str]) -> _Parts:
+    def _apart(self, text: str, around: tuple[str, ...]) -> _Parts:
         """Read a text that contains a special token's string on its own, so that it stays text."""
-        before, behind = (self._joint.encode(part, add_special_tokens=False).ids for part in around)
+        before, *between, behind = (self._joint.encode(part, add_special_tokens=False).ids for part in around)
         own = self._plain.encode(text, add_special_tokens=False)
-        return _Parts(before, own.ids, [(start, end) for start, end in own.offsets], behind)
+        spans = [(start, end) for start, end in own.offsets]
+        return _Parts(before, own.ids if between else [], between[0] if between else [], own.ids, spans, behind)
 
-    def _reading(self, before: list[int], own: list[int], spans: list[Span], behind: list[int]) -> Reading:
-        start = [*self._before, *before]
-        end = [*behind, *self._behind]
-        room = self.max_length - len(start) - len(end)
+    def _reading(self, text: str, parts: _Parts) -> Reading:
+        """Put the special tokens around, and cut the text (both times it is given) to what fits."""
+        start, end = [*self._before, *parts.before], [*parts.behind, *self._behind]
+        around = len(start) + len(parts.between) + len(end)
+        room = (self.max_length - around) // (2 if parts.copy else 1)
         if room < 1:
             raise InputError(
-                f"the template, the instruction and the special tokens take {len(start) + len(end)} tokens, and "
+                f"the template, the instruction and the special tokens take {around} tokens, and "
                 f"max_length is {self.max_length}; no room is left for a text"
             )
-        kept = own[:room]
-        first = len(start) - bool(self.settings.shift)
-        last = len(start) + len(kept) + len(end) - 1 if own else -1
-        return Reading([*start, *kept, *end], first, spans[:room], last, len(own) - len(kept))
+        kept = parts.own[:room]
+        ahead = [*start, *parts.copy[:room], *parts.between]
+        ids = [*ahead, *kept, *end]
+        first = len(ahead) - bool(self.settings.shift)
+        words = own_word_ids(text, self._plain) if self.settings.own_words else None
+        last = len(ids) - 1 if kept else -1
+        return Reading(ids, first, parts.spans[:room], last, len(parts.own) - len(kept), words)
 
 
 class _Parts(NamedTuple):
     before: list[int]
+    copy: list[int]  # the text when it is given for the first of two times
+    between: list[int]
     own: list[int]
     spans: list[Span]
     behind: list[int]
 
 
-def _split(encoded: Any, text: str, around: tuple[str, str]) -> _Parts:
+def _split(encoded: Any, text: str, around: tuple[str, ...]) -> _Parts:
     """Divide the tokens of template and text; one that holds a character of the text is the text's own."""
-    start = len(around[0])
+    ids, offsets = encoded.ids, encoded.offsets
+    start = len(text.join(around)) - len(around[-1]) - len(text)
     end = start + len(text)
-    offsets = encoded.offsets
     own = [n for n, (first, last) in enumerate(offsets) if last > start and first < end]
     if not own:
-        return _Parts(encoded.ids, [], [], [])
-    ids, low, high = encoded.ids, own[0], own[-1] + 1
+        return _Parts(ids, [], [], [], [], [])
+    low, high = own[0], own[-1] + 1
     spans = [(max(first - start, 0), min(last, end) - start) for first, last in offsets[low:high]]
-    return _Parts(ids[:low], ids[low:high], spans, ids[high:])
+    begin, stop = len(around[0]), len(around[0]) + len(text)
+    copied = [n for n, (first, last) in enumerate(offsets[:low]) if last > begin and first < stop]
+    if len(around) == 2 or not copied:
+        return _Parts(ids[:low], [], [], ids[low:high], spans, ids[high:])
+    before, copy, between = ids[: copied[0]], ids[copied[0] : copied[-1] + 1], ids[copied[-1] + 1 : low]
+    return _Parts(before, copy, between, ids[low:high], spans, ids[high:])
 
 
 def _first_known(tokenizer: Any, *names: str) -> int | None:

@@ -90,9 +90,14 @@ def is_pairs(explanation: Explanation) -> bool:
 
 
 def unit(explanation: Explanation, count: int) -> str:
-    """Name `count` rows: word pairs, words or (anchors, clusters) dimensions."""
-    name = "word pair" if is_pairs(explanation) else "word" if _is_words(explanation) else "dimension"
+    """Name `count` rows: word pairs, words or (anchors, clusters) dimensions; rows where they are of several kinds."""
+    name = "word pair" if is_pairs(explanation) else "word" if _is_words(explanation) else _other_rows(explanation)
     return f"{count:,} {name}{'' if count == 1 else 's'}"
+
+
+def _other_rows(explanation: Explanation) -> str:
+    """Name rows that are no words; pairs of words among them are an ensemble's."""
+    return "dimension" if len({len(row.parts) for row in explanation.rows}) < 2 else "row"
 
 
 def _is_words(explanation: Explanation) -> bool:
@@ -329,7 +334,7 @@ def _empty_table(explanation: Explanation, summary: Summary) -> Table:
 
 def column_title(explanation: Explanation) -> str:
     """Say what the names of the rows are."""
-    return "words" if is_pairs(explanation) or _is_words(explanation) else "dimension"
+    return "words" if is_pairs(explanation) or _is_words(explanation) else _other_rows(explanation)
 
 
 def leftovers(explanation: Explanation, summary: Summary) -> list[tuple[float, str]]:

@@ -217,10 +217,10 @@ def _opened(path: Path) -> Iterator[Any]:
         raise ModelFolderError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def write_json(path: str | os.PathLike[str], value: Any) -> None:
-    """Write `value` as indented UTF-8 JSON, whole or not at all."""
+def write_json(path: str | os.PathLike[str], value: Any, *, indent: int | None = 2) -> None:
+    """Write `value` as UTF-8 JSON, indented or (None) on one line, whole or not at all."""
     with writing(path) as aside:
-        aside.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+        aside.write_text(json.dumps(value, ensure_ascii=False, indent=indent) + "\n", encoding="utf-8")
 
 
 def read_json(path: str | os.PathLike[str], *, max_bytes: int = _MAX_JSON) -> Any:

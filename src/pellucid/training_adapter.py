@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 import math
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pellucid.adapters import Adapter, merge_adapter
+from pellucid.adapters import Adapter, merge_adapter, unchanged_names
 from pellucid.errors import missing_extra
 from pellucid.lexicon import LexiconEmbedder
 
@@ -44,7 +43,7 @@ def adapted_model(model: LexiconEmbedder, settings: TrainingSettings) -> Iterato
         exclude_modules=r"(.*\.)?pooler\..*" if unused else None,  # no state comes from it
     )
     torch.manual_seed(settings.seed)
-    with _unchanged_names():
+    with unchanged_names():
         adapted = get_peft_model(transformer, config)
     _checkpoint_states(transformer, settings.gradient_checkpointing)
     try:
@@ -56,14 +55,6 @@ def adapted_model(model: LexiconEmbedder, settings: TrainingSettings) -> Iterato
         transformer.__dict__.pop("peft_config", None)
         for name, weight in transformer.named_parameters():
             weight.requires_grad_(trainable[name]).grad = None
-
-
-@contextmanager
-def _unchanged_names() -> Iterator[None]:
-    """Keep quiet about names of transformers that will change and that peft uses."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        yield
 
 
 def _checkpoint_states(transformer: Any, wanted: bool) -> None:
@@ -86,8 +77,7 @@ def trained_model(model: LexiconEmbedder, folder: Path, head: str | None) -> Lex
     """
     from safetensors.torch import load_file
 
-    with _unchanged_names():
-        merged, kept = merge_adapter(copy.deepcopy(model.backbone.model), folder)
+    merged, kept = merge_adapter(copy.deepcopy(model.backbone.model), folder)
     earlier = model.backbone.adapter
     adapter = kept if earlier is None else stacked(earlier, kept)
     backbone = replace(model.backbone, model=merged.eval(), adapter=adapter)

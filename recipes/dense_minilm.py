@@ -1,0 +1,50 @@
+"""The comparison for `lexicon-minilm`: the same transformer, batches and steps, but mean pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import PeftModel
+from sentence_transformers import SentenceTransformer
+
+from pellucid import LexiconEmbedder
+from pellucid.contrastive import TRAINED, TrainingSettings, train_module
+from pellucid.contrastive_trainer import Collator, LexiconModule
+from pellucid.progress import Progress
+from pellucid.training_adapter import adapted_model
+from static_en import open_teacher
+
+
+class MeanModule(LexiconModule):
+    """Mean pooling, as the sentence transformer does it: readings in, embeddings of length 1 out."""
+
+    def forward(self, features: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return the embeddings [B, d] of a batch of readings."""
+        mask = features["attention_mask"]
+        hidden = self._states(features["input_ids"], mask)
+        mean = (hidden * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
+        return {"sentence_embedding": torch.nn.functional.normalize(mean.float(), dim=1)}
+
+
+def train_dense(
+    model: LexiconEmbedder, sets: Sequence[Any], folder: Path, settings: TrainingSettings
+) -> SentenceTransformer:
+    """Return all-MiniLM-L6-v2 trained as a dense model.
+
+    Args:
+        model: the lexicon model before its training; its transformer and its way to read texts are used.
+        sets: what the lexicon model is trained on.
+        folder: of the run; one that was stopped goes on.
+        settings: the lexicon model's.
+    """
+    named = {part.name: part for part in sets}
+    collator = Collator(model, named, settings.group_size, settings.seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    with adapted_model(model, settings) as adapted, Progress("training", unit="steps", enabled=True) as bar:
+        train_module(MeanModule(model, adapted, train_head=False), collator, folder, settings, bar)
+    teacher = open_teacher()
+    teacher[0].auto_model = PeftModel.from_pretrained(teacher[0].auto_model, str(folder / TRAINED)).merge_and_unload()
+    return teacher

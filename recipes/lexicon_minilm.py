@@ -1,0 +1,233 @@
+"""Make the bundled model `lexicon-minilm`: all-MiniLM-L6-v2 with 4,000 clusters of its vocabulary as dimensions.
+
+    python recipes/lexicon_minilm.py --data DATA --work-dir WORK --output src/pellucid/models/lexicon-minilm
+
+DATA holds raw_english, parallel/tatoeba, retrieval_train/medquad, retrieval/scifact and classification/banking77.
+Training takes about an hour on one core and goes on where it stopped. `--dense` trains the comparison instead: the same
+transformer with mean pooling, on the same batches, from the same weights.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from anchors_en import CANDIDATES
+from pellucid import LexiconEmbedder
+from pellucid.backbone import open_backbone
+from pellucid.candidatestore import prepare_candidates
+from pellucid.clusters import cluster_vocabulary
+from pellucid.contrastive import TrainingSettings, train_lexicon
+from pellucid.contrastive_trainer import TextSet
+from pellucid.corpus import read_texts
+from pellucid.headfit import fit_head
+from pellucid.reading import Settings
+from pellucid.training_data import TrainingRow, TrainingSet
+from static_en import open_teacher
+from tatoeba_pairs import all_paraphrases, test_sentences
+
+HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
+CLUSTERS = 4000
+FITTED_ON = 6000  # sentences for the head
+TRAINING = TrainingSettings(
+    batch_size=64, group_size=4, learning_rate=1e-3, warmup_steps=100, dropout=0.0, save_steps=100, seed=0
+)
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """How many rows of each kind are trained on."""
+
+    sentences: int = 38_400
+    by_topic: int = 38_400
+    long_sentences: int = 6_400
+    passages: int = 1_280
+    paraphrases: int = 9_600
+    questions: int = 3_200
+    intents: int = 1_920
+
+
+@dataclass(frozen=True)
+class Source:
+    """The data and what is made of it.
+
+    Attributes:
+        data: the folder of all sets.
+        work: where vectors of the teacher are kept.
+        teacher: all-MiniLM-L6-v2.
+    """
+
+    data: Path
+    work: Path
+    teacher: Any
+
+    @property
+    def corpus(self) -> Path:
+        """Sentences under open licences, one a line."""
+        return self.data / "raw_english" / "open_licence.txt.xz"
+
+    def text_set(self, name: str, texts: Sequence[str]) -> TextSet:
+        """Return texts with the teacher's vectors, which are kept in a file."""
+        path = self.work / f"{name}-{len(texts)}.npy"
+        if not path.exists():
+            rows = self.teacher.encode(list(texts), batch_size=64, normalize_embeddings=True)
+            aside = path.with_suffix(".tmp.npy")
+            np.save(aside, rows)
+            aside.replace(path)
+        return TextSet(name, texts, np.load(path))
+
+
+def training_sets(source: Source, amounts: Amounts) -> list[TextSet | TrainingSet]:
+    """Return everything that is trained on, in sets of texts of like length: a batch is of one set."""
+    random = np.random.default_rng(TRAINING.seed)
+    long_ones = _shuffled([text for text in read_texts(source.corpus) if 21 <= len(text.split()) <= 60], random)
+    answers = _shuffled(list(_medquad(source.data)), random)
+    passages = [_cut(answer, 100) for _, answer in answers if len(answer.split()) >= 50][: amounts.passages]
+    pairs = all_paraphrases(source.data / "parallel" / "tatoeba", test_sentences(source.data / "sts"))[
+        : amounts.paraphrases
+    ]
+    questions = [(question, _cut(answer, 60)) for question, answer in answers[-amounts.questions :]]
+    return [
+        *_sentences(source, amounts, random),
+        source.text_set("long sentences", long_ones[: amounts.long_sentences]),
+        source.text_set("passages", passages),
+        _pairs("paraphrases", pairs),
+        _pairs("medical questions", questions),
+        _pairs("claims", [(claim, _cut(abstract, 100)) for claim, abstract in _scifact(source.data)]),
+        TrainingSet("intents", _intents(source.data, amounts.intents, random)),
+    ]
+
+
+def _sentences(source: Source, amounts: Amounts, random: np.random.Generator) -> Iterator[TextSet]:
+    """Yield sentences in sets of like length, and others in sets of one topic, where neighbours meet in a batch."""
+    candidates = prepare_candidates(source.teacher, source.corpus, CANDIDATES, source.work / "candidates")
+    count = amounts.sentences + amounts.by_topic
+    rows = np.sort(random.permutation(len(candidates.vectors))[:count])
+    texts, vectors = candidates.texts(rows), np.asarray(candidates.vectors[rows], np.float32)
+    drawn = random.permutation(count)
+    lengths = np.array([len(text.split()) for text in texts])
+    mixed, topical = drawn[: amounts.sentences], drawn[amounts.sentences :]
+    for low, high in ((0, 7), (8, 10), (11, 13), (14, 16), (17, 99)):
+        chosen = mixed[(lengths[mixed] >= low) & (lengths[mixed] <= high)]
+        yield TextSet(f"sentences from {low} words", [texts[n] for n in chosen], vectors[chosen])
+    for topic, chosen in enumerate(_topics(topical, vectors)):
+        for name, part in (("short", lengths[chosen] <= 11), ("longer", lengths[chosen] > 11)):
+            if part.sum() >= TRAINING.batch_size:
+                yield TextSet(f"topic {topic} {name}", [texts[n] for n in chosen[part]], vectors[chosen[part]])
+
+
+def _topics(rows: np.ndarray, vectors: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield groups of rows whose vectors are near each other."""
+    from sklearn.cluster import MiniBatchKMeans
+
+    found = MiniBatchKMeans(32, random_state=TRAINING.seed, n_init=1).fit_predict(vectors[rows])
+    yield from (rows[found == topic] for topic in range(32))
+
+
+def _pairs(name: str, pairs: Sequence[tuple[str, str]]) -> TrainingSet:
+    return TrainingSet(name, [TrainingRow(query=query, pos=(text,)) for query, text in pairs])
+
+
+def _cut(text: str, words: int) -> str:
+    return " ".join(text.split()[:words])
+
+
+def _shuffled(items: list[Any], random: np.random.Generator) -> list[Any]:
+    return [items[n] for n in random.permutation(len(items))]
+
+
+def _medquad(data: Path) -> Iterator[tuple[str, str]]:
+    """Yield medical questions and their answers (CC BY 4.0)."""
+    with lzma.open(data / "retrieval_train" / "medquad" / "qa.jsonl.xz", "rt", encoding="utf-8") as file:
+        for line in file:
+            row = json.loads(line)
+            yield row["question"], row["answer"]
+
+
+def _scifact(data: Path) -> Iterator[tuple[str, str]]:
+    """Yield SciFact's training claims (CC BY 4.0) and the abstracts that speak of them (ODC-By)."""
+    folder = data / "retrieval" / "scifact"
+    with lzma.open(folder / "corpus.jsonl.xz", "rt", encoding="utf-8") as file:
+        abstracts = {row["_id"]: f"{row['title']} {row['text']}" for row in map(json.loads, file)}
+    with open(folder / "queries.jsonl", encoding="utf-8") as file:
+        claims = {row["_id"]: row["text"] for row in map(json.loads, file)}
+    lines = (folder / "qrels" / "train.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    for claim, abstract, _ in (line.split("\t") for line in lines):
+        yield claims[claim], abstracts[abstract]
+
+
+def _intents(data: Path, most: int, random: np.random.Generator) -> list[TrainingRow]:
+    """Return messages of Banking77's training part (CC BY 4.0) with one of the same intent and three of others."""
+    lines = (data / "classification" / "banking77" / "train.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    messages, labels = zip(*(line.rsplit("\t", 1) for line in lines), strict=True)
+    of = {label: [text for text, other in zip(messages, labels) if other == label] for label in sorted(set(labels))}
+    rows = []
+    for n in random.permutation(len(messages))[:most]:
+        others = [label for label in of if label != labels[n]]
+        same = [text for text in of[labels[n]] if text != messages[n]]
+        negatives = [str(random.choice(of[label])) for label in random.choice(others, 3, replace=False)]
+        row = TrainingRow(messages[n], (str(random.choice(same)),), tuple(negatives), type="symmetric_class")
+        rows.append(row)
+    return rows
+
+
+def untrained(source: Source) -> LexiconEmbedder:
+    """Return the model before training; it is kept in the work folder."""
+    folder = source.work / "untrained"
+    if not folder.exists():
+        _new_model(source).save_pretrained(folder)
+    model = LexiconEmbedder.from_pretrained(folder)
+    _without_dropout(model.backbone.model)
+    return model
+
+
+def _new_model(source: Source) -> LexiconEmbedder:
+    backbone = open_backbone(source.teacher[0].auto_model.name_or_path)
+    texts = list(islice(read_texts(source.corpus), FITTED_ON))
+    fitted = fit_head(backbone, cluster_vocabulary(backbone.head, backbone.tokenizer, CLUSTERS), texts)
+    print(f"before training, {fitted.own:.1%} of the tokens fire their own cluster most", flush=True)
+    settings = Settings(max_length=256)  # what the sentence transformer reads
+    return LexiconEmbedder(backbone, fitted.clusters, settings, bias=fitted.bias)
+
+
+def _without_dropout(transformer: Any) -> None:
+    """A student of exact vectors is not helped by noise."""
+    import torch
+
+    for module in transformer.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+
+
+def main() -> None:
+    """Read the arguments and make the model."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
+    parser.add_argument("--work-dir", type=Path, required=True, help="where vectors and checkpoints are kept")
+    parser.add_argument("--output", type=Path, required=True, help="folder of the model")
+    parser.add_argument("--dense", action="store_true", help="train the dense comparison instead")
+    arguments = parser.parse_args()
+    arguments.work_dir.mkdir(parents=True, exist_ok=True)
+    source = Source(arguments.data, arguments.work_dir, open_teacher())
+    sets = training_sets(source, Amounts())
+    print({part.name: len(part) for part in sets}, flush=True)
+    model = untrained(source)
+    if arguments.dense:
+        from dense_minilm import train_dense
+
+        train_dense(model, sets, arguments.work_dir / "run-dense", TRAINING).save_pretrained(str(arguments.output))
+        return
+    trained = train_lexicon(model, sets, arguments.work_dir / "run", TRAINING)
+    trained.save_pretrained(arguments.output, backbone_name=HUB_ID, dtype="float16")
+
+
+if __name__ == "__main__":
+    main()

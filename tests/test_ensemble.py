@@ -1,0 +1,491 @@
+"""Ensembles: the score is the weighted mean of the parts' cosines, exactly, through every door."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.pre_tokenizers import BertPreTokenizer
+
+import pellucid
+from pellucid.anchors import AnchorEmbedder
+from pellucid.audit import audit
+from pellucid.cards import card
+from pellucid.compare import compare
+from pellucid.ensemble import EnsembleEmbedder
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.evaluation_models import TextEncoder, fingerprint
+from pellucid.explanation import Explanation, Row
+from pellucid.fitting import fit_ranking_weights, fit_weights
+from pellucid.ranking import rank
+from pellucid.static import StaticEmbedder
+from pellucid.statictables import as_static
+from pellucid.words import Vocabulary, split_words
+from test_contract import LetterEmbedder, SparseLetterEmbedder
+
+TEXTS = ["the apple and the car", "a pear", "car bicycle", "unknown words", "", "bicycle"]
+
+
+def lengths(texts):
+    """A dense model that is no pellucid model: number of characters, and a constant."""
+    return np.array([[len(text), 3.0] for text in texts])
+
+
+def cosines(model, texts1, texts2):
+    return model.similarity(model.encode(texts1), model.encode(texts2))
+
+
+def cosines_of_lengths(texts1, texts2):
+    first, second = (lengths(t) / np.linalg.norm(lengths(t), axis=1, keepdims=True) for t in (texts1, texts2))
+    return first @ second.T
+
+
+@pytest.fixture
+def letters(monkeypatch):
+    """The letter families as if they were in the package, so that they can be opened."""
+    monkeypatch.setitem(pellucid.FAMILIES, "letters", "LetterEmbedder")
+    monkeypatch.setitem(sys.modules, "pellucid.letters", sys.modules["test_contract"])
+    return LetterEmbedder()
+
+
+def test_a_case_checked_by_hand(fruit):
+    """Part 1 alone: cos(apple, pear) = 2 / sqrt(5). Part 2: letters a p p l e and p e a r share a, p, e."""
+    model = EnsembleEmbedder([fruit, LetterEmbedder()], [3, 1])
+    expected = 0.75 * 2 / 5**0.5 + 0.25 * (1 + 2 + 1) / (7**0.5 * 2)
+    assert model.weights == [0.75, 0.25]
+    embeddings = model.encode(["apple", "pear"])
+    assert embeddings.dtype == np.float32 and embeddings.shape == (2, 29)
+    assert embeddings[0, :3] == pytest.approx([0.75**0.5, 0, 0])
+    assert float(embeddings[0] @ embeddings[1]) == pytest.approx(expected, abs=1e-6)
+    assert model.similarity(embeddings[:1], embeddings[1:])[0, 0] == pytest.approx(expected, abs=1e-6)
+    assert model.explain("apple", "pear").score == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("weights", [None, [1, 1, 1], [0.2, 0.7, 0.1], [0, 1, 2]])
+def test_similarity_is_the_weighted_mean_of_cosines_also_where_a_part_knows_nothing(fruit, weights):
+    model = EnsembleEmbedder([fruit, SparseLetterEmbedder(), lengths], weights)
+    shares = np.array(weights or [1, 1, 1]) / sum(weights or [1, 1, 1])
+    parts = [cosines(fruit, TEXTS, TEXTS), cosines(SparseLetterEmbedder(), TEXTS, TEXTS)]
+    expected = np.tensordot(shares, [*parts, cosines_of_lengths(TEXTS, TEXTS)], axes=1)
+    rows = model.encode(TEXTS)
+    assert model.similarity(rows, rows) == pytest.approx(expected, abs=1e-6)
+    assert (rows @ rows.T).toarray() == pytest.approx(expected, abs=1e-6)  # the dot product is the same
+    assert model.similarity_pairwise(rows, rows[::-1]) == pytest.approx(np.diag(expected[:, ::-1]), abs=1e-6)
+    assert model.similarity(rows[3], rows[0]).shape == (1, 1)
+    assert expected[3, 3] == pytest.approx(1 - shares[0])  # the first part knows neither word of "unknown words"
+    # Rows that a search engine brought to length 1 score as before.
+    whole = rows / np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)))
+    assert model.similarity(scipy.sparse.csr_matrix(whole), rows) == pytest.approx(expected, abs=1e-6)
+
+
+def test_embeddings_are_sparse_where_a_part_is(fruit):
+    assert isinstance(EnsembleEmbedder([fruit, lengths]).encode(TEXTS), np.ndarray)
+    mixed = EnsembleEmbedder([fruit, SparseLetterEmbedder()]).encode(TEXTS)
+    assert mixed.format == "csr" and mixed.dtype == np.float32
+    assert EnsembleEmbedder([fruit, SparseLetterEmbedder()]).encode([]).shape == (0, 29)
+    silent = EnsembleEmbedder([fruit, SparseLetterEmbedder()], [0, 1]).encode(["apple"])
+    assert silent.nnz == 4  # nothing is stored for a part with weight 0
+
+
+@settings(deadline=None)
+@given(text1=st.text(max_size=40), text2=st.text(max_size=40))
+def test_explanations_add_up_part_by_part(text1, text2):
+    parts = {"letters": LetterEmbedder(), "length": lengths}
+    model = EnsembleEmbedder(parts, [0.3, 0.7])
+    why = model.explain(text1, text2)
+    assert why.score == pytest.approx(float(cosines(model, [text1], [text2])[0, 0]), abs=1e-6)
+    sums = model.part_contributions(why)
+    assert sums["letters"] == pytest.approx(0.3 * float(cosines(LetterEmbedder(), [text1], [text2])[0, 0]), abs=1e-6)
+    assert sums["length"] == pytest.approx(0.7 * float(cosines_of_lengths([text1], [text2])[0, 0]), abs=1e-6)
+    assert sum(sums.values()) == pytest.approx(why.score, abs=1e-9)
+    assert why.exact and why.remainder == 0
+
+
+def test_rows_say_which_part_they_are_of(fruit):
+    model = EnsembleEmbedder({"words": fruit, "length": lengths})
+    why = model.explain("The apple, unheard", "a pear")
+    alone = fruit.explain("The apple, unheard", "a pear")
+    rows = {row.name: row for row in why.rows}
+    assert set(rows) == {"length", *(f"words: {row.name}" for row in alone.rows)}
+    pair = next(row for row in alone.rows if row.name == "apple × pear")
+    assert rows["words: apple × pear"].contribution == pytest.approx(pair.contribution / 2)
+    assert rows["words: apple × pear"].spans1 == pair.spans1 == ((4, 9),)
+    assert why.unknown1 == ()  # the second part reads every text
+    assert "length" in str(why) and "rows adding up to the score exactly" in str(why)
+    assert EnsembleEmbedder([fruit, fruit]).explain("The apple, unheard", "a pear").unknown_words() == ["unheard"]
+    assert Explanation.from_dict(json.loads(why.to_json())) == why
+    gap = model.explain("apple", "pear") - model.explain("apple", "car")
+    assert sum(model.part_contributions(gap).values()) == pytest.approx(gap.score)
+    assert model.explain("apple").score == pytest.approx(1)
+    assert model.explain("zzz").score == pytest.approx(0.5)  # what the parts that know it weigh
+    with pytest.raises(InputError, match="is of no part"):
+        model.part_contributions(alone)
+
+
+def test_a_part_that_cuts_rows_away_leaves_its_share_of_the_remainder(fruit):
+    class Cutting(LetterEmbedder):
+        def explain(self, text1, text2=None):
+            return Explanation.from_terms("", (text1, text2), 0.8, [Row("a", ("a",), 0.5, 0.0)], exact=False)
+
+    why = EnsembleEmbedder([fruit, Cutting()], [1, 3]).explain("apple", "pear")
+    assert not why.exact
+    assert why.remainder == pytest.approx(0.75 * 0.3)
+    assert sum(row.contribution for row in why.rows) + why.remainder == pytest.approx(why.score)
+
+
+def test_queries_and_documents_go_to_each_part_in_its_way():
+    class Searching(LetterEmbedder):
+        def encode_query(self, texts, *, show_progress_bar=False):
+            return self.encode([text + "q" for text in texts])
+
+        def encode_document(self, texts, *, show_progress_bar=False):
+            return self.encode([text + "d" for text in texts])
+
+    model = EnsembleEmbedder([Searching(), LetterEmbedder()])
+    scores = model.similarity(model.encode_query(["a"]), model.encode_document(["a"]))
+    assert scores[0, 0] == pytest.approx(0.5 * 0.5 + 0.5 * 1, abs=1e-6)
+    assert model.encode_query("a").shape == (52,)
+    with pytest.raises(InputError, match="text 1 is"):
+        model.encode_document(["a", None])
+
+
+def test_edits_reach_the_parts(fruit):
+    model = EnsembleEmbedder({"words": fruit, "letters": LetterEmbedder(), "length": lengths}, [2, 1, 1])
+    names = model.dimensions.names
+    assert names[3:5] == ["letters: dimension 0", "letters: dimension 1"]
+    assert names[-1] == "length: dimension 1"
+    pairs = (["apple car"], ["pear the"])
+    edited = model.without(names[1]).rename({0: "words: first"})
+    assert edited.get_embedding_dimension() == 30
+    assert edited.dimensions.names[0] == "words: first"
+    assert edited.parts[1:] == model.parts[1:]  # untouched
+    own = fruit.without(1)
+    assert cosines(edited, *pairs) == pytest.approx(
+        0.5 * cosines(own, *pairs) + 0.25 * cosines(LetterEmbedder(), *pairs) + 0.25 * cosines_of_lengths(*pairs),
+        abs=1e-6,
+    )
+    scaled = model.scale({0: 0.0, 2: 3.0})
+    assert scaled.parts[0].dimension == 3
+    assert cosines(EnsembleEmbedder([fruit.scale({0: 0.0, 2: 3.0})]), *pairs) == pytest.approx(
+        cosines(EnsembleEmbedder([scaled.parts[0].model]), *pairs)
+    )
+    merged = model.merge(0, 2)
+    own_names = fruit.dimensions.names
+    assert merged.parts[0].model.dimensions.names[0] == f"{own_names[0]} + {own_names[2]}"
+    assert merged.dimensions.names[0] == f"words: {own_names[0]} + {own_names[2]}"
+
+
+def test_a_part_without_dimensions_leaves_the_ensemble(fruit):
+    model = EnsembleEmbedder({"words": fruit, "letters": LetterEmbedder(), "length": lengths}, [2, 1, 1])
+    left = model.without([name for name in model.dimensions.names if name.startswith("length: ")])
+    assert left.names == ["words", "letters"]
+    assert left.weights == pytest.approx([2 / 3, 1 / 3])
+    assert model.keep(0, 1).names == ["words"]
+    with pytest.raises(InputError, match="merged of different parts"):
+        model.merge(0, 5)
+    with pytest.raises(InputError, match="'length' cannot be edited"):
+        model.scale({"length: dimension 0": 0.5})
+    with pytest.raises(InputError, match="did you mean 'letters: dimension 1'"):
+        model.without("letters: dimension 1x")
+    assert model.with_weights([0, 0, 5]).weights == [0, 0, 1]
+
+
+def test_a_saved_ensemble_is_the_same(fruit, letters, tmp_path):
+    anchors = AnchorEmbedder(fruit, ["apple", "car"])
+    model = EnsembleEmbedder({"words": fruit, "anchors": anchors, "letters": letters}, [0.5, 0.3, 0.2])
+    model.save_pretrained(tmp_path / "model")
+    opened = pellucid.load(tmp_path / "model")
+    assert isinstance(opened, EnsembleEmbedder)
+    assert opened.names == model.names and opened.weights == pytest.approx(model.weights)
+    assert (opened.encode(TEXTS) == model.encode(TEXTS)).all()
+    assert opened.explain("apple", "pear") == model.explain("apple", "pear")
+    opened.with_weights([1, 0, 0]).save_pretrained(tmp_path / "model")  # replaces
+    assert pellucid.load(tmp_path / "model").weights == [1, 0, 0]
+    table = tmp_path / "model" / "part_1" / "dimensions.tsv"
+    table.write_text(table.read_text().replace("0\tapple\t1\t", "0\tfruit\t1\t"))
+    assert "anchors: fruit" in pellucid.load(tmp_path / "model").dimensions.names
+
+
+def test_parts_can_be_kept_by_name_and_functions_are_asked_for(fruit, tmp_path):
+    fruit.save_pretrained(tmp_path / "fruit")
+    model = EnsembleEmbedder({"words": fruit, "length": lengths}, [1, 3])
+    model.save_pretrained(tmp_path / "model", sources={"words": str(tmp_path / "fruit")})
+    assert not (tmp_path / "model" / "part_0").exists()
+    with pytest.raises(ModelFolderError, match="'length' was a function"):
+        pellucid.load(tmp_path / "model")
+    opened = EnsembleEmbedder.from_pretrained(tmp_path / "model", parts={"length": lengths})
+    assert (opened.encode(TEXTS) == model.encode(TEXTS)).all()
+    opened.save_pretrained(tmp_path / "again")  # by the same name
+    assert not (tmp_path / "again" / "part_0").exists()
+    opened.without(0).save_pretrained(tmp_path / "edited")  # an edited part is no longer what has that name
+    assert (tmp_path / "edited" / "part_0").exists()
+    with pytest.raises(ModelFolderError, match="another model than the one that was saved"):
+        EnsembleEmbedder.from_pretrained(tmp_path / "model", parts={"length": LetterEmbedder()})
+    fruit.without(0).save_pretrained(tmp_path / "fruit")
+    with pytest.raises(ModelFolderError, match="'words' is another model"):
+        EnsembleEmbedder.from_pretrained(tmp_path / "model", parts={"length": lengths})
+    with pytest.raises(InputError, match="no part 'x'"):
+        EnsembleEmbedder.from_pretrained(tmp_path / "model", parts={"x": lengths})
+    with pytest.raises(InputError, match="no part is called 'x'"):
+        model.save_pretrained(tmp_path / "model", sources={"x": "static-en"})
+
+
+def test_broken_folders_are_refused(fruit, tmp_path):
+    EnsembleEmbedder([fruit, fruit]).save_pretrained(tmp_path / "model", sources={"static": str(tmp_path / "model")})
+    path = tmp_path / "model" / "ensemble.json"
+    with pytest.raises(ModelFolderError, match="leads back"):
+        pellucid.load(tmp_path / "model")
+    whole = json.loads(path.read_text())
+    for change in ({"weight": -1}, {"weight": "1"}, {"name": "static 2"}, {"cosines": None}, {"opened": "pickle"}):
+        path.write_text(json.dumps({"parts": [{**whole["parts"][0], **change}, whole["parts"][1]]}))
+        with pytest.raises(ModelFolderError):
+            pellucid.load(tmp_path / "model")
+    for broken in ([], {"parts": []}, {"parts": [1]}):
+        path.write_text(json.dumps(broken))
+        with pytest.raises(ModelFolderError, match="does not describe an ensemble"):
+            pellucid.load(tmp_path / "model")
+
+
+def test_a_sentence_transformer_as_part(fruit, tmp_path):
+    fruit.without(0).save_pretrained(tmp_path / "stock")  # sentence-transformers opens a static folder
+    from pellucid.encoders import open_sentence_transformer
+
+    dense = open_sentence_transformer(str(tmp_path / "stock"))
+    model = EnsembleEmbedder({"words": fruit, "dense": dense}, [0.4, 0.6])
+    pairs = (["apple car"], ["pear bicycle"])
+    expected = 0.4 * cosines(fruit, *pairs) + 0.6 * cosines(fruit.without(0), *pairs)
+    assert cosines(model, *pairs) == pytest.approx(expected, abs=1e-6)
+    assert model.similarity(model.encode_query(pairs[0]), model.encode_document(pairs[1])) == pytest.approx(expected)
+    assert model.part_contributions(model.explain("apple car", "pear bicycle"))["dense"] == pytest.approx(
+        0.6 * float(cosines(fruit.without(0), *pairs)[0, 0]), abs=1e-6
+    )
+    model.save_pretrained(tmp_path / "model")
+    assert cosines(pellucid.load(tmp_path / "model"), *pairs) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("models", "weights", "message"),
+    [
+        ([], None, "at least one model"),
+        ([lengths, lengths], [1], "2 models need as many"),
+        ([lengths, lengths], [-1, 2], "none negative"),
+        ([lengths], [0], "one above 0"),
+        ([lengths], [float("nan")], "none negative"),
+        ({"a: b": lengths}, None, "without ': ' in it"),
+        ({"": lengths}, None, "a name is one line"),
+        (["static-en"], None, "Open a name or folder first"),
+        ("static-en", None, "give \\[model, model\\]"),
+        ([lambda texts: [[float("nan")]] * len(texts)], None, "NaN"),
+    ],
+)
+def test_what_is_no_ensemble_is_refused(models, weights, message):
+    with pytest.raises(InputError, match=message):
+        EnsembleEmbedder(models, weights)
+
+
+def test_parts_are_named_after_what_they_are(fruit):
+    assert EnsembleEmbedder([fruit, fruit, lengths, LetterEmbedder()]).names == [
+        "static", "static 2", "lengths", "letters",
+    ]  # fmt: skip
+    with pytest.raises(InputError, match="the embeddings have 2 dimensions and this ensemble 3"):
+        EnsembleEmbedder([fruit]).similarity(np.ones((1, 2)), np.ones((1, 3)))
+
+
+def test_the_toolkit_takes_an_ensemble(fruit):
+    model = EnsembleEmbedder([fruit, SparseLetterEmbedder()])
+    texts = ["the apple", "a pear", "the car", "bicycle", "apple pear"]
+    assert audit(model, texts).family == "ensemble"
+    assert card(model, "letters: dimension 0", texts).name == "letters: dimension 0"
+    assert rank(model, "apple", texts).ranked[0].text in ("the apple", "apple pear")
+    pairs = [("apple", "pear"), ("car", "bicycle")]
+    assert compare({"one": fruit, "both": model}, pairs).families == ("static", "ensemble")
+    encoder = TextEncoder(model, "")
+    rows = model.encode(["zzz", "apple"])
+    assert encoder.similarity(rows, rows)[0, 0] == pytest.approx(0.5)
+    assert encoder.similarity_pairwise(rows, rows) == pytest.approx([0.5, 1.0])
+    assert TextEncoder(fruit, "").similarity(fruit.encode(["apple"]), fruit.encode(["apple"]))[0, 0] == 1
+    assert fingerprint(EnsembleEmbedder([fruit, fruit])) != fingerprint(EnsembleEmbedder([fruit, fruit], [1, 2]))
+
+
+def noisy(seed, share):
+    """A model of texts "x" ... that knows `share` of the angle they stand for."""
+    noise = np.random.default_rng(seed).normal(size=1000)
+
+    def encode(texts):
+        numbers = np.array([int(text) if text.isdigit() else 0 for text in texts])
+        angles = share * numbers / 1000 + (1 - share) * noise[numbers]
+        return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+    return encode
+
+
+def test_fitted_weights_prefer_what_is_right():
+    pairs = [("0", str(n)) for n in range(1, 1000, 3)]
+    scores = [-n for n in range(1, 1000, 3)]
+    good, bad = noisy(0, 1.0), noisy(1, 0.0)
+    fitted = fit_weights({"bad": bad, "good": good}, pairs, scores)
+    assert fitted.weights == (0.0, 1.0)
+    assert fitted.score == pytest.approx(1.0) and fitted.alone[1] == pytest.approx(1.0)
+    assert abs(fitted.alone[0]) < 0.2 and fitted.equal < 0.9
+    three = fit_weights([noisy(2, 0.9), noisy(3, 0.9), bad], pairs, scores)
+    assert three.score >= max(*three.alone, three.equal)
+    assert sum(three.weights) == pytest.approx(1)
+    assert min(three.weights[:2]) > three.weights[2]  # two noisy ones together beat either, and noise does not help
+    assert three.score > max(three.alone)
+    assert fit_weights([good, good], pairs, scores).weights == (0.5, 0.5)  # nothing is better than equal
+
+
+def test_fitted_weights_reach_the_score_they_promise(fruit):
+    from scipy.stats import spearmanr
+
+    pairs = [("apple", "pear"), ("apple", "car"), ("car", "bicycle"), ("the apple", "tea"), ("pear", "reap")]
+    scores = [4, 0, 3, 1, 2]
+    fitted = fit_weights([fruit, LetterEmbedder()], pairs, scores)
+    model = EnsembleEmbedder([fruit, LetterEmbedder()], fitted.weights)
+    found = model.similarity_pairwise(model.encode([a for a, _ in pairs]), model.encode([b for _, b in pairs]))
+    assert spearmanr(found, scores).statistic == pytest.approx(fitted.score)
+    for bad, message in (([1, 2], "5 pairs need"), ([1] * 5, "all 5 scores"), ([1, 2, 3, 4, np.nan], "finite")):
+        with pytest.raises(InputError, match=message):
+            fit_weights([fruit], pairs, bad)
+
+
+def test_weights_fitted_for_search():
+    documents = [str(n) for n in range(0, 1000, 50)]
+    queries = documents[::3]
+    relevant = [{documents.index(query): 1.0} for query in queries]
+    fitted = fit_ranking_weights([noisy(1, 0.0), noisy(0, 1.0)], queries, documents, relevant)
+    assert fitted.alone[1] == pytest.approx(1.0)
+    assert fitted.score == pytest.approx(1.0)
+    # One relevant document, found at place 2 of 3: nDCG = 1 / log2(3).
+    line = noisy(0, 1.0)
+    one = fit_ranking_weights([line], ["0"], ["0", "1", "2"], [{1: 2.0}])
+    assert one.score == pytest.approx(1 / np.log2(3)) and one.weights == (1.0,)
+    for gains, message in (([{}], "no relevant"), ([{3: 1.0}], "of 3"), ([], "as many mappings")):
+        with pytest.raises(InputError, match=message):
+            fit_ranking_weights([line], ["0"], ["0", "1", "2"], gains)
+
+
+def random_static(seed, words, dimension, subwords=None):
+    vectors = np.random.default_rng(seed).normal(size=(len(words), dimension)).astype(np.float32)
+    return StaticEmbedder(Vocabulary(words, subwords), vectors)
+
+
+def test_a_merged_table_is_exact_where_lengths_keep_their_proportion(fruit):
+    twice = StaticEmbedder(fruit.vocabulary, fruit.vectors * 7)
+    model = EnsembleEmbedder([fruit, twice], [1, 3])
+    merged = model.merged(TEXTS)
+    assert merged.get_embedding_dimension() == 6
+    assert cosines(merged, TEXTS, TEXTS) == pytest.approx(cosines(model, TEXTS, TEXTS), abs=1e-6)
+    assert merged.encode(["apple"]) == pytest.approx(model.encode(["apple"]), abs=1e-6)
+    assert merged.dimensions.names == model.dimensions.names
+
+
+def test_a_merged_table_scores_as_the_documentation_says():
+    """sum of sqrt(weight in a x weight in b) cos_i, with weights c_i^2 m_i^2 over their sum."""
+    first = random_static(0, ["a", "b", "c", "d"], 5)
+    second = random_static(1, ["c", "a", "b", "e"], 4)
+    model = EnsembleEmbedder([first, second], [0.3, 0.7])
+    texts = ["a b", "b c", "a a c"]
+    merged = model.merged(texts)
+
+    def length(part, text):
+        return np.linalg.norm(sum(part.word_vectors([part.vocabulary.row(w)])[0] for w in text.split()))
+
+    parts = (first, second)
+    sizes = np.array([[length(part, text) for text in texts] for part in parts])
+    factors = np.sqrt([0.3, 0.7]) / np.exp(np.log(sizes).mean(axis=1))
+    shares = (factors[:, None] * sizes) ** 2
+    shares /= shares.sum(axis=0)
+    expected = sum(np.sqrt(np.outer(s, s)) * cosines(part, texts, texts) for s, part in zip(shares, parts))
+    assert cosines(merged, texts, texts) == pytest.approx(expected, abs=1e-6)
+    assert merged.vocabulary.words == ["a", "b", "c", "d", "e"]
+    assert merged.encode("d")[5:] == pytest.approx([0, 0, 0, 0])  # the second part does not know it
+    assert cosines(merged, ["E"], ["e"])[0, 0] == pytest.approx(1)
+
+
+def test_merging_keeps_each_part_s_rule_for_unknown_words(fruit, tmp_path):
+    pieces = {"[UNK]": 0, "apple": 1, "##s": 2, "pear": 3, "car": 4}
+    tokenizer = Tokenizer(WordPiece(pieces, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    with_prefixes = StaticEmbedder(Vocabulary(["apple", "car"], tokenizer), np.eye(2, dtype=np.float32))
+    other = random_static(0, ["apples", "car"], 3)
+    merged = EnsembleEmbedder([with_prefixes, other]).merged(["car"])
+    row = merged.word_vectors([merged.vocabulary.row("apples")])[0]
+    assert row[:2] == pytest.approx([0.5**0.5, 0])  # the first part's "apple"
+    assert row[2:].any()
+    assert merged.vocabulary.row("cars") == merged.vocabulary.row("car")
+    with pytest.raises(InputError, match="'letters' is a LetterEmbedder"):
+        EnsembleEmbedder([fruit, LetterEmbedder()]).merged(["car"])
+    with pytest.raises(InputError, match="none of the texts is known"):
+        EnsembleEmbedder([fruit, other]).merged(["nothing"])
+    merged.save_pretrained(tmp_path / "merged", dtype="int8")
+    assert pellucid.load(tmp_path / "merged").dimensions.names == merged.dimensions.names
+
+
+def test_a_model2vec_table_becomes_static_without_loss_but_for_punctuation(tmp_path):
+    from model2vec import StaticModel
+
+    pieces = ["[UNK]", "the", "app", "##le", "##les", "pear", ",", "car"]
+    tokenizer = Tokenizer(WordPiece({piece: n for n, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    random = np.random.default_rng(0)
+    theirs = StaticModel(
+        random.normal(size=(5, 6)).astype(np.float32),
+        tokenizer,
+        weights=np.linspace(0.1, 1, 8),
+        token_mapping=np.array([0, 1, 2, 3, 4, 2, 1, 3]),
+        normalize=True,
+    )
+    words = ["the", "apple", "apples", "pear", "car", "unheard"]
+    ours = as_static(theirs, words)
+    texts = ["the apple", "apples pear pear", "car unheard the"]
+    assert ours.encode(texts) == pytest.approx(theirs.encode(texts), abs=1e-6)
+    assert not ours.encode("unheard").any()
+    assert abs(ours.encode("pear , car") - theirs.encode("pear , car")).max() > 0.01
+    with pytest.raises(InputError, match="got StaticEmbedder"):
+        as_static(ours, words)
+    with pytest.raises(InputError, match="at least one word"):
+        as_static(theirs, [])
+
+
+def test_wordllama_s_table_becomes_static_without_loss_but_for_punctuation():
+    from pellucid.evaluation_models import open_any
+
+    theirs = open_any("wordllama:64")
+    texts = ["The bank raised the rate on home loans", "mortgages Mortgages got dearer", "a naïve tokeniser"]
+    words = list(dict.fromkeys(word.text for text in texts for word in split_words(text)))
+    expected = theirs.embed(texts, norm=True)
+    ours = as_static(theirs, words)
+    assert ours.encode(texts) == pytest.approx(expected, abs=1e-6)
+    assert theirs.embed(texts, norm=True) == pytest.approx(expected)  # its tokenizer is as it was
+    both = EnsembleEmbedder({"words": ours, "theirs": theirs.embed})
+    assert cosines(both, texts, texts) == pytest.approx(expected @ expected.T, abs=1e-6)
+
+
+def test_the_command_line_makes_one(fruit, tmp_path):
+    from typer.testing import CliRunner
+
+    from pellucid.cli import app
+
+    fruit.save_pretrained(tmp_path / "fruit")
+    fruit.without(0).save_pretrained(tmp_path / "other")
+    models, output = [str(tmp_path / "fruit"), str(tmp_path / "other")], str(tmp_path / "both")
+    command = ["ensemble", *models, "--weight", "1", "--weight", "3", "-o", output]
+    result = CliRunner().invoke(app, [*command, "--by-name"])
+    assert result.exit_code == 0, result.output
+    opened = pellucid.load(output)
+    assert (opened.names, opened.weights) == (["fruit", "other"], [0.25, 0.75])
+    assert not (tmp_path / "both" / "part_0").exists()
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert (tmp_path / "both" / "part_0").exists()
+    shown = CliRunner().invoke(app, ["similarity", "apple", "pear", "--model", output]).stdout
+    assert float(shown) == pytest.approx(float(cosines(opened, ["apple"], ["pear"])[0, 0]), abs=1e-4)
+    twice = CliRunner().invoke(app, ["ensemble", models[0], models[0], "-o", output])
+    assert twice.exit_code == 2

@@ -1,0 +1,110 @@
+"""The head fitted to an encoder that was never taught to predict words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from tiny_models import WORDS, tiny_model, word_piece
+
+from pellucid import LexiconEmbedder
+from pellucid.backbone import prepare
+from pellucid.base import unit_rows
+from pellucid.clusters import cluster_vocabulary
+from pellucid.errors import InputError
+from pellucid.headfit import fit_head
+
+RANDOM = np.random.default_rng(0)
+TEXTS = [" ".join(RANDOM.choice(WORDS, RANDOM.integers(2, 9))) for _ in range(200)]
+
+
+@pytest.fixture(scope="module")
+def backbone():
+    tokenizer = word_piece()
+    return prepare(
+        tiny_model("bert", len(tokenizer), headless=True), tokenizer, attention="bidirectional", head_kind="input"
+    )
+
+
+@pytest.fixture(scope="module")
+def clusters(backbone):
+    return cluster_vocabulary(backbone.head, backbone.tokenizer, 12)
+
+
+def states_of(backbone):
+    """Return the states of all tokens and which tokens they are, by transformers alone."""
+    states, tokens = [], []
+    with torch.no_grad():
+        for text in TEXTS:
+            ids = backbone.tokenizer(text, return_tensors="pt")["input_ids"]
+            states.append(backbone.model(ids).last_hidden_state[0, 1:-1].double().numpy())
+            tokens.append(ids[0, 1:-1].numpy())
+    return np.concatenate(states), np.concatenate(tokens)
+
+
+def by_least_squares(backbone, clusters):
+    """Return the fitted logits of all tokens up to scale and threshold, from the stacked system of the module's text."""
+    states, tokens = states_of(backbone)
+    rows = backbone.head.double().numpy()
+    targets = unit_rows(rows - rows.mean(axis=0), np.float64)
+    centred = states - states.mean(axis=0)
+    ridge = 0.1 * np.sum(centred**2) / centred.shape[1]
+    stacked = np.vstack([centred, np.sqrt(ridge) * np.eye(centred.shape[1])])
+    wanted = np.vstack([targets[tokens] - targets[tokens].mean(axis=0), np.zeros((centred.shape[1],) * 2)])
+    mapping = np.linalg.lstsq(stacked, wanted, rcond=None)[0]
+    sums = np.zeros((len(clusters), targets.shape[1]))
+    for token, cluster in enumerate(clusters.assignment):
+        if cluster >= 0:
+            sums[cluster] += targets[token]
+    return centred @ mapping @ unit_rows(sums, np.float64).T, states, tokens
+
+
+def test_the_map_is_least_squares(backbone, clusters):
+    fitted = fit_head(backbone, clusters, TEXTS, firing=0.1)
+    expected, states, tokens = by_least_squares(backbone, clusters)
+    logits = states @ fitted.clusters.centroids.T.astype(np.float64) + fitted.bias
+    own = expected[np.arange(len(tokens)), clusters.assignment[tokens]].mean()
+    scaled = 5 * expected / own
+    np.testing.assert_allclose(logits - logits.mean(), scaled - scaled.mean(), atol=1e-3)
+    assert fitted.own == pytest.approx(np.mean(expected.argmax(axis=1) == clusters.assignment[tokens]))
+
+
+@pytest.mark.parametrize("firing", [0.05, 0.3])
+def test_so_many_clusters_fire_as_wanted(backbone, clusters, firing):
+    fitted = fit_head(backbone, clusters, TEXTS, firing=firing)
+    states, _ = states_of(backbone)
+    logits = states @ fitted.clusters.centroids.T + fitted.bias
+    assert np.mean(logits > 0) == pytest.approx(firing, abs=0.01)
+
+
+def test_the_fitted_head_knows_its_own_words_better_than_the_plain_one(backbone, clusters):
+    fitted = fit_head(backbone, clusters, TEXTS, firing=0.3)
+    states, tokens = states_of(backbone)
+    plain = np.mean((states @ clusters.centroids.T).argmax(axis=1) == clusters.assignment[tokens])
+    assert fitted.own > plain
+    assert fitted.clusters.names == clusters.names
+    model = LexiconEmbedder(backbone, fitted.clusters, bias=fitted.bias)
+    assert model.encode(["the sick boy"]).nnz > 0
+
+
+@pytest.mark.parametrize("firing", [0, 1, -0.5, float("nan")])
+def test_a_share_of_no_use_is_refused(backbone, clusters, firing):
+    with pytest.raises(InputError, match="share between 0 and 1"):
+        fit_head(backbone, clusters, TEXTS, firing=firing)
+
+
+def test_too_few_texts_are_refused(backbone, clusters):
+    with pytest.raises(InputError, match="Give more texts"):
+        fit_head(backbone, clusters, ["the sick boy"])
+    with pytest.raises(InputError, match="Give more texts"):
+        fit_head(backbone, clusters, [])
+
+
+def test_clusters_of_another_head_are_refused(backbone, clusters):
+    from dataclasses import replace
+
+    other = replace(clusters, assignment=clusters.assignment[:-1])
+    with pytest.raises(InputError, match="cluster the head of this backbone"):
+        fit_head(backbone, other, TEXTS)
