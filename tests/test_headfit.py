@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
-
 from tiny_models import WORDS, tiny_model, word_piece
 
-from pellucid import LexiconEmbedder
-from pellucid.backbone import prepare
-from pellucid.base import unit_rows
-from pellucid.clusters import cluster_vocabulary
-from pellucid.errors import InputError
-from pellucid.headfit import fit_head
+torch = pytest.importorskip("torch")
+
+from pellucid import LexiconEmbedder  # noqa: E402
+from pellucid.backbone import prepare  # noqa: E402
+from pellucid.base import unit_rows  # noqa: E402
+from pellucid.clusters import cluster_vocabulary  # noqa: E402
+from pellucid.errors import InputError  # noqa: E402
+from pellucid.headfit import fit_head  # noqa: E402
 
 RANDOM = np.random.default_rng(0)
 TEXTS = [" ".join(RANDOM.choice(WORDS, RANDOM.integers(2, 9))) for _ in range(200)]
@@ -45,7 +45,7 @@ def states_of(backbone):
 
 
 def by_least_squares(backbone, clusters):
-    """Return the fitted logits of all tokens up to scale and threshold, from the stacked system of the module's text."""
+    """Return the fitted logits of all tokens up to scale and threshold, from the stacked system."""
     states, tokens = states_of(backbone)
     rows = backbone.head.double().numpy()
     targets = unit_rows(rows - rows.mean(axis=0), np.float64)
