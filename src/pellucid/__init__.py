@@ -10,11 +10,17 @@ if TYPE_CHECKING:
     from pellucid.anchors import AnchorEmbedder
     from pellucid.base import Embedder
     from pellucid.explanation import Explanation
+    from pellucid.keytokens import KeyTokenEmbedder
     from pellucid.lexicon import LexiconEmbedder
     from pellucid.pretrained import load
     from pellucid.static import StaticEmbedder
 
-FAMILIES = {"static": "StaticEmbedder", "anchors": "AnchorEmbedder", "lexicon": "LexiconEmbedder"}
+FAMILIES = {
+    "static": "StaticEmbedder",
+    "anchors": "AnchorEmbedder",
+    "lexicon": "LexiconEmbedder",
+    "keytokens": "KeyTokenEmbedder",
+}
 """Family, which is also its file, and its class: a new family is that file and one line here."""
 
 _HOMES = {
@@ -30,6 +36,7 @@ __all__ = [
     "AnchorEmbedder",
     "Embedder",
     "Explanation",
+    "KeyTokenEmbedder",
     "LexiconEmbedder",
     "StaticEmbedder",
     "__version__",
