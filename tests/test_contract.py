@@ -195,3 +195,39 @@ def test_sparse_embeddings_are_refused_for_npy(monkeypatch, tmp_path: Path):
     assert result.exit_code == 1
     assert "sparse" in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def key_tokens():
+    """A family of the library that needs torch, on a transformer of two layers."""
+    pytest.importorskip("transformers")
+    from pellucid.backbone import prepare
+    from pellucid.keysettings import KeyTokenSettings
+    from tiny_models import sentence_piece, tiny_model
+
+    tokenizer = sentence_piece()
+    backbone = prepare(tiny_model("llama", len(tokenizer)), tokenizer, attention="causal", device="cpu")
+    return pellucid.KeyTokenEmbedder(backbone, KeyTokenSettings(top_k=30))
+
+
+def test_key_tokens_keep_the_contract(key_tokens, tmp_path):
+    texts = ["a man on the beach", "", "the sick boy"]
+    rows = key_tokens.encode(texts)
+    assert rows.shape == (3, key_tokens.get_embedding_dimension()) == (3, len(key_tokens.dimensions))
+    assert key_tokens.similarity(rows, rows).diagonal() == pytest.approx([1, 0, 1], abs=1e-5)
+    assert np.abs(key_tokens.encode_query(texts) - rows).max() == 0
+    blocks = list(key_tokens.encode_blocks(iter(texts), block_size=2))
+    assert [block.shape[0] for block in blocks] == [2, 1]
+    with pytest.raises(InputError, match="text 1 is"):
+        key_tokens.encode(["fine", 3])
+    key_tokens.without(10).save_pretrained(tmp_path / "model")
+    assert pellucid.load(tmp_path / "model").get_embedding_dimension() == rows.shape[1] - 1
+
+
+def test_every_command_works_for_key_tokens(run, key_tokens):
+    first, second = "a man on the beach", "the sick boy"
+    explanation = json.loads(run(key_tokens, "explain", first, second, "--json"))
+    assert float(run(key_tokens, "similarity", first, second)) == pytest.approx(explanation["score"], abs=1e-4)
+    total = sum(row["contribution"] for row in explanation["rows"]) + explanation["remainder"]
+    assert total == pytest.approx(explanation["score"], abs=1e-6) and explanation["exact"] is False
+    assert run(key_tokens, "describe", first).startswith("mostly about: ")

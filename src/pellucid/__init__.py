@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pellucid.base import Embedder
     from pellucid.ensemble import EnsembleEmbedder
     from pellucid.explanation import Explanation
+    from pellucid.keytokens import KeyTokenEmbedder
     from pellucid.lexicon import LexiconEmbedder
     from pellucid.pretrained import load
     from pellucid.static import StaticEmbedder
@@ -19,6 +20,7 @@ FAMILIES = {
     "static": "StaticEmbedder",
     "anchors": "AnchorEmbedder",
     "lexicon": "LexiconEmbedder",
+    "keytokens": "KeyTokenEmbedder",
     "ensemble": "EnsembleEmbedder",
     "dense": "DenseEmbedder",  # a baseline
 }
@@ -38,6 +40,7 @@ __all__ = [
     "Embedder",
     "EnsembleEmbedder",
     "Explanation",
+    "KeyTokenEmbedder",
     "LexiconEmbedder",
     "StaticEmbedder",
     "__version__",

@@ -42,9 +42,29 @@ def states(model: Any, kind: str, input_ids: torch.Tensor, attention_mask: torch
     the last one have been applied.
     """
     if is_causal_lm(model.config):
-        return _base_states(model, input_ids, attention_mask)
+        return base_states(model, input_ids, attention_mask)
     out = model(input_ids=input_ids, attention_mask=attention_mask)
     return out.last_hidden_state if kind == "input" else out.logits
+
+
+def through_head(model: Any, hidden: torch.Tensor) -> torch.Tensor:
+    """Return what an opened head over masked tokens makes of some states before its rows, [B, L, d] each.
+
+    The states take the place of the transformer's own on the way to the head, whose layers no two architectures name
+    alike.
+    """
+    import torch
+
+    def put(module: Any, arguments: Any, output: Any) -> Any:
+        output.last_hidden_state = hidden
+        return output
+
+    handle = model.base_model.register_forward_hook(put)
+    try:
+        ids = torch.full(hidden.shape[:2], padding_id(model.config), device=hidden.device)
+        return model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
+    finally:
+        handle.remove()
 
 
 def _let_through(hidden: torch.Tensor) -> torch.Tensor:
@@ -158,12 +178,12 @@ def _plain_and_padded(model: Any, ids: torch.Tensor, mask: torch.Tensor) -> tupl
     with torch.inference_mode():
         padding = torch.full((2, _PADDING), padding_id(model.config), device=ids.device)
         padded_mask = torch.cat([mask, torch.zeros_like(padding)], dim=1)
-        plain = _base_states(model, ids, mask)
-        padded = _base_states(model, torch.cat([ids, padding], dim=1), padded_mask)
+        plain = base_states(model, ids, mask)
+        padded = base_states(model, torch.cat([ids, padding], dim=1), padded_mask)
     return plain.float(), padded[:, :_LENGTH].float()
 
 
-def _base_states(model: Any, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+def base_states(model: Any, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Return the last hidden states of the transformer without its head."""
     return model.base_model(input_ids=ids, attention_mask=mask, **_no_cache(model)).last_hidden_state
 

@@ -1,9 +1,9 @@
-"""The transformer under a lexicon model: hidden states, the vocabulary head, and the direction of attention.
+"""The transformer under a lexicon or key-token model: hidden states, the vocabulary head, the way attention looks.
 
 Any causal language model or encoder of transformers serves. Nothing about it is assumed that can be found out: whether
 attention looks both ways is seen in two forward passes that differ in one late token, with and without padding; that
 the head found is the model's own is seen by computing logits both ways. This file is the only one that runs torch when
-a lexicon model is used.
+a lexicon model is used (with `attention.py` and `keystates.py`).
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def open_backbone(
     dtype: str = "float32",
     device: str | None = None,
 ) -> Backbone:
-    """Open a transformer as backbone of a lexicon model.
+    """Open a transformer as backbone of a lexicon or key-token model.
 
     Args:
         name_or_path: a folder or hub id that transformers opens.
@@ -259,7 +259,7 @@ def prepare(
 
     if getattr(model.config, "is_encoder_decoder", False):
         raise InputError(
-            f"{type(model).__name__} is an encoder with a decoder; a lexicon model needs one of the two: "
+            f"{type(model).__name__} is an encoder with a decoder; one of the two is needed: "
             "a causal language model or an encoder"
         )
     model = model.eval().to(device or ("cuda" if torch.cuda.is_available() else "cpu"))

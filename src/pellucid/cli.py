@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 
 from pellucid import __version__
 from pellucid.cli_input import JsonOption, ModelOption, blocks, open_model, pairs_of, read, tabbed_pairs
-from pellucid.cli_look import audit, card, cards, compare, contrast, deletion, dimensions, edit, rank
+from pellucid.cli_look import align, audit, card, cards, compare, contrast, deletion, dimensions, edit, rank
 from pellucid.cli_make import anchors, distill, ensemble, train_lexicon
 from pellucid.cli_output import json_line, model_facts, show, write_html, write_plot
 from pellucid.errors import PellucidError
@@ -270,6 +270,7 @@ for _command in (
     deletion,
     compare,
     rank,
+    align,
     contrast,
     edit,
     distill,

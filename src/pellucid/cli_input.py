@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
@@ -14,6 +14,7 @@ from pellucid.errors import InputError
 
 if TYPE_CHECKING:
     from pellucid.base import Embedder
+    from pellucid.keysettings import KeyPooling
 
 ModelOption = Annotated[str, typer.Option("--model", "-m", help="A bundled name, a folder, or a Hugging Face hub id.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON.")]
@@ -31,6 +32,30 @@ def open_model(name: str) -> Embedder:
     from pellucid.pretrained import load
 
     return load(name)
+
+
+def open_decoder(name: str, pooling: str) -> Any:
+    """Return a saved model, or one that decodes the transformer in a folder or on the hub by its own head."""
+    from pellucid.pretrained import locate
+    from pellucid.store import read_json
+
+    place = locate(name)
+    config = read_json(place / "config.json") if (place / "config.json").is_file() else {}
+    if "model_type" not in config or "pellucid" in config:
+        return open_model(name)
+    from pellucid.attention import is_causal_lm
+    from pellucid.backbone import loading, open_backbone
+    from pellucid.keysettings import KEY_POOLINGS, KeyTokenSettings
+    from pellucid.keytokens import KeyTokenEmbedder
+
+    if pooling not in KEY_POOLINGS:
+        raise InputError(f"pooling is {pooling!r:.40}; it must be one of {', '.join(KEY_POOLINGS)}")
+    with loading(name):
+        from transformers import AutoConfig
+
+        causal = is_causal_lm(AutoConfig.from_pretrained(place))
+    backbone = open_backbone(place, attention="causal" if causal else "bidirectional")
+    return KeyTokenEmbedder(backbone, KeyTokenSettings(pooling=cast("KeyPooling", pooling), top_k=None))
 
 
 def read(source: str, field: str = "text") -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The commands that look into a model and change it: `pellucid dimensions | card | audit | compare | edit | ...`."""
+"""The commands that look into a model and change it: `pellucid dimensions | card | audit | compare | align | ...`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pellucid.cli_input import JsonOption, ModelOption, open_model, read, tabbed_pairs
+from pellucid.cli_input import JsonOption, ModelOption, open_decoder, open_model, read, tabbed_pairs
 from pellucid.cli_output import json_line, show_report
 from pellucid.errors import InputError
 
@@ -174,6 +174,33 @@ def rank(
     from pellucid.ranking import rank as make
 
     show_report(make(open_model(model), query, read(texts), top_k=top), json, html, None)
+
+
+def align(
+    models: Annotated[list[str], typer.Argument(help="Key-token models, or transformers: folders or hub ids.")],
+    texts: Annotated[str, typer.Argument(help="A .txt (one text a line), .jsonl or .parquet; - is stdin.")],
+    instruction: Annotated[str | None, typer.Option(help="Look at each model also with this instruction.")] = None,
+    centred: Annotated[bool, typer.Option("--centred", help="Look at each also less its mean embedding.")] = False,
+    pooling: Annotated[str, typer.Option(help="Of transformers: mean, weighted_mean, last or prompt_eol.")] = "mean",
+    top: Annotated[int, typer.Option(min=1, help="How many of the first tokens are looked at.")] = 10,
+    language: Annotated[str, typer.Option(help="Whose stems and lemmas are compared; none leaves them out.")] = "en",
+    json: JsonOption = False,
+    html: _Html = None,
+    plot: _Plot = None,
+) -> None:
+    """Show how far the embeddings of models say the tokens of their texts, and which.
+
+    \b
+    Examples:
+      pellucid align my-key-tokens texts.txt
+      pellucid align owner/backbone owner/embedder texts.txt --centred --html page.html
+    """
+    from pellucid.alignment import align as make
+
+    opened = {name: open_decoder(name, pooling) for name in dict.fromkeys(models)}
+    stems = None if language == "none" else language
+    found = make(opened, list(read(texts)), instruction=instruction, centred=centred, k=top, language=stems)
+    show_report(found, json, html, plot)
 
 
 def contrast(

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from pellucid.backbone import Backbone, open_backbone
+from pellucid.backbone import Backbone
+from pellucid.backbonefolder import backbone_facts, read_backbone, write_backbone
 from pellucid.base import Embedder, Vectors, check_texts, explained_texts, unit_rows
-from pellucid.encoders import without_bars
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Explanation, Row
-from pellucid.pretrained import check_family, locate, read_config, saving
+from pellucid.pretrained import check_family, locate, saving
 from pellucid.progress import Progress
 from pellucid.reading import Reader, Reading, Settings
 from pellucid.store import read_json, write_json
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 DensePooling = Literal["last", "mean"]
 _POOLINGS = ("last", "mean")
 _BATCH = 32  # texts of one forward pass
-_BACKBONE, _FACTS = "backbone", "dense.json"
+_FACTS = "dense.json"
 _WHOLE = "the whole vector (its dimensions have no names)"
 
 
@@ -74,11 +74,10 @@ class DenseEmbedder(Embedder):
         """
         folder = locate(path_or_id)
         check_family(folder, cls.family)
-        config, facts = read_config(folder), read_json(folder / _FACTS)
+        facts = read_json(folder / _FACTS)
         try:
-            options = {name: config[name] for name in ("attention", "head", "dtype")}
             settings, pooling = Settings(**facts["settings"]), facts["pooling"]
-            return cls(open_backbone(folder / _BACKBONE, **options), settings, pooling=pooling)
+            return cls(read_backbone(folder, None), settings, pooling=pooling)
         except (KeyError, TypeError, InputError) as error:
             raise ModelFolderError(f"{folder} does not describe a dense model: {error!r}") from error
 
@@ -88,14 +87,10 @@ class DenseEmbedder(Embedder):
         facts = {
             "dimensions": self.get_embedding_dimension(),
             "pooling": self.pooling,
-            "attention": backbone.attention,
-            "head": backbone.head_kind,
-            "dtype": str(backbone.model.dtype).removeprefix("torch."),
+            **backbone_facts(backbone, None),
         }
         with saving(path, self.family, facts) as folder:
-            with without_bars():
-                backbone.model.save_pretrained(folder / _BACKBONE)
-                backbone.tokenizer.save_pretrained(folder / _BACKBONE)
+            write_backbone(folder, backbone, None)
             write_json(folder / _FACTS, {"settings": asdict(self.settings), "pooling": self.pooling})
 
     def get_embedding_dimension(self) -> int:

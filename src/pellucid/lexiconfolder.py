@@ -4,8 +4,7 @@
     lexicon.json           the settings, and the clusters' names and words
     lexicon.safetensors    centroids, assignment of tokens; bias and mixing where there are any; a fingerprint
     dimensions.tsv         the dimensions, for people: names and scales in it are honoured; what `scale` did is here
-    backbone/              the transformer and its tokenizer, as transformers writes them; absent where it is named
-    adapter/               the adapter that is merged into a named backbone, as peft writes it
+    backbone/, adapter/    the transformer, as in `backbonefolder.py`
 
 The fingerprint is a mean state of the backbone: a backbone found by name that gives another one is refused.
 """
@@ -19,22 +18,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.adapters import write_adapter
-from pellucid.backbone import Backbone, open_backbone
+from pellucid.backbone import Backbone
+from pellucid.backbonefolder import (
+    backbone_facts,
+    check_fingerprint,
+    mixing_tensors,
+    read_backbone,
+    read_mixing,
+    write_backbone,
+)
 from pellucid.clusters import Clusters
 from pellucid.dimensions import Dimension, Dimensions, Table, as_cell, read_dimensions, scaling, write_dimensions
-from pellucid.encoders import without_bars
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.pretrained import check_family, locate, read_config, saving
+from pellucid.pretrained import check_family, locate, saving
 from pellucid.reading import Settings
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
 
 if TYPE_CHECKING:
     from pellucid.lexicon import LexiconEmbedder
 
-_BACKBONE, _ADAPTER = "backbone", "adapter"
 _TENSORS, _FACTS, _TABLE = "lexicon.safetensors", "lexicon.json", "dimensions.tsv"
-_SAME = 0.98  # cosine of two fingerprints; half precision and other machines stay above
 
 Mixed = tuple[Any, Dimensions]
 Parts = tuple[Backbone, Clusters, Settings, "npt.NDArray[np.float32] | None", "Mixed | None"]
@@ -46,21 +49,10 @@ def write_folder(path: str | Path, model: LexiconEmbedder, backbone_name: str | 
     if dtype not in ("float32", "float16"):
         raise InputError(f"centroids and adapter are saved as float32 or float16, not {dtype!r:.40}")
     backbone = model.backbone
-    facts = {
-        "dimensions": model.get_embedding_dimension(),
-        "backbone": backbone_name or _BACKBONE,
-        "attention": backbone.attention,
-        "head": backbone.head_kind,
-        "dtype": str(backbone.model.dtype).removeprefix("torch."),
-    }
+    facts = {"dimensions": model.get_embedding_dimension(), **backbone_facts(backbone, backbone_name)}
     scales = _scales(model)
     with saving(path, model.family, facts) as folder:
-        if backbone_name is None:
-            with without_bars():
-                backbone.model.save_pretrained(folder / _BACKBONE)
-                backbone.tokenizer.save_pretrained(folder / _BACKBONE)
-        elif backbone.adapter is not None:
-            write_adapter(folder / _ADAPTER, backbone.adapter, dtype)
+        write_backbone(folder, backbone, backbone_name, dtype)
         write_tensors(folder / _TENSORS, _tensors(model, dtype, mixed=scales is None))
         described = {"settings": asdict(model.settings), "names": model.clusters.names, "words": model.clusters.words}
         about = [item.about for item in model.dimensions]
@@ -88,11 +80,7 @@ def _tensors(model: LexiconEmbedder, dtype: str, *, mixed: bool) -> dict[str, np
     }
     if model.bias is not None:
         tensors["bias"] = model.bias
-    if mixed and model.mixing is not None:
-        entries = model.mixing.tocoo()
-        tensors |= {"mixing_rows": entries.row.astype(np.int32), "mixing_columns": entries.col.astype(np.int32)}
-        tensors["mixing_values"] = entries.data.astype(np.float64)
-    return tensors
+    return tensors | mixing_tensors(model.mixing if mixed else None)
 
 
 def read_folder(path_or_id: str | Path, backbone: Backbone | str | Path | None) -> Parts:
@@ -106,10 +94,11 @@ def read_folder(path_or_id: str | Path, backbone: Backbone | str | Path | None) 
     check_family(folder, "lexicon")
     tensors = _checked_tensors(folder / _TENSORS)
     settings, clusters, about = _read_facts(folder / _FACTS, tensors)
-    opened = backbone if isinstance(backbone, Backbone) else _open_backbone(folder, backbone)
-    _check_fingerprint(opened, tensors["fingerprint"], folder)
+    opened = backbone if isinstance(backbone, Backbone) else read_backbone(folder, backbone)
+    check_fingerprint(opened, tensors["fingerprint"], folder)
     table = read_dimensions(folder / _TABLE, len(about))
-    clusters, mixed = _with_edits(clusters, _mixing(tensors, len(about), folder), about, table)
+    mixing = read_mixing(tensors, len(clusters), len(about), folder / _TENSORS)
+    clusters, mixed = _with_edits(clusters, mixing, about, table)
     return opened, clusters, settings, tensors.get("bias"), mixed
 
 
@@ -147,55 +136,6 @@ def _read_facts(path: Path, tensors: dict[str, npt.NDArray[Any]]) -> tuple[Setti
     except (KeyError, TypeError, InputError) as error:
         raise ModelFolderError(f"{path} does not describe a lexicon model: {error}") from error
     return settings, clusters, about
-
-
-def _mixing(tensors: dict[str, npt.NDArray[Any]], columns: int, folder: Path) -> Any:
-    """Return the sparse mixing [k, columns], or None where there is none."""
-    from scipy import sparse
-
-    k = len(tensors["centroids"])
-    parts = [tensors.get(f"mixing_{name}") for name in ("values", "rows", "columns")]
-    if all(part is None for part in parts):
-        if columns != k:
-            raise ModelFolderError(f"{folder}: {columns} dimensions need as many centroids, got {k}")
-        return None
-    try:
-        values, rows, place = parts
-        return sparse.csr_array(sparse.coo_array((values, (rows, place)), shape=(k, columns)))
-    except (ValueError, TypeError) as error:
-        raise ModelFolderError(f"{folder / _TENSORS} holds a broken mixing: {error}") from error
-
-
-def _open_backbone(folder: Path, instead: str | Path | None) -> Backbone:
-    """Open the transformer that is in the folder, named in its config, or given in its place."""
-    facts = read_config(folder)
-    name, attention, head = (facts.get(key) for key in ("backbone", "attention", "head"))
-    if not all(isinstance(value, str) for value in (name, attention, head)):
-        raise ModelFolderError(f"{folder / 'config.json'} must name backbone, attention and head of a lexicon model")
-    inside = name == _BACKBONE and instead is None
-    where = folder / _BACKBONE if inside else (instead or name)
-    adapter = folder / _ADAPTER if not inside and (folder / _ADAPTER).is_dir() else None
-    dtype = facts.get("dtype", "float32")
-    try:
-        opened = open_backbone(where, attention=attention, head=head, adapter=adapter, dtype=dtype)  # type: ignore[arg-type]
-    except InputError as error:
-        raise ModelFolderError(f"{folder}: its backbone {str(where)!r} cannot be used: {error}") from error
-    return replace(opened, name=str(where))
-
-
-def _check_fingerprint(backbone: Backbone, expected: npt.NDArray[np.float32], folder: Path) -> None:
-    found = backbone.fingerprint()
-    if found.shape != expected.shape:
-        raise ModelFolderError(
-            f"{folder} was made with a backbone of {len(expected)} dimensions, {backbone.name!r} has {len(found)}"
-        )
-    lengths = float(np.linalg.norm(found) * np.linalg.norm(expected))
-    cosine = float(found @ expected) / lengths if lengths else 1.0
-    if cosine < _SAME:
-        raise ModelFolderError(
-            f"{folder}: the backbone {backbone.name!r} gives other states than the one the model was made with "
-            f"(cosine {cosine:.3f}): other weights, a missing adapter, or another attention"
-        )
 
 
 def _with_edits(

@@ -1,4 +1,4 @@
-"""How a lexicon model reads a text: what stands around it, and which of the tokens are its own.
+"""How a lexicon or key-token model reads a text: what stands around it, and which of the tokens are its own.
 
 A text may stand behind an instruction, between special tokens, or contain the very strings that a tokenizer takes for
 special tokens. Which tokens are the text's own is therefore decided by where they stand (character offsets), never by

@@ -30,6 +30,8 @@ _FOR, _AGAINST = "color(32)", "color(166)"  # as in the view of an explanation
 _BAR = 12  # characters
 _NARROW = 64  # characters; a narrower terminal gets no bars
 _LONGEST_CELL = 160  # characters of a text or name in a terminal
+_LONGEST_WORD = 40  # characters of a word among others
+MARKS = {"strong": "*", "faint": "~", "": ""}  # behind a word, where colour alone would not do
 _BLOCKS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 
 
@@ -47,15 +49,22 @@ class Note(NamedTuple):
     text: str
 
 
+class Word(NamedTuple):
+    """A word in a cell of words; mark "strong", "faint" or ""."""
+
+    text: str
+    mark: str = ""
+
+
 class Column(NamedTuple):
-    """A column of a table; kind "number", "text", "bar" (cells from -1 to 1) or "code"."""
+    """A column of a table; kind "number", "text", "bar" (cells from -1 to 1), "code" or "words" (tuples of Word)."""
 
     title: str
     kind: str = "text"
 
 
 class Table(NamedTuple):
-    """A table of strings; the cells of bars are numbers, None for none."""
+    """A table of strings; the cells of bars are numbers, None for none, those of words are tuples of Word."""
 
     title: str
     columns: tuple[Column, ...]
@@ -129,6 +138,12 @@ class Report:
         from pellucid.report_page import report_page
 
         return report_page(list(self._parts()), fragment=fragment)
+
+    def to_markdown(self) -> str:
+        """Return the parts as Markdown, with tables in the form of GitHub; bars are left out."""
+        from pellucid.report_markdown import report_markdown
+
+        return report_markdown(list(self._parts()))
 
     def to_text(self, *, width: int = 100) -> str:
         """Return what `print` shows, `width` characters wide."""
@@ -258,8 +273,22 @@ def _cell(value: Any, kind: str, options: ConsoleOptions) -> Text:
 
     if kind == "bar":
         return _bar(value or 0.0, blocks=not options.ascii_only)
+    if kind == "words":
+        return _words(value)
     written = visible(well_formed(value))
     return Text(written if kind == "code" else shorten(written, _LONGEST_CELL), style="dim" if kind == "code" else "")
+
+
+def _words(words: Sequence[Word]) -> Text:
+    """Return words in the colour of their marks, with the marks behind them."""
+    from rich.text import Text
+
+    line = Text()
+    for number, word in enumerate(words):
+        style = {"strong": f"bold {_FOR}", "faint": _FOR}.get(word.mark, "")
+        shown = visible(well_formed(shorten(word.text, _LONGEST_WORD)))
+        line.append("  " if number else "").append(shown + MARKS[word.mark], style=style)
+    return line
 
 
 def _bar(part: float, *, blocks: bool) -> Text:

@@ -10,10 +10,11 @@ from typing import Any
 
 from pellucid.page import PAGE, STYLE, safe
 from pellucid.render import shorten
-from pellucid.report import Column, Fold, Heading, Histogram, Note, Part, Table
+from pellucid.report import MARKS, Column, Fold, Heading, Histogram, Note, Part, Table, Word
 from pellucid.words import well_formed
 
 _LONGEST_CELL = 600  # characters of a text in a table
+_LONGEST_WORD = 40  # characters of a word among others
 
 _MORE = """
 .pellucid h2 { font-size: 1.35em; font-weight: 600; margin: .2em 0 .4em; line-height: 1.3; color: inherit; }
@@ -43,6 +44,10 @@ _MORE = """
 .pellucid summary .dim { font-weight: 400; font-variant-numeric: tabular-nums; display: inline-block; min-width: 4.5em;
   margin-right: .6em; }
 .pellucid details > div { padding: .3em 0 .8em 1.1em; }
+.pellucid .report td.words { line-height: 1.9; overflow-wrap: anywhere; }
+.pellucid .report .words span, .pellucid .report .words mark { display: inline-block; margin-right: .7em;
+  padding: 0 .25em; line-height: 1.5; }
+.pellucid .words mark.faint { border-bottom-style: dashed; }
 .pellucid { --rule: rgb(128 128 128 / .18); }
 """.strip()
 
@@ -102,12 +107,23 @@ def _span(values: Sequence[Any]) -> tuple[float, float]:
 def _cell(column: Column, value: Any, span: tuple[float, float]) -> str:
     if column.kind == "bar":
         return f'<td class="bar">{_bar(value, *span) if isinstance(value, float) else ""}</td>'
+    if column.kind == "words":
+        return f'<td class="words" dir="auto">{" ".join(map(_word, value))}</td>'
     written = _text(shorten(value or "", _LONGEST_CELL))
     if column.kind == "code":
         return f'<td class="code"><code>{written}</code></td>'
     if column.kind == "number":
         return f'<td class="number">{written}</td>'
     return f'<td class="text"><bdi>{written}</bdi></td>'
+
+
+def _word(word: Word) -> str:
+    """Return a word as a mark, tinted by how strong it is."""
+    written = f"<bdi>{_text(shorten(word.text, _LONGEST_WORD))}</bdi>{MARKS[word.mark]}"
+    if not word.mark:
+        return f"<span>{written}</span>"
+    tint = {"strong": ".42", "faint": ".14"}[word.mark]
+    return f'<mark class="for {word.mark}" style="--tint:{tint}">{written}</mark>'
 
 
 def _bar(value: float, low: float, high: float) -> str:

@@ -1,0 +1,633 @@
+"""Key tokens: what an embedding is, what it is decoded to, adjustments, explanations, edits, folders, bad input."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tiny_models import WORDS, byte_level, sentence_piece, tiny_model, word_piece
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+import pellucid  # noqa: E402
+from pellucid.adjustments import Adjustment, choose_adjustment, component_adjustment, mean_adjustment  # noqa: E402
+from pellucid.backbone import open_backbone, prepare  # noqa: E402
+from pellucid.errors import InputError, ModelFolderError  # noqa: E402
+from pellucid.keysettings import PROMPT_EOL, KeyTokenSettings  # noqa: E402
+from pellucid.keytokens import KeyTokenEmbedder  # noqa: E402
+from pellucid.tokenhead import TokenHead, read_head  # noqa: E402
+from pellucid.tokenwords import Rank  # noqa: E402
+
+TEXTS = ["The man is riding a horse.", "a doctor gave the sick boy medicine", "", "cars quickly, swift cars!"]
+TOKENIZERS = {"bert": word_piece, "gpt2": byte_level, "gpt_neo": byte_level, "opt": byte_level}
+
+
+def backbone_of(kind, attention=None, *, headless=False, **changes):
+    tokenizer = TOKENIZERS.get(kind, sentence_piece)()
+    attention = attention or ("bidirectional" if kind == "bert" else "causal")
+    model = tiny_model(kind, len(tokenizer), headless=headless, **changes)
+    return prepare(model, tokenizer, attention=attention, head_kind="input" if headless else "lm", device="cpu")
+
+
+def embedder(kind="llama", attention=None, *, headless=False, head=None, changes=None, **values):
+    backbone = backbone_of(kind, attention, headless=headless, **(changes or {}))
+    return KeyTokenEmbedder(backbone, KeyTokenSettings(**{"top_k": 20, **values}), head=head)
+
+
+@pytest.fixture(scope="module")
+def llama():
+    return embedder("llama")
+
+
+@pytest.fixture(scope="module")
+def mini():
+    """An encoder without a head over masked tokens, as sentence-transformers publishes them."""
+    return embedder("bert", headless=True)
+
+
+def states_of(model, text):
+    """The last hidden states of one text, without padding, and its ids: by transformers alone."""
+    ids = model.backbone.tokenizer(text, return_tensors="pt")
+    with torch.inference_mode():
+        return model.backbone.model.base_model(**ids).last_hidden_state[0].numpy(), ids["input_ids"][0].tolist()
+
+
+# Embeddings
+
+
+def test_the_mean_is_of_the_texts_own_states_for_a_decoder(llama):
+    hidden, ids = states_of(llama, TEXTS[1])
+    assert ids[0] == 1  # the start token
+    assert llama.embed(TEXTS)[1] == pytest.approx(hidden[1:].mean(axis=0), abs=1e-5)
+
+
+def test_the_mean_is_of_all_states_for_an_encoder_as_in_sentence_transformers(mini):
+    hidden, _ = states_of(mini, TEXTS[1])
+    assert mini.embed(TEXTS)[1] == pytest.approx(hidden.mean(axis=0), abs=1e-5)
+    own = mini.with_settings(replace(mini.settings, special_tokens=False))
+    assert own.embed(TEXTS[1]) == pytest.approx(hidden[1:-1].mean(axis=0), abs=1e-5)
+
+
+def test_the_weighted_mean_counts_a_state_as_often_as_its_position():
+    model = embedder("gpt_neo", pooling="weighted_mean")
+    hidden, _ = states_of(model, TEXTS[0])
+    weights = np.arange(1, len(hidden) + 1)
+    assert model.embed(TEXTS)[0] == pytest.approx((weights @ hidden) / weights.sum(), abs=1e-5)
+
+
+def test_a_start_token_is_read_but_not_averaged():
+    model = embedder("gpt_neo", start_token=True)
+    hidden, _ = states_of(model, "<|endoftext|>" + TEXTS[0])
+    assert model.embed(TEXTS)[0] == pytest.approx(hidden[1:].mean(axis=0), abs=1e-5)
+    plain = model.with_settings(replace(model.settings, start_token=False))
+    assert np.abs(plain.embed(TEXTS[0]) - model.embed(TEXTS[0])).max() > 1e-3
+
+
+def test_an_end_token_is_what_last_pooling_takes():
+    model = embedder("gpt_neo", pooling="last", end_token=True)
+    hidden, _ = states_of(model, TEXTS[0] + "<|endoftext|>")
+    assert model.embed(TEXTS[0]) == pytest.approx(hidden[-1], abs=1e-5)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_prompt_eol_is_the_last_state_behind_the_template_whatever_the_padding_side(side):
+    model = embedder("opt", pooling="prompt_eol")
+    model.backbone.tokenizer.padding_side = side
+    texts = ["a man", "the doctor_gave the sick_boy medicine", *TEXTS]
+    found = KeyTokenEmbedder(model.backbone, model.settings).embed(texts)
+    for text, row in zip(texts, found):
+        if text:
+            hidden, _ = states_of(model, PROMPT_EOL.replace("{text}", text))
+            assert row == pytest.approx(hidden[-1], abs=1e-5)
+
+
+def test_underscores_in_a_text_stay(llama):
+    model = embedder("opt", pooling="prompt_eol")
+    assert np.abs(model.embed("a_man") - model.embed("a man")).max() > 1e-3
+
+
+def test_normalize_brings_the_embedding_to_length_1():
+    model = embedder("llama", normalize=True)
+    assert np.linalg.norm(model.embed(TEXTS), axis=1) == pytest.approx([1, 1, 0, 1], abs=1e-5)
+
+
+def test_documents_are_read_without_the_instruction(llama):
+    told = llama.with_instruction("find cars")
+    assert told.embed(TEXTS, document=True) == pytest.approx(llama.embed(TEXTS), abs=1e-6)
+    assert np.abs(told.embed(TEXTS[0]) - llama.embed(TEXTS[0])).max() > 1e-3
+    assert np.abs(told.encode_document(TEXTS) - llama.encode(TEXTS)).max() < 1e-4
+
+
+def test_a_long_text_loses_its_end_with_a_warning(llama):
+    short = llama.with_settings(replace(llama.settings, max_length=8))
+    with pytest.warns(UserWarning, match="longer than the 8 tokens"):
+        rows = short.embed(["riding the horse on the beach with a doctor", "a man"])
+    assert rows[1] == pytest.approx(llama.embed("a man"), abs=1e-5)
+    assert short.explain("riding the horse on the beach with a doctor").unknown_words()[-1] == "doctor"
+
+
+# Decoding
+
+
+def by_hand(model, embedding):
+    """All logits of an embedding, those of tokens that stand for no text at minus infinity."""
+    logits = model.backbone.head.float().numpy() @ embedding
+    hidden = np.ones(len(logits), bool)
+    hidden[model.head.shown] = False
+    logits[hidden] = -np.inf
+    return logits
+
+
+def test_decoding_is_the_heads_rows_times_the_embedding(llama):
+    embeddings = llama.embed(TEXTS[:2])
+    found = llama.decode(embeddings, 7)
+    for row, ids, scores in zip(embeddings, found.ids, found.scores):
+        logits = by_hand(llama, row)
+        assert ids.tolist() == np.argsort(-logits, kind="stable")[:7].tolist()
+        assert scores == pytest.approx(logits[ids], abs=1e-4)
+
+
+def test_special_tokens_and_unused_rows_are_never_shown():
+    tokenizer = sentence_piece()
+    model = tiny_model("llama", len(tokenizer) + 11)
+    with torch.no_grad():
+        model.lm_head.weight[:3] = 100.0
+        model.lm_head.weight[len(tokenizer) :] = 100.0
+    built = prepare(model, tokenizer, attention="causal", device="cpu")
+    found = KeyTokenEmbedder(built, KeyTokenSettings(top_k=5))
+    every = found.decode(found.embed(TEXTS[:2]), len(found.head.shown)).ids
+    assert not set(every.ravel()) & {0, 1, 2, *range(len(tokenizer), len(tokenizer) + 11)}
+    assert found.get_embedding_dimension() == len(tokenizer) + 11
+    assert found.dimensions[len(tokenizer) + 2].name.startswith("unused")
+
+
+def test_a_masked_language_models_whole_head_is_applied_to_the_pooled_embedding():
+    model = embedder("bert")
+    assert model.backbone.head_bias is not None
+    whole = tiny_model("bert", len(model.backbone.tokenizer))  # the same weights, its head not opened
+    with torch.inference_mode():
+        logits = whole.cls(torch.from_numpy(model.embed(TEXTS[:2])))
+    found = model.decode(model.embed(TEXTS[:2]), 9)
+    assert found.scores == pytest.approx(np.take_along_axis(logits.numpy(), found.ids, 1), abs=1e-4)
+    shown = logits.numpy()[:, model.head.shown]
+    assert found.scores[:, 0] == pytest.approx(shown.max(axis=1), abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["roberta", "distilbert", "mpnet", "modernbert"])
+def test_other_encoders_heads_are_applied_too(kind):
+    tokenizer = word_piece()
+    built = prepare(tiny_model(kind, len(tokenizer)), tokenizer, attention="bidirectional", device="cpu")
+    model = KeyTokenEmbedder(built, KeyTokenSettings(top_k=5, pooling="last"))
+    whole, ids = tiny_model(kind, len(tokenizer)), tokenizer(TEXTS[0], return_tensors="pt")
+    with torch.inference_mode():
+        logits = whole(input_ids=ids["input_ids"], attention_mask=ids["attention_mask"]).logits[0, -1].numpy()
+    top = model.decode(model.embed(TEXTS[:1]), 5)
+    assert top.scores[0] == pytest.approx(logits[top.ids[0]], abs=1e-4)  # one state: the head's order does not matter
+
+
+def test_key_tokens_are_named_and_may_be_negative(llama):
+    words = llama.key_tokens(TEXTS[0], 12)
+    assert len(words) == 12 and [v for _, v in words] == sorted((v for _, v in words), reverse=True)
+    top = llama.decode(llama.embed(TEXTS[:1]), 1)
+    best = llama.head.tokens[int(top.ids[0, 0])]
+    assert best.rank == Rank.SHARD or words[0] == (best.text, pytest.approx(float(top.scores[0, 0])))
+    assert not any(name.startswith("…") for name, _ in words)
+    assert llama.key_tokens("") == []
+
+
+@pytest.mark.parametrize("k", [0, -1, 10_000, 2.5, True])
+def test_a_k_out_of_range_is_refused(llama, k):
+    with pytest.raises(InputError, match="k is"):
+        llama.key_tokens("a man", k)
+
+
+# Rows of tokens
+
+
+def test_encode_keeps_the_largest_logits_above_zero(llama):
+    rows = llama.encode(TEXTS)
+    assert rows.shape == (4, len(llama.head)) and rows.dtype == np.float32 and rows[2].nnz == 0
+    logits = by_hand(llama, llama.embed(TEXTS[0]))
+    best = [n for n in np.argsort(-logits, kind="stable")[:20] if logits[n] > 0]
+    assert rows[0].indices.tolist() == sorted(best)
+    assert rows[0].toarray()[0, best] == pytest.approx(logits[best], abs=1e-4)
+    assert np.abs(llama.encode(TEXTS[0]) - rows[0]).max() < 1e-5
+
+
+def test_top_k_none_keeps_all_above_zero_and_signed_keeps_negative_ones(llama):
+    logits = by_hand(llama, llama.embed(TEXTS[0]))
+    everything = llama.with_settings(replace(llama.settings, top_k=None))
+    assert everything.encode(TEXTS[0]).nnz == int((logits > 0).sum())
+    signed = llama.with_settings(replace(llama.settings, top_k=None, signs="signed"))
+    assert signed.encode(TEXTS[0]).toarray()[0, llama.head.shown] == pytest.approx(logits[llama.head.shown], abs=1e-4)
+
+
+def drowned(kind="llama"):
+    """A model whose embeddings have a large part in common, against all tokens but one."""
+    model = embedder(kind)
+    head = model.backbone.head
+    away = -head.mean(dim=0) / head.mean(dim=0).norm()
+    with torch.no_grad():
+        head += 3.0 * -away  # every row has a part along the common direction
+        model.backbone.model.model.norm.weight.fill_(1.0)
+    common = 40.0 * away
+    forward = model.backbone.model.model.norm.forward
+    model.backbone.model.model.norm.forward = lambda states: forward(states) + common
+    return model
+
+
+def test_texts_whose_logits_are_all_negative_are_told_of_and_an_adjustment_helps():
+    model = drowned()
+    with pytest.warns(UserWarning, match="no token with a logit above 0"):
+        assert model.encode(TEXTS[:2]).nnz == 0
+    corpus = [" ".join(words) for words in zip(WORDS, WORDS[3:], WORDS[7:])]
+    for kind in ("mean", "component", "best"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            fitted = model.fitted(corpus * 3, kind)
+            assert all(np.diff(fitted.encode(TEXTS[:2]).indptr) > 0), kind
+
+
+# Adjustments
+
+
+def test_the_mean_adjustment_centres(llama):
+    rows = llama.embed(TEXTS)
+    adjusted = mean_adjustment(rows).apply(rows)
+    assert adjusted[[0, 1, 3]].mean(axis=0) == pytest.approx(np.zeros(32), abs=1e-5)
+    assert not adjusted[2].any()  # the empty text
+    moved = rows[[0]] - rows[[0, 1, 3]].mean(axis=0)
+    assert llama.fitted(TEXTS, "mean").decode(rows[[0]], 5).ids.tolist() == llama.decode(moved, 5).ids.tolist()
+
+
+def test_the_component_is_the_first_singular_vector_and_lambda_given_or_fitted(llama):
+    rows = llama.embed([text for text in TEXTS if text])
+    first = np.linalg.svd(rows.astype(np.float64))[2][0]
+    first *= np.sign(first @ rows.mean(axis=0))
+    given = component_adjustment(rows, -2.5)
+    assert given.offset == pytest.approx(-2.5 * first, abs=1e-4)
+    fitted = component_adjustment(rows)
+    assert fitted.strength == pytest.approx(-float(rows.mean(axis=0) @ first), abs=1e-4)
+    assert float(fitted.apply(rows).mean(axis=0) @ first) == pytest.approx(0, abs=1e-4)
+
+
+def test_lambda_of_a_tuned_model_is_the_papers_v1(llama):
+    texts = [text for text in TEXTS if text]
+    tuned = embedder("llama", changes={"seed": 3})
+    plain, other = llama.embed(texts), tuned.embed(texts)
+    first = np.linalg.svd(plain.astype(np.float64))[2][0]
+    first *= np.sign(first @ plain.mean(axis=0))
+    fitted = llama.fitted(texts, "component", tuned=tuned)
+    assert fitted.adjustment.strength == pytest.approx(float(((other - plain) @ first).mean()), abs=1e-4)
+
+
+def test_the_best_adjustment_is_the_one_under_which_embeddings_say_their_texts(llama):
+    corpus = [f"{a} {b}" for a in WORDS for b in WORDS[:4] if a != b]
+    rows, readings = llama.embed(corpus), llama.readings(corpus)
+    mean = rows.mean(axis=0)
+    head = np.tile(3 * mean, (len(llama.head), 1))  # plain embeddings are aligned with tokens that no text has
+    for token in {n for reading in readings for n in reading.ids}:
+        head[token] = (rows - mean)[[token in reading.ids for reading in readings]].mean(axis=0)
+    model = KeyTokenEmbedder(llama.backbone, llama.settings, head=head)
+    choice = choose_adjustment(model, corpus)
+    assert choice.scores["none"] < 0.1 and choice.scores["mean"] > 0.3
+    assert choice.best == max(choice.scores, key=choice.scores.get)
+    fitted = model.fitted(corpus)
+    assert fitted.adjustment.kind == choice.best.split()[0]
+    assert fitted.adjustment.offset == pytest.approx(choice.adjustment.offset)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((["a man"], "mean"), "at least two"),
+        ((["", ""], "component"), "got 0 of 2"),
+        ((TEXTS, "median"), "must be one of none, mean, component, best"),
+        ((TEXTS, "best"), "20 texts or more, got 3"),
+        (([3, "a"], "mean"), "text 0 is int"),
+    ],
+)
+def test_adjustments_that_cannot_be_fitted_are_refused(llama, arguments, message):
+    with pytest.raises(InputError, match=message):
+        llama.fitted(*arguments)
+
+
+def test_strength_belongs_to_the_component(llama):
+    with pytest.raises(InputError, match="belong to the adjustment 'component'"):
+        llama.fitted(TEXTS, "mean", strength=1.0)
+    with pytest.raises(InputError, match="not both"):
+        llama.fitted(TEXTS, "component", strength=1.0, tuned=llama)
+    with pytest.raises(InputError, match="finite"):
+        llama.fitted(TEXTS, "component", strength=float("nan"))
+    with pytest.raises(InputError, match="5 dimensions and the embeddings of 32"):
+        llama.with_adjustment(Adjustment("mean", np.ones(5, np.float32)))
+
+
+# Explanations
+
+sentences = st.lists(st.sampled_from([*WORDS, "Horse,", "embedding", "naïve", "日本", "!", "Boy"]), max_size=8).map(
+    " ".join
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(sentences, sentences)
+def test_rows_and_remainder_add_up_to_the_similarity(text1, text2):
+    model = embedder_once()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        explanation = model.explain(text1, text2)
+        expected = float(model.similarity(model.encode([text1]), model.encode([text2]))[0, 0])
+    assert explanation.score == pytest.approx(expected, abs=1e-5) and not explanation.exact
+    total = sum(row.contribution for row in explanation.rows) + explanation.remainder
+    assert total == pytest.approx(explanation.score, abs=1e-6)
+    names = [row.name for row in explanation.rows]
+    assert len(set(names)) == len(names) and not any(name.startswith("…") for name in names)
+    for row in explanation.rows:
+        for start, end in row.spans1:
+            assert 0 <= start < end <= len(text1)
+
+
+_KEPT = []
+
+
+def embedder_once():
+    _KEPT[:] = _KEPT or [embedder("bert", headless=True, top_k=40)]
+    return _KEPT[0]
+
+
+def test_a_token_stands_where_the_text_has_its_word(mini):
+    model = mini.with_settings(replace(mini.settings, top_k=None))
+    explanation = model.explain("The Horse is on the beach", "a horse")
+    spans = {row.name: (row.spans1, row.spans2) for row in explanation.rows}
+    for name, expected in {"horse": (((4, 9),), ((2, 7),)), "the": (((0, 3), (16, 19)), ())}.items():
+        if name in spans:
+            assert spans[name] == expected
+    assert {"horse", "the"} & set(spans)
+
+
+def test_shards_are_shown_as_the_word_of_the_text_or_not_at_all(mini):
+    model = mini.with_settings(replace(mini.settings, top_k=None))
+    shards = {n for n, token in enumerate(model.head.tokens) if token.rank == Rank.SHARD}
+    row = model.encode(["a quickling man"])[0]
+    explanation = model.explain("a quickling man")
+    part = row.data**2 / (row.data**2).sum()
+    own = set(model.readings(["a quickling man"])[0].ids)
+    unseen = float(part[[n in shards - own for n in row.indices]].sum())
+    seen = [row for row in explanation.rows if row.name == "quickling"]
+    assert len(seen) == 1 and seen[0].spans1 == ((2, 11),)
+    assert {"…l", "…i", "…n", "…g"} & set(seen[0].parts)
+    assert explanation.remainder > 0.05 and explanation.remainder <= unseen + 1e-6
+
+
+def test_describe_and_views(llama):
+    assert llama.describe("") == "nothing this model knows"
+    assert llama.describe(TEXTS[0]).startswith("mostly about: ")
+    explanation = llama.explain(TEXTS[0], TEXTS[1])
+    assert "remainder" in str(explanation) and explanation.to_html()
+    assert pellucid.Explanation.from_dict(json.loads(explanation.to_json())) == explanation
+    with pytest.raises(InputError, match="explain takes texts"):
+        llama.explain(3)
+
+
+# Edits
+
+
+def test_edits_are_what_the_mixing_does_to_the_rows(llama):
+    ids = llama.decode(llama.embed(TEXTS[:1]), 20).ids[0].tolist()
+    name, other = [llama.dimensions[n].name for n in ids if llama.head.tokens[n].rank < Rank.INNER][:2]
+    rows = llama.encode(TEXTS).toarray()
+    first, second = (llama.dimensions.number(n) for n in (name, other))
+    without = llama.without(name)
+    assert without.encode(TEXTS).toarray() == pytest.approx(np.delete(rows, first, axis=1), abs=1e-5)
+    scaled = llama.scale({name: 0.5}).encode(TEXTS).toarray()
+    assert scaled[:, first] == pytest.approx(rows[:, first] / 2, abs=1e-5)
+    merged = llama.merge(name, other, name="both").encode(TEXTS).toarray()
+    assert merged[:, min(first, second)] == pytest.approx((rows[:, first] + rows[:, second]) / 2**0.5, abs=1e-5)
+    assert name not in {row.name for row in without.explain(TEXTS[0]).rows}
+    explanation = llama.rename({name: "mine"}).explain(TEXTS[0], TEXTS[0])
+    assert "mine" in {row.name for row in explanation.rows} and explanation.score == pytest.approx(1, abs=1e-5)
+
+
+# Folders
+
+
+def same(first, second):
+    return np.abs(first.encode(TEXTS) - second.encode(TEXTS)).max() < 1e-5
+
+
+def test_a_saved_model_opens_alike(tmp_path, llama):
+    model = llama.fitted(TEXTS, "component", strength=-1.0).scale({5: 0.25}).without(7)
+    model = model.with_settings(replace(model.settings, pooling="weighted_mean", signs="signed", top_k=9))
+    model.save_pretrained(tmp_path / "model")
+    opened = pellucid.load(tmp_path / "model")
+    assert isinstance(opened, pellucid.KeyTokenEmbedder) and same(model, opened)
+    assert opened.settings == model.settings and opened.dimensions.names == model.dimensions.names
+    assert (opened.adjustment.kind, opened.adjustment.strength) == ("component", -1.0)
+    assert opened.explain(TEXTS[0], TEXTS[1]).score == pytest.approx(model.explain(TEXTS[0], TEXTS[1]).score, abs=1e-5)
+
+
+def test_what_a_person_changed_in_the_table_is_honoured(tmp_path, llama):
+    llama.save_pretrained(tmp_path / "model")
+    table = tmp_path / "model" / "dimensions.tsv"
+    lines = table.read_text(encoding="utf-8").split("\n")
+    number = int(llama.decode(llama.embed(TEXTS[:1]), 1).ids[0, 0])
+    cells = lines[number + 1].split("\t")
+    lines[number + 1] = "\t".join([cells[0], "renamed", "0.5", *cells[3:]])
+    table.write_text("\n".join(lines), encoding="utf-8")
+    opened = pellucid.load(tmp_path / "model")
+    assert opened.dimensions[number].name == "renamed"
+    assert same(opened, llama.scale({number: 0.5}))
+
+
+def test_a_given_head_is_saved_and_a_backbone_may_be_named(tmp_path, llama):
+    rows = np.random.default_rng(0).normal(size=(len(llama.head), 32)).astype(np.float32)
+    model = KeyTokenEmbedder(llama.backbone, llama.settings, head=rows)
+    assert not same(model, llama)
+    llama.backbone.model.save_pretrained(tmp_path / "lm")
+    llama.backbone.tokenizer.save_pretrained(tmp_path / "lm")
+    model.save_pretrained(tmp_path / "model", backbone_name=str(tmp_path / "lm"))
+    assert not (tmp_path / "model" / "backbone").exists()
+    assert same(pellucid.load(tmp_path / "model"), model)
+    other = embedder("llama", changes={"seed": 5}).backbone
+    with pytest.raises(ModelFolderError, match="other states"):
+        KeyTokenEmbedder.from_pretrained(tmp_path / "model", backbone=other)
+
+
+def test_an_interrupted_save_leaves_the_old_model(tmp_path, llama, monkeypatch):
+    llama.save_pretrained(tmp_path / "model")
+
+    def fails(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pellucid.keytokenfolder.write_dimensions", fails)
+    with pytest.raises(KeyboardInterrupt):
+        llama.without(5).save_pretrained(tmp_path / "model")
+    assert same(pellucid.load(tmp_path / "model"), llama)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("broken", ["settings", "adjustment", "offset", "facts"])
+def test_a_broken_folder_is_named(tmp_path, llama, broken):
+    llama.fitted(TEXTS, "mean").save_pretrained(tmp_path / "model")
+    path = tmp_path / "model" / "keytokens.json"
+    facts = json.loads(path.read_text())
+    if broken == "settings":
+        facts["settings"]["pooling"] = "max"
+    elif broken == "adjustment":
+        del facts["adjustment"]
+    elif broken == "offset":
+        facts["adjustment"]["kind"] = "none"
+    path.write_text("[" if broken == "facts" else json.dumps(facts))
+    with pytest.raises(ModelFolderError, match=r"keytokens\.json"):
+        pellucid.load(tmp_path / "model")
+
+
+# As a folder of sentence-transformers
+
+EXPRESSIBLE = [
+    ("bert", {"headless": True}, {}),
+    ("bert", {"headless": True}, {"normalize": True, "top_k": 7}),
+    ("gpt2", {}, {"pooling": "weighted_mean"}),
+    ("opt", {}, {"pooling": "last", "top_k": None}),
+    ("llama", {}, {"special_tokens": True}),
+]
+
+
+@pytest.mark.parametrize(("kind", "how", "values"), EXPRESSIBLE)
+def test_plain_sentence_transformers_opens_the_folder_with_equal_outputs(tmp_path, kind, how, values):
+    from sentence_transformers import SparseEncoder
+
+    model = embedder(kind, **how, **values)
+    texts = [text for text in TEXTS if text]
+    for number, adjusted in enumerate([model, model.fitted(texts, "mean")]):
+        folder = tmp_path / str(number)
+        adjusted.save_pretrained(folder, sparse_encoder=True)
+        stock = SparseEncoder(str(folder), device="cpu")
+        found = stock.encode(texts, convert_to_tensor=True).to_dense().numpy()
+        expected = adjusted.encode(texts).toarray()
+        assert (found > 0).sum() == (expected > 0).sum() > 10
+        assert found == pytest.approx(expected, abs=1e-4)
+        theirs = stock.similarity(torch.from_numpy(found), torch.from_numpy(found)).numpy()
+        ours = adjusted.similarity(adjusted.encode(texts), adjusted.encode(texts))
+        assert np.asarray(theirs) == pytest.approx(ours, abs=1e-4)
+        assert same(pellucid.load(folder), adjusted)
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: embedder("bert"), "layers of its own"),
+        (lambda: embedder("opt", pooling="prompt_eol"), "pooling is 'prompt_eol'"),
+        (lambda: embedder("llama", signs="signed"), "signed"),
+        (lambda: embedder("llama"), "special tokens are not averaged"),
+        (lambda: embedder("llama", template="Query: {text}"), "template"),
+        (lambda: embedder("gpt2", start_token=True), "start or end token"),
+        (lambda: embedder("gpt2", "bidirectional"), "both directions"),
+        (lambda: embedder("gpt2").without(9), "edited"),
+    ],
+)
+def test_what_stock_modules_cannot_express_is_refused_with_the_reason(tmp_path, make, reason):
+    with pytest.raises(InputError, match=reason):
+        make().save_pretrained(tmp_path / "model", sparse_encoder=True)
+    assert not list(tmp_path.iterdir())
+
+
+# Bad input
+
+
+def test_a_model_without_a_head_is_told_what_was_looked_for(tmp_path):
+    tiny_model("llama", 60, headless=True).save_pretrained(tmp_path / "bare")
+    with pytest.raises(ModelFolderError, match=r"lm_head.weight, embed_out.weight.*embed_tokens"):
+        read_head(tmp_path / "bare")
+    with pytest.raises(InputError, match="not its head"):
+        KeyTokenEmbedder(backbone_of("llama", headless=True), KeyTokenSettings(top_k=5))
+
+
+def test_heads_are_read_from_published_models_tied_or_not(tmp_path):
+    untied, tied = tiny_model("llama", 60), tiny_model("gpt2", 60)
+    untied.save_pretrained(tmp_path / "untied")
+    tied.save_pretrained(tmp_path / "tied")
+    assert read_head(tmp_path / "untied") == pytest.approx(untied.lm_head.weight.detach().numpy())
+    assert read_head(tmp_path / "tied") == pytest.approx(tied.transformer.wte.weight.detach().numpy())
+
+
+def test_a_model_that_says_tied_and_holds_two_matrices_is_refused(tmp_path):
+    tiny_model("llama", 60).save_pretrained(tmp_path / "lm")
+    config = json.loads((tmp_path / "lm" / "config.json").read_text())
+    (tmp_path / "lm" / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": True}))
+    with pytest.raises(ModelFolderError, match="tie_word_embeddings says"):
+        read_head(tmp_path / "lm")
+
+
+def test_a_tokenizer_of_another_model_is_refused(llama):
+    with pytest.raises(InputError, match="not of the same model"):
+        KeyTokenEmbedder(llama.backbone, llama.settings, head=np.ones((50, 32), np.float32))
+    with pytest.raises(InputError, match="not of the same model"):
+        TokenHead(np.ones((50_000, 8), np.float32), llama.backbone.tokenizer)
+    with pytest.raises(InputError, match="rows of the head have 16 dimensions"):
+        KeyTokenEmbedder(llama.backbone, llama.settings, head=np.ones((len(llama.head), 16), np.float32))
+
+
+def test_tokens_added_to_an_embedders_tokenizer_need_no_row():
+    tokenizer = byte_level()
+    before = len(tokenizer)
+    tokenizer.add_tokens(["[SOS]", "{SOS}"])
+    head = TokenHead(np.ones((before, 8), np.float32), tokenizer)
+    assert len(head.spelled) == before
+
+
+def test_top_k_and_widths_out_of_range_are_refused(llama):
+    with pytest.raises(InputError, match="top_k is 100,000"):
+        llama.with_settings(replace(llama.settings, top_k=100_000))
+    with pytest.raises(InputError, match=r"not \[n, 32\]"):
+        llama.decode(np.ones((2, 5)), 3)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"pooling": "max"},
+        {"signs": "both"},
+        {"similarity": "euclid"},
+        {"top_k": 0},
+        {"top_k": 2.0},
+        {"start_token": 1},
+        {"special_tokens": "yes"},
+        {"template": "no text"},
+        {"max_length": 0},
+    ],
+)
+def test_settings_of_no_use_are_refused(values):
+    with pytest.raises(InputError, match=next(iter(values))):
+        KeyTokenSettings(**values)
+
+
+def test_no_texts_give_no_rows_but_all_columns(llama):
+    assert llama.encode([]).shape == (0, len(llama.head)) and llama.embed([]).shape == (0, 32)
+
+
+# A real language model
+
+
+def test_key_tokens_of_a_small_real_model_name_what_the_text_is_about(shared):
+    folder = shared / "data/lm/gpt-neo-3m-stories"
+    captions = shared / "data/sts/STS14/test.tsv"
+    if not folder.is_dir() or not captions.is_file():
+        pytest.skip("the small language model is not here")
+    rows = [line.split("\t") for line in captions.read_text(encoding="utf-8").splitlines()[1:]]
+    texts = [row[0] for row in rows if row[3] == "images"][:200]
+    backbone = open_backbone(folder, attention="causal", device="cpu")
+    model = KeyTokenEmbedder(backbone, KeyTokenSettings(start_token=True))
+    cake = "Mom baked a chocolate cake for my birthday."
+    assert {"and", ",", "."} <= {name for name, _ in model.key_tokens(cake, 5)}
+    fitted = model.fitted(texts, "mean")
+    assert {"cake", "birthday", "baked"} <= {name for name, _ in fitted.key_tokens(cake, 6)}
+    assert fitted.explain(cake, "She made cookies and pie.").score > fitted.explain(cake, "The car is fast.").score
