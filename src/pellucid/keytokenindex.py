@@ -15,6 +15,9 @@ What the paper leaves open, and what is done here:
 - Tokens are compared by their number: " Cake", "cake" and " cake" are three. `spellings=True` lets a query's own tokens
   bring all that read the same but for case and the space before.
 - Queries are read with the model's instruction, documents without.
+
+A ranking near the dense one is no sign of key tokens: random rows in the head's place give one, too. What `expand=0`
+finds is; docs/results-keytokens-retrieval.md measures both.
 """
 
 from __future__ import annotations
@@ -31,8 +34,9 @@ from pellucid.base import Vectors, check_texts
 from pellucid.decoding import TopTokens
 from pellucid.errors import InputError
 from pellucid.explanation import Explanation, Row
-from pellucid.keysettings import SIGNS, Signs
+from pellucid.keysettings import Signs
 from pellucid.keystates import own_tokens, state_width
+from pellucid.keytokenlists import inverted, posted, read_index, write_index
 from pellucid.keywords import Places, word_rows
 from pellucid.progress import Progress
 from pellucid.tokenwords import Rank
@@ -81,7 +85,8 @@ class KeyTokenIndex:
             raise InputError("the dimensions of the model were edited; an index is over its tokens. Give it unedited")
         if weights.shape != (len(model.head), len(documents)):
             raise InputError(
-                f"weights of shape {weights.shape} do not fit {len(model.head):,} tokens and {len(documents):,} documents"
+                f"weights of shape {weights.shape} do not fit {len(model.head):,} tokens and "
+                f"{len(documents):,} documents"
             )
         self.model, self.documents, self.weights = model, list(documents), weights
         self.top_k, self.signs = top_k, signs
@@ -123,9 +128,10 @@ class KeyTokenIndex:
         with Progress("decoding", total=len(texts), enabled=show_progress_bar) as progress:
             for start in range(0, len(texts), _BLOCK):
                 block = np.asarray(embeddings[start : start + _BLOCK], np.float32)
-                parts.append(_posted(model.decode(block, top_k), block.any(axis=1), len(model.head), signs))
+                known: Any = block.any(axis=1)
+                parts.append(posted(model.decode(block, top_k), known, len(model.head), signs))
                 progress.advance(len(block))
-        return cls(model, texts, _inverted(parts, len(model.head)), top_k, signs)
+        return cls(model, texts, inverted(parts, len(model.head)), top_k, signs)
 
     @classmethod
     def from_top_tokens(
@@ -144,7 +150,8 @@ class KeyTokenIndex:
         """
         if len(documents) != len(top.ids):
             raise InputError(f"{len(documents):,} documents, and tokens of {len(top.ids):,}; give one row a document")
-        weights = _inverted([_posted(top, top.scores.any(axis=1), len(model.head), signs)], len(model.head))
+        known: Any = top.scores.any(axis=1)
+        weights = inverted([posted(top, known, len(model.head), signs)], len(model.head))
         return cls(model, check_texts(documents), weights, top.ids.shape[1], signs)
 
     def __len__(self) -> int:
@@ -156,7 +163,9 @@ class KeyTokenIndex:
         return f"<KeyTokenIndex: {len(self):,} documents, {self.top_k:,} tokens each>"
 
     @overload
-    def search(self, queries: str, *, top_k: int = 10, expand: int = 50, spellings: bool = False) -> list[Hit]: ...
+    def search(  # type: ignore[overload-overlap]
+        self, queries: str, *, top_k: int = 10, expand: int = 50, spellings: bool = False
+    ) -> list[Hit]: ...
     @overload
     def search(
         self, queries: Iterable[str], *, top_k: int = 10, expand: int = 50, spellings: bool = False
@@ -210,7 +219,7 @@ class KeyTokenIndex:
         if len(rows) != len(queries):
             raise InputError(f"{len(rows)} embeddings are not of {len(queries)} queries")
         aligned = self.model.decode(rows, expand).ids.tolist()
-        known = rows.any(axis=1).tolist()
+        known: Any = rows.any(axis=1)
         joined = [list(dict.fromkeys([*a, *b])) if k else a for a, b, k in zip(own, aligned, known, strict=True)]
         return [np.array(ids, np.int64) for ids in joined]
 
@@ -244,10 +253,10 @@ class KeyTokenIndex:
             int64 [n] numbers of documents, ascending, and float64 [n].
         """
         lists = self.weights[np.asarray(tokens, np.int64)]
-        sums = np.bincount(lists.indices, lists.data, minlength=len(self))
+        sums: Any = np.bincount(lists.indices, lists.data, minlength=len(self))
         shared = np.zeros(len(self), bool)
         shared[lists.indices] = True
-        numbers = np.flatnonzero(shared)
+        numbers: npt.NDArray[np.int64] = np.flatnonzero(shared)
         return numbers, sums[numbers]
 
     def hits(self, tokens: npt.ArrayLike, top_k: int) -> list[Hit]:
@@ -261,8 +270,7 @@ class KeyTokenIndex:
 
     def additions(self, tokens: npt.ArrayLike) -> int:
         """Return how many logits are added up to score all documents: the lengths of the lists read."""
-        ids = np.asarray(tokens, np.int64)
-        return int((self.weights.indptr[ids + 1] - self.weights.indptr[ids]).sum())
+        return int(np.diff(self.weights.indptr)[np.asarray(tokens, np.int64)].sum())
 
     def explain(self, query: str, document: str | int, *, expand: int = 50, spellings: bool = False) -> Explanation:
         """Say which tokens give a document its score for a query: a row each, and they add up to it.
@@ -287,7 +295,7 @@ class KeyTokenIndex:
         shown = {part for row in rows for part in row.parts}
         names = self.model.head.dimensions.names
         rows += [Row(names[n], (names[n],), v, 0.0) for n, v in zip(numbers, logits) if names[n] not in shown]
-        return Explanation.from_terms("keytokens index", (query, text), sum(row.contribution for row in rows), rows)
+        return Explanation.from_terms("key-token index", (query, text), sum(row.contribution for row in rows), rows)
 
     def _place(self, document: str | int) -> tuple[str, KeyTokenIndex, int]:
         """Return a document's text, an index that holds it, and its number there."""
@@ -316,8 +324,6 @@ class KeyTokenIndex:
         Raises:
             WritingError: it cannot be written.
         """
-        from pellucid.keytokenstore import write_index
-
         write_index(path, self)
 
     @classmethod
@@ -332,9 +338,7 @@ class KeyTokenIndex:
             ModelFolderError: nothing is there, or it is broken.
             InputError: the index was built with another model, other settings or another adjustment.
         """
-        from pellucid.keytokenstore import read_index
-
-        return read_index(path, model)
+        return cls(model, *read_index(path, model))
 
 
 def _check_count(name: str, value: Any, least: int, most: int | None, model: KeyTokenEmbedder) -> None:
@@ -344,25 +348,3 @@ def _check_count(name: str, value: Any, least: int, most: int | None, model: Key
     if most is not None:
         limit = f"to {most:,}, the tokens of this model that stand for text; got {value!r:.40}"
     raise InputError(f"{name} must be a whole number from {least} {limit}")
-
-
-def _posted(top: TopTokens, known: npt.NDArray[np.bool_], width: int, signs: str) -> Any:
-    """Return the logits kept of some documents, CSR float32 [documents, V]; a logit of 0 stays a token shared."""
-    from scipy import sparse
-
-    if signs not in SIGNS:
-        raise InputError(f"signs is {signs!r:.40}; it must be one of {', '.join(SIGNS)}")
-    kept = np.broadcast_to(known[:, None], top.scores.shape)
-    if signs == "positive":
-        kept = kept & (top.scores > 0)
-    ends = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
-    return sparse.csr_matrix((top.scores[kept], top.ids[kept].astype(np.int32), ends), shape=(len(known), width))
-
-
-def _inverted(parts: list[Any], width: int) -> Any:
-    """Return blocks of documents as one list a token, CSR float32 [V, documents], each in the documents' order."""
-    from scipy import sparse
-
-    empty = sparse.csr_matrix((0, width), dtype=np.float32)
-    joined = sparse.vstack([empty, *parts], format="csr", dtype=np.float32)
-    return joined.tocsc().T  # the same memory, rows for columns

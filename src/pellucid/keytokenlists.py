@@ -1,20 +1,21 @@
-"""A key-token index on disk: the lists of its tokens and the documents' texts; the model is kept apart.
+"""The lists of a key-token index: from the logits of documents, and on disk. The model is kept apart.
 
-config.json         what it is, how many tokens were kept of a document, and the settings of the model
-index.safetensors   the lists, the texts as UTF-8, and how the model decodes a fixed text
+A folder has two files: `config.json` says what it is, how many tokens were kept of a document, and the settings of the
+model; `index.safetensors` holds the lists, the texts as UTF-8, and how the model decodes a fixed text.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.decoding import TopTokens
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.keysettings import SIGNS
+from pellucid.keysettings import SIGNS, Signs
 from pellucid.store import read_json, read_tensors, write_json, write_tensors, writing_folder
 
 if TYPE_CHECKING:
@@ -25,6 +26,47 @@ _CONFIG, _TENSORS, _KIND, _VERSION = "config.json", "index.safetensors", "key to
 _PROBE = "The doctor gave the sick boy some medicine on Monday."
 _PROBED = 64  # logits kept
 _NEEDED = ("data", "indices", "indptr", "texts", "ends", "probe")
+
+
+class Lists(NamedTuple):
+    """What `KeyTokenIndex` takes beside the model."""
+
+    documents: list[str]
+    weights: Any  # CSR float32 [V, documents]
+    top_k: int
+    signs: Signs
+
+
+def posted(top: TopTokens, known: npt.NDArray[np.bool_], width: int, signs: str) -> Any:
+    """Return the logits kept of some documents, CSR float32 [documents, V]; a logit of 0 stays a token shared.
+
+    Args:
+        top: the documents' tokens.
+        known: bool [documents]; the others keep nothing.
+        width: V.
+        signs: "signed" keeps all, "positive" only those above 0.
+
+    Raises:
+        InputError: `signs` is neither.
+    """
+    from scipy import sparse
+
+    if signs not in SIGNS:
+        raise InputError(f"signs is {signs!r:.40}; it must be one of {', '.join(SIGNS)}")
+    kept = np.broadcast_to(known[:, None], top.scores.shape)
+    if signs == "positive":
+        kept = kept & (top.scores > 0)
+    ends = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
+    return sparse.csr_matrix((top.scores[kept], top.ids[kept].astype(np.int32), ends), shape=(len(known), width))
+
+
+def inverted(parts: list[Any], width: int) -> Any:
+    """Return blocks of documents as one list a token, CSR float32 [V, documents], each in the documents' order."""
+    from scipy import sparse
+
+    empty = sparse.csr_matrix((0, width), dtype=np.float32)
+    joined = sparse.vstack([empty, *parts], format="csr", dtype=np.float32)
+    return joined.tocsc().T  # the same memory, rows for columns
 
 
 def write_index(path: str | Path, index: KeyTokenIndex) -> None:
@@ -38,36 +80,19 @@ def write_index(path: str | Path, index: KeyTokenIndex) -> None:
         "ends": np.cumsum([len(text) for text in texts], dtype=np.int64),
         "probe": _probe(index.model),
     }
-    facts = {
-        "kind": _KIND,
-        "version": _VERSION,
-        "top_k": index.top_k,
-        "signs": index.signs,
-        "files": [_CONFIG, _TENSORS],
-    }
+    facts: dict[str, Any] = {"kind": _KIND, "version": _VERSION, "files": [_CONFIG, _TENSORS]}
+    facts |= {"top_k": index.top_k, "signs": index.signs, "settings": asdict(index.model.settings)}
     with writing_folder(path) as folder:
         write_tensors(folder / _TENSORS, tensors)
-        write_json(folder / _CONFIG, {"pellucid": {**facts, "settings": asdict(index.model.settings)}})
+        write_json(folder / _CONFIG, {"pellucid": facts})
 
 
-def read_index(path: str | Path, model: KeyTokenEmbedder) -> KeyTokenIndex:
+def read_index(path: str | Path, model: KeyTokenEmbedder) -> Lists:
     """Open what `write_index` wrote; see `KeyTokenIndex.load`."""
     from scipy import sparse
 
-    from pellucid.keytokenindex import KeyTokenIndex
-
     folder = Path(path)
-    facts = read_json(folder / _CONFIG)
-    facts = facts.get("pellucid") if isinstance(facts, dict) else None
-    if (
-        not isinstance(facts, dict)
-        or facts.get("kind") != _KIND
-        or type(facts.get("top_k")) is not int
-        or facts.get("signs") not in SIGNS
-    ):
-        raise ModelFolderError(f"{folder} holds no key-token index; give the folder that KeyTokenIndex.save wrote")
-    if facts.get("version") != _VERSION:
-        raise ModelFolderError(f"{folder} is of version {facts.get('version')!r:.20}; this pellucid reads {_VERSION}")
+    facts = _read_facts(folder)
     tensors, _ = read_tensors(folder / _TENSORS)
     missing = [name for name in _NEEDED if name not in tensors]
     if missing:
@@ -82,7 +107,19 @@ def read_index(path: str | Path, model: KeyTokenEmbedder) -> KeyTokenIndex:
         raise ModelFolderError(f"{folder / _TENSORS}: the lists are broken: {error}") from error
     if not np.isfinite(weights.data).all():
         raise ModelFolderError(f"{folder / _TENSORS}: the lists hold NaN or infinity")
-    return KeyTokenIndex(model, documents, weights, facts["top_k"], facts["signs"])
+    return Lists(documents, weights, facts["top_k"], facts["signs"])
+
+
+def _read_facts(folder: Path) -> dict[str, Any]:
+    facts = read_json(folder / _CONFIG)
+    facts = facts.get("pellucid") if isinstance(facts, dict) else None
+    if not isinstance(facts, dict) or facts.get("kind") != _KIND:
+        raise ModelFolderError(f"{folder} holds no key-token index; give the folder that KeyTokenIndex.save wrote")
+    if facts.get("version") != _VERSION:
+        raise ModelFolderError(f"{folder} is of version {facts.get('version')!r:.20}; this pellucid reads {_VERSION}")
+    if type(facts.get("top_k")) is not int or facts.get("signs") not in SIGNS:
+        raise ModelFolderError(f"{folder / _CONFIG} does not say how the index was built; it is broken")
+    return facts
 
 
 def _probe(model: KeyTokenEmbedder) -> npt.NDArray[np.float32]:
