@@ -9,10 +9,9 @@ import numpy.typing as npt
 from scipy import sparse
 
 from pellucid.base import Vectors, unit_rows
+from pellucid.headfit import fit_rows
 from pellucid.keytokens import KeyTokenEmbedder
-from pellucid.reading import Reader, Settings
 
-_BATCH = 64
 _STATES = 1_500  # sentences whose states are looked at
 _RIDGE = 0.1  # of the mean variance of a coordinate
 _LEAST = 5  # sentences that must hold a token for it to get a row
@@ -29,32 +28,8 @@ def random_head(model: KeyTokenEmbedder) -> Vectors:
 
 
 def token_head(model: KeyTokenEmbedder, texts: Sequence[str]) -> Vectors:
-    """Return the input embeddings, centred and at length 1, moved to where the last states of their tokens are.
-
-    W = argmin sum over tokens |W (h - mean h) - e|^2 + ridge |W|^2, h the state of a token in a sentence and e its row.
-    The logit e . W h is (W' e) . h, so that W' e are the rows of the head.
-    """
-    import torch
-
-    backbone = model.backbone
-    rows = backbone.head.float().cpu().numpy().astype(np.float64)
-    targets: Floats = unit_rows(rows - rows.mean(axis=0), np.float64)
-    reader = Reader(backbone.tokenizer, Settings().decided(backbone.tokenizer, False, backbone.max_length))
-    counts, sums = np.zeros(len(rows)), np.zeros_like(rows)
-    moments = np.zeros((rows.shape[1], rows.shape[1]))
-    with torch.inference_mode():
-        for start in range(0, min(len(texts), _STATES), _BATCH):
-            ids, mask, own = backbone.padded(reader.read(texts[start : start + _BATCH], instructed=False))
-            states = backbone.states(ids, mask)[own].double().cpu().numpy()
-            found = ids[own].cpu().numpy()
-            np.add.at(counts, found, 1)
-            np.add.at(sums, found, states)
-            moments += states.T @ states
-    total = counts.sum()
-    mean, mean_target = sums.sum(axis=0) / total, counts @ targets / total
-    covariance = moments - total * np.outer(mean, mean)
-    mixed = sums.T @ targets - total * np.outer(mean, mean_target)
-    return (targets @ _solved(covariance, mixed).T).astype(np.float32)
+    """Return the input embeddings moved by least squares to where the last states of their tokens are."""
+    return fit_rows(model.backbone, texts[:_STATES])
 
 
 def text_head(model: KeyTokenEmbedder, texts: Sequence[str], embeddings: Vectors) -> Vectors:

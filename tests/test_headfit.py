@@ -14,7 +14,7 @@ from pellucid.backbone import prepare  # noqa: E402
 from pellucid.base import unit_rows  # noqa: E402
 from pellucid.clusters import cluster_vocabulary  # noqa: E402
 from pellucid.errors import InputError  # noqa: E402
-from pellucid.headfit import fit_head  # noqa: E402
+from pellucid.headfit import fit_head, fit_rows  # noqa: E402
 
 RANDOM = np.random.default_rng(0)
 TEXTS = [" ".join(RANDOM.choice(WORDS, RANDOM.integers(2, 9))) for _ in range(200)]
@@ -69,6 +69,15 @@ def test_the_map_is_least_squares(backbone, clusters):
     scaled = 5 * expected / own
     np.testing.assert_allclose(logits - logits.mean(), scaled - scaled.mean(), atol=1e-3)
     assert fitted.own == pytest.approx(np.mean(expected.argmax(axis=1) == clusters.assignment[tokens]))
+
+
+def test_rows_of_single_tokens_are_those_of_clusters_of_one(backbone):
+    single = cluster_vocabulary(backbone.head, backbone.tokenizer, None)
+    fitted, rows = fit_head(backbone, single, TEXTS), fit_rows(backbone, TEXTS)
+    tokens = np.flatnonzero(single.assignment >= 0)
+    np.testing.assert_allclose(
+        unit_rows(fitted.clusters.centroids[single.assignment[tokens]]), unit_rows(rows[tokens]), atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("firing", [0.05, 0.3])

@@ -74,17 +74,38 @@ def fit_head(
     """
     if not 0 < firing < 1:
         raise InputError(f"firing is {firing!r:.20}; it must be a share between 0 and 1, such as 0.02")
-    rows = backbone.head.float().cpu().numpy().astype(np.float64)
-    if clusters.assignment.shape != (len(rows),):
+    targets = _targets(backbone)
+    if clusters.assignment.shape != (len(targets),):
         raise InputError(
-            f"the clusters are of {len(clusters.assignment)} tokens and the backbone's head has {len(rows)} rows; "
+            f"the clusters are of {len(clusters.assignment)} tokens and the backbone's head has {len(targets)} rows; "
             "cluster the head of this backbone"
         )
-    seen = _seen(backbone, check_texts(texts), len(rows), show_progress_bar)
-    targets = unit_rows(rows - rows.mean(axis=0))
-    mapping = _mapping(seen, targets)
-    means = _means(targets, clusters)
-    return _scaled(clusters, means @ mapping, seen, firing)
+    seen = _seen(backbone, check_texts(texts), len(targets), show_progress_bar)
+    return _scaled(clusters, _means(targets, clusters) @ _mapping(seen, targets), seen, firing)
+
+
+def fit_rows(backbone: Backbone, texts: Iterable[str], *, show_progress_bar: bool = False) -> npt.NDArray[np.float32]:
+    """Return the same for single tokens: rows to multiply states with, float32 [vocabulary, d], of no scale.
+
+    Args:
+        backbone: an encoder, such as a sentence transformer.
+        texts: a few thousand sentences like those the model is for.
+        show_progress_bar: count texts.
+
+    Raises:
+        InputError: the texts have too few tokens to fit a map.
+    """
+    targets = _targets(backbone)
+    seen = _seen(backbone, check_texts(texts), len(targets), show_progress_bar)
+    rows: npt.NDArray[np.float32] = (targets @ _mapping(seen, targets)).astype(np.float32)
+    return rows
+
+
+def _targets(backbone: Backbone) -> Floats:
+    """Return the rows that states are carried to: those of the tokens, centred and of length 1."""
+    rows = backbone.head.float().cpu().numpy().astype(np.float64)
+    targets: Floats = unit_rows(rows - rows.mean(axis=0), np.float64)
+    return targets
 
 
 class _Seen(NamedTuple):
@@ -142,7 +163,7 @@ def _means(targets: Floats, clusters: Clusters) -> Floats:
     sums = np.zeros((len(clusters), targets.shape[1]))
     kept = clusters.assignment >= 0
     np.add.at(sums, clusters.assignment[kept], targets[kept])
-    directions: Floats = unit_rows(sums)
+    directions: Floats = unit_rows(sums, np.float64)
     return directions
 
 
