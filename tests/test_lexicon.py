@@ -469,6 +469,12 @@ def test_another_backbone_than_the_models_own_is_refused(bert, tmp_path):
         pellucid.load(tmp_path / "model")
 
 
+def test_a_named_backbone_that_is_not_there_is_asked_for(bert, tmp_path):
+    bert.save_pretrained(tmp_path / "model", backbone_name=str(tmp_path / "gone"))
+    with pytest.raises(ModelFolderError, match="stands on the transformer.*gone.*backbone='the/folder'"):
+        LexiconEmbedder.from_pretrained(tmp_path / "model")
+
+
 def test_an_adapter_is_saved_beside_the_name_of_its_backbone(mistral, tmp_path):
     name = str(written_backbone(tmp_path / "base", mistral))
     adapter = random_adapter(tmp_path / "adapter", name)

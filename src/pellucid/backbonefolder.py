@@ -64,6 +64,11 @@ def read_backbone(folder: Path, instead: str | Path | None) -> Backbone:
         opened = open_backbone(where, attention=attention, head=head, adapter=adapter, dtype=dtype)  # type: ignore[arg-type]
     except InputError as error:
         raise ModelFolderError(f"{folder}: its backbone {str(where)!r} cannot be used: {error}") from error
+    except ModelFolderError as error:
+        if inside or instead is not None:
+            raise
+        hint = f"Where you have it in a folder, say so: from_pretrained({str(folder)!r}, backbone='the/folder')"
+        raise ModelFolderError(f"{folder} stands on the transformer {name!r}. {hint}. {error}") from error
     return replace(opened, name=str(where))
 
 
