@@ -484,6 +484,8 @@ def test_an_adapter_is_saved_beside_the_name_of_its_backbone(mistral, tmp_path):
     model.save_pretrained(tmp_path / "model", backbone_name=name)
     assert {file.name for file in (tmp_path / "model" / "adapter").iterdir()} == {
         "adapter_config.json", "adapter_model.safetensors"}  # fmt: skip
+    config = json.loads((tmp_path / "model" / "adapter" / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == name
     again = pellucid.load(tmp_path / "model")
     np.testing.assert_allclose(dense(again.encode(TEXTS)), dense(model.encode(TEXTS)), atol=1e-5)
     with pytest.raises(ModelFolderError, match="a missing adapter"):

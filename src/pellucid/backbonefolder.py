@@ -43,7 +43,8 @@ def write_backbone(folder: Path, backbone: Backbone, name: str | None, dtype: st
             backbone.model.save_pretrained(folder / BACKBONE)
             backbone.tokenizer.save_pretrained(folder / BACKBONE)
     elif backbone.adapter is not None:
-        write_adapter(folder / ADAPTER, backbone.adapter, dtype)
+        config, tensors = backbone.adapter
+        write_adapter(folder / ADAPTER, ({**config, "base_model_name_or_path": name}, tensors), dtype)
 
 
 def read_backbone(folder: Path, instead: str | Path | None) -> Backbone:
