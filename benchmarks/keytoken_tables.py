@@ -16,11 +16,14 @@ import argparse
 import platform
 import time
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from pellucid import LexiconEmbedder
 from pellucid.alignment import Alignment, align, embedded_texts
 from pellucid.backbone import open_backbone
+from pellucid.corpus import read_texts
 from pellucid.decoding import top_tokens
 from pellucid.keysettings import KeyTokenSettings
 from pellucid.keytoken_comparison import compare_key_tokens
@@ -29,6 +32,7 @@ from pellucid.spectrum import spectrum_of
 from pellucid.spectrum_report import Variation, contributions, variation
 from pellucid.sweep import Sweep, sweep
 
+GENERAL = 10_000
 NEO, MINILM = "GPT-Neo 3M", "all-MiniLM-L6-v2"
 TABLE_2 = (
     "Revealed in March 2003, it was released across Game Boy Advance, PlayStation 2, GameCube, Xbox and Microsoft "
@@ -76,8 +80,11 @@ def embedders(data: Path, tuned: Sequence[Path]) -> dict[str, KeyTokenEmbedder]:
         backbone = open_backbone(folder, attention="causal", head="input")
         model = KeyTokenEmbedder(backbone, KeyTokenSettings(start_token=True), head=head)
         found[f"tuned: {folder.name}"] = model
-    opened = open_backbone(str(minilm.get_model_path()), head="input")
-    return {**found, f"{MINILM}, input embeddings": KeyTokenEmbedder(opened)}
+    weights = str(minilm.get_model_path())
+    found[f"{MINILM}, input embeddings"] = KeyTokenEmbedder(open_backbone(weights, head="input"))
+    lexicon = LexiconEmbedder.from_pretrained("lexicon-minilm", backbone=weights)
+    found["lexicon-minilm's transformer, input embeddings"] = KeyTokenEmbedder(lexicon.backbone)
+    return found
 
 
 def alignment_table(found: Alignment) -> str:
@@ -128,6 +135,23 @@ def variation_table(found: Sequence[Variation]) -> str:
     return "\n".join(lines)
 
 
+def general_spectrum(data: Path, models: dict[str, KeyTokenEmbedder]) -> str:
+    """Return the spectrum and the variation over sentences of all kinds, as many texts as the paper takes."""
+    texts = list(islice(read_texts(data / "raw_english/open_licence.txt.xz"), GENERAL))
+    base, started = f"{NEO}, mean", time.process_time()
+    rows = {name: model.embed(texts) for name, model in models.items() if name == base or name.startswith("tuned")}
+    embedded, started = time.process_time() - started, time.process_time()
+    found = spectrum_of(rows[base])
+    moved = [variation(rows[base], other, names=(base, name)) for name, other in rows.items() if name != base]
+    spent = time.process_time() - started
+    shares = ", ".join(f"{share:.1%}" for share in found.shares[:5])
+    return (
+        f"Shares of the first five components: {shares}; the mean's part along the first: {found.level:+.2f}. "
+        f"Embedding took {embedded:.0f} s of processor time, spectrum and variations {spent:.2f} s.\n\n"
+        + variation_table(moved)
+    )
+
+
 def cosines(found: Any) -> str:
     """Return the cosines of a comparison, one line a setting."""
     lines = []
@@ -174,6 +198,7 @@ def main() -> None:
     print(
         "\n### Variation (Figure 3)\n\n" + variation_table(moved) + "\n\npaper: GPT-Neo 1.3B to SGPT-nli, v1 = -50.02"
     )
+    print(f"\n### The same on {GENERAL:,} general sentences\n\n{general_spectrum(options.data, models)}")
     split, swept = contributions(found, given, text=2), sweep(found, given)
     print(f"\n### Contributions (Figure 4a)\n\n{split.to_markdown()}")
     print(f"### Sweep (Figure 4b)\n\n{sweep_table(swept)}")

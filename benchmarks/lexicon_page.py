@@ -137,8 +137,8 @@ def _table_all(measured: Sequence[Measured]) -> str:
     dense, lexicon = _of(measured, "dense")[-1].mean(), _of(measured, "lexicon")[0].mean()
     verdict = ""
     if dense is not None and lexicon is not None:
-        word = "no lower than" if lexicon >= dense else "lower than"
-        verdict = f"The mean of the ten sets is {lexicon:.2f}, {word} that of the dense model, {dense:.2f}."
+        compared = "no lower than" if lexicon >= dense else f"{100 * lexicon / dense:.1f} % of"
+        verdict = f"The mean of the ten sets is {lexicon:.2f}, {compared} that of the dense model, {dense:.2f}."
     paper = [[name, *scores] for name, scores in _PAPER_MTEB.items()]
     return f"""
 ## Beside a dense model of the same training

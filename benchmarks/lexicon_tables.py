@@ -14,6 +14,7 @@ import os
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 import argparse
+import hashlib
 import json
 import math
 from collections.abc import Iterator, Sequence
@@ -29,6 +30,7 @@ from lexicon_page import TASKS, Measured, write_page
 from pellucid.evaluate import evaluate
 from pellucid.evaluation_data import find_tasks
 from pellucid.evaluation_models import fingerprint
+from pellucid.pretrained import locate
 from vector_cache import CachedEncoder, CachedSparseEncoder, Vectors, unit_rows
 
 KEPT = (1024, 512, 256, 128, 64, 32)  # coordinates left of each text
@@ -99,6 +101,12 @@ def _largest(rows: Any, kept: int) -> Any:
     return sparse.diags(1 / np.maximum(lengths, 1e-12)).astype(np.float32) @ pruned
 
 
+def _digest(folder: Path) -> str:
+    """Return a hash of a model's weights, whatever code reads them."""
+    files = sorted(folder.rglob("*.safetensors"))
+    return hashlib.sha256(b"".join(hashlib.sha256(file.read_bytes()).digest() for file in files)).hexdigest()
+
+
 def _write_name(path: str | Path, name: str) -> None:
     folder = Path(path)
     folder.mkdir(parents=True)
@@ -130,8 +138,8 @@ class Bench:
         return Dense(CachedEncoder(name, encode, self.work / "vectors"))
 
     def lexicon(self, model: pellucid.LexiconEmbedder, name: str) -> Lexicon:
-        """Return a lexicon model whose embeddings are kept."""
-        named = f"{name} {fingerprint(model)}"
+        """Return a lexicon model whose embeddings are kept; what is in its files tells it from others."""
+        named = f"{name} {_digest(locate(name))}"
         return Lexicon(CachedSparseEncoder(named, model.encode, self.work / "vectors"))
 
 
@@ -191,7 +199,7 @@ def main() -> None:
         print(json.dumps(bench.score(bench.dense(arguments.dense))))
         return
     model = pellucid.LexiconEmbedder.from_pretrained(arguments.model, backbone=backbone)
-    lexicon = bench.lexicon(model, Path(arguments.model).name)
+    lexicon = bench.lexicon(model, arguments.model)
     if arguments.only == "lexicon":
         print(json.dumps(bench.score(lexicon)))
         return

@@ -1,0 +1,46 @@
+"""The page of lexicon results: what it says must follow from the rows."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+MODEL = SimpleNamespace(
+    explain=lambda text: SimpleNamespace(
+        rows=[SimpleNamespace(name=f"{text[:4]} {n}", contribution=n / 10) for n in range(8)]
+    )
+)
+
+
+@pytest.fixture
+def page(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[1] / "benchmarks"))
+    return importlib.import_module("lexicon_page")
+
+
+def rows(page, lexicon, dense):
+    retrieval = {task: 60.0 for task, kind in page.TASKS.items() if kind == "retrieval"}
+    return [
+        page.Measured("start", "dense", dict.fromkeys(page.TASKS, 70.0)),
+        page.Measured("trained", "dense", dict.fromkeys(page.TASKS, dense)),
+        page.Measured("lexicon-minilm", "lexicon", dict.fromkeys(page.TASKS, lexicon), active=500.0),
+        page.Measured("its largest 256", "pruned", dict.fromkeys(page.TASKS, lexicon / 2), active=256.0),
+        page.Measured("both", "hybrid", retrieval),
+        page.Measured("BM25", "words", {task: 40.0 for task in retrieval}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lexicon", "dense", "said"),
+    [(71.0, 71.0, "71.00, no lower than"), (70.9, 71.0, "70.90, 99.9 % of"), (72.0, 71.0, "72.00, no lower than")],
+)
+def test_the_verdict_is_the_rows_own(page, tmp_path, lexicon, dense, said):
+    page.write_page(tmp_path / "page.md", rows(page, lexicon, dense), MODEL)
+    text = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert said in text
+    assert "| 256 | " in text and "| 50.0% |" in text  # half of the whole is left
+    assert "| BM25 | " in text and "| - |" in text  # it was not measured on STS
+    assert f"| {page.QUERIES[0]} | {page.QUERIES[0][:4]} 7; " in text  # the strongest first
