@@ -369,6 +369,13 @@ def test_a_run_that_was_stopped_ends_like_one_that_was_not(tmp_path, monkeypatch
     assert torch.equal(*heads)
 
 
+@pytest.mark.parametrize("prompt", ["", "Find a paraphrase."])
+def test_a_model_trained_on_prompts_says_that_it_takes_instructions(tmp_path, prompt):
+    rows = [replace(row, prompt=prompt) for row in ROWS]
+    trained = train(lexicon(), tmp_path / "run", [TrainingSet("pairs", rows)], max_steps=1)
+    assert trained.settings.takes_instruction == bool(prompt)
+
+
 def test_a_batch_is_of_one_set_and_every_row_comes_once_an_epoch(tmp_path, monkeypatch):
     seen, epochs = [], []
     original = Collator.__call__
