@@ -123,7 +123,7 @@ class Page(HTMLParser):
 
 def numbers(view: str) -> list[float]:
     """Return the contribution column of a plain table, score last."""
-    return [float(match) for match in re.findall(r"^ *([+-]\d\.\d{4}) ", view, re.MULTILINE)]
+    return [float(match) for match in re.findall(r"^ *([+-]\d+\.\d{4}) ", view, re.MULTILINE)]
 
 
 def test_rows_are_sorted_and_shared(fruit: StaticEmbedder) -> None:
