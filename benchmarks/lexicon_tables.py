@@ -27,11 +27,13 @@ from scipy import sparse
 import pellucid
 from anchor_baselines import bm25_score
 from lexicon_page import TASKS, Measured, write_page
+from pellucid.base import unit_rows
 from pellucid.evaluate import evaluate
 from pellucid.evaluation_data import find_tasks
 from pellucid.evaluation_models import fingerprint
+from pellucid.lexicon import largest_coordinates
 from pellucid.pretrained import locate
-from vector_cache import CachedEncoder, CachedSparseEncoder, Vectors, unit_rows
+from vector_cache import CachedEncoder, CachedSparseEncoder, Vectors
 
 KEPT = (1024, 512, 256, 128, 64, 32)  # coordinates left of each text
 WEIGHTS = (0.3, 0.5, 0.7)  # of the lexicon model in a hybrid
@@ -64,7 +66,7 @@ class Lexicon:
     def encode(self, texts: list[str]) -> Any:
         """Return CSR [texts, k], rows of length 1."""
         rows = self.rows(list(texts))
-        return rows if self.kept is None else _largest(rows, self.kept)
+        return rows if self.kept is None else unit_rows(largest_coordinates(rows.copy(), self.kept))
 
     def save_pretrained(self, path: str | Path) -> None:
         """Write what tells this model from others."""
@@ -87,18 +89,6 @@ class Hybrid:
     def save_pretrained(self, path: str | Path) -> None:
         """Write what tells this model from others."""
         _write_name(path, f"{self.lexicon.rows.name} {self.lexicon.kept} {self.dense.rows.name} {self.weight}")
-
-
-def _largest(rows: Any, kept: int) -> Any:
-    """Return CSR rows of length 1 with at most `kept` coordinates, as `max_active_dims` leaves them."""
-    data = rows.data.copy()
-    for start, end in zip(rows.indptr[:-1], rows.indptr[1:]):
-        if end - start > kept:
-            data[start:end][np.argpartition(-data[start:end], kept)[kept:]] = 0
-    pruned = sparse.csr_matrix((data, rows.indices.copy(), rows.indptr.copy()), rows.shape)
-    pruned.eliminate_zeros()
-    lengths = np.sqrt(np.asarray(pruned.multiply(pruned).sum(axis=1))).ravel()
-    return sparse.diags(1 / np.maximum(lengths, 1e-12)).astype(np.float32) @ pruned
 
 
 def _digest(folder: Path) -> str:

@@ -6,7 +6,6 @@ coordinates of such a vector, so an explanation is one row: the whole vector.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -126,12 +125,7 @@ class DenseEmbedder(Embedder):
         if not np.isfinite(rows).all():
             raise InputError("the backbone gives NaN or infinity; open it with dtype='float32'")
         cut = [reading.cut for reading in readings if reading.cut]
-        if cut:
-            warnings.warn(
-                f"{len(cut)} of {len(texts)} texts are longer than the {self._reader.max_length} tokens the model "
-                f"reads; {sum(cut)} tokens at their ends were left out (at most {max(cut)} of one text)",
-                stacklevel=4,
-            )
+        self._reader.warn_of_cut(cut, len(texts), stacklevel=4)
         units: Vectors = unit_rows(rows)
         return units
 

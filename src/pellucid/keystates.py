@@ -7,7 +7,6 @@ A head over masked tokens has layers of its own before its rows; they are applie
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,12 +55,7 @@ def embed_texts(
             chosen = order[first : first + _BATCH]
             found[start + chosen] = text_embeddings(backbone, [readings[n] for n in chosen], settings)
             progress.advance(len(chosen))
-    if cut:
-        warnings.warn(
-            f"{len(cut)} of {len(texts)} texts are longer than the {reader.max_length} tokens the model reads; "
-            f"{sum(cut)} tokens at their ends were left out (at most {max(cut)} of one text)",
-            stacklevel=5,
-        )
+    reader.warn_of_cut(cut, len(texts), stacklevel=5)
     if not np.isfinite(found).all():
         raise InputError("the backbone gives NaN or infinity; open it with dtype='float32'")
     return found

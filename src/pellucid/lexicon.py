@@ -12,7 +12,6 @@ fired it. How the vocabulary is clustered is in `clusters.py`, how a text is rea
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -202,12 +201,7 @@ class LexiconEmbedder(Embedder):
                 readings = self._reader.read(texts[start : start + _BLOCK], instructed=instructed)
                 cut += [reading.cut for reading in readings if reading.cut]
                 parts.append(self._block(readings, progress))
-        if cut:
-            warnings.warn(
-                f"{len(cut)} of {len(texts)} texts are longer than the {self._reader.max_length} tokens the model "
-                f"reads; {sum(cut)} tokens at their ends were left out (at most {max(cut)} of one text)",
-                stacklevel=4,
-            )
+        self._reader.warn_of_cut(cut, len(texts), stacklevel=4)
         return sparse.vstack(parts, format="csr", dtype=np.float32)
 
     def _block(self, readings: Sequence[Reading], progress: Progress) -> Any:
@@ -244,7 +238,7 @@ class LexiconEmbedder(Embedder):
             rows = sparse.csr_matrix(rows @ self.mixing)
             rows.eliminate_zeros()
         if self.settings.max_active_dims is not None:
-            rows = _pruned(rows, self.settings.max_active_dims)
+            rows = largest_coordinates(rows, self.settings.max_active_dims)
         lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1), np.float64)).ravel()
         rows.data = (rows.data / np.repeat(lengths, np.diff(rows.indptr))).astype(np.float32)
         rows.sort_indices()
@@ -335,8 +329,8 @@ def _checked_bias(
     return means
 
 
-def _pruned(rows: Any, most: int) -> Any:
-    """Return CSR rows of which only the `most` largest values are left."""
+def largest_coordinates(rows: Any, most: int) -> Any:
+    """Return CSR rows of which only the `most` largest values are left; `rows` itself is changed."""
     kept = np.zeros(rows.nnz, bool)
     for start, end in zip(rows.indptr[:-1], rows.indptr[1:]):
         part = rows.data[start:end]

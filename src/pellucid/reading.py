@@ -7,6 +7,7 @@ looking for a marker in the token ids. Texts are padded on the right by `backbon
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
@@ -246,6 +247,21 @@ class Reader:
         words = own_word_ids(text, self._plain) if self.settings.own_words else None
         last = len(ids) - 1 if kept else -1
         return Reading(ids, first, parts.spans[:room], last, len(parts.own) - len(kept), words)
+
+    def warn_of_cut(self, cut: Sequence[int], texts: int, stacklevel: int) -> None:
+        """Tell how many of `texts` texts lost their ends, if any did.
+
+        Args:
+            cut: how many tokens each text that did not fit has lost.
+            texts: how many were read.
+            stacklevel: of the warning, as seen from the caller.
+        """
+        if cut:
+            warnings.warn(
+                f"{len(cut)} of {texts} texts are longer than the {self.max_length} tokens the model reads; "
+                f"{sum(cut)} tokens at their ends were left out (at most {max(cut)} of one text)",
+                stacklevel=stacklevel + 1,
+            )
 
 
 class _Parts(NamedTuple):
