@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 
 from typer.main import get_command
@@ -22,12 +23,13 @@ _HEAD = """<!-- Written by `make help-docs` from the commands' --help. Do not ed
 
 def page() -> str:
     """Return the page: the help of `pellucid`, then of each command."""
-    commands = ["", *get_command(app).commands]  # type: ignore[attr-defined]
-    return _HEAD + "".join(_section(command) for command in commands)
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    nested = ([name, *(f"{name} {inner}" for inner in getattr(c, "commands", ()))] for name, c in commands.items())
+    return _HEAD + "".join(_section(command) for command in ["", *chain.from_iterable(nested)])
 
 
 def _section(command: str) -> str:
-    arguments = [command, "--help"] if command else ["--help"]
+    arguments = [*command.split(), "--help"]
     shown = CliRunner().invoke(app, arguments, prog_name="pellucid", env={"COLUMNS": "80"}).stdout
     return f"\n## pellucid {command}".rstrip() + f"\n\n```text\n{shown.rstrip()}\n```\n"
 

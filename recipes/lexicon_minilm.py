@@ -3,7 +3,7 @@
     python recipes/lexicon_minilm.py --data DATA --work-dir WORK --output src/pellucid/models/lexicon-minilm
 
 DATA holds raw_english, parallel/tatoeba, retrieval_train/medquad, retrieval/scifact and classification/banking77.
-Training takes about an hour on one core and goes on where it stopped. `--dense` trains the comparison instead: the same
+Training takes some hours of one core and goes on where it stopped. `--dense` trains the comparison instead: the same
 transformer with mean pooling, on the same batches, from the same weights.
 """
 
@@ -14,8 +14,8 @@ import json
 import lzma
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, replace
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from pellucid import LexiconEmbedder
 from pellucid.backbone import open_backbone
 from pellucid.candidatestore import prepare_candidates
 from pellucid.clusters import cluster_vocabulary
-from pellucid.contrastive import TrainingSettings, train_lexicon
+from pellucid.contrastive import TRAINED, TrainingSettings, train_lexicon
 from pellucid.contrastive_trainer import TextSet
 from pellucid.corpus import read_texts
 from pellucid.headfit import fit_head
@@ -38,22 +38,31 @@ from tatoeba_pairs import all_paraphrases, test_sentences
 HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
 CLUSTERS = 4000
 FITTED_ON = 6000  # sentences for the head
+LENGTHS = (8, 10, 12, 14, 16, 19, 23, 28, 38)  # tokens; texts up to one of these and above the one before share batches
+TOPICS = 32
 TRAINING = TrainingSettings(
-    batch_size=64, group_size=4, learning_rate=1e-3, warmup_steps=100, dropout=0.0, save_steps=100, seed=0
+    batch_size=64, group_size=4, learning_rate=1e-3, warmup_steps=100, dropout=0.0, save_steps=250, seed=0
 )
 
 
 @dataclass(frozen=True)
 class Amounts:
-    """How many rows of each kind are trained on."""
+    """How many rows of each kind a pass trains on, and the seed they are drawn with."""
 
-    sentences: int = 38_400
-    by_topic: int = 38_400
-    long_sentences: int = 6_400
-    passages: int = 1_280
-    paraphrases: int = 9_600
-    questions: int = 3_200
-    intents: int = 1_920
+    sentences: int
+    by_topic: int
+    long_sentences: int
+    passages: int
+    paraphrases: int
+    questions: int
+    intents: int
+    seed: int
+
+
+PASSES = (
+    Amounts(38_400, 38_400, 6_400, 1_280, 9_600, 3_200, 1_920, seed=0),
+    Amounts(64_000, 76_800, 6_400, 960, 9_600, 1_600, 1_920, seed=1),
+)
 
 
 @dataclass(frozen=True)
@@ -75,21 +84,26 @@ class Source:
         """Sentences under open licences, one a line."""
         return self.data / "raw_english" / "open_licence.txt.xz"
 
-    def text_set(self, name: str, texts: Sequence[str]) -> TextSet:
-        """Return texts with the teacher's vectors, which are kept in a file."""
+    def vectors(self, name: str, texts: Sequence[str]) -> np.ndarray:
+        """Return the teacher's vectors of some texts, which are kept in a file."""
         path = self.work / f"{name}-{len(texts)}.npy"
         if not path.exists():
             rows = self.teacher.encode(list(texts), batch_size=64, normalize_embeddings=True)
             aside = path.with_suffix(".tmp.npy")
             np.save(aside, rows)
             aside.replace(path)
-        return TextSet(name, texts, np.load(path))
+        return np.asarray(np.load(path))
+
+    def tokens(self, texts: Sequence[str]) -> np.ndarray:
+        """Return the number of tokens of each text."""
+        return np.array([len(ids) for ids in self.teacher.tokenizer(list(texts), verbose=False)["input_ids"]])
 
 
 def training_sets(source: Source, amounts: Amounts) -> list[TextSet | TrainingSet]:
     """Return everything that is trained on, in sets of texts of like length: a batch is of one set."""
-    random = np.random.default_rng(TRAINING.seed)
+    random = np.random.default_rng(amounts.seed)
     long_ones = _shuffled([text for text in read_texts(source.corpus) if 21 <= len(text.split()) <= 60], random)
+    long_ones = long_ones[: amounts.long_sentences]
     answers = _shuffled(list(_medquad(source.data)), random)
     passages = [_cut(answer, 100) for _, answer in answers if len(answer.split()) >= 50][: amounts.passages]
     pairs = all_paraphrases(source.data / "parallel" / "tatoeba", test_sentences(source.data / "sts"))[
@@ -98,43 +112,62 @@ def training_sets(source: Source, amounts: Amounts) -> list[TextSet | TrainingSe
     questions = [(question, _cut(answer, 60)) for question, answer in answers[-amounts.questions :]]
     return [
         *_sentences(source, amounts, random),
-        source.text_set("long sentences", long_ones[: amounts.long_sentences]),
-        source.text_set("passages", passages),
-        _pairs("paraphrases", pairs),
-        _pairs("medical questions", questions),
-        _pairs("claims", [(claim, _cut(abstract, 100)) for claim, abstract in _scifact(source.data)]),
+        *_text_sets(
+            "long sentences", source, long_ones, source.vectors(f"long sentences {amounts.seed}", long_ones), random
+        ),
+        TextSet("passages", passages, source.vectors(f"passages {amounts.seed}", passages)),
+        *_pair_sets("paraphrases", source, pairs, random),
+        *_pair_sets("medical questions", source, questions, random),
+        *_pair_sets("claims", source, [(claim, _cut(text, 100)) for claim, text in _scifact(source.data)], random),
         TrainingSet("intents", _intents(source.data, amounts.intents, random)),
     ]
 
 
 def _sentences(source: Source, amounts: Amounts, random: np.random.Generator) -> Iterator[TextSet]:
-    """Yield sentences in sets of like length, and others in sets of one topic, where neighbours meet in a batch."""
+    """Yield sentences, and then again in sets of one topic, where neighbours meet in a batch."""
     candidates = prepare_candidates(source.teacher, source.corpus, CANDIDATES, source.work / "candidates")
-    count = amounts.sentences + amounts.by_topic
-    rows = np.sort(random.permutation(len(candidates.vectors))[:count])
-    texts, vectors = candidates.texts(rows), np.asarray(candidates.vectors[rows], np.float32)
-    drawn = random.permutation(count)
-    lengths = np.array([len(text.split()) for text in texts])
-    mixed, topical = drawn[: amounts.sentences], drawn[amounts.sentences :]
-    for low, high in ((0, 7), (8, 10), (11, 13), (14, 16), (17, 99)):
-        chosen = mixed[(lengths[mixed] >= low) & (lengths[mixed] <= high)]
-        yield TextSet(f"sentences from {low} words", [texts[n] for n in chosen], vectors[chosen])
-    for topic, chosen in enumerate(_topics(topical, vectors)):
-        for name, part in (("short", lengths[chosen] <= 11), ("longer", lengths[chosen] > 11)):
-            if part.sum() >= TRAINING.batch_size:
-                yield TextSet(f"topic {topic} {name}", [texts[n] for n in chosen[part]], vectors[chosen[part]])
+    for count, kind in ((amounts.sentences, _text_sets), (amounts.by_topic, _topic_sets)):
+        rows = np.sort(random.permutation(len(candidates.vectors))[:count])
+        texts, vectors = candidates.texts(rows), np.asarray(candidates.vectors[rows], np.float32)
+        yield from kind("sentences", source, texts, vectors, random)
 
 
-def _topics(rows: np.ndarray, vectors: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield groups of rows whose vectors are near each other."""
+def _topic_sets(
+    name: str, source: Source, texts: Sequence[str], vectors: np.ndarray, random: np.random.Generator
+) -> Iterator[TextSet]:
+    """Yield sets of texts whose vectors are near each other and whose lengths are alike."""
     from sklearn.cluster import MiniBatchKMeans
 
-    found = MiniBatchKMeans(32, random_state=TRAINING.seed, n_init=1).fit_predict(vectors[rows])
-    yield from (rows[found == topic] for topic in range(32))
+    found = MiniBatchKMeans(TOPICS, random_state=TRAINING.seed, n_init=1).fit_predict(vectors)
+    for topic in range(TOPICS):
+        chosen = np.flatnonzero(found == topic)
+        yield from _text_sets(f"{name} on topic {topic}", source, [texts[n] for n in chosen], vectors[chosen], random)
 
 
-def _pairs(name: str, pairs: Sequence[tuple[str, str]]) -> TrainingSet:
-    return TrainingSet(name, [TrainingRow(query=query, pos=(text,)) for query, text in pairs])
+def _text_sets(
+    name: str, source: Source, texts: Sequence[str], vectors: np.ndarray, random: np.random.Generator
+) -> Iterator[TextSet]:
+    for label, chosen in _by_length(source.tokens(texts), random):
+        yield TextSet(f"{name} {label}", [texts[n] for n in chosen], vectors[chosen])
+
+
+def _pair_sets(
+    name: str, source: Source, pairs: Sequence[tuple[str, str]], random: np.random.Generator
+) -> Iterator[TrainingSet]:
+    longest = np.max([source.tokens(side) for side in zip(*pairs, strict=True)], axis=0)
+    for label, chosen in _by_length(longest, random):
+        rows = [TrainingRow(query=pairs[n][0], pos=(pairs[n][1],)) for n in chosen]
+        yield TrainingSet(f"{name} {label}", rows)
+
+
+def _by_length(tokens: np.ndarray, random: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield texts of like length in random order, whole batches of them: what is padding is computed for nothing."""
+    bounds = (0, *LENGTHS, int(max(tokens.max(initial=0), LENGTHS[-1] + 1)))
+    for low, high in pairwise(bounds):
+        chosen = random.permutation(np.flatnonzero((tokens > low) & (tokens <= high)))
+        whole = chosen[: len(chosen) // TRAINING.batch_size * TRAINING.batch_size]
+        if len(whole):
+            yield f"up to {high} tokens", whole
 
 
 def _cut(text: str, words: int) -> str:
@@ -199,6 +232,31 @@ def _new_model(source: Source) -> LexiconEmbedder:
     return LexiconEmbedder(backbone, fitted.clusters, settings, bias=fitted.bias)
 
 
+def _train(source: Source) -> LexiconEmbedder:
+    """Return the trained model."""
+    for number, folder, settings in _runs(source, "run"):
+        trained = train_lexicon(untrained(source), training_sets(source, PASSES[number]), folder, settings)
+    return trained
+
+
+def _train_dense(source: Source) -> Any:
+    """Return the comparison, a SentenceTransformer."""
+    from dense_minilm import train_dense
+
+    for number, folder, settings in _runs(source, "run-dense"):
+        trained = train_dense(untrained(source), training_sets(source, PASSES[number]), folder, settings)
+    return trained
+
+
+def _runs(source: Source, name: str) -> Iterator[tuple[int, Path, TrainingSettings]]:
+    """Yield the number, folder and settings of each pass; a pass goes on from the adapter of the one before."""
+    adapter = None
+    for number in range(len(PASSES)):
+        folder = source.work / f"{name}-{number}"
+        yield number, folder, replace(TRAINING, adapter=adapter)
+        adapter = str(folder / TRAINED)
+
+
 def _without_dropout(transformer: Any) -> None:
     """A student of exact vectors is not helped by noise."""
     import torch
@@ -218,16 +276,10 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.work_dir.mkdir(parents=True, exist_ok=True)
     source = Source(arguments.data, arguments.work_dir, open_teacher())
-    sets = training_sets(source, Amounts())
-    print({part.name: len(part) for part in sets}, flush=True)
-    model = untrained(source)
     if arguments.dense:
-        from dense_minilm import train_dense
-
-        train_dense(model, sets, arguments.work_dir / "run-dense", TRAINING).save_pretrained(str(arguments.output))
+        _train_dense(source).save_pretrained(str(arguments.output))
         return
-    trained = train_lexicon(model, sets, arguments.work_dir / "run", TRAINING)
-    trained.save_pretrained(arguments.output, backbone_name=HUB_ID, dtype="float16")
+    _train(source).save_pretrained(arguments.output, backbone_name=HUB_ID, dtype="float16")
     shutil.copy(Path(__file__).with_name("lexicon_minilm_card.md"), arguments.output / "README.md")
 
 

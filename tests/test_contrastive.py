@@ -322,6 +322,24 @@ def test_a_trained_model_is_trained_on_and_still_saved_by_name(tmp_path):
     assert np.abs(once.encode(texts) - twice.encode(texts)).max() > 1e-2
 
 
+def test_training_goes_on_from_an_adapter(tmp_path):
+    model = lexicon()
+    first = train(model, tmp_path / "first")
+    adapter = str(tmp_path / "first" / "trained")
+    on = train(model, tmp_path / "second", adapter=adapter, learning_rate=1e-12)
+    texts = ["the man is riding the horse", "a car"]
+    np.testing.assert_allclose(on.encode(texts).toarray(), first.encode(texts).toarray(), atol=1e-5)
+    assert on.backbone.adapter[0]["r"] == QUICK.rank  # the same adapter, none on top of it
+    further = train(model, tmp_path / "third", adapter=adapter)
+    assert losses(tmp_path / "third")[-1] < losses(tmp_path / "first")[-1]
+    assert np.abs(further.encode(texts) - first.encode(texts)).max() > 1e-3
+    with pytest.raises(InputError, match=r"has {'r': 4, 'lora_alpha': 8}; to go on from it"):
+        train(model, tmp_path / "fourth", adapter=adapter, rank=2)
+    with pytest.raises(InputError, match="is of another transformer"):
+        train(lexicon("llama"), tmp_path / "fifth", adapter=adapter)
+    assert not [name for name in model.backbone.model.state_dict() if "lora" in name]
+
+
 def test_adapters_stack_by_hand():
     torch.manual_seed(0)
     names = [f"base_model.model.{layer}.lora_{side}.weight" for layer in ("a", "b") for side in "AB"]

@@ -14,7 +14,8 @@ from pellucid import extraction as extraction_module
 from pellucid.distill import PcaSettings, distill, distill_extraction, project, subwords_of
 from pellucid.errors import CorpusError, InputError
 from pellucid.extraction import Extraction, ExtractionSettings, extract
-from pellucid.refinement import Bags, RefinementSettings, _neighbourhoods, _Trainer, refine, similarity_loss
+from pellucid.refinement import Bags, RefinementSettings, _neighbourhoods, refine, similarity_loss
+from pellucid.tabletrainer import TableTrainer
 from pellucid.words import Vocabulary, split_words
 
 torch = pytest.importorskip("torch")
@@ -218,17 +219,17 @@ def test_refinement_resumes_to_the_same_vectors(tmp_path: Path, monkeypatch: pyt
     extraction = made_up_extraction()
     bags = Bags.of(extraction.sentences, Vocabulary(extraction.words))
     whole = refine(extraction.vectors, bags, extraction.teacher_vectors, SMALL)
-    path, train_on = tmp_path / "state.safetensors", _Trainer.train_on
+    path, train_on = tmp_path / "state.safetensors", TableTrainer.train_on
 
-    def dying(self: _Trainer, batch: np.ndarray) -> None:
+    def dying(self: TableTrainer, batch: np.ndarray) -> None:
         if self.step == 250:
             raise KeyboardInterrupt
         train_on(self, batch)
 
-    monkeypatch.setattr(_Trainer, "train_on", dying)
+    monkeypatch.setattr(TableTrainer, "train_on", dying)
     with pytest.raises(KeyboardInterrupt):
         refine(extraction.vectors, bags, extraction.teacher_vectors, SMALL, checkpoint=path)
-    monkeypatch.setattr(_Trainer, "train_on", train_on)
+    monkeypatch.setattr(TableTrainer, "train_on", train_on)
     resumed = refine(extraction.vectors, bags, extraction.teacher_vectors, SMALL, checkpoint=path)
     np.testing.assert_allclose(resumed, whole, atol=1e-6)
 

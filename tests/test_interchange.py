@@ -30,7 +30,7 @@ TEXTS = [
     "",
     "nothing known hier",
     "Don't: CAFÉ 2024\u00a0東京, ΟΔΟΣ οδος",
-    "new▁york New York",
+    "new▁york New, York",
     "the " * 900 + "apple",
 ]
 EXTRA = ["apples", "tokens", "Tokenisers", "unheard"]
@@ -106,6 +106,62 @@ def test_the_teachers_tokenizer_is_read_at_the_first_unknown_word(tmp_path):
     assert opened.encode("the apple").any()
     with pytest.raises(ModelFolderError, match=r"subwords\.json is no tokenizer"):
         opened.encode("tokenisers")
+
+
+CUT = [
+    "東京",
+    "東京都",
+    "東",
+    "に",
+    "葡萄",
+    "年",
+    "ไทย",
+    "รัก",
+    "the",
+    "iphone",
+    "2024",
+    "new▁york",
+    "大阪▁城",
+    "##に",
+    "o",
+    "t恤",
+]
+CUT_TEXTS = [
+    "東京都に行く。The iPhone を 東 京 2024年に",
+    "葡 葡萄に萄葡東京",  # a character known as a part of words alone
+    "ゑ東京ゑゑiPhoneゑ城東京",
+    "ฉันรักไทย๒๔ 서울 o",
+    "東" * 199,
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_scripts_without_spaces_are_cut_there_as_here(dtype, tmp_path):
+    model2vec = pytest.importorskip("model2vec")
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    for words in (CUT, [*CUT, "The"]):
+        folder = tmp_path / f"{len(words)}"
+        model(words).save_pretrained(folder, dtype=dtype, extra_words=["iPhone", "東京都に", "東京ゑ"])
+        opened = pellucid.load(folder)
+        assert opened.vocabulary.words == words
+        ours = opened.encode(CUT_TEXTS)
+        assert np.linalg.norm(ours, axis=1).tolist() == pytest.approx([1] * len(CUT_TEXTS))
+        theirs = model2vec.StaticModel.from_pretrained(folder).encode(CUT_TEXTS)
+        np.testing.assert_allclose(theirs, ours, atol=5e-6)
+        theirs = sentence_transformers.SentenceTransformer(str(folder), device="cpu").encode(CUT_TEXTS)
+        np.testing.assert_allclose(theirs, ours, atol=5e-6)
+
+
+def test_phrases_are_found_again_here_and_are_words_of_their_own_there(tmp_path):
+    model2vec = pytest.importorskip("model2vec")
+    made = StaticEmbedder(Vocabulary(["new▁york", "new", "york", "東京▁都", "東京", "都"]), np.eye(6, dtype=np.float32))
+    made.save_pretrained(tmp_path / "m")
+    opened = pellucid.load(tmp_path / "m")
+    texts = ["New York", "東京都", "new, york"]
+    np.testing.assert_array_equal(opened.encode(texts), made.encode(texts))
+    assert opened.encode(texts[:2]).argmax(axis=1).tolist() == [0, 3]
+    theirs = model2vec.StaticModel.from_pretrained(tmp_path / "m").encode(texts)
+    np.testing.assert_allclose(theirs, made.encode(["new, york", "東京,都", "new, york"]), atol=1e-6)
 
 
 def test_words_and_scales_survive_saving_twice(tmp_path):

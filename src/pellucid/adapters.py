@@ -30,6 +30,20 @@ def find_adapter(path_or_id: str | Path) -> Path:
     return folder
 
 
+def read_adapter(folder: Path) -> Adapter:
+    """Return what the two files of the adapter in `folder` hold, numbers as float32.
+
+    Raises:
+        ModelFolderError: a file is missing or broken.
+    """
+    from safetensors.torch import load_file
+
+    config = read_json(folder / CONFIG)
+    if not (folder / WEIGHTS).is_file():
+        raise ModelFolderError(f"{folder} has no {WEIGHTS}; only adapters in that form are read")
+    return config, {name: _cast(tensor, "float32") for name, tensor in load_file(str(folder / WEIGHTS)).items()}
+
+
 def merge_adapter(model: Any, folder: Path) -> tuple[Any, Adapter]:
     """Return `model` with the adapter in `folder` added to its weights, and what the adapter's files hold.
 
@@ -39,12 +53,8 @@ def merge_adapter(model: Any, folder: Path) -> tuple[Any, Adapter]:
         ModuleNotFoundError: peft is not installed.
     """
     from peft import PeftModel
-    from safetensors.torch import load_file
 
-    config = read_json(folder / CONFIG)
-    if not (folder / WEIGHTS).is_file():
-        raise ModelFolderError(f"{folder} has no {WEIGHTS}; only adapters in that form are read")
-    tensors = {name: _cast(tensor, "float32") for name, tensor in load_file(str(folder / WEIGHTS)).items()}
+    config, tensors = read_adapter(folder)
     with unchanged_names():
         try:
             adapted = PeftModel.from_pretrained(model, str(folder))

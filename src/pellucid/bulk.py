@@ -1,8 +1,10 @@
 """Encoding many texts: blocks of them go through the compiled functions of `kernels`, `lookup` and `pooling`.
 
 `StaticEmbedder._encode_plainly` says what is computed. Texts are joined into blocks of UTF-8; threads take blocks in
-turn. Python is only asked about the few words that the table of the vocabulary does not hold. numba is imported with
-this file, hence this file only when there is work for it. What each idea gave is in docs/notes-static-speed.md.
+turn. Python is only asked about the few words that the table of the vocabulary does not hold, and about texts with
+phrases or in scripts without spaces: before they are joined, these are written anew with spaces between the words.
+numba is imported with this file, hence this file only when there is work for it. What each idea gave is in
+docs/notes-static-speed.md.
 """
 
 from __future__ import annotations
@@ -109,6 +111,7 @@ class _Worker:
 
     def encode(self, texts: list[str], embeddings: Vectors) -> None:
         """Set `embeddings` to those of one block of texts."""
+        texts = self._vocabulary.spaced(texts)
         utf8 = _join(texts)
         used = len(utf8) - len(_PADDING)
         scratch = self._scratch if used <= _BLOCK_CHARACTERS else _scratch(used)

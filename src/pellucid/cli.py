@@ -19,9 +19,11 @@ from typer.core import TyperGroup
 
 from pellucid import __version__
 from pellucid.cli_input import JsonOption, ModelOption, blocks, open_model, pairs_of, read, tabbed_pairs
+from pellucid.cli_inspect import inspect
 from pellucid.cli_look import align, audit, card, cards, compare, contrast, deletion, dimensions, edit, rank
 from pellucid.cli_make import anchors, distill, ensemble, train_lexicon
 from pellucid.cli_output import json_line, model_facts, show, write_html, write_plot
+from pellucid.cli_vocabulary import vocabulary
 from pellucid.errors import PellucidError
 
 
@@ -273,12 +275,14 @@ for _command in (
     align,
     contrast,
     edit,
+    inspect,
     distill,
     anchors,
     train_lexicon,
     ensemble,
 ):
     app.command()(_command)
+app.add_typer(vocabulary, name="vocabulary")
 
 
 def main() -> None:

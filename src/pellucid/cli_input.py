@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
@@ -15,6 +15,7 @@ from pellucid.errors import InputError
 if TYPE_CHECKING:
     from pellucid.base import Embedder
     from pellucid.keysettings import KeyPooling
+    from pellucid.parallel import Languages, ParallelFiles
 
 ModelOption = Annotated[str, typer.Option("--model", "-m", help="A bundled name, a folder, or a Hugging Face hub id.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON.")]
@@ -104,6 +105,26 @@ def tabbed_pairs(source: str) -> Iterator[Pair]:
         if len(columns) != 2:
             raise InputError(f"{name}, line {number} has {len(columns)} columns; two texts and a tab are needed")
         yield columns[0], columns[1]
+
+
+def parallel_files(options: list[str], codes: Mapping[str, Languages]) -> dict[Languages, ParallelFiles]:
+    """Return what --parallel options name, each CODE-CODE=FILE or CODE-CODE=FILE,FILE.
+
+    Args:
+        options: as they were given.
+        codes: "en-de" -> ("en", "de") for every pair there may be; codes can hold hyphens themselves.
+    """
+    found: dict[Languages, ParallelFiles] = {}
+    for given in options:
+        pair, _, files = given.partition("=")
+        if pair not in codes or not files:
+            form = f"CODE-CODE=FILE with two languages of the model, such as {next(iter(codes), 'en-de')}=pairs.tsv"
+            raise typer.BadParameter(f"{given!r} is not {form}", param_hint="--parallel")
+        if codes[pair] in found or codes[pair][::-1] in found:
+            raise typer.BadParameter(f"{pair!r} is given twice; put it into one file", param_hint="--parallel")
+        one, comma, other = files.partition(",")
+        found[codes[pair]] = (one, other) if comma and not os.path.exists(files) else files
+    return found
 
 
 def _is_file(name: str) -> bool:

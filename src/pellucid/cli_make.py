@@ -5,28 +5,44 @@ The first three take long; each goes on where it was stopped.
 
 from __future__ import annotations
 
+from itertools import permutations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pellucid.cli_input import read
+from pellucid.cli_input import parallel_files, read
 
 if TYPE_CHECKING:
     from pellucid.candidates import CandidateSettings
+    from pellucid.corpus import Corpus
     from pellucid.lexicon import LexiconEmbedder
+    from pellucid.parallel import Languages, ParallelFiles
 
 
 def distill(
     teacher: Annotated[str, typer.Argument(help="A sentence-transformers model: a folder or a hub id.")],
-    corpus: Annotated[str, typer.Argument(help="Sentences: .txt, .jsonl, .parquet, also .xz and .gz; - is stdin.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder of the new model.")],
+    corpus: Annotated[
+        str | None, typer.Argument(help="Sentences: .txt, .jsonl, .parquet, also .xz and .gz; - is stdin.")
+    ] = None,
+    lang: Annotated[
+        list[str] | None, typer.Option(metavar="CODE=FILE", help="In place of CORPUS: sentences of a language.")
+    ] = None,
+    parallel: Annotated[
+        list[str] | None, typer.Option(metavar="CODE-CODE=FILE", help="Translations: a .tsv, or two aligned files A,B.")
+    ] = None,
     work_dir: Annotated[Path | None, typer.Option(help="Where the state is kept. [default: OUTPUT.work]")] = None,
     dimensions: Annotated[int, typer.Option(min=1, help="Of an embedding.")] = 256,
     drop: Annotated[int, typer.Option(min=0, help="First principal components left out.")] = 7,
     vocabulary: Annotated[int, typer.Option(min=1, help="Words at most, the most frequent first.")] = 150_000,
-    cased: Annotated[bool, typer.Option("--cased", help="Keep upper and lower case apart.")] = False,
-    steps: Annotated[int, typer.Option(min=0, help="Batches of training at most; 0 leaves it out.")] = 30_000,
+    cased: Annotated[
+        bool | None, typer.Option("--cased/--uncased", help="Keep upper and lower case apart. [default: with --lang]")
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(min=0, help="Batches of training at most; 0 leaves it out. [default: 30000, with --lang 10000]"),
+    ] = None,
     dtype: Annotated[str, typer.Option(help="Of the saved table: float32, float16 or int8.")] = "float16",
 ) -> None:
     """Make a static model of your own from a teacher and plain sentences.
@@ -34,27 +50,40 @@ def distill(
     Needs pellucid[torch]. An interrupted run goes on when the same command is given
     again. More settings: pellucid.distill in Python.
 
+    With --lang, once a language, and --parallel the model is one of several languages
+    and the teacher a multilingual one; --vocabulary then counts in each language.
+    More in docs/crosslingual.md.
+
     \b
     Examples:
       pellucid distill sentence-transformers/all-MiniLM-L6-v2 corpus.txt -o my-model
       pellucid explain "one text" "another" --model my-model
+      pellucid distill sentence-transformers/LaBSE -o static-en-de \\
+        --lang en=english.txt --lang de=german.txt --parallel en-de=pairs.tsv
     """
     from pellucid.distill import PcaSettings
-    from pellucid.distill import distill as make
     from pellucid.extraction import ExtractionSettings
     from pellucid.interchange import DTYPES
-    from pellucid.refinement import RefinementSettings
 
     if dtype not in DTYPES:  # told now, not after hours of work
         raise typer.BadParameter(f"{dtype!r} is none of {', '.join(DTYPES)}", param_hint="--dtype")
-    model = make(
-        teacher,
-        read("-") if corpus == "-" else corpus,
-        work_dir=work_dir or output.with_name(output.name + ".work"),
-        extraction=ExtractionSettings(max_vocabulary=vocabulary, cased=cased),
-        pca=PcaSettings(dimensions=dimensions, drop=drop),
-        refinement=RefinementSettings(steps=steps),
-    )
+    texts = _texts_of_languages(corpus, lang or [], parallel or [])
+    work_dir = work_dir or output.with_name(output.name + ".work")
+    extraction = ExtractionSettings(max_vocabulary=vocabulary, cased=bool(lang) if cased is None else cased)
+    pca = PcaSettings(dimensions=dimensions, drop=drop)
+    if corpus is not None:
+        from pellucid.distill import distill as make
+        from pellucid.refinement import RefinementSettings
+
+        refinement = RefinementSettings(steps=30_000 if steps is None else steps)
+        sentences = read("-") if corpus == "-" else corpus
+        model = make(teacher, sentences, work_dir=work_dir, extraction=extraction, pca=pca, refinement=refinement)
+    else:
+        from pellucid.bilingual import JoinSettings, distill_languages
+        from pellucid.translation import TranslationSettings
+
+        join = JoinSettings(pca, TranslationSettings(steps=10_000 if steps is None else steps))
+        model = distill_languages(teacher, *texts, work_dir=work_dir, extraction=extraction, join=join)
     model.save_pretrained(output, dtype=dtype)
     typer.echo(
         f"wrote {output}: {len(model.vocabulary):,} words, {model.get_embedding_dimension()} dimensions", err=True
@@ -164,6 +193,28 @@ def ensemble(
     made.save_pretrained(output, sources=dict(zip(names, models)) if by_name else None)
     shares = ", ".join(f"{part.name} {part.weight:.2f}" for part in made.parts)
     typer.echo(f"wrote {output}: {made.get_embedding_dimension():,} dimensions ({shares})", err=True)
+
+
+def _texts_of_languages(
+    corpus: str | None, lang: list[str], parallel: list[str]
+) -> tuple[dict[str, Corpus], dict[Languages, ParallelFiles]]:
+    """Return the corpora and parallel files that --lang and --parallel name; none where there is CORPUS instead."""
+    if not lang and corpus is None:
+        raise typer.BadParameter("give sentences: a file, or --lang for each language", param_hint="CORPUS")
+    if not lang and parallel:
+        raise typer.BadParameter("goes with --lang CODE=FILE for each language", param_hint="--parallel")
+    if lang and corpus is not None:
+        raise typer.BadParameter(f"takes the place of CORPUS, which is {corpus!r}", param_hint="--lang")
+    corpora: dict[str, Corpus] = {}
+    for given in lang:
+        code, _, file = given.partition("=")
+        if not (code and file):
+            raise typer.BadParameter(f"{given!r} is not CODE=FILE, such as en=english.txt", param_hint="--lang")
+        if code in corpora:
+            raise typer.BadParameter(f"{code!r} is given twice; put its sentences into one file", param_hint="--lang")
+        corpora[code] = file
+    codes = {f"{one}-{other}": (one, other) for one, other in permutations(corpora, 2)}
+    return corpora, parallel_files(parallel, codes)
 
 
 def _lexicon(model: str, clusters: int) -> LexiconEmbedder:

@@ -47,6 +47,8 @@ class TrainingSettings:
         rank: of the adapter.
         alpha: its scale, times 1 / rank.
         dropout: before the adapter.
+        adapter: folder of an adapter that training goes on from, such as `TRAINED` of an earlier run with this rank and
+            alpha; None begins with one that changes nothing.
         train_head: train the centroids as well.
         bf16: compute in bfloat16, as CPUs and GPUs of some years can.
         gradient_checkpointing: compute states twice instead of keeping them.
@@ -67,6 +69,7 @@ class TrainingSettings:
     rank: int = 32
     alpha: int = 64
     dropout: float = 0.1
+    adapter: str | None = None
     train_head: bool = False
     bf16: bool = False
     gradient_checkpointing: bool = False
@@ -83,7 +86,7 @@ class TrainingSettings:
         least |= {"max_steps": 1, "chunk": 1, "dropout": 0, "distillation": 0, "seed": 0}
         above = ("epochs", "temperature", "similarity_temperature", "learning_rate", "alpha")
         for name, value in asdict(self).items():
-            if value is None or isinstance(value, bool):
+            if value is None or isinstance(value, (bool, str)):
                 continue
             low = least.get(name, 0)
             if not math.isfinite(value) or value < low or (name in above and value == 0):

@@ -8,6 +8,7 @@ import numpy as np
 
 from pellucid.base import unit_rows
 from pellucid.dimensions import Dimension, Dimensions
+from pellucid.words import JOINER, shown_word, unspaced_run
 
 if TYPE_CHECKING:
     from pellucid.static import StaticEmbedder
@@ -22,19 +23,25 @@ def name_directions(model: StaticEmbedder) -> Dimensions:
 
     Words are compared at length 1, so that a word's frequency, which is in its length, does not choose it.
     """
-    rows = [row for row, word in enumerate(model.vocabulary.words[: 2 * _WORDS]) if len(word) > 2 and word.isalpha()]
+    rows = [row for row, word in enumerate(model.vocabulary.words[: 2 * _WORDS]) if _names(word)]
     rows = rows[:_WORDS] or list(range(min(len(model.vocabulary), _WORDS)))
     high, low = _ends(model, np.array(rows))
     words = model.vocabulary.words
     named: list[Dimension] = []
     taken: set[str] = set()
     for number, ends in enumerate(zip(high, low, strict=True)):
-        up, down = ([words[row] for row in end] for end in ends)
+        up, down = ([shown_word(words[row]) for row in end] for end in ends)
         name = f"{', '.join(up[:_IN_NAME])} / {', '.join(down[:_IN_NAME])}"
         name = name if name not in taken else f"{name} ({number})"
         taken.add(name)
         named.append(Dimension(name, (f"high: {', '.join(up)}", f"low: {', '.join(down)}")))
     return Dimensions(named)
+
+
+def _names(word: str) -> bool:
+    """Whether `word` says something: letters alone, and more of them than function words have."""
+    letters = word.replace(JOINER, "")
+    return letters.isalpha() and len(letters) > (1 if unspaced_run.fullmatch(letters) else 2)
 
 
 def _ends(model: StaticEmbedder, rows: np.typing.NDArray[np.int64]) -> tuple[list[list[int]], list[list[int]]]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 _PCA_SAMPLE = 100_000  # sentences, as in the paper's code
+_PCA_BLOCK = 16_384  # of them at a time
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,8 @@ def distill(
     """
     work_dir = Path(work_dir)
     pca = pca or PcaSettings()
-    teacher = _open(teacher)
-    _check(pca, int(teacher[0].get_embedding_dimension()))
+    teacher = open_teacher(teacher)
+    check_pca(pca, int(teacher[0].get_embedding_dimension()))
     extracted = extract(
         teacher, corpus, work_dir, extraction or ExtractionSettings(), show_progress_bar=show_progress_bar
     )
@@ -111,7 +112,7 @@ def distill_extraction(
         InputError: settings that do not fit the extraction.
     """
     pca, refinement = pca or PcaSettings(), refinement or RefinementSettings()
-    _check(pca, extraction.vectors.shape[1])
+    check_pca(pca, extraction.vectors.shape[1])
     seen = np.flatnonzero(np.any(extraction.vectors != 0, axis=1))[: pca.vocabulary]
     vocabulary = Vocabulary([extraction.words[row] for row in seen], subwords)
     bags = Bags.of(extraction.sentences, vocabulary)
@@ -142,8 +143,17 @@ def project(vectors: Vectors, bags: Bags, settings: PcaSettings) -> Vectors:
         filled = np.flatnonzero(np.diff(bags.offsets))
         step = max(1, len(filled) // _PCA_SAMPLE)
         sample = bags.take(filled[::step]).means(vectors)
+    return rotate(vectors, sample, settings)
+
+
+def rotate(vectors: Vectors, sample: Vectors, settings: PcaSettings) -> Vectors:
+    """Return `vectors` [words, D] less the mean of `sample` [n, D], on the components of `sample` after the first."""
     mean = sample.mean(axis=0, dtype=np.float64)
-    _, directions = np.linalg.eigh(np.cov(sample.T.astype(np.float64)))  # ascending
+    covariance = np.zeros((sample.shape[1], sample.shape[1]))
+    for block in np.array_split(sample, 1 + len(sample) // _PCA_BLOCK):  # float64 of all at once would be large
+        centred = block - mean
+        covariance += centred.T @ centred
+    _, directions = np.linalg.eigh(covariance)  # ascending
     components = directions[:, ::-1][:, settings.drop : settings.drop + settings.dimensions]
     projected: Vectors = ((vectors - mean) @ components).astype(np.float32)
     return projected
@@ -161,7 +171,12 @@ def subwords_of(teacher: SentenceTransformer) -> Tokenizer | None:
     return Tokenizer.from_str(json.dumps(plain))
 
 
-def _open(teacher: str | SentenceTransformer) -> SentenceTransformer:
+def open_teacher(teacher: str | SentenceTransformer) -> SentenceTransformer:
+    """Return the teacher, opened if it is the folder or hub id of one.
+
+    Raises:
+        MissingExtraError: sentence-transformers is not installed.
+    """
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
@@ -169,7 +184,12 @@ def _open(teacher: str | SentenceTransformer) -> SentenceTransformer:
     return SentenceTransformer(teacher) if isinstance(teacher, str) else teacher
 
 
-def _check(pca: PcaSettings, width: int) -> None:
+def check_pca(pca: PcaSettings, width: int) -> None:
+    """Refuse settings that a teacher of `width` dimensions cannot serve.
+
+    Raises:
+        InputError: an unknown level, or more dimensions than there are.
+    """
     if pca.level not in ("sentence", "word", "none"):
         raise InputError(f"PCA level {pca.level!r} is unknown; it is 'sentence', 'word' or 'none'")
     if pca.level != "none" and not 0 < pca.dimensions <= width - pca.drop:

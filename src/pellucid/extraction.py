@@ -23,10 +23,11 @@ import numpy.typing as npt
 
 from pellucid.corpus import Corpus, is_path, read_texts
 from pellucid.errors import CorpusError
+from pellucid.languages import word_finder
 from pellucid.progress import Progress
 from pellucid.store import check_same_run, read_json, read_tensors, write_json, write_tensors, writing
 from pellucid.teacher import WordVectors, forward, one_thread_a_batch, word_vectors
-from pellucid.words import Word, split_words, well_formed
+from pellucid.words import Word, well_formed
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -47,6 +48,7 @@ class ExtractionSettings:
             None takes all. A sentence of well-known words adds little and costs a full pass of the teacher.
         max_sentences: stop after this many usable sentences; None takes all.
         prompt: put before each sentence for the teacher; its own pieces are never part of a word.
+        language: code of the corpus's language, for those written without spaces; None cuts at spaces and punctuation.
         batch_size: sentences in one forward pass of the teacher.
     """
 
@@ -58,6 +60,7 @@ class ExtractionSettings:
     enough: int | None = None
     max_sentences: int | None = None
     prompt: str = ""
+    language: str | None = None
     batch_size: int = 64
 
 
@@ -97,9 +100,8 @@ def extract(
         CorpusError: the corpus cannot be read, or no sentence of it is usable.
         InputError: `work_dir` holds the state of another corpus, teacher or setting.
     """
-    work_dir.mkdir(parents=True, exist_ok=True)
-    corpus = corpus if is_path(corpus) else _spool(corpus, work_dir / "corpus.jsonl")
-    words, total = _vocabulary(corpus, teacher, work_dir, settings, show_progress_bar)
+    corpus = spool(corpus, work_dir)
+    words, total = count_words(teacher, corpus, work_dir, settings, show_progress_bar=show_progress_bar)
     state = _State(work_dir, len(words), int(teacher[0].get_embedding_dimension()))
     number_of = {word: row for row, word in enumerate(words)}
     sentences: list[str] = []
@@ -149,19 +151,36 @@ def usable_sentences(corpus: Corpus, settings: ExtractionSettings) -> Iterator[s
         yield well_formed(text)
 
 
-def _spool(texts: Any, path: Path) -> Path:
-    """Write an iterator to disk once: the pass over it must be repeatable to be resumable."""
+def spool(corpus: Corpus, work_dir: Path) -> Corpus:
+    """Write an iterable to disk once: the pass over it must be repeatable to be resumable. A path is returned as it is.
+
+    Raises:
+        CorpusError: an item is no string.
+    """
+    if is_path(corpus):
+        return corpus
+    path = work_dir / "corpus.jsonl"
     if not path.exists():
         with writing(path) as aside, open(aside, "w", encoding="utf-8") as file:
-            for text in read_texts(texts):
+            for text in read_texts(corpus):
                 file.write(json.dumps(well_formed(text), ensure_ascii=False) + "\n")
     return path
 
 
-def _vocabulary(
-    corpus: Corpus, teacher: SentenceTransformer, work_dir: Path, settings: ExtractionSettings, show_progress_bar: bool
+def count_words(
+    teacher: SentenceTransformer,
+    corpus: Corpus,
+    work_dir: Path,
+    settings: ExtractionSettings,
+    *,
+    show_progress_bar: bool = True,
 ) -> tuple[list[str], int]:
-    """Return the words and the number of usable sentences, counting them only once per `work_dir`."""
+    """Return the words of a spooled `corpus` and the number of usable sentences, counting only once per `work_dir`.
+
+    Raises:
+        CorpusError: the corpus cannot be read, or no sentence of it is usable.
+        InputError: `work_dir` holds the state of another corpus, teacher or setting.
+    """
     path = work_dir / "vocabulary.json"
     origin = _origin(corpus, teacher, settings)
     if path.exists():
@@ -198,11 +217,13 @@ def _origin(corpus: Corpus, teacher: SentenceTransformer, settings: ExtractionSe
         digest.update(np.ascontiguousarray(weights.detach().cpu().float().numpy().ravel()[:4096]).tobytes())
     values = json.loads(json.dumps(asdict(settings)))
     del values["batch_size"]  # changes the speed, not the result
+    if settings.language is None:  # runs from before there was such a setting can be resumed
+        del values["language"]
     return {"corpus": [path.name, path.stat().st_size if path.exists() else 0], "teacher": digest.hexdigest(), **values}
 
 
 def _words(sentence: str, settings: ExtractionSettings) -> list[Word]:
-    words = split_words(sentence)
+    words = word_finder(settings.language)(sentence)
     return words if settings.cased else [Word(w.text.lower(), w.start, w.end) for w in words]
 
 

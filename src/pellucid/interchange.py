@@ -4,6 +4,11 @@ Those two know token ids and rows, not our rule for words out of the vocabulary 
 rule is applied when the folder is written: every string it finds a row for gets a token id of its own, and `mapping`
 sends the id to the row. Strings nobody thought of stay unknown there, and are found here as ever.
 
+A vocabulary that cuts scripts without spaces is written as a WordPiece tokenizer, whose rule, the longest known piece
+from the left, is ours: its words get a second id for where they do not begin a stretch of such script, and a character
+that is only part of words gets ids that count for nothing, since one unknown piece makes a whole stretch unknown there.
+Phrases have ids that only text with "▁" itself reaches: no tokenizer of theirs joins words.
+
 Rows keep the vocabulary's order, with one zero row at the end for what counts for nothing, so that the table on disk
 is the table in memory.
 """
@@ -19,14 +24,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
+from tokenizers import Regex, Tokenizer, pre_tokenizers
+from tokenizers.models import WordLevel, WordPiece
 from tokenizers.normalizers import Lowercase
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.store import read_regular, read_tensors, write_json, write_tensors, writing
-from pellucid.words import Vocabulary, split_words, well_formed
+from pellucid.words import UNSPACED, Vocabulary, is_phrase, split_words, unspaced_run, well_formed
 
 DTYPES = ("float32", "float16", "int8")
 STOCK_CONFIG = {"model_type": "model2vec", "architectures": ["StaticModel"], "normalize": True, "max_length": None}
@@ -36,6 +41,7 @@ _BLOCK = 8192  # rows converted at a time
 _MAX_WORDS_BYTES = 1 << 30
 _MAX_TOKENIZER_BYTES = 1 << 28
 _SEARCHED_BYTES = 1 << 26  # a float table up to this size is searched for NaN when it is opened
+_LONGEST_PIECE = 200  # characters; WordPiece takes the square of it, and calls what is longer unknown
 _UNKNOWN = "[UNK]"  # the pre-tokenizer cuts the brackets off, so no text holds this word
 _MODULES = [
     {"idx": 0, "name": "0", "path": ".", "type": "sentence_transformers.models.StaticEmbedding"},
@@ -67,6 +73,9 @@ def write_static(folder: Path, table: Table, *, dtype: str | None = None, extra_
     check_writable(words)
     vectors, scales = convert(table, dtype or str(table.vectors.dtype))
     tokens, mapping = _token_ids(table.vocabulary, extra_words)
+    inside = _inside_mark(tokens) if table.vocabulary.cuts_scripts else None
+    if inside is not None:
+        tokens, mapping = _with_pieces(table.vocabulary, tokens, mapping, inside)
     tensors: dict[str, npt.NDArray[Any]] = {"embeddings": vectors}
     if not np.array_equal(mapping, np.arange(len(vectors))):
         tensors["mapping"] = mapping
@@ -77,19 +86,52 @@ def write_static(folder: Path, table: Table, *, dtype: str | None = None, extra_
     write_tensors(folder / "model.safetensors", tensors)
     with writing(folder / "words.txt") as aside:
         aside.write_bytes("".join(f"{word}\n" for word in words).encode("utf-8"))
-    _write_tokenizer(folder / "tokenizer.json", _word_tokenizer(tokens, len(words), lower=_all_lower(words)))
+    _write_tokenizer(folder / "tokenizer.json", _word_tokenizer(tokens, len(words), _all_lower(words), inside))
     if table.vocabulary.subwords is not None:
         _write_tokenizer(folder / "subwords.json", table.vocabulary.subwords)
     write_json(folder / "modules.json", _MODULES)
 
 
-def _word_tokenizer(tokens: list[str], unknown: int, *, lower: bool) -> Tokenizer:
+def _word_tokenizer(tokens: list[str], unknown: int, lower: bool, inside: str | None) -> Tokenizer:
     """Return the tokenizer whose ids are places in `tokens`; the token at `unknown` stands for all others."""
-    tokenizer = Tokenizer(WordLevel({token: i for i, token in enumerate(tokens)}, unk_token=tokens[unknown]))
-    tokenizer.pre_tokenizer = BertPreTokenizer()
+    ids = {token: i for i, token in enumerate(tokens)}
+    if inside is None:
+        tokenizer = Tokenizer(WordLevel(ids, unk_token=tokens[unknown]))
+        tokenizer.pre_tokenizer = BertPreTokenizer()
+    else:
+        unk, longest = tokens[unknown], max(_LONGEST_PIECE, *map(len, tokens))
+        pieces = WordPiece(ids, unk_token=unk, max_input_chars_per_word=longest, continuing_subword_prefix=inside)
+        tokenizer = Tokenizer(pieces)
+        known = "".join(sorted({c for token in tokens if unspaced_run.fullmatch(token) for c in token}))
+        others = UNSPACED.encode().decode("unicode_escape")
+        runs = pre_tokenizers.Split(Regex(f"[{known}]+|[{others}]"), "isolated")
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([BertPreTokenizer(), runs])
     if lower:
         tokenizer.normalizer = Lowercase()
     return tokenizer
+
+
+def _inside_mark(words: Sequence[str]) -> str:
+    """Return what a piece that does not begin its stretch starts with: BERT's mark, or more of it."""
+    mark = "##"
+    while any(word.startswith(mark) for word in words):
+        mark += "#"
+    return mark
+
+
+def _with_pieces(
+    vocabulary: Vocabulary, tokens: list[str], mapping: npt.NDArray[np.int64], inside: str
+) -> tuple[list[str], npt.NDArray[np.int64]]:
+    """Return the tokens and their rows with those that cutting unspaced script needs."""
+    runs = [(row, word) for row, word in enumerate(vocabulary.words) if unspaced_run.fullmatch(word)]
+    rows = {inside + word: row for row, word in runs}
+    for character in sorted({character for _, word in runs for character in word}):
+        for token in (character, inside + character):
+            if token not in vocabulary:
+                rows.setdefault(token, len(vocabulary))
+    for token in tokens:
+        rows.pop(token, None)
+    return [*tokens, *rows], np.concatenate([mapping, np.fromiter(rows.values(), np.int64, len(rows))])
 
 
 def _write_tokenizer(path: Path, tokenizer: Tokenizer) -> None:
@@ -171,6 +213,8 @@ def _token_ids(vocabulary: Vocabulary, extra_words: Iterable[str]) -> tuple[list
     rows.append(nothing)
     seen = {unknown}
     for spelling, word in _likely_spellings(vocabulary, extra_words):
+        if vocabulary.cuts_scripts and unspaced_run.search(spelling):
+            continue  # several words
         if spelling not in vocabulary and spelling not in seen and spelling == well_formed(spelling):
             seen.add(spelling)
             row = vocabulary.row(word)
@@ -187,7 +231,7 @@ def _likely_spellings(vocabulary: Vocabulary, extra_words: Iterable[str]) -> Ite
         # That normaliser lowers letter by letter; Python's lower() knows the other sigma at the end of a word.
         yield from ((f"{word[:-1]}\u03c3", word) for word in vocabulary.words if word.endswith("\u03c2"))
         return
-    for word in chain(vocabulary.words, extra_words):
+    for word in chain((word for word in vocabulary.words if not is_phrase(word)), extra_words):
         yield from ((spelling, spelling) for spelling in (word, word.lower(), word.capitalize(), word.upper()))
 
 

@@ -13,9 +13,9 @@ A run that was stopped goes on from its last evaluation: the batches of a step d
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -23,15 +23,14 @@ import numpy.typing as npt
 from pellucid.base import Vectors
 from pellucid.errors import CorpusError
 from pellucid.progress import Progress
-from pellucid.store import read_tensors, write_tensors
-from pellucid.words import Vocabulary, split_words
+from pellucid.tabletrainer import TableTrainer, sums
+from pellucid.words import Vocabulary
 
 if TYPE_CHECKING:
     import torch
 
 _DEV_BATCH = 512  # sentences in a batch of the loss that is watched
 _DEV_SHARE = 0.02
-_CLIP = 5.0  # of the gradient's norm, as in the paper's code
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class Bags:
         rows: list[int] = []
         offsets = [0]
         for sentence in sentences:
-            for word in split_words(sentence):
+            for word in vocabulary.split(sentence):
                 row = row_of.get(word.text)
                 if row is None:
                     row = row_of[word.text] = vocabulary.row(word.text)
@@ -134,14 +133,19 @@ def refine(
     held_out = max(2, min(int(len(order) * _DEV_SHARE), 20 * _DEV_BATCH))
     dev, train = np.sort(order[:held_out]), np.sort(order[held_out:])
     teacher = torch.from_numpy(np.ascontiguousarray(teacher_vectors))
-    trainer = _Trainer(table, bags, teacher, settings, checkpoint)
+
+    def loss(words: torch.nn.EmbeddingBag, sentences: npt.NDArray[np.int64]) -> torch.Tensor:
+        return similarity_loss(sums(words, bags, sentences), teacher[sentences].float(), settings.temperature)
+
+    trainer = TableTrainer(table, loss, settings, checkpoint, {"sentences": len(bags)})
+    batches = np.array_split(dev, max(1, len(dev) // _DEV_BATCH))
     groups = _neighbourhoods(teacher_vectors, train, settings)
     with Progress("refining", total=settings.steps, unit="steps", enabled=show_progress_bar) as progress:
         progress.advance(trainer.step)
         while trainer.step < settings.steps and trainer.evaluations_without_gain < settings.patience:
             trainer.train_on(_draw(groups, train, settings, trainer.step))
             if trainer.step % settings.evaluate_every == 0 or trainer.step == settings.steps:
-                trainer.evaluate(dev)
+                trainer.evaluate(batches)
             progress.advance(1, note=f"loss {trainer.best_loss:.4f}")
     return trainer.best
 
@@ -161,89 +165,6 @@ def similarity_loss(student: torch.Tensor, teacher: torch.Tensor, temperature: f
     # Not -inf: 0 * inf is NaN in the backward pass. exp(-1e4) is exactly 0 in float32.
     cosines, targets = cosines.fill_diagonal_(-1e4), targets.fill_diagonal_(-1e4)
     return F.cross_entropy(cosines, F.softmax(targets, dim=1))
-
-
-class _Trainer:
-    """The table, its optimiser, and the best table so far."""
-
-    def __init__(
-        self, table: Vectors, bags: Bags, teacher: torch.Tensor, settings: RefinementSettings, checkpoint: Path | None
-    ) -> None:
-        import torch
-
-        self.bags, self.teacher, self.settings, self.checkpoint = bags, teacher, settings, checkpoint
-        self.words = torch.nn.EmbeddingBag.from_pretrained(
-            torch.from_numpy(np.array(table, np.float32)),
-            freeze=False,
-            mode="sum",
-            sparse=True,
-            include_last_offset=True,
-        )
-        self.optimiser = torch.optim.SparseAdam(list(self.words.parameters()), lr=settings.learning_rate)
-        self.step, self.evaluations_without_gain = 0, 0
-        self.best, self.best_loss = np.array(table, np.float32), float("inf")
-        if checkpoint is not None and checkpoint.exists():
-            self._resume(checkpoint)
-
-    def train_on(self, sentences: npt.NDArray[np.int64]) -> None:
-        """Take one step on a batch."""
-        for group in self.optimiser.param_groups:
-            group["lr"] = self.settings.learning_rate * (1 - self.step / self.settings.steps)
-        self.optimiser.zero_grad()
-        self._loss(sentences).backward()
-        gradient = self.words.weight.grad.coalesce()
-        norm = float(gradient.values().norm())
-        if norm > _CLIP:
-            gradient.values().mul_(_CLIP / norm)
-        self.words.weight.grad = gradient
-        self.optimiser.step()
-        self.step += 1
-
-    def evaluate(self, dev: npt.NDArray[np.int64]) -> None:
-        """Measure the loss on held-out sentences, keep the table if it is the best, and write the state down."""
-        import torch
-
-        with torch.no_grad():
-            batches = np.array_split(dev, max(1, len(dev) // _DEV_BATCH))
-            loss = float(np.mean([self._loss(batch).item() for batch in batches]))
-        self.evaluations_without_gain += 1
-        if loss < self.best_loss:
-            self.best_loss, self.evaluations_without_gain = loss, 0
-            self.best = self.words.weight.detach().numpy().copy()
-        if self.checkpoint is not None:
-            self._save(self.checkpoint)
-
-    def _loss(self, sentences: npt.NDArray[np.int64]) -> torch.Tensor:
-        import torch
-
-        bags = self.bags.take(sentences)
-        student = self.words(torch.from_numpy(bags.rows), torch.from_numpy(bags.offsets))
-        return similarity_loss(student, self.teacher[sentences].float(), self.settings.temperature)
-
-    def _save(self, path: Path) -> None:
-        state = self.optimiser.state[self.words.weight]
-        tensors = {"words": self.words.weight.detach().numpy(), "best": self.best}
-        tensors.update({name: state[name].numpy() for name in ("exp_avg", "exp_avg_sq")})
-        facts = {"step": self.step, "best_loss": self.best_loss, "without_gain": self.evaluations_without_gain}
-        write_tensors(path, tensors, {name: repr(value) for name, value in {**facts, **self._origin()}.items()})
-
-    def _origin(self) -> dict[str, Any]:
-        return {**asdict(self.settings), "words": len(self.best), "sentences": len(self.bags)}
-
-    def _resume(self, path: Path) -> None:
-        """Take up the state at `path` if it is of this very run; otherwise start anew."""
-        import torch
-
-        tensors, facts = read_tensors(path)
-        if any(facts.get(name) != repr(value) for name, value in self._origin().items()):
-            return
-        with torch.no_grad():
-            self.words.weight.copy_(torch.from_numpy(np.array(tensors["words"])))
-        moments = {name: torch.from_numpy(np.array(tensors[name])) for name in ("exp_avg", "exp_avg_sq")}
-        self.step, self.best_loss = int(facts["step"]), float(facts["best_loss"])
-        self.evaluations_without_gain = int(facts["without_gain"])
-        self.best = np.array(tensors["best"])
-        self.optimiser.state[self.words.weight] = {"step": self.step, **moments}
 
 
 def _neighbourhoods(

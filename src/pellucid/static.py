@@ -34,7 +34,7 @@ from pellucid.explanation import Explanation, Row, Span
 from pellucid.interchange import STOCK_CONFIG, Table, read_static, write_static
 from pellucid.pretrained import check_family, locate, saving
 from pellucid.textvectors import read_text_vectors
-from pellucid.words import Vocabulary, split_words
+from pellucid.words import Vocabulary, shown_word
 
 _SMALL = 250_000  # characters in all calls so far: a quarter of a second for the readable path, half of what it takes
 # to start the compiled one, which is the faster one from the first text on once it has started
@@ -134,7 +134,9 @@ class StaticEmbedder(Embedder):
         model2vec and sentence-transformers (6.2 or later, for the scales of int8) open the folder too. They know the
         rule for unknown words only as far as it is written out: the vocabulary in any case (in a cased vocabulary:
         lower, Capitalised and UPPER), and `extra_words`. For the same vectors there on texts with rarer words, give
-        the words that the vocabulary was too small for.
+        the words that the vocabulary was too small for. They cut scripts without spaces as we do, but for words that
+        mix scripts ("T恤") and stretches of more than 200 characters, which they do not know. They see no phrases:
+        "new york" is two words to them.
 
         Args:
             path: the folder; a model that is there is replaced in one step, its own README.md kept. A folder that
@@ -209,7 +211,7 @@ class StaticEmbedder(Embedder):
         """Encode `texts` as the method is defined; the kernel must agree with this."""
         embeddings = np.zeros((len(texts), self.get_embedding_dimension()), np.float32)
         for embedding, text in zip(embeddings, texts):
-            rows = [self.vocabulary.row(word.text) for word in split_words(text)]
+            rows = [self.vocabulary.row(word.text) for word in self.vocabulary.split(text)]
             known = [row for row in rows if row >= 0]
             total = self.word_vectors(known).sum(axis=0, dtype=np.float64)  # the length absorbs the mean's 1 / n
             length = np.linalg.norm(total)
@@ -223,7 +225,7 @@ class StaticEmbedder(Embedder):
         For two texts a row is a pair (word of text 1, word of text 2). For one text a row is a word, and its
         contribution the part of the embedding's squared length (1) that lies along it. Repeated words are one row,
         upper and lower case together where they have the same vector. A word that is not in the vocabulary but has a
-        prefix there is named with it: "tokenisers (as token)".
+        prefix there is named with it: "tokenisers (as token)". A phrase of the vocabulary is one word: "new york".
 
         Raises:
             InputError: an argument is no string, or there would be more than 250,000 rows.
@@ -257,7 +259,7 @@ class StaticEmbedder(Embedder):
         spans: dict[tuple[int, str], list[Span]] = {}  # words that share a prefix's row stay apart
         shown: dict[tuple[int, str], str] = {}
         unknown: list[Span] = []
-        for word in split_words(text):
+        for word in self.vocabulary.split(text):
             row = self.vocabulary.row(word.text)
             if row < 0:
                 unknown.append((word.start, word.end))
@@ -271,12 +273,13 @@ class StaticEmbedder(Embedder):
         if length > 0:
             vectors /= length
         names = [self._name(word, row) for (row, _), word in shown.items()]
-        return _WeightedWords(list(shown.values()), names, vectors, list(map(tuple, spans.values())), tuple(unknown))
+        words = list(map(shown_word, shown.values()))
+        return _WeightedWords(words, names, vectors, list(map(tuple, spans.values())), tuple(unknown))
 
     def _name(self, word: str, row: int) -> str:
         """Return the user's `word`, with the vocabulary's word where that is more than another case."""
         known = self.vocabulary.words[row]
-        return word if known in (word, word.lower()) else f"{word} (as {known})"
+        return shown_word(word) if known in (word, word.lower()) else f"{shown_word(word)} (as {shown_word(known)})"
 
     def nearest_words(self, word_or_text: str, *, top_k: int = 10) -> list[tuple[str, float]]:
         """Return the `top_k` words whose vectors have the highest cosine to a word or text, best first.
@@ -288,7 +291,7 @@ class StaticEmbedder(Embedder):
         vectors = self.word_vectors(np.arange(len(self.vocabulary)))
         scores = self.similarity(self.encode(word_or_text), vectors)[0]
         best = np.argsort(-scores, kind="stable")[:top_k]
-        return [(self.vocabulary.words[row], float(scores[row])) for row in best]
+        return [(shown_word(self.vocabulary.words[row]), float(scores[row])) for row in best]
 
 
 def _check_size(words1: int, words2: int) -> None:

@@ -19,7 +19,7 @@ from pellucid.base import Vectors
 from pellucid.dimensions import Dimensions
 from pellucid.errors import InputError
 from pellucid.static import StaticEmbedder
-from pellucid.words import Vocabulary, split_words
+from pellucid.words import Vocabulary, is_phrase, shown_word, unspaced_run
 
 _BLOCK = 8_192  # words at a time
 _MOST_TEXTS = 10_000  # texts that the balance of merged tables rests on
@@ -50,7 +50,7 @@ def as_static(model: Any, words: Sequence[str], *, subwords: Tokenizer | None = 
     vectors = np.zeros((len(words), table.shape[1]), np.float32)
     plain = _without_padding(tokenizer)
     for start in range(0, len(words), _BLOCK):
-        block = list(words[start : start + _BLOCK])
+        block = [shown_word(word) for word in words[start : start + _BLOCK]]
         for row, found in enumerate(plain.encode_batch(block, add_special_tokens=False), start):
             vectors[row] = _token_vectors(model, table, np.array(found.ids, np.int64)).sum(axis=0)
     return StaticEmbedder(Vocabulary(list(words), subwords), vectors)
@@ -96,29 +96,34 @@ def merge_static(
     sizes = iter(_typical_lengths(used, texts))
     factors = [weight**0.5 / next(sizes) if weight > 0 else 0.0 for _, _, weight in parts]
     words = list(dict.fromkeys(word for model in models for word in model.vocabulary.words))
-    blocks = [
-        _rows(model, [model.vocabulary.row(word) for word in words]) * np.float32(factor)
-        for model, factor in zip(models, factors, strict=True)
-    ]
+    blocks = [_rows(model, words) * np.float32(factor) for model, factor in zip(models, factors, strict=True)]
     subwords = next((model.vocabulary.subwords for model in models if model.vocabulary.subwords is not None), None)
     return StaticEmbedder(Vocabulary(words, subwords), np.hstack(blocks), dimensions=dimensions)
 
 
-def _rows(model: StaticEmbedder, rows: Sequence[int]) -> Vectors:
-    """Return the vectors of `rows`, zeros for row -1."""
-    chosen = np.asarray(rows, np.int64)
-    vectors = model.word_vectors(np.maximum(chosen, 0))
-    vectors[chosen < 0] = 0
+def _rows(model: StaticEmbedder, words: Sequence[str]) -> Vectors:
+    """Return the vectors of `words`; one that is several words to `model` has their sum, an unknown one zeros."""
+    rows = np.array([model.vocabulary.row(word) for word in words], np.int64)
+    vectors = model.word_vectors(np.maximum(rows, 0))
+    vectors[rows < 0] = 0
+    for place, word in enumerate(words):
+        if word not in model.vocabulary and (is_phrase(word) or unspaced_run.search(word)):
+            vectors[place] = _sum(model, shown_word(word))
     return vectors
+
+
+def _sum(model: StaticEmbedder, text: str) -> Vectors:
+    """Return the sum of the vectors of the words of `text`, float32 [dimension]."""
+    rows = [model.vocabulary.row(word.text) for word in model.vocabulary.split(text)]
+    total: Vectors = model.word_vectors([row for row in rows if row >= 0]).sum(axis=0)
+    return total
 
 
 def _typical_lengths(models: Sequence[StaticEmbedder], texts: Iterable[str]) -> list[float]:
     """Return for each model the geometric mean of the lengths of the texts' sums, over texts that all of them know."""
     logarithms = []
     for _, text in zip(range(_MOST_TEXTS), texts):
-        words = [word.text for word in split_words(text)]
-        sums = [_rows(model, list(map(model.vocabulary.row, words))).sum(axis=0) for model in models]
-        lengths = [float(np.linalg.norm(total)) for total in sums]
+        lengths = [float(np.linalg.norm(_sum(model, text))) for model in models]
         if all(length > 0 for length in lengths):
             logarithms.append(np.log(lengths))
     if not logarithms:

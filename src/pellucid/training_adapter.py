@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pellucid.adapters import Adapter, merge_adapter, unchanged_names
-from pellucid.errors import missing_extra
+from pellucid.adapters import Adapter, merge_adapter, read_adapter, unchanged_names
+from pellucid.errors import InputError, missing_extra
 from pellucid.lexicon import LexiconEmbedder
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ def adapted_model(model: LexiconEmbedder, settings: TrainingSettings) -> Iterato
     """Put an adapter into all linear layers of the model's transformer, and take it out again.
 
     Raises:
+        InputError: the adapter to go on from has another rank, scale or form.
+        ModelFolderError: there is none.
         MissingExtraError: torch or peft is not installed.
     """
     try:
@@ -47,6 +49,8 @@ def adapted_model(model: LexiconEmbedder, settings: TrainingSettings) -> Iterato
         adapted = get_peft_model(transformer, config)
     _checkpoint_states(transformer, settings.gradient_checkpointing)
     try:
+        if settings.adapter is not None:
+            _take_over(adapted, Path(settings.adapter), settings)
         yield adapted
     finally:
         _checkpoint_states(transformer, False)
@@ -55,6 +59,21 @@ def adapted_model(model: LexiconEmbedder, settings: TrainingSettings) -> Iterato
         transformer.__dict__.pop("peft_config", None)
         for name, weight in transformer.named_parameters():
             weight.requires_grad_(trainable[name]).grad = None
+
+
+def _take_over(adapted: Any, folder: Path, settings: TrainingSettings) -> None:
+    """Set the weights of a new adapter to those in `folder`."""
+    from peft import set_peft_model_state_dict
+
+    config, tensors = read_adapter(folder)
+    wanted, known = {"r": settings.rank, "lora_alpha": settings.alpha}, {n: config.get(n) for n in ("r", "lora_alpha")}
+    if known != wanted or not _is_plain((config, tensors)):
+        raise InputError(f"the adapter in {folder} has {known}; to go on from it, train with rank and alpha like these")
+    loaded = set_peft_model_state_dict(adapted, tensors)
+    missing = [name for name in loaded.missing_keys if ".lora_" in name]
+    if loaded.unexpected_keys or missing:
+        name = [*loaded.unexpected_keys, *missing][0]
+        raise InputError(f"the adapter in {folder} is of another transformer: {name} is in one of them alone")
 
 
 def _checkpoint_states(transformer: Any, wanted: bool) -> None:

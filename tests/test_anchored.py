@@ -1,0 +1,210 @@
+"""Languages added through translations: a world of things with a word each in two languages, of which one is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pellucid.anchored import AnchoringSettings, add_languages, anchored_words
+from pellucid.bilingual import JoinSettings, join_languages
+from pellucid.bitext import translation_scores
+from pellucid.distill import PcaSettings
+from pellucid.errors import CorpusError, InputError
+from pellucid.refinement import Bags
+from pellucid.static import StaticEmbedder
+from pellucid.translation import PairBags, TranslationSettings, tune_on_pairs
+from pellucid.words import Vocabulary
+
+torch = pytest.importorskip("torch")
+
+THINGS = 40
+ENGLISH = [f"en{thing}" for thing in range(THINGS)] + ["taxi", "die"]
+TUNING = TranslationSettings(steps=60, batch_size=32, learning_rate=0.03, evaluate_every=20)
+UNTUNED = AnchoringSettings(translation=TranslationSettings(steps=0))
+
+
+@pytest.fixture(scope="module")
+def english():
+    vectors = np.random.default_rng(0).normal(size=(len(ENGLISH), 24))
+    return StaticEmbedder(Vocabulary(ENGLISH), vectors.astype(np.float32))
+
+
+def sentences(count, seed, german="de{}"):
+    """Return sentence pairs: the same things in another order, "taxi" in both, and "die" as an article in one."""
+    generator = np.random.default_rng(seed)
+    for _ in range(count):
+        things = generator.choice(THINGS, 4, replace=False)
+        taxi = ["taxi"] if generator.random() < 0.2 else []
+        yield (
+            " ".join([*(f"en{thing}" for thing in things), *taxi]) + ".",
+            " ".join(["die", *(german.format(thing) for thing in generator.permutation(things)), *taxi]) + ".",
+        )
+
+
+def write(path, pairs):
+    path.write_text("".join(f"{one}\t{other}\n" for one, other in pairs), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def pairs_file(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("pairs") / "en-de.tsv", sentences(600, 1))
+
+
+def found(model, seed=9):
+    """Return how often the translation of an unseen sentence is its nearest neighbour."""
+    return translation_scores(model, *zip(*sentences(150, seed))).accuracy
+
+
+def test_translations_find_each_other_and_more_so_after_tuning(english, pairs_file):
+    anchored = add_languages(english, {("en", "de"): pairs_file}, settings=UNTUNED)
+    tuned = add_languages(english, {("en", "de"): pairs_file}, settings=AnchoringSettings(translation=TUNING))
+    assert found(english) < 0.1
+    assert 0.8 < found(anchored) <= found(tuned)
+    assert found(tuned) > 0.97
+
+
+def test_a_new_word_is_the_shrunk_mean_of_the_translations_it_occurs_in(english, tmp_path):
+    pairs = [("en1 en2", "eins zwei"), ("en1", "eins"), ("en3", "drei"), ("en3 en4", "drei vier")]
+    settings = AnchoringSettings(min_count=1, shrinkage=1.0, translation=TranslationSettings(steps=0))
+    model = add_languages(english, {("en", "de"): write(tmp_path / "p.tsv", pairs)}, settings=settings)
+    anchors = english.encode([one for one, _ in pairs])
+    centre = anchors.mean(axis=0)
+    eins = (anchors[:2].mean(axis=0) - centre) * 2 / 3
+    vier = (anchors[3] - centre) * 1 / 2
+    vector = {word: model.word_vectors([model.vocabulary.row(word)])[0] for word in ("eins", "vier", "en1")}
+    ratio = np.linalg.norm(vector["eins"]) / np.linalg.norm(eins)
+    np.testing.assert_allclose(vector["eins"], eins * ratio, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(vector["vier"], vier * ratio, rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(vector["en1"], english.word_vectors([1])[0])  # no language but English has it
+
+
+def test_a_word_of_both_languages_is_their_average_by_frequency(english, tmp_path):
+    pairs = [("en1", "die eins"), ("en2", "die zwei"), ("en3", "die drei"), ("die en4", "vier die")]
+    settings = AnchoringSettings(min_count=1, translation=TranslationSettings(steps=0))
+    model = add_languages(english, {("en", "de"): write(tmp_path / "p.tsv", pairs)}, settings=settings)
+    anchors = english.encode([one for one, _ in pairs])
+    german = (anchors.mean(axis=0) - anchors.mean(axis=0)) * 4 / 6  # "die" is in every German sentence: no direction
+    own = english.word_vectors([ENGLISH.index("die")])[0]
+    share, share_german = 1 / 5, 4 / 8  # of the words of English and of German sentences
+    row = model.word_vectors([model.vocabulary.row("die")])[0]
+    np.testing.assert_allclose(
+        row, (share * own + share_german * german) / (share + share_german), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_several_languages_meet_in_the_known_one(english, pairs_file, tmp_path):
+    french = write(tmp_path / "fr-en.tsv", [(other, one) for one, other in sentences(600, 2, "fr{}")])
+    model = add_languages(
+        english, {("en", "de"): pairs_file, ("fr", "en"): french}, settings=AnchoringSettings(translation=TUNING)
+    )
+    german, other = ([pair[1] for pair in sentences(150, 9, form)] for form in ("de{}", "fr{}"))
+    assert translation_scores(model, german, other).accuracy > 0.9  # never trained together
+    assert model.vocabulary.words[: len(ENGLISH)] == ENGLISH
+
+
+def test_a_script_without_spaces_is_cut_into_the_words_of_the_pairs(english, tmp_path):
+    pytest.importorskip("jieba")
+    pairs = [("en1 en2", "我喜欢猫"), ("en1", "我"), ("en2 en3", "喜欢狗"), ("en2", "喜欢")]
+    settings = AnchoringSettings(translation=TranslationSettings(steps=0))
+    model = add_languages(english, {("en", "zh"): write(tmp_path / "p.tsv", pairs)}, settings=settings)
+    assert [word.text for word in model.vocabulary.split("我喜欢猫")] == ["我", "喜欢", "猫"]
+    assert "猫" in model.vocabulary  # once only, but a single character
+
+
+def test_words_are_counted_and_limited(english, tmp_path):
+    pairs = [("en1", "eins Eins"), ("en2", "eins zwei zwei"), ("en3", "drei")]
+    path = write(tmp_path / "p.tsv", pairs)
+
+    def new_words(**settings):
+        model = add_languages(
+            english,
+            {("en", "de"): path},
+            settings=AnchoringSettings(**settings, translation=TranslationSettings(steps=0)),
+        )
+        return model.vocabulary.words[len(ENGLISH) :]
+
+    assert new_words() == ["eins", "zwei"]
+    assert new_words(min_count=1) == ["eins", "zwei", "drei"]
+    assert new_words(vocabulary=1) == ["eins"]
+
+
+def test_a_stopped_tuning_goes_on(english, pairs_file, tmp_path, monkeypatch):
+    from pellucid.tabletrainer import TableTrainer
+
+    settings = AnchoringSettings(translation=TUNING)
+    whole = add_languages(english, {("en", "de"): pairs_file}, settings=settings)
+    train_on, calls = TableTrainer.train_on, []
+
+    def dying(self, batch):
+        calls.append(1)
+        if len(calls) == 45:
+            raise KeyboardInterrupt
+        train_on(self, batch)
+
+    monkeypatch.setattr(TableTrainer, "train_on", dying)
+    with pytest.raises(KeyboardInterrupt):
+        add_languages(english, {("en", "de"): pairs_file}, settings=settings, work_dir=tmp_path)
+    calls.clear()
+    again = add_languages(english, {("en", "de"): pairs_file}, settings=settings, work_dir=tmp_path)
+    assert len(calls) == TUNING.steps - 40
+    np.testing.assert_allclose(again.vectors, whole.vectors, atol=1e-6)
+
+
+def test_a_teacher_of_one_language_anchors_both_and_components_are_its_own(english, pairs_file):
+    brought = anchored_words(english.encode, pairs_file, ("en", "de"))
+    assert list(brought) == ["en", "de"] and brought["de"].vectors.shape[1] == 24
+    row = brought["de"].words.index("de7")
+    holding = [one for one, other in sentences(600, 1) if "de7" in other.rstrip(".").split()]
+    np.testing.assert_allclose(brought["de"].vectors[row], english.encode(holding).mean(axis=0), atol=1e-5)
+    assert brought["de"].counts[row] == len(holding)
+    settings = JoinSettings(PcaSettings(dimensions=20, drop=1), TranslationSettings(steps=0))
+    assert found(join_languages(brought, {("en", "de"): pairs_file}, None, settings)) > 0.5
+
+
+def test_the_command(english, pairs_file, tmp_path):
+    from typer.testing import CliRunner
+
+    from pellucid.cli import app
+
+    english.save_pretrained(tmp_path / "en")
+    arguments = ["vocabulary", "languages", str(tmp_path / "en"), "-o", str(tmp_path / "both"), "--steps", "0"]
+    result = CliRunner().invoke(app, [*arguments, "--parallel", f"en-de={pairs_file}"])
+    assert result.exit_code == 0, result.output
+    assert found(StaticEmbedder.from_pretrained(tmp_path / "both")) > 0.8
+    for wrong, message in ((f"fr-de={pairs_file}", "two languages of the model"), ("en-de", "CODE-CODE=FILE")):
+        result = CliRunner().invoke(app, [*arguments, "--parallel", wrong])
+        assert result.exit_code == 2 and message in " ".join(result.output.replace("│", " ").split())
+
+
+def test_two_way_loss_by_hand():
+    from pellucid.translation import translation_loss
+
+    first, second = torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([[1.0, 0.0], [3.0, 3.0]])
+    cosines = np.array([[1, 0.5**0.5], [0, 0.5**0.5]]) / 0.5
+    rows = np.log(np.exp(cosines).sum(axis=1)) - np.diag(cosines)
+    columns = np.log(np.exp(cosines).sum(axis=0)) - np.diag(cosines)
+    assert translation_loss(first, second, 0.5).item() == pytest.approx(rows.mean() + columns.mean(), rel=1e-5)
+
+
+def test_bad_input_is_named(english, pairs_file, tmp_path):
+    with pytest.raises(InputError, match="there is no parallel text"):
+        add_languages(english, {})
+    with pytest.raises(InputError, match="not to a str"):
+        add_languages("static-en", {("en", "de"): pairs_file})
+    with pytest.raises(InputError, match="fr-de is not of 'en'"):
+        add_languages(english, {("fr", "de"): pairs_file})
+    with pytest.raises(CorpusError, match="holds no sentence pair"):
+        add_languages(english, {("en", "de"): write(tmp_path / "none.tsv", [])})
+    with pytest.raises(CorpusError, match=r"en-de: 3 of 3 sentence pairs .* at least 64"):
+        few = write(tmp_path / "few.tsv", [("en1", "eins")] * 3)
+        add_languages(english, {("en", "de"): few}, settings=AnchoringSettings(translation=TUNING))
+    with pytest.raises(InputError, match="shrinkage is -1"):
+        AnchoringSettings(shrinkage=-1)
+    with pytest.raises(InputError, match="batch_size is 1"):
+        TranslationSettings(batch_size=1)
+    bags = Bags.of(["en1"], english.vocabulary)
+    with pytest.raises(InputError, match="1 sentences have 0 translations"):
+        tune_on_pairs(english.vectors, [PairBags("en-de", bags, Bags.of([], english.vocabulary))], TUNING)
+    with pytest.raises(InputError, match="each once"):
+        tune_on_pairs(english.vectors, [PairBags("a", bags, bags)] * 2, TUNING)

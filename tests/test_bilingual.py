@@ -1,0 +1,459 @@
+"""A model of several languages, made from a teacher in whose world translations are known.
+
+The teacher knows 40 things and has a word for each in three invented languages. A word's vector is its thing, plus how
+much it shows its language, which is most of it: every sentence is nearer to any other of its language than to its
+translation. Each language has particles besides, which mean nothing and have no translation.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pellucid
+from pellucid import bilingual, extraction
+from pellucid.bilingual import (
+    JoinSettings,
+    LanguageWords,
+    check_known,
+    check_pairs,
+    distill_languages,
+    join_languages,
+    merge_words,
+)
+from pellucid.cli import app
+from pellucid.distill import PcaSettings
+from pellucid.errors import CorpusError, InputError
+from pellucid.extraction import ExtractionSettings
+from pellucid.languages import check_script, word_finder
+from pellucid.tabletrainer import TableTrainer
+from pellucid.translation import TranslationSettings
+from pellucid.words import Vocabulary
+
+torch = pytest.importorskip("torch")
+sentence_transformers = pytest.importorskip("sentence_transformers")
+
+CODES = ("en", "de", "fr")
+THINGS, PARTICLES, WIDTH = 40, 6, 32
+LEXICON = {code: [f"{code}{thing}" for thing in range(THINGS)] for code in CODES}
+FILLERS = {code: [f"{code}z{n}" for n in range(PARTICLES)] for code in CODES}
+SMALL = JoinSettings(
+    PcaSettings(dimensions=20, drop=3),
+    TranslationSettings(steps=100, batch_size=64, learning_rate=0.05, evaluate_every=25),
+)
+
+
+def say(things: np.ndarray, code: str, generator: np.random.Generator) -> str:
+    """Say `things` in a language, with two particles in between."""
+    words = [LEXICON[code][thing] for thing in things] + list(generator.choice(FILLERS[code], 2))
+    return " ".join(generator.permutation(words)) + "."
+
+
+def translations(count: int, codes: tuple[str, ...], seed: int) -> list[tuple[str, ...]]:
+    generator = np.random.default_rng(seed)
+    meanings = [generator.choice(THINGS, 4, replace=False) for _ in range(count)]
+    return [tuple(say(meaning, code, generator) for code in codes) for meaning in meanings]
+
+
+def table() -> dict[str, np.ndarray]:
+    generator = np.random.default_rng(5)
+    things = generator.normal(size=(THINGS, WIDTH))
+    vectors = {}
+    for code in CODES:
+        accent = 3 * generator.normal(size=WIDTH)
+        for word, thing in zip(LEXICON[code], things):
+            vectors[word] = thing + generator.uniform(0.7, 1.3) * accent + 0.3 * generator.normal(size=WIDTH)
+        for word in FILLERS[code]:
+            vectors[word] = generator.normal(size=WIDTH) + accent
+    return vectors
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory: pytest.TempPathFactory) -> sentence_transformers.SentenceTransformer:
+    """A BERT whose one layer adds nothing, so that its states are the vectors above, normalised."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    vectors = table()
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *vectors]
+    fast = Tokenizer(models.WordPiece({p: i for i, p in enumerate(pieces)}, unk_token="[UNK]"))
+    fast.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    fast.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    folder = tmp_path_factory.mktemp("teacher")
+    BertTokenizerFast(tokenizer_object=fast, pad_token="[PAD]", unk_token="[UNK]").save_pretrained(folder)
+    config = BertConfig(
+        vocab_size=len(pieces), hidden_size=WIDTH, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8
+    )
+    model = BertModel(config)
+    with torch.no_grad():
+        for name, weights in model.named_parameters():
+            if "LayerNorm" not in name:
+                weights.zero_()
+        for word, vector in vectors.items():
+            model.embeddings.word_embeddings.weight[pieces.index(word)] = torch.tensor(vector)
+    model.save_pretrained(folder)
+    modules = sentence_transformers.sentence_transformer.modules
+    return sentence_transformers.SentenceTransformer(
+        modules=[modules.Transformer(str(folder)), modules.Pooling(WIDTH)], device="cpu"
+    )
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> dict:
+    """Corpora of three languages and parallel text of two pairs, as files."""
+    corpora, parallel = {}, {}
+    for number, code in enumerate(CODES):
+        corpora[code] = tmp_path / f"{code}.txt"
+        corpora[code].write_text("\n".join(text for (text,) in translations(300, (code,), number)))
+    for number, pair in enumerate([("en", "de"), ("en", "fr")]):
+        parallel[pair] = tmp_path / f"{'-'.join(pair)}.tsv"
+        rows = ["\t".join(pair), *map("\t".join, translations(400, pair, 10 + number))]
+        parallel[pair].write_text("\n".join(rows))
+    return {"corpora": corpora, "parallel": parallel}
+
+
+def make(teacher, world, work_dir, codes=CODES[:2], join=SMALL):
+    corpora = {code: world["corpora"][code] for code in codes}
+    parallel = {pair: files for pair, files in world["parallel"].items() if set(pair) <= set(codes)}
+    return distill_languages(teacher, corpora, parallel, work_dir=work_dir, join=join, show_progress_bar=False)
+
+
+def found(model, codes) -> float:
+    """The share of sentences whose nearest neighbour, among all others of both languages, is their translation."""
+    sides = list(zip(*translations(100, codes, 99)))
+    vectors = np.concatenate([model.encode(list(side)) for side in sides])
+    cosines = vectors @ vectors.T
+    np.fill_diagonal(cosines, -1)
+    return float(np.mean(cosines.argmax(axis=1) == np.roll(np.arange(200), 100)))
+
+
+def test_each_step_brings_translations_together(teacher, world, tmp_path):
+    def variant(drop, steps):
+        pca, translation = replace(SMALL.pca, drop=drop), replace(SMALL.translation, steps=steps)
+        return found(make(teacher, world, tmp_path / "work", join=JoinSettings(pca, translation)), ("en", "de"))
+
+    assert variant(drop=0, steps=0) < 0.05
+    assert variant(drop=0, steps=100) < 0.05  # tuning does not make up for the accents
+    assert 0.4 < variant(drop=3, steps=0) < 0.7
+    assert variant(drop=3, steps=100) > 0.95
+
+
+def test_languages_that_meet_in_a_third_one(teacher, world, tmp_path):
+    model = make(teacher, world, tmp_path / "work", CODES, replace(SMALL, pca=replace(SMALL.pca, drop=4)))
+    assert len(model.vocabulary) == 3 * (THINGS + PARTICLES)
+    assert found(model, ("en", "fr")) > 0.9
+    assert found(model, ("de", "fr")) > 0.8  # no German text was paired with French
+
+
+def test_one_table_for_all_languages():
+    first = LanguageWords(["the", "taxi", "unseen", "cat"], np.array([6, 2, 1, 1]), rows(1, 2, 0, 3), [])
+    second = LanguageWords(["taxi", "die", "cat"], np.array([30, 10, 60]), rows(4, 5, 9), [])
+    words, vectors = merge_words([first, second])
+    assert words == ["cat", "the", "taxi", "die"]  # shares 0.1 + 0.6, 0.6, 0.2 + 0.3, 0.1
+    np.testing.assert_array_equal(vectors, rows(6, 1, 3, 5))
+    words, vectors = merge_words([first, second], limit=1)
+    assert words == ["the", "taxi"]
+    np.testing.assert_array_equal(vectors, rows(1, 4))
+
+
+def rows(*values):
+    return np.array([[value] * 3 for value in values], np.float32)
+
+
+def test_pca_of_as_many_sentences_of_each_language(tmp_path):
+    from sklearn.decomposition import PCA
+
+    generator = np.random.default_rng(0)
+    brought, means = {}, []
+    for code, count, step in (("en", 90, 3), ("de", 30, 1)):
+        words = [f"{code}{n}" for n in range(12)]
+        vectors = generator.normal(size=(12, 6)).astype(np.float32)
+        numbers = generator.integers(0, 12, (count, 4))
+        sentences = [" ".join(words[n] for n in row) for row in numbers]
+        brought[code] = LanguageWords(words, np.ones(12, np.int64), vectors, [*sentences, "unknown"])
+        means.append(vectors[numbers[::step]].mean(axis=1))
+    settings = JoinSettings(PcaSettings(dimensions=3, drop=2), replace(SMALL.translation, steps=0))
+    model = join_languages(brought, {("en", "de"): "not read"}, None, settings)
+    reference = PCA(5, svd_solver="full").fit(np.concatenate(means))
+    wanted = reference.transform(np.concatenate([brought[code].vectors for code in brought]))[:, 2:]
+    got = model.vectors[[model.vocabulary.row(word) for code in brought for word in brought[code].words]]
+    np.testing.assert_allclose(np.abs(got), np.abs(wanted), atol=1e-4)
+
+
+def test_a_large_corpus_is_sampled_evenly(monkeypatch):
+    monkeypatch.setattr(bilingual, "_SENTENCES", 4)
+    assert bilingual._sample(list("0123456789")) == list("0257")
+    assert bilingual._sample(list("012")) == list("012")
+    assert bilingual._sample([]) == []
+
+
+def test_killed_and_resumed_equals_uninterrupted(teacher, world, tmp_path, monkeypatch):
+    monkeypatch.setattr(extraction, "_SHARD", 100)
+    corpora = {code: world["corpora"][code].read_text().splitlines() for code in ("en", "de")}
+    parallel = {("en", "de"): world["parallel"]["en", "de"]}
+
+    def run(name, corpora):
+        return distill_languages(teacher, corpora, parallel, work_dir=tmp_path / name, join=SMALL)
+
+    whole = run("whole", corpora)
+    forward, train_on, calls = extraction.forward, TableTrainer.train_on, []
+
+    def dying_forward(*arguments):
+        calls.append(1)
+        if len(calls) == 8:  # in the second language: two batches a shard, three shards a language
+            raise KeyboardInterrupt
+        return forward(*arguments)
+
+    def dying_training(self, batch):
+        if self.step == 60:
+            raise KeyboardInterrupt
+        train_on(self, batch)
+
+    monkeypatch.setattr(extraction, "forward", dying_forward)
+    with pytest.raises(KeyboardInterrupt):
+        run("cut", {code: iter(texts) for code, texts in corpora.items()})
+    assert (tmp_path / "cut/en/teacher-00002.safetensors").exists()
+    assert not (tmp_path / "cut/de/teacher-00002.safetensors").exists()
+    monkeypatch.setattr(extraction, "forward", forward)
+    monkeypatch.setattr(TableTrainer, "train_on", dying_training)
+    nothing = {code: iter(()) for code in corpora}  # what they held was written down before
+    with pytest.raises(KeyboardInterrupt):
+        run("cut", nothing)
+    monkeypatch.setattr(TableTrainer, "train_on", train_on)
+    monkeypatch.setattr(extraction, "forward", None)  # no sentence is read again
+    again = run("cut", nothing)
+    assert list(again.vocabulary.words) == list(whole.vocabulary.words)
+    np.testing.assert_allclose(again.vectors, whole.vectors, atol=1e-5)
+
+
+# --- what can be wrong ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("codes", "pairs", "message"),
+    [
+        ("en", [], "needs at least two, got en"),
+        ("en de", [], r"share no parallel text: en \| de\. .*give text such as en-de"),
+        ("en de fr", [("en", "de")], r"en, de \| fr\. "),
+        ("en de fr it", [("fr", "it"), ("de", "en")], r"en, de \| fr, it\. |de, en \| fr, it\. "),
+        ("en de", [("en", "de"), ("de", "es")], "parallel text de-es: 'es' is none of en, de"),
+        ("en de", [("en", "en")], "parallel text is given for two languages"),
+        ("en de", ["en-de"], "parallel text is given for two languages"),
+    ],
+)
+def test_languages_that_nothing_connects(codes, pairs, message):
+    with pytest.raises(InputError, match=message):
+        check_pairs(dict.fromkeys(codes.split()), dict.fromkeys(pairs, "pairs.tsv"))
+
+
+def test_a_chain_connects():
+    check_pairs(dict.fromkeys(("en", "de", "fr", "it")), dict.fromkeys([("fr", "it"), ("en", "de"), ("it", "de")], "p"))
+
+
+def test_bad_text_is_told_before_the_teacher_is_opened(world, tmp_path):
+    def refused(message, error=CorpusError, **changes):
+        with pytest.raises(error, match=message):
+            make("no such teacher", {**world, **changes}, tmp_path / "work")
+
+    (tmp_path / "short.txt").write_text("one line\n")
+    files = (world["corpora"]["en"], tmp_path / "short.txt")
+    refused(r"en\.txt has 300 lines and .*short\.txt has 1", parallel={("en", "de"): files})
+    (tmp_path / "empty.tsv").write_text("en\tde\n")
+    refused(r"empty\.tsv holds no sentence pair for en-de", parallel={("en", "de"): tmp_path / "empty.tsv"})
+    refused("share no parallel text", InputError, parallel={})
+    with pytest.raises(InputError, match="the language is 'English'"):
+        corpora = {"English": "a.txt", "de": "b.txt"}
+        distill_languages("no such teacher", corpora, {("English", "de"): "p.tsv"}, work_dir=tmp_path)
+    thai = tmp_path / "thai.txt"
+    thai.write_text("เธอไปตลาดเมื่อวานนี้กับแม่ของเธอ ฉันชอบกินข้าวผัดมากที่สุดในโลก\n" * 9, encoding="utf-8")
+    corpora = {"en": thai, "de": world["corpora"]["de"]}
+    refused(r"'en' \(.*thai\.txt\) is mostly in Thai script.*give its own code \(th\)", corpora=corpora)
+
+
+def test_refused_text_is_not_kept_for_the_next_call(teacher, world, tmp_path):
+    corpora = {code: world["corpora"][code].read_text().splitlines() for code in ("en", "de")}
+    with pytest.raises(CorpusError, match="Thai script"):
+        make(teacher, {**world, "corpora": {**corpora, "de": ["เธอไปตลาดเมื่อวานนี้กับแม่ของเธอ"]}}, tmp_path / "work")
+    model = make(teacher, {**world, "corpora": corpora}, tmp_path / "work")
+    assert "de1" in model.vocabulary
+
+
+def test_parallel_text_of_no_known_word(teacher, world, tmp_path, monkeypatch):
+    (tmp_path / "other.tsv").write_text("en1 en2\tno such\nen3 en4\twords here\n")
+    monkeypatch.setattr(extraction, "forward", None)  # told before the teacher reads anything
+    world["parallel"] = {("en", "de"): tmp_path / "other.tsv"}
+    with pytest.raises(CorpusError, match=r"no word of the 'de' side of .*other\.tsv occurs in the corpora"):
+        make(teacher, world, tmp_path / "work")
+
+
+def test_known_words_may_come_late(tmp_path, monkeypatch):
+    monkeypatch.setattr(bilingual, "_BLOCK", 2)
+    (tmp_path / "late.tsv").write_text("no\tde1\n" * 5 + "en1\tno\n")
+    check_known(Vocabulary(["en1", "de1"]), {("en", "de"): tmp_path / "late.tsv"})
+
+
+def test_too_little_parallel_text(teacher, world, tmp_path):
+    (tmp_path / "few.tsv").write_text("en1 en2\tde1 de2\n" * 100)
+    world["parallel"] = {("en", "de"): tmp_path / "few.tsv"}
+    with pytest.raises(CorpusError, match=r"en-de: 100 of 100 sentence pairs .* needs at least 128"):
+        make(teacher, world, tmp_path / "work")
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def command(*arguments):
+    from typer.testing import CliRunner
+
+    return CliRunner().invoke(app, ["distill", *map(str, arguments)])
+
+
+def test_the_command_makes_a_model(teacher, world, tmp_path):
+    teacher.save(str(tmp_path / "teacher"))
+    options = [f"--lang={code}={world['corpora'][code]}" for code in ("en", "de")]
+    options += ["--parallel", f"de-en={world['parallel']['en', 'de']}"]  # the header tells which column is which
+    options += ["--dimensions", 20, "--drop", 3, "--steps", 0, "--vocabulary", 44, "-o", tmp_path / "model"]
+    result = command(tmp_path / "teacher", *options)
+    assert result.exit_code == 0, result.output
+    model = pellucid.load(tmp_path / "model")
+    assert model.vectors.shape == (88, 20)
+    assert 0.4 < found(model, ("en", "de")) < 0.7
+    config = json.loads((tmp_path / "model.work/de/vocabulary.json").read_text())["origin"]
+    assert config["cased"] and config["language"] == "de" and config["max_vocabulary"] == 44
+
+
+def test_the_command_hands_on_what_it_was_given(monkeypatch, tmp_path, fruit):
+    asked = []
+    monkeypatch.setattr(
+        bilingual, "distill_languages", lambda *texts, **settings: asked.append((texts, settings)) or fruit
+    )
+    options = ["--lang", "en=a=b.txt", "--lang", "de=d.txt", "--lang", "zh-Hans=z.txt", "-o", tmp_path / "model"]
+    result = command("teacher", *options, "--parallel", "en-zh-Hans=p.tsv", "--parallel", "en-de=a,d", "--uncased")
+    assert result.exit_code == 0, result.output
+    (((teacher, corpora, parallel), settings),) = asked
+    assert (teacher, corpora) == ("teacher", {"en": "a=b.txt", "de": "d.txt", "zh-Hans": "z.txt"})
+    assert parallel == {("en", "zh-Hans"): "p.tsv", ("en", "de"): ("a", "d")}
+    assert settings["join"].translation.steps == 10_000 and not settings["extraction"].cased
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("", "CORPUS: give sentences"),
+        ("c.txt --parallel en-de=p.tsv", "--parallel: goes with --lang"),
+        ("c.txt --lang en=e.txt", "--lang: takes the place of CORPUS"),
+        ("--lang en", "'en' is not CODE=FILE"),
+        ("--lang en=a.txt --lang en=b.txt", "'en' is given twice"),
+        (
+            "--lang en=a.txt --lang de=b.txt --parallel en-fr=p.tsv",
+            "'en-fr=p.tsv' is not CODE-CODE=FILE .* en-de=pairs",
+        ),
+        ("--lang en=a.txt --lang de=b.txt --parallel p.tsv", "'p.tsv' is not CODE-CODE=FILE"),
+        ("--lang en=a.txt --lang de=b.txt --parallel en-de=a.tsv --parallel de-en=b.tsv", "'de-en' is given twice"),
+    ],
+)
+def test_the_command_typed_wrongly(options, message, tmp_path):
+    result = command("teacher", *options.split(), "-o", tmp_path / "model")
+    assert result.exit_code == 2
+    assert re.search(message, " ".join(result.output.split()))
+
+
+# --- words of languages -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "words"),
+    [
+        (None, "東京に行く。 Tom!", ["東京に行く", "Tom"]),
+        ("de", "Das ist's, Tom.", ["Das", "ist", "s", "Tom"]),
+        ("ja", "TomとTomは東京に行く。", ["Tom", "と", "Tom", "は", "東京", "に", "行く"]),
+        ("zh-Hans", "我们今天去北京，Tom！", ["我们", "今天", "去", "北京", "Tom"]),
+    ],
+)
+def test_words_and_where_they_stand(language, text, words):
+    for library in ("sudachipy", "jieba"):
+        pytest.importorskip(library)
+    found = word_finder(language)(text)
+    assert [word.text for word in found] == words
+    assert [text[word.start : word.end] for word in found] == words
+
+
+def test_a_teacher_reads_the_words_of_the_segmenter(tmp_path):
+    """Of a teacher with a token a character, the vector of 東京 is the mean of the states at 東 and at 京."""
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    from tiny_models import tiny_model
+
+    pytest.importorskip("sudachipy")
+    characters = ["[PAD]", "[UNK]", *"東京に行く大阪来。"]
+    fast = Tokenizer(models.WordLevel({c: n for n, c in enumerate(characters)}, unk_token="[UNK]"))
+    fast.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
+    PreTrainedTokenizerFast(tokenizer_object=fast, pad_token="[PAD]", unk_token="[UNK]").save_pretrained(tmp_path)
+    tiny_model("bert", len(characters), headless=True).save_pretrained(tmp_path)
+    modules = sentence_transformers.sentence_transformer.modules
+    teacher = sentence_transformers.SentenceTransformer(
+        modules=[modules.Transformer(str(tmp_path)), modules.Pooling(32)], device="cpu"
+    )
+    text = "東京に行く。"
+    settings = ExtractionSettings(language="ja")
+    got = extraction.extract(teacher, [text], tmp_path / "work", settings, show_progress_bar=False)
+    states = teacher.encode(text, output_value="token_embeddings").numpy()
+    assert sorted(got.words) == sorted(["東京", "に", "行く"])
+    for word, pieces in (("東京", [0, 1]), ("に", [2]), ("行く", [3, 4])):
+        np.testing.assert_allclose(got.vectors[got.words.index(word)], states[pieces].mean(0), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "message"),
+    [
+        ("en", "เธอไปตลาดเมื่อวานนี้กับแม่ของเธอ", r"Thai script, without spaces .* give its own code \(th\), or put spaces"),
+        ("en", "သူမသည်မနေ့ကဈေးသို့သွားခဲ့သည်", "Burmese script.*; put spaces between its words"),
+        ("de", "私はファイアフォックスを使っています", r"Chinese characters.* \(zh or ja\)|kana.* \(ja\)"),
+        ("zh", "เธอไปตลาดเมื่อวานนี้กับแม่ของเธอ", r"the segmenter of 'zh' does not know.*; give its own code \(th\)$"),
+    ],
+)
+def test_a_script_that_cannot_be_segmented(language, text, message):
+    with pytest.raises(CorpusError, match=message):
+        check_script(language, [text] * 3)
+
+
+@pytest.mark.parametrize(
+    ("language", "texts"),
+    [
+        ("en", ["เธอ ไป ตลาด เมื่อวานนี้ กับ แม่ ของ เธอ"]),  # somebody has put spaces
+        ("en", ["A text on the word 私はファイアフォックスを使っています and that is all."]),
+        ("de", ["Das ist ein Satz.", ""]),
+        ("ko", ["나는 어제 시장에 갔다."]),
+        ("zh", ["我们今天去北京，Tom！"]),
+        ("en", []),
+    ],
+)
+def test_scripts_that_can(language, texts):
+    check_script(language, texts)
+
+
+def test_a_language_of_its_own_segmenter_is_a_setting_of_the_run(teacher, world, tmp_path):
+    """A work_dir from before there was such a setting can be gone on with; one of another language cannot."""
+    corpus = world["corpora"]["en"]
+    extraction.extract(teacher, corpus, tmp_path, ExtractionSettings())
+    assert '"language"' not in (tmp_path / "vocabulary.json").read_text()
+    with pytest.raises(InputError, match="different: language"):
+        extraction.extract(teacher, corpus, tmp_path, ExtractionSettings(language="de"))
+
+
+def test_a_segmenter_is_asked_by_one_thread_at_a_time():
+    from concurrent.futures import ThreadPoolExecutor
+
+    pytest.importorskip("sudachipy")
+    texts = ["私はファイアフォックスを使っています。" * 20] * 40
+    find = word_finder("ja")
+    with ThreadPoolExecutor(4) as workers:
+        assert len({tuple(words) for words in workers.map(find, texts)}) == 1

@@ -1,0 +1,121 @@
+"""Reading parallel text: what is aligned comes out aligned, and what is not is named by file and line."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pellucid.errors import CorpusError, InputError
+from pellucid.parallel import read_parallel
+
+EN_DE = ("en", "de")
+PAIRS = [("Go.", "Geh."), ("Run!", "Lauf!")]
+
+
+def read(files, languages=EN_DE):
+    return list(read_parallel(files, languages))
+
+
+@pytest.mark.parametrize(("name", "opener"), [("p.tsv", open), ("p.tsv.xz", lzma.open), ("p.tsv.gz", gzip.open)])
+@pytest.mark.parametrize("header", ["", "en\tde\n", "EN\tDE\n", "\ufeffen\tde\r\n", "\ufeff"])
+def test_two_columns(tmp_path, name, opener, header):
+    with opener(tmp_path / name, "wt", encoding="utf-8", newline="\n") as file:
+        file.write(header + "Go.\tGeh.\r\n\nRun!\t Lauf! \n")
+    assert read(tmp_path / name) == PAIRS
+
+
+def test_a_header_may_name_the_columns_the_other_way_round(tmp_path):
+    (tmp_path / "p.tsv").write_text("de\ten\nGeh.\tGo.\nLauf!\tRun!\n")
+    assert read(tmp_path / "p.tsv") == PAIRS
+
+
+def test_a_header_needs_no_region(tmp_path):
+    (tmp_path / "p.tsv").write_text("zh\ten\n去\tgo\n", encoding="utf-8")
+    assert read(tmp_path / "p.tsv", ("en", "zh-Hans")) == [("go", "去")]
+
+
+def test_a_header_of_another_language_is_refused(tmp_path):
+    (tmp_path / "p.tsv").write_text("en\tfr\nGo.\tVa.\n")
+    with pytest.raises(CorpusError, match=r"p\.tsv holds en and fr by its header, not en and de"):
+        read(tmp_path / "p.tsv")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("en\tde\nGo.\tGeh.\nRun! Lauf!\n", r"p\.tsv, line 3: no tab"),
+        ("Go.\tGeh.\tCC-BY\n", r"p\.tsv, line 1: 3 columns"),
+        ("Go.\tGeh.\nRun!\t \n", r"p\.tsv, line 2: a sentence has no translation \('Run!'\)"),
+        ("\tGeh.\n", r"p\.tsv, line 1: a sentence has no translation \('Geh\.'\)"),
+    ],
+)
+def test_a_bad_row_is_named(tmp_path, text, message):
+    (tmp_path / "p.tsv").write_text(text)
+    with pytest.raises(CorpusError, match=message):
+        read(tmp_path / "p.tsv")
+
+
+def test_aligned_files(tmp_path):
+    (tmp_path / "corpus.en").write_bytes(b"Go.\n\nRun!\n")
+    with gzip.open(tmp_path / "corpus.de.gz", "wt", newline="\n") as file:
+        file.write("Geh.\r\n \r\nLauf!")
+    assert read((tmp_path / "corpus.en", str(tmp_path / "corpus.de.gz"))) == PAIRS
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_misaligned_files_are_named_with_both_counts(tmp_path, order):
+    files = [(tmp_path / "a.txt", 3), (tmp_path / "b.txt", 1200)]
+    for path, count in files:
+        path.write_text("a line\n" * count)
+    (one, many), (other, few) = files[order[0]], files[order[1]]
+    with pytest.raises(CorpusError, match=f"{one.name} has {many:,} lines and .*{other.name} has {few:,}"):
+        read((one, other))
+
+
+def test_an_empty_line_in_one_of_two_files_is_named(tmp_path):
+    (tmp_path / "a.txt").write_text("Go.\nRun!\n")
+    (tmp_path / "b.txt").write_text("Geh.\n\n")
+    with pytest.raises(CorpusError, match=r"b\.txt, line 2 is empty, but its counterpart is 'Run!'"):
+        read((tmp_path / "a.txt", tmp_path / "b.txt"))
+    with pytest.raises(CorpusError, match=r"b\.txt, line 2 is empty"):
+        read((tmp_path / "b.txt", tmp_path / "a.txt"))
+
+
+@given(st.lists(st.tuples(*[st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]))] * 2)))
+def test_no_character_but_a_line_feed_shifts_a_line(tmp_path_factory, pairs):
+    """U+2028, a lone carriage return or a form feed end a line elsewhere; here they must not."""
+    pairs = [(f"x{one}x", f"y{other}y") for one, other in pairs]
+    folder = tmp_path_factory.mktemp("aligned")
+    for name, side in (("a.txt", 0), ("b.txt", 1)):
+        (folder / name).write_bytes("".join(pair[side] + "\n" for pair in pairs).encode())
+    assert read((folder / "a.txt", folder / "b.txt")) == pairs
+
+
+def test_what_cannot_be_read(tmp_path):
+    (tmp_path / "p.tsv").write_bytes(b"Go.\tGeh\xff.\n")
+    (tmp_path / "q.tsv.xz").write_bytes(b"no xz")
+    (tmp_path / "p.txt").write_text("Go.\tGeh.\n")
+    (tmp_path / "p.jsonl").write_text('"Go."\n')
+    for files, message in [
+        (tmp_path / "p.tsv", "damaged or not UTF-8"),
+        (tmp_path / "q.tsv.xz", "damaged"),
+        (tmp_path / "p.txt", r"p\.txt is not a \.tsv file"),
+        (tmp_path / "none.tsv", r"parallel file not found: .*none\.tsv"),
+        ((tmp_path / "p.txt", tmp_path / "none.de"), r"parallel file not found: .*none\.de"),
+        ((tmp_path / "p.jsonl", tmp_path / "p.txt"), r"p\.jsonl is not plain text"),
+    ]:
+        with pytest.raises(CorpusError, match=message):
+            read(files)
+    for files in (["a", "b"], ("a",), None):
+        with pytest.raises(InputError, match=r"the path of a \.tsv file or a tuple of two paths"):
+            read(files)
+
+
+def test_real_pairs(shared):
+    pairs = read(shared / "data/parallel/tatoeba/en-ja.tsv.xz", ("ja", "en"))
+    assert len(pairs) == 43_128
+    assert pairs[0] == ("行け。", "Go.")

@@ -1,0 +1,253 @@
+"""Words of scripts without spaces, and phrases: how a vocabulary finds them, fast and plainly; how texts are cut."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.pre_tokenizers import BertPreTokenizer
+
+from pellucid import segmentation
+from pellucid.bulk import BulkEncoder
+from pellucid.dimensions import Dimension, Dimensions
+from pellucid.errors import InputError, MissingExtraError
+from pellucid.refinement import Bags
+from pellucid.segmentation import segmenter
+from pellucid.static import StaticEmbedder
+from pellucid.statictables import as_static, merge_static
+from pellucid.words import Vocabulary, _is_punctuation, shown_word, split_words, unspaced_run
+
+
+def found(words: list[str], text: str) -> list[str]:
+    """The words that a vocabulary of `words` finds in `text`, each checked to stand where its span says."""
+    several = Vocabulary(words).split(text)
+    for word in several:
+        assert "".join(text[word.start : word.end].split()) == shown_word(word.text).replace(" ", "") or "▁" in text
+    assert all(first.end <= second.start for first, second in pairwise(several))
+    return [word.text for word in several]
+
+
+JA = ["東京", "京都", "東京都", "に", "行く", "iphone", "を", "買う", "2024", "年"]
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "expected"),
+    [
+        (JA, "東京都に行く。", ["東京都", "に", "行く"]),  # the longest from the left, not 東 京都
+        (JA, "東京に、行く", ["東京", "に", "行く"]),
+        (JA, "大東京市", ["大", "東京", "市"]),  # a character that begins no word is one
+        (JA, "iPhoneを買う", ["iPhone", "を", "買う"]),
+        (JA, "2024年", ["2024", "年"]),
+        ([*JA, "2024年", "t恤"], "2024年 T恤 買T恤", ["2024年", "T恤", "買", "T", "恤"]),  # a known piece stays whole
+        (["東京", "ツ"], "ツアー", ["ツ", "ア", "ー"]),
+        (["the", "ツ"], "ツアー the", ["ツアー", "the"]),  # one sign among English words cuts nothing
+        (["the", "서울"], "서울에서 the", ["서울에서", "the"]),  # Korean has spaces
+        (["รัก", "ไทย"], "ฉันรักไทย๒๔", [*"ฉัน", "รัก", "ไทย", "๒๔"]),
+        (["ລາວ"], "ລາວ໒", ["ລາວ", "໒"]),
+        (["ខ្មែរ"], "ខ្មែរខ្មែរ។", ["ខ្មែរ", "ខ្មែរ"]),
+        (["မြန်မာ"], "မြန်မာမြန်မာ၂", ["မြန်မာ", "မြန်မာ", "၂"]),
+        (["new▁york"], "New York, new\n york", ["New▁York", "new▁york"]),
+        (["new▁york", "new", "york"], "new, york new-york", ["new", "york", "new", "york"]),  # punctuation between
+        (["new▁york", "new▁york▁city", "york▁city"], "new york city", ["new▁york▁city"]),
+        (["a▁b", "b▁c", "c▁d"], "a b c d", ["a▁b", "c▁d"]),
+        (["a▁b", "a▁b▁c▁d"], "a b c", ["a▁b", "c"]),
+        (["a▁b", "a▁b▁c▁d"], "c a b", ["c", "a▁b"]),
+        (["New▁York"], "New York new york NEW YORK", ["New▁York", "new", "york", "NEW", "YORK"]),
+        (["νέος▁δρόμος"], "ΝΈΟΣ ΔΡΌΜΟΣ", ["ΝΈΟΣ▁ΔΡΌΜΟΣ"]),
+        (["機器▁学習", "機器", "学習"], "機器学習 機器 学習", ["機器▁学習", "機器▁学習"]),
+        (["new▁york", "▁", "a▁"], "new▁york ▁ york▁ a▁ a", ["new▁york", "▁", "york▁", "a▁", "a"]),
+        (["a▁&▁b", "a▁x▁b"], "a & b", ["a", "b"]),  # a mark is no word
+        (["new▁york"], "", []),
+    ],
+)
+def test_the_words_of_a_text(words: list[str], text: str, expected: list[str]) -> None:
+    assert found(words, text) == expected
+    assert [w.text for w in split_words(Vocabulary(words).spaced([text])[0])] == expected
+
+
+def test_a_vocabulary_without_either_splits_as_ever() -> None:
+    vocabulary = Vocabulary(["the", "cat", "ツ", "▁"])
+    texts = ["The cat, 東京都に行く", "a▁b new york", "\ud800"]
+    assert vocabulary.spaced(texts) is texts and not vocabulary.cuts_scripts
+    assert [vocabulary.split(text) for text in texts] == [split_words(text) for text in texts]
+
+
+def test_no_character_of_an_unspaced_script_separates_words() -> None:
+    marks = [chr(c) for c in range(0x110000) if unspaced_run.fullmatch(chr(c))]
+    assert len(marks) > 100_000
+    assert not [mark for mark in marks if mark.isspace() or mark.isdecimal()]
+    assert not [mark for mark in marks if ord(mark) < 0x20000 and _is_punctuation(mark)]
+
+
+_SOME = ["a", "b", "A", "Σ", "ς", "é", "京", "東", "に", "ไ", "ท", "0", "▁", "İ", "\u0301", "한"]
+_BETWEEN = [" ", ",", "\n", "\u3000", "・", "\x1c", "\x00", "'", "_", "\u200b", "\ud800"]
+_known = st.lists(
+    st.lists(st.text(st.sampled_from(_SOME), min_size=1, max_size=3), min_size=1, max_size=3).map("▁".join),
+    min_size=1,
+    max_size=12,
+    unique=True,
+)
+_texts = st.lists(st.text(st.sampled_from([*_SOME, *_BETWEEN, " ", " "]), max_size=20), min_size=1, max_size=4)
+
+
+def _subwords() -> Tokenizer:
+    pieces = ["[UNK]", "a", "b", "##a", "##b", "京", "##京", "東", "0"]
+    tokenizer = Tokenizer(WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    return tokenizer
+
+
+@settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
+@given(_known, _texts)
+@example(["東京▁に", "京東"], ["東京▁に 東京に"])
+@example(["σ▁b"], ["A'Σ B"])  # lower() of the whole text has the other sigma
+def test_writing_texts_anew_changes_no_word(words: list[str], texts: list[str]) -> None:
+    vocabulary = Vocabulary(words)
+    for text, spaced in zip(texts, vocabulary.spaced(texts), strict=True):
+        several = vocabulary.split(text)
+        assert [word.text for word in split_words(spaced)] == [word.text for word in several]
+        assert all(first.end <= second.start for first, second in pairwise(several))
+        assert Vocabulary(words).split(text.replace(" ", "  ")) == [
+            type(word)(word.text, *(place + text[:place].count(" ") for place in word[1:])) for word in several
+        ]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(_known, _texts, st.booleans())
+def test_bulk_equals_plain(words: list[str], texts: list[str], subwords: bool) -> None:
+    vectors = np.random.default_rng(len(words)).normal(size=(len(words), 9)).astype(np.float32)
+    model = StaticEmbedder(Vocabulary(words, _subwords() if subwords else None), vectors)
+    encoder = BulkEncoder(model.vocabulary, model.vectors, None)
+    np.testing.assert_allclose(encoder.encode(texts), model._encode_plainly(texts), atol=1e-5)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(st.characters(max_codepoint=127), max_size=40))
+def test_ascii_pieces_are_those_of_the_pre_tokenizer(text: str) -> None:
+    """A phrase that never occurs makes every text with its first word take the way of ASCII texts."""
+    text = f"{text} zz zy {text}"
+    assert [w.text for w in split_words(Vocabulary(["zz▁zy"]).spaced([text])[0].replace("▁", " "))] == [
+        w.text for w in split_words(text)
+    ]
+
+
+def _model() -> StaticEmbedder:
+    words = ["new▁york", "york", "city", "東京", "に", "東", "京"]
+    return StaticEmbedder(Vocabulary(words), np.eye(7, dtype=np.float32))
+
+
+def test_a_phrase_is_one_word_of_an_embedding_and_its_explanation() -> None:
+    model = _model()
+    np.testing.assert_allclose(model.encode("New\nYork City"), np.array([1, 0, 1, 0, 0, 0, 0]) / 2**0.5)
+    why = model.explain("New  York City", "new york, york: 東京にx")
+    assert {(row.name, row.parts, row.spans1, row.spans2) for row in why.rows if row.contribution} == {
+        ("New York × new york", ("New York", "new york"), ((0, 9),), ((0, 8),))
+    }
+    assert why.score == pytest.approx(model.similarity(*model.encode([why.text1, why.text2]))[0, 0])
+    assert {why.text2[s:e] for row in why.rows for s, e in row.spans2} == {"new york", "york", "東京", "に"}
+    assert [why.text2[s:e] for s, e in why.unknown2] == ["x"]
+    assert model.nearest_words("new york", top_k=1) == [("new york", pytest.approx(1))]
+
+
+def test_dimensions_are_named_by_phrases_as_people_write_them() -> None:
+    assert _model().dimensions[0].name.startswith("new york, ")
+
+
+def test_bags_hold_the_words_that_encoding_finds() -> None:
+    bags = Bags.of(["new york city 東京に", "York new"], _model().vocabulary)
+    assert bags.rows.tolist() == [0, 2, 3, 4, 1] and bags.offsets.tolist() == [0, 4, 5]
+
+
+def test_a_table_that_lacks_a_phrase_gives_the_sum_of_its_words_to_a_merged_one() -> None:
+    phrases = StaticEmbedder(Vocabulary(["new▁york", "東京"]), np.array([[2.0], [3.0]], np.float32))
+    words = ["new", "york", "東", "京", "x京"]
+    single = StaticEmbedder(Vocabulary([*words, "に東"]), np.array([[1.0], [5], [7], [9], [0], [0]], np.float32))
+    merged = merge_static(
+        [("a", phrases, 0.5), ("b", single, 0.5)], ["new york"], Dimensions([Dimension("a", ()), Dimension("b", ())])
+    )
+    rows = {word: merged.vectors[row] for row, word in enumerate(merged.vocabulary.words)}
+    assert rows["new▁york"][1] == pytest.approx(rows["new"][1] + rows["york"][1])
+    assert rows["東京"][1] == pytest.approx(rows["東"][1] + rows["京"][1])
+    assert rows["new"][0] == 0
+
+
+def test_a_phrase_is_read_from_another_librarys_table_as_its_words() -> None:
+    theirs = SimpleNamespace(embedding=np.eye(9, dtype=np.float32), tokenizer=_subwords())
+    table = as_static(theirs, ["a▁b", "a"])
+    assert np.flatnonzero(table.vectors[0]).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "expected"),
+    [
+        ("zh", "我爱北京天安门，2024年 iPhone！", ["我", "爱", "北京", "天安门", "2024", "年", "iPhone"]),
+        ("zh-Hant", "買T恤", ["買", "T", "恤"]),
+        ("cmn", "北京", ["北京"]),
+        ("ja", "東京都に行く。iPhoneを買った", ["東京", "都", "に", "行く", "iPhone", "を", "買っ", "た"]),
+        ("jpn", "国際連合", ["国際", "連合"]),
+        ("th", "ฉันรักภาษาไทย Thai ๒๔", ["ฉัน", "รัก", "ภาษาไทย", "Thai", "๒๔"]),
+        ("de_AT", "Das Wetter, heute: schön!", ["Das", "Wetter", "heute", "schön"]),
+        ("und", "東京都に", ["東京都に"]),
+    ],
+)
+def test_texts_are_cut_by_language(language: str, text: str, expected: list[str]) -> None:
+    pytest.importorskip("jieba"), pytest.importorskip("sudachipy"), pytest.importorskip("pythainlp")
+    assert segmenter(language)(text) == expected == segmenter(language)(text)
+
+
+@pytest.mark.parametrize(("language", "stretch"), [("zh", "北京"), ("ja", "東京"), ("th", "ไทย")])
+def test_a_stretch_of_any_length_is_cut_and_loses_nothing(language: str, stretch: str) -> None:
+    pytest.importorskip({"zh": "jieba", "ja": "sudachipy", "th": "pythainlp"}[language])
+    words = segmenter(language)(stretch * 8_000)
+    assert "".join(words) == stretch * 8_000
+    assert words.count(stretch) > 7_900
+
+
+@pytest.mark.parametrize("language", ["german", "", "d", "de DE", "../x", None, 7])
+def test_what_is_no_language_code_is_refused(language: object) -> None:
+    with pytest.raises(InputError, match="give an ISO 639 code"):
+        segmenter(language)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("language", "name"), [("lo", "Lao"), ("khm", "Khmer"), ("my-MM", "Burmese")])
+def test_a_script_that_nothing_cuts_is_refused(language: str, name: str) -> None:
+    with pytest.raises(InputError, match=f"{name}.*put spaces between.*'und'"):
+        segmenter(language)
+
+
+@pytest.mark.parametrize(("language", "module"), [("zh", "jieba"), ("ja", "sudachipy"), ("th", "pythainlp")])
+def test_a_missing_segmenter_is_named(language: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for made in (segmentation._chinese, segmentation._japanese, segmentation._thai):
+        made.cache_clear()
+    for name in [name for name in sys.modules if name.partition(".")[0] == module]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=rf"{module}.*pellucid\[languages\]"):
+        segmenter(language)
+
+
+def test_cutting_writes_nothing_and_says_nothing(tmp_path: Path) -> None:
+    pytest.importorskip("jieba"), pytest.importorskip("sudachipy"), pytest.importorskip("pythainlp")
+    program = (
+        "import socket; socket.socket.connect = None\n"
+        "from pellucid.segmentation import segmenter\n"
+        "for language, text in (('zh', '我爱北京'), ('ja', '東京都に'), ('th', 'ฉันรักไทย')):\n"
+        "    assert len(segmenter(language)(text)) == 3\n"
+        "import os; assert 'PYTHAINLP_READ_ONLY' not in os.environ"
+    )
+    places = dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME"), str(tmp_path))
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True, env={**os.environ, **places}
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert list(tmp_path.rglob("*")) == []

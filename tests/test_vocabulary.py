@@ -1,0 +1,585 @@
+"""Adding words, pruning, retraining and merging: against a world in which the right vectors are known."""
+
+from __future__ import annotations
+
+import json
+import mmap
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers
+from typer.testing import CliRunner
+
+import pellucid
+from pellucid import sentencestore
+from pellucid.cli import app
+from pellucid.corpus import read_texts
+from pellucid.errors import CorpusError, InputError
+from pellucid.extraction import ExtractionSettings
+from pellucid.refinement import Bags, RefinementSettings
+from pellucid.sentencestore import store_sentences
+from pellucid.static import StaticEmbedder
+from pellucid.vocabulary_add import add_words
+from pellucid.vocabulary_maps import fit_space
+from pellucid.vocabulary_merge import merge_vocabularies
+from pellucid.vocabulary_prune import prune
+from pellucid.vocabulary_reading import AddingSettings
+from pellucid.vocabulary_retrain import retrain
+from pellucid.words import Vocabulary, split_words
+from tables import check_views, random_table
+
+WIDTH = 6
+
+
+def unit(rows):
+    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
+
+
+def rotation(width, seed=0):
+    return np.linalg.qr(np.random.default_rng(seed).normal(size=(width, width)))[0]
+
+
+@pytest.fixture(scope="module")
+def world():
+    """Names and true vectors of 300 words; what a word is about, its direction, tells how much it weighs."""
+    rng = np.random.default_rng(0)
+    names = [f"w{n}" for n in range(300)]
+    units = unit(rng.normal(size=(300, WIDTH)))
+    return names, (units * np.exp(units @ rng.normal(size=(WIDTH, 1)))).astype(np.float32)
+
+
+def model_of(world, rows=slice(None), dtype=np.float32):
+    names, vectors = world
+    return StaticEmbedder(Vocabulary(names[rows]), vectors[rows].astype(dtype))
+
+
+def teacher_of(world):
+    """A teacher that knows every true vector, in a space of its own; of a text the mean."""
+    names, vectors = world
+    row, turn = {name: n for n, name in enumerate(names)}, rotation(WIDTH, 1)
+
+    def encode(texts):
+        found = [[row[word.text.lower()] for word in split_words(text)] for text in texts]
+        return np.array([vectors[rows].mean(axis=0) for rows in found]) @ turn
+
+    return encode
+
+
+# The map
+
+
+def test_least_squares_finds_an_affine_map_of_directions_and_the_lengths():
+    rng = np.random.default_rng(3)
+    source = (unit(rng.normal(size=(500, 8))) * rng.uniform(0.5, 3, (500, 1))).astype(np.float32)
+    matrix = rng.normal(size=(8, 5))
+    lengths = np.linalg.norm(source, axis=1) ** 2 * 3
+    target = (unit(unit(source) @ matrix) * lengths[:, None]).astype(np.float32)
+    source[7] = 0
+    mapping, quality = fit_space(source[:400], target[:400])
+    assert quality.words == 399 and quality.held_out == 39
+    assert quality.cosine > 0.97 and quality.first > 0.95 and quality.length_correlation > 0.999
+    mapped = mapping(source[400:])
+    assert (unit(mapped) * unit(target[400:])).sum(axis=1).mean() > 0.97
+    inside = (lengths[400:] > np.percentile(lengths, 2)) & (lengths[400:] < np.percentile(lengths, 98))
+    assert np.linalg.norm(mapped, axis=1)[inside] == pytest.approx(lengths[400:][inside], rel=0.01)
+    assert not mapping(np.zeros((2, 8), np.float32)).any() and mapped.dtype == np.float32
+
+
+@pytest.mark.parametrize("width", [5, 8])
+def test_procrustes_finds_a_rotation_exactly(width):
+    rng = np.random.default_rng(4)
+    source = rng.normal(size=(100, 5)).astype(np.float32)
+    turn = rotation(width, 2)[:5]  # orthonormal rows: no cosine changes
+    mapping, quality = fit_space(source, (source @ turn * 7).astype(np.float32), method="procrustes")
+    assert mapping.matrix == pytest.approx(turn, abs=1e-6) and not mapping.offset.any()
+    assert quality.cosine == pytest.approx(1) and quality.first == 1
+    cosines = unit(mapping(source)) @ unit(mapping(source)).T
+    assert cosines == pytest.approx(unit(source) @ unit(source).T, abs=1e-5)
+
+
+def test_a_map_between_unrelated_spaces_says_so():
+    rng = np.random.default_rng(5)
+    _, quality = fit_space(*(rng.normal(size=(400, 10)).astype(np.float32) for _ in range(2)))
+    assert abs(quality.cosine) < 0.2 and quality.first < 0.1
+
+
+def test_maps_need_pairs():
+    with pytest.raises(InputError, match="10 words to fit a map on, and at least 20"):
+        fit_space(np.ones((10, 3), np.float32), np.ones((10, 3), np.float32))
+    with pytest.raises(InputError, match=r"25 words .* at least 30"):
+        fit_space(np.ones((25, 30), np.float32), np.ones((25, 3), np.float32), method="procrustes")
+    with pytest.raises(InputError, match="'cca' is unknown"):
+        fit_space(np.ones((30, 3), np.float32), np.ones((30, 3), np.float32), method="cca")
+
+
+# Adding
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_added_words_get_the_vectors_the_model_would_have_had(world, dtype):
+    names, vectors = world
+    model = model_of(world, slice(280), dtype)
+    made, report = add_words(model, names[280:], teacher_of(world))
+    assert list(made.vocabulary.words) == names and made.vectors.dtype == dtype
+    np.testing.assert_array_equal(made.vectors[:280], model.vectors)  # to the bit
+    assert (unit(made.word_vectors(range(280, 300))) * unit(vectors[280:])).sum(axis=1).min() > 0.99
+    assert report.fit.cosine > 0.99 and report.fit.first > 0.9 and report.fit.words == 280
+    lengths = np.linalg.norm(made.word_vectors(range(280, 300)), axis=1)
+    true = np.linalg.norm(vectors, axis=1)
+    assert lengths == pytest.approx(np.clip(true[280:], *np.percentile(true[:280], (1, 99))), rel=0.05)
+    assert [a.length for a in report.added] == pytest.approx(lengths, rel=1e-2)
+    assert (report.source, report.words_before, report.words_after) == ("words", 280, 300)
+    assert report.added[0].nearest == tuple(w for w, _ in made.nearest_words("w280", top_k=5) if w != "w280")[:4]
+
+
+def test_an_int8_table_stays_one(world, tmp_path):
+    model_of(world, slice(290)).save_pretrained(tmp_path / "m", dtype="int8")
+    model = pellucid.load(tmp_path / "m")
+    made, _ = add_words(model, ["w295"], teacher_of(world))
+    assert made.vectors.dtype == np.int8
+    np.testing.assert_array_equal(made.vectors[:290], model.vectors)
+    np.testing.assert_array_equal(made.scales[:290], model.scales)
+    assert unit(made.word_vectors([290])[0]) @ unit(world[1][295]) > 0.99
+    made.save_pretrained(tmp_path / "more")
+    assert pellucid.load(tmp_path / "more").encode("w295") == pytest.approx(made.encode("w295"))
+
+
+def test_a_phrase_takes_the_place_of_its_words(world):
+    model = model_of(world)
+    made, report = add_words(model, ["W3 w4", "w5 w6 w7"], teacher_of(world))
+    assert list(made.vocabulary.words[-2:]) == ["w3▁w4", "w5▁w6▁w7"] and report.added[0].word == "w3 w4"
+    assert [w.text for w in made.vocabulary.split("w9 w3  W4 w5 w6")] == ["w9", "w3▁W4", "w5", "w6"]
+    vector = made.word_vectors([300])[0]
+    assert made.encode("W3 w4") == pytest.approx(unit(vector), abs=1e-6)
+    assert made.encode("w9 w3 w4") == pytest.approx(unit(vector + world[1][9]), abs=1e-6)
+    assert np.linalg.norm(vector) == pytest.approx(np.linalg.norm(world[1][3] + world[1][4]), rel=1e-5)
+    assert unit(vector) @ unit(world[1][3] + world[1][4]) > 0.99  # what this teacher says of two words
+    # a phrase with an unknown word has no such sum; its length is predicted
+    without = model_of(world, slice(299))
+    longer, _ = add_words(without, ["w1 w299"], teacher_of(world))
+    assert np.isfinite(longer.word_vectors([299])).all() and longer.word_vectors([299]).any()
+
+
+def test_replace_gives_known_words_new_vectors(world):
+    names, vectors = world
+    spoilt = vectors.copy()
+    spoilt[5] = -spoilt[5]
+    model = StaticEmbedder(Vocabulary(names), spoilt)
+    with pytest.raises(InputError, match="1 entry is in the vocabulary already, the first is 'w5'"):
+        add_words(model, ["w5"], teacher_of(world))
+    made, _ = add_words(model, ["w5"], teacher_of(world), settings=AddingSettings(replace=True))
+    assert len(made.vocabulary) == 300
+    assert unit(made.vectors[5]) @ unit(vectors[5]) > 0.99
+    np.testing.assert_array_equal(np.delete(made.vectors, 5, axis=0), np.delete(spoilt, 5, axis=0))
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ([], "no word to add"),
+        (["?!"], "holds no word"),
+        ([""], "holds no word"),
+        (["new", "New"], "'New' and 'new' are the same entry"),
+        (["new york", "new  york"], "are the same entry"),
+        (["c++"], "is the one word 'c' to a static model"),
+        (["w1-w2"], "would never be found in a text"),
+        (["ne\nw"], "line break"),
+        ([3], "text 0 is int"),
+    ],
+)
+def test_entries_that_cannot_be_added(world, entries, said):
+    with pytest.raises(InputError, match=said):
+        add_words(model_of(world), entries, teacher_of(world))
+
+
+def test_only_static_models_have_a_vocabulary(world):
+    other = random_table()
+    for ask in (
+        lambda: add_words(other, ["x"], teacher_of(world)),
+        lambda: prune(other, max_words=2),
+        lambda: merge_vocabularies(model_of(world), other),
+        lambda: retrain(other, teacher_of(world), [], work_dir="x"),
+    ):
+        with pytest.raises(InputError, match="needs a static model"):
+            ask()
+
+
+# Adding with sentences: a BERT of two layers with random weights
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    pytest.importorskip("sentence_transformers")
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer import modules
+
+    from tiny_models import tiny_model, word_piece
+
+    folder = tmp_path_factory.mktemp("bert")
+    tokenizer = word_piece()
+    tokenizer.save_pretrained(folder)
+    tiny_model("bert", len(tokenizer), headless=True).save_pretrained(folder)
+    transformer = modules.Transformer(str(folder))
+    transformer.max_seq_length = 24
+    return SentenceTransformer(modules=[transformer, modules.Pooling(32)], device="cpu")
+
+
+def states_of(bert, text, start, end):
+    """The mean state of the pieces that lie in text[start:end]."""
+    import torch
+
+    encoded = bert.tokenizer(text, return_offsets_mapping=True)
+    with torch.no_grad():
+        out = bert[0]({k: torch.tensor([v]) for k, v in encoded.items() if k != "offset_mapping"})["token_embeddings"][
+            0
+        ]
+    inside = [n for n, (a, b) in enumerate(encoded["offset_mapping"]) if start <= a and b <= end and b > a]
+    return out[inside].mean(dim=0).numpy()
+
+
+def test_in_sentences_an_entry_has_the_mean_of_its_states(bert, monkeypatch):
+    from pellucid import vocabulary_reading
+
+    known = "a man is riding the horse on beach quickly swift car vehicle doctor gave sick boy rapid cars".split()
+    rng = np.random.default_rng(6)
+    model = StaticEmbedder(Vocabulary([*known, *"bcdefgh"]), rng.normal(size=(25, 4)).astype(np.float32))
+    texts = ["The swiftly car, a sick   boy!", "swiftly is the sick boy riding", "swiftly swiftly a b c d e f g h"]
+    texts += [" ".join(rng.choice([*known, *"bcdefgh"], 6)) for _ in range(60)]
+    given = {}
+
+    def noted(source, target, **options):
+        given.update(source=source, target=target)
+        return fit_space(source, target, **options)
+
+    monkeypatch.setattr("pellucid.vocabulary_add.fit_space", noted)
+    reading = vocabulary_reading.Reading
+    found = reading(
+        Vocabulary([*model.vocabulary.words, "swiftly", "sick▁boy"]), ["swiftly", "sick▁boy"], AddingSettings()
+    )
+    _, _, means, counts = found.run(bert, texts, False)
+    assert counts == [4, 2 + sum("sick boy" in text for text in texts[3:])]
+    places = [(texts[0], 4), (texts[1], 0), (texts[2], 0), (texts[2], 8)]
+    wanted = np.mean([states_of(bert, text, start, start + 7) for text, start in places], axis=0)
+    np.testing.assert_allclose(means[0], wanted, atol=1e-5)
+    made, report = add_words(model, ["swiftly", "sick boy"], bert, texts, show_progress_bar=False)
+    assert report.source == "sentences" and [a.occurrences for a in report.added] == counts
+    assert len(made.vocabulary) == 27 and len(given["source"]) == len(given["target"]) == 25
+    at_most, one = add_words(
+        model, ["swiftly"], bert, iter(texts), settings=AddingSettings(occurrences=1, fit_sentences=50)
+    )
+    assert one.added[0].occurrences == 1 and len(at_most.vocabulary) == 26
+
+
+def test_sentences_that_do_not_hold_the_entry(bert, world):
+    model = StaticEmbedder(Vocabulary(["a", "man"]), np.eye(2, dtype=np.float32))
+    with pytest.raises(CorpusError, match=r"2 entries stand in no sentence, the first is 'zebra'"):
+        add_words(model, ["zebra", "zoo", "horse"], bert, ["a man", "the horse"])
+    with pytest.raises(InputError, match="2 words to fit a map on"):
+        add_words(model, ["horse"], bert, ["a man", "the horse"])
+    with pytest.raises(InputError, match="only a SentenceTransformer reads words in sentences, got function"):
+        add_words(model, ["horse"], teacher_of(world), ["a man", "the horse"])
+    long = " ".join(["man"] * 40 + ["horse"])
+    with pytest.raises(CorpusError, match="reads 'horse' in no sentence whole"):
+        add_words(model, ["horse"], bert, [long])
+
+
+# Pruning
+
+
+@pytest.fixture
+def prefixes():
+    """Six words with a tokenizer that cuts "tokenised" into token ##ised."""
+    pieces = {p: n for n, p in enumerate(["[UNK]", "token", "##ised", "##s", "cat", "the"])}
+    tokenizer = Tokenizer(models.WordPiece(pieces, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    words = ["the", "cat", "token", "dog", "bird", "cats"]
+    vectors = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
+    return StaticEmbedder(Vocabulary(words, tokenizer), vectors)
+
+
+def test_pruning_keeps_what_the_corpus_uses_and_nothing_changes_there(prefixes):
+    texts = ["The tokenised cat", "cat zebra", "the cat"]
+    made, report = prune(prefixes, texts)
+    assert list(made.vocabulary.words) == ["the", "cat", "token"]
+    np.testing.assert_array_equal(made.encode(texts), prefixes.encode(texts))
+    assert report.coverage_before == report.coverage_after == pytest.approx(6 / 7)
+    assert (report.words_before, report.words_after, report.texts, report.lost) == (6, 3, 3, 0)
+    assert (report.bytes_before, report.bytes_after) == (72, 36)
+    assert report.unchanged == 1 and report.mean_cosine == pytest.approx(1)
+    assert made.dimensions.names == prefixes.dimensions.names and len(prefixes.vocabulary) == 6
+
+
+@given(
+    st.lists(
+        st.lists(st.sampled_from("the The cat tokenised tokens bird zebra cats , .".split())).map(" ".join), min_size=1
+    )
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_pruning_to_a_corpus_changes_nothing_in_it(prefixes, texts):
+    if not prefixes.encode(texts).any():
+        return
+    made, report = prune(prefixes, texts)
+    np.testing.assert_array_equal(made.encode(texts), prefixes.encode(texts))
+    assert report.unchanged == 1 and report.coverage_before == report.coverage_after
+
+
+def test_pruning_harder_says_what_is_lost(prefixes):
+    texts = ["the the cat", "dog", "the cat token"]
+    made, report = prune(prefixes, texts, min_count=2)
+    assert list(made.vocabulary.words) == ["the", "cat"]
+    assert report.coverage_before == 1 and report.coverage_after == pytest.approx(5 / 7)
+    assert report.lost == 1 and report.unchanged == pytest.approx(1 / 3)
+    old, new = (model.encode(texts[2]) for model in (prefixes, made))
+    assert report.mean_cosine == pytest.approx((1 + old @ new) / 2, abs=1e-6)
+    assert list(prune(prefixes, texts, max_words=1)[0].vocabulary.words) == ["the"]
+    first, plain = prune(prefixes, max_words=4)
+    assert list(first.vocabulary.words) == ["the", "cat", "token", "dog"] and plain.coverage_before is None
+
+
+def test_an_int8_table_is_pruned_as_it_is(world, tmp_path):
+    model_of(world).save_pretrained(tmp_path / "m", dtype="int8")
+    model = pellucid.load(tmp_path / "m")
+    made, _ = prune(model, ["w7 w200", "w3"])
+    np.testing.assert_array_equal(made.vectors, model.vectors[[3, 7, 200]])
+    np.testing.assert_array_equal(made.scales, model.scales[[3, 7, 200]])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "give a corpus"),
+        ({"texts": ["zebra zoo"]}, "holds no word that the model knows, in 1 texts with 2 words"),
+        ({"texts": []}, "in 0 texts"),
+        ({"texts": ["the cat"], "min_count": 2}, "no word of the model occurs 2 times in the corpus, the commonest 1"),
+        ({"texts": ["the"], "min_count": 0}, "min_count is 0"),
+        ({"max_words": 0}, "max_words 0"),
+        ({"texts": "the cat"}, "iterable of texts"),
+    ],
+)
+def test_pruning_that_leaves_nothing(prefixes, options, said):
+    with pytest.raises(InputError, match=said):
+        prune(prefixes, **options)
+
+
+# Merging
+
+
+@pytest.mark.parametrize("method", ["least-squares", "procrustes"])
+def test_a_turned_model_is_turned_back(world, method):
+    names, vectors = world
+    first = model_of(world, slice(0, 200))
+    second = StaticEmbedder(Vocabulary(names[100:]), (vectors[100:] @ rotation(WIDTH, 3) * 5).astype(np.float32))
+    made, report = merge_vocabularies(first, second, method=method)
+    assert list(made.vocabulary.words) == names
+    assert (report.words_first, report.words_second, report.shared, report.words) == (200, 200, 100, 300)
+    np.testing.assert_array_equal(made.vectors[:100], vectors[:100])
+    close = 1 if method == "procrustes" else 0.99
+    assert (unit(made.vectors[200:]) * unit(vectors[200:])).sum(axis=1).min() >= close - 1e-5
+    assert report.fit.cosine >= close - 1e-5
+    assert np.median(np.linalg.norm(made.vectors[200:], axis=1) / np.linalg.norm(vectors[200:], axis=1)) == (
+        pytest.approx(1, abs=0.05)
+    )
+    assert made.dimensions.names == first.dimensions.names
+    kept, _ = merge_vocabularies(first, second, method=method, shared="first")
+    np.testing.assert_array_equal(kept.vectors[:200], vectors[:200])
+    np.testing.assert_array_equal(kept.vectors[200:], made.vectors[200:])
+
+
+def test_shared_words_get_the_mean(world):
+    names, vectors = world
+    rng = np.random.default_rng(8)
+    other = (vectors + rng.normal(size=vectors.shape)).astype(np.float32)
+    made, _ = merge_vocabularies(model_of(world), StaticEmbedder(Vocabulary(names), other))
+    kept, _ = merge_vocabularies(model_of(world), StaticEmbedder(Vocabulary(names), other), shared="first")
+    mapping, _ = fit_space(other, vectors)
+    np.testing.assert_allclose(made.vectors, (vectors + mapping(other)) / 2, atol=1e-5)
+    np.testing.assert_array_equal(kept.vectors, vectors)
+
+
+def test_models_of_different_width_merge_into_the_space_of_the_first(world):
+    names, vectors = world
+    wide = np.random.default_rng(9).normal(size=(WIDTH, 12))
+    second = StaticEmbedder(Vocabulary(names[50:]), (vectors[50:] @ wide).astype(np.float32))
+    made, _ = merge_vocabularies(model_of(world, slice(200)), second)
+    assert made.vectors.shape == (300, WIDTH)
+    assert (unit(made.vectors[200:]) * unit(vectors[200:])).sum(axis=1).mean() > 0.97
+
+
+def test_models_that_cannot_be_merged(world):
+    strange = StaticEmbedder(Vocabulary([f"x{n}" for n in range(100)]), np.ones((100, 40), np.float32))
+    with pytest.raises(InputError, match=r"share 0 words.* at least 40 .*'w0', 'w1', 'w2'.*'x0'.*EnsembleEmbedder"):
+        merge_vocabularies(model_of(world), strange)
+    with pytest.raises(InputError, match="share 10 words"):
+        merge_vocabularies(model_of(world, slice(0, 60)), model_of(world, slice(50, 90)))
+    for options in ({"method": "cca"}, {"shared": "second"}):
+        with pytest.raises(InputError, match="is unknown"):
+            merge_vocabularies(model_of(world), model_of(world), **options)
+
+
+# Retraining
+
+
+SMALL = RefinementSettings(steps=300, batch_size=64, neighbours=1, evaluate_every=50, learning_rate=0.1)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    rng = np.random.default_rng(1)
+    path = tmp_path_factory.mktemp("corpus") / "texts.txt"
+    lines = [" ".join(f"w{n}" for n in rng.integers(0, 250, 6)) for _ in range(1500)]
+    lines[3:3] = ["w1", "unknown words here", "w5 unknown", ""]
+    path.write_text("\n".join(lines))
+    return path
+
+
+def noisy(world):
+    """The model with noise on half of its words."""
+    names, vectors = world
+    given = vectors.copy()
+    given[::2] += np.random.default_rng(2).normal(size=(150, WIDTH)) * 2
+    return StaticEmbedder(Vocabulary(names), given)
+
+
+def test_the_store_holds_what_memory_would_have(world, corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(sentencestore, "_SHARD", 100)
+    vocabulary, teacher = Vocabulary(world[0]), teacher_of(world)
+    stored = store_sentences(tmp_path, vocabulary, teacher, corpus, ExtractionSettings(), {})
+    texts = [text for text in read_texts(corpus) if len(text.split()) > 1 and "unknown" not in text]
+    wanted = Bags.of(texts, vocabulary)
+    np.testing.assert_array_equal(stored.bags.rows, wanted.rows)
+    np.testing.assert_array_equal(stored.bags.offsets, wanted.offsets)
+    np.testing.assert_allclose(stored.teacher_vectors, unit(teacher(texts)), atol=1e-3)
+    assert stored.teacher_vectors.dtype == np.float16
+    for array in (stored.teacher_vectors, stored.bags.rows, stored.bags.offsets):
+        while isinstance(array, np.ndarray):
+            array = array.base
+        assert isinstance(array, mmap.mmap)  # on disk, not in memory
+
+    def unused(texts):
+        raise AssertionError("a finished store encodes nothing")
+
+    again = store_sentences(tmp_path, vocabulary, unused, corpus, ExtractionSettings(), {})
+    np.testing.assert_array_equal(again.bags.rows, wanted.rows)
+
+
+def test_a_killed_store_goes_on_and_knows_its_teacher(world, corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(sentencestore, "_SHARD", 100)
+    vocabulary, teacher = Vocabulary(world[0]), teacher_of(world)
+    whole = store_sentences(tmp_path / "whole", vocabulary, teacher, corpus, ExtractionSettings(), {})
+    calls = []
+    append = sentencestore._append
+
+    def dying(path, values, first):
+        calls.append(path)
+        if len(calls) == 9:  # the teacher's vectors and rows of the third shard are written, its offsets are not
+            raise KeyboardInterrupt
+        append(path, values, first)
+
+    def run(encoder, **options):
+        return store_sentences(tmp_path / "cut", vocabulary, encoder, corpus, ExtractionSettings(**options), {})
+
+    monkeypatch.setattr(sentencestore, "_append", dying)
+    with pytest.raises(KeyboardInterrupt):
+        run(teacher)
+    monkeypatch.setattr(sentencestore, "_append", append)
+    assert json.loads((tmp_path / "cut" / "state.json").read_text())["read"] == 200
+    with pytest.raises(InputError, match="vectors of another teacher"):
+        run(lambda texts: teacher(texts)[:, ::-1])
+    resumed = run(teacher)
+    np.testing.assert_array_equal(resumed.bags.rows, whole.bags.rows)
+    np.testing.assert_array_equal(resumed.bags.offsets, whole.bags.offsets)
+    np.testing.assert_array_equal(resumed.teacher_vectors, whole.teacher_vectors)
+
+
+def test_retraining_learns_the_teachers_similarities(world, corpus, tmp_path):
+    pytest.importorskip("torch")
+    model = noisy(world)
+    made, report = retrain(model, teacher_of(world), corpus, work_dir=tmp_path, refinement=SMALL)
+    assert report.agreement_after > report.agreement_before + 0.4
+    assert (report.sentences, report.held_out, report.words, report.trained) == (1470, 30, 300, 250)
+    np.testing.assert_allclose(made.vectors[250:], model.vectors[250:], rtol=1e-5)  # not in the corpus: as they were
+    again, _ = retrain(model, teacher_of(world), corpus, work_dir=tmp_path, refinement=SMALL)
+    np.testing.assert_array_equal(again.vectors, made.vectors)
+
+
+def test_retraining_killed_and_resumed_equals_uninterrupted(world, corpus, tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    from pellucid import refinement
+
+    def run(folder):
+        return retrain(
+            noisy(world), teacher_of(world), read_texts(corpus), work_dir=tmp_path / folder, refinement=SMALL
+        )
+
+    whole, _ = run("whole")
+    draw = refinement._draw
+
+    def dying(groups, train, settings, step):
+        if step == 120:
+            raise KeyboardInterrupt
+        return draw(groups, train, settings, step)
+
+    monkeypatch.setattr(refinement, "_draw", dying)
+    with pytest.raises(KeyboardInterrupt):
+        run("cut")
+    monkeypatch.setattr(refinement, "_draw", draw)
+    resumed, _ = run("cut")
+    np.testing.assert_allclose(resumed.vectors, whole.vectors, atol=1e-6)
+
+
+def test_retraining_that_cannot_be(world, corpus, tmp_path):
+    pytest.importorskip("torch")
+    teacher = teacher_of(world)
+    with pytest.raises(CorpusError, match="no sentence of the corpus holds two words"):
+        retrain(model_of(world), teacher, ["not one known", "w3 alone"], work_dir=tmp_path / "a", refinement=SMALL)
+    with pytest.raises(CorpusError, match="at least 128"):
+        retrain(model_of(world), teacher, ["w1 w2"] * 9, work_dir=tmp_path / "b", refinement=SMALL)
+    retrain(model_of(world), teacher, corpus, work_dir=tmp_path / "c", refinement=SMALL)
+    with pytest.raises(InputError, match="different: model"):
+        retrain(noisy(world), teacher, corpus, work_dir=tmp_path / "c", refinement=SMALL)
+
+
+# Views and commands
+
+
+def test_views(world, corpus, prefixes, tmp_path):
+    model = model_of(world, slice(299))
+    reports = [
+        add_words(model, ["w299", "w1 w2"], teacher_of(world))[1],
+        prune(prefixes, ["the cat"])[1],
+        prune(prefixes, max_words=2)[1],
+        merge_vocabularies(model, model_of(world))[1],
+    ]
+    for report, said in zip(reports, ("w1 w2", "that are known", "table, MB", "299 of them shared"), strict=True):
+        assert said in " ".join(check_views(report).split())
+        assert len(report.to_frame()) == len(report._records())
+
+
+def test_the_commands(world, corpus, tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    model_of(world, slice(0, 250)).save_pretrained("first", dtype="float16")
+    model_of(world, slice(50, 300)).save_pretrained("second")
+    monkeypatch.setattr("pellucid.cli_vocabulary._opened", lambda name: teacher_of(world))
+    (tmp_path / "words.txt").write_text("w280\n\nw1 w2\n")
+
+    def run(*arguments, code=0):
+        result = CliRunner().invoke(app, ["vocabulary", *arguments], prog_name="pellucid")
+        assert result.exit_code == code, f"{result.output} {result.exception!r}"
+        return result
+
+    told = run("add", "first", "w290", "--words", "words.txt", "--teacher", "t", "-o", "more")
+    assert "w290" in told.stdout and told.stderr == "wrote more: 253 words\n"
+    more = pellucid.load("more")
+    assert list(more.vocabulary.words[-3:]) == ["w290", "w280", "w1▁w2"] and more.vectors.dtype == np.float16
+    assert "already" in run("add", "first", "w1", "--teacher", "t", "-o", "more", code=1).stderr
+    assert run("prune", "first", str(corpus), "--min-count", "2", "--max-words", "40", "-o", "small").stdout
+    assert len(pellucid.load("small").vocabulary) == 40
+    merged = json.loads(run("merge", "first", "second", "--method", "procrustes", "-o", "both", "--json").stdout)
+    assert merged["shared"] == 200 and len(pellucid.load("both").vocabulary) == 300
+    monkeypatch.setattr("pellucid.refinement.RefinementSettings", lambda steps: SMALL)
+    trained = run("retrain", "first", str(corpus), "--teacher", "t", "-o", "own", "--json", "--max-sentences", "900")
+    assert json.loads(trained.stdout)["sentences"] == 881 and (tmp_path / "own.work").is_dir()
+    assert pellucid.load("own").vectors.dtype == np.float16
