@@ -47,7 +47,7 @@ TRAINING = TrainingSettings(
 
 @dataclass(frozen=True)
 class Amounts:
-    """How many rows of each kind a pass trains on, and the seed they are drawn with."""
+    """How many rows of each kind a pass draws from, the seed they are drawn with, and how many batches it takes."""
 
     sentences: int
     by_topic: int
@@ -57,12 +57,14 @@ class Amounts:
     questions: int
     intents: int
     seed: int
+    steps: int | None = None  # None takes all
 
 
 PASSES = (
     Amounts(38_400, 38_400, 6_400, 1_280, 9_600, 3_200, 1_920, seed=0),
-    Amounts(64_000, 76_800, 6_400, 960, 9_600, 1_600, 1_920, seed=1),
+    Amounts(64_000, 76_800, 6_400, 960, 9_600, 1_600, 1_920, seed=1, steps=1_600),
 )
+"""The second goes on from the adapter of the first."""
 
 
 @dataclass(frozen=True)
@@ -253,7 +255,7 @@ def _runs(source: Source, name: str) -> Iterator[tuple[int, Path, TrainingSettin
     adapter = None
     for number in range(len(PASSES)):
         folder = source.work / f"{name}-{number}"
-        yield number, folder, replace(TRAINING, adapter=adapter)
+        yield number, folder, replace(TRAINING, adapter=adapter, max_steps=PASSES[number].steps)
         adapter = str(folder / TRAINED)
 
 
