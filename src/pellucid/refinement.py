@@ -142,6 +142,8 @@ def refine(
     groups = _neighbourhoods(teacher_vectors, train, settings)
     with Progress("refining", total=settings.steps, unit="steps", enabled=show_progress_bar) as progress:
         progress.advance(trainer.step)
+        if not trainer.step:
+            trainer.evaluate(batches)  # the table as it is may be the best
         while trainer.step < settings.steps and trainer.evaluations_without_gain < settings.patience:
             trainer.train_on(_draw(groups, train, settings, trainer.step))
             if trainer.step % settings.evaluate_every == 0 or trainer.step == settings.steps:

@@ -108,7 +108,7 @@ class TableTrainer:
         if loss < self.best_loss:
             self.best_loss, self.evaluations_without_gain = loss, 0
             self.best = self.words.weight.detach().numpy().copy()
-        if self.checkpoint is not None:
+        if self.checkpoint is not None and self.step:
             self._save(self.checkpoint)
 
     def _save(self, path: Path) -> None:

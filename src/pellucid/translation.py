@@ -112,6 +112,8 @@ def tune_on_pairs(
         "drawing translations together", total=settings.steps, unit="steps", enabled=show_progress_bar
     ) as progress:
         progress.advance(trainer.step)
+        if not trainer.step:
+            trainer.evaluate(held_out)  # the table as it is may be the best
         while trainer.step < settings.steps and trainer.evaluations_without_gain < settings.patience:
             trainer.train_on(_draw([train for _, train in splits], settings, trainer.step))
             if trainer.step % settings.evaluate_every == 0 or trainer.step == settings.steps:
