@@ -45,6 +45,24 @@ def test_neighbours_a_person_expects(static_en):
     assert asked @ house > asked @ cat + 0.3
 
 
+def test_five_languages_find_each_other(shared):
+    from pellucid.bitext import translation_scores
+    from pellucid.evaluation_data import read_table
+
+    model = pellucid.load("static-multi")
+    for code, least in (("deu", 0.88), ("fra", 0.83), ("cmn", 0.80), ("jpn", 0.72)):
+        table = read_table(shared / "data" / "crosslingual" / "tatoeba_v1" / f"{code}-eng.tsv", ["sentence1", "eng"])
+        assert translation_scores(model, table["sentence1"], table["eng"]).f1 > least
+
+
+def test_an_explanation_across_languages():
+    model = pellucid.load("static-multi")
+    for text, pair in (("Wo ist der Bahnhof?", "Bahnhof × station"), ("駅はどこですか?", "駅 × station")):
+        why = model.explain(text, "Where is the train station?")
+        assert why.rows[0].name == pair and why.score > 0.6
+        assert abs(sum(row.contribution for row in why.rows) - why.score) <= 1e-6
+
+
 def test_one_model_takes_at_most_thirty_megabytes_and_all_of_them_forty():
     sizes = {}
     for name in bundled_models():

@@ -158,7 +158,7 @@ def join_languages(
     vocabulary = Vocabulary(words, subwords)
     vectors = _projected(vectors, languages, vocabulary, settings.pca)
     if settings.translation.steps:
-        pairs = [_pair_bags(files, codes, vocabulary) for codes, files in parallel.items()]
+        pairs = [pair_bags(files, codes, vocabulary) for codes, files in parallel.items()]
         checkpoint = None if work_dir is None else work_dir / _checkpoint_name(languages, parallel, settings.pca)
         vectors = tune_on_pairs(
             vectors, pairs, settings.translation, checkpoint=checkpoint, show_progress_bar=show_progress_bar
@@ -295,7 +295,12 @@ def _sample(sentences: Sequence[str]) -> list[str]:
     return [sentences[i] for i in _spread(len(sentences), _SENTENCES).tolist()]
 
 
-def _pair_bags(files: ParallelFiles, languages: Languages, vocabulary: Vocabulary) -> PairBags:
+def pair_bags(files: ParallelFiles, languages: Languages, vocabulary: Vocabulary) -> PairBags:
+    """Return the sentence pairs of `files` as rows of one table, for `tune_on_pairs`.
+
+    Raises:
+        CorpusError: they cannot be read, or are misaligned.
+    """
     blocks = list(_bags_in_blocks(files, languages, vocabulary))
     return PairBags("-".join(languages), *(_concatenated([block[side] for block in blocks]) for side in (0, 1)))
 
