@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.evaluation_data import LocalTask, read_records, read_sts, read_table
+from pellucid.evaluation.data import LocalTask, read_records, read_sts, read_table
 from vector_cache import Vectors, unit_rows
 
 
 @dataclass(frozen=True)
 class Coordinates:
-    """A map from an encoder's unit rows to coordinates; what `pellucid.evaluate` calls a model.
+    """A map from an encoder's unit rows to coordinates; what `pellucid.evaluation.evaluate` calls a model.
 
     Attributes:
         encoder: list of texts -> rows.
@@ -141,7 +141,7 @@ def bm25_score(task: LocalTask) -> float:
     """Return BM25's nDCG@10 x 100 on a retrieval set, measured by MTEB."""
     import mteb
 
-    from pellucid.evaluation_tasks import make_task, quiet
+    from pellucid.evaluation.tasks import make_task, quiet
 
     with quiet():
         done = mteb.evaluate(Bm25(), make_task(task), cache=None, co2_tracker=False, show_progress_bar=False)

@@ -4,7 +4,7 @@ r"""The tables of the LDIR paper with our rows beside the paper's, and what beco
 
 Candidates for anchors are those of recipes/anchors_en.py and lie in the same folders of WORK (`en`, `minilm`), so that
 neither encodes again what the other has. Every text of the sets is encoded once; vectors, anchors and scores are kept
-in WORK, and a run that was killed goes on. Scores are MTEB's, by `pellucid.evaluate`.
+in WORK, and a run that was killed goes on. Scores are MTEB's, by `pellucid.evaluation.evaluate`.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ import pellucid
 from anchor_baselines import PLAIN, VARIANTS, BagOfWords, Coordinates, bm25_score, cognitive_load, texts_of
 from anchor_development import Development, development_score, development_split
 from anchor_page import BINARY, ENCODER, METHODS, OURS, Row, write_page
-from pellucid.anchors import AnchorEmbedder
-from pellucid.candidates import CandidateSettings
-from pellucid.candidatestore import prepare_candidates
-from pellucid.evaluate import evaluate
-from pellucid.evaluation_data import find_tasks
-from pellucid.evaluation_models import fingerprint
-from pellucid.frames import frame_points
-from pellucid.sampling import choose_anchors, farthest_points, kmeans_points, uniform_points
+from pellucid.anchors.candidates import CandidateSettings
+from pellucid.anchors.candidatestore import prepare_candidates
+from pellucid.anchors.embedder import AnchorEmbedder
+from pellucid.anchors.frames import frame_points
+from pellucid.anchors.sampling import choose_anchors, farthest_points, kmeans_points, uniform_points
+from pellucid.evaluation.data import find_tasks
+from pellucid.evaluation.evaluate import evaluate
+from pellucid.evaluation.models import fingerprint
 from vector_cache import CachedEncoder, Vectors, unit_rows
 
 CANDIDATES = CandidateSettings(words=(4, 20), max_candidates=200_000)  # as recipes/anchors_en.py

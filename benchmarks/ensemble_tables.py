@@ -5,8 +5,8 @@ r"""Ensembles of static-en with WordLlama's table (and model2vec's, where one is
 
 Weights are fitted on English Tatoeba paraphrases (`anchor_development.py`) and, for search, on MedQuAD's questions;
 none of these stands in a test set. For comparison also on MRPC's training pairs without those that hold a sentence of
-an STS set. Scores are MTEB's, by `pellucid.evaluate`, and kept; speeds are medians of five interleaved rounds on one
-thread.
+an STS set. Scores are MTEB's, by `pellucid.evaluation.evaluate`, and kept; speeds are medians of five interleaved
+rounds on one thread.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ import numpy as np
 
 import pellucid
 from anchor_development import held_out, paraphrases
-from pellucid.ensemble import EnsembleEmbedder
-from pellucid.evaluate import evaluate
-from pellucid.evaluation_data import find_tasks, read_records, read_sts, read_table
-from pellucid.evaluation_models import open_any
-from pellucid.fitting import FittedWeights, fit_ranking_weights, fit_weights
-from pellucid.static import StaticEmbedder
-from pellucid.statictables import as_static
+from pellucid.ensemble.embedder import EnsembleEmbedder
+from pellucid.ensemble.fitting import FittedWeights, fit_ranking_weights, fit_weights
+from pellucid.evaluation.data import find_tasks, read_records, read_sts, read_table
+from pellucid.evaluation.evaluate import evaluate
+from pellucid.evaluation.models import open_any
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.tables import as_static
 
 KINDS = ("STS", "Retrieval")
 OURS, THEIRS, TABLE, M2V = "static-en", "WordLlama", "WordLlama's table, as static", "model2vec's table"

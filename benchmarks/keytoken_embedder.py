@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
-from pellucid.adjustments import choose_adjustment
-from pellucid.backbone import open_backbone
-from pellucid.keysettings import KeyTokenSettings
-from pellucid.keytokens import KeyTokenEmbedder
+from pellucid.keytokens.adjustments import choose_adjustment
+from pellucid.keytokens.embedder import KeyTokenEmbedder
+from pellucid.keytokens.settings import KeyTokenSettings
+from pellucid.transformer.backbone import open_backbone
 
 TEXT, OTHER = "Mom baked a chocolate cake for my birthday.", "She made cookies and a pie."
 TOP_KS = (16, 64, 256, 1024, None)

@@ -28,14 +28,14 @@ import numpy as np
 
 from keytoken_heads import random_head, text_head, token_head
 from keytoken_retrieval_page import Sizes, write_page
-from pellucid.adjustments import Adjustment, component_adjustment, mean_adjustment
-from pellucid.backbone import open_backbone
-from pellucid.decoding import TopTokens
-from pellucid.evaluation_data import LocalTask, find_tasks
-from pellucid.keysettings import KeyTokenSettings
-from pellucid.keytokenindex import KeyTokenIndex
-from pellucid.keytokens import KeyTokenEmbedder
+from pellucid.evaluation.data import LocalTask, find_tasks
+from pellucid.keytokens.adjustments import Adjustment, component_adjustment, mean_adjustment
+from pellucid.keytokens.decoding import TopTokens
+from pellucid.keytokens.embedder import KeyTokenEmbedder
+from pellucid.keytokens.index import KeyTokenIndex
+from pellucid.keytokens.settings import KeyTokenSettings
 from pellucid.store import read_json, write_json
+from pellucid.transformer.backbone import open_backbone
 from retrieval_sets import Collection, dense_score, read_collection
 from vector_cache import CachedEncoder, Vectors, unit_rows
 
@@ -91,8 +91,8 @@ class Bench:
     @cached_property
     def english(self) -> tuple[list[str], Vectors]:
         """Sentences under open licences and their vectors by MiniLM: the candidates of anchor_tables.py."""
-        from pellucid.candidates import CandidateSettings
-        from pellucid.candidatestore import prepare_candidates
+        from pellucid.anchors.candidates import CandidateSettings
+        from pellucid.anchors.candidatestore import prepare_candidates
         from pellucid.corpus import read_texts
 
         folder = self.work / "minilm"

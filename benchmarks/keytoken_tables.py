@@ -21,16 +21,16 @@ from pathlib import Path
 from typing import Any
 
 from pellucid import LexiconEmbedder
-from pellucid.alignment import Alignment, align, embedded_texts
-from pellucid.backbone import open_backbone
+from pellucid.alignment.align import Alignment, align, embedded_texts
+from pellucid.alignment.comparison import compare_key_tokens
+from pellucid.alignment.spectrum import spectrum_of
+from pellucid.alignment.spectrum_report import Variation, contributions, variation
+from pellucid.alignment.sweep import Sweep, sweep
 from pellucid.corpus import read_texts
-from pellucid.decoding import top_tokens
-from pellucid.keysettings import KeyTokenSettings
-from pellucid.keytoken_comparison import compare_key_tokens
-from pellucid.keytokens import KeyTokenEmbedder
-from pellucid.spectrum import spectrum_of
-from pellucid.spectrum_report import Variation, contributions, variation
-from pellucid.sweep import Sweep, sweep
+from pellucid.keytokens.decoding import top_tokens
+from pellucid.keytokens.embedder import KeyTokenEmbedder
+from pellucid.keytokens.settings import KeyTokenSettings
+from pellucid.transformer.backbone import open_backbone
 
 GENERAL = 10_000
 NEO, MINILM = "GPT-Neo 3M", "all-MiniLM-L6-v2"

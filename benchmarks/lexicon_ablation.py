@@ -33,15 +33,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "recipes"))
 
 from anchor_development import reciprocal_rank
 from lexicon_ablation_page import SETS, Run, page
-from pellucid.backbone import Attention, open_backbone
-from pellucid.clusters import Clusters, cluster_vocabulary
-from pellucid.contrastive import TrainingSettings, train_lexicon
-from pellucid.evaluation_data import read_table
-from pellucid.lexicon import LexiconEmbedder
-from pellucid.mining import mine_negatives, score_rows
-from pellucid.reading import Settings
+from pellucid.evaluation.data import read_table
+from pellucid.lexicon.clusters import Clusters, cluster_vocabulary
+from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.store import read_json, write_json
-from pellucid.training_data import TrainingRow, TrainingSet, read_training_sets, write_rows
+from pellucid.training.contrastive import TrainingSettings, train_lexicon
+from pellucid.training.data import TrainingRow, TrainingSet, read_training_sets, write_rows
+from pellucid.training.mining import mine_negatives, score_rows
+from pellucid.transformer.backbone import Attention, open_backbone
+from pellucid.transformer.reading import Settings
 from tatoeba_pairs import Pair, all_paraphrases, letters, test_sentences
 from vector_cache import CachedEncoder, Vectors, unit_rows
 
@@ -225,7 +225,7 @@ def dense_model(path: Path, run: Run) -> Any:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
-    from pellucid.attention import set_attention
+    from pellucid.transformer.attention import set_attention
 
     transformer = Transformer(str(path), model_kwargs={"dtype": "float32"})
     transformer.tokenizer.pad_token, transformer.tokenizer.padding_side = END, "right"

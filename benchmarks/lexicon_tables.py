@@ -4,7 +4,7 @@ r"""What `lexicon-minilm` is worth: beside a dense model of the same training, p
     python benchmarks/lexicon_tables.py --data DATA --work-dir WORK --dense MADE/dense-minilm
 
 Every text is encoded once by each model; embeddings and scores are kept in WORK, and a run that was killed goes on.
-Scores are MTEB's, by `pellucid.evaluate`. The page docs/results-lexicon.md is written at the end.
+Scores are MTEB's, by `pellucid.evaluation.evaluate`. The page docs/results-lexicon.md is written at the end.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ import pellucid
 from anchor_baselines import bm25_score
 from lexicon_page import TASKS, Measured, write_page
 from pellucid.base import unit_rows
-from pellucid.evaluate import evaluate
-from pellucid.evaluation_data import find_tasks
-from pellucid.evaluation_models import fingerprint
-from pellucid.lexicon import largest_coordinates
+from pellucid.evaluation.data import find_tasks
+from pellucid.evaluation.evaluate import evaluate
+from pellucid.evaluation.models import fingerprint
+from pellucid.lexicon.embedder import largest_coordinates
 from pellucid.pretrained import locate
 from vector_cache import CachedEncoder, CachedSparseEncoder, Vectors
 
@@ -152,7 +152,7 @@ def rows(bench: Bench, lexicon: Lexicon, trained: Dense, start: Dense) -> Iterat
 
 def _active(bench: Bench, lexicon: Lexicon) -> float:
     """Return the mean number of coordinates of STS-B's sentences."""
-    from pellucid.evaluation_data import read_sts
+    from pellucid.evaluation.data import read_sts
 
     task = next(task for task in find_tasks(bench.data) if task.name == "STSBenchmark")
     pairs = read_sts(task)

@@ -8,8 +8,9 @@ NAME=MODEL may be given any number of times. MODEL is what `pellucid eval` takes
 gives its ablations (extraction, pca, pca-keep-top, pca-word-level, no-pca, d64, v30k, ...) go to the ablation tables,
 all others to the comparison with other people's models. The teacher and WordLlama are always measured.
 
-Scores come from `pellucid.evaluate` and are kept, so a second run costs little. Times (table 2) are measured in one run
-on one thread each, and again only when a model in the table, the data or the machine changes, or with --time-again.
+Scores come from `pellucid.evaluation.evaluate` and are kept, so a second run costs little. Times (table 2) are measured
+in one run on one thread each, and again only when a model in the table, the data or the machine changes, or with
+--time-again.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ from typing import Any
 
 import paper_numbers as paper
 from pellucid.errors import InputError
-from pellucid.evaluate import Results, default_cache, evaluate, open_any
-from pellucid.evaluation_data import find_tasks, read_sts
-from pellucid.evaluation_models import fingerprint
+from pellucid.evaluation.data import find_tasks, read_sts
+from pellucid.evaluation.evaluate import Results, default_cache, evaluate, open_any
+from pellucid.evaluation.models import fingerprint
 
 TEACHER, WORDLLAMA, BUNDLED = "MiniLM-L6, our teacher (384)", "WordLlama (256)", "static-en"
 _AT_HAND = ("STS12", "STS13", "STS14", "STS15", "STSBenchmark", "SICK-R")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from pellucid.cli import app
+from pellucid.cli.app import app
 
 PAGE = Path(__file__).with_name("cli.md")
 

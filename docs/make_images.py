@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pellucid
 from pellucid.explanation import Explanation
-from pellucid.render import terminal
+from pellucid.views.render import terminal
 
 TEXT1 = "The bank raised its interest rates again, and home buyers are worried."
 TEXT2 = "Mortgages cost more since the central bank changed its policy."

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 import pellucid
-from pellucid.audit import audit
 from pellucid.base import Embedder
-from pellucid.cards import card
-from pellucid.compare import compare
-from pellucid.evaluation_data import read_table
+from pellucid.evaluation.data import read_table
+from pellucid.questions.audit import audit
+from pellucid.questions.cards import card
+from pellucid.questions.compare import compare
 
 
 def neighbours(model: Embedder, texts: list[str], labels: list[str], draws: int = 20) -> str:

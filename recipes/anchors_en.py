@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 import pellucid
-from pellucid.anchors import AnchorEmbedder
-from pellucid.candidates import CandidateSettings
-from pellucid.sampling import choose_anchors
+from pellucid.anchors.candidates import CandidateSettings
+from pellucid.anchors.embedder import AnchorEmbedder
+from pellucid.anchors.sampling import choose_anchors
 from static_en import open_teacher
 
 CANDIDATES = CandidateSettings(words=(4, 20), max_candidates=200_000)

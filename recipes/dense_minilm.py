@@ -11,10 +11,10 @@ from peft import PeftModel
 from sentence_transformers import SentenceTransformer
 
 from pellucid import LexiconEmbedder
-from pellucid.contrastive import TRAINED, TrainingSettings, train_module
-from pellucid.contrastive_trainer import Collator, LexiconModule
 from pellucid.progress import Progress
-from pellucid.training_adapter import adapted_model
+from pellucid.training.adapter import adapted_model
+from pellucid.training.contrastive import TRAINED, TrainingSettings, train_module
+from pellucid.training.trainer import Collator, LexiconModule
 from static_en import open_teacher
 
 

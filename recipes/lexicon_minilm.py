@@ -23,15 +23,15 @@ import numpy as np
 
 from anchors_en import CANDIDATES
 from pellucid import LexiconEmbedder
-from pellucid.backbone import open_backbone
-from pellucid.candidatestore import prepare_candidates
-from pellucid.clusters import cluster_vocabulary
-from pellucid.contrastive import TRAINED, TrainingSettings, train_lexicon
-from pellucid.contrastive_trainer import TextSet
+from pellucid.anchors.candidatestore import prepare_candidates
 from pellucid.corpus import read_texts
-from pellucid.headfit import fit_head
-from pellucid.reading import Settings
-from pellucid.training_data import TrainingRow, TrainingSet
+from pellucid.lexicon.clusters import cluster_vocabulary
+from pellucid.lexicon.headfit import fit_head
+from pellucid.training.contrastive import TRAINED, TrainingSettings, train_lexicon
+from pellucid.training.data import TrainingRow, TrainingSet
+from pellucid.training.trainer import TextSet
+from pellucid.transformer.backbone import open_backbone
+from pellucid.transformer.reading import Settings
 from static_en import open_teacher
 from tatoeba_pairs import all_paraphrases, test_sentences
 

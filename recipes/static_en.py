@@ -22,10 +22,10 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from pellucid.corpus import read_texts
-from pellucid.distill import PcaSettings, distill_extraction, subwords_of
-from pellucid.extraction import Extraction, ExtractionSettings, extract
-from pellucid.refinement import RefinementSettings
-from pellucid.static import StaticEmbedder
+from pellucid.distillation.distill import PcaSettings, distill_extraction, subwords_of
+from pellucid.distillation.extraction import Extraction, ExtractionSettings, extract
+from pellucid.distillation.refinement import RefinementSettings
+from pellucid.static.embedder import StaticEmbedder
 
 TEACHER_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 EXTRACTION = ExtractionSettings(sentence_words=(2, 32), enough=50, max_sentences=524_288)

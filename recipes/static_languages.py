@@ -13,9 +13,9 @@ import argparse
 from pathlib import Path
 
 import pellucid
-from pellucid.anchored import AnchoringSettings, add_languages
-from pellucid.static import StaticEmbedder
-from pellucid.translation import TranslationSettings
+from pellucid.distillation.anchored import AnchoringSettings, add_languages
+from pellucid.distillation.translation import TranslationSettings
+from pellucid.static.embedder import StaticEmbedder
 
 STEPS = {"de": 2_000, "fr": 2_000, "zh": 1_000, "ja": 1_000}
 """Batches by language, about as many as the loss on held-out pairs goes down for."""

@@ -17,13 +17,13 @@ from pathlib import Path
 
 import numpy as np
 
-from pellucid.bilingual import pair_bags
-from pellucid.distill import PcaSettings, rotate
-from pellucid.parallel import read_parallel
-from pellucid.refinement import Bags
-from pellucid.static import StaticEmbedder
-from pellucid.translation import TranslationSettings, tune_on_pairs
-from pellucid.vocabulary_prune import prune
+from pellucid.distillation.bilingual import pair_bags
+from pellucid.distillation.distill import PcaSettings, rotate
+from pellucid.distillation.parallel import read_parallel
+from pellucid.distillation.refinement import Bags
+from pellucid.distillation.translation import TranslationSettings, tune_on_pairs
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.vocabulary.prune import prune
 from pellucid.words import Vocabulary
 
 LANGUAGES = ("de", "fr", "zh", "ja")

@@ -10,7 +10,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny matrices: a second thread 
 import numpy as np
 import pytest
 
-from pellucid.static import StaticEmbedder
+from pellucid.static.embedder import StaticEmbedder
 from pellucid.words import Vocabulary
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pellucid import alignment, decoding
-from pellucid.aligned import EmbeddedTexts, aligned_texts, measure
-from pellucid.alignment import align, align_embeddings, embedded_texts, literal_tokens
-from pellucid.decoding import BiasedHead, shifted_top_tokens, top_tokens
+from pellucid.alignment import align as alignment
+from pellucid.alignment.align import align, align_embeddings, embedded_texts, literal_tokens
+from pellucid.alignment.aligned import EmbeddedTexts, aligned_texts, measure
+from pellucid.alignment.comparison import compare_key_tokens
 from pellucid.errors import InputError, MissingExtraError
-from pellucid.keytoken_comparison import compare_key_tokens
-from pellucid.tokenwords import readable
+from pellucid.keytokens import decoding
+from pellucid.keytokens.decoding import BiasedHead, shifted_top_tokens, top_tokens
+from pellucid.transformer.tokenwords import readable
 from tables import HOSTILE, check_views
 
 WORDS = ["Ġcat", "Ġcats", "Ġdog", "Ġthe", ".", "Ġsat"]
@@ -243,9 +244,9 @@ def test_the_views_of_two_models_side_by_side():
 def embedders():
     """A causal language model with byte-level tokens and an encoder with layers before its head."""
     pytest.importorskip("torch")
-    from pellucid.backbone import prepare
-    from pellucid.keysettings import KeyTokenSettings
-    from pellucid.keytokens import KeyTokenEmbedder
+    from pellucid.keytokens.embedder import KeyTokenEmbedder
+    from pellucid.keytokens.settings import KeyTokenSettings
+    from pellucid.transformer.backbone import prepare
     from tiny_models import byte_level, tiny_model, word_piece
 
     found, few = {}, KeyTokenSettings(top_k=20)
@@ -350,7 +351,7 @@ def run(embedders, tmp_path, monkeypatch):
     """Run `pellucid align` in a folder with a saved transformer and texts."""
     from typer.testing import CliRunner
 
-    from pellucid.cli import app
+    from pellucid.cli.app import app
     from tiny_models import byte_level, tiny_model
 
     monkeypatch.chdir(tmp_path)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pellucid.anchored import AnchoringSettings, add_languages, anchored_words
-from pellucid.bilingual import JoinSettings, join_languages
-from pellucid.bitext import translation_scores
-from pellucid.distill import PcaSettings
+from pellucid.distillation.anchored import AnchoringSettings, add_languages, anchored_words
+from pellucid.distillation.bilingual import JoinSettings, join_languages
+from pellucid.distillation.distill import PcaSettings
+from pellucid.distillation.refinement import Bags
+from pellucid.distillation.translation import PairBags, TranslationSettings, tune_on_pairs
 from pellucid.errors import CorpusError, InputError
-from pellucid.refinement import Bags
-from pellucid.static import StaticEmbedder
-from pellucid.translation import PairBags, TranslationSettings, tune_on_pairs
+from pellucid.evaluation.bitext import translation_scores
+from pellucid.static.embedder import StaticEmbedder
 from pellucid.words import Vocabulary
 
 torch = pytest.importorskip("torch")
@@ -130,7 +130,7 @@ def test_words_are_counted_and_limited(english, tmp_path):
 
 
 def test_a_stopped_tuning_goes_on(english, pairs_file, tmp_path, monkeypatch):
-    from pellucid.tabletrainer import TableTrainer
+    from pellucid.distillation.tabletrainer import TableTrainer
 
     settings = AnchoringSettings(translation=TUNING)
     whole = add_languages(english, {("en", "de"): pairs_file}, settings=settings)
@@ -165,7 +165,7 @@ def test_a_teacher_of_one_language_anchors_both_and_components_are_its_own(engli
 def test_the_command(english, pairs_file, tmp_path):
     from typer.testing import CliRunner
 
-    from pellucid.cli import app
+    from pellucid.cli.app import app
 
     english.save_pretrained(tmp_path / "en")
     arguments = ["vocabulary", "languages", str(tmp_path / "en"), "-o", str(tmp_path / "both"), "--steps", "0"]
@@ -178,7 +178,7 @@ def test_the_command(english, pairs_file, tmp_path):
 
 
 def test_two_way_loss_by_hand():
-    from pellucid.translation import translation_loss
+    from pellucid.distillation.translation import translation_loss
 
     first, second = torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([[1.0, 0.0], [3.0, 3.0]])
     cosines = np.array([[1, 0.5**0.5], [0, 0.5**0.5]]) / 0.5

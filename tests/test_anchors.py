@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pellucid
-from pellucid import anchorfolder
-from pellucid.anchors import AnchorEmbedder
+from pellucid.anchors import folder as anchorfolder
+from pellucid.anchors.embedder import AnchorEmbedder
+from pellucid.anchors.frames import frame_points
 from pellucid.dimensions import Dimension, Dimensions
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.frames import frame_points
-from pellucid.static import StaticEmbedder
+from pellucid.static.embedder import StaticEmbedder
 from pellucid.store import read_tensors, write_tensors
 
 ANIMALS = ["cat", "dog", "cow"]
@@ -411,7 +411,7 @@ def test_a_folder_names_its_encoder(tmp_path: Path, fruit: StaticEmbedder) -> No
 
 
 def test_a_fingerprint_tells_models_of_functions_apart(animals: AnchorEmbedder) -> None:
-    from pellucid.evaluation_models import fingerprint
+    from pellucid.evaluation.models import fingerprint
 
     assert fingerprint(animals) == fingerprint(AnchorEmbedder(count_animals, animals.dimensions.names))
     others = [animals.without(0), animals.scale({1: 0.5}), AnchorEmbedder(lambda t: count_animals(t)[:, ::-1], "a cat")]
@@ -541,7 +541,7 @@ def test_a_tight_frame_is_found_and_duplicates_come_last() -> None:
 
 
 def test_frame_points_of_many_rows_look_at_a_seeded_draw(monkeypatch) -> None:
-    monkeypatch.setattr("pellucid.frames._MOST", 50)
+    monkeypatch.setattr("pellucid.anchors.frames._MOST", 50)
     vectors = np.random.default_rng(2).normal(size=(300, 4)).astype(np.float32)
     first = frame_points(vectors, 20, seed=3)
     np.testing.assert_array_equal(first, frame_points(vectors, 20, seed=3))

@@ -13,9 +13,9 @@ from tiny_models import ENCODERS, byte_level, sentence_piece, tiny_model, word_p
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from pellucid.backbone import last_pooled, open_backbone, pooled, prepare  # noqa: E402
 from pellucid.errors import InputError, ModelFolderError  # noqa: E402
-from pellucid.reading import Reader, Settings  # noqa: E402
+from pellucid.transformer.backbone import last_pooled, open_backbone, pooled, prepare  # noqa: E402
+from pellucid.transformer.reading import Reader, Settings  # noqa: E402
 
 CAUSAL = ("mistral", "llama", "qwen2", "qwen3", "gemma", "gemma2", "gpt_neox", "gpt_neo", "gpt2", "opt", "phi")
 

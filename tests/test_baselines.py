@@ -15,13 +15,13 @@ from tiny_models import byte_level, sentence_piece, tiny_model, word_piece
 torch = pytest.importorskip("torch")
 
 import pellucid  # noqa: E402
-from pellucid.backbone import prepare  # noqa: E402
-from pellucid.baselines import BASELINES, ECHO_SETTINGS, echo, promptreps, promptreps_dense, splade  # noqa: E402
-from pellucid.dense import DenseEmbedder  # noqa: E402
 from pellucid.errors import InputError, ModelFolderError  # noqa: E402
-from pellucid.lexicon import LexiconEmbedder  # noqa: E402
-from pellucid.ownwords import FUNCTION_WORDS, own_word_ids  # noqa: E402
-from pellucid.reading import Reader, Settings  # noqa: E402
+from pellucid.lexicon.baselines import BASELINES, ECHO_SETTINGS, echo, promptreps, promptreps_dense, splade  # noqa: E402
+from pellucid.lexicon.dense import DenseEmbedder  # noqa: E402
+from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
+from pellucid.transformer.backbone import prepare  # noqa: E402
+from pellucid.transformer.ownwords import FUNCTION_WORDS, own_word_ids  # noqa: E402
+from pellucid.transformer.reading import Reader, Settings  # noqa: E402
 
 TEXT = "The doctor gave the sick boy medicine."
 TEXTS = [TEXT, "swift cars", "", "a man is riding the horse on the beach, quickly"]
@@ -306,7 +306,7 @@ def test_promptreps_needs_a_model_that_predicts_the_next_word(bert):
 
 
 def test_clusters_without_tokens_have_no_own_words(causal):
-    from pellucid.clusters import Clusters
+    from pellucid.lexicon.clusters import Clusters
 
     centroids = causal.head[:5].numpy()
     model = LexiconEmbedder(causal, Clusters.nameless(centroids), Settings(own_words=True))
@@ -413,7 +413,7 @@ def test_a_broken_dense_folder_says_so(causal, tmp_path):
 
 @pytest.mark.parametrize(("name", "kind"), [("echo", "gpt_neox"), ("dense-last", "gpt_neox"), ("splade", "bert")])
 def test_a_baseline_opens_by_a_string(name, kind, tmp_path):
-    from pellucid.evaluate import open_any
+    from pellucid.evaluation.evaluate import open_any
 
     tokenizer, model = fresh(kind)
     tokenizer.save_pretrained(tmp_path)
@@ -427,7 +427,7 @@ def test_a_baseline_opens_by_a_string(name, kind, tmp_path):
 
 @pytest.mark.parametrize("spec", ["baseline:bm25:model", "baseline:echo", "baseline:"])
 def test_a_baseline_that_is_none_is_said(spec):
-    from pellucid.evaluate import open_any
+    from pellucid.evaluation.evaluate import open_any
 
     with pytest.raises(InputError, match=r"no baseline .*one of splade, echo, promptreps"):
         open_any(spec)

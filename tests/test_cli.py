@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from pellucid import __version__, cli, cli_input, pretrained
-from pellucid.cli import app
+from pellucid import __version__, pretrained
+from pellucid.cli import app as cli
+from pellucid.cli import input as cli_input
+from pellucid.cli.app import app
 
 TEXTS = ["the apple", "a pear", "", "unheard of", "The car and the bicycle", "apple apple pear"]
 
@@ -267,7 +269,7 @@ def test_models_lists_what_the_card_says(run, models):
 
 
 def test_eval_passes_its_arguments_on_and_prints_a_table(run, monkeypatch, tmp_path):
-    from pellucid import evaluate
+    from pellucid.evaluation import evaluate
 
     asked = {}
 
@@ -284,7 +286,7 @@ def test_eval_passes_its_arguments_on_and_prints_a_table(run, monkeypatch, tmp_p
 
 
 def test_distill_saves_the_model_in_the_form_asked_for(run, monkeypatch, tmp_path, fruit):
-    import pellucid.distill  # the module, whose function is replaced
+    import pellucid.distillation.distill  # the module, whose function is replaced
 
     asked = {}
 
@@ -292,7 +294,7 @@ def test_distill_saves_the_model_in_the_form_asked_for(run, monkeypatch, tmp_pat
         asked.update(settings, teacher=teacher, corpus=corpus)
         return fruit
 
-    monkeypatch.setattr(pellucid.distill, "distill", fake)
+    monkeypatch.setattr(pellucid.distillation.distill, "distill", fake)
     options = ["--dimensions", "64", "--vocabulary", "1000", "--steps", "5", "--cased", "--dtype", "int8"]
     result = run("distill", "teacher", "corpus.txt", "-o", tmp_path / "model", *options)
     assert result.stdout == "" and "5 words, 3 dimensions" in result.stderr
@@ -371,7 +373,7 @@ def test_a_real_interrupt_leaves_no_file(models, tmp_path):
 
 
 def test_the_command_line_starts_without_the_heavy_packages():
-    script = "import sys, pellucid.cli; print(*sys.modules)"
+    script = "import sys, pellucid.cli.app; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert "typer" in loaded
     assert not {"numpy", "numba", "scipy", "tokenizers", "torch", "rich.console"} & set(loaded)

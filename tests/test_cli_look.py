@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import pellucid
-from pellucid.cli import app
+from pellucid.cli.app import app
 
 LINES = ["the apple", "a pear", "The car and the bicycle", "apple apple pear", "bicycle", "pear and car", "the bicycle"]
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import BPE, WordLevel
 
-from pellucid.clusters import FILES, Clusters, cluster_vocabulary, name_clusters
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.tokenwords import Rank, common_words, readable, vocabulary_of
+from pellucid.lexicon.clusters import FILES, Clusters, cluster_vocabulary, name_clusters
+from pellucid.transformer.tokenwords import Rank, common_words, readable, vocabulary_of
 
 _RNG = np.random.default_rng(0)
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import pellucid
-from pellucid import cli
 from pellucid.base import Embedder
-from pellucid.ensemble import EnsembleEmbedder
+from pellucid.cli import app as cli
+from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Explanation, Row
 from pellucid.pretrained import check_family, locate, saving
@@ -150,7 +150,7 @@ def test_load_opens_the_family_by_its_one_line_in_families(tmp_path, monkeypatch
     LetterEmbedder().save_pretrained(tmp_path / "model")
     with pytest.raises(ModelFolderError, match="letters"):
         pellucid.load(tmp_path / "model")
-    monkeypatch.setitem(pellucid.FAMILIES, "letters", "LetterEmbedder")
+    monkeypatch.setitem(pellucid.FAMILIES, "letters", "letters.LetterEmbedder")
     monkeypatch.setitem(sys.modules, "pellucid.letters", sys.modules[__name__])
     assert isinstance(pellucid.load(tmp_path / "model"), LetterEmbedder)
     assert isinstance(pellucid.load(str(tmp_path / "model")), LetterEmbedder)
@@ -201,8 +201,8 @@ def test_sparse_embeddings_are_refused_for_npy(monkeypatch, tmp_path: Path):
 def key_tokens():
     """A family of the library that needs torch, on a transformer of two layers."""
     pytest.importorskip("transformers")
-    from pellucid.backbone import prepare
-    from pellucid.keysettings import KeyTokenSettings
+    from pellucid.keytokens.settings import KeyTokenSettings
+    from pellucid.transformer.backbone import prepare
     from tiny_models import sentence_piece, tiny_model
 
     tokenizer = sentence_piece()

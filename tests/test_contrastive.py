@@ -21,23 +21,23 @@ pytest.importorskip("sentence_transformers")
 pytest.importorskip("peft")
 load_file = pytest.importorskip("safetensors.torch").load_file
 
-from pellucid import contrastive_trainer  # noqa: E402
-from pellucid.backbone import open_backbone, prepare  # noqa: E402
-from pellucid.clusters import cluster_vocabulary  # noqa: E402
-from pellucid.contrastive import TrainingSettings, train_lexicon  # noqa: E402
-from pellucid.contrastive_loss import (  # noqa: E402
+from pellucid.errors import InputError  # noqa: E402
+from pellucid.lexicon.clusters import cluster_vocabulary  # noqa: E402
+from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
+from pellucid.training import trainer as contrastive_trainer  # noqa: E402
+from pellucid.training.adapter import adapted_model, stacked  # noqa: E402
+from pellucid.training.contrastive import TrainingSettings, train_lexicon  # noqa: E402
+from pellucid.training.data import TrainingRow, TrainingSet  # noqa: E402
+from pellucid.training.loss import (  # noqa: E402
     CandidateLoss,
     Candidates,
     SimilarityLoss,
     candidate_loss,
     excluded_candidates,
 )
-from pellucid.contrastive_trainer import Collator, LexiconModule, LexiconTrainer, TextSet, Watch  # noqa: E402
-from pellucid.errors import InputError  # noqa: E402
-from pellucid.lexicon import LexiconEmbedder  # noqa: E402
-from pellucid.reading import Settings  # noqa: E402
-from pellucid.training_adapter import adapted_model, stacked  # noqa: E402
-from pellucid.training_data import TrainingRow, TrainingSet  # noqa: E402
+from pellucid.training.trainer import Collator, LexiconModule, LexiconTrainer, TextSet, Watch  # noqa: E402
+from pellucid.transformer.backbone import open_backbone, prepare  # noqa: E402
+from pellucid.transformer.reading import Settings  # noqa: E402
 
 QUICK = TrainingSettings(
     epochs=2, batch_size=4, group_size=3, learning_rate=1e-2, warmup_steps=0, rank=4, alpha=8, save_steps=2
@@ -557,7 +557,7 @@ def test_the_command_trains_a_transformer_and_trains_it_on(tmp_path, monkeypatch
     from typer.testing import CliRunner
 
     import pellucid
-    from pellucid.cli import app
+    from pellucid.cli.app import app
 
     monkeypatch.chdir(tmp_path)
     tokenizer = word_piece()

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pellucid import extraction as extraction_module
-from pellucid.distill import PcaSettings, distill, distill_extraction, project, subwords_of
+from pellucid.distillation import extraction as extraction_module
+from pellucid.distillation.distill import PcaSettings, distill, distill_extraction, project, subwords_of
+from pellucid.distillation.extraction import Extraction, ExtractionSettings, extract
+from pellucid.distillation.refinement import Bags, RefinementSettings, _neighbourhoods, refine, similarity_loss
+from pellucid.distillation.tabletrainer import TableTrainer
 from pellucid.errors import CorpusError, InputError
-from pellucid.extraction import Extraction, ExtractionSettings, extract
-from pellucid.refinement import Bags, RefinementSettings, _neighbourhoods, refine, similarity_loss
-from pellucid.tabletrainer import TableTrainer
 from pellucid.words import Vocabulary, split_words
 
 torch = pytest.importorskip("torch")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import inspect
@@ -10,7 +11,6 @@ import re
 import runpy
 import subprocess
 import sys
-from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,9 @@ from pellucid.pretrained import bundled_models
 
 ROOT = Path(__file__).resolve().parents[1]
 EXECUTED = ["README.md", *(f"docs/{name}.md" for name in "quickstart explanations anchors toolkit ensembles".split())]
-MODULES = sorted(module.name for module in pkgutil.iter_modules(pellucid.__path__) if module.name != "__main__")
+PACKAGE = ROOT / "src/pellucid"
+FOUND = (module.name.partition(".")[2] for module in pkgutil.walk_packages(pellucid.__path__, "pellucid."))
+MODULES = sorted(name for name in FOUND if name != "__main__")
 HEAVY = {"torch", "transformers", "sentence_transformers", "sklearn", "matplotlib", "pandas", "pyarrow", "mteb"}
 
 
@@ -72,10 +74,20 @@ def test_links_lead_to_files(page):
 
 def test_the_readme_says_what_each_file_is_for():
     section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## The files")[2].partition("\n## ")[0]
-    named = re.findall(r"`([\w*]+)\.py`", section)
-    files = [name for name in MODULES if (ROOT / "src/pellucid" / f"{name}.py").exists()]
-    assert [name for name in files if not any(fnmatch(name, pattern) for pattern in named)] == []
-    assert [pattern for pattern in named if not any(fnmatch(name, pattern) for name in files)] == []
+    named = []
+    for row in re.findall(r"^\| (`.+)", section, re.MULTILINE):  # of a room: `room/` and its files; else a file
+        room = re.match(r"`(\w+/)`", row)
+        named += [(room[1] if room else "") + name for name in re.findall(r"`(\w+\.py)`", row)]
+    files = [path for path in PACKAGE.rglob("*.py") if not path.name.startswith("__")]
+    assert sorted(named) == sorted(path.relative_to(PACKAGE).as_posix() for path in files)
+
+
+def test_a_room_says_what_it_is_for_and_imports_nothing():
+    for path in PACKAGE.glob("*/__init__.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        assert ast.get_docstring(tree), path
+        assert not [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))], path
+        assert path.parent.name not in pellucid.__all__  # the folder would hide the public name
 
 
 def test_the_readme_names_the_test_command_that_ci_runs():
@@ -103,7 +115,7 @@ print(*sys.modules)
 """
     command = [sys.executable, "-c", script, str(tmp_path / "model")]
     loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1].split()
-    assert "pellucid.static" in loaded
+    assert "pellucid.static.embedder" in loaded
     assert not HEAVY & set(loaded)
 
 

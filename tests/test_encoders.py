@@ -11,11 +11,11 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.anchorfolder import read_anchors
+from pellucid.anchors.folder import read_anchors
 from pellucid.encoders import anchor_vectors, encode_with, is_ours, is_sentence_transformer, open_encoder
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.pretrained import bundled_models
-from pellucid.static import StaticEmbedder
+from pellucid.static.embedder import StaticEmbedder
 
 ANIMALS = ["cat", "dog", "cow"]
 

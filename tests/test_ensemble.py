@@ -15,18 +15,18 @@ from tokenizers.models import WordPiece
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 import pellucid
-from pellucid.anchors import AnchorEmbedder
-from pellucid.audit import audit
-from pellucid.cards import card
-from pellucid.compare import compare
-from pellucid.ensemble import EnsembleEmbedder
+from pellucid.anchors.embedder import AnchorEmbedder
+from pellucid.ensemble.embedder import EnsembleEmbedder
+from pellucid.ensemble.fitting import fit_ranking_weights, fit_weights
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.evaluation_models import TextEncoder, fingerprint
+from pellucid.evaluation.models import TextEncoder, fingerprint
 from pellucid.explanation import Explanation, Row
-from pellucid.fitting import fit_ranking_weights, fit_weights
-from pellucid.ranking import rank
-from pellucid.static import StaticEmbedder
-from pellucid.statictables import as_static
+from pellucid.questions.audit import audit
+from pellucid.questions.cards import card
+from pellucid.questions.compare import compare
+from pellucid.questions.ranking import rank
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.tables import as_static
 from pellucid.words import Vocabulary, split_words
 from test_contract import LetterEmbedder, SparseLetterEmbedder
 
@@ -50,7 +50,7 @@ def cosines_of_lengths(texts1, texts2):
 @pytest.fixture
 def letters(monkeypatch):
     """The letter families as if they were in the package, so that they can be opened."""
-    monkeypatch.setitem(pellucid.FAMILIES, "letters", "LetterEmbedder")
+    monkeypatch.setitem(pellucid.FAMILIES, "letters", "letters.LetterEmbedder")
     monkeypatch.setitem(sys.modules, "pellucid.letters", sys.modules["test_contract"])
     return LetterEmbedder()
 
@@ -456,7 +456,7 @@ def test_a_model2vec_table_becomes_static_without_loss_but_for_punctuation(tmp_p
 
 
 def test_wordllama_s_table_becomes_static_without_loss_but_for_punctuation():
-    from pellucid.evaluation_models import open_any
+    from pellucid.evaluation.models import open_any
 
     theirs = open_any("wordllama:64")
     texts = ["The bank raised the rate on home loans", "mortgages Mortgages got dearer", "a naïve tokeniser"]
@@ -472,7 +472,7 @@ def test_wordllama_s_table_becomes_static_without_loss_but_for_punctuation():
 def test_the_command_line_makes_one(fruit, tmp_path):
     from typer.testing import CliRunner
 
-    from pellucid.cli import app
+    from pellucid.cli.app import app
 
     fruit.save_pretrained(tmp_path / "fruit")
     fruit.without(0).save_pretrained(tmp_path / "other")

@@ -20,9 +20,9 @@ from scipy.stats import spearmanr
 
 from pellucid.base import Embedder
 from pellucid.errors import InputError, MissingExtraError, ModelFolderError
-from pellucid.evaluate import Results, Row, evaluate, open_any, sts_spearman
-from pellucid.evaluation_data import find_tasks, read_table
-from pellucid.static import StaticEmbedder
+from pellucid.evaluation.data import find_tasks, read_table
+from pellucid.evaluation.evaluate import Results, Row, evaluate, open_any, sts_spearman
+from pellucid.static.embedder import StaticEmbedder
 from pellucid.words import Vocabulary
 
 FRUIT, VEHICLES = ["apple", "pear", "the apple", "pear apple"], ["car", "bicycle", "the car", "bicycle car"]
@@ -271,7 +271,7 @@ def test_the_hubs_data(tmp_path: Path, fruit: StaticEmbedder, monkeypatch: pytes
     loaded = []
 
     def load_data(self: Any, **options: Any) -> None:
-        from pellucid.evaluation_tasks import make_task
+        from pellucid.evaluation.tasks import make_task
 
         loaded.append(self.metadata.name)
         self.dataset, self.data_loaded = make_task(find_tasks(tmp_path)[0]).dataset, True
@@ -518,3 +518,13 @@ def test_wordllama_has_its_known_scores(shared: Path, tmp_path: Path) -> None:
     assert {task: plain[task] for task in known} == pytest.approx(known, abs=0.01)
     row = evaluate(model, data=shared / "data", tasks=["STS13"], cache_dir=tmp_path).rows[0]
     assert row.score == pytest.approx(plain["STS13"], abs=1e-3)
+
+
+def test_the_sources_of_a_model_are_followed_through_the_rooms():
+    from pellucid.evaluation.models import _sources
+    from pellucid.static.embedder import StaticEmbedder
+
+    found = set(_sources(StaticEmbedder))
+    assert {"static.embedder", "static.bulk", "static.kernels", "words", "base"} <= {n.partition(".")[2] for n in found}
+    assert "pellucid" not in found and "pellucid.static" not in found
+    assert not {"pellucid.errors", "pellucid.store", "pellucid.static.interchange"} & found

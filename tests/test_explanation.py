@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pellucid import render
 from pellucid.errors import InputError, MissingExtraError
 from pellucid.explanation import Explanation, Row
-from pellucid.static import StaticEmbedder
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.views import render
 from pellucid.words import Vocabulary
 
 SCHEMA = json.loads((Path(__file__).parents[1] / "docs" / "schema" / "explanation-v1.json").read_text("utf-8"))
@@ -397,7 +397,7 @@ def test_numbers_of_texts_and_rows_are_checked(fruit: StaticEmbedder) -> None:
 
 def test_importing_explanations_loads_no_view() -> None:
     code = (
-        "import sys, pellucid.static, pellucid.explanation;"
+        "import sys, pellucid.static.embedder, pellucid.explanation;"
         "print([m for m in ('rich', 'matplotlib', 'pandas', 'torch', 'numba') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

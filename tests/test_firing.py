@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import pellucid
-from pellucid.cli import app
+from pellucid.cli.app import app
 from pellucid.errors import InputError
-from pellucid.firing import Thresholds, lexical_firing
-from pellucid.firingwords import Meaning, fired_words, first_words, own_words, shared_piece
-from pellucid.frequencies import document_frequencies
+from pellucid.questions.firing import Thresholds, lexical_firing
+from pellucid.questions.firingwords import Meaning, fired_words, first_words, own_words, shared_piece
+from pellucid.questions.frequencies import document_frequencies
 from test_lexicon import backbone_of, dense
 from tiny_models import word_piece
 
 torch = pytest.importorskip("torch")
 
-from pellucid.clusters import Clusters, cluster_vocabulary  # noqa: E402
 from pellucid.dimensions import Dimension  # noqa: E402
-from pellucid.lexicon import LexiconEmbedder  # noqa: E402
+from pellucid.lexicon.clusters import Clusters, cluster_vocabulary  # noqa: E402
+from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
 from pellucid.store import read_tensors  # noqa: E402
 
 SCHEMAS = Path(__file__).parents[1] / "docs" / "schema"

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pellucid import coordinates
 from pellucid.errors import InputError
-from pellucid.groups import contrast, contrast_all
+from pellucid.questions import coordinates
+from pellucid.questions.groups import contrast, contrast_all
 from tables import HOSTILE, TableEmbedder, check_views, random_table, units
 
 both = pytest.mark.parametrize("sparse", [False, True])

@@ -10,11 +10,11 @@ from tiny_models import WORDS, tiny_model, word_piece
 torch = pytest.importorskip("torch")
 
 from pellucid import LexiconEmbedder  # noqa: E402
-from pellucid.backbone import prepare  # noqa: E402
 from pellucid.base import unit_rows  # noqa: E402
-from pellucid.clusters import cluster_vocabulary  # noqa: E402
 from pellucid.errors import InputError  # noqa: E402
-from pellucid.headfit import fit_head, fit_rows  # noqa: E402
+from pellucid.lexicon.clusters import cluster_vocabulary  # noqa: E402
+from pellucid.lexicon.headfit import fit_head, fit_rows  # noqa: E402
+from pellucid.transformer.backbone import prepare  # noqa: E402
 
 RANDOM = np.random.default_rng(0)
 TEXTS = [" ".join(RANDOM.choice(WORDS, RANDOM.integers(2, 9))) for _ in range(200)]

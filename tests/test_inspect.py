@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import pellucid
-from pellucid.cli import app
+from pellucid.cli.app import app
 from pellucid.errors import CorpusError, InputError
-from pellucid.inspect_components import principal_components
-from pellucid.inspect_languages import language_separation
-from pellucid.inspect_norms import norms_by_rank, norms_by_tag
+from pellucid.inspection.components import principal_components
+from pellucid.inspection.languages import language_separation
+from pellucid.inspection.norms import norms_by_rank, norms_by_tag
+from pellucid.inspection.tagged import coarse, read_tagged
 from pellucid.pretrained import bundled_models
-from pellucid.static import StaticEmbedder
-from pellucid.tagged import coarse, read_tagged
+from pellucid.static.embedder import StaticEmbedder
 from pellucid.words import Vocabulary
 from tables import check_views, random_table
 

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from pellucid.errors import InputError
-from pellucid.evaluate import Results, Row, evaluate
-from pellucid.evaluation_instructions import read_instructions, told
-from pellucid.reading import Settings
+from pellucid.evaluation.evaluate import Results, Row, evaluate
+from pellucid.evaluation.instructions import read_instructions, told
+from pellucid.transformer.reading import Settings
 from test_evaluate import WRITERS, Planar
 
 SCIFACT = "Given a scientific claim, retrieve documents that support or refute the claim."
@@ -131,7 +131,7 @@ def test_a_template_without_a_place_for_it_is_told_nothing():
 
 
 def test_the_released_checkpoints_are_told_and_new_models_are_not():
-    from pellucid.lens import SETTINGS
+    from pellucid.lexicon.lens import SETTINGS
 
     assert SETTINGS.takes_instruction and not Settings().takes_instruction
     assert told(SimpleNamespace(settings=SETTINGS, with_instruction=str.upper), AUTO, "STS12", "STS") == (
@@ -233,8 +233,8 @@ def test_a_file_of_no_use_is_said_before_any_work(content, message, tmp_path):
 def test_the_command_takes_them(tmp_path, monkeypatch):
     from typer.testing import CliRunner
 
-    from pellucid import cli
-    from pellucid import evaluate as module
+    from pellucid.cli import app as cli
+    from pellucid.evaluation import evaluate as module
 
     WRITERS["STS"](tmp_path)
     monkeypatch.setattr(module, "open_any", lambda spec: Told(trained=False))
@@ -246,9 +246,9 @@ def test_the_command_takes_them(tmp_path, monkeypatch):
 
 def test_a_lexicon_model_is_told(tmp_path):
     pytest.importorskip("torch")
-    from pellucid.backbone import prepare
-    from pellucid.clusters import cluster_vocabulary
-    from pellucid.lexicon import LexiconEmbedder
+    from pellucid.lexicon.clusters import cluster_vocabulary
+    from pellucid.lexicon.embedder import LexiconEmbedder
+    from pellucid.transformer.backbone import prepare
     from tiny_models import byte_level, tiny_model
 
     tokenizer = byte_level()

@@ -17,8 +17,8 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 import pellucid
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.interchange import quantize
-from pellucid.static import StaticEmbedder
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.interchange import quantize
 from pellucid.store import read_tensors
 from pellucid.words import Vocabulary
 

@@ -12,8 +12,8 @@ torch = pytest.importorskip("torch")
 peft = pytest.importorskip("peft")
 
 from pellucid.errors import InputError, ModelFolderError  # noqa: E402
-from pellucid.keysettings import PROMPT_EOL  # noqa: E402
-from pellucid.keytoken_presets import PRESETS, open_preset  # noqa: E402
+from pellucid.keytokens.presets import PRESETS, open_preset  # noqa: E402
+from pellucid.keytokens.settings import PROMPT_EOL  # noqa: E402
 
 TEXT = "the doctor gave a boy medicine"
 MAKES = {"sgpt": ("gpt_neo", byte_level), "opt": ("opt", byte_level), "llama": ("llama", sentence_piece)}
@@ -22,16 +22,16 @@ MAKES = {"sgpt": ("gpt_neo", byte_level), "opt": ("opt", byte_level), "llama": (
 @pytest.fixture
 def folders(tmp_path, monkeypatch):
     """Write the backbone, head and adapters of a preset, as small as can be; return what `open_preset` is given."""
-    import pellucid.keytokens
+    import pellucid.keytokens.embedder
 
-    original = pellucid.keytokens.KeyTokenEmbedder.__init__
+    original = pellucid.keytokens.embedder.KeyTokenEmbedder.__init__
 
     def with_few_tokens(self, backbone, settings=None, **parts):  # the default keeps more than tiny models have
         from dataclasses import replace
 
         original(self, backbone, replace(settings, top_k=20), **parts)
 
-    monkeypatch.setattr(pellucid.keytokens.KeyTokenEmbedder, "__init__", with_few_tokens)
+    monkeypatch.setattr(pellucid.keytokens.embedder.KeyTokenEmbedder, "__init__", with_few_tokens)
 
     def write(name):
         preset = PRESETS[name]

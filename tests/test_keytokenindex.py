@@ -14,15 +14,15 @@ from tiny_models import byte_level, tiny_model, word_piece
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from pellucid.adjustments import Adjustment, mean_adjustment  # noqa: E402
-from pellucid.backbone import prepare  # noqa: E402
-from pellucid.decoding import TopTokens  # noqa: E402
 from pellucid.errors import InputError, ModelFolderError  # noqa: E402
 from pellucid.explanation import Explanation  # noqa: E402
-from pellucid.keysettings import KeyTokenSettings  # noqa: E402
-from pellucid.keytokenindex import Hit, KeyTokenIndex  # noqa: E402
-from pellucid.keytokens import KeyTokenEmbedder  # noqa: E402
+from pellucid.keytokens.adjustments import Adjustment, mean_adjustment  # noqa: E402
+from pellucid.keytokens.decoding import TopTokens  # noqa: E402
+from pellucid.keytokens.embedder import KeyTokenEmbedder  # noqa: E402
+from pellucid.keytokens.index import Hit, KeyTokenIndex  # noqa: E402
+from pellucid.keytokens.settings import KeyTokenSettings  # noqa: E402
 from pellucid.store import read_tensors, write_tensors  # noqa: E402
+from pellucid.transformer.backbone import prepare  # noqa: E402
 
 DOCUMENTS = ["The man is riding a horse.", "a doctor gave the sick boy medicine", "", "cars quickly, swift cars!"]
 

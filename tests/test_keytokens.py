@@ -17,13 +17,13 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 import pellucid  # noqa: E402
-from pellucid.adjustments import Adjustment, choose_adjustment, component_adjustment, mean_adjustment  # noqa: E402
-from pellucid.backbone import open_backbone, prepare  # noqa: E402
 from pellucid.errors import InputError, ModelFolderError  # noqa: E402
-from pellucid.keysettings import PROMPT_EOL, KeyTokenSettings  # noqa: E402
-from pellucid.keytokens import KeyTokenEmbedder  # noqa: E402
-from pellucid.tokenhead import TokenHead, read_head  # noqa: E402
-from pellucid.tokenwords import Rank  # noqa: E402
+from pellucid.keytokens.adjustments import Adjustment, choose_adjustment, component_adjustment, mean_adjustment  # noqa: E402
+from pellucid.keytokens.embedder import KeyTokenEmbedder  # noqa: E402
+from pellucid.keytokens.head import TokenHead, read_head  # noqa: E402
+from pellucid.keytokens.settings import PROMPT_EOL, KeyTokenSettings  # noqa: E402
+from pellucid.transformer.backbone import open_backbone, prepare  # noqa: E402
+from pellucid.transformer.tokenwords import Rank  # noqa: E402
 
 TEXTS = ["The man is riding a horse.", "a doctor gave the sick boy medicine", "", "cars quickly, swift cars!"]
 TOKENIZERS = {"bert": word_piece, "gpt2": byte_level, "gpt_neo": byte_level, "opt": byte_level}
@@ -467,7 +467,7 @@ def test_an_interrupted_save_leaves_the_old_model(tmp_path, llama, monkeypatch):
     def fails(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pellucid.keytokenfolder.write_dimensions", fails)
+    monkeypatch.setattr("pellucid.keytokens.folder.write_dimensions", fails)
     with pytest.raises(KeyboardInterrupt):
         llama.without(5).save_pretrained(tmp_path / "model")
     assert same(pellucid.load(tmp_path / "model"), llama)

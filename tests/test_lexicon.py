@@ -19,12 +19,12 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 import pellucid  # noqa: E402
-from pellucid.adapters import unchanged_names  # noqa: E402
-from pellucid.backbone import prepare  # noqa: E402
-from pellucid.clusters import Clusters, cluster_vocabulary  # noqa: E402
 from pellucid.errors import InputError, ModelFolderError  # noqa: E402
-from pellucid.lexicon import LexiconEmbedder  # noqa: E402
-from pellucid.reading import Reader, Settings, whole_words  # noqa: E402
+from pellucid.lexicon.clusters import Clusters, cluster_vocabulary  # noqa: E402
+from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
+from pellucid.transformer.adapters import unchanged_names  # noqa: E402
+from pellucid.transformer.backbone import prepare  # noqa: E402
+from pellucid.transformer.reading import Reader, Settings, whole_words  # noqa: E402
 
 TEXTS = ["The man is riding a horse.", "a doctor gave the sick boy medicine", "", "cars quickly, swift cars!"]
 INSTRUCTED = "<instruct>{instruction}\n<query>{text}"
@@ -478,7 +478,7 @@ def test_a_named_backbone_that_is_not_there_is_asked_for(bert, tmp_path):
 def test_an_adapter_is_saved_beside_the_name_of_its_backbone(mistral, tmp_path):
     name = str(written_backbone(tmp_path / "base", mistral))
     adapter = random_adapter(tmp_path / "adapter", name)
-    backbone = pellucid.backbone.open_backbone(name, adapter=adapter, device="cpu")
+    backbone = pellucid.transformer.backbone.open_backbone(name, adapter=adapter, device="cpu")
     model = LexiconEmbedder(backbone, mistral.clusters)
     assert np.abs(dense(model.encode(TEXTS)) - dense(mistral.encode(TEXTS))).max() > 0.01
     model.save_pretrained(tmp_path / "model", backbone_name=name)
@@ -499,7 +499,7 @@ def test_an_adapter_is_stored_in_the_precision_asked_for_and_read_as_float32(mis
     adapter = random_adapter(tmp_path / "adapter", name)
     with warnings.catch_warnings():
         warnings.simplefilter("error", FutureWarning)
-        backbone = pellucid.backbone.open_backbone(name, adapter=adapter, device="cpu")
+        backbone = pellucid.transformer.backbone.open_backbone(name, adapter=adapter, device="cpu")
     model = LexiconEmbedder(backbone, mistral.clusters)
     sizes = {}
     for dtype in ("float32", "float16"):
@@ -649,7 +649,7 @@ def test_an_authors_model_is_saved_as_ours(authors, tmp_path):
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_a_pickled_head_is_read_without_unpickling(tmp_path, dtype, monkeypatch):
-    from pellucid.lens import _read_pth
+    from pellucid.lexicon.lens import _read_pth
 
     linear = torch.nn.Linear(8, 5, bias=False).to(getattr(torch, dtype))
     torch.save(linear, tmp_path / "lm_head.pth")
@@ -658,7 +658,7 @@ def test_a_pickled_head_is_read_without_unpickling(tmp_path, dtype, monkeypatch)
 
 
 def test_a_harmful_pickle_is_not_run(tmp_path):
-    from pellucid.lens import _read_pth
+    from pellucid.lexicon.lens import _read_pth
 
     class Harm:
         def __reduce__(self):

@@ -13,9 +13,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pellucid import pooled_head
 from pellucid.errors import InputError
-from pellucid.pooled_head import max_pooled
+from pellucid.transformer import pooled_head
+from pellucid.transformer.pooled_head import max_pooled
 
 
 def _paper(hidden, mask, weight, bias=None):
@@ -193,8 +193,8 @@ def test_memory_does_not_grow_with_positions_times_clusters():
 
 _KERNEL = """
 import torch
-from pellucid.pooled_head import _largest
-from pellucid.pooled_triton import largest
+from pellucid.transformer.pooled_head import _largest
+from pellucid.transformer.pooled_triton import largest
 for dtype in (torch.float32, torch.float16):  # the interpreter cannot multiply bfloat16
     for texts, length, depth, clusters in ((1, 1, 1, 1), (9, 20, 24, 70), (2, 150, 80, 130)):
         make = torch.Generator().manual_seed(texts)
@@ -223,7 +223,7 @@ _COMPILED = """
 from triton import compile
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from pellucid.pooled_triton import _largest
+from pellucid.transformer.pooled_triton import _largest
 kinds = ["*bf16", "*u8", "*bf16", "*fp32", "*fp32", "*i64", *["i32"] * 4]
 sizes = {"BIASED": True, "TEXTS": 8, "POSITIONS": 128, "CLUSTERS": 256, "DEPTH": 64, "PRECISION": "tf32"}
 signature = dict(zip(_largest.arg_names, kinds)) | dict.fromkeys(sizes, "constexpr")
@@ -259,8 +259,8 @@ def test_cuda_gives_what_the_cpu_gives(dtype):
 
 
 def test_without_torch_the_error_says_what_to_install():
-    code = "import sys; sys.modules['torch'] = None\nimport pellucid.pooled_head"
-    source = str(Path(pooled_head.__file__).parents[1])
+    code = "import sys; sys.modules['torch'] = None\nimport pellucid.transformer.pooled_head"
+    source = str(Path(pooled_head.__file__).parents[2])
     environment = {**os.environ, "PYTHONPATH": source}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert 'pip install "pellucid[torch]"' in done.stderr

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from pellucid.aligned import EmbeddedTexts, measure
+from pellucid.alignment.aligned import EmbeddedTexts, measure
+from pellucid.alignment.spectrum import Moments, spectrum_of
+from pellucid.alignment.spectrum_report import contributions, variation
+from pellucid.alignment.sweep import sweep
 from pellucid.errors import InputError
-from pellucid.spectrum import Moments, spectrum_of
-from pellucid.spectrum_report import contributions, variation
-from pellucid.sweep import sweep
-from pellucid.tokenwords import readable
+from pellucid.transformer.tokenwords import readable
 from tables import check_views
 
 

@@ -11,7 +11,7 @@ from tokenizers.models import WordPiece
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.errors import InputError
-from pellucid.static import StaticEmbedder
+from pellucid.static.embedder import StaticEmbedder
 from pellucid.words import Vocabulary
 
 WORDS = ["the", "apple", "Apple", "pear", "straße", "日本", "e\u0301cole", "naïve"]

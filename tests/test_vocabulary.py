@@ -13,20 +13,20 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from typer.testing import CliRunner
 
 import pellucid
-from pellucid import sentencestore
-from pellucid.cli import app
+from pellucid.cli.app import app
 from pellucid.corpus import read_texts
+from pellucid.distillation.extraction import ExtractionSettings
+from pellucid.distillation.refinement import Bags, RefinementSettings
 from pellucid.errors import CorpusError, InputError
-from pellucid.extraction import ExtractionSettings
-from pellucid.refinement import Bags, RefinementSettings
-from pellucid.sentencestore import store_sentences
-from pellucid.static import StaticEmbedder
-from pellucid.vocabulary_add import add_words
-from pellucid.vocabulary_maps import fit_space
-from pellucid.vocabulary_merge import merge_vocabularies
-from pellucid.vocabulary_prune import prune
-from pellucid.vocabulary_reading import AddingSettings
-from pellucid.vocabulary_retrain import retrain
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.vocabulary import sentencestore
+from pellucid.vocabulary.add import add_words
+from pellucid.vocabulary.maps import fit_space
+from pellucid.vocabulary.merge import merge_vocabularies
+from pellucid.vocabulary.prune import prune
+from pellucid.vocabulary.reading import AddingSettings
+from pellucid.vocabulary.retrain import retrain
+from pellucid.vocabulary.sentencestore import store_sentences
 from pellucid.words import Vocabulary, split_words
 from tables import check_views, random_table
 
@@ -240,7 +240,7 @@ def states_of(bert, text, start, end):
 
 
 def test_in_sentences_an_entry_has_the_mean_of_its_states(bert, monkeypatch):
-    from pellucid import vocabulary_reading
+    from pellucid.vocabulary import reading as vocabulary_reading
 
     known = "a man is riding the horse on beach quickly swift car vehicle doctor gave sick boy rapid cars".split()
     rng = np.random.default_rng(6)
@@ -253,7 +253,7 @@ def test_in_sentences_an_entry_has_the_mean_of_its_states(bert, monkeypatch):
         given.update(source=source, target=target)
         return fit_space(source, target, **options)
 
-    monkeypatch.setattr("pellucid.vocabulary_add.fit_space", noted)
+    monkeypatch.setattr("pellucid.vocabulary.add.fit_space", noted)
     reading = vocabulary_reading.Reading
     found = reading(
         Vocabulary([*model.vocabulary.words, "swiftly", "sick▁boy"]), ["swiftly", "sick▁boy"], AddingSettings()
@@ -506,7 +506,7 @@ def test_retraining_learns_the_teachers_similarities(world, corpus, tmp_path):
 
 def test_retraining_killed_and_resumed_equals_uninterrupted(world, corpus, tmp_path, monkeypatch):
     pytest.importorskip("torch")
-    from pellucid import refinement
+    from pellucid.distillation import refinement
 
     def run(folder):
         return retrain(
@@ -562,7 +562,7 @@ def test_the_commands(world, corpus, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     model_of(world, slice(0, 250)).save_pretrained("first", dtype="float16")
     model_of(world, slice(50, 300)).save_pretrained("second")
-    monkeypatch.setattr("pellucid.cli_vocabulary._opened", lambda name: teacher_of(world))
+    monkeypatch.setattr("pellucid.cli.vocabulary._opened", lambda name: teacher_of(world))
     (tmp_path / "words.txt").write_text("w280\n\nw1 w2\n")
 
     def run(*arguments, code=0):
@@ -579,7 +579,7 @@ def test_the_commands(world, corpus, tmp_path, monkeypatch):
     assert len(pellucid.load("small").vocabulary) == 40
     merged = json.loads(run("merge", "first", "second", "--method", "procrustes", "-o", "both", "--json").stdout)
     assert merged["shared"] == 200 and len(pellucid.load("both").vocabulary) == 300
-    monkeypatch.setattr("pellucid.refinement.RefinementSettings", lambda steps: SMALL)
+    monkeypatch.setattr("pellucid.distillation.refinement.RefinementSettings", lambda steps: SMALL)
     trained = run("retrain", "first", str(corpus), "--teacher", "t", "-o", "own", "--json", "--max-sentences", "900")
     assert json.loads(trained.stdout)["sentences"] == 881 and (tmp_path / "own.work").is_dir()
     assert pellucid.load("own").vectors.dtype == np.float16

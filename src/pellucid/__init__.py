@@ -7,31 +7,31 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from pellucid.anchors import AnchorEmbedder
+    from pellucid.anchors.embedder import AnchorEmbedder
     from pellucid.base import Embedder
-    from pellucid.ensemble import EnsembleEmbedder
+    from pellucid.ensemble.embedder import EnsembleEmbedder
     from pellucid.explanation import Explanation
-    from pellucid.keytokens import KeyTokenEmbedder
-    from pellucid.lexicon import LexiconEmbedder
+    from pellucid.keytokens.embedder import KeyTokenEmbedder
+    from pellucid.lexicon.embedder import LexiconEmbedder
     from pellucid.pretrained import load
-    from pellucid.static import StaticEmbedder
+    from pellucid.static.embedder import StaticEmbedder
 
 FAMILIES = {
-    "static": "StaticEmbedder",
-    "anchors": "AnchorEmbedder",
-    "lexicon": "LexiconEmbedder",
-    "keytokens": "KeyTokenEmbedder",
-    "ensemble": "EnsembleEmbedder",
-    "dense": "DenseEmbedder",  # a baseline
+    "static": "static.embedder.StaticEmbedder",
+    "anchors": "anchors.embedder.AnchorEmbedder",
+    "lexicon": "lexicon.embedder.LexiconEmbedder",
+    "keytokens": "keytokens.embedder.KeyTokenEmbedder",
+    "ensemble": "ensemble.embedder.EnsembleEmbedder",
+    "dense": "lexicon.dense.DenseEmbedder",  # a baseline
 }
-"""Family, which is also its file, and its class: a new family is that file and one line here."""
+"""Family, and its class with the file it is in: a new family is that file, or room, and one line here."""
 
 _HOMES = {
-    **{name: family for family, name in FAMILIES.items()},
+    **{path.rpartition(".")[2]: path.rpartition(".")[0] for path in FAMILIES.values()},
     "Embedder": "base",
     "Explanation": "explanation",
     "load": "pretrained",
-    "distill": "distill",
+    "distill": "distillation.distill",
     "errors": "errors",
 }
 

@@ -1,5 +1,5 @@
 """`python -m pellucid` is the command line."""
 
-from pellucid.cli import main
+from pellucid.cli.app import main
 
 main()

@@ -1,7 +1,7 @@
 """What a score is made of: named rows that add up to it.
 
 An `Explanation` is data. The views (`print`, `to_frame`, `to_json`, `to_html`, `plot`, a notebook cell) read it and
-change nothing; they live in `render.py`, `page.py` and `plot.py`. For a family that is exact,
+change nothing; they live in `views/render.py`, `views/page.py` and `views/plot.py`. For a family that is exact,
 `sum(row.contribution) == score` to float precision and `remainder` is 0; for one that cuts rows away, `remainder` holds
 what was cut and `exact` is False. This is arithmetic, not sampling.
 
@@ -237,7 +237,7 @@ class Explanation:
             top_k: rows shown; the others are one line with their sum.
             fragment: leave out the page around it, to be placed inside another page.
         """
-        from pellucid.page import page
+        from pellucid.views.page import page
 
         return page(self, top_k=top_k, fragment=fragment)
 
@@ -250,7 +250,7 @@ class Explanation:
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        from pellucid.plot import figure
+        from pellucid.views.plot import figure
 
         return figure(self, max_words=max_words)
 
@@ -261,13 +261,13 @@ class Explanation:
 
     def __str__(self) -> str:
         """Return the texts and the ten largest rows as plain text."""
-        from pellucid.render import plain
+        from pellucid.views.render import plain
 
         return plain(self)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Show the same in colour, for `rich.print`."""
-        from pellucid.render import terminal
+        from pellucid.views.render import terminal
 
         yield from terminal(self)
 

@@ -46,7 +46,7 @@ def load(name_or_path: str | os.PathLike[str]) -> Embedder:
     """
     place = locate(name_or_path)
     if place.is_file():
-        from pellucid.static import StaticEmbedder
+        from pellucid.static.embedder import StaticEmbedder
 
         return StaticEmbedder.from_text_vectors(place)
     opened: Embedder = family_class(read_config(place).get("family"), place).from_pretrained(place)
@@ -121,7 +121,8 @@ def family_class(family: Any, folder: Path) -> Any:
             f"{folder} holds a model of family {family!r}; pellucid {pellucid.__version__} knows "
             f"{', '.join(pellucid.FAMILIES)}. A newer pellucid may open it"
         )
-    return getattr(import_module(f"pellucid.{family}"), pellucid.FAMILIES[family])
+    module, _, name = pellucid.FAMILIES[family].rpartition(".")
+    return getattr(import_module(f"pellucid.{module}"), name)
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -1,0 +1,272 @@
+"""Do a model's text embeddings say the tokens of their texts, and which? "A Text is Worth Several Tokens", section 3.
+
+`align` asks one model or several, with and without an instruction, and puts them side by side; `align_embeddings` does
+the same for embeddings made elsewhere. What is measured, and where it differs from the published script, is told in
+`aligned.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from pellucid.alignment.aligned import AlignedText, EmbeddedTexts, ModelAlignment, measure, same_texts
+from pellucid.alignment.stems import Stems
+from pellucid.base import check_texts
+from pellucid.errors import InputError
+from pellucid.keytokens.adjustments import mean_adjustment
+from pellucid.keytokens.decoding import BiasedHead
+from pellucid.views.report import Column, Fold, Heading, Note, Part, Report, Table, Word, bars, counted, percent
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from pellucid.base import Vectors
+    from pellucid.keytokens.embedder import KeyTokenEmbedder
+
+
+MARK_OF = {"literal": "strong", "stem": "faint"}
+LEGEND = "* stands in the text, ~ has the stem or lemma of a word there; the others are not literally related."
+
+
+class AlignmentRow(NamedTuple):
+    """A model as a row of a table; the fields of `ModelAlignment` without its examples."""
+
+    name: str
+    texts: int
+    blank: int
+    tokens: float
+    hit: float
+    lar: float
+    gar: float
+    weighted_lar: float
+    literal: float
+    stem: float | None
+    unrelated: float | None
+    distinct: int
+
+
+@dataclass(frozen=True, repr=False)
+class Alignment(Report):
+    """How far the embeddings of one model or several say the tokens of the same texts.
+
+    Attributes:
+        k: of Hit@K, and how many of the first tokens are classed.
+        models: the rates of each, in the order given.
+    """
+
+    kind: ClassVar[str] = "alignment"
+
+    k: int
+    models: tuple[ModelAlignment, ...]
+
+    def plot(self, *, dark: bool = False) -> Figure:
+        """Return a matplotlib Figure: the rates of each model (the paper's Figure 2), and how its tokens are related.
+
+        Args:
+            dark: draw for a dark background.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed.
+        """
+        from pellucid.alignment.plot import alignment_bars
+
+        return alignment_bars(self, dark=dark)
+
+    def __repr__(self) -> str:
+        """Return one short line."""
+        rates = ", ".join(f"{m.name!r:.40} LAR {percent(m.lar)} GAR {percent(m.gar)}" for m in self.models)
+        return f"<Alignment of {self.models[0].texts:,} texts: {rates}>"
+
+    def _records(self) -> Sequence[AlignmentRow]:
+        return [AlignmentRow(*model[:-1]) for model in self.models]
+
+    def _parts(self) -> Iterator[Part]:
+        first = self.models[0]
+        yield Heading("Alignment with", counted(first.texts, "text"), f"{first.tokens:.1f} different tokens each")
+        if first.blank:
+            yield Note(f"{counted(first.blank, 'text')} more without a token left out.")
+        yield self._rates()
+        yield Note(
+            f"Hit@{self.k}: texts with one of their tokens among the first {self.k} of the vocabulary. LAR: share of a "
+            "text's different tokens T among its first |T|. GAR: share of all texts' tokens found so in any text. "
+            "Weighted: tokens of few texts count more. Special tokens of the texts are not counted."
+        )
+        yield self._classes()
+        if first.examples:
+            yield Note(LEGEND if first.stem is not None else "* stands in the text.")
+        for number in range(min(len(model.examples) for model in self.models)):
+            yield self._example(number)
+
+    def _rates(self) -> Table:
+        columns = (
+            Column("model"),
+            *(Column(title, "number") for title in (f"Hit@{self.k}", "LAR", "GAR", "weighted LAR")),
+        )
+        lengths = bars([model.weighted_lar for model in self.models])
+        rows = (
+            (model.name, *map(percent, (model.hit, model.lar, model.gar, model.weighted_lar)), bar)
+            for model, bar in zip(self.models, lengths)
+        )
+        return Table("how much of the texts is said", (*columns, Column("", "bar")), tuple(rows))
+
+    def _classes(self) -> Table:
+        titles = ("in the text", "same stem", "unrelated", "different")
+        columns = (Column("model"), *(Column(title, "number") for title in titles))
+        rows = (
+            (
+                model.name,
+                *(
+                    "\u2013" if share is None else percent(share)
+                    for share in (model.literal, model.stem, model.unrelated)
+                ),
+                f"{model.distinct:,}",
+            )
+            for model in self.models
+        )
+        return Table(f"what the first {self.k} tokens are", columns, tuple(rows))
+
+    def _example(self, number: int) -> Fold:
+        table = Table(
+            "",
+            (Column("model"), Column(f"first {self.k} tokens", "words")),
+            tuple((model.name, words_of(model.examples[number])) for model in self.models),
+        )
+        return Fold(self.models[0].examples[number].text, (table,), is_open=number < 3)
+
+
+def words_of(aligned: AlignedText) -> tuple[Word, ...]:
+    """Return the tokens as words marked by how they are related to the text."""
+    return tuple(Word(token.token, MARK_OF.get(token.relation, "")) for token in aligned.tokens)
+
+
+def align_embeddings(
+    given: Mapping[str, EmbeddedTexts], *, k: int = 10, language: str | None = "en", examples: int = 5
+) -> Alignment:
+    """Measure how far embeddings say the tokens of their texts (Algorithm 1).
+
+    Args:
+        given: name -> the same texts with the embeddings of one model.
+        k: of Hit@K, and how many of the first tokens are classed.
+        language: whose stems and lemmas are compared, a key of `stems.LANGUAGES`; None leaves those classes out.
+        examples: texts whose tokens are kept, the first ones.
+
+    Raises:
+        InputError: the texts differ or none has a token, `k` is out of range, the language is not known, or the parts
+            of a model do not fit together.
+        MissingExtraError: snowballstemmer or simplemma is not installed.
+    """
+    same_texts(given)
+    stems = None if language is None else Stems(language)
+    found = (measure(name, one, k, stems=stems, examples=examples) for name, one in given.items())
+    return Alignment(k, tuple(found))
+
+
+def align(
+    models: Mapping[str, KeyTokenEmbedder],
+    texts: Iterable[str],
+    *,
+    instruction: str | None = None,
+    centred: bool = False,
+    k: int = 10,
+    language: str | None = "en",
+    examples: int = 5,
+) -> Alignment:
+    """Measure how far the embeddings of models say the tokens of texts (Algorithm 1), adjusted as each model is.
+
+    Args:
+        models: name -> model.
+        texts: at least one with a token; what a model cannot read of a long one is not embedded, but its tokens count.
+        instruction: look at each model twice, without an instruction and with this one.
+        centred: look at each also with the mean of these texts' embeddings as its only adjustment.
+        k: of Hit@K, and how many of the first tokens are classed.
+        language: whose stems and lemmas are compared, a key of `stems.LANGUAGES`; None leaves those classes out.
+        examples: texts whose tokens are kept, the first ones.
+
+    Raises:
+        InputError: a model is of another family, no text has a token, or `k` or the language is of no use.
+        MissingExtraError: snowballstemmer or simplemma is not installed.
+    """
+    read = check_texts(texts)
+    given: dict[str, EmbeddedTexts] = {}
+    for name, model in _with_and_without(models, instruction).items():
+        embeddings = check_family(name, model).embed(read)
+        given[name] = embedded_texts(model, read, embeddings=embeddings)
+        if centred:
+            moved = model.with_adjustment(mean_adjustment(embeddings))
+            given[f"{name}, centred"] = embedded_texts(moved, read, embeddings=embeddings)
+    return align_embeddings(given, k=k, language=language, examples=examples)
+
+
+def _with_and_without(
+    models: Mapping[str, KeyTokenEmbedder], instruction: str | None
+) -> Mapping[str, KeyTokenEmbedder]:
+    """Return the models as they are, or each without and with an instruction."""
+    if instruction is None:
+        return models
+    both: dict[str, KeyTokenEmbedder] = {}
+    for name, model in models.items():
+        both |= {name: check_family(name, model).with_instruction("")}
+        both |= {f"{name}, instructed": model.with_instruction(instruction)}
+    return both
+
+
+def check_family(name: str, model: Any) -> KeyTokenEmbedder:
+    """Return a model that decodes to tokens.
+
+    Raises:
+        InputError: it is of another family.
+    """
+    if getattr(model, "family", None) != "keytokens":
+        raise InputError(f"{name!r:.60} is a {type(model).__name__}; only a KeyTokenEmbedder is decoded to tokens")
+    found: KeyTokenEmbedder = model
+    return found
+
+
+def embedded_texts(
+    model: KeyTokenEmbedder, texts: Sequence[str], *, embeddings: Vectors | None = None
+) -> EmbeddedTexts:
+    """Embed texts and put everything together that decoding them needs.
+
+    Args:
+        model: its adjustment, and the layers of its head where it has such, are applied.
+        texts: what to embed.
+        embeddings: what `model.embed(texts)` gave, where it is known already.
+
+    Raises:
+        InputError: the model is of another family, or an item is no string.
+    """
+    from pellucid.keytokens.states import before_rows
+
+    check_family("the model", model)
+    if embeddings is None:
+        embeddings = model.embed(list(texts))
+    rows = before_rows(model.backbone, model.adjustment.apply(embeddings))
+    head: Any = model.head.weight
+    if model.head.bias is not None:
+        head, rows = BiasedHead(head, model.head.bias), np.column_stack([rows, np.ones(len(rows), np.float32)])
+    return EmbeddedTexts(texts, rows, literal_tokens(model.backbone.tokenizer, texts), head, model.head.tokens)
+
+
+def literal_tokens(tokenizer: Any, texts: Sequence[str]) -> list[frozenset[int]]:
+    """Return the set T of each text's tokens, special ones left out, of the whole text however long it is.
+
+    Args:
+        tokenizer: a fast one of transformers. A special token's string in a text is read as text.
+        texts: what to read.
+    """
+    from tokenizers import Tokenizer
+
+    from pellucid.transformer.tokenwords import vocabulary_of
+    from pellucid.words import well_formed
+
+    copy = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    copy.no_truncation()
+    copy.no_padding()
+    copy.encode_special_tokens = True
+    special = vocabulary_of(tokenizer)[1]
+    encoded = copy.encode_batch([well_formed(text) for text in texts], add_special_tokens=False)
+    return [frozenset(one.ids) - special for one in encoded]

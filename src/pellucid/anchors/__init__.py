@@ -1,0 +1,1 @@
+"""Anchor embeddings (LDIR): a coordinate is the cosine to a known sentence; how such sentences are chosen."""

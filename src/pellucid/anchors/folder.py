@@ -1,0 +1,233 @@
+"""An anchor model on disk: the encoder, a stock Dense module whose rows are the anchors, and `dimensions.tsv`.
+
+With an encoder that sentence-transformers can open, the folder is one it opens too: the encoder's modules, Normalize
+and Dense. The encoder can also be kept by name alone, or, where it is a callable, not at all.
+
+`dimensions.tsv` is for people. What they changed is found by comparing it with the anchor texts in
+`anchors.json`: a changed text is encoded anew when the model is opened.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pellucid.base import Embedder, Vectors
+from pellucid.dimensions import (
+    Dimension,
+    Dimensions,
+    Table,
+    as_cell,
+    on_one_line,
+    read_dimensions,
+    scaling,
+    write_dimensions,
+)
+from pellucid.encoders import (
+    Encoder,
+    anchor_vectors,
+    encode_with,
+    is_sentence_transformer,
+    open_encoder,
+    open_sentence_transformer,
+    without_bars,
+)
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.pretrained import check_family, load, locate, read_config, saving
+from pellucid.store import read_json, read_regular, read_tensors, write_json, write_tensors
+
+if TYPE_CHECKING:
+    from pellucid.anchors.embedder import AnchorEmbedder
+
+Parts = tuple[Encoder, Vectors, Dimensions]
+"""What an `AnchorEmbedder` consists of."""
+
+_DENSE = "anchors"  # the folder of the Dense module
+_ENCODER = "encoder"  # the folder of a pellucid model that serves as encoder
+_MAX_LIST = 1 << 28  # bytes
+_IDENTITY = "torch.nn.modules.linear.Identity"
+_STOCK, _OURS, _CALLABLE = "sentence-transformers", "pellucid", "function"  # what config.json says without a name
+_SAME = 0.98  # cosine of an anchor's vector to what the encoder gives for it now; float16 and other machines stay above
+
+
+def read_anchors(path: str | Path) -> list[str]:
+    """Read anchor texts: a JSON list, a JSON object of them in order (the authors' published form), or a line each.
+
+    Raises:
+        ModelFolderError: the file is missing, no UTF-8, no JSON of that form, or holds no text.
+    """
+    try:
+        if Path(path).suffix.lower() == ".json":
+            found = read_json(path, max_bytes=_MAX_LIST)
+        else:
+            content = read_regular(path, _MAX_LIST).decode("utf-8-sig")
+            found = [line.rstrip("\r") for line in content.split("\n")]  # splitlines() also cuts at U+2028 and others
+    except UnicodeDecodeError as error:
+        raise ModelFolderError(f"{path} is not UTF-8: {error}") from error
+    texts = list(found.values()) if isinstance(found, dict) else found
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise ModelFolderError(f"{path} must hold a list of texts, or an object whose values are texts")
+    texts = [text for text in texts if text.strip()]
+    if not texts:
+        raise ModelFolderError(f"{path} holds no text")
+    return texts
+
+
+def write_folder(path: str | Path, model: AnchorEmbedder, encoder_name: str | None) -> None:
+    """Write `model` to folder `path`; see `AnchorEmbedder.save_pretrained`."""
+    rows, columns = model.vectors.shape
+    facts = {"anchors": rows, "encoder_dimension": columns, "encoder": encoder_name or _kind(model.encoder)}
+    with saving(path, model.family, facts) as folder:
+        modules = [] if encoder_name else _write_encoder(folder, model.encoder)
+        if modules:
+            if not modules[-1]["type"].endswith("Normalize"):
+                modules.append(_module(len(modules), f"{len(modules)}_Normalize", "Normalize"))
+            write_json(folder / "modules.json", [*modules, _module(len(modules), _DENSE, "Dense")])
+        (folder / _DENSE).mkdir()
+        half = not modules and bool(((model.weights > 0.1) & (model.weights < 1000)).all())  # else float16 loses much
+        dtype = np.float16 if half else np.float32  # half the size, where no other library reads it
+        dense = {"in_features": columns, "out_features": rows, "bias": False, "activation_function": _IDENTITY}
+        write_json(folder / _DENSE / "config.json", dense)
+        write_tensors(folder / _DENSE / "model.safetensors", {"linear.weight": model.vectors.astype(dtype)})
+        write_json(folder / "anchors.json", _record(model))
+        write_dimensions(folder / "dimensions.tsv", model.dimensions)
+
+
+def _record(model: AnchorEmbedder) -> dict[str, Any]:
+    """Return the anchor texts, and what the encoder gives for one of them, by which it is known again."""
+    about = [list(dimension.about) for dimension in model.dimensions]
+    vector = encode_with(model.encoder, about[0][:1], dimension=model.vectors.shape[1])[0]
+    return {"anchors": about, "first_vector": [round(x, 6) for x in vector.tolist()]}
+
+
+def _kind(encoder: Encoder) -> str:
+    return _STOCK if is_sentence_transformer(encoder) else _OURS if isinstance(encoder, Embedder) else _CALLABLE
+
+
+def _write_encoder(folder: Path, encoder: Encoder) -> list[dict[str, Any]]:
+    """Write a copy of the encoder and return its modules, none where sentence-transformers cannot open it."""
+    if is_sentence_transformer(encoder):
+        with without_bars():
+            encoder.save_pretrained(str(folder), create_model_card=False)
+        return list(read_json(folder / "modules.json"))
+    if not isinstance(encoder, Embedder):
+        return []
+    encoder.save_pretrained(folder / _ENCODER)
+    inner = folder / _ENCODER / "modules.json"
+    modules = read_json(inner) if inner.exists() else []
+    return [{**module, "path": (Path(_ENCODER) / module["path"]).as_posix()} for module in modules]
+
+
+def _module(number: int, path: str, kind: str) -> dict[str, Any]:
+    return {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
+
+
+def read_folder(path_or_id: str | Path, encoder: Encoder | None) -> tuple[Parts, str | None]:
+    """Open the folder that `write_folder` wrote; return the model's parts and the encoder's name where it has one."""
+    folder = locate(path_or_id)
+    check_family(folder, "anchors")
+    vectors = _read_vectors(folder / _DENSE / "model.safetensors")
+    about, first = _read_record(folder / "anchors.json", vectors.shape)
+    table = read_dimensions(folder / "dimensions.tsv", len(vectors))
+    name = read_config(folder).get("encoder")
+    opened = _read_encoder(folder, name) if encoder is None else encoder
+    _check_encoder(opened, about[0][0], first, folder)
+    try:
+        parts = (opened, *_with_edits(opened, vectors, about, table))
+    except InputError as error:
+        raise ModelFolderError(f"{folder / 'dimensions.tsv'}: {error}") from error
+    return parts, None if name in (_STOCK, _OURS, _CALLABLE) else name
+
+
+def _read_vectors(path: Path) -> Vectors:
+    vectors = read_tensors(path)[0].get("linear.weight")
+    if vectors is None or vectors.ndim != 2 or 0 in vectors.shape or vectors.dtype.kind != "f":
+        raise ModelFolderError(f"{path} holds no table 'linear.weight' [anchors, dimension] of floats")
+    if not np.isfinite(vectors).all():
+        raise ModelFolderError(f"{path} holds NaN or infinity; make or download the model again")
+    return np.asarray(vectors, np.float32)
+
+
+def _read_record(path: Path, shape: tuple[int, ...]) -> tuple[list[list[str]], Vectors]:
+    """Return what `_record` gave: the texts, and the vector of the first."""
+    record = read_json(path)
+    about, vector = (record.get("anchors"), record.get("first_vector")) if isinstance(record, dict) else (None, None)
+    if not (isinstance(about, list) and len(about) == shape[0] and all(map(_is_texts, about))):
+        raise ModelFolderError(f"{path} must hold {shape[0]} lists of texts, one an anchor; it is of another model")
+    if not (isinstance(vector, list) and len(vector) == shape[1] and all(isinstance(x, float) for x in vector)):
+        raise ModelFolderError(f"{path} must hold a 'first_vector' of {shape[1]} numbers; it is of another model")
+    return about, np.array(vector, np.float32)
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(text, str) for text in value)
+
+
+def _read_encoder(folder: Path, name: Any) -> Encoder:
+    """Open the encoder that is in the folder, or the one of that name."""
+    if name == _CALLABLE:
+        raise ModelFolderError(
+            f"{folder} was made with a function as encoder, which no file can hold; "
+            "give it: AnchorEmbedder.from_pretrained(folder, encoder=function)"
+        )
+    if not isinstance(name, str):
+        raise ModelFolderError(f"{folder / 'config.json'} names no encoder: {name!r:.40}")
+    if name == _OURS:
+        return load(folder / _ENCODER)
+    if name == _STOCK:
+        return _open_stock(folder)
+    try:
+        return open_encoder(name)
+    except InputError as error:
+        raise ModelFolderError(
+            f"{folder} has anchors for the encoder {name!r}, which cannot be opened: {error}. "
+            "If you have it elsewhere: AnchorEmbedder.from_pretrained(model, encoder=encoder)"
+        ) from error
+
+
+def _open_stock(folder: Path) -> Encoder:
+    """Open the whole folder with sentence-transformers and leave its last module, the anchors, off."""
+    whole = open_sentence_transformer(str(folder))
+    del whole[-1]
+    return whole
+
+
+def _check_encoder(encoder: Encoder, text: str, expected: Vectors, folder: Path) -> None:
+    """Refuse an encoder that gives something else for `text` than it gave when the model was saved."""
+    try:
+        vector = encode_with(encoder, [text], dimension=len(expected))[0]
+    except InputError as error:
+        raise ModelFolderError(f"{folder}: the encoder does not fit the anchors: {error}") from error
+    cosine = float(expected @ vector)
+    if not cosine >= _SAME:  # nor NaN
+        raise ModelFolderError(
+            f"{folder}: the encoder gives another vector for the first anchor than when the model was saved (cosine "
+            f"{cosine:.3f}); give the encoder that the anchors were made with"
+        )
+
+
+def _with_edits(encoder: Encoder, vectors: Vectors, about: list[list[str]], table: Table) -> tuple[Vectors, Dimensions]:
+    """Return the vectors and dimensions after what was changed in `dimensions.tsv`."""
+    changed = [n for n, texts in enumerate(about) if table.about[n] != as_cell(texts)]
+    items = [Dimension(name, tuple(texts)) for name, texts in zip(table.names, about, strict=True)]
+    for n in changed:
+        items[n] = _with_text(items[n], table.about[n])
+    dimensions = Dimensions(items)
+    if changed:
+        texts = [table.about[n] for n in changed]
+        lengths = np.linalg.norm(vectors[changed], axis=1, keepdims=True)
+        vectors = vectors.copy()
+        vectors[changed] = anchor_vectors(encoder, texts, dimension=vectors.shape[1]) * lengths
+    if set(table.scales) != {1.0}:
+        vectors = (scaling(dimensions, dict(enumerate(table.scales))).mixing @ vectors).astype(np.float32)
+    return vectors, dimensions
+
+
+def _with_text(old: Dimension, text: str) -> Dimension:
+    """Return the dimension with another anchor text; a name that was the old text follows it."""
+    if not text.strip():
+        raise InputError(f"the anchor text of {old.name!r:.80} is empty; to drop a dimension use model.without")
+    named_by_text = old.name == on_one_line(as_cell(old.about))
+    return Dimension(on_one_line(text) if named_by_text else old.name, (text,))

@@ -1,0 +1,313 @@
+"""How anchors are chosen from a corpus (LDIR, section 3: farthest point sampling, against uniform and KMeans).
+
+`choose_anchors` does it all: corpus, quality filter, encoder, picks. The functions below it work on vectors alone.
+The frame method is in `frames.py`, the compiled search behind `farthest_points` in `farthest.py`, what a candidate
+must be in `candidates.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.anchors.candidates import CandidateSettings
+from pellucid.anchors.candidatestore import Candidates, prepare_candidates
+from pellucid.base import unit_rows
+from pellucid.corpus import Corpus
+from pellucid.errors import InputError, missing_extra
+
+Rows = npt.NDArray[np.int64]
+"""Positions of the chosen vectors, in the order they were chosen, int64 [n]."""
+
+_DEFAULTS = CandidateSettings()
+METHODS = ("fps", "uniform", "kmeans", "frame")
+_BLOCK = 16_384  # rows converted to float32 at a time
+_FIT_ROWS = 131_072  # KMeans learns its centroids from this many candidates
+_NEAREST = 8  # candidates kept for each centroid, in case another centroid has the same nearest one
+_BROKEN = "row {} of the vectors holds NaN, infinity or numbers beyond 1e12; leave it out or encode it again"
+
+
+def choose_anchors(
+    encoder: Any,
+    corpus: Corpus,
+    n: int,
+    *,
+    method: str = "frame",
+    seed: int = 0,
+    settings: CandidateSettings = _DEFAULTS,
+    work_dir: str | os.PathLike[str] | None = None,
+    show_progress_bar: bool = True,
+) -> list[str]:
+    """Choose `n` texts of `corpus` as anchors.
+
+    Args:
+        encoder: a SentenceTransformer, a pellucid model, or a callable: list of texts -> array [texts, d].
+        corpus: a path (.txt, .jsonl, .parquet) or an iterable of texts.
+        n: how many anchors.
+        method: "frame", "fps" (farthest point sampling), "uniform" or "kmeans" (nearest text to each centroid).
+        seed: the same seed gives the same anchors.
+        settings: which texts may become anchors.
+        work_dir: where candidates and vectors are kept, so that a killed run goes on and other methods and numbers
+            need not encode again; None takes a temporary folder.
+        show_progress_bar: whether long steps show one.
+
+    Returns:
+        The anchors' texts, in the order they were chosen.
+
+    Raises:
+        InputError: `n` or `method` is wrong, fewer candidates are left than `n`, the encoder's vectors are unusable,
+            or `work_dir` is that of another run.
+        CorpusError: the corpus cannot be read, or no text of it passes the filter.
+        MissingExtraError: a rule or method needs a package that is not installed.
+    """
+    _check_number(n)
+    if method not in METHODS:
+        raise InputError(f"no method {method!r}; choose one of {', '.join(METHODS)}")
+    with _folder(work_dir) as folder:
+        candidates = prepare_candidates(encoder, corpus, settings, folder, show_progress_bar=show_progress_bar)
+        rows = _pick(candidates, n, method, seed, settings.near_duplicates)
+        texts = candidates.texts(rows)
+        del candidates  # closes the map before a temporary folder goes
+    return texts
+
+
+def _check_number(n: int) -> None:
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+        raise InputError(f"n is {n!r}; give the number of anchors, from 1 up")
+
+
+@contextmanager
+def _folder(work_dir: str | os.PathLike[str] | None) -> Iterator[Path]:
+    if work_dir is not None:
+        yield Path(work_dir)
+        return
+    with tempfile.TemporaryDirectory(prefix="pellucid-anchors-", ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
+def _pick(candidates: Candidates, n: int, method: str, seed: int, nearest: float | None) -> Rows:
+    """Return `n` rows by `method`, none of them zero or nearer than `nearest` to another."""
+    vectors = candidates.vectors
+    if n > candidates.filtered.kept:
+        raise InputError(
+            f"{n} anchors asked for, but {candidates.filtered}. Ask for fewer, add texts or loosen CandidateSettings"
+        )
+    limit = np.inf if nearest is None else nearest
+    if method == "uniform":
+        rows = _apart(vectors, uniform_points(len(vectors), len(vectors), seed=seed), n, limit)
+    else:
+        rows = _apart(vectors, _METHODS[method](vectors, n, seed), n, limit)
+    if 0 < len(rows) < n and method != "fps":
+        rows = _apart(vectors, farthest_points(vectors, n, start=rows), n, limit)
+    if len(rows) < n:
+        raise InputError(
+            f"{n} anchors asked for, but only {len(rows)} of {candidates.filtered.kept} candidates are no nearer to "
+            f"each other than a cosine of {nearest}. Ask for fewer, add texts or raise near_duplicates in settings"
+        )
+    return rows
+
+
+def _by_frame(vectors: npt.NDArray[Any], n: int, seed: int) -> Rows:
+    from pellucid.anchors.frames import frame_points
+
+    return np.asarray(frame_points(vectors, n, seed=seed), np.int64)
+
+
+def _blocks(vectors: npt.NDArray[Any]) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
+    """Yield each first row and a block of rows in float32."""
+    for first in range(0, len(vectors), _BLOCK):
+        yield first, np.asarray(vectors[first : first + _BLOCK], np.float32)
+
+
+def _apart(vectors: npt.NDArray[Any], rows: Rows, n: int, limit: float) -> Rows:
+    """Return the first `n` of `rows` that are not zero and not nearer than `limit` to one returned before."""
+    kept: list[int] = []
+    near = np.zeros((n, vectors.shape[1]), np.float32)
+    for row in rows.tolist():
+        if len(kept) == n:
+            break
+        unit = unit_rows(vectors[row : row + 1])[0]
+        if unit.any() and not (near[: len(kept)] @ unit > limit).any():
+            near[len(kept)] = unit
+            kept.append(row)
+    return np.array(kept, np.int64)
+
+
+# --- Uniform and KMeans -----------------------------------------------------------------------------------------------
+
+
+def uniform_points(vectors_or_count: npt.NDArray[Any] | int, n: int, *, seed: int = 0) -> Rows:
+    """Choose `n` rows at random, none twice; the first m are those chosen for m.
+
+    Raises:
+        InputError: `n` is not between 1 and the number of rows.
+    """
+    count = vectors_or_count if isinstance(vectors_or_count, (int, np.integer)) else len(vectors_or_count)
+    _check_enough(n, int(count))
+    return np.random.default_rng(seed).permutation(int(count))[:n].astype(np.int64)
+
+
+def _check_enough(n: int, count: int) -> None:
+    _check_number(n)
+    if n > count:
+        raise InputError(f"{n} points asked for, but there are only {count} vectors to choose from. Ask for fewer")
+
+
+def kmeans_points(vectors: npt.NDArray[Any], n: int, *, seed: int = 0) -> Rows:
+    """Choose the nearest row to each of `n` centroids (scikit-learn's MiniBatchKMeans on rows of length 1).
+
+    The centroids are learnt from at most 131,072 rows, drawn by `seed`; the nearest are looked for among all. Where
+    two centroids share their nearest row, the second takes its next one.
+
+    Args:
+        vectors: float16 or float32 [N, d], may be mapped from disk.
+        n: how many.
+        seed: of the draw and of KMeans.
+
+    Raises:
+        InputError: `n` is not between 1 and N.
+        MissingExtraError: scikit-learn is not installed.
+    """
+    try:
+        from sklearn.cluster import MiniBatchKMeans
+    except ImportError as error:
+        raise missing_extra("scikit-learn", "anchors") from error
+    _check_enough(n, len(vectors))
+    rng = np.random.default_rng(seed)
+    drawn = np.sort(rng.permutation(len(vectors))[:_FIT_ROWS])
+    sample = unit_rows(vectors[drawn])
+    model = MiniBatchKMeans(n, random_state=seed, n_init=1, batch_size=max(4096, 4 * n))
+    centroids = unit_rows(model.fit(sample).cluster_centers_)
+    rows = _nearest_distinct(vectors, centroids)
+    return rows if len(rows) == n else farthest_points(vectors, n, start=rows)
+
+
+def _nearest_distinct(vectors: npt.NDArray[Any], centroids: npt.NDArray[np.float32]) -> Rows:
+    """Return for each centroid, in turn, the nearest of its few nearest rows that none before it has taken."""
+    count = min(_NEAREST, len(vectors))
+    values = np.full((len(centroids), 0), 0, np.float32)
+    rows = np.zeros((len(centroids), 0), np.int64)
+    for first, block in _blocks(vectors):
+        similarity = centroids @ unit_rows(block).T
+        best = np.argsort(-similarity, axis=1, kind="stable")[:, :count]
+        values = np.concatenate([values, np.take_along_axis(similarity, best, axis=1)], axis=1)
+        rows = np.concatenate([rows, best + first], axis=1)
+        order = np.argsort(-values, axis=1, kind="stable")[:, :count]
+        values, rows = np.take_along_axis(values, order, axis=1), np.take_along_axis(rows, order, axis=1)
+    taken: dict[int, None] = {}
+    for choices in rows.tolist():
+        free = next((row for row in choices if row not in taken), None)
+        if free is not None:
+            taken[free] = None
+    return np.array(list(taken), np.int64)
+
+
+# --- Farthest point sampling ------------------------------------------------------------------------------------------
+
+
+def farthest_points(
+    vectors: npt.NDArray[Any] | Any, n: int, *, seed: int = 0, start: int | Sequence[int] | Rows | None = None
+) -> Rows:
+    """Choose `n` rows, each the one whose greatest cosine to those before it is the smallest.
+
+    Ties go to the lowest row. Exact and deterministic: the same picks on every machine and with any number of threads.
+    The first m picks are those for m. Rows of zeros (shorter than 1e-12) are never picked.
+
+    Where it differs from the method as published (LDIR, section 3; code of 2025-08): rows are compared by cosine, as
+    the anchors will be used, where the authors take squared Euclidean distance between vectors as they come (the same
+    for vectors of length 1); and the first point is one of the `n`, where their random start is left out of the
+    result.
+
+    Args:
+        vectors: float16 or float32 [N, d], any lengths; may be mapped from disk and larger than memory (rows are read
+            as they are needed, besides N x 12 bytes are kept), or a torch tensor, searched on its device.
+        n: how many.
+        seed: draws the first point where `start` is None.
+        start: the first point, or several that are all among the picks.
+
+    Raises:
+        InputError: `n` or `start` is out of range, a row holds NaN or infinity (the first is named), fewer than `n`
+            rows are not zero, or `vectors` is of another type or shape.
+    """
+    if type(vectors).__module__.partition(".")[0] == "torch":
+        return _farthest_in_tensor(vectors, n, seed, start)
+    rows = _as_matrix(vectors)
+    _check_enough(n, len(rows))
+    from pellucid.anchors.farthest import Search  # numba: imported when there is something to search
+
+    with Search(rows, n) as search:
+        broken = search.measure()
+        if broken is not None:
+            raise InputError(_BROKEN.format(broken))
+        for row in _first_points(start, n, search.state.inverse > 0, seed):
+            search.take(row)
+        while len(search.picks) < n:
+            search.take(search.farthest())
+    return np.array(search.picks, np.int64)
+
+
+def _as_matrix(vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the array as the compiled search wants it: float32, or the bits of float16; rows one after another."""
+    matrix = np.asarray(vectors)
+    if matrix.ndim != 2 or matrix.dtype.newbyteorder("=") not in (np.float16, np.float32):
+        raise InputError(
+            f"vectors are {matrix.dtype} of shape {matrix.shape}; give float16 or float32 [N, d], "
+            "for instance vectors.astype(np.float32)"
+        )
+    matrix = np.ascontiguousarray(matrix, matrix.dtype.newbyteorder("="))  # a copy only if they lie otherwise
+    return matrix.view(np.uint16) if matrix.dtype == np.float16 else matrix
+
+
+def _first_points(start: Any, n: int, usable: npt.NDArray[np.bool_], seed: int) -> list[int]:
+    """Return the given or drawn first points; refuse what cannot be picked."""
+    choices = np.flatnonzero(usable)
+    if n > len(choices):
+        raise InputError(
+            f"{n} points asked for, but only {len(choices)} of {len(usable)} vectors are not zero. Ask for fewer"
+        )
+    if start is None:
+        return [int(choices[np.random.default_rng(seed).integers(len(choices))])]
+    rows = [int(row) for row in np.atleast_1d(np.asarray(start))]
+    for row in rows:
+        if not 0 <= row < len(usable) or not usable[row]:
+            raise InputError(f"start is {row}; give a row from 0 to {len(usable) - 1} that is not zero")
+    if not rows or len(rows) > n or len(set(rows)) < len(rows):
+        raise InputError(f"start has {len(rows)} rows ({len(set(rows))} different); give 1 to {n} different ones")
+    return rows
+
+
+def _farthest_in_tensor(vectors: Any, n: int, seed: int, start: Any) -> Rows:
+    """The same on a torch tensor: one product, maximum and argmin a pick; sums in the device's own order."""
+    import torch
+
+    _check_enough(n, len(vectors))
+    parts = vectors.split(1 << 18)
+    lengths = torch.cat([torch.linalg.vector_norm(part.float(), dim=1) for part in parts])
+    if not bool((lengths < 1e12).all()):
+        raise InputError(_BROKEN.format(int((~(lengths < 1e12)).nonzero()[0])))
+    picks = _first_points(start, n, (lengths > 0).cpu().numpy(), seed)
+    best = torch.where(lengths > 0, -torch.inf, torch.inf)
+    divisors = torch.where(lengths > 0, lengths, 1)
+    for number in range(n):
+        if number == len(picks):
+            picks.append(int(best.argmin()))
+        pick = picks[number]
+        anchor = vectors[pick].float() / lengths[pick]
+        similarity = torch.cat([part.float() @ anchor for part in parts]) / divisors
+        best = torch.maximum(best, similarity)
+        best[pick] = torch.inf
+    return np.array(picks, np.int64)
+
+
+_METHODS = {
+    "fps": lambda vectors, n, seed: farthest_points(vectors, n, seed=seed),
+    "kmeans": lambda vectors, n, seed: kmeans_points(vectors, n, seed=seed),
+    "frame": _by_frame,
+}

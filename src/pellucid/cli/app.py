@@ -1,0 +1,293 @@
+"""The command line: `pellucid encode | similarity | explain | describe | eval | models`, and what makes models.
+
+The commands that make models are in `make.py`, those that look into one in `look.py`.
+
+Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 an error that pellucid explains in one line,
+2 a command that was typed wrongly, 130 interrupted, 141 the reader of a pipe went away. Imports stand inside the
+commands, so that `--help` and completion answer at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from pellucid import __version__
+from pellucid.cli.input import JsonOption, ModelOption, blocks, open_model, pairs_of, read, tabbed_pairs
+from pellucid.cli.inspect import inspect
+from pellucid.cli.look import align, audit, card, cards, compare, contrast, deletion, dimensions, edit, rank
+from pellucid.cli.make import anchors, distill, ensemble, train_lexicon
+from pellucid.cli.output import json_line, model_facts, show, write_html, write_plot
+from pellucid.cli.vocabulary import vocabulary
+from pellucid.errors import PellucidError
+
+
+class _Commands(TyperGroup):
+    """The commands, with errors turned into one line and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()  # here, where a closed pipe can still be dealt with
+            return result
+        except BrokenPipeError:  # `| head` has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(141) from None
+        except KeyboardInterrupt:
+            typer.echo("interrupted", err=True)
+            raise typer.Exit(130) from None
+        except (PellucidError, OSError) as error:
+            typer.echo(f"error: {_one_line(error)}", err=True)
+            raise typer.Exit(1) from None
+
+
+def _one_line(error: Exception) -> str:
+    told = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        told = error.strerror + (f": {error.filename}" if error.filename else "")
+    return " ".join(told.split())
+
+
+app = typer.Typer(
+    cls=_Commands,
+    no_args_is_help=True,
+    rich_markup_mode=None,  # plain help: quick, the same in a file as on a screen
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Progress bars go to stderr after two seconds of work; PELLUCID_PROGRESS=0 silences them.",
+)
+
+_Field = Annotated[str, typer.Option(help="The JSON key or parquet column that holds the text.")]
+_Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", help="The file to write; .npy, .jsonl or .parquet. Default: JSON lines to stdout."),
+]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"pellucid {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _pellucid(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Text embeddings that a person can read and a laptop can afford."""
+
+
+@app.command()
+def encode(
+    file: Annotated[str, typer.Argument(help="A .txt (one text a line), .jsonl or .parquet; - is stdin.")] = "-",
+    output: _Output = None,
+    kind: Annotated[str | None, typer.Option("--format", help="npy, jsonl or parquet, whatever the name.")] = None,
+    model: ModelOption = "static-en",
+    field: _Field = "text",
+) -> None:
+    """Turn texts into embeddings.
+
+    Memory stays bounded however many texts there are. The output file appears when
+    it is complete; an interrupted run leaves none.
+
+    \b
+    Examples:
+      pellucid encode texts.txt -o embeddings.npy
+      pellucid encode reviews.jsonl --field review -o reviews.parquet
+      cut -f 2 log.tsv | pellucid encode > embeddings.jsonl
+    """
+    from pellucid.cli.embeddings import open_writer, output_format
+    from pellucid.progress import Progress
+
+    chosen = output_format(output, kind)
+    texts = read(file, field)
+    opened = open_model(model)
+    shown = output is not None or not sys.stdout.isatty()  # a bar between the lines of the result helps nobody
+    with open_writer(output, chosen, opened.get_embedding_dimension(), sys.stdout) as write:
+        with Progress("encoding", enabled=shown) as progress:
+            for block in blocks(texts):
+                write(block, opened.encode(block))
+                progress.advance(len(block))
+
+
+@app.command()
+def similarity(
+    a: Annotated[str | None, typer.Argument(help="A text, or a file with one text a line.")] = None,
+    b: Annotated[str | None, typer.Argument(help="Another; both texts, or both files of equal length.")] = None,
+    pairs: Annotated[
+        str | None, typer.Option(help="A file with two texts a line and a tab between them; - is stdin.")
+    ] = None,
+    as_text: Annotated[bool, typer.Option("--text", help="Take A and B as texts, even if such files exist.")] = False,
+    json: JsonOption = False,
+    model: ModelOption = "static-en",
+    field: _Field = "text",
+) -> None:
+    """Print how similar texts are: two, or each pair in two files.
+
+    The number is the cosine of their embeddings, from -1 to 1.
+
+    \b
+    Examples:
+      pellucid similarity "a loan for a house" "mortgage rates"
+      pellucid similarity questions.txt answers.txt
+      cut -f 1,2 pairs.tsv | pellucid similarity --pairs -
+    """
+    if pairs is not None and a is not None:
+        raise typer.BadParameter("--pairs goes without A and B", param_hint="A")
+    found = tabbed_pairs(pairs) if pairs is not None else pairs_of(a, b, as_text=as_text, field=field)
+    opened = open_model(model)
+    for block in blocks(found):
+        first, second = (opened.encode(list(side)) for side in zip(*block))
+        for (text1, text2), score in zip(block, opened.similarity_pairwise(first, second)):
+            line = {"text1": text1, "text2": text2, "similarity": round(float(score), 6)}
+            typer.echo(json_line(line) if json else f"{score:.4f}")
+
+
+@app.command()
+def explain(
+    a: Annotated[str, typer.Argument(help="The text to explain.")],
+    b: Annotated[str | None, typer.Argument(help="A second text: explain the similarity of the two.")] = None,
+    than: Annotated[str | None, typer.Option(help="A third: explain why B is closer to A than this one is.")] = None,
+    top: Annotated[int, typer.Option(min=0, help="Rows to show; the others are summed up in one line.")] = 10,
+    plain: Annotated[bool, typer.Option("--plain", help="No colour and no styles, even in a terminal.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Write every row as JSON.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Write a self-contained HTML page to this file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write a picture to this file: .png, .svg, .pdf.")] = None,
+    model: ModelOption = "static-en",
+) -> None:
+    """Show what a similarity is made of.
+
+    The rows add up to the similarity. With one text they are the pulls of its words
+    on its embedding, which add up to 1.
+
+    \b
+    Examples:
+      pellucid explain "a loan for a house" "mortgage rates are rising"
+      pellucid explain "a loan for a house" "mortgage rates" --than "a house with a garden"
+      pellucid explain "a loan for a house" --html loan.html
+    """
+    opened = open_model(model)
+    explanation = opened.explain(a, b)
+    if than is not None:
+        if b is None:
+            raise typer.BadParameter("it needs both A and B", param_hint="--than")
+        explanation = explanation - opened.explain(a, than)
+    for path, write in ((html, write_html), (plot, write_plot)):
+        if path is not None:
+            write(explanation, path, top)
+            typer.echo(f"wrote {path}", err=True)
+    if json:
+        typer.echo(explanation.to_json())
+    elif html is None and plot is None:
+        show(explanation, top, plain)
+
+
+@app.command()
+def describe(
+    texts: Annotated[list[str] | None, typer.Argument(help="Texts; without any, stdin, one a line.")] = None,
+    top: Annotated[int, typer.Option(min=1, help="Words to name.")] = 5,
+    json: JsonOption = False,
+    model: ModelOption = "static-en",
+) -> None:
+    """Say in a line what each text is mostly about.
+
+    \b
+    Examples:
+      pellucid describe "The bank raised the interest rate on home loans."
+      pellucid describe < texts.txt
+    """
+    found = texts or read("-")
+    opened = open_model(model)
+    for text in found:
+        said = opened.describe(text, top_k=top)
+        typer.echo(json_line({"text": text, "description": said}) if json else said)
+
+
+@app.command("eval")
+def evaluate(
+    model: Annotated[str, typer.Argument(help="As --model elsewhere, or one of the forms below.")] = "static-en",
+    data: Annotated[Path | None, typer.Option(help="A folder of test sets; without it, the hub's.")] = None,
+    task: Annotated[list[str] | None, typer.Option(help="A task or a type, as STS; repeat for more.")] = None,
+    cache: Annotated[Path | None, typer.Option(help="Where scores are kept. [default: ~/.cache]")] = None,
+    instructions: Annotated[
+        str, typer.Option(help="What a model is told of a task: auto, bundled, none or a JSON file; see below.")
+    ] = "auto",
+    json: JsonOption = False,
+) -> None:
+    """Score a model with MTEB.
+
+    Scores are kept by a hash of weights and data, so that a run that was
+    interrupted goes on. Models of other libraries can be scored for comparison: a
+    sentence-transformers folder or hub id, wordllama, wordllama:128,
+    model2vec:FOLDER_OR_ID, vectors:FILE (word2vec, GloVe or fastText text), and the
+    LENS paper's baselines of a transformer, baseline:NAME:FOLDER_OR_ID with splade,
+    echo, promptreps, promptreps-dense, dense-last or dense-mean.
+
+    A lexicon model that was trained with instructions is told the LENS paper's for
+    each task, before queries and before the texts of tasks that have none; no other
+    model is. --instructions bundled tells them to every model that can be told one,
+    as does a file of {"task": "instruction"}; none tells nothing.
+
+    \b
+    Examples:
+      pellucid eval static-en --data shared/data --task STS
+      pellucid eval wordllama --task STSBenchmark --task SICK-R --json
+    """
+    from pellucid.evaluation.evaluate import evaluate as score
+
+    results = score(model, data=data, tasks=task or None, cache_dir=cache, instructions=instructions)
+    typer.echo(json_line(results.to_dict()) if json else results.to_markdown().rstrip("\n"))
+
+
+@app.command()
+def models(json: JsonOption = False) -> None:
+    """List the models that come with the package.
+
+    Any of these names, a folder or a Hugging Face hub id can follow --model.
+    """
+    from pellucid.pretrained import bundled_models
+
+    found = [model_facts(name) for name in bundled_models()]
+    for facts in found:
+        if json:
+            typer.echo(json_line(facts))
+        else:
+            typer.echo("\n  ".join([facts.pop("name"), *(f"{k.replace('_', ' ')}: {v}" for k, v in facts.items())]))
+    if not found:
+        typer.echo("no model is bundled with this installation", err=True)
+
+
+for _command in (
+    dimensions,
+    card,
+    cards,
+    audit,
+    deletion,
+    compare,
+    rank,
+    align,
+    contrast,
+    edit,
+    inspect,
+    distill,
+    anchors,
+    train_lexicon,
+    ensemble,
+):
+    app.command()(_command)
+app.add_typer(vocabulary, name="vocabulary")
+
+
+def main() -> None:
+    """Run the command line; what the `pellucid` script calls."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # an old terminal encoding must not end a long run
+    app(prog_name="pellucid")

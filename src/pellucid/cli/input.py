@@ -1,0 +1,162 @@
+"""What the command line reads: models, texts and pairs of texts, from arguments, files and stdin, as streams."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+
+import typer
+
+from pellucid.errors import InputError
+
+if TYPE_CHECKING:
+    from pellucid.base import Embedder
+    from pellucid.distillation.parallel import Languages, ParallelFiles
+    from pellucid.keytokens.settings import KeyPooling
+
+ModelOption = Annotated[str, typer.Option("--model", "-m", help="A bundled name, a folder, or a Hugging Face hub id.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON.")]
+
+Pair = tuple[str, str]
+_Item = TypeVar("_Item", str, Pair)
+
+_BLOCK_TEXTS = 16_384
+_BLOCK_CHARACTERS = 1 << 24
+_FILE_ENDINGS = (".txt", ".jsonl", ".parquet", ".tsv", ".csv", ".xz", ".gz")
+
+
+def open_model(name: str) -> Embedder:
+    """Return the model that --model names."""
+    from pellucid.pretrained import load
+
+    return load(name)
+
+
+def open_decoder(name: str, pooling: str) -> Any:
+    """Return a saved model, or one that decodes the transformer in a folder or on the hub by its own head."""
+    from pellucid.pretrained import locate
+    from pellucid.store import read_json
+
+    place = locate(name)
+    config = read_json(place / "config.json") if (place / "config.json").is_file() else {}
+    if "model_type" not in config or "pellucid" in config:
+        return open_model(name)
+    from pellucid.keytokens.embedder import KeyTokenEmbedder
+    from pellucid.keytokens.settings import KEY_POOLINGS, KeyTokenSettings
+    from pellucid.transformer.attention import is_causal_lm
+    from pellucid.transformer.backbone import loading, open_backbone
+
+    if pooling not in KEY_POOLINGS:
+        raise InputError(f"pooling is {pooling!r:.40}; it must be one of {', '.join(KEY_POOLINGS)}")
+    with loading(name):
+        from transformers import AutoConfig
+
+        causal = is_causal_lm(AutoConfig.from_pretrained(place))
+    backbone = open_backbone(place, attention="causal" if causal else "bidirectional")
+    return KeyTokenEmbedder(backbone, KeyTokenSettings(pooling=cast("KeyPooling", pooling), top_k=None))
+
+
+def read(source: str, field: str = "text") -> Iterator[str]:
+    """Return the texts of file `source`, or of stdin where it is "-"; there each line is a text."""
+    from pellucid.corpus import read_texts
+
+    if source != "-":
+        return read_texts(source, field=field)
+    if sys.stdin.isatty():
+        raise typer.BadParameter("name a file, or pipe texts in", param_hint="FILE")
+    return _lines(sys.stdin.buffer, "stdin")
+
+
+def blocks(items: Iterable[_Item]) -> Iterator[list[_Item]]:
+    """Cut texts, or pairs of them, into lists of bounded number and size."""
+    block: list[_Item] = []
+    size = 0
+    for item in items:
+        block.append(item)
+        size += len(item) if isinstance(item, str) else len(item[0]) + len(item[1])
+        if len(block) == _BLOCK_TEXTS or size >= _BLOCK_CHARACTERS:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
+
+
+def pairs_of(a: str | None, b: str | None, *, as_text: bool, field: str) -> Iterator[Pair]:
+    """Return the pair of the texts `a` and `b`, or the pairs of the lines of two files."""
+    if a is None or b is None:
+        raise typer.BadParameter("give two texts, two files, or --pairs FILE", param_hint="A B")
+    files = [not as_text and _is_file(name) for name in (a, b)]
+    if all(files):
+        return _side_by_side(a, b, field)
+    if any(files):
+        file, other = (a, b) if files[0] else (b, a)
+        raise typer.BadParameter(f"{file} is a file and {other!r:.60} is not; --text takes both as texts")
+    return iter([(a, b)])
+
+
+def tabbed_pairs(source: str) -> Iterator[Pair]:
+    """Yield the two columns of a file with a tab between them, or of stdin where `source` is "-"."""
+    name = "stdin" if source == "-" else source
+    for number, line in enumerate(_text_lines(source), 1):
+        columns = line.split("\t")
+        if len(columns) != 2:
+            raise InputError(f"{name}, line {number} has {len(columns)} columns; two texts and a tab are needed")
+        yield columns[0], columns[1]
+
+
+def parallel_files(options: list[str], codes: Mapping[str, Languages]) -> dict[Languages, ParallelFiles]:
+    """Return what --parallel options name, each CODE-CODE=FILE or CODE-CODE=FILE,FILE.
+
+    Args:
+        options: as they were given.
+        codes: "en-de" -> ("en", "de") for every pair there may be; codes can hold hyphens themselves.
+    """
+    found: dict[Languages, ParallelFiles] = {}
+    for given in options:
+        pair, _, files = given.partition("=")
+        if pair not in codes or not files:
+            form = f"CODE-CODE=FILE with two languages of the model, such as {next(iter(codes), 'en-de')}=pairs.tsv"
+            raise typer.BadParameter(f"{given!r} is not {form}", param_hint="--parallel")
+        if codes[pair] in found or codes[pair][::-1] in found:
+            raise typer.BadParameter(f"{pair!r} is given twice; put it into one file", param_hint="--parallel")
+        one, comma, other = files.partition(",")
+        found[codes[pair]] = (one, other) if comma and not os.path.exists(files) else files
+    return found
+
+
+def _is_file(name: str) -> bool:
+    """Whether `name` is a file; one that is merely named like a file is an error, not a text."""
+    if "\0" in name:
+        return False
+    if os.path.isfile(name):
+        return True
+    if name.lower().endswith(_FILE_ENDINGS) and not any(map(str.isspace, name)):
+        raise InputError(f"file not found: {name}. Add --text if this is the text itself")
+    return False
+
+
+def _side_by_side(a: str, b: str, field: str) -> Iterator[Pair]:
+    for number, (text1, text2) in enumerate(zip_longest(read(a, field), read(b, field)), 1):
+        if text1 is None or text2 is None:
+            ended, other = (a, b) if text1 is None else (b, a)
+            raise InputError(f"{ended} ends before text {number} of {other}; the files need equally many texts")
+        yield text1, text2
+
+
+def _text_lines(source: str) -> Iterator[str]:
+    if source == "-":
+        yield from read("-")
+        return
+    with open(source, "rb") as file:
+        yield from _lines(file, source)
+
+
+def _lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
+    for number, line in enumerate(stream, 1):
+        try:
+            yield line.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise InputError(f"{name}, line {number} is not UTF-8: {error.reason} at byte {error.start}") from error

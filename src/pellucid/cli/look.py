@@ -1,0 +1,289 @@
+"""The commands that look into a model and change it: `pellucid dimensions | card | audit | compare | align | ...`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pellucid.cli.input import JsonOption, ModelOption, open_decoder, open_model, read, tabbed_pairs
+from pellucid.cli.output import json_line, show_report
+from pellucid.errors import InputError
+
+if TYPE_CHECKING:
+    from pellucid.dimensions import Which
+    from pellucid.views.report import Report
+
+_Texts = Annotated[str, typer.Argument(help="A .txt (one text a line), .jsonl or .parquet; - is stdin.")]
+_Html = Annotated[Path | None, typer.Option(help="Write a self-contained HTML page to this file.")]
+_Plot = Annotated[Path | None, typer.Option(help="Write a picture to this file: .png, .svg, .pdf.")]
+_Pairs = Annotated[str, typer.Argument(help="A file with two texts a line and a tab between them; - is stdin.")]
+
+
+def dimensions(json: JsonOption = False, model: ModelOption = "static-en") -> None:
+    """List the dimensions of a model: number and name.
+
+    \b
+    Examples:
+      pellucid dimensions -m anchors-en-200
+      pellucid dimensions -m my-anchors --json
+    """
+    for number, dimension in enumerate(open_model(model).dimensions):
+        line = {"dimension": number, "name": dimension.name, "about": list(dimension.about)}
+        typer.echo(json_line(line) if json else f"{number}\t{dimension.name}")
+
+
+def card(
+    dimension: Annotated[str, typer.Argument(help="Its name or number.")],
+    texts: _Texts = "-",
+    json: JsonOption = False,
+    html: _Html = None,
+    plot: _Plot = None,
+    model: ModelOption = "static-en",
+) -> None:
+    """Show what one dimension does on a corpus: how often it fires, its strongest texts, its relatives.
+
+    \b
+    Examples:
+      pellucid card 9 texts.txt -m anchors-en-200
+      pellucid card "I accepted the offer." texts.txt -m anchors-en-200 --html card.html
+    """
+    from pellucid.questions.cards import card as make
+
+    show_report(make(open_model(model), _which(dimension), read(texts)), json, html, plot)
+
+
+def cards(
+    texts: _Texts,
+    html: Annotated[Path, typer.Option(help="The page to write.")],
+    top: Annotated[int | None, typer.Option(min=1, help="Only so many, those that carry most. [default: all]")] = None,
+    model: ModelOption = "static-en",
+) -> None:
+    """Write one HTML page with the cards of all dimensions.
+
+    \b
+    Example:
+      pellucid cards texts.txt -m anchors-en-200 --html cards.html
+    """
+    from pellucid.questions.cards import cards as make
+
+    show_report(make(open_model(model), read(texts), top_k=top), False, html, None)
+
+
+def audit(
+    texts: _Texts = "-",
+    json: JsonOption = False,
+    html: _Html = None,
+    plot: _Plot = None,
+    lexical: Annotated[bool, typer.Option("--lexical", help="Clusters that fire for letters, not meaning.")] = False,
+    encoder: Annotated[str | None, typer.Option(help="With --lexical: a model whose meaning counts.")] = None,
+    model: ModelOption = "static-en",
+) -> None:
+    """Find the dimensions of a model that are dead, duplicate or crowded on your texts.
+
+    With --lexical: the clusters of a lexicon model that fire for the letters of a word
+    and not for its meaning.
+
+    \b
+    Examples:
+      pellucid audit texts.txt -m anchors-en-200
+      pellucid audit texts.txt -m my-anchors --html audit.html
+      pellucid audit texts.txt -m my-lexicon --lexical --encoder static-en
+    """
+    if lexical:
+        if plot is not None:
+            raise typer.BadParameter("there is no picture of --lexical; use --html", param_hint="--plot")
+        show_report(_lexical(model, texts, encoder), json, html, None)
+        return
+    if encoder is not None:
+        raise typer.BadParameter("only --lexical asks an encoder", param_hint="--encoder")
+    from pellucid.questions.audit import audit as make
+
+    show_report(make(open_model(model), read(texts)), json, html, plot)
+
+
+def _lexical(model: str, texts: str, encoder: str | None) -> Report:
+    from pellucid.encoders import open_encoder
+    from pellucid.questions.firing import lexical_firing
+
+    meaning = None if encoder is None else open_encoder(encoder)
+    return lexical_firing(open_model(model), read(texts), encoder=meaning)
+
+
+def deletion(
+    pairs: _Pairs = "-",
+    words: Annotated[bool, typer.Option("--words", help="Delete words of the texts instead of dimensions.")] = False,
+    top: Annotated[int, typer.Option(min=1, help="How many of the first are removed.")] = 5,
+    json: JsonOption = False,
+    html: _Html = None,
+    plot: _Plot = None,
+    model: ModelOption = "static-en",
+) -> None:
+    """Test whether the reasons a model gives carry its scores.
+
+    The dimensions that an explanation names first are removed, and as many drawn by
+    chance; the first should lower the score by more.
+
+    \b
+    Examples:
+      pellucid deletion pairs.tsv -m anchors-en-200
+      pellucid deletion pairs.tsv --words
+    """
+    from pellucid.questions.deletion import deletion_test
+
+    units = "words" if words else "dimensions"
+    tested = deletion_test(open_model(model), list(tabbed_pairs(pairs)), units=units, top_k=top)
+    show_report(tested, json, html, plot)
+
+
+def compare(
+    models: Annotated[list[str], typer.Argument(help="Two models or more; the first is held against the others.")],
+    pairs: Annotated[str, typer.Option(help="A file with two texts a line and a tab between them; - is stdin.")],
+    json: JsonOption = False,
+    html: _Html = None,
+    plot: _Plot = None,
+) -> None:
+    """Score the same pairs of texts with several models and show what differs, and why.
+
+    \b
+    Examples:
+      pellucid compare static-en anchors-en-200 --pairs pairs.tsv
+      pellucid compare my-anchors my-anchors-edited --pairs pairs.tsv --html compared.html
+    """
+    from pellucid.questions.compare import compare as make
+
+    opened = {name: open_model(name) for name in dict.fromkeys(models)}
+    show_report(make(opened, list(tabbed_pairs(pairs))), json, html, plot)
+
+
+def rank(
+    query: Annotated[str, typer.Argument(help="What is looked for.")],
+    texts: _Texts = "-",
+    top: Annotated[int, typer.Option(min=1, help="Documents to show.")] = 10,
+    json: JsonOption = False,
+    html: _Html = None,
+    model: ModelOption = "static-en",
+) -> None:
+    """List the texts nearest to a query, each with its reasons.
+
+    \b
+    Example:
+      pellucid rank "cheap flights to Rome" offers.txt
+    """
+    from pellucid.questions.ranking import rank as make
+
+    show_report(make(open_model(model), query, read(texts), top_k=top), json, html, None)
+
+
+def align(
+    models: Annotated[list[str], typer.Argument(help="Key-token models, or transformers: folders or hub ids.")],
+    texts: Annotated[str, typer.Argument(help="A .txt (one text a line), .jsonl or .parquet; - is stdin.")],
+    instruction: Annotated[str | None, typer.Option(help="Look at each model also with this instruction.")] = None,
+    centred: Annotated[bool, typer.Option("--centred", help="Look at each also less its mean embedding.")] = False,
+    pooling: Annotated[str, typer.Option(help="Of transformers: mean, weighted_mean, last or prompt_eol.")] = "mean",
+    top: Annotated[int, typer.Option(min=1, help="How many of the first tokens are looked at.")] = 10,
+    language: Annotated[str, typer.Option(help="Whose stems and lemmas are compared; none leaves them out.")] = "en",
+    json: JsonOption = False,
+    html: _Html = None,
+    plot: _Plot = None,
+) -> None:
+    """Show how far the embeddings of models say the tokens of their texts, and which.
+
+    \b
+    Examples:
+      pellucid align my-key-tokens texts.txt
+      pellucid align owner/backbone owner/embedder texts.txt --centred --html page.html
+    """
+    from pellucid.alignment.align import align as make
+
+    opened = {name: open_decoder(name, pooling) for name in dict.fromkeys(models)}
+    stems = None if language == "none" else language
+    found = make(opened, list(read(texts)), instruction=instruction, centred=centred, k=top, language=stems)
+    show_report(found, json, html, plot)
+
+
+def contrast(
+    group: Annotated[str, typer.Argument(help="A file with the texts of the group.")],
+    others: Annotated[str, typer.Argument(help="A file with other texts.")],
+    json: JsonOption = False,
+    html: _Html = None,
+    plot: _Plot = None,
+    model: ModelOption = "static-en",
+) -> None:
+    """Show what sets a group of texts apart from others, dimension by dimension.
+
+    \b
+    Example:
+      pellucid contrast complaints.txt other-mails.txt -m anchors-en-200
+    """
+    from pellucid.questions.groups import contrast as make
+
+    show_report(make(open_model(model), read(group), read(others)), json, html, plot)
+
+
+def edit(
+    model: Annotated[str, typer.Argument(help="A bundled name, a folder, or a Hugging Face hub id.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder of the edited model.")],
+    without: Annotated[list[str] | None, typer.Option(help="A dimension to drop; repeat for more.")] = None,
+    merge: Annotated[list[str] | None, typer.Option(help="A dimension to merge with the other --merge ones.")] = None,
+    scale: Annotated[list[str] | None, typer.Option(help="DIMENSION=FACTOR; below 1 it counts less.")] = None,
+    rename: Annotated[list[str] | None, typer.Option(help="DIMENSION=NEW NAME.")] = None,
+    idf: Annotated[str | None, typer.Option(help="Texts; what fires on many of them counts less.")] = None,
+    strength: Annotated[float, typer.Option(min=0, help="With --idf: 0 leaves all, 1 is tf-idf.")] = 0.5,
+    drop_above: Annotated[float | None, typer.Option(min=0, max=1, help="With --idf: drop what fires on more.")] = None,
+) -> None:
+    """Change the dimensions of a model: rename, scale, merge, drop, in this order.
+
+    A dimension is given by its number, or by its name. All refer to the model as it
+    is before the edit. --idf scales as well, by how rarely a dimension fires.
+
+    \b
+    Examples:
+      pellucid edit anchors-en-200 -o mine --without 9 --without 104
+      pellucid edit mine -o mine --rename "12=credit cards" --scale "40=0.5"
+      pellucid edit my-lexicon -o mine --idf texts.txt --drop-above 0.5
+    """
+    edited = open_model(model)
+    names = edited.dimensions.names
+    gone = [names[edited.dimensions.number(_which(name))] for name in without or ()]
+    merged = [names[edited.dimensions.number(_which(name))] for name in merge or ()]
+    factors: dict[Which, float] = {
+        edited.dimensions.number(which): _factor(value) for which, value in map(_assigned, scale or ())
+    }
+    titles = {edited.dimensions.number(which): value for which, value in map(_assigned, rename or ())}
+    if idf is None and drop_above is not None:
+        raise typer.BadParameter("it needs texts to count on; give --idf FILE", param_hint="--drop-above")
+    if not (gone or merged or factors or titles or idf):
+        raise InputError("nothing to edit; give --without, --merge, --scale, --rename or --idf")
+    if idf is not None:
+        from pellucid.questions.frequencies import document_frequencies
+
+        counted = document_frequencies(edited, read(idf))
+        gone += counted.common(drop_above) if drop_above is not None else []
+        edited = counted.weighted(edited, strength)
+    edited = edited.scale(factors) if factors else edited
+    edited = edited.merge(merged) if merged else edited
+    edited = edited.without(gone) if gone else edited
+    edited = edited.rename({names[number]: title for number, title in titles.items()}) if titles else edited
+    edited.save_pretrained(output)
+    typer.echo(f"wrote {output}: {len(names):,} dimensions before, {len(edited.dimensions):,} now", err=True)
+
+
+def _which(name: str) -> Which:
+    return int(name) if name.isdecimal() else name
+
+
+def _assigned(said: str) -> tuple[Which, str]:
+    """Return the dimension and the value of "DIMENSION=VALUE"; a name may hold "=" itself."""
+    name, equals, value = said.rpartition("=")
+    if not equals or not name or not value:
+        raise InputError(f"{said!r:.80} is not DIMENSION=VALUE")
+    return _which(name), value
+
+
+def _factor(value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise InputError(f"{value!r:.40} is no number to scale by") from None

@@ -1,0 +1,240 @@
+"""The commands that make models: `pellucid distill | anchors | train-lexicon | ensemble`.
+
+The first three take long; each goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+from itertools import permutations
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pellucid.cli.input import parallel_files, read
+
+if TYPE_CHECKING:
+    from pellucid.anchors.candidates import CandidateSettings
+    from pellucid.corpus import Corpus
+    from pellucid.distillation.parallel import Languages, ParallelFiles
+    from pellucid.lexicon.embedder import LexiconEmbedder
+
+
+def distill(
+    teacher: Annotated[str, typer.Argument(help="A sentence-transformers model: a folder or a hub id.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder of the new model.")],
+    corpus: Annotated[
+        str | None, typer.Argument(help="Sentences: .txt, .jsonl, .parquet, also .xz and .gz; - is stdin.")
+    ] = None,
+    lang: Annotated[
+        list[str] | None, typer.Option(metavar="CODE=FILE", help="In place of CORPUS: sentences of a language.")
+    ] = None,
+    parallel: Annotated[
+        list[str] | None, typer.Option(metavar="CODE-CODE=FILE", help="Translations: a .tsv, or two aligned files A,B.")
+    ] = None,
+    work_dir: Annotated[Path | None, typer.Option(help="Where the state is kept. [default: OUTPUT.work]")] = None,
+    dimensions: Annotated[int, typer.Option(min=1, help="Of an embedding.")] = 256,
+    drop: Annotated[int, typer.Option(min=0, help="First principal components left out.")] = 7,
+    vocabulary: Annotated[int, typer.Option(min=1, help="Words at most, the most frequent first.")] = 150_000,
+    cased: Annotated[
+        bool | None, typer.Option("--cased/--uncased", help="Keep upper and lower case apart. [default: with --lang]")
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(min=0, help="Batches of training at most; 0 leaves it out. [default: 30000, with --lang 10000]"),
+    ] = None,
+    dtype: Annotated[str, typer.Option(help="Of the saved table: float32, float16 or int8.")] = "float16",
+) -> None:
+    """Make a static model of your own from a teacher and plain sentences.
+
+    Needs pellucid[torch]. An interrupted run goes on when the same command is given
+    again. More settings: pellucid.distill in Python.
+
+    With --lang, once a language, and --parallel the model is one of several languages
+    and the teacher a multilingual one; --vocabulary then counts in each language.
+    More in docs/crosslingual.md.
+
+    \b
+    Examples:
+      pellucid distill sentence-transformers/all-MiniLM-L6-v2 corpus.txt -o my-model
+      pellucid explain "one text" "another" --model my-model
+      pellucid distill sentence-transformers/LaBSE -o static-en-de \\
+        --lang en=english.txt --lang de=german.txt --parallel en-de=pairs.tsv
+    """
+    from pellucid.distillation.distill import PcaSettings
+    from pellucid.distillation.extraction import ExtractionSettings
+    from pellucid.static.interchange import DTYPES
+
+    if dtype not in DTYPES:  # told now, not after hours of work
+        raise typer.BadParameter(f"{dtype!r} is none of {', '.join(DTYPES)}", param_hint="--dtype")
+    texts = _texts_of_languages(corpus, lang or [], parallel or [])
+    work_dir = work_dir or output.with_name(output.name + ".work")
+    extraction = ExtractionSettings(max_vocabulary=vocabulary, cased=bool(lang) if cased is None else cased)
+    pca = PcaSettings(dimensions=dimensions, drop=drop)
+    if corpus is not None:
+        from pellucid.distillation.distill import distill as make
+        from pellucid.distillation.refinement import RefinementSettings
+
+        refinement = RefinementSettings(steps=30_000 if steps is None else steps)
+        sentences = read("-") if corpus == "-" else corpus
+        model = make(teacher, sentences, work_dir=work_dir, extraction=extraction, pca=pca, refinement=refinement)
+    else:
+        from pellucid.distillation.bilingual import JoinSettings, distill_languages
+        from pellucid.distillation.translation import TranslationSettings
+
+        join = JoinSettings(pca, TranslationSettings(steps=10_000 if steps is None else steps))
+        model = distill_languages(teacher, *texts, work_dir=work_dir, extraction=extraction, join=join)
+    model.save_pretrained(output, dtype=dtype)
+    typer.echo(
+        f"wrote {output}: {len(model.vocabulary):,} words, {model.get_embedding_dimension()} dimensions", err=True
+    )
+
+
+def anchors(
+    encoder: Annotated[str, typer.Argument(help="A pellucid or sentence-transformers model: name, folder or hub id.")],
+    corpus: Annotated[str, typer.Argument(help="Texts: .txt, .jsonl, .parquet, also .xz and .gz; - is stdin.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder of the new model.")],
+    n: Annotated[int, typer.Option("-n", min=1, help="Anchors, which is the dimensions of an embedding.")] = 500,
+    method: Annotated[str, typer.Option(help="frame, fps, kmeans or uniform.")] = "frame",
+    decorrelate: Annotated[float, typer.Option(min=0, max=1, help="How much of the anchors' overlap goes.")] = 0.5,
+    language: Annotated[str, typer.Option(help="Of the anchors: en, de, ...; any takes every one.")] = "en",
+    candidates: Annotated[int, typer.Option(min=1, help="Texts to choose from at most, the first usable.")] = 200_000,
+    unfiltered: Annotated[bool, typer.Option("--unfiltered", help="Let any text become an anchor.")] = False,
+    work_dir: Annotated[Path | None, typer.Option(help="Where the state is kept. [default: OUTPUT.work]")] = None,
+) -> None:
+    """Make an anchor model: each dimension is the similarity to a known sentence.
+
+    Needs pellucid[anchors], and pellucid[torch] with a transformer as encoder. An
+    interrupted run goes on when the same command is given again; with another -n,
+    --method or --decorrelate it need not encode again.
+
+    \b
+    Examples:
+      pellucid anchors static-en corpus.txt -n 200 -o my-anchors
+      pellucid anchors sentence-transformers/all-MiniLM-L6-v2 corpus.txt -o my-anchors
+      pellucid explain "one text" "another" --model my-anchors
+    """
+    from pellucid.anchors.embedder import AnchorEmbedder
+    from pellucid.anchors.sampling import choose_anchors
+    from pellucid.encoders import open_encoder
+    from pellucid.pretrained import bundled_models
+
+    opened = open_encoder(encoder)
+    texts = choose_anchors(
+        opened,
+        read("-") if corpus == "-" else corpus,
+        n,
+        method=method,
+        settings=_candidates(language, candidates, unfiltered),
+        work_dir=work_dir or output.with_name(output.name + ".work"),
+    )
+    model = AnchorEmbedder(opened, texts).decorrelate(decorrelate)
+    model.save_pretrained(output, encoder_name=encoder if encoder in bundled_models() else None)
+    typer.echo(f"wrote {output}: {n:,} anchors over {encoder}; they can be edited in dimensions.tsv", err=True)
+
+
+def train_lexicon(
+    model: Annotated[str, typer.Argument(help="A lexicon model, or a transformer to make one of: folder or hub id.")],
+    data: Annotated[list[Path], typer.Argument(help="Rows with query, pos, neg, ...: .jsonl or .parquet.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder of the trained model.")],
+    clusters: Annotated[int, typer.Option(min=1, help="Dimensions, where MODEL is a transformer.")] = 4000,
+    epochs: Annotated[float, typer.Option(help="Passes over the rows.")] = 1.0,
+    batch_size: Annotated[int, typer.Option(min=2, help="Rows in a batch.")] = 64,
+    chunk: Annotated[int | None, typer.Option(min=1, help="Texts at a time, where a batch is too large.")] = None,
+    bf16: Annotated[bool, typer.Option("--bf16", help="Compute in bfloat16.")] = False,
+    by_name: Annotated[bool, typer.Option("--by-name", help="Save the adapter alone and MODEL's name.")] = False,
+    work_dir: Annotated[Path | None, typer.Option(help="Where the state is kept. [default: OUTPUT.work]")] = None,
+) -> None:
+    """Train a lexicon model: each dimension is a cluster of words.
+
+    Needs pellucid[torch]. What a row holds is in docs/lexicon.md. An interrupted run
+    goes on when the same command is given again.
+
+    \b
+    Examples:
+      pellucid train-lexicon sentence-transformers/all-MiniLM-L6-v2 pairs.jsonl -o my-lexicon
+      pellucid explain "one text" "another" --model my-lexicon
+    """
+    from pellucid.training.contrastive import TrainingSettings
+    from pellucid.training.contrastive import train_lexicon as train
+    from pellucid.training.data import read_training_sets
+
+    settings = TrainingSettings(epochs=epochs, batch_size=batch_size, chunk=chunk, bf16=bf16)
+    sets = read_training_sets(data)  # before the model: what is wrong with them is told at once
+    trained = train(_lexicon(model, clusters), sets, work_dir or output.with_name(output.name + ".work"), settings)
+    trained.save_pretrained(output, backbone_name=model if by_name else None)
+    typer.echo(f"wrote {output}: {trained.get_embedding_dimension():,} dimensions", err=True)
+
+
+def ensemble(
+    models: Annotated[list[str], typer.Argument(help="Models: bundled names, folders or hub ids.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder of the new model.")],
+    weight: Annotated[list[float] | None, typer.Option(help="Of a model, in order. [default: equal]")] = None,
+    by_name: Annotated[bool, typer.Option("--by-name", help="Save the models' names, no copies of them.")] = False,
+) -> None:
+    """Put models side by side: scores are the weighted mean of theirs.
+
+    Pellucid and sentence-transformers models can be mixed. What the weights might be:
+    pellucid.ensemble.fitting in Python.
+
+    \b
+    Examples:
+      pellucid ensemble static-en anchors-en-200 -o both
+      pellucid ensemble static-en my-lexicon --weight 0.3 --weight 0.7 -o hybrid
+    """
+    from pellucid.encoders import open_encoder
+    from pellucid.ensemble.embedder import EnsembleEmbedder
+
+    names = [Path(model).name for model in models]
+    names = names if len(set(names)) == len(names) else models
+    if len(set(names)) < len(names):
+        raise typer.BadParameter("a model is given twice", param_hint="MODELS")
+    made = EnsembleEmbedder(dict(zip(names, map(open_encoder, models))), weight)
+    made.save_pretrained(output, sources=dict(zip(names, models)) if by_name else None)
+    shares = ", ".join(f"{part.name} {part.weight:.2f}" for part in made.parts)
+    typer.echo(f"wrote {output}: {made.get_embedding_dimension():,} dimensions ({shares})", err=True)
+
+
+def _texts_of_languages(
+    corpus: str | None, lang: list[str], parallel: list[str]
+) -> tuple[dict[str, Corpus], dict[Languages, ParallelFiles]]:
+    """Return the corpora and parallel files that --lang and --parallel name; none where there is CORPUS instead."""
+    if not lang and corpus is None:
+        raise typer.BadParameter("give sentences: a file, or --lang for each language", param_hint="CORPUS")
+    if not lang and parallel:
+        raise typer.BadParameter("goes with --lang CODE=FILE for each language", param_hint="--parallel")
+    if lang and corpus is not None:
+        raise typer.BadParameter(f"takes the place of CORPUS, which is {corpus!r}", param_hint="--lang")
+    corpora: dict[str, Corpus] = {}
+    for given in lang:
+        code, _, file = given.partition("=")
+        if not (code and file):
+            raise typer.BadParameter(f"{given!r} is not CODE=FILE, such as en=english.txt", param_hint="--lang")
+        if code in corpora:
+            raise typer.BadParameter(f"{code!r} is given twice; put its sentences into one file", param_hint="--lang")
+        corpora[code] = file
+    codes = {f"{one}-{other}": (one, other) for one, other in permutations(corpora, 2)}
+    return corpora, parallel_files(parallel, codes)
+
+
+def _lexicon(model: str, clusters: int) -> LexiconEmbedder:
+    """Open a lexicon model, or put a head of clusters on a transformer."""
+    from pellucid.encoders import is_ours
+    from pellucid.lexicon.clusters import cluster_vocabulary
+    from pellucid.lexicon.embedder import LexiconEmbedder
+    from pellucid.transformer.backbone import open_backbone
+
+    if is_ours(model):
+        return LexiconEmbedder.from_pretrained(model)
+    backbone = open_backbone(model)
+    return LexiconEmbedder(backbone, cluster_vocabulary(backbone.head, backbone.tokenizer, clusters))
+
+
+def _candidates(language: str, most: int, unfiltered: bool) -> CandidateSettings:
+    from pellucid.anchors.candidates import CandidateSettings
+
+    if unfiltered:
+        return CandidateSettings(
+            language=None, words=None, links=True, mojibake=True, markup=True, fragments=True, max_candidates=most
+        )
+    return CandidateSettings(language=None if language == "any" else language, max_candidates=most)

@@ -1,0 +1,107 @@
+"""What the command line writes: an explanation to the terminal or to files, JSON lines, facts about models."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from pellucid.errors import InputError
+
+if TYPE_CHECKING:
+    from pellucid.explanation import Explanation
+    from pellucid.views.report import Report
+
+
+def json_line(value: Any) -> str:
+    """Return `value` as JSON on one line."""
+    import json
+
+    return json.dumps(value, ensure_ascii=False)
+
+
+def show(explanation: Explanation, top: int, plain: bool) -> None:
+    """Print an explanation, in colour where stdout is a terminal and `plain` is not asked for."""
+    from rich.console import Console
+
+    from pellucid.views import render
+
+    console = Console(highlight=False, no_color=plain or None, soft_wrap=False)
+    if plain or not console.is_terminal:
+        typer.echo(render.plain(explanation, top_k=top, width=console.width))
+        return
+    for part in render.terminal(explanation, top_k=top):
+        console.print(part)
+
+
+def write_html(explanation: Explanation, path: Path, top: int) -> None:
+    """Write an explanation as an HTML page, whole or not at all."""
+    from pellucid.store import writing
+
+    with writing(path) as aside:
+        aside.write_text(explanation.to_html(top_k=top), encoding="utf-8")
+
+
+def write_plot(explanation: Explanation, path: Path, top: int) -> None:
+    """Write an explanation as a picture of the kind its name ends with; `top` has no use here."""
+    _save_figure(explanation.plot(), path)
+
+
+def show_report(report: Report, json: bool, html: Path | None, plot: Path | None) -> None:
+    """Write a report to the files asked for, else to stdout, as JSON or for people."""
+    from pellucid.store import writing
+
+    if html is not None:
+        with writing(html) as aside:
+            aside.write_text(report.to_html(), encoding="utf-8")
+    if plot is not None:
+        _save_figure(report.plot(), plot)  # type: ignore[attr-defined]
+    for path in filter(None, (html, plot)):
+        typer.echo(f"wrote {path}", err=True)
+    if json:
+        typer.echo(report.to_json())
+    elif html is None and plot is None:
+        _print_report(report)
+
+
+def _print_report(report: Report) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if console.is_terminal:
+        console.print(report)
+    else:
+        typer.echo(report.to_text(width=console.width))
+
+
+def _save_figure(figure: Any, path: Path) -> None:
+    from pellucid.store import writing
+
+    kinds = figure.canvas.get_supported_filetypes()
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in kinds:
+        raise InputError(f"cannot draw {path}; end its name in one of: {', '.join(sorted(kinds))}")
+    with writing(path) as aside:
+        figure.savefig(aside, format=kind, bbox_inches="tight")
+
+
+def model_facts(name: str) -> dict[str, Any]:
+    """Return what a person chooses a bundled model by: what its config and its card say, and its size."""
+    from pellucid.pretrained import locate, read_config
+
+    folder = locate(name)
+    config = read_config(folder)
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    facts = {key: value for key, value in config.items() if key not in ("format", "files")}
+    return {"name": name, **_card(folder / "README.md"), **facts, "megabytes": round(size / 1e6, 1)}
+
+
+def _card(path: Path) -> dict[str, str]:
+    """Return the licence in a model card's heading, and the first paragraph below its title."""
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    licence = re.search(r"^license: *(.+)$", text, re.MULTILINE)
+    about = re.search(r"^# .*\n\n((?:[^\n#].*\n)+)", text, re.MULTILINE)
+    found = {"about": about and " ".join(about[1].split()), "licence": licence and licence[1].strip()}
+    return {key: value for key, value in found.items() if value}

@@ -1,0 +1,218 @@
+"""The commands that change the words of a static model: `pellucid vocabulary add | prune | ...`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pellucid.cli.input import JsonOption, open_model, parallel_files, read
+from pellucid.cli.output import show_report
+
+if TYPE_CHECKING:
+    from pellucid.distillation.parallel import Languages
+    from pellucid.views.report import Report
+
+vocabulary = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Change the words of a static model: add some, prune to a domain, retrain, merge, learn languages.",
+)
+
+_Model = Annotated[str, typer.Argument(help="A static model: a bundled name, a folder, or a hub id.")]
+_Output = Annotated[Path, typer.Option("--output", "-o", help="The folder of the new model.")]
+_Teacher = Annotated[str, typer.Option(help="A sentence-transformers model, best the one MODEL was made from.")]
+_Dtype = Annotated[str | None, typer.Option(help="Of the saved table: float32, float16 or int8. [default: MODEL's]")]
+
+
+@vocabulary.command()
+def add(
+    model: _Model,
+    teacher: _Teacher,
+    output: _Output,
+    words: Annotated[list[str] | None, typer.Argument(help="Words and phrases.")] = None,
+    words_file: Annotated[Path | None, typer.Option("--words", help="A file with more, one a line.")] = None,
+    sentences: Annotated[str | None, typer.Option(help="Sentences that hold them, and others: .txt, .jsonl.")] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Give words that are known already a new vector.")] = False,
+    dtype: _Dtype = None,
+    json: JsonOption = False,
+) -> None:
+    """Add words and phrases to a static model.
+
+    Without --sentences the teacher reads each by itself, which takes seconds. A phrase
+    stands for its words wherever they follow each other. Needs pellucid[torch].
+
+    \b
+    Examples:
+      pellucid vocabulary add static-en covid "large language model" \\
+        --teacher sentence-transformers/all-MiniLM-L6-v2 -o mine
+      pellucid vocabulary add static-en --words terms.txt --sentences texts.txt \\
+        --teacher sentence-transformers/all-MiniLM-L6-v2 -o mine
+    """
+    from pellucid.vocabulary.add import add_words
+    from pellucid.vocabulary.reading import AddingSettings
+
+    entries = [*(words or []), *((line for line in read(str(words_file)) if line.strip()) if words_file else [])]
+    corpus = (read("-") if sentences == "-" else sentences) if sentences else None
+    settings = AddingSettings(replace=replace)
+    made, report = add_words(_static(model), entries, _opened(teacher), corpus, settings=settings)
+    _save(made, report, output, dtype, json)
+
+
+@vocabulary.command()
+def prune(
+    model: _Model,
+    output: _Output,
+    texts: Annotated[str | None, typer.Argument(help="The domain: .txt (one text a line), .jsonl, .parquet.")] = None,
+    min_count: Annotated[int, typer.Option(min=1, help="Keep words that occur so often.")] = 1,
+    max_words: Annotated[int | None, typer.Option(min=1, help="Keep so many at most, the most frequent.")] = None,
+    dtype: _Dtype = None,
+    json: JsonOption = False,
+) -> None:
+    """Make a static model smaller: keep the words that a domain uses.
+
+    Says how many words of the texts are known before and after, and how far their
+    embeddings move.
+
+    \b
+    Examples:
+      pellucid vocabulary prune static-en texts.txt -o small
+      pellucid vocabulary prune static-en --max-words 20000 -o common
+    """
+    from pellucid.vocabulary.prune import prune as make
+
+    corpus = None if texts is None else list(read(texts))
+    made, report = make(_static(model), corpus, min_count=min_count, max_words=max_words)
+    _save(made, report, output, dtype, json)
+
+
+@vocabulary.command()
+def retrain(
+    model: _Model,
+    corpus: Annotated[str, typer.Argument(help="Sentences: .txt, .jsonl, .parquet, also .xz and .gz; - is stdin.")],
+    teacher: Annotated[str, typer.Option(help="A sentence-transformers or pellucid model: folder, name or hub id.")],
+    output: _Output,
+    work_dir: Annotated[Path | None, typer.Option(help="Where the state is kept. [default: OUTPUT.work]")] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Batches of training at most.")] = 12_000,
+    max_sentences: Annotated[int | None, typer.Option(min=1, help="Take so many at most. [default: all]")] = None,
+    dtype: _Dtype = None,
+    json: JsonOption = False,
+) -> None:
+    """Train the words of a static model on your own corpus.
+
+    Memory does not grow with the corpus; the teacher's vectors lie on disk. An
+    interrupted run goes on when the same command is given again. Needs pellucid[torch].
+
+    \b
+    Example:
+      pellucid vocabulary retrain static-en corpus.txt \\
+        --teacher sentence-transformers/all-MiniLM-L6-v2 -o mine
+    """
+    from pellucid.distillation.extraction import ExtractionSettings
+    from pellucid.distillation.refinement import RefinementSettings
+    from pellucid.vocabulary.retrain import retrain as make
+
+    made, report = make(
+        _static(model),
+        _opened(teacher),
+        read("-") if corpus == "-" else corpus,
+        work_dir=work_dir or output.with_name(output.name + ".work"),
+        sentences=ExtractionSettings(max_sentences=max_sentences),
+        refinement=RefinementSettings(steps=steps),
+    )
+    _save(made, report, output, dtype or _dtype_of(model), json)
+
+
+@vocabulary.command()
+def merge(
+    first: Annotated[str, typer.Argument(help="A static model, whose space and dimensions stay.")],
+    second: Annotated[str, typer.Argument(help="Another, whose words are brought into that space.")],
+    output: _Output,
+    method: Annotated[str, typer.Option(help="least-squares, or procrustes: a rotation.")] = "least-squares",
+    shared: Annotated[str, typer.Option(help="Words of both get the mean of their vectors, or the first.")] = "mean",
+    dtype: Annotated[str, typer.Option(help="Of the saved table: float32, float16 or int8.")] = "float16",
+    json: JsonOption = False,
+) -> None:
+    """Make one static model with the words of two, in the space of the first.
+
+    For models side by side, whose scores are averaged, see pellucid ensemble.
+
+    \b
+    Example:
+      pellucid vocabulary merge static-en my-terms -o both
+    """
+    from pellucid.vocabulary.merge import merge_vocabularies
+
+    made, report = merge_vocabularies(_static(first), _static(second), method=method, shared=shared)
+    _save(made, report, output, dtype, json)
+
+
+@vocabulary.command()
+def languages(
+    model: _Model,
+    output: _Output,
+    parallel: Annotated[
+        list[str], typer.Option(metavar="CODE-CODE=FILE", help="Translations: a .tsv, or two aligned files A,B.")
+    ],
+    known: Annotated[str, typer.Option(help="The language that MODEL knows.")] = "en",
+    vocabulary: Annotated[int, typer.Option(min=1, help="Words of each new language at most.")] = 50_000,
+    min_count: Annotated[int, typer.Option(min=1, help="Take words that occur so often.")] = 2,
+    steps: Annotated[int, typer.Option(min=0, help="Batches of tuning at most; 0 leaves it out.")] = 10_000,
+    work_dir: Annotated[Path | None, typer.Option(help="Where the state is kept. [default: OUTPUT.work]")] = None,
+    dtype: Annotated[str, typer.Option(help="Of the saved table: float32, float16 or int8.")] = "int8",
+) -> None:
+    """Teach a static model further languages from translated sentences.
+
+    Needs pellucid[torch], and pellucid[languages] for Chinese, Japanese and Thai. An
+    interrupted run goes on when the same command is given again.
+
+    \b
+    Examples:
+      pellucid vocabulary languages static-en --parallel en-de=pairs.tsv -o static-en-de
+      pellucid vocabulary languages static-en --parallel en-fr=english.txt,french.txt \\
+        --parallel en-ja=pairs.tsv.xz -o static-en-fr-ja
+    """
+    from pellucid.distillation.anchored import AnchoringSettings, add_languages
+    from pellucid.distillation.translation import TranslationSettings
+
+    settings = AnchoringSettings(vocabulary, min_count, translation=TranslationSettings(steps=steps))
+    made = add_languages(
+        _static(model),
+        parallel_files(parallel, dict(_codes(parallel, known))),
+        known=known,
+        settings=settings,
+        work_dir=work_dir or output.with_name(output.name + ".work"),
+    )
+    made.save_pretrained(output, dtype=dtype)
+    typer.echo(f"wrote {output}: {len(made.vocabulary):,} words", err=True)
+
+
+def _codes(parallel: list[str], known: str) -> Iterator[tuple[str, Languages]]:
+    """Yield the pairs that options name and their two codes, of which one is `known`."""
+    for pair in (given.partition("=")[0] for given in parallel):
+        if pair.startswith(f"{known}-"):
+            yield pair, (known, pair[len(known) + 1 :])
+        elif pair.endswith(f"-{known}"):
+            yield pair, (pair[: -len(known) - 1], known)
+
+
+def _static(name: str) -> Any:
+    return open_model(name)  # another family is refused where it is used
+
+
+def _opened(teacher: str) -> Any:
+    from pellucid.encoders import open_encoder
+
+    return open_encoder(teacher)
+
+
+def _dtype_of(model: str) -> str:
+    return str(_static(model).vectors.dtype)
+
+
+def _save(made: Any, report: Report, output: Path, dtype: str | None, json: bool) -> None:
+    made.save_pretrained(output, dtype=dtype)
+    show_report(report, json, None, None)
+    typer.echo(f"wrote {output}: {len(made.vocabulary):,} words", err=True)

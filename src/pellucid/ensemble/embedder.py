@@ -1,0 +1,294 @@
+"""Ensembles: the embeddings of several models, each at length 1, weighted and joined end to end.
+
+After Wada et al., "Static Word Embeddings for Sentence Semantic Representation", appendix D (equations 6 and 7). With
+u_i for the embedding of part i at length 1 and weights w_i >= 0 that add up to 1
+
+    embedding = [sqrt(w_1) u_1, sqrt(w_2) u_2, ...],      sim(a, b) = sum over i of  w_i cos_i(a, b)
+
+so that a similarity is exactly the weighted mean of the parts' cosines, and its explanation the parts' explanations,
+each row times its part's weight. The paper writes its scalars a_i; here w_i = a_i^2 / sum of a_j^2.
+
+A part that knows nothing of a text has cosine 0 there, with its full weight: the mean is never taken over fewer parts.
+How weights are fitted is in `fitting.py`, how an ensemble lies on disk in `folder.py`, how static tables become
+one in `static/tables.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from pellucid.base import Embedder, Vectors, check_texts, explained_texts, unit_rows
+from pellucid.dimensions import Dimensions, Edit
+from pellucid.encoders import Encoder
+from pellucid.ensemble.parts import BETWEEN, Part, checked_weights, edited_parts, make_parts
+from pellucid.errors import InputError
+from pellucid.explanation import Explanation, Span
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from pellucid.static.embedder import StaticEmbedder
+
+
+class EnsembleEmbedder(Embedder):
+    """A text is what several models make of it, side by side.
+
+    Embeddings are CSR where a part's are, otherwise a float32 array. A row has length 1, or less for a text that a part
+    knows nothing of; `similarity` gives the weighted mean of the parts' cosines for these too. A search engine does the
+    same when it takes the dot product; one that insists on the cosine brings such rows to length 1 and scores the text
+    by the parts that know it.
+
+    Attributes:
+        parts: the models with their names and weights.
+    """
+
+    family: ClassVar[str] = "ensemble"
+
+    def __init__(
+        self, models: Sequence[Encoder] | Mapping[str, Encoder], weights: Sequence[float] | None = None
+    ) -> None:
+        """Put models side by side.
+
+        Args:
+            models: pellucid models, SentenceTransformers, or callables: list of texts -> array [texts, d]. The keys of
+                a mapping name them; otherwise they are called by family, folder or function, and numbered where two
+                are alike.
+            weights: one a model, not negative; what counts is their proportion. None takes equal ones.
+
+        Raises:
+            InputError: no models, something else among them, weights that do not fit, or a name that cannot be one.
+        """
+        self.parts = make_parts(models, weights)
+        self._dimensions: Dimensions | None = None
+
+    @classmethod
+    def from_parts(cls, parts: Iterable[Part]) -> Self:
+        """Return the ensemble of parts that are named and checked; their weights are brought to the sum 1.
+
+        Raises:
+            InputError: no part, or no weight is left.
+        """
+        chosen = tuple(parts)
+        ensemble = cls.__new__(cls)
+        shares = checked_weights([part.weight for part in chosen], len(chosen))
+        ensemble.parts = tuple(replace(part, weight=share) for part, share in zip(chosen, shares, strict=True))
+        ensemble._dimensions = None
+        return ensemble
+
+    @classmethod
+    def from_pretrained(cls, path_or_id: str | Path, *, parts: Mapping[str, Encoder] | None = None) -> Self:
+        """Open an ensemble: a saved folder or a hub id.
+
+        Args:
+            path_or_id: where it is.
+            parts: by name, models to use instead of the folder's; needed for those that were callables.
+
+        Raises:
+            ModelFolderError: nothing is there, its files are broken, or a part is missing or another model than the one
+                that was saved.
+        """
+        from pellucid.ensemble.folder import read_folder
+
+        return cls.from_parts(read_folder(path_or_id, parts or {}))
+
+    def save_pretrained(self, path: str | Path, *, sources: Mapping[str, str] | None = None) -> None:
+        """Write the ensemble to folder `path`, whole or not at all, each part in a folder of its own.
+
+        Args:
+            path: the folder; a model that is there is replaced in one step.
+            sources: by part, what to keep instead of a copy: a bundled name, a hub id or a folder. Loading then finds
+                the part by that. A part that was opened so is saved so. Callables are never saved; loading asks for
+                them.
+
+        Raises:
+            InputError: `sources` names no part.
+            WritingError: it cannot be written; what was at `path` is untouched.
+        """
+        from pellucid.ensemble.folder import write_folder
+
+        unknown = set(sources or {}) - set(self.names)
+        if unknown:
+            raise InputError(f"no part is called {sorted(unknown)[0]!r:.80}; there are {', '.join(self.names)}")
+        write_folder(path, [replace(p, source=(sources or {}).get(p.name, p.source)) for p in self.parts])
+
+    def get_embedding_dimension(self) -> int:
+        """Return the number of dimensions of all parts together."""
+        return sum(part.dimension for part in self.parts)
+
+    @property
+    def names(self) -> list[str]:
+        """The parts' names in order."""
+        return [part.name for part in self.parts]
+
+    @property
+    def weights(self) -> list[float]:
+        """The parts' weights in order; they add up to 1."""
+        return [part.weight for part in self.parts]
+
+    def with_weights(self, weights: Sequence[float]) -> Self:
+        """Return an ensemble of the same parts with other weights.
+
+        Raises:
+            InputError: they do not fit; see the constructor.
+        """
+        shares = checked_weights(weights, len(self.parts))
+        return self.from_parts(replace(part, weight=share) for part, share in zip(self.parts, shares, strict=True))
+
+    @property
+    def dimensions(self) -> Dimensions:
+        """The parts' dimensions one after the other, named "part: dimension"."""
+        if self._dimensions is None:
+            self._dimensions = Dimensions(
+                replace(dimension, name=part.name + BETWEEN + dimension.name)
+                for part in self.parts
+                for dimension in part.dimensions
+            )
+        return self._dimensions
+
+    def _encode(self, texts: list[str], *, show_progress_bar: bool) -> Any:
+        return self._rows(texts, "", show_progress_bar)
+
+    def encode_query(self, texts: str | Iterable[str], *, show_progress_bar: bool = False) -> Any:
+        """Encode search queries, each part in its own way."""
+        return self._encode_as("query", texts, show_progress_bar)
+
+    def encode_document(self, texts: str | Iterable[str], *, show_progress_bar: bool = False) -> Any:
+        """Encode documents, each part in its own way."""
+        return self._encode_as("document", texts, show_progress_bar)
+
+    def _encode_as(self, role: str, texts: str | Iterable[str], show_progress_bar: bool) -> Any:
+        if isinstance(texts, str):
+            return self._rows([texts], role, False)[0]
+        return self._rows(check_texts(texts), role, show_progress_bar)
+
+    def _rows(self, texts: list[str], role: str, show_progress_bar: bool) -> Any:
+        return self._joined([part.rows(texts, role, show_progress_bar=show_progress_bar) for part in self.parts])
+
+    def _joined(self, blocks: list[Any]) -> Any:
+        """Return the parts' unit rows side by side, each times the root of its weight."""
+        scales = [math.sqrt(part.weight) for part in self.parts]
+        if not any(hasattr(block, "tocsr") for block in blocks):
+            joined = np.empty((len(blocks[0]), self.get_embedding_dimension()), np.float32)
+            for block, scale, stretch in zip(blocks, scales, self._stretches(), strict=True):
+                np.multiply(block, scale, out=joined[:, stretch], casting="same_kind")
+            return joined
+        from scipy import sparse
+
+        scaled = [block * scale for block, scale in zip(blocks, scales, strict=True)]
+        rows = sparse.hstack([sparse.csr_matrix(block) for block in scaled], format="csr", dtype=np.float32)
+        rows.eliminate_zeros()  # of a part with weight 0
+        return rows
+
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> Vectors:
+        """Return the weighted mean of the parts' cosines of every row to every row.
+
+        Each part's stretch of a row is brought to length 1 by itself, so that nothing depends on the length of a row,
+        and a part that is zero in one of two rows counts as cosine 0.
+
+        Returns:
+            float32 [rows 1, rows 2].
+
+        Raises:
+            InputError: the rows have another number of dimensions than this model.
+        """
+        product = self._units(embeddings1) @ self._units(embeddings2).T
+        return np.asarray(product.toarray() if hasattr(product, "toarray") else product, dtype=np.float32)
+
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Vectors:
+        """Return the same of each row of `embeddings1` and the same row of `embeddings2`, float32 [rows].
+
+        Raises:
+            InputError: the two have different numbers of rows, or another number of dimensions than this model.
+        """
+        first, second = self._units(embeddings1), self._units(embeddings2)
+        if first.shape[0] != second.shape[0]:
+            raise InputError(f"similarity_pairwise needs equally many rows, got {first.shape[0]} and {second.shape[0]}")
+        product = first.multiply(second) if hasattr(first, "multiply") else first * second
+        return np.asarray(product.sum(axis=1), dtype=np.float32).ravel()
+
+    def _units(self, embeddings: Any) -> Any:
+        """Return embeddings of this model with every part's stretch at its own length, the root of its weight."""
+        rows = embeddings.tocsr() if hasattr(embeddings, "tocsr") else np.atleast_2d(np.asarray(embeddings))
+        if rows.shape[1] != self.get_embedding_dimension():
+            raise InputError(
+                f"the embeddings have {rows.shape[1]} dimensions and this ensemble {self.get_embedding_dimension()}; "
+                "encode them with it"
+            )
+        return self._joined([unit_rows(rows[:, stretch]) for stretch in self._stretches()])
+
+    def _stretches(self) -> list[slice]:
+        """Return the columns of each part."""
+        ends = np.cumsum([part.dimension for part in self.parts]).tolist()
+        return [slice(start, end) for start, end in zip([0, *ends], ends)]
+
+    def explain(self, text1: str, text2: str | None = None) -> Explanation:
+        """Take apart the similarity of two texts: the rows of every part's own explanation, times its weight.
+
+        A row is named "part: row"; a part that is no pellucid model is one row, named after it. `part_contributions`
+        adds the rows up by part. For one text the score is the weight of the parts that know anything of it. `unknown1`
+        and `unknown2` are what no part has a vector for.
+
+        Raises:
+            InputError: an argument is no string, or a part refuses the texts as too long to explain.
+        """
+        explained_texts(text1, text2)
+        parts = [part for part in self.parts if part.weight > 0]
+        found = [part.explained(text1, text2) for part in parts]
+        terms = [
+            row._replace(contribution=part.weight * row.contribution)
+            for part, own in zip(parts, found, strict=True)
+            for row in own.rows
+        ]
+        score = sum(part.weight * own.score for part, own in zip(parts, found, strict=True))
+        unknown = (_common([own.unknown1 for own in found]), _common([own.unknown2 for own in found]))
+        exact = all(own.exact for own in found)
+        return Explanation.from_terms(self.family, (text1, text2), score, terms, exact=exact, unknown=unknown)
+
+    def part_contributions(self, explanation: Explanation) -> dict[str, float]:
+        """Return what each part adds to the score of one of this ensemble's explanations, or of a difference of two.
+
+        Raises:
+            InputError: a row is of no part of this ensemble.
+        """
+        sums = dict.fromkeys(self.names, 0.0)
+        for row in explanation.rows:
+            name = row.name.partition(BETWEEN)[0]
+            if name not in sums:
+                raise InputError(f"the row {row.name!r:.80} is of no part; the parts are {', '.join(self.names)}")
+            sums[name] += row.contribution
+        return sums
+
+    def merged(self, texts: Iterable[str]) -> StaticEmbedder:
+        """Return one static table in the place of static parts: one look-up a word, nearly the same scores.
+
+        An ensemble brings each part to length 1 by itself, a table only the whole. With m_i for the length of the sum
+        of a text's vectors in part i, a table scaled by c_i gives part i the weight c_i^2 m_i^2 / sum of c_j^2 m_j^2,
+        another one for every text, and the score is the sum over parts of sqrt(weight in a x weight in b) cos_i. The
+        c_i are set so that the weights are right for the text in the middle of `texts` (geometric mean); `compare`
+        says how much scores change. Exact where the lengths of the parts keep their proportion.
+
+        A word of any part has a row: each part's vector of it, by that part's own rule for unknown words, or zeros.
+
+        Args:
+            texts: such as will be encoded, a few thousand.
+
+        Raises:
+            InputError: a part is not static, or no text is known to all parts.
+        """
+        from pellucid.static.tables import merge_static
+
+        return merge_static([(part.name, part.model, part.weight) for part in self.parts], texts, self.dimensions)
+
+    def _edited(self, edit: Edit) -> Self:
+        return self.from_parts(edited_parts(self.parts, edit))
+
+
+def _common(unknown: list[tuple[Span, ...]]) -> tuple[Span, ...]:
+    """Return the stretches that are unknown to every part."""
+    return tuple(sorted(set.intersection(*map(set, unknown)))) if unknown else ()

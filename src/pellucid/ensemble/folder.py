@@ -1,0 +1,144 @@
+"""An ensemble on disk: each part in a folder of its own, or found by name.
+
+    config.json        the family and, for people, the names of the parts
+    ensemble.json      the parts in order: name, weight, dimension, how each is opened, and how it is known again
+    part_0/ ...        a pellucid model or a SentenceTransformer, as it saves itself; absent where it is found by name
+
+A part is known again by its cosines between a few sentences: one that is found by name and gives others is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pellucid.base import Embedder
+from pellucid.encoders import Encoder, is_sentence_transformer, open_encoder, open_sentence_transformer, without_bars
+from pellucid.ensemble.parts import Part, checked_weights, make_parts
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.pretrained import check_family, load, locate, saving
+from pellucid.store import read_json, write_json
+
+_FACTS = "ensemble.json"
+_OURS, _STOCK, _NAMED, _CALLABLE = "pellucid", "sentence-transformers", "name", "function"
+_PROBES = ["The bank raised the rate on home loans.", "Mortgages got dearer.", "A cat sleeps in the sun."]
+_SAME = 0.02  # difference of two cosines; half precision and other machines stay below
+
+
+def write_folder(path: str | Path, parts: Sequence[Part]) -> None:
+    """Write `parts` to folder `path`; see `EnsembleEmbedder.save_pretrained`."""
+    facts = {"parts": ", ".join(part.name for part in parts), "dimension": sum(part.dimension for part in parts)}
+    with saving(path, "ensemble", facts) as folder:
+        records = []
+        for number, part in enumerate(parts):
+            kind = _NAMED if part.source is not None else _write_model(_place(folder, number), part.model)
+            facts_of_part = {"name": part.name, "weight": part.weight, "dimension": part.dimension, "opened": kind}
+            records.append({**facts_of_part, "source": part.source, "cosines": _cosines(part)})
+        write_json(folder / _FACTS, {"parts": records})
+
+
+def _place(folder: Path, number: int) -> Path:
+    return folder / f"part_{number}"
+
+
+def _write_model(folder: Path, model: Encoder) -> str:
+    """Write a copy of a model where it has a form on disk; return which."""
+    if isinstance(model, Embedder):
+        model.save_pretrained(folder)
+        return _OURS
+    if is_sentence_transformer(model):
+        with without_bars():
+            model.save_pretrained(str(folder), create_model_card=False)
+        return _STOCK
+    return _CALLABLE
+
+
+def _cosines(part: Part) -> list[float]:
+    """Return the cosines of the part between the sentences it is known again by."""
+    rows = part.rows(_PROBES)
+    products = rows @ rows.T
+    dense = np.asarray(products.toarray() if hasattr(products, "toarray") else products, np.float64)
+    return [round(value, 6) for value in dense[np.triu_indices(len(_PROBES))].tolist()]
+
+
+def read_folder(path_or_id: str | Path, instead: Mapping[str, Encoder]) -> list[Part]:
+    """Open the parts that `write_folder` wrote; see `EnsembleEmbedder.from_pretrained`."""
+    folder = locate(path_or_id)
+    check_family(folder, "ensemble")
+    records = _read_records(folder / _FACTS)
+    unknown = set(instead) - {record["name"] for record in records}
+    if unknown:
+        raise InputError(
+            f"{folder} has no part {sorted(unknown)[0]!r:.80}; there are {', '.join(r['name'] for r in records)}"
+        )
+    return [_read_part(folder, number, record, instead) for number, record in enumerate(records)]
+
+
+def _read_records(path: Path) -> list[dict[str, Any]]:
+    """Return what is said of each part after checking it."""
+    found = read_json(path)
+    records = found.get("parts") if isinstance(found, dict) else None
+    if not isinstance(records, list) or not records or not all(map(_is_record, records)):
+        raise ModelFolderError(
+            f"{path} does not describe an ensemble; each part needs name, weight, opened and cosines"
+        )
+    if len({record["name"] for record in records}) < len(records):
+        raise ModelFolderError(f"{path} has two parts of the same name")
+    try:
+        checked_weights([record["weight"] for record in records], len(records))
+    except InputError as error:
+        raise ModelFolderError(f"{path}: {error}") from error
+    return records
+
+
+def _is_record(value: Any) -> bool:
+    kinds: dict[str, Any] = {"name": str, "weight": (int, float), "dimension": int, "opened": str, "cosines": list}
+    return (
+        isinstance(value, dict)
+        and all(isinstance(value.get(key), kind) for key, kind in kinds.items())
+        and all(isinstance(cosine, (int, float)) for cosine in value["cosines"])
+    )
+
+
+def _read_part(folder: Path, number: int, record: dict[str, Any], instead: Mapping[str, Encoder]) -> Part:
+    """Open one part and check that it is the one that was saved."""
+    name, source = record["name"], record.get("source")
+    given = instead.get(name)
+    try:
+        model = _open(_place(folder, number), record, folder) if given is None else given
+        (part,) = make_parts({name: model})
+        cosines = np.array(_cosines(part))
+    except InputError as error:
+        raise ModelFolderError(f"{folder}: the part {name!r:.80} cannot be used: {error}") from error
+    except RecursionError as error:
+        raise ModelFolderError(f"{folder}: the part {name!r:.80} leads back to the ensemble") from error
+    expected = np.array(record["cosines"], np.float64)
+    same = part.dimension == record["dimension"] and cosines.shape == expected.shape
+    if not (same and np.abs(cosines - expected).max() <= _SAME):
+        raise ModelFolderError(
+            f"{folder}: the part {name!r:.80} is another model than the one that was saved: {part.dimension} "
+            f"dimensions for {record['dimension']}, cosines {cosines.tolist()} for {record['cosines']!r:.200}"
+        )
+    return Part(name, model, record["weight"], part.dimension, source if record["opened"] == _NAMED else None)
+
+
+def _open(place: Path, record: dict[str, Any], folder: Path) -> Encoder:
+    """Open the model of a part from its folder or by its name."""
+    kind, name, source = record["opened"], record["name"], record.get("source")
+    if kind == _OURS:
+        return load(place)
+    if kind == _STOCK:
+        return open_sentence_transformer(str(place))
+    if kind == _NAMED and isinstance(source, str):
+        return open_encoder(source)
+    if kind == _CALLABLE:
+        raise ModelFolderError(
+            f"{folder}: the part {name!r:.80} was a function, which no file can hold; give it: "
+            f"EnsembleEmbedder.from_pretrained(folder, parts={{{name!r:.80}: function}})"
+        )
+    raise ModelFolderError(
+        f"{folder}: the part {name!r:.80} is opened by {kind!r:.40}, which this version does not know"
+    )

@@ -1,0 +1,329 @@
+"""How good a model is: MTEB's tasks on local data or the hub's, and a fast STS score for use while developing.
+
+Scores are kept in a folder of small JSON files, each named by a hash of the model's weights and of the data, so that
+an evaluation that was interrupted goes on and one that was done costs nothing. MTEB's own cache is never used: it
+goes by names, and locally made models have none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from difflib import get_close_matches
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.errors import InputError, ModelFolderError, missing_extra
+from pellucid.evaluation.data import KINDS, LocalTask, find_tasks, read_sts
+from pellucid.evaluation.instructions import Instructions, read_instructions, told
+from pellucid.evaluation.models import TextEncoder, fingerprint, open_any
+from pellucid.progress import Progress
+from pellucid.store import read_json, write_json
+
+__all__ = ["Results", "Row", "evaluate", "open_any", "sts_spearman"]
+
+HUB_TASKS = (
+    "STS12",
+    "STS13",
+    "STS14",
+    "STS15",
+    "STS16",
+    "STSBenchmark",
+    "SICK-R",
+    "BIOSSES",
+    "SciFact",
+    "Banking77Classification",
+    "EmotionClassification",
+    "TweetSentimentExtractionClassification",
+    "TwitterURLCorpus",
+)
+"""What is evaluated on the hub's data when no task is named; any other task of MTEB can be."""
+
+_FORMAT = 1  # part of every key of the cache; raise it with any change here that changes a score
+
+
+@dataclass(frozen=True)
+class Row:
+    """A model's score on one task.
+
+    Attributes:
+        task: MTEB's name of the task, or the name of the set's folder.
+        type: the kind of task, as "STS" or "Retrieval".
+        metric: the main metric of the task, as MTEB calls it.
+        score: the main metric x 100; NaN for a correlation with a model that gives every pair the same cosine.
+        seconds: how long encoding and scoring took when the score was made.
+        scores: all metrics that are one finite number, as MTEB gives them (mostly 0 to 1).
+        instruction: what the model was told before each text that is no document; "" for nothing.
+    """
+
+    task: str
+    type: str
+    metric: str
+    score: float
+    seconds: float = 0.0
+    scores: Mapping[str, float] = field(default_factory=dict, repr=False)
+    instruction: str = ""
+
+
+@dataclass(frozen=True)
+class Results:
+    """A model's scores, one row a task."""
+
+    model: str
+    rows: tuple[Row, ...]
+
+    @property
+    def means(self) -> dict[str, float]:
+        """The mean score of each type of task, in the order of the rows."""
+        types = dict.fromkeys(row.type for row in self.rows)
+        return {name: float(np.mean([row.score for row in self.rows if row.type == name])) for name in types}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the model's name, the rows and the means as plain values, fit for JSON."""
+        return {"model": self.model, "rows": [asdict(row) for row in self.rows], "means": self.means}
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with the columns task, type, metric, score and seconds.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise missing_extra("pandas", "eval") from error
+        columns = ["task", "type", "metric", "score", "seconds"]
+        return pd.DataFrame([[getattr(row, column) for column in columns] for row in self.rows], columns=columns)
+
+    def to_markdown(self) -> str:
+        """Return the rows and the means as a Markdown table, scores x 100 with one decimal, and what was told."""
+        lines = [f"| {self.model} | type | metric | score |", "|---|---|---|---:|"]
+        lines += [f"| {row.task} | {row.type} | {row.metric} | {row.score:.1f} |" for row in self.rows]
+        lines += [f"| **mean** | {name} | | **{mean:.1f}** |" for name, mean in self.means.items()]
+        told_at: dict[str, list[str]] = {}
+        for row in self.rows:
+            told_at.setdefault(row.instruction, []).append(row.task)
+        if told_at.keys() - {""}:
+            lines += ["", "Told before each text that is no document:", ""]
+            lines += [f"- {', '.join(tasks)}: {told or 'nothing'}" for told, tasks in told_at.items()]
+        return "\n".join(lines) + "\n"
+
+
+def evaluate(
+    model: Any,
+    *,
+    data: str | Path | None = None,
+    tasks: Sequence[str] | None = None,
+    cache_dir: str | Path | None = None,
+    name: str | None = None,
+    instructions: str | Path | None = "auto",
+    show_progress_bar: bool = True,
+) -> Results:
+    """Score a model with MTEB.
+
+    Args:
+        model: an `Embedder`, a `SentenceTransformer`, a `WordLlama`, a model2vec `StaticModel`, or what `open_any`
+            takes.
+        data: a folder of evaluation sets (layout: `data.py`); nothing is downloaded then. None takes the
+            data from the Hugging Face hub.
+        tasks: names of tasks or of types ("STS", "Retrieval", ...), case ignored; None runs all sets under `data`, or
+            `HUB_TASKS`. On the hub any English task of MTEB can be named.
+        cache_dir: where scores are kept; None is `~/.cache/pellucid/eval` (below `$XDG_CACHE_HOME` where set).
+        name: what to call the model in the results; None takes the given string or the class's name.
+        instructions: what a model is told of each task, before the queries of retrieval and reranking and all texts of
+            other tasks, never before documents. "auto" tells the LENS paper's instructions to models that were trained
+            with some (`settings.takes_instruction`), "bundled" tells them to any model with `with_instruction`, "none"
+            tells nothing, and a JSON file is told as "bundled" is. Models of sentence-transformers keep their own
+            prompts in any case.
+        show_progress_bar: show a bar, counting tasks, once the work has lasted two seconds.
+
+    Returns:
+        The scores, one row a task, x 100.
+
+    Raises:
+        InputError: an unknown task (the message names the nearest), an absent folder or file, a missing column.
+        MissingExtraError: mteb, or the package that opens `model`, is not installed.
+    """
+    if isinstance(tasks, str):
+        raise InputError(f"tasks is a string; give a list, as tasks=[{tasks!r}]")
+    table = read_instructions(instructions)
+    local = None if data is None else find_tasks(data)
+    chosen: Sequence[str | LocalTask] = _choose_local(local, tasks) if local else _choose_hub(tasks)
+    for task in chosen:
+        if isinstance(task, LocalTask):
+            task.files()  # a missing file is told before the first hour of work, not after
+    if isinstance(model, (str, Path)):
+        name = name or str(model)
+        model = open_any(model)
+    folder = default_cache() if cache_dir is None else Path(cache_dir)
+    weights = fingerprint(model)
+    rows = []
+    with Progress("evaluating", total=len(chosen), unit="tasks", enabled=show_progress_bar) as progress:
+        for task in chosen:
+            progress.advance(0, task.name if isinstance(task, LocalTask) else task)
+            rows.append(_cached_row(model, weights, task, folder, table))
+            progress.advance(1)
+    return Results(name or type(model).__name__, tuple(rows))
+
+
+def _choose_local(found: Sequence[LocalTask], wanted: Sequence[str] | None) -> list[LocalTask]:
+    """Return the sets that `wanted` names by task, folder or type, in the order found."""
+    if wanted is None:
+        return list(found)
+    labels = {task: {task.name.lower(), task.folder.name.lower(), task.kind.lower()} for task in found}
+    for name in wanted:
+        if not any(name.lower() in names for names in labels.values()):
+            known = [task.name for task in found] + [*dict.fromkeys(task.kind for task in found)]
+            raise InputError(
+                f"no task {name!r} in the data folder{_nearest(name, known)}. There are {', '.join(known)}"
+            )
+    asked = {name.lower() for name in wanted}
+    return [task for task in found if labels[task] & asked]
+
+
+def _choose_hub(wanted: Sequence[str] | None) -> list[str]:
+    """Return MTEB's names of the tasks that `wanted` names, a type standing for those of `HUB_TASKS`."""
+    mteb = _import_mteb()
+    if wanted is None:
+        return list(HUB_TASKS)
+    types = {kind.lower() for kind in KINDS.values()}
+    known = {task.metadata.name.lower(): task.metadata.name for task in mteb.get_tasks(languages=["eng"])}
+    chosen: dict[str, None] = {}
+    for name in wanted:
+        if name.lower() in types:
+            chosen.update(dict.fromkeys(t for t in HUB_TASKS if mteb.get_task(t).metadata.type.lower() == name.lower()))
+        elif name.lower() in known:
+            chosen[known[name.lower()]] = None
+        else:
+            raise InputError(f"MTEB has no English task {name!r}{_nearest(name, list(known.values()))}")
+    return list(chosen)
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    lower = {option.lower(): option for option in known}
+    close = get_close_matches(name.lower(), list(lower), n=1)
+    return f"; did you mean {lower[close[0]]!r}?" if close else ""
+
+
+def _cached_row(
+    model: Any, weights: str, task: str | LocalTask, folder: Path, instructions: Instructions | None
+) -> Row:
+    """Return the score of a model on a task, from `folder` where it is known."""
+    if isinstance(task, LocalTask):
+        name, data = f"{task.kind} {task.name}", task.digest()
+        model, instruction = told(model, instructions, task.name, task.kind)
+    else:
+        about = _hub_metadata(task)
+        name, data = f"hub {task}", str(about.dataset["revision"])
+        model, instruction = told(model, instructions, task, str(about.type))
+    named = f"{_FORMAT} {weights} {name} {data} {_mteb_version()}" + (f" {instruction}" if instruction else "")
+    key = hashlib.sha256(named.encode()).hexdigest()
+    path = folder / f"{key}.json"
+    if path.is_file():
+        try:
+            return Row(**read_json(path)["row"])
+        except (ModelFolderError, KeyError, TypeError):
+            path.unlink()  # not what we write there; made anew below
+    row = replace(_run(model, weights, task), instruction=instruction)
+    made = {"weights": weights, "data": data, "mteb": _mteb_version(), "machine": platform.platform()}
+    write_json(path, {"row": asdict(row), **made, "date": time.strftime("%Y-%m-%d")})
+    return row
+
+
+def _hub_metadata(name: str) -> Any:
+    from pellucid.evaluation.tasks import hub_task
+
+    return hub_task(name).metadata
+
+
+def _run(model: Any, weights: str, task: str | LocalTask) -> Row:
+    """Run one task in MTEB."""
+    mteb = _import_mteb()
+    from pellucid.evaluation.tasks import make_hub_task, make_task, quiet
+
+    own = type(model).__module__.startswith("sentence_transformers")  # MTEB knows their prompts and devices
+    settings = {"show_progress_bar": False, "batch_size": 32 if own else 4096}
+    with quiet():
+        loaded = make_task(task) if isinstance(task, LocalTask) else make_hub_task(task)
+        subject = model if own else TextEncoder(model, weights[:12])
+        done = mteb.evaluate(
+            subject, loaded, cache=None, co2_tracker=False, encode_kwargs=settings, show_progress_bar=False
+        )
+    result = done.task_results[0]
+    splits = result.scores["test"] if "test" in result.scores else next(iter(result.scores.values()))
+    numbers = {k: float(v) for k, v in splits[0].items() if isinstance(v, (int, float)) and math.isfinite(v)}
+    about = loaded.metadata
+    seconds = round(float(result.evaluation_time or 0.0), 3)
+    return Row(about.name, str(about.type), about.main_score, 100 * float(result.get_score()), seconds, numbers)
+
+
+def _import_mteb() -> Any:
+    try:
+        import datasets  # noqa: F401
+        import mteb
+    except ImportError as error:
+        raise missing_extra(error.name or "mteb", "eval") from error
+    return mteb
+
+
+def _mteb_version() -> str:
+    try:
+        return version("mteb")  # without importing it, which takes longer than reading a known score
+    except PackageNotFoundError as error:
+        raise missing_extra("mteb", "eval") from error
+
+
+def default_cache() -> Path:
+    """Return the folder where scores are kept when none is given."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "pellucid" / "eval"
+
+
+def sts_spearman(encode: Callable[[list[str]], npt.NDArray[Any]], data: str | Path) -> dict[str, float]:
+    """Score a model on the STS sets found under `data`, with nothing but scipy; seconds for a static model.
+
+    The numbers are those MTEB reports (`cosine_spearman` x 100, all pairs of a set in one correlation), down to its
+    rule that a zero embedding has cosine 0.5 to any other and 1 to another zero one.
+
+    Args:
+        encode: gives one row, of any length, for each text; called once a set with all its sentences.
+        data: a folder holding `sts/STS12/test.tsv` and so on.
+
+    Returns:
+        Set name to Spearman correlation x 100, in the order STS12, STS13, ..., STSBenchmark, SICK-R.
+
+    Raises:
+        InputError: no STS set is found, or a file lacks a column.
+    """
+    from scipy.stats import spearmanr
+
+    found = [task for task in find_tasks(data) if task.kind == "STS"]
+    if not found:
+        raise InputError(f"no STS set under {data}; expected, for example, {Path(data) / 'sts/STS12/test.tsv'}")
+    results = {}
+    for task in found:
+        pairs = read_sts(task)
+        rows = _unit_rows_of_mteb(encode(pairs.sentences1 + pairs.sentences2))
+        difference = rows[: len(pairs.scores)] - rows[len(pairs.scores) :]
+        # As MTEB computes it, in float32: equal cosines must tie, or not, as there.
+        cosines = 1 - 0.5 * np.einsum("ij,ij->i", difference, difference)
+        results[task.name] = 100 * float(spearmanr(pairs.scores, cosines)[0])
+    return results
+
+
+def _unit_rows_of_mteb(embeddings: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    """Divide as MTEB does: `base` rounds otherwise, and a tie there must be a tie here."""
+    array = np.asarray(embeddings, dtype=np.float32)
+    lengths = np.sqrt(np.einsum("ij,ij->i", array, array))
+    lengths[lengths < 10 * np.finfo(np.float32).eps] = 1
+    unit: npt.NDArray[np.float32] = array / lengths[:, None]
+    return unit

@@ -1,0 +1,200 @@
+"""The models `evaluate` takes: opening one by a short string, telling two apart by their weights, serving MTEB."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+import logging
+import tempfile
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pellucid.base import Embedder
+from pellucid.encoders import open_encoder, without_bars
+from pellucid.errors import InputError, missing_extra
+
+_FORMS = (
+    "a pellucid model (bundled name, folder or hub id), a sentence-transformers model (folder or hub id), 'wordllama', "
+    "'wordllama:DIMENSIONS', 'model2vec:FOLDER_OR_ID', 'baseline:NAME:FOLDER_OR_ID' or 'vectors:TEXT_FILE'"
+)
+_IRRELEVANT = {  # files that do not touch an embedding
+    f"pellucid.{name}"
+    for name in (
+        *("errors", "explanation", "pretrained", "progress", "store"),
+        *("static.interchange", "static.textvectors"),
+    )
+}
+
+
+def open_any(spec: str | Path) -> Any:
+    """Open a model for evaluation by a short string.
+
+    Args:
+        spec: a pellucid model (bundled name, folder or hub id); a sentence-transformers model (folder or hub id);
+            "wordllama" or "wordllama:128" (dimensions); "model2vec:FOLDER_OR_ID"; "baseline:NAME:FOLDER_OR_ID", of a
+            transformer what `baselines.open_baseline` makes; "vectors:FILE", a word2vec, GloVe or fastText text file.
+
+    Returns:
+        The opened model: an `Embedder`, a `SentenceTransformer`, a `WordLlama` or a `StaticModel`.
+
+    Raises:
+        InputError: `spec` names nothing that can be opened.
+        MissingExtraError: the package that opens it is not installed.
+    """
+    kind, colon, rest = str(spec).partition(":")
+    if kind == "wordllama":
+        return _open_wordllama(rest)
+    if kind == "model2vec" and colon:
+        return _open_model2vec(rest)
+    if kind == "baseline" and colon:
+        from pellucid.lexicon.baselines import open_baseline
+
+        return open_baseline(rest)
+    if kind == "vectors" and colon:
+        from pellucid.static.embedder import StaticEmbedder
+
+        return StaticEmbedder.from_text_vectors(rest)
+    return open_encoder(spec)
+
+
+def _open_model2vec(path: str) -> Any:
+    try:
+        from model2vec import StaticModel
+    except ImportError as error:
+        raise missing_extra("model2vec", "eval") from error
+    return StaticModel.from_pretrained(path)
+
+
+def _open_wordllama(dimensions: str) -> Any:
+    """Open the model inside WordLlama's own wheel; its default look-up misses the tokenizer there."""
+    if dimensions and not dimensions.isdecimal():
+        raise InputError(f"'wordllama:{dimensions}': after the colon comes a number of dimensions, as 'wordllama:128'")
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
+    try:
+        import wordllama
+    except ImportError as error:
+        raise missing_extra("wordllama", "eval") from error
+    finally:  # importing it reconfigures everybody's logging
+        root.setLevel(level)
+        root.handlers[:] = handlers
+    size = int(dimensions) if dimensions else None
+    folder = Path(wordllama.__file__).parent
+    return wordllama.WordLlama.load(cache_dir=folder, disable_download=True, trunc_dim=size)
+
+
+def fingerprint(model: Any) -> str:
+    """Return a sha256 that changes with any weight of `model`, with its settings and with the code that encodes.
+
+    It covers the files that the model's own `save_pretrained` writes (WordLlama: table and tokenizer), the version of
+    its package and, for a pellucid model, the source files of its class.
+
+    Raises:
+        InputError: the model cannot be saved, so there is nothing to tell it apart by.
+    """
+    total = hashlib.sha256()
+    total.update(f"{type(model).__module__}.{type(model).__qualname__} {_version(model)}".encode())
+    total.update(f" {getattr(model, 'truncate_dim', None)}".encode())
+    inner = [type(part.model) for part in getattr(model, "parts", ())]  # of an ensemble
+    for _, source in sorted((name, s) for kind in (type(model), *inner) for name, s in _sources(kind).items()):
+        total.update(source.encode())
+    if hasattr(model, "save_pretrained"):
+        _hash_saved(model, total)
+    elif hasattr(model, "embedding") and hasattr(model, "tokenizer"):
+        total.update(np.ascontiguousarray(model.embedding).tobytes() + model.tokenizer.to_str().encode())
+    else:
+        raise InputError(f"cannot evaluate {type(model).__name__}: it has no save_pretrained. Give {_FORMS}")
+    return total.hexdigest()
+
+
+def _hash_saved(model: Any, total: Any) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "model"
+        if type(model).__module__.startswith("sentence_transformers"):
+            with without_bars():
+                model.save_pretrained(str(folder), create_model_card=False)
+        else:
+            model.save_pretrained(folder)
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and path.suffix != ".md":  # a model card may hold a date
+                total.update(str(path.relative_to(folder)).encode() + hashlib.sha256(path.read_bytes()).digest())
+
+
+def _version(model: Any) -> str:
+    try:
+        return metadata.version(type(model).__module__.partition(".")[0])
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _sources(kind: type) -> dict[str, str]:
+    """Return module name -> source of the pellucid modules that `kind` is written in, and of those they import."""
+    waiting = [base.__module__ for base in kind.__mro__ if base.__module__.startswith("pellucid.")]
+    found: dict[str, str] = {}
+    while waiting:
+        name = waiting.pop()
+        spec = importlib.util.find_spec(name)
+        if name in found or name in _IRRELEVANT or spec is None or spec.origin is None:
+            continue
+        found[name] = Path(spec.origin).read_text(encoding="utf-8")
+        waiting += _imported(found[name])
+    return found
+
+
+def _imported(source: str) -> list[str]:
+    """Return the modules of pellucid that a source imports from, wherever in it; of a room, what it names of it."""
+    modules = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "pellucid":
+            spec = importlib.util.find_spec(str(node.module))
+            room = spec is not None and spec.submodule_search_locations is not None
+            modules += [f"{node.module}.{alias.name}" for alias in node.names] if room else [str(node.module)]
+    return modules
+
+
+class TextEncoder:
+    """An encoder as MTEB calls it, around any model that turns a list of texts into rows."""
+
+    def __init__(self, model: Any, revision: str) -> None:
+        """Wrap an `Embedder`, a `StaticModel` or a `WordLlama`."""
+        from mteb.models import ModelMeta
+
+        self.model = model
+        name = f"local/{type(model).__name__}"
+        self.mteb_model_meta = ModelMeta.create_empty({"name": name, "revision": revision})
+        self._encoders: dict[str, Callable[[list[str]], Any]] = {"": getattr(model, "encode", None) or model.embed}
+        for role in ("query", "document"):
+            self._encoders[role] = getattr(model, f"encode_{role}", self._encoders[""])
+
+    def encode(
+        self,
+        inputs: Any,
+        *,
+        task_metadata: Any,
+        hf_split: str,
+        hf_subset: str,
+        prompt_type: Any = None,
+        batch_size: int = 32,
+        show_progress_bar: bool = False,
+    ) -> Any:
+        """Encode the texts of a data loader; sparse rows stay sparse for retrieval, which only needs `similarity`."""
+        texts = [text for batch in inputs for text in batch["text"]]
+        rows = self._encoders[prompt_type.value if prompt_type else ""](texts)
+        if hasattr(rows, "toarray") and task_metadata.type != "Retrieval":
+            return rows.toarray()
+        return rows
+
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
+        """Return the model's similarity of every row to every row; the cosine for a model of another library."""
+        own = isinstance(self.model, Embedder)  # an ensemble's is no cosine where a part knows nothing of a text
+        return (type(self.model) if own else Embedder).similarity(self.model, embeddings1, embeddings2)
+
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
+        """Return the same of each row and the same row."""
+        own = isinstance(self.model, Embedder)
+        return (type(self.model) if own else Embedder).similarity_pairwise(self.model, embeddings1, embeddings2)

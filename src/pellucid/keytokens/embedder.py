@@ -1,0 +1,350 @@
+"""Key tokens: what the embedding of a language model says, in tokens of its own vocabulary.
+
+After "A Text is Worth Several Tokens": an embedding h of a text, multiplied with the rows e_t of the head of the
+language model it comes from, gives each token a logit, and the tokens with the largest are key tokens of the text.
+
+    logit(t) = e_t . h            or, adjusted,  e_t . (h + offset)
+
+A dimension is a token. `encode` keeps the `top_k` largest logits of a text, by default only those above 0 (raw logits
+may all be negative; an adjustment brings the key tokens above it). `embed` gives h itself.
+
+`explain` takes apart the cosine of two such rows, which is what `similarity` gives, what an index computes and what the
+edits of dimensions change; one row of it is what one word gives. It is not the cosine of the embeddings h: a product
+of tokens' logits has no share of that. Shards of words that stand in neither text ("ession") are not shown: what they
+give is the remainder, and `exact` is False.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from pellucid.base import Embedder, Vectors, check_texts, explained_texts
+from pellucid.dimensions import Dimensions, Edit
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.keytokens.adjustments import Adjustment, fit_adjustment
+from pellucid.keytokens.decoding import TopTokens
+from pellucid.keytokens.head import TokenHead, open_token_head
+from pellucid.keytokens.settings import KeyTokenSettings
+from pellucid.keytokens.states import before_rows, embed_texts, state_width
+from pellucid.progress import Progress
+from pellucid.transformer.reading import Reader, Reading
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from pellucid.explanation import Explanation
+    from pellucid.transformer.backbone import Backbone
+
+_BLOCK = 4_096  # texts decoded together
+
+
+class KeyTokenEmbedder(Embedder):
+    """A text is the logits of the tokens its embedding is aligned with.
+
+    Attributes:
+        backbone: the transformer.
+        head: the rows an embedding is decoded with, and their tokens.
+        given_head: whether the head is another model's than the backbone's.
+        settings: how texts are read, pooled and decoded, everything decided.
+        adjustment: what is added to an embedding before it is decoded.
+        mixing: sparse float64 [V, dimensions] by which the tokens' logits are multiplied, or None; edits make one.
+    """
+
+    family: ClassVar[str] = "keytokens"
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        settings: KeyTokenSettings | None = None,
+        *,
+        head: Any = None,
+        adjustment: Adjustment | None = None,
+    ) -> None:
+        """Decode the embeddings of a backbone.
+
+        Args:
+            backbone: from `open_backbone`; the paper's decoders read with `attention="causal"` unless they were
+                trained otherwise.
+            settings: None takes the mean of the states.
+            head: rows to decode with, [V, d], or the folder or hub id of the language model they are taken from. None
+                takes the backbone's own.
+            adjustment: from `fitted` of another model on the same backbone; None for none.
+
+        Raises:
+            InputError: head, tokenizer and backbone do not belong together, or the settings do not fit.
+        """
+        self.given_head = head is not None
+        opened = open_token_head(backbone, head)
+        self._set(backbone, opened, settings or KeyTokenSettings(), adjustment or Adjustment())
+
+    def _set(
+        self,
+        backbone: Backbone,
+        head: TokenHead,
+        settings: KeyTokenSettings,
+        adjustment: Adjustment,
+        mixed: tuple[Any, Dimensions] | None = None,
+    ) -> None:
+        if head.dimension != backbone.dimension:
+            raise InputError(
+                f"the rows of the head have {head.dimension} dimensions and the embeddings of the backbone "
+                f"{backbone.dimension}; give the head of the language model that the backbone was made from"
+            )
+        if settings.top_k is not None and settings.top_k > len(head.shown):
+            raise InputError(
+                f"top_k is {settings.top_k:,}; the head has {len(head.shown):,} tokens that stand for text"
+            )
+        width = state_width(backbone)
+        if adjustment.offset is not None and len(adjustment.offset) != width:
+            raise InputError(f"the adjustment is of {len(adjustment.offset)} dimensions and the embeddings of {width}")
+        self.backbone, self.head, self.adjustment = backbone, head, adjustment
+        self.settings = settings.decided(backbone.tokenizer, backbone.predicts_next, backbone.max_length)
+        self._reader = Reader(backbone.tokenizer, self.settings.reading())
+        self.mixing: Any = mixed and mixed[0]
+        self._mixed_dimensions = mixed and mixed[1]
+
+    def _like(self, **changes: Any) -> Self:
+        mixed = None if self.mixing is None else (self.mixing, self.dimensions)
+        parts = {"settings": self.settings, "adjustment": self.adjustment, "mixed": mixed, **changes}
+        model = type(self).__new__(type(self))
+        model.given_head = self.given_head
+        model._set(self.backbone, self.head, **parts)
+        return model
+
+    def readings(self, texts: list[str]) -> list[Reading]:
+        """Return how the model reads `texts`, with the instruction where one is set."""
+        return self._reader.read(texts, instructed=True)
+
+    @classmethod
+    def from_pretrained(cls, path_or_id: str | Path, *, backbone: Backbone | str | Path | None = None) -> Self:
+        """Open a saved key-token model: a folder, or a hub id.
+
+        Args:
+            path_or_id: where it is.
+            backbone: the transformer to use instead of the folder's or the one it names; opened, or a folder or hub id.
+
+        Raises:
+            ModelFolderError: nothing is there, its files are broken or do not fit together, or the backbone is another
+                one than the model was made with.
+        """
+        from pellucid.keytokens.folder import read_edit, read_folder
+
+        parts = read_folder(path_or_id, backbone)
+        try:
+            model = cls(parts.backbone, parts.settings, head=parts.head, adjustment=parts.adjustment)
+        except InputError as error:
+            raise ModelFolderError(f"{parts.folder}: {error}") from error
+        edit = read_edit(parts, model.dimensions)
+        return model if edit is None else model._edited(edit)
+
+    def save_pretrained(
+        self,
+        path: str | Path,
+        *,
+        backbone_name: str | None = None,
+        dtype: str = "float32",
+        sparse_encoder: bool = False,
+    ) -> None:
+        """Write the model to folder `path`, whole or not at all; `dimensions.tsv` may be edited.
+
+        Args:
+            path: the folder; a model that is there is replaced in one step.
+            backbone_name: keep no copy of the backbone but this name of it (a hub id, or a folder), and the adapter it
+                was opened with. Loading then finds it by name.
+            dtype: on disk of a head that was given, "float32" or "float16".
+            sparse_encoder: make the folder one that plain sentence-transformers opens as a SparseEncoder, too, with
+                equal embeddings. That takes one more copy of the head, V x d float32.
+
+        Raises:
+            InputError: `sparse_encoder` is asked for, and stock modules cannot express the model; the message says why.
+            WritingError: it cannot be written; what was at `path` is untouched.
+        """
+        from pellucid.keytokens.folder import write_folder
+
+        write_folder(path, self, backbone_name, dtype, sparse_encoder)
+
+    def get_embedding_dimension(self) -> int:
+        """Return the number of dimensions: of rows of the head, unless dimensions were dropped or merged."""
+        return len(self.head) if self.mixing is None else int(self.mixing.shape[1])
+
+    @property
+    def dimensions(self) -> Dimensions:
+        """The tokens in order of their ids, each named as it reads; `about` holds the tokenizer's spelling."""
+        return self._mixed_dimensions or self.head.dimensions
+
+    def with_settings(self, settings: KeyTokenSettings) -> Self:
+        """Return the same model with other settings: `replace(model.settings, top_k=1000)` of dataclasses."""
+        return self._like(settings=settings)
+
+    def with_instruction(self, instruction: str) -> Self:
+        """Return the same model with a task to tell it before each text that is no document; "" for none."""
+        return self.with_settings(replace(self.settings, instruction=instruction))
+
+    def with_adjustment(self, adjustment: Adjustment) -> Self:
+        """Return the same model with another adjustment, such as one fitted on other texts."""
+        return self._like(adjustment=adjustment)
+
+    def fitted(
+        self,
+        texts: Iterable[str],
+        adjustment: Literal["none", "mean", "component", "best"] = "best",
+        *,
+        strength: float | None = None,
+        tuned: KeyTokenEmbedder | None = None,
+        show_progress_bar: bool = False,
+    ) -> Self:
+        """Return the same model with an adjustment fitted on a sample of texts.
+
+        Args:
+            texts: such as the model will be used on; some hundreds do.
+            adjustment: "mean" subtracts their mean embedding; "component" adds a multiple of their first principal
+                component (paper, section 4.3); "none" takes the adjustment away; "best" is what `choose_adjustment`
+                finds.
+            strength: for "component", its lambda; None fits it: it takes the component's mean out.
+            tuned: for "component", an embedder made from this model; lambda is then the mean difference of the two
+                along the component, the paper's v_1.
+            show_progress_bar: show a bar, counting texts.
+
+        Raises:
+            InputError: too few texts, an unknown adjustment, or `strength` or `tuned` given for another one.
+        """
+        found = fit_adjustment(
+            self, texts, adjustment, strength=strength, tuned=tuned, show_progress_bar=show_progress_bar
+        )
+        return self.with_adjustment(found)
+
+    def embed(self, texts: str | Iterable[str], *, document: bool = False, show_progress_bar: bool = False) -> Vectors:
+        """Return the embeddings of the language model itself, before any adjustment.
+
+        Args:
+            texts: a text, or any iterable of texts.
+            document: read them as documents: without the instruction.
+            show_progress_bar: show a bar, counting texts.
+
+        Returns:
+            float32 [n, d], [d] for one string; zeros for a text without tokens.
+
+        Raises:
+            InputError: an item is not a string, or the backbone gives NaN or infinity.
+        """
+        checked = check_texts([texts] if isinstance(texts, str) else texts)
+        found = self._embedded(checked, instructed=not document, show_progress_bar=show_progress_bar)
+        row: Vectors = found[0] if isinstance(texts, str) else found
+        return row
+
+    def decode(self, embeddings: Any, k: int = 10) -> TopTokens:
+        """Return the `k` tokens each embedding is aligned with (paper, Algorithm 1), adjusted as the model is.
+
+        Args:
+            embeddings: float [n, d] from `embed`, not adjusted.
+            k: from 1 to the number of tokens that stand for text.
+
+        Returns:
+            ids int64 [n, k] and logits float32 [n, k], best first. A zero row, a text without tokens, has ids too,
+            which mean nothing.
+
+        Raises:
+            InputError: `k` is out of range, or the embeddings are of another width or not finite.
+        """
+        rows = np.asarray(embeddings, np.float32)
+        if rows.ndim != 2 or rows.shape[1] != state_width(self.backbone):
+            raise InputError(
+                f"embeddings of shape {rows.shape} are not [n, {state_width(self.backbone)}]; use model.embed"
+            )
+        return self.head.top(before_rows(self.backbone, self.adjustment.apply(rows)), k)
+
+    def key_tokens(self, text: str, k: int = 10) -> list[tuple[str, float]]:
+        """Return the `k` words `text` is most aligned with and their logits, which may be negative; [] without tokens.
+
+        Shards of words are left out, and a word that several tokens spell is given once; `decode` gives every token.
+
+        Raises:
+            InputError: `text` is no string, or `k` is out of range.
+        """
+        embedding = self.embed(explained_texts(text, None))
+        self.head.check_k(k)
+        found = self.decode(embedding, len(self.head.shown))
+        if not embedding.any():
+            return []
+        return self.head.words(found.ids[0].tolist(), found.scores[0].tolist(), k)
+
+    def dense_similarity(self, embeddings1: Vectors, embeddings2: Vectors) -> Vectors:
+        """Return the similarity the embedder was made for, "cosine" or "dot", of every row to every row.
+
+        Args:
+            embeddings1: float32 [n, d] from `embed`.
+            embeddings2: float32 [m, d].
+
+        Returns:
+            float32 [n, m], after the model's adjustment.
+        """
+        first, second = (self.adjustment.apply(np.atleast_2d(rows)) for rows in (embeddings1, embeddings2))
+        if self.settings.similarity == "dot":
+            product: Vectors = first @ second.T
+            return product
+        return self.similarity(first, second)
+
+    def encode_document(self, texts: str | Iterable[str], *, show_progress_bar: bool = False) -> Any:
+        """Encode documents: without the instruction, which `encode` and `encode_query` tell the model."""
+        checked = check_texts([texts] if isinstance(texts, str) else texts)
+        rows = self._rows(self._embedded(checked, instructed=False, show_progress_bar=show_progress_bar))
+        return rows[0] if isinstance(texts, str) else rows
+
+    def _encode(self, texts: list[str], *, show_progress_bar: bool) -> Any:
+        return self._rows(self._embedded(texts, instructed=True, show_progress_bar=show_progress_bar))
+
+    def _embedded(self, texts: list[str], *, instructed: bool, show_progress_bar: bool) -> Vectors:
+        """Return the embeddings [texts, d], not adjusted."""
+        with Progress("encoding", total=len(texts), enabled=show_progress_bar) as progress:
+            return embed_texts(self.backbone, self._reader, self.settings, texts, instructed, progress)
+
+    def _rows(self, embeddings: Vectors) -> Any:
+        """Return the logits kept of each embedding, CSR float32 [texts, dimensions]."""
+        from scipy import sparse
+
+        parts = [sparse.csr_matrix((0, self.get_embedding_dimension()), dtype=np.float32)]
+        silent = 0
+        for start in range(0, len(embeddings), _BLOCK):
+            block = embeddings[start : start + _BLOCK]
+            known: Any = block.any(axis=1)
+            vectors = before_rows(self.backbone, self.adjustment.apply(block))
+            rows = self.head.kept(vectors, known, self.settings.top_k, self.settings.signs)
+            silent += int((known & (np.diff(rows.indptr) == 0)).sum())
+            parts.append(rows if self.mixing is None else sparse.csr_matrix(rows @ self.mixing, dtype=np.float32))
+        if silent:
+            warnings.warn(
+                f"{silent} of {len(embeddings)} texts have no token with a logit above 0, and so no embedding; "
+                "fit an adjustment (model.fitted), or keep the signs (signs='signed')",
+                stacklevel=4,
+            )
+        found = sparse.vstack(parts, format="csr", dtype=np.float32)
+        found.eliminate_zeros()
+        found.sort_indices()
+        return found
+
+    def explain(self, text1: str, text2: str | None = None) -> Explanation:
+        """Take apart the cosine of the two texts' rows of tokens: one row for each word kept of both.
+
+        For one text a row is the word's part of the squared length. A word stands where the text has it, or has a
+        token of it; most key tokens stand nowhere in the text. Tokens that are shards of words and in neither text are
+        summed in the remainder. `unknown1` and `unknown2` are words that did not fit into what the model can read.
+
+        Raises:
+            InputError: an argument is no string.
+        """
+        from pellucid.keytokens.keywords import explained
+
+        return explained(self, explained_texts(text1, text2))
+
+    def _edited(self, edit: Edit) -> Self:
+        from scipy import sparse
+
+        mixing = sparse.csr_array(edit.mixing if self.mixing is None else self.mixing @ edit.mixing)
+        mixing.eliminate_zeros()
+        return self._like(mixed=(mixing, edit.dimensions))

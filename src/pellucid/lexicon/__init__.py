@@ -1,0 +1,1 @@
+"""Lexicon embeddings (LENS): a coordinate is a cluster of words; how the clusters are made, and the baselines."""

@@ -1,0 +1,341 @@
+"""Clusters of a language model's vocabulary: the dimensions of a lexicon embedding (LENS paper, section 3.2.1).
+
+A vocabulary has many tokens for one meaning: `review`, `Review`, `reviews`, and the piece `Rev`. KMeans over the rows
+of the model's output head, or of the input embeddings where both are one, puts such tokens together; the centroids
+take the place of the head, and each cluster is a dimension that is called by its best-formed words.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid import base
+from pellucid.dimensions import Dimension, Dimensions, as_cell, read_dimensions, write_dimensions
+from pellucid.errors import InputError, ModelFolderError, missing_extra
+from pellucid.store import read_json, read_tensors, write_json, write_tensors
+from pellucid.transformer.tokenwords import Rank, Token, readable, vocabulary_of
+
+if TYPE_CHECKING:
+    from pellucid.lexicon.clusterreport import ClusterReport
+
+_TENSORS, _WORDS, _TABLE = "clusters.safetensors", "clusters.json", "dimensions.tsv"
+FILES = (_TENSORS, _WORDS, _TABLE)
+"""What `Clusters.save` writes."""
+
+_NAMED_BY = 3  # words
+_SPARE_ROWS = 1024  # heads are padded to a round number of rows; more than this is another tokenizer's head
+_BLOCK = 2048  # rows compared with all centroids at once
+
+
+@dataclass(frozen=True, eq=False)
+class Clusters:
+    """Groups of tokens, each with a centroid, a name and its words.
+
+    Attributes:
+        assignment: int64 [vocabulary], the cluster of each token; -1 where it is in none (special tokens, placeholders,
+            lone bytes, spare rows of the head).
+        centroids: float32 [k, d], the rows of the new head.
+        names: k different names, each up to three of the cluster's best-formed words.
+        words: for each cluster its tokens as a reader sees them, best-formed first, then nearest to the centroid;
+            what stands inside words comes last, with an ellipsis (`…bed`).
+    """
+
+    assignment: npt.NDArray[np.int64]
+    centroids: npt.NDArray[np.float32]
+    names: list[str]
+    words: list[tuple[str, ...]]
+
+    def __post_init__(self) -> None:
+        """Check that the parts fit together.
+
+        Raises:
+            InputError: they do not.
+        """
+        k = len(self.centroids)
+        if self.centroids.ndim != 2 or not len(self.names) == len(self.words) == k:
+            raise InputError(
+                f"{len(self.names)} names and {len(self.words)} lists of words for "
+                f"centroids {list(self.centroids.shape)}; each cluster has one of each"
+            )
+        used = self.assignment
+        if used.ndim != 1 or used.dtype != np.int64 or (used.size and not -1 <= used.min() <= used.max() < k):
+            raise InputError(f"the assignment must be int64 [vocabulary] of clusters -1 to {k - 1}")
+        _ = self.dimensions  # refuses names that are empty or used twice
+
+    def __len__(self) -> int:
+        """Return the number of clusters, k."""
+        return len(self.centroids)
+
+    @cached_property
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """How many tokens each cluster has, int64 [k]."""
+        return np.bincount(self.assignment[self.assignment >= 0], minlength=len(self)).astype(np.int64)
+
+    @cached_property
+    def dimensions(self) -> Dimensions:
+        """The clusters as dimensions: name and words."""
+        return Dimensions(Dimension(name, words) for name, words in zip(self.names, self.words))
+
+    def report(self, rows: Any = None) -> ClusterReport:
+        """Return how good the clusters are; with the `rows` [vocabulary, d] also how much of them they explain."""
+        from pellucid.lexicon.clusterreport import ClusterReport
+
+        return ClusterReport(self, None if rows is None else _explained(_as_rows(rows), self))
+
+    def take(self, chosen: npt.NDArray[np.int64]) -> Clusters:
+        """Return some of the clusters, in that order; tokens of the others are in none."""
+        number = np.full(len(self) + 1, -1, np.int64)  # the last cell is for tokens in no cluster, -1
+        number[chosen] = np.arange(len(chosen))
+        return replace(
+            self,
+            assignment=number[self.assignment],
+            centroids=self.centroids[chosen],
+            names=[self.names[n] for n in chosen],
+            words=[self.words[n] for n in chosen],
+        )
+
+    def save(self, folder: str | Path, *, dtype: str = "float32") -> None:
+        """Write `FILES` into a folder; `dimensions.tsv` is the one a person may edit.
+
+        Args:
+            folder: an existing folder.
+            dtype: of the centroids on disk, "float32" or "float16".
+
+        Raises:
+            InputError: `dtype` is another.
+            WritingError: no space, no permission, or a read-only disk.
+        """
+        if dtype not in ("float32", "float16"):
+            raise InputError(f"centroids are saved as float32 or float16, not {dtype!r:.40}")
+        tensors = {"assignment": self.assignment, "centroids": self.centroids.astype(dtype)}
+        write_tensors(Path(folder) / _TENSORS, tensors)
+        write_json(Path(folder) / _WORDS, {"words": self.words})
+        write_dimensions(Path(folder) / _TABLE, self.dimensions)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Clusters:
+        """Read what `save` wrote; names are those of `dimensions.tsv`, whose scales are the model's business.
+
+        Raises:
+            ModelFolderError: a file is missing or broken.
+        """
+        folder = Path(folder)
+        tensors, _ = read_tensors(folder / _TENSORS)
+        read = read_json(folder / _WORDS)
+        try:
+            words = [tuple(map(str, cluster)) for cluster in read["words"]]
+            assignment, centroids = tensors["assignment"], tensors["centroids"].astype(np.float32)
+        except (KeyError, TypeError) as error:
+            raise ModelFolderError(f"{folder} holds no clusters: {error!r} in {_TENSORS} and {_WORDS}") from error
+        names = read_dimensions(folder / _TABLE, len(centroids)).names
+        try:
+            return cls(assignment, centroids, names, words)
+        except InputError as error:
+            raise ModelFolderError(f"{folder}: {error}") from error
+
+    @classmethod
+    def nameless(cls, centroids: Any) -> Clusters:
+        """Return clusters of which only the centroids [k, d] are known; their names are numbers."""
+        rows = _as_rows(centroids)
+        names = [f"cluster {number}" for number in range(len(rows))]
+        return cls(np.zeros(0, np.int64), rows, names, [() for _ in names])
+
+    def __repr__(self) -> str:
+        """Return the numbers and the first names."""
+        return f"<{len(self)} clusters of {int(self.sizes.sum())} tokens: {as_cell(self.names[:3])!r:.80}>"
+
+
+def cluster_vocabulary(
+    rows: Any,
+    tokenizer: Any,
+    k: int | None,
+    *,
+    unit_rows: bool = True,
+    iterations: int = 50,
+    seed: int = 0,
+    words: Collection[str] | None = None,
+) -> Clusters:
+    """Group the tokens of a vocabulary by KMeans over their rows.
+
+    Special tokens, placeholders (`[unused7]`), lone bytes and spare rows take no part: no text of a reader stands
+    behind them, and the paper's code gives them to whichever cluster is near.
+
+    Args:
+        rows: the output head's weight, or the input embeddings where they are tied, [vocabulary, d]; array or tensor.
+        tokenizer: of transformers or tokenizers, or the list of token strings in order of the rows.
+        k: how many clusters (the paper: 4,000 and 8,000 of 32,000 tokens); None leaves each token on its own.
+        unit_rows: group by direction alone. False groups the rows as they are, as the paper does: rare tokens, whose
+            rows are short, then fall together into one large cluster. Centroids are means of the rows as they are
+            in both cases.
+        iterations: of KMeans at most.
+        seed: of the first centroids, rows drawn at random.
+        words: known words in lower case, by which names are chosen; None takes those of the bundled English model.
+
+    Raises:
+        InputError: k is not between 1 and the number of different rows, the rows are not finite, or tokenizer and
+            head do not belong together.
+        MissingExtraError: scikit-learn is not installed.
+    """
+    rows = _as_rows(rows)
+    read = _read(rows, tokenizer, words)
+    kept = np.array([number for number, token in enumerate(read) if token.rank < Rank.NONE], np.int64)
+    assignment = np.full(len(rows), -1, np.int64)
+    if k is None:
+        assignment[kept] = np.arange(len(kept))
+        return _named(assignment, rows[kept], rows, read)
+    chosen = rows[kept]
+    _check_k(k, chosen)
+    assignment[kept] = labels = _kmeans(base.unit_rows(chosen) if unit_rows else chosen, k, iterations, seed)
+    return _named(assignment, _means(chosen, labels, k), rows, read)
+
+
+def name_clusters(centroids: Any, rows: Any, tokenizer: Any, *, words: Collection[str] | None = None) -> Clusters:
+    """Return named clusters for published centroids: each token goes to the centroid nearest to its row.
+
+    Args:
+        centroids: [k, d].
+        rows: the head the centroids were made from, [vocabulary, d].
+        tokenizer: as for `cluster_vocabulary`, as `words`.
+        words: known words.
+
+    Raises:
+        InputError: centroids and rows are not of one width, or tokenizer and head do not belong together.
+    """
+    centroids, rows = _as_rows(centroids), _as_rows(rows)
+    if centroids.shape[1] != rows.shape[1]:
+        raise InputError(
+            f"centroids of {centroids.shape[1]} dimensions and rows of {rows.shape[1]} are not of the same model"
+        )
+    read = _read(rows, tokenizer, words)
+    assignment = np.full(len(rows), -1, np.int64)
+    kept = np.array([number for number, token in enumerate(read) if token.rank < Rank.NONE], np.int64)
+    squares = (centroids**2).sum(axis=1)
+    for start in range(0, len(kept), _BLOCK):
+        some = kept[start : start + _BLOCK]
+        assignment[some] = (squares - 2 * rows[some] @ centroids.T).argmin(axis=1)
+    return _named(assignment, centroids, rows, read)
+
+
+def _as_rows(rows: Any) -> npt.NDArray[np.float32]:
+    """Return a matrix as float32."""
+    if hasattr(rows, "detach"):
+        rows = rows.detach().float().cpu().numpy()
+    array = np.asarray(rows, np.float32)
+    if array.ndim != 2 or not array.size:
+        raise InputError(f"a head is a matrix [vocabulary, d], got shape {list(array.shape)}")
+    broken = ~np.isfinite(array).all(axis=1)
+    if broken.any():
+        raise InputError(f"{int(broken.sum())} rows hold NaN or infinity, the first is row {int(broken.argmax())}")
+    return array
+
+
+def _read(rows: npt.NDArray[np.float32], tokenizer: Any, words: Collection[str] | None) -> list[Token]:
+    """Return how the token of each row reads, after checking that tokenizer and rows belong together."""
+    is_list = isinstance(tokenizer, Sequence) and not isinstance(tokenizer, str)
+    tokens, special = (list(tokenizer), set[int]()) if is_list else vocabulary_of(tokenizer)
+    spare = len(rows) - len(tokens)
+    if not 0 <= spare <= _SPARE_ROWS:
+        raise InputError(
+            f"the head has {len(rows):,} rows and the tokenizer {len(tokens):,} tokens; they are not of the same model"
+            + (" (resize the model's embeddings after adding tokens)" if spare < 0 else "")
+        )
+    return readable(tokens + [""] * spare, special, words)
+
+
+def _check_k(k: int, rows: npt.NDArray[np.float32]) -> None:
+    """Refuse a number of clusters that cannot be made."""
+    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
+        raise InputError(f"the number of clusters is {k!r:.40}; it must be a whole number above 0, or None")
+    different = len({row.tobytes() for row in rows}) if k <= len(rows) else len(rows)
+    if k > different:
+        raise InputError(
+            f"{k:,} clusters cannot be made of {different:,} different tokens that stand for text; "
+            "take fewer, or None for no clustering"
+        )
+
+
+def _kmeans(rows: npt.NDArray[np.float32], k: int, iterations: int, seed: int) -> npt.NDArray[np.int64]:
+    """Return the cluster of each row. First centroids are random rows: with thousands, kmeans++ costs far more."""
+    try:
+        from sklearn.cluster import KMeans
+        from sklearn.exceptions import ConvergenceWarning
+    except ImportError as error:
+        raise missing_extra("scikit-learn", "torch") from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # rows at the same direction; `report` tells dead clusters
+        fitted = KMeans(k, init="random", n_init=1, max_iter=iterations, random_state=seed).fit(rows)
+    labels: npt.NDArray[np.int64] = fitted.labels_.astype(np.int64)
+    return labels
+
+
+def _means(rows: npt.NDArray[np.float32], labels: npt.NDArray[np.int64], k: int) -> npt.NDArray[np.float32]:
+    """Return the mean row of each cluster, zeros for a dead one."""
+    from scipy.sparse import csr_array
+
+    counts = np.bincount(labels, minlength=k)
+    members = csr_array((np.ones(len(rows), np.float32), (labels, np.arange(len(rows)))), shape=(k, len(rows)))
+    means: npt.NDArray[np.float32] = (members @ rows / np.maximum(counts, 1)[:, None]).astype(np.float32)
+    return means
+
+
+def _explained(rows: npt.NDArray[np.float32], clusters: Clusters) -> float:
+    """Return the share of the clustered rows' variance that is between clusters."""
+    kept = np.flatnonzero(clusters.assignment >= 0)
+    if len(clusters.assignment) != len(rows):
+        raise InputError(f"the clusters are of {len(clusters.assignment):,} tokens, got {len(rows):,} rows")
+    inside = ((rows[kept] - clusters.centroids[clusters.assignment[kept]]) ** 2).sum()
+    total = ((rows[kept] - rows[kept].mean(axis=0)) ** 2).sum()
+    return float(1 - inside / total) if total else 1.0
+
+
+def _named(
+    assignment: npt.NDArray[np.int64],
+    centroids: npt.NDArray[np.float32],
+    rows: npt.NDArray[np.float32],
+    read: Sequence[Token],
+) -> Clusters:
+    """Give each cluster its words and its name."""
+    kept = np.flatnonzero(assignment >= 0)
+    far = np.zeros(len(rows), np.float32)
+    far[kept] = np.linalg.norm(rows[kept] - centroids[assignment[kept]], axis=1)
+    members: list[list[Token]] = [[] for _ in centroids]
+    for number in sorted(kept.tolist(), key=lambda number: (read[number].rank, far[number], number)):
+        members[assignment[number]].append(read[number])
+    names = _names(members)
+    return Clusters(assignment, centroids, names, [tuple(dict.fromkeys(t.text for t in m)) for m in members])
+
+
+def _names(members: Sequence[Sequence[Token]]) -> list[str]:
+    """Return different names: the first words of each cluster that are as well-formed as its first.
+
+    Where two clusters would be called the same, the one with the better-formed words is, the other gets a number.
+    """
+    names = [""] * len(members)
+    taken: set[str] = set()
+    for number in sorted(range(len(members)), key=lambda n: members[n][0].rank if members[n] else Rank.NONE):
+        plain = name = _name(members[number]) or f"empty cluster {number}"
+        again = 1
+        while name in taken:
+            again += 1
+            name = f"{plain} ({again})"
+        taken.add(name)
+        names[number] = name
+    return names
+
+
+def _name(members: Sequence[Token]) -> str:
+    """Join up to three words, those that differ in case alone once and in lower case where the cluster has it."""
+    spellings: dict[str, str] = {}
+    for token in members:
+        if token.rank == members[0].rank:
+            folded = token.text.casefold()
+            spellings[folded] = token.text if token.text == folded else spellings.get(folded, token.text)
+    return ", ".join(list(spellings.values())[:_NAMED_BY])

@@ -1,0 +1,167 @@
+"""Dense embeddings of the same transformer: what a lexicon model is compared with.
+
+The state at the last position or the mean of the states of the text's own tokens, at length 1. Nobody can read the
+coordinates of such a vector, so an explanation is one row: the whole vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from pellucid.base import Embedder, Vectors, check_texts, explained_texts, unit_rows
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.explanation import Explanation, Row
+from pellucid.pretrained import check_family, locate, saving
+from pellucid.progress import Progress
+from pellucid.store import read_json, write_json
+from pellucid.transformer.backbone import Backbone
+from pellucid.transformer.folder import backbone_facts, read_backbone, write_backbone
+from pellucid.transformer.reading import Reader, Reading, Settings
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+DensePooling = Literal["last", "mean"]
+_POOLINGS = ("last", "mean")
+_BATCH = 32  # texts of one forward pass
+_FACTS = "dense.json"
+_WHOLE = "the whole vector (its dimensions have no names)"
+
+
+class DenseEmbedder(Embedder):
+    """A text is one state of a transformer, or the mean of several.
+
+    Attributes:
+        backbone: the transformer.
+        settings: how texts are read, everything decided; its own `pooling` is of no use here.
+        pooling: "last" or "mean".
+    """
+
+    family: ClassVar[str] = "dense"
+
+    def __init__(self, backbone: Backbone, settings: Settings | None = None, *, pooling: DensePooling = "last") -> None:
+        """Take the states of a backbone as they are.
+
+        Args:
+            backbone: from `open_backbone`.
+            settings: how texts are read; None reads them plainly. `shift` stays off unless it is set.
+            pooling: "last" takes the state at the last position, of the end token where there is one (E5-Mistral's
+                way); "mean" the mean over the text's own tokens, without those around it.
+
+        Raises:
+            InputError: the pooling is another, or the settings do not fit the tokenizer.
+        """
+        if pooling not in _POOLINGS:
+            raise InputError(f"pooling is {pooling!r:.40}; it must be one of {', '.join(_POOLINGS)}")
+        given = settings or Settings()
+        given = replace(given, shift=bool(given.shift))  # a state is about its own token; only logits look ahead
+        self.backbone, self.pooling = backbone, pooling
+        self.settings = given.decided(backbone.tokenizer, backbone.predicts_next, backbone.max_length)
+        self._reader = Reader(backbone.tokenizer, self.settings)
+
+    @classmethod
+    def from_pretrained(cls, path_or_id: str | Path) -> Self:
+        """Open a saved model.
+
+        Raises:
+            ModelFolderError: nothing is there, or its files are broken.
+        """
+        folder = locate(path_or_id)
+        check_family(folder, cls.family)
+        facts = read_json(folder / _FACTS)
+        try:
+            settings, pooling = Settings(**facts["settings"]), facts["pooling"]
+            return cls(read_backbone(folder, None), settings, pooling=pooling)
+        except (KeyError, TypeError, InputError) as error:
+            raise ModelFolderError(f"{folder} does not describe a dense model: {error!r}") from error
+
+    def save_pretrained(self, path: str | Path) -> None:
+        """Write the model with its transformer to folder `path`, whole or not at all."""
+        backbone = self.backbone
+        facts = {
+            "dimensions": self.get_embedding_dimension(),
+            "pooling": self.pooling,
+            **backbone_facts(backbone, None),
+        }
+        with saving(path, self.family, facts) as folder:
+            write_backbone(folder, backbone, None)
+            write_json(folder / _FACTS, {"settings": asdict(self.settings), "pooling": self.pooling})
+
+    def get_embedding_dimension(self) -> int:
+        """Return the length of a state."""
+        return self.backbone.dimension if self.backbone.predicts_next else int(self.backbone.model.config.hidden_size)
+
+    def with_settings(self, settings: Settings) -> Self:
+        """Return the same model with other settings."""
+        return type(self)(self.backbone, settings, pooling=self.pooling)
+
+    def with_instruction(self, instruction: str) -> Self:
+        """Return the same model with a task to tell it before each text that is no document; "" for none."""
+        return self.with_settings(replace(self.settings, instruction=instruction))
+
+    def encode_document(self, texts: str | Iterable[str], *, show_progress_bar: bool = False) -> Any:
+        """Encode documents: without the instruction, which `encode` and `encode_query` tell the model."""
+        rows = self._rows(check_texts([texts] if isinstance(texts, str) else texts), False, show_progress_bar)
+        return rows[0] if isinstance(texts, str) else rows
+
+    def _encode(self, texts: list[str], *, show_progress_bar: bool) -> Vectors:
+        return self._rows(texts, True, show_progress_bar)
+
+    def _rows(self, texts: list[str], instructed: bool, show_progress_bar: bool) -> Vectors:
+        """Return float32 [texts, d], rows of length 1, and 0 for a text without tokens."""
+        rows = np.zeros((len(texts), self.get_embedding_dimension()), np.float32)
+        readings = self._reader.read(texts, instructed=instructed)
+        order = np.argsort([-len(reading.ids) for reading in readings], kind="stable")
+        with Progress("encoding", total=len(texts), enabled=show_progress_bar) as progress:
+            for start in range(0, len(order), _BATCH):
+                chosen = order[start : start + _BATCH]
+                rows[chosen] = self._pooled([readings[n] for n in chosen])
+                progress.advance(len(chosen))
+        if not np.isfinite(rows).all():
+            raise InputError("the backbone gives NaN or infinity; open it with dtype='float32'")
+        cut = [reading.cut for reading in readings if reading.cut]
+        self._reader.warn_of_cut(cut, len(texts), stacklevel=4)
+        units: Vectors = unit_rows(rows)
+        return units
+
+    def _pooled(self, readings: Sequence[Reading]) -> Vectors:
+        """Return the pooled states of some texts, float32 [B, d]."""
+        import torch
+
+        with torch.inference_mode():
+            ids, mask, own = self.backbone.padded(readings)
+            hidden = self._states(ids, mask).float()
+            if self.pooling == "mean":
+                counts = own.sum(dim=1, keepdim=True).clamp(min=1)
+                pooled = (hidden * own[:, :, None]).sum(dim=1) / counts
+            else:
+                last = torch.tensor([reading.last for reading in readings], device=hidden.device)
+                pooled = hidden[torch.arange(len(last), device=hidden.device), last.clamp(min=0)] * (last >= 0)[:, None]
+        rows: Vectors = pooled.cpu().numpy()
+        return rows
+
+    def _states(self, ids: Any, mask: Any) -> Any:
+        """Return the transformer's last states [B, L, d]; of an encoder not what its head makes of them."""
+        if self.backbone.predicts_next:
+            return self.backbone.states(ids, mask)
+        return self.backbone.model.base_model(input_ids=ids, attention_mask=mask).last_hidden_state
+
+    def explain(self, text1: str, text2: str | None = None) -> Explanation:
+        """Return the cosine of two texts as one row, that of the whole vector: nobody can say what it rests on.
+
+        Raises:
+            InputError: an argument is no string.
+        """
+        rows = self.encode(explained_texts(text1, text2)).astype(np.float64)
+        score = float(rows[0] @ rows[-1])
+        terms = [Row(_WHOLE, (_WHOLE,), score, 0.0)] if score else []
+        return Explanation.from_terms(self.family, (text1, text2), score, terms)
+
+    def describe(self, text: str, *, top_k: int = 5) -> str:
+        """Say that nothing can be said."""
+        return "a dense vector, whose dimensions have no names"

@@ -1,0 +1,341 @@
+"""Lexicon embeddings (LENS): each coordinate of a text is how strongly one cluster of words fires anywhere in it.
+
+After the LENS paper, section 3.2: a transformer reads the text, its vocabulary head has one row c_j for each cluster of
+tokens, and with h_i for the state that stands for token i of the text
+
+    w_j = max over i of  log(1 + relu(h_i . c_j)),      embedding = w / |w|
+
+The similarity of two texts is the cosine, and so exactly a sum over clusters; each has a token in either text that
+fired it. How the vocabulary is clustered is in `clusters.py`, how a text is read in `transformer/reading.py`, what
+torch does in `transformer/backbone.py`, how a model lies on disk in `folder.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.base import Embedder, Vectors, check_texts, explained_texts
+from pellucid.dimensions import Dimensions, Edit
+from pellucid.errors import InputError
+from pellucid.explanation import Explanation, Row, Span
+from pellucid.progress import Progress
+from pellucid.transformer.ownwords import kept_own_words
+from pellucid.transformer.reading import Reader, Reading, Settings, whole_words, words_left_out
+from pellucid.words import well_formed
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from pellucid.lexicon.clusters import Clusters
+    from pellucid.transformer.backbone import Backbone
+
+_BATCH = 32  # texts of one forward pass
+_BLOCK = 4_096  # texts sorted by length together
+
+
+class LexiconEmbedder(Embedder):
+    """A text is the weights of k clusters of words.
+
+    Attributes:
+        backbone: the transformer.
+        clusters: its head: centroids, names and words.
+        settings: how texts are read and pooled, everything decided.
+        bias: float32 [k], added to the clusters' logits, or None.
+        mixing: sparse float64 [k, dimensions] by which the weights are multiplied after pooling, or None; scaling and
+            merging dimensions make one.
+    """
+
+    family: ClassVar[str] = "lexicon"
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        clusters: Clusters,
+        settings: Settings | None = None,
+        *,
+        bias: npt.NDArray[np.float32] | None = None,
+    ) -> None:
+        """Put a head of clusters on a backbone.
+
+        Args:
+            backbone: from `open_backbone`.
+            clusters: from `cluster_vocabulary` over the backbone's head.
+            settings: None takes the paper's.
+            bias: added to the clusters' logits, [k]; None takes the mean of what the backbone's head adds to the tokens
+                of a cluster, where it adds anything.
+
+        Raises:
+            InputError: the clusters are not of this backbone's head, or the settings do not fit the tokenizer.
+        """
+        self._set(backbone, clusters, settings or Settings(), _checked_bias(bias, backbone, clusters))
+
+    def _set(
+        self,
+        backbone: Backbone,
+        clusters: Clusters,
+        settings: Settings,
+        bias: npt.NDArray[np.float32] | None,
+        mixed: tuple[Any, Dimensions] | None = None,
+    ) -> None:
+        width = clusters.centroids.shape[1]
+        if width != backbone.dimension:
+            raise InputError(
+                f"the clusters' centroids have {width} dimensions and the states of the backbone {backbone.dimension}; "
+                "cluster the head of this backbone"
+            )
+        self.backbone, self.clusters, self.bias = backbone, clusters, bias
+        self.settings = settings.decided(backbone.tokenizer, backbone.predicts_next, backbone.max_length)
+        self._reader = Reader(backbone.tokenizer, self.settings)
+        self.mixing: Any = mixed and mixed[0]
+        self._dimensions = mixed[1] if mixed else clusters.dimensions
+
+    @classmethod
+    def from_parts(
+        cls,
+        backbone: Backbone,
+        clusters: Clusters,
+        settings: Settings,
+        *,
+        bias: npt.NDArray[np.float32] | None,
+        mixed: tuple[Any, Dimensions] | None = None,
+    ) -> Self:
+        """Return a model whose head may be mixed.
+
+        Args:
+            backbone: the transformer.
+            clusters: the head.
+            settings: how texts are read.
+            bias: [k], or None for none.
+            mixed: sparse [k, dimensions], and as many dimensions; None where the clusters are the dimensions.
+
+        Raises:
+            InputError: the parts do not fit together.
+        """
+        if mixed is not None and mixed[0].shape != (len(clusters), len(mixed[1])):
+            raise InputError(
+                f"mixing of shape {mixed[0].shape} does not lead from {len(clusters)} clusters to {len(mixed[1])} "
+                "dimensions"
+            )
+        model = cls.__new__(cls)
+        model._set(backbone, clusters, settings, bias, mixed)
+        return model
+
+    @classmethod
+    def from_pretrained(cls, path_or_id: str | Path, *, backbone: Backbone | str | Path | None = None) -> Self:
+        """Open a lexicon model: a bundled name, a saved folder, or a folder or hub id in the LENS authors' format.
+
+        Args:
+            path_or_id: where it is.
+            backbone: the transformer to use instead of the folder's or the one it names; opened, or a folder or hub id.
+
+        Raises:
+            ModelFolderError: nothing is there, its files are broken or do not fit together, or the backbone is another
+                one than the model was made with.
+        """
+        from pellucid.lexicon.folder import read_folder
+
+        backbone, clusters, settings, bias, mixed = read_folder(path_or_id, backbone)
+        return cls.from_parts(backbone, clusters, settings, bias=bias, mixed=mixed)
+
+    def save_pretrained(self, path: str | Path, *, backbone_name: str | None = None, dtype: str = "float32") -> None:
+        """Write the model to folder `path`, whole or not at all; `dimensions.tsv` may be edited.
+
+        Args:
+            path: the folder; a model that is there is replaced in one step.
+            backbone_name: keep no copy of the backbone but this name of it (a hub id, or a folder), and the adapter it
+                was opened with. Loading then finds it by name.
+            dtype: of the centroids and the adapter on disk, "float32" or "float16".
+
+        Raises:
+            WritingError: it cannot be written; what was at `path` is untouched.
+        """
+        from pellucid.lexicon.folder import write_folder
+
+        write_folder(path, self, backbone_name, dtype)
+
+    def get_embedding_dimension(self) -> int:
+        """Return the number of dimensions: of clusters, unless some were merged."""
+        return len(self._dimensions)
+
+    @property
+    def dimensions(self) -> Dimensions:
+        """The clusters in order; `about` holds their words, the best-formed first."""
+        return self._dimensions
+
+    def with_settings(self, settings: Settings) -> Self:
+        """Return the same model with other settings: `replace(model.settings, max_active_dims=256)` of dataclasses."""
+        return self._like(settings=settings)
+
+    def with_instruction(self, instruction: str) -> Self:
+        """Return the same model with a task to tell it before each text that is no document; "" for none."""
+        return self._like(settings=replace(self.settings, instruction=instruction))
+
+    def _like(self, **changes: Any) -> Self:
+        mixed = None if self.mixing is None else (self.mixing, self._dimensions)
+        parts = {"clusters": self.clusters, "settings": self.settings, "bias": self.bias, "mixed": mixed, **changes}
+        return self.from_parts(self.backbone, **parts)
+
+    def encode_document(self, texts: str | Iterable[str], *, show_progress_bar: bool = False) -> Any:
+        """Encode documents: without the instruction, which `encode` and `encode_query` tell the model."""
+        checked = check_texts([texts] if isinstance(texts, str) else texts)
+        return self._rows(checked, instructed=False, show_progress_bar=show_progress_bar)
+
+    def _encode(self, texts: list[str], *, show_progress_bar: bool) -> Any:
+        return self._rows(texts, instructed=True, show_progress_bar=show_progress_bar)
+
+    def _rows(self, texts: list[str], *, instructed: bool, show_progress_bar: bool) -> Any:
+        """Return the embeddings as CSR float32 [texts, dimensions], rows of length 1 (or 0)."""
+        from scipy import sparse
+
+        parts = [sparse.csr_matrix((0, self.get_embedding_dimension()), dtype=np.float32)]
+        cut: list[int] = []
+        with Progress("encoding", total=len(texts), enabled=show_progress_bar) as progress:
+            for start in range(0, len(texts), _BLOCK):
+                readings = self._reader.read(texts[start : start + _BLOCK], instructed=instructed)
+                cut += [reading.cut for reading in readings if reading.cut]
+                parts.append(self._block(readings, progress))
+        self._reader.warn_of_cut(cut, len(texts), stacklevel=4)
+        return sparse.vstack(parts, format="csr", dtype=np.float32)
+
+    def _block(self, readings: Sequence[Reading], progress: Progress) -> Any:
+        """Return the rows of some texts, the longest first through the model."""
+        from scipy import sparse
+
+        order = np.argsort([-len(reading.ids) for reading in readings], kind="stable")
+        parts = []
+        for start in range(0, len(order), _BATCH):
+            chosen = [readings[n] for n in order[start : start + _BATCH]]
+            parts.append(self._mixed(self._weights(chosen)[0]))
+            progress.advance(len(chosen))
+        return sparse.vstack(parts, format="csr")[np.argsort(order, kind="stable")]
+
+    def _weights(self, readings: Sequence[Reading]) -> tuple[Vectors, npt.NDArray[np.int64]]:
+        """Return the clusters' weights [texts, k] and the text's token that fired each."""
+        head, bias = self._tensors
+        weights, fired = self.backbone.weights(readings, head, bias, self.settings.pooling)
+        return kept_own_words(weights, readings, self.clusters.assignment), fired
+
+    @cached_property
+    def _tensors(self) -> tuple[Any, Any]:
+        bias = None if self.bias is None else self.backbone.tensor(self.bias)
+        return self.backbone.tensor(self.clusters.centroids), bias
+
+    def _mixed(self, weights: Vectors) -> Any:
+        """Return weights [texts, k] as pruned embeddings of length 1, sparse [texts, dimensions]."""
+        from scipy import sparse
+
+        if not np.isfinite(weights).all():
+            raise InputError("the backbone gives NaN or infinity; open it with dtype='float32'")
+        rows = sparse.csr_matrix(weights)
+        if self.mixing is not None:
+            rows = sparse.csr_matrix(rows @ self.mixing)
+            rows.eliminate_zeros()
+        if self.settings.max_active_dims is not None:
+            rows = largest_coordinates(rows, self.settings.max_active_dims)
+        lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1), np.float64)).ravel()
+        rows.data = (rows.data / np.repeat(lengths, np.diff(rows.indptr))).astype(np.float32)
+        rows.sort_indices()
+        return rows
+
+    def explain(self, text1: str, text2: str | None = None) -> Explanation:
+        """Take apart the cosine of two texts: one row for each cluster that fires in both, all of them.
+
+        For one text a row is the cluster's part of the embedding's squared length. Its place in a text is the whole
+        word (or the words) of the token that fired it; after "last" pooling there is none. `unknown1` and `unknown2`
+        are words that did not fit into what the model can read.
+
+        Raises:
+            InputError: an argument is no string.
+        """
+        texts = explained_texts(text1, text2)
+        readings = self._reader.read(texts, instructed=True)
+        weights, fired = self._weights(readings)
+        units = self._mixed(weights).astype(np.float64)
+        first, last = units[0], units[-1]
+        products = first.multiply(last).tocsr()
+        places = [
+            self._places(text, reading, weight, token)
+            for text, reading, weight, token in zip(map(well_formed, texts), readings, weights, fired, strict=True)
+        ]
+        names = self._dimensions.names
+        terms = [
+            Row(names[j], (names[j],), value, 0.0, *(place(j) for place in places))
+            for j, value in zip(products.indices.tolist(), products.data.tolist(), strict=True)
+        ]
+        left_out = [words_left_out(well_formed(text), reading) for text, reading in zip(texts, readings, strict=True)]
+        unknown = (left_out[0], left_out[1] if text2 is not None else ())
+        return Explanation.from_terms(self.family, (text1, text2), float(products.sum()), terms, unknown=unknown)
+
+    def _places(self, text: str, reading: Reading, weights: Vectors, fired: npt.NDArray[np.int64]) -> Any:
+        """Return the function from a dimension to where in `text` it was fired, as a tuple of at most one span."""
+        words = whole_words(text, reading.spans)
+        columns = None if self.mixing is None else self.mixing.tocsc()
+
+        def place(dimension: int) -> tuple[Span, ...]:
+            source = dimension
+            if columns is not None:  # the merged cluster with the largest part
+                part = slice(columns.indptr[dimension], columns.indptr[dimension + 1])
+                sources = columns.indices[part]
+                source = int(sources[np.argmax(weights[sources] * columns.data[part])])
+            start, end = words[fired[source]] if fired[source] >= 0 else (0, 0)
+            return ((start, end),) if end > start else ()
+
+        return place
+
+    def _edited(self, edit: Edit) -> Self:
+        from scipy import sparse
+
+        mixing = sparse.csr_array(edit.mixing if self.mixing is None else self.mixing @ edit.mixing)
+        mixing.eliminate_zeros()
+        used = np.flatnonzero(np.diff(mixing.indptr))
+        mixing = mixing[used]
+        clusters = self.clusters.take(used)
+        bias = None if self.bias is None else self.bias[used]
+        if mixing.shape[0] == mixing.shape[1] and abs(mixing - sparse.eye_array(len(used))).nnz == 0:
+            clusters = replace(clusters, names=edit.dimensions.names)
+            return self._like(clusters=clusters, bias=bias, mixed=None)
+        return self._like(clusters=clusters, bias=bias, mixed=(mixing, edit.dimensions))
+
+
+def _checked_bias(
+    bias: npt.NDArray[np.float32] | None, backbone: Backbone, clusters: Clusters
+) -> npt.NDArray[np.float32] | None:
+    """Return the bias given, or the mean bias of each cluster's tokens where the backbone's head has one."""
+    if bias is not None:
+        checked = np.asarray(bias, np.float32)
+        if checked.shape != (len(clusters),) or not np.isfinite(checked).all():
+            raise InputError(f"bias must be {len(clusters)} finite numbers, one a cluster, got shape {checked.shape}")
+        return checked
+    of_tokens, assignment = backbone.head_bias, clusters.assignment
+    if of_tokens is None or not len(assignment):
+        return None
+    if len(assignment) != len(of_tokens):
+        raise InputError(
+            f"the clusters are of {len(assignment)} tokens and the backbone's head has {len(of_tokens)} rows; "
+            "cluster the head of this backbone"
+        )
+    kept = assignment >= 0
+    values = of_tokens.float().cpu().numpy()[kept]
+    counts = np.bincount(assignment[kept], minlength=len(clusters))
+    sums = np.bincount(assignment[kept], weights=values, minlength=len(clusters))
+    means: npt.NDArray[np.float32] = (sums / np.maximum(counts, 1)).astype(np.float32)
+    return means
+
+
+def largest_coordinates(rows: Any, most: int) -> Any:
+    """Return CSR rows of which only the `most` largest values are left; `rows` itself is changed."""
+    kept = np.zeros(rows.nnz, bool)
+    for start, end in zip(rows.indptr[:-1], rows.indptr[1:]):
+        part = rows.data[start:end]
+        chosen = np.argpartition(-part, most - 1)[:most] if len(part) > most else np.arange(len(part))
+        kept[start + chosen] = True
+    rows.data[~kept] = 0
+    rows.eliminate_zeros()
+    return rows

@@ -1,0 +1,158 @@
+"""A lexicon model on disk: the clusters that are its head, how texts are read, and the transformer or its name.
+
+    config.json            the family, and how the backbone is opened
+    lexicon.json           the settings, and the clusters' names and words
+    lexicon.safetensors    centroids, assignment of tokens; bias and mixing where there are any; a fingerprint
+    dimensions.tsv         the dimensions, for people: names and scales in it are honoured; what `scale` did is here
+    backbone/, adapter/    the transformer, as in `transformer/folder.py`
+
+The fingerprint is a mean state of the backbone: a backbone found by name that gives another one is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.dimensions import Dimension, Dimensions, Table, as_cell, read_dimensions, scaling, write_dimensions
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.lexicon.clusters import Clusters
+from pellucid.pretrained import check_family, locate, saving
+from pellucid.store import read_json, read_tensors, write_json, write_tensors
+from pellucid.transformer.backbone import Backbone
+from pellucid.transformer.folder import (
+    backbone_facts,
+    check_fingerprint,
+    mixing_tensors,
+    read_backbone,
+    read_mixing,
+    write_backbone,
+)
+from pellucid.transformer.reading import Settings
+
+if TYPE_CHECKING:
+    from pellucid.lexicon.embedder import LexiconEmbedder
+
+_TENSORS, _FACTS, _TABLE = "lexicon.safetensors", "lexicon.json", "dimensions.tsv"
+
+Mixed = tuple[Any, Dimensions]
+Parts = tuple[Backbone, Clusters, Settings, "npt.NDArray[np.float32] | None", "Mixed | None"]
+"""What `LexiconEmbedder.from_parts` takes."""
+
+
+def write_folder(path: str | Path, model: LexiconEmbedder, backbone_name: str | None, dtype: str) -> None:
+    """Write `model` to folder `path`; see `LexiconEmbedder.save_pretrained`."""
+    if dtype not in ("float32", "float16"):
+        raise InputError(f"centroids and adapter are saved as float32 or float16, not {dtype!r:.40}")
+    backbone = model.backbone
+    facts = {"dimensions": model.get_embedding_dimension(), **backbone_facts(backbone, backbone_name)}
+    scales = _scales(model)
+    with saving(path, model.family, facts) as folder:
+        write_backbone(folder, backbone, backbone_name, dtype)
+        write_tensors(folder / _TENSORS, _tensors(model, dtype, mixed=scales is None))
+        described = {"settings": asdict(model.settings), "names": model.clusters.names, "words": model.clusters.words}
+        about = [item.about for item in model.dimensions]
+        same = about == model.clusters.words  # as in every model without merged dimensions
+        write_json(folder / _FACTS, described | {"about": None if same else about}, indent=None)
+        write_dimensions(folder / _TABLE, model.dimensions, scales)
+
+
+def _scales(model: LexiconEmbedder) -> list[float] | None:
+    """Return what each dimension is multiplied by where the mixing does nothing else, for the table; else None."""
+    if model.mixing is None or model.mixing.shape[0] != model.mixing.shape[1]:
+        return None
+    entries = model.mixing.tocoo()
+    if entries.nnz != len(model.clusters) or (entries.row != entries.col).any():
+        return None
+    values: list[float] = model.mixing.diagonal().tolist()
+    return values
+
+
+def _tensors(model: LexiconEmbedder, dtype: str, *, mixed: bool) -> dict[str, npt.NDArray[Any]]:
+    tensors: dict[str, npt.NDArray[Any]] = {
+        "centroids": model.clusters.centroids.astype(dtype),
+        "assignment": model.clusters.assignment.astype(np.int32),
+        "fingerprint": model.backbone.fingerprint(),
+    }
+    if model.bias is not None:
+        tensors["bias"] = model.bias
+    return tensors | mixing_tensors(model.mixing if mixed else None)
+
+
+def read_folder(path_or_id: str | Path, backbone: Backbone | str | Path | None) -> Parts:
+    """Open what `write_folder` wrote or the LENS authors published; see `LexiconEmbedder.from_pretrained`."""
+    folder = locate(path_or_id)
+    if not _is_ours(folder):
+        from pellucid.lexicon.lens import is_published, open_published
+
+        if is_published(folder):
+            return open_published(folder, path_or_id, backbone)
+    check_family(folder, "lexicon")
+    tensors = _checked_tensors(folder / _TENSORS)
+    settings, clusters, about = _read_facts(folder / _FACTS, tensors)
+    opened = backbone if isinstance(backbone, Backbone) else read_backbone(folder, backbone)
+    check_fingerprint(opened, tensors["fingerprint"], folder)
+    table = read_dimensions(folder / _TABLE, len(about))
+    mixing = read_mixing(tensors, len(clusters), len(about), folder / _TENSORS)
+    clusters, mixed = _with_edits(clusters, mixing, about, table)
+    return opened, clusters, settings, tensors.get("bias"), mixed
+
+
+def _is_ours(folder: Path) -> bool:
+    config = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
+    return isinstance(config, dict) and "pellucid" in config
+
+
+def _checked_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """Read the tensors and check their shapes against each other."""
+    tensors, _ = read_tensors(path)
+    found = {name: np.array(tensor) for name, tensor in tensors.items()}  # torch wants arrays it may write to
+    needed = ("centroids", "assignment", "fingerprint")
+    if not all(name in found for name in needed) or found["centroids"].ndim != 2:
+        raise ModelFolderError(f"{path} must hold {', '.join(needed)}; it is of another model or broken")
+    found["centroids"] = found["centroids"].astype(np.float32)
+    found["assignment"] = found["assignment"].astype(np.int64)
+    k, width = found["centroids"].shape
+    for name, shape in (("fingerprint", (width,)), ("bias", (k,))):
+        if name in found and (found[name].shape != shape or not np.isfinite(found[name]).all()):
+            raise ModelFolderError(f"{path}: {name!r} must be {shape[0]} finite numbers, got {found[name].shape}")
+    if not np.isfinite(found["centroids"]).all():
+        raise ModelFolderError(f"{path}: the centroids hold NaN or infinity")
+    return found
+
+
+def _read_facts(path: Path, tensors: dict[str, npt.NDArray[Any]]) -> tuple[Settings, Clusters, list[tuple[str, ...]]]:
+    """Return the settings, the clusters of the head, and what each dimension is about."""
+    facts = read_json(path)
+    try:
+        settings = Settings(**facts["settings"])
+        words = [tuple(map(str, cluster)) for cluster in facts["words"]]
+        about = words if facts["about"] is None else [tuple(map(str, texts)) for texts in facts["about"]]
+        clusters = Clusters(tensors["assignment"], tensors["centroids"], list(map(str, facts["names"])), words)
+    except (KeyError, TypeError, InputError) as error:
+        raise ModelFolderError(f"{path} does not describe a lexicon model: {error}") from error
+    return settings, clusters, about
+
+
+def _with_edits(
+    clusters: Clusters, mixing: Any, about: list[tuple[str, ...]], table: Table
+) -> tuple[Clusters, Mixed | None]:
+    """Return the clusters and the mixing after what was changed in `dimensions.tsv`."""
+    try:
+        dimensions = Dimensions(
+            Dimension(name, texts if cell == as_cell(texts) else (cell,))
+            for name, cell, texts in zip(table.names, table.about, about, strict=True)
+        )
+    except InputError as error:
+        raise ModelFolderError(f"{_TABLE}: {error}") from error
+    scaled = set(table.scales) != {1.0}
+    if mixing is None and not scaled:
+        return replace(clusters, names=dimensions.names, words=[item.about for item in dimensions]), None
+    if scaled:
+        scales = scaling(dimensions, dict(enumerate(table.scales))).mixing
+        mixing = scales if mixing is None else mixing @ scales
+    return clusters, (mixing, dimensions)

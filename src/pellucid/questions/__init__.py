@@ -1,0 +1,1 @@
+"""What a person asks of a model of any family, with their answers as reports."""

@@ -1,0 +1,271 @@
+"""Encoding many texts: blocks of them go through the compiled functions of `kernels`, `lookup` and `pooling`.
+
+`StaticEmbedder._encode_plainly` says what is computed. Texts are joined into blocks of UTF-8; threads take blocks in
+turn. Python is only asked about the few words that the table of the vocabulary does not hold, and about texts with
+phrases or in scripts without spaces: before they are joined, these are written anew with spaces between the words.
+numba is imported with this file, hence this file only when there is work for it. What each idea gave is in
+docs/notes-static-speed.md.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers.pre_tokenizers import BertPreTokenizer
+
+from pellucid.base import Vectors
+from pellucid.errors import InputError
+from pellucid.progress import Progress
+from pellucid.static import kernels, lookup, pooling
+from pellucid.words import Vocabulary, well_formed
+
+_BLOCK_TEXTS = 1024
+_BLOCK_CHARACTERS = 1 << 18  # what a block needs stays in a core's own cache; a longer text is a block by itself
+_LARGEST_BLOCK = 1 << 31  # bytes; positions are 32-bit
+_PADDING = "\0" * 96  # so that 64 bytes may be read from any place in a text
+_PAGE = 1024  # code points classified at once
+_LEARNT_WORDS = 1 << 15
+_LEARNT_BYTES = 128  # a longer word is asked for each time
+
+
+class BulkEncoder:
+    """Encodes lists of texts with a static model's table.
+
+    Attributes:
+        threads: how many blocks are worked on at once; the environment variable PELLUCID_THREADS sets it, otherwise
+            it is the number of cores this process may use.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, vectors: npt.NDArray[Any], scales: Vectors | None) -> None:
+        """Take the table of a `StaticEmbedder` without copying it, and index the vocabulary.
+
+        Raises:
+            InputError: PELLUCID_THREADS is no positive number.
+        """
+        self.threads = default_threads()
+        self._vocabulary = vocabulary
+        self._vectors = _as_kernel_array(vectors.view(np.int16) if vectors.dtype == np.float16 else vectors)
+        self._scales = _as_kernel_array(np.ones(1, np.float32) if scales is None else scales)
+        self._words = _table(vocabulary.words)
+        self._cased = any(word != word.lower() for word in vocabulary.words)
+        self._idle: list[_Worker] = []
+
+    def encode(self, texts: list[str], *, show_progress_bar: bool = False) -> Vectors:
+        """Return the embeddings of well-typed `texts`, float32 [texts, dimension].
+
+        Raises:
+            InputError: a text has 2 GB or more.
+        """
+        embeddings = np.empty((len(texts), self._vectors.shape[1]), np.float32)
+        blocks = _Shared(_blocks(texts))
+        with Progress("encoding", total=len(texts), enabled=show_progress_bar) as progress:
+
+            def work() -> None:
+                worker = self._worker()
+                try:
+                    for first, last in blocks:
+                        worker.encode(texts[first:last], embeddings[first:last])
+                        with blocks.lock:
+                            progress.advance(last - first)
+                finally:
+                    blocks.stop()
+                self._idle.append(worker)
+
+            threads = min(self.threads, -(-len(texts) // _BLOCK_TEXTS))
+            if threads < 2:
+                work()
+            else:
+                with ThreadPoolExecutor(threads) as pool:
+                    try:
+                        for done in [pool.submit(work) for _ in range(threads)]:
+                            done.result()
+                    finally:
+                        blocks.stop()
+        return embeddings
+
+    def _worker(self) -> _Worker:
+        """Return a worker that no other thread uses; those of earlier calls keep their memory and what they learnt."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return _Worker(self._vocabulary, self._words, self._cased, self._vectors, self._scales)
+
+
+class _Worker:
+    """What one thread needs: memory used for block after block, and the answers of `Vocabulary.row` so far."""
+
+    def __init__(
+        self, vocabulary: Vocabulary, words: lookup.Table, cased: bool, vectors: npt.NDArray[Any], scales: Vectors
+    ) -> None:
+        self._vocabulary, self._vectors, self._scales = vocabulary, vectors, scales
+        self._learnt = _empty_table(_LEARNT_WORDS, _LEARNT_WORDS * 16)
+        self._learnt_words = self._learnt_bytes = 0
+        self._lexicon = lookup.Lexicon(words, self._learnt, cased, vocabulary.subwords is None)
+        self._scratch = _scratch(_BLOCK_CHARACTERS)
+
+    def encode(self, texts: list[str], embeddings: Vectors) -> None:
+        """Set `embeddings` to those of one block of texts."""
+        texts = self._vocabulary.spaced(texts)
+        utf8 = _join(texts)
+        used = len(utf8) - len(_PADDING)
+        scratch = self._scratch if used <= _BLOCK_CHARACTERS else _scratch(used)
+        block = np.frombuffer(utf8, np.uint8)
+        ends = np.empty(len(texts), np.int32)
+        found, beyond = kernels.mark(block, used, ends, True, scratch)
+        if found != len(texts):  # a text holds a NUL
+            sizes = [len(well_formed(text).encode()) + 1 for text in texts]
+            ends[:] = np.cumsum(sizes) - 1
+            _, beyond = kernels.mark(block, used, ends, False, scratch)
+        if beyond:
+            while (point := kernels.drop_separators(block, used, CLASSES, scratch)) >= 0:
+                _classify_page(point)
+        words = kernels.cut(used, ends, scratch)
+        missing = lookup.look_up(block, words, self._lexicon, scratch)
+        if missing:
+            self._ask(utf8, scratch, scratch.missing[:missing])
+        pooling.pool(self._vectors, self._scales, scratch.rows, ends, embeddings)
+
+    def _ask(self, utf8: bytes, scratch: kernels.Scratch, missing: npt.NDArray[np.int32]) -> None:
+        """Set the rows of the words at `missing` as `Vocabulary.row` says, once for each word."""
+        edges = scratch.edges.reshape(-1, 2)[missing].tolist()
+        spelled = [utf8[start:end] for start, end in edges]
+        row_of = {word: self._vocabulary.row(word.decode()) for word in set(spelled)}
+        scratch.rows[missing] = [row_of[word] for word in spelled]
+        self._learn({word: row for word, row in row_of.items() if len(word) <= _LEARNT_BYTES})
+
+    def _learn(self, row_of: dict[bytes, int]) -> None:
+        """Remember `row_of`; when the memory for it is full, forget everything first."""
+        blob = b"".join(row_of)
+        room = len(self._learnt.blob) - 16
+        if self._learnt_words + len(row_of) > _LEARNT_WORDS or self._learnt_bytes + len(blob) > room:
+            _clear(self._learnt)
+            self._learnt_words = self._learnt_bytes = 0
+            if len(row_of) > _LEARNT_WORDS or len(blob) > room:
+                return  # one block with more news than fits
+        starts = self._learnt_bytes + np.cumsum([0, *map(len, row_of)])
+        self._learnt.blob[starts[0] : starts[-1]] = np.frombuffer(blob, np.uint8)
+        lookup.insert(self._learnt, starts, np.array(list(row_of.values()), np.int64))
+        self._learnt_words += len(row_of)
+        self._learnt_bytes += len(blob)
+
+
+class _Shared:
+    """An iterator that several threads may take from."""
+
+    def __init__(self, items: Iterator[tuple[int, int]]) -> None:
+        self._items = items
+        self.lock = threading.Lock()
+
+    def stop(self) -> None:
+        """Give out nothing more: after an error or an interrupt the other threads end with the block they have."""
+        with self.lock:
+            self._items = iter(())
+
+    def __iter__(self) -> _Shared:
+        return self
+
+    def __next__(self) -> tuple[int, int]:
+        with self.lock:
+            return next(self._items)
+
+
+def default_threads() -> int:
+    """Return the number of threads asked for by PELLUCID_THREADS, otherwise of cores this process may use."""
+    wanted = os.environ.get("PELLUCID_THREADS", "")
+    if not wanted:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not wanted.isdigit() or int(wanted) < 1:
+        raise InputError(f"the environment variable PELLUCID_THREADS is {wanted!r}; set it to a number from 1 up")
+    return int(wanted)
+
+
+def _blocks(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Cut `texts` into ranges of at most `_BLOCK_TEXTS` texts and, but for single texts, `_BLOCK_CHARACTERS`."""
+    for first in range(0, len(texts), _BLOCK_TEXTS):
+        yield from _small_enough(texts, first, min(first + _BLOCK_TEXTS, len(texts)))
+
+
+def _small_enough(texts: Sequence[str], first: int, last: int) -> Iterator[tuple[int, int]]:
+    if last - first == 1 or sum(map(len, texts[first:last])) <= _BLOCK_CHARACTERS:
+        yield first, last
+    else:
+        middle = (first + last) // 2
+        yield from _small_enough(texts, first, middle)
+        yield from _small_enough(texts, middle, last)
+
+
+def _join(texts: list[str]) -> bytes:
+    """Return the UTF-8 of `texts`, a NUL after each, and the padding."""
+    try:
+        utf8 = "\0".join([*texts, _PADDING]).encode()
+    except UnicodeEncodeError:
+        utf8 = "\0".join([*map(well_formed, texts), _PADDING]).encode()
+    if len(utf8) >= _LARGEST_BLOCK:
+        raise InputError(f"a text has {len(utf8)} bytes; split texts of 2 GB and more")
+    return utf8
+
+
+def _scratch(size: int) -> kernels.Scratch:
+    """Return the memory for blocks of up to `size` bytes before the padding."""
+    chunks = size // 64 + 1
+    lowered = np.empty(chunks * 64 + 64, np.uint8)
+    return kernels.Scratch(
+        lowered=lowered,
+        lowered_view=_as_kernel_array(lowered),
+        word_bits=np.empty(chunks, np.int64),
+        other_bits=np.empty(chunks, np.int64),
+        edges=np.empty(chunks * 64, np.int32),
+        rows=np.zeros(chunks * 32 + pooling.AHEAD, np.int32),
+        missing=np.empty(chunks * 32, np.int32),
+    )
+
+
+def _as_kernel_array(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a C-ordered, read-only view, so that one compiled version serves arrays in memory and mapped files."""
+    view = np.require(np.asarray(array), requirements=["C", "A"]).view(np.ndarray)[:]
+    view.flags.writeable = False
+    return view
+
+
+def _table(words: Sequence[str]) -> lookup.Table:
+    """Index `words`, each at its own number."""
+    spelled = [word.encode("utf-8", "surrogatepass") for word in words]
+    starts = np.cumsum([0, *map(len, spelled)])
+    table = _empty_table(len(spelled), int(starts[-1]))
+    table.blob[: starts[-1]] = np.frombuffer(b"".join(spelled), np.uint8)
+    lookup.insert(table, starts, np.arange(len(spelled)))
+    return table
+
+
+def _empty_table(words: int, size: int) -> lookup.Table:
+    slots = np.empty((2 << max(words, 1).bit_length(), 4), np.int64)
+    mixers = np.random.default_rng().integers(-(2**63), 2**63, size=2, dtype=np.int64) | 1
+    table = lookup.Table(slots, np.zeros(size + 16, np.uint8), mixers)
+    _clear(table)
+    return table
+
+
+def _clear(table: lookup.Table) -> None:
+    table.slots[:] = 0
+    table.slots[:, 3] = -1
+
+
+CLASSES = np.zeros(0x110000, np.uint8)
+"""For each code point: 0 not looked at yet, 1 part of a word, 2 separator (whitespace or punctuation)."""
+
+
+def _classify_page(point: int) -> None:
+    """Ask BERT's pre-tokenizer about the code points around `point`."""
+    first = point // _PAGE * _PAGE
+    points = [p for p in range(first, first + _PAGE) if not 0xD800 <= p <= 0xDFFF]
+    text = "a" + "".join(f"{chr(p)}a" for p in points)
+    joins = np.zeros(len(text), bool)
+    for _, (start, end) in BertPreTokenizer().pre_tokenize_str(text):
+        joins[start:end] = end - start > 1
+    CLASSES[points] = np.where(joins[1::2], 1, 2)

@@ -1,0 +1,303 @@
+"""Static word embeddings (SWE): a text is the mean of its words' vectors, at length 1.
+
+After Wada et al., "Static Word Embeddings for Sentence Semantic Representation", section 3 and the inference rule of
+section 4.1. Because the embedding is a mean, a cosine is exactly a sum over pairs of words, one of each text:
+
+    cos(a, b) = sum over w in a, v in b of  w . v / (n_a n_b |mean a| |mean b|)
+
+This file holds the readable form of encoding; `bulk.py` holds the fast one for many texts, and the tests hold the
+two equal. How a model is made is in `distillation/extraction.py` and `distillation/distill.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers import Tokenizer
+
+from pellucid.base import Embedder, Vectors, explained_texts
+from pellucid.dimensions import (
+    Dimension,
+    Dimensions,
+    Edit,
+    read_dimensions,
+    scaling,
+    selected_columns,
+    write_dimensions,
+)
+from pellucid.errors import InputError
+from pellucid.explanation import Explanation, Row, Span
+from pellucid.pretrained import check_family, locate, saving
+from pellucid.static.interchange import STOCK_CONFIG, Table, read_static, write_static
+from pellucid.static.textvectors import read_text_vectors
+from pellucid.words import Vocabulary, shown_word
+
+_SMALL = 250_000  # characters in all calls so far: a quarter of a second for the readable path, half of what it takes
+# to start the compiled one, which is the faster one from the first text on once it has started
+_MOST_PAIRS = 250_000  # rows of an explanation: about 2 s and 0.2 GB
+
+
+class _WeightedWords(NamedTuple):
+    """A text's distinct known words; the rows of `vectors` [words, dimension] add up to its embedding."""
+
+    words: list[str]
+    names: list[str]
+    vectors: npt.NDArray[np.float64]
+    spans: list[tuple[Span, ...]]
+    unknown: tuple[Span, ...]
+
+
+class StaticEmbedder(Embedder):
+    """One vector a word; a text is the mean of its words' vectors, at length 1.
+
+    Attributes:
+        vocabulary: the words and the rule that finds a row for any word.
+        vectors: float32, float16 or int8 [words, dimension]; may be memory-mapped.
+        scales: float32 [words], what an int8 row is multiplied with; None for float tables.
+    """
+
+    family: ClassVar[str] = "static"
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        vectors: npt.NDArray[Any],
+        scales: Vectors | None = None,
+        *,
+        dimensions: Dimensions | None = None,
+    ) -> None:
+        """Take the table as it is, without copying.
+
+        Args:
+            vocabulary: the words and the rule that finds a row for any word.
+            vectors: float32, float16 or int8 [words, dimension].
+            scales: float32 [words], for int8 vectors alone.
+            dimensions: their names; None names them by the words at their ends.
+
+        Raises:
+            InputError: the shapes or dtypes do not fit together.
+        """
+        if vectors.ndim != 2 or vectors.shape[0] != len(vocabulary):
+            raise InputError(f"{len(vocabulary)} words need as many vectors, got an array of shape {vectors.shape}")
+        if vectors.dtype not in (np.float32, np.float16, np.int8):
+            raise InputError(f"vectors are {vectors.dtype}; float32, float16 and int8 tables are known")
+        if (vectors.dtype == np.int8) != (scales is not None):
+            raise InputError("an int8 table needs scales, one a row, and a float table has none")
+        if dimensions is not None and len(dimensions) != vectors.shape[1]:
+            raise InputError(f"{len(dimensions)} names for {vectors.shape[1]} dimensions")
+        self.vocabulary, self.vectors, self.scales = vocabulary, vectors, scales
+        self._dimensions = dimensions
+        self._bulk: Any = None  # bulk.BulkEncoder, made when first needed
+        self._characters = 0  # encoded without it
+
+    @classmethod
+    def from_pretrained(cls, path_or_id: str | Path) -> StaticEmbedder:
+        """Open a static model: a bundled name, a saved folder, a hub id, or a text file of word vectors.
+
+        The table is mapped, not read: opening takes milliseconds, and processes that open the same folder share its
+        memory. Float tables up to 64 MB are searched for NaN; for larger ones that would mean to read them whole.
+
+        Raises:
+            ModelFolderError: nothing is there, it is of another family, or its files are broken.
+        """
+        place = locate(path_or_id)
+        if place.is_file():
+            return cls.from_text_vectors(place)
+        check_family(place, cls.family)
+        model = cls(*read_static(place))
+        return model._with_table(place / "dimensions.tsv") if (place / "dimensions.tsv").exists() else model
+
+    @classmethod
+    def from_text_vectors(
+        cls, path: str | Path, *, subwords: Tokenizer | None = None, max_words: int | None = None
+    ) -> StaticEmbedder:
+        """Read word vectors as text: the form of word2vec, GloVe, fastText (.vec) and the SWE authors; .gz, .xz too.
+
+        Args:
+            path: one word and its numbers a line; a first line "count dimension" is optional.
+            subwords: the teacher's tokenizer, for finding unknown words by their prefix; None leaves them unknown.
+            max_words: read only so many, the commonest in most files.
+
+        Raises:
+            ModelFolderError: the file is missing or truncated, or a line (named by its number) is broken.
+        """
+        words, vectors = read_text_vectors(path, max_words=max_words)
+        return cls(Vocabulary(words, subwords), vectors)
+
+    def save_pretrained(self, path: str | Path, *, dtype: str | None = None, extra_words: Iterable[str] = ()) -> None:
+        """Write the model to folder `path`, whole or not at all.
+
+        model2vec and sentence-transformers (6.2 or later, for the scales of int8) open the folder too. They know the
+        rule for unknown words only as far as it is written out: the vocabulary in any case (in a cased vocabulary:
+        lower, Capitalised and UPPER), and `extra_words`. For the same vectors there on texts with rarer words, give
+        the words that the vocabulary was too small for. They cut scripts without spaces as we do, but for words that
+        mix scripts ("T恤") and stretches of more than 200 characters, which they do not know. They see no phrases:
+        "new york" is two words to them.
+
+        Args:
+            path: the folder; a model that is there is replaced in one step, its own README.md kept. A folder that
+                holds anything else is refused.
+            dtype: "float32", "float16" or "int8" (one scale a row, a quarter of float32); None keeps the table's.
+            extra_words: strings to look up now for those other readers, for instance rare words of a corpus.
+
+        Raises:
+            InputError: an unknown dtype, values it cannot hold, or a word with a line break in it.
+            WritingError: it cannot be written; what was at `path` is untouched.
+        """
+        facts = {
+            "words": len(self.vocabulary), "dimension": self.get_embedding_dimension(),
+            "dtype": dtype or str(self.vectors.dtype),
+        }  # fmt: skip
+        config = {**STOCK_CONFIG, "embedding_dtype": facts["dtype"]}
+        with saving(path, self.family, facts, config) as folder:
+            table = Table(self.vocabulary, self.vectors, self.scales)
+            write_static(folder, table, dtype=dtype, extra_words=extra_words)
+            write_dimensions(folder / "dimensions.tsv", self.dimensions)
+
+    def get_embedding_dimension(self) -> int:
+        """Return the number of dimensions of an embedding."""
+        return int(self.vectors.shape[1])
+
+    @property
+    def dimensions(self) -> Dimensions:
+        """The directions of the table, named by the words at their ends unless a person named them."""
+        if self._dimensions is None:
+            from pellucid.static.directions import name_directions
+
+            self._dimensions = name_directions(self)
+        return self._dimensions
+
+    def _with_table(self, path: Path) -> StaticEmbedder:
+        """Return the model with the names and scales that `dimensions.tsv` gives."""
+        table = read_dimensions(path, self.get_embedding_dimension())
+        about = (tuple(cell.split(" | ")) for cell in table.about)
+        named = Dimensions(Dimension(name, texts) for name, texts in zip(table.names, about, strict=True))
+        model = StaticEmbedder(self.vocabulary, self.vectors, self.scales, dimensions=named)
+        return model if set(table.scales) == {1.0} else model._edited(scaling(named, dict(enumerate(table.scales))))
+
+    def _edited(self, edit: Edit) -> StaticEmbedder:
+        columns = selected_columns(edit)
+        if columns is not None:  # the table keeps its dtype
+            vectors = self.vectors[:, columns]
+            return StaticEmbedder(self.vocabulary, vectors, self.scales, dimensions=edit.dimensions)
+        every = self.word_vectors(np.arange(len(self.vocabulary)))
+        vectors = np.ascontiguousarray((edit.mixing.T @ every.T).T, dtype=np.float32)
+        return StaticEmbedder(self.vocabulary, vectors, dimensions=edit.dimensions)
+
+    def word_vectors(self, rows: npt.NDArray[np.int64] | Sequence[int]) -> Vectors:
+        """Return the vectors of table `rows` as float32 [rows, dimension]."""
+        rows = np.asarray(rows, dtype=np.int64)
+        vectors: Vectors = self.vectors[rows].astype(np.float32)
+        if self.scales is not None:
+            vectors *= self.scales[rows][:, None]
+        return vectors
+
+    def _encode(self, texts: list[str], *, show_progress_bar: bool) -> Vectors:
+        if self._bulk is None:
+            self._characters += sum(map(len, texts))
+            if self._characters <= _SMALL:
+                return self._encode_plainly(texts)
+            from pellucid.static.bulk import BulkEncoder  # numba takes a second to import
+
+            self._bulk = BulkEncoder(self.vocabulary, self.vectors, self.scales)
+        embeddings: Vectors = self._bulk.encode(texts, show_progress_bar=show_progress_bar)
+        return embeddings
+
+    def _encode_plainly(self, texts: Sequence[str]) -> Vectors:
+        """Encode `texts` as the method is defined; the kernel must agree with this."""
+        embeddings = np.zeros((len(texts), self.get_embedding_dimension()), np.float32)
+        for embedding, text in zip(embeddings, texts):
+            rows = [self.vocabulary.row(word.text) for word in self.vocabulary.split(text)]
+            known = [row for row in rows if row >= 0]
+            total = self.word_vectors(known).sum(axis=0, dtype=np.float64)  # the length absorbs the mean's 1 / n
+            length = np.linalg.norm(total)
+            if length > 0:
+                embedding[:] = total / length
+        return embeddings
+
+    def explain(self, text1: str, text2: str | None = None) -> Explanation:
+        """Take apart the cosine of two texts into pairs of words, or one text into its words' pulls.
+
+        For two texts a row is a pair (word of text 1, word of text 2). For one text a row is a word, and its
+        contribution the part of the embedding's squared length (1) that lies along it. Repeated words are one row,
+        upper and lower case together where they have the same vector. A word that is not in the vocabulary but has a
+        prefix there is named with it: "tokenisers (as token)". A phrase of the vocabulary is one word: "new york".
+
+        Raises:
+            InputError: an argument is no string, or there would be more than 250,000 rows.
+        """
+        explained_texts(text1, text2)
+        first = self._weighted_words(text1)
+        if text2 is None:
+            _check_size(len(first.words), 1)
+            pull = first.vectors @ first.vectors.sum(axis=0)
+            terms = [
+                Row(name, (word,), c, 0.0, spans)
+                for name, word, c, spans in zip(first.names, first.words, pull.tolist(), first.spans, strict=True)
+            ]
+            return Explanation.from_terms(
+                self.family, (text1, None), float(pull.sum()), terms, unknown=(first.unknown, ())
+            )
+        second = self._weighted_words(text2)
+        _check_size(len(first.words), len(second.words))
+        table = first.vectors @ second.vectors.T  # [words of text 1, words of text 2]
+        terms = [
+            Row(f"{first.names[i]} × {second.names[j]}", (w, v), c, 0.0, first.spans[i], second.spans[j])
+            for i, (w, values) in enumerate(zip(first.words, table.tolist(), strict=True))
+            for j, (v, c) in enumerate(zip(second.words, values, strict=True))
+        ]
+        return Explanation.from_terms(
+            self.family, (text1, text2), float(table.sum()), terms, unknown=(first.unknown, second.unknown)
+        )
+
+    def _weighted_words(self, text: str) -> _WeightedWords:
+        """Return the distinct words of `text` with the vectors that add up to its embedding (float64)."""
+        spans: dict[tuple[int, str], list[Span]] = {}  # words that share a prefix's row stay apart
+        shown: dict[tuple[int, str], str] = {}
+        unknown: list[Span] = []
+        for word in self.vocabulary.split(text):
+            row = self.vocabulary.row(word.text)
+            if row < 0:
+                unknown.append((word.start, word.end))
+            else:
+                spans.setdefault((row, word.text.lower()), []).append((word.start, word.end))
+                shown.setdefault((row, word.text.lower()), word.text)
+        rows = [row for row, _ in spans]
+        counts = np.array([len(places) for places in spans.values()], dtype=np.float64)
+        vectors = self.word_vectors(rows).astype(np.float64) * counts[:, None]
+        length = np.linalg.norm(vectors.sum(axis=0))
+        if length > 0:
+            vectors /= length
+        names = [self._name(word, row) for (row, _), word in shown.items()]
+        words = list(map(shown_word, shown.values()))
+        return _WeightedWords(words, names, vectors, list(map(tuple, spans.values())), tuple(unknown))
+
+    def _name(self, word: str, row: int) -> str:
+        """Return the user's `word`, with the vocabulary's word where that is more than another case."""
+        known = self.vocabulary.words[row]
+        return shown_word(word) if known in (word, word.lower()) else f"{shown_word(word)} (as {shown_word(known)})"
+
+    def nearest_words(self, word_or_text: str, *, top_k: int = 10) -> list[tuple[str, float]]:
+        """Return the `top_k` words whose vectors have the highest cosine to a word or text, best first.
+
+        >>> # model.nearest_words("mortgage", top_k=2)  ->  [("mortgage", 1.0), ("mortgages", 0.93)]
+        """
+        if top_k < 1:
+            raise InputError(f"top_k is {top_k}; it must be at least 1")
+        vectors = self.word_vectors(np.arange(len(self.vocabulary)))
+        scores = self.similarity(self.encode(word_or_text), vectors)[0]
+        best = np.argsort(-scores, kind="stable")[:top_k]
+        return [(shown_word(self.vocabulary.words[row]), float(scores[row])) for row in best]
+
+
+def _check_size(words1: int, words2: int) -> None:
+    """Refuse to build more rows than anyone reads and memory holds."""
+    if words1 * words2 > _MOST_PAIRS:
+        raise InputError(
+            f"explaining {words1:,} x {words2:,} distinct words would give more than {_MOST_PAIRS:,} rows; "
+            "explain shorter passages"
+        )

@@ -1,0 +1,1 @@
+"""Training a lexicon model on pairs, hard negatives and a teacher's scores."""

@@ -1,0 +1,344 @@
+"""The transformer under a lexicon or key-token model: hidden states, the vocabulary head, the way attention looks.
+
+Any causal language model or encoder of transformers serves. Nothing about it is assumed that can be found out: whether
+attention looks both ways is seen in two forward passes that differ in one late token, with and without padding; that
+the head found is the model's own is seen by computing logits both ways. This file is the only one that runs torch when
+a lexicon model is used (with `attention.py` and `keytokens/states.py`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.errors import InputError, ModelFolderError, missing_extra
+from pellucid.transformer.adapters import Adapter, find_adapter, merge_adapter
+from pellucid.transformer.attention import (
+    context_length,
+    head_module,
+    is_causal_lm,
+    open_head,
+    padding_id,
+    probe_ids,
+    set_attention,
+    states,
+)
+from pellucid.transformer.reading import Reading
+
+if TYPE_CHECKING:
+    import torch
+
+Attention = Literal["bidirectional", "causal"]
+HeadKind = Literal["auto", "lm", "input"]
+
+_LM_CLASSES = {"ForCausalLM": "AutoModelForCausalLM", "LMHeadModel": "AutoModelForCausalLM"}
+_MLM_CLASSES = {"ForMaskedLM": "AutoModelForMaskedLM", "ForPreTraining": "AutoModelForMaskedLM"}
+_CHUNK = 512  # rows of the head at a time
+
+
+@dataclass
+class Backbone:
+    """A transformer, its tokenizer and its vocabulary head.
+
+    Attributes:
+        model: the transformers model; adapters of peft may be added to it in place.
+        tokenizer: its fast tokenizer.
+        attention: "bidirectional" or "causal", as proved by `set_attention`.
+        predicts_next: whether a state predicts the next token (causal language models) or its own (encoders).
+        head_kind: "lm", or "input" where the input embeddings serve as head.
+        max_length: the most tokens the model can read.
+        name: the folder or hub id it was opened from.
+        adapter: files of the low-rank adapter that was merged into the weights: its configuration and tensors.
+    """
+
+    model: Any
+    tokenizer: Any
+    attention: Attention
+    predicts_next: bool
+    head_kind: str
+    max_length: int
+    name: str = ""
+    adapter: Adapter | None = field(default=None, repr=False)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.model.parameters()).device
+
+    @property
+    def head(self) -> torch.Tensor:
+        """The vocabulary head, [vocabulary, d]: the rows that are clustered (LENS paper, section 3.2.1)."""
+        return head_module(self.model, self.head_kind).weight.detach()
+
+    @property
+    def head_bias(self) -> torch.Tensor | None:
+        """What the head adds to each token's logit, [vocabulary], where it has such a thing."""
+        bias = getattr(head_module(self.model, self.head_kind), "bias", None)
+        return None if bias is None else bias.detach()
+
+    @property
+    def dimension(self) -> int:
+        """The length of a hidden state as the head takes it."""
+        return int(head_module(self.model, self.head_kind).weight.shape[1])
+
+    def states(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """Return the states that the head takes, [B, L, d], with gradients where torch keeps them.
+
+        Args:
+            input_ids: int64 [B, L], padded on the right.
+            attention_mask: int64 [B, L], 0 for padding.
+        """
+        return states(self.model, self.head_kind, input_ids, attention_mask)
+
+    def padded(self, readings: Sequence[Reading]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return ids, attention mask and which states are the texts' own, each [B, L], padded on the right."""
+        import torch
+
+        longest = max(len(reading.ids) for reading in readings)
+        ids = torch.full((len(readings), longest), padding_id(self.model.config))
+        mask, own = (torch.zeros_like(ids) for _ in range(2))
+        for n, reading in enumerate(readings):
+            ids[n, : len(reading.ids)] = torch.tensor(reading.ids)
+            mask[n, : len(reading.ids)] = 1
+            own[n, reading.first : reading.first + len(reading.spans)] = 1
+        return ids.to(self.device), mask.to(self.device), own.bool().to(self.device)
+
+    def weights(
+        self, readings: Sequence[Reading], head: torch.Tensor, bias: torch.Tensor | None, pooling: str
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+        """Return how strongly each row of `head` fires for each text, and where.
+
+        Args:
+            readings: at least one.
+            head: [k, d], on the model's device.
+            bias: [k], or None.
+            pooling: "max", "sum" or "last".
+
+        Returns:
+            float32 [B, k] weights of 0 or more, and int64 [B, k] which of the text's own tokens each is from: the one
+            with the largest part, -1 where the weight is 0 or the pooling knows no token.
+        """
+        import torch
+
+        with torch.inference_mode():
+            ids, mask, own = self.padded(readings)
+            hidden = self.states(ids, mask)
+            if pooling == "last":
+                values = last_pooled(hidden, [reading.last for reading in readings], head, bias)
+                return values.float().cpu().numpy(), np.full(tuple(values.shape), -1)
+            values, where = pooled(hidden, own, head, bias, pooling)
+        first = np.array([reading.first for reading in readings])[:, None]
+        position = where.cpu().numpy()
+        return values.float().cpu().numpy(), np.where(position >= 0, position - first, -1)
+
+    def tensor(self, array: npt.NDArray[np.float32]) -> torch.Tensor:
+        """Return `array` on the model's device, in the type of its weights."""
+        import torch
+
+        return torch.tensor(array, device=self.device, dtype=self.model.dtype)
+
+    def fingerprint(self) -> npt.NDArray[np.float32]:
+        """Return float32 [d], the mean state over a few fixed tokens: other weights or attention give another one."""
+        import torch
+
+        with torch.inference_mode():
+            mean = self.states(*probe_ids(self.model))[0].float().mean(dim=0)
+        vector: npt.NDArray[np.float32] = mean.cpu().numpy()
+        return vector
+
+
+def pooled(
+    hidden: torch.Tensor, own: torch.Tensor, head: torch.Tensor, bias: torch.Tensor | None, pooling: str
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Pool log(1 + relu(logits)) over the allowed positions, differentiable in `hidden` and `head`.
+
+    Args:
+        hidden: [B, L, d].
+        own: bool [B, L].
+        head: [k, d].
+        bias: [k], or None.
+        pooling: "max" or "sum".
+
+    Returns:
+        values [B, k], and int64 [B, k] the position with the largest part, -1 where the value is 0.
+    """
+    if pooling == "max":
+        from pellucid.transformer.pooled_head import max_pooled
+
+        values, position = max_pooled(hidden, own, head, bias)
+        return values, position
+    return _sum_pooled(hidden, own, head, bias)
+
+
+def _sum_pooled(
+    hidden: torch.Tensor, own: torch.Tensor, head: torch.Tensor, bias: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    import torch
+
+    values, positions = [], []
+    for start in range(0, len(head), _CHUNK):
+        part = None if bias is None else bias[start : start + _CHUNK]
+        logits = torch.nn.functional.linear(hidden, head[start : start + _CHUNK], part)
+        weights = torch.log1p(torch.relu(logits)) * own[:, :, None]
+        values.append(weights.sum(dim=1))
+        positions.append(weights.argmax(dim=1))
+    value, position = torch.cat(values, dim=1), torch.cat(positions, dim=1)
+    return value, torch.where(value > 0, position, -1)
+
+
+def last_pooled(
+    hidden: torch.Tensor, last: Sequence[int], head: torch.Tensor, bias: torch.Tensor | None
+) -> torch.Tensor:
+    """Return log(1 + relu(logits)) at position `last[i]` of text i, [B, k]; 0 everywhere where that is -1."""
+    import torch
+
+    place = torch.as_tensor(last, device=hidden.device)
+    chosen = hidden[torch.arange(len(last), device=hidden.device), place.clamp(min=0)]
+    values = torch.log1p(torch.relu(torch.nn.functional.linear(chosen, head, bias)))
+    return values * (place >= 0)[:, None]
+
+
+def open_backbone(
+    name_or_path: str | Path,
+    *,
+    attention: Attention = "bidirectional",
+    head: HeadKind = "auto",
+    adapter: str | Path | None = None,
+    dtype: str = "float32",
+    device: str | None = None,
+) -> Backbone:
+    """Open a transformer as backbone of a lexicon or key-token model.
+
+    Args:
+        name_or_path: a folder or hub id that transformers opens.
+        attention: whether a token sees the whole text or only what stands before it.
+        head: which rows stand for the vocabulary: "lm" for the language modelling head, "input" for the input
+            embeddings, "auto" for the first where the model has one.
+        adapter: folder or hub id of a low-rank adapter of peft; it is merged into the weights.
+        dtype: of the weights: "float32", "bfloat16" or "float16".
+        device: such as "cpu" or "cuda:1"; None takes a GPU where there is one.
+
+    Raises:
+        ModelFolderError: nothing is there, or weights of the head are missing in it.
+        InputError: the model has no such head or cannot have that attention.
+        MissingExtraError: torch, transformers or (for an adapter) peft is not installed.
+    """
+    name = os.fspath(name_or_path)
+    if attention not in ("bidirectional", "causal"):
+        raise InputError(f"attention is {attention!r:.40}; it must be 'bidirectional' or 'causal'")
+    with loading(name):
+        model, head_kind = _open_model(name, head, dtype)
+        tokenizer = _open_tokenizer(name)
+        model, kept = (model, None) if adapter is None else merge_adapter(model, find_adapter(adapter))
+    return prepare(model, tokenizer, attention=attention, head_kind=head_kind, name=name, adapter=kept, device=device)
+
+
+def prepare(
+    model: Any,
+    tokenizer: Any,
+    *,
+    attention: Attention,
+    head_kind: str = "lm",
+    name: str = "",
+    adapter: Adapter | None = None,
+    device: str | None = None,
+) -> Backbone:
+    """Return a backbone of a loaded model, after setting and proving its attention and its head.
+
+    Raises:
+        InputError: the model cannot have that attention, or head, model and tokenizer do not fit together.
+    """
+    import torch
+
+    if getattr(model.config, "is_encoder_decoder", False):
+        raise InputError(
+            f"{type(model).__name__} is an encoder with a decoder; one of the two is needed: "
+            "a causal language model or an encoder"
+        )
+    model = model.eval().to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    rows = len(model.get_input_embeddings().weight)
+    if len(tokenizer) > rows:
+        raise InputError(
+            f"the tokenizer has {len(tokenizer)} tokens and the model {rows} input embeddings; "
+            "they are of different models, or the model was not resized after tokens were added"
+        )
+    set_attention(model, attention)
+    open_head(model, head_kind)
+    length = context_length(model, tokenizer)
+    return Backbone(model, tokenizer, attention, is_causal_lm(model.config), head_kind, length, name, adapter)
+
+
+@contextmanager
+def loading(name: str) -> Iterator[None]:
+    """Turn what transformers raises into our errors, and keep its bars away.
+
+    Raises:
+        MissingExtraError: torch or transformers is not installed.
+        ModelFolderError: nothing is there, or it is broken.
+    """
+    try:
+        import torch  # noqa: F401  (transformers imports without it and fails later)
+
+        from pellucid.encoders import without_bars
+
+        with without_bars():
+            yield
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name in ("torch", "transformers", "peft"):
+            raise missing_extra(error.name, "torch") from error
+        if isinstance(error, (InputError, ModelFolderError)):
+            raise
+        raise ModelFolderError(f"transformers cannot open {name!r}: {error}") from error
+
+
+def _open_tokenizer(name: str) -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(name)
+
+
+def _open_model(name: str, head: str, dtype: str) -> tuple[Any, str]:
+    """Return the model and the kind of its head; weights that would be random are refused."""
+    import torch
+    import transformers
+
+    if dtype not in ("float32", "bfloat16", "float16"):
+        raise InputError(f"dtype is {dtype!r:.40}; it must be 'float32', 'bfloat16' or 'float16'")
+    config = transformers.AutoConfig.from_pretrained(name)
+    loader = _loader(config, head, name)
+    model, found = getattr(transformers, loader).from_pretrained(
+        name, dtype=getattr(torch, dtype), use_safetensors=True, output_loading_info=True
+    )
+    missing = [key for key in found["missing_keys"] if "pooler" not in key]
+    if missing:
+        raise ModelFolderError(
+            f"{name} lacks {len(missing)} of the weights of {type(model).__name__} ({', '.join(sorted(missing)[:3])}"
+            f"{', ...' if len(missing) > 3 else ''}), which would be random; with head='input' the head is not needed"
+        )
+    return model, "input" if loader == "AutoModel" else "lm"
+
+
+def _loader(config: Any, head: str, name: str) -> str:
+    """Return the class of transformers that opens a checkpoint with the head wanted."""
+    if head not in ("auto", "lm", "input"):
+        raise InputError(f"head is {head!r:.40}; it must be 'auto', 'lm' or 'input'")
+    architecture = (getattr(config, "architectures", None) or ["unknown"])[0]
+    known = {**_LM_CLASSES, **_MLM_CLASSES}
+    found = next((loader for ending, loader in known.items() if architecture.endswith(ending)), None)
+    if head == "input" or (head == "auto" and found is None and not is_causal_lm(config)):
+        return "AutoModel"
+    if found is None and head == "auto" and getattr(config, "tie_word_embeddings", False):
+        return "AutoModel"  # the input embeddings are the head
+    if found is None:
+        raise InputError(
+            f"{name} has no head over its vocabulary: its architecture is {architecture}, and those with one end in "
+            f"{', '.join(known)}. Give head='input' to use its input embeddings"
+        )
+    return found

@@ -1,0 +1,125 @@
+"""The transformer of a saved model: a copy in its folder, or its name and the adapter that belongs to it.
+
+    backbone/              the transformer and its tokenizer, as transformers writes them; absent where it is named
+    adapter/               the adapter that is merged into a named backbone, as peft writes it
+
+A model's `config.json` says which, and how it is opened. A fingerprint, a mean state of the backbone, is kept with the
+model: a backbone found by name that gives another one is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.encoders import without_bars
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.pretrained import read_config
+from pellucid.transformer.adapters import write_adapter
+from pellucid.transformer.backbone import Backbone, open_backbone
+
+BACKBONE, ADAPTER = "backbone", "adapter"
+_SAME = 0.98  # cosine of two fingerprints; half precision and other machines stay above
+
+
+def backbone_facts(backbone: Backbone, name: str | None) -> dict[str, Any]:
+    """Return what `config.json` says about a backbone that is kept by `name`, or, where that is None, as a copy."""
+    return {
+        "backbone": name or BACKBONE,
+        "attention": backbone.attention,
+        "head": backbone.head_kind,
+        "dtype": str(backbone.model.dtype).removeprefix("torch."),
+    }
+
+
+def write_backbone(folder: Path, backbone: Backbone, name: str | None, dtype: str = "float32") -> None:
+    """Write a copy of the backbone into `folder`, or where it is kept by name its adapter alone, as `dtype`."""
+    if name is None:
+        with without_bars():
+            backbone.model.save_pretrained(folder / BACKBONE)
+            backbone.tokenizer.save_pretrained(folder / BACKBONE)
+    elif backbone.adapter is not None:
+        config, tensors = backbone.adapter
+        write_adapter(folder / ADAPTER, ({**config, "base_model_name_or_path": name}, tensors), dtype)
+
+
+def read_backbone(folder: Path, instead: str | Path | None) -> Backbone:
+    """Open the transformer that is in the folder, named in its config, or given in its place.
+
+    Raises:
+        ModelFolderError: the config names none, or it cannot be opened.
+    """
+    facts = read_config(folder)
+    name, attention, head = (facts.get(key) for key in ("backbone", "attention", "head"))
+    if not all(isinstance(value, str) for value in (name, attention, head)):
+        raise ModelFolderError(f"{folder / 'config.json'} must name the backbone, its attention and its head")
+    inside = name == BACKBONE and instead is None
+    where = folder / BACKBONE if inside else (instead or name)
+    adapter = folder / ADAPTER if not inside and (folder / ADAPTER).is_dir() else None
+    dtype = facts.get("dtype", "float32")
+    try:
+        opened = open_backbone(where, attention=attention, head=head, adapter=adapter, dtype=dtype)  # type: ignore[arg-type]
+    except InputError as error:
+        raise ModelFolderError(f"{folder}: its backbone {str(where)!r} cannot be used: {error}") from error
+    except ModelFolderError as error:
+        if inside or instead is not None:
+            raise
+        hint = f"Where you have it in a folder, say so: from_pretrained({str(folder)!r}, backbone='the/folder')"
+        raise ModelFolderError(f"{folder} stands on the transformer {name!r}. {hint}. {error}") from error
+    return replace(opened, name=str(where))
+
+
+def check_fingerprint(backbone: Backbone, expected: npt.NDArray[np.float32], folder: Path) -> None:
+    """Refuse a backbone that gives other states than the one the model in `folder` was made with.
+
+    Raises:
+        ModelFolderError: it does.
+    """
+    found = backbone.fingerprint()
+    if found.shape != expected.shape:
+        raise ModelFolderError(
+            f"{folder} was made with a backbone of {len(expected)} dimensions, {backbone.name!r} has {len(found)}"
+        )
+    lengths = float(np.linalg.norm(found) * np.linalg.norm(expected))
+    cosine = float(found @ expected) / lengths if lengths else 1.0
+    if cosine < _SAME:
+        raise ModelFolderError(
+            f"{folder}: the backbone {backbone.name!r} gives other states than the one the model was made with "
+            f"(cosine {cosine:.3f}): other weights, a missing adapter, or another attention"
+        )
+
+
+def mixing_tensors(mixing: Any) -> dict[str, npt.NDArray[Any]]:
+    """Return a sparse mixing of dimensions as tensors to write, none for None."""
+    if mixing is None:
+        return {}
+    entries = mixing.tocoo()
+    return {
+        "mixing_rows": entries.row.astype(np.int32),
+        "mixing_columns": entries.col.astype(np.int32),
+        "mixing_values": entries.data.astype(np.float64),
+    }
+
+
+def read_mixing(tensors: dict[str, npt.NDArray[Any]], rows: int, columns: int, path: Path) -> Any:
+    """Return the sparse mixing [rows, columns] among the tensors of `path`, or None where there is none.
+
+    Raises:
+        ModelFolderError: it is broken, or there is none and the numbers of rows and columns differ.
+    """
+    from scipy import sparse
+
+    parts = [tensors.get(f"mixing_{name}") for name in ("values", "rows", "columns")]
+    if all(part is None for part in parts):
+        if columns != rows:
+            raise ModelFolderError(f"{path.parent}: {columns} dimensions need as many rows of the head, got {rows}")
+        return None
+    try:
+        values, row, column = parts
+        return sparse.csr_array(sparse.coo_array((values, (row, column)), shape=(rows, columns)))
+    except (ValueError, TypeError) as error:
+        raise ModelFolderError(f"{path} holds a broken mixing: {error}") from error

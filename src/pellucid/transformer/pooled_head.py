@@ -1,0 +1,182 @@
+"""The vocabulary head and its max pooling in one step: how strongly each cluster of words fires anywhere in a text.
+
+The paper (LENS, section 3.2) computes a logit for every position and cluster, saturates it with log(1 + relu(.)) and
+takes the maximum over the positions. The saturation is monotone, so the maximum may come first, and then nothing asks
+for all logits at once: they are made for some texts and some clusters, and of them only the largest is kept and where
+it stood. Memory grows with texts x clusters, never with texts x positions x clusters.
+
+Going back, each cluster of each text sends its gradient to one position alone. That is a matrix with one entry in
+(number of positions) cells, hence two sums of a few rows each (`embedding_bag`) where the usual order multiplies two
+large matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from pellucid.errors import InputError, missing_extra
+
+try:
+    import torch
+    from torch.nn.functional import embedding_bag
+except ImportError as error:
+    raise missing_extra("torch", "torch") from error
+
+_ROWS = 2048  # positions multiplied at once, unless one text has more
+_SCORES = 1 << 20  # logits alive at once: 4 MB in float32
+_CLUSTERS = (64, 1024)  # fewest and most clusters multiplied at once
+
+
+def max_pooled(hidden: Any, mask: Any, weight: Any, bias: Any = None) -> tuple[Any, Any]:
+    """Return log(1 + relu(.)) of each cluster's largest logit over the allowed positions, and where it stood.
+
+    Gradients reach `hidden`, `weight` and `bias`, each through the position of the maximum (once: not twice
+    differentiable). Under autocast the logits are of autocast's type.
+
+    Args:
+        hidden: the model's last hidden states, tensor [texts, positions, d].
+        mask: which positions count, bool tensor [texts, positions].
+        weight: one row for each cluster, tensor [k, d].
+        bias: added to the logits, tensor [k], or None.
+
+    Returns:
+        values, float32 [texts, k]; argmax, int64 [texts, k]: the first position of the largest logit. Where no
+        position is allowed or the largest logit is not above 0, the value is 0 and the position -1. A NaN among the
+        logits shows as NaN or infinity.
+
+    Raises:
+        InputError: the shapes or types do not fit together.
+    """
+    _check(hidden, mask, weight, bias)
+    kind = hidden.device.type
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype
+    bias = None if bias is None else bias.to(torch.float32)
+    values, argmax = _MaxPooled.apply(hidden.to(dtype), mask, weight.to(dtype), bias)
+    return values, argmax
+
+
+def _check(hidden: Any, mask: Any, weight: Any, bias: Any) -> None:
+    """Refuse what does not fit together."""
+    if hidden.ndim != 3 or not hidden.is_floating_point():
+        raise InputError(f"hidden must be float [texts, positions, d], got {hidden.dtype} {list(hidden.shape)}")
+    if mask.dtype != torch.bool or mask.shape != hidden.shape[:2]:
+        raise InputError(
+            f"mask must be bool {list(hidden.shape[:2])}, one cell for each position of hidden; "
+            f"got {mask.dtype} {list(mask.shape)}"
+        )
+    if weight.ndim != 2 or weight.shape[1] != hidden.shape[2]:
+        raise InputError(
+            f"weight must be [k, {hidden.shape[2]}], as wide as the hidden states; got {list(weight.shape)}. "
+            "Take the centroids of this model's own head"
+        )
+    if bias is not None and bias.shape != weight.shape[:1]:
+        raise InputError(f"bias must be [{weight.shape[0]}], one number for each cluster; got {list(bias.shape)}")
+
+
+class _MaxPooled(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
+    """Largest logit over the positions, saturated; the gradient goes through its position."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Any, mask: Any, weight: Any, bias: Any) -> tuple[Any, Any]:
+        with torch.autocast(hidden.device.type, enabled=False):
+            largest, argmax = _largest(hidden, mask, weight, bias)
+        argmax = torch.where(largest <= 0, -1, argmax)
+        values = torch.log1p(torch.relu(largest))
+        ctx.save_for_backward(hidden, weight, values, argmax)
+        ctx.mark_non_differentiable(argmax)
+        return values, argmax
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable  # type: ignore[misc, untyped-decorator, unused-ignore]
+    def backward(ctx: Any, grad: Any, _: Any) -> tuple[Any, ...]:
+        hidden, weight, values, argmax = ctx.saved_tensors
+        slope = torch.where(argmax >= 0, grad * torch.exp(-values), 0)  # 1 / (1 + logit) above 0
+        to_hidden, _, to_weight, to_bias = ctx.needs_input_grad
+        with torch.autocast(hidden.device.type, enabled=False):
+            return (
+                _hidden_gradient(slope, argmax, weight, hidden.shape) if to_hidden else None,
+                None,
+                _weight_gradient(slope, argmax, hidden) if to_weight else None,
+                slope.sum(dim=0) if to_bias else None,
+            )
+
+
+def _largest(hidden: Any, mask: Any, weight: Any, bias: Any) -> tuple[Any, Any]:
+    """Return the largest logit over the allowed positions (0 without any), float32 [B, k], and its position, int64."""
+    if hidden.is_cuda:
+        from pellucid.transformer import pooled_triton  # slow to import
+
+        if pooled_triton.AVAILABLE:
+            return pooled_triton.largest(hidden, mask, weight, bias)
+    values = hidden.new_zeros((len(weight), len(hidden)), dtype=torch.float32)
+    argmax = torch.zeros_like(values, dtype=torch.int64)
+    for group in _groups(hidden, mask):
+        size = _slice_size(len(group.rows))
+        space = hidden.new_empty((min(size, len(weight)), len(group.rows)))
+        for start in range(0, len(weight), size):
+            rows = slice(start, start + size)
+            logits = torch.mm(weight[rows], group.rows.t(), out=space[: len(weight) - start])
+            for text, begin, end in group.texts:
+                found = logits[:, begin:end].max(dim=1)
+                values[rows, text] = found.values.float()
+                argmax[rows, text] = group.positions[begin:end][found.indices]
+    if bias is not None:
+        values = values + bias[:, None] * mask.any(dim=1)
+    return values.t().contiguous(), argmax.t().contiguous()
+
+
+class _Group(NamedTuple):
+    """Some texts' allowed positions, one after another."""
+
+    rows: Any  # [n, d] their hidden states
+    positions: Any  # int64 [n] where in its text each stands
+    texts: list[tuple[int, int, int]]  # text, first row, end of its rows
+
+
+def _groups(hidden: Any, mask: Any) -> Iterator[_Group]:
+    """Cut the batch into groups of about `_ROWS` allowed positions; texts without any are left out."""
+    counts = mask.sum(dim=1).tolist()
+    first = 0
+    while first < len(counts):
+        end, size = first, 0
+        texts: list[tuple[int, int, int]] = []
+        while end < len(counts) and (not texts or size + counts[end] <= _ROWS):
+            if counts[end]:
+                texts.append((end, size, size + counts[end]))
+            size += counts[end]
+            end += 1
+        if texts:
+            allowed = mask[first:end]
+            whole = size == allowed.numel()  # then the rows are used where they lie
+            rows = hidden[first:end].reshape(size, -1) if whole else hidden[first:end][allowed]
+            yield _Group(rows, allowed.nonzero()[:, 1], texts)
+        first = end
+
+
+def _slice_size(rows: int) -> int:
+    """Return how many clusters to take at once, so that about `_SCORES` logits are alive."""
+    fewest, most = _CLUSTERS
+    return min(most, max(fewest, _SCORES // rows))
+
+
+def _hidden_gradient(slope: Any, argmax: Any, weight: Any, shape: Any) -> Any:
+    """Return [B, L, d]: at each position the rows of the clusters whose maximum stood there, times their slopes."""
+    texts, length, _ = shape
+    text, cluster = (argmax >= 0).nonzero(as_tuple=True)
+    place, order = torch.sort(text * length + argmax[text, cluster], stable=True)
+    starts = torch.searchsorted(place, torch.arange(texts * length, device=place.device))
+    slopes = slope[text, cluster][order].to(weight.dtype)
+    gradient = embedding_bag(cluster[order], weight, starts, mode="sum", per_sample_weights=slopes)
+    return gradient.view(shape)
+
+
+def _weight_gradient(slope: Any, argmax: Any, hidden: Any) -> Any:
+    """Return [k, d]: for each cluster the hidden states at its maxima, one a text, times their slopes."""
+    texts, length, _ = hidden.shape
+    firsts = torch.arange(0, texts * length, length, device=argmax.device)
+    places = argmax.clamp(min=0) + firsts[:, None]
+    slopes = slope.t().contiguous().to(hidden.dtype)
+    return embedding_bag(
+        places.t().contiguous(), hidden.reshape(texts * length, -1), mode="sum", per_sample_weights=slopes
+    )

@@ -1,0 +1,323 @@
+"""How a lexicon or key-token model reads a text: what stands around it, and which of the tokens are its own.
+
+A text may stand behind an instruction, between special tokens, or contain the very strings that a tokenizer takes for
+special tokens. Which tokens are the text's own is therefore decided by where they stand (character offsets), never by
+looking for a marker in the token ids. Texts are padded on the right by `backbone.py`, whatever the tokenizer prefers.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+from tokenizers import Tokenizer
+
+from pellucid.errors import InputError
+from pellucid.explanation import Span
+from pellucid.transformer.ownwords import own_word_ids
+from pellucid.words import split_words, well_formed
+
+Pooling = Literal["max", "sum", "last"]
+POOLINGS = ("max", "sum", "last")
+
+_DEFAULT_LENGTH = 512  # tokens, as in the LENS paper
+_TEXT, _INSTRUCTION = "{text}", "{instruction}"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How texts become lexicon embeddings (LENS paper, section 3.2.2).
+
+    Attributes:
+        pooling: how the weights of the text's tokens become one: their "max" or "sum", or the weights at the "last"
+            position, after the whole text.
+        shift: take for a token what the model says one position before it, which is where a causal language model
+            predicts it. None: for causal language models yes, for encoders no.
+        end_token: put the tokenizer's end token behind the text. None: for causal language models, where there is one.
+            False, with `shift`, also takes away the one that the tokenizer puts there by itself.
+        template: what a text stands in; `{text}` is replaced by it. Where it stands twice the text is given twice, and
+            only the second time is pooled (echo prompting).
+        query_template: the same for a text that is no document; None takes `template`.
+        instructed_template: the same where there is an instruction, which replaces `{instruction}`.
+        instruction: the task, told to the model before each text that is no document; "" for none.
+        takes_instruction: whether the model was trained to be told tasks; unasked, `evaluate` tells them to no other.
+        own_words: keep only the coordinates of tokens that the words of the text itself are written with, function
+            words apart (PromptReps).
+        max_length: tokens read at most, with all that stands around the text; a longer text is cut, with a warning.
+            None: what the model can read, at most 512.
+        max_active_dims: keep only so many of the largest coordinates of each text; None keeps all.
+    """
+
+    pooling: Pooling = "max"
+    shift: bool | None = None
+    end_token: bool | None = None
+    template: str = "{text}"
+    query_template: str | None = None
+    instructed_template: str = "Instruct: {instruction}\nQuery: {text}"
+    instruction: str = ""
+    takes_instruction: bool = False
+    own_words: bool = False
+    max_length: int | None = None
+    max_active_dims: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            InputError: one is of no use; the message names it.
+        """
+        if self.pooling not in POOLINGS:
+            raise InputError(f"pooling is {self.pooling!r:.40}; it must be one of {', '.join(POOLINGS)}")
+        for name in ("shift", "end_token"):
+            if getattr(self, name) not in (True, False, None):
+                raise InputError(f"{name} is {getattr(self, name)!r:.40}; it must be True, False or None")
+        for name in ("takes_instruction", "own_words"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"{name} is {getattr(self, name)!r:.40}; it must be True or False")
+        if not isinstance(self.instruction, str):
+            raise InputError(f"instruction is {self.instruction!r:.40}; it must be a string")
+        for name in ("template", "query_template", "instructed_template"):
+            _check_template(name, getattr(self, name))
+        for name in ("max_length", "max_active_dims"):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or value < 1):
+                raise InputError(f"{name} is {value!r:.40}; it must be a whole number of 1 or more, or None")
+
+    def decided(self, tokenizer: Any, predicts_next: bool, context: int) -> Settings:
+        """Return these settings with everything set that is left to the model.
+
+        Args:
+            tokenizer: the model's.
+            predicts_next: whether it is a causal language model.
+            context: tokens the model can read.
+
+        Raises:
+            InputError: `max_length` is more than that.
+        """
+        has_end = getattr(tokenizer, "eos_token_id", None) is not None
+        if self.max_length is not None and self.max_length > context:
+            raise InputError(f"max_length is {self.max_length}; the backbone reads {context} tokens at most")
+        return replace(
+            self,
+            shift=predicts_next if self.shift is None else self.shift,
+            end_token=predicts_next and has_end if self.end_token is None else self.end_token,
+            max_length=min(_DEFAULT_LENGTH, context) if self.max_length is None else self.max_length,
+        )
+
+    def around(self, instructed: bool) -> tuple[str, ...]:
+        """Return what stands around a text, with the instruction where one is set and wanted.
+
+        Two strings, before and behind it; three where the text is given twice: before, between and behind.
+        """
+        template = self.template
+        if instructed and self.instruction:
+            template = self.instructed_template
+        elif instructed and self.query_template is not None:
+            template = self.query_template
+        return tuple(part.replace(_INSTRUCTION, self.instruction) for part in template.split(_TEXT))
+
+
+def _check_template(name: str, template: Any) -> None:
+    if name == "query_template" and template is None:
+        return
+    if not isinstance(template, str):
+        raise InputError(f"{name} is {template!r:.40}; it must be a string")
+    if template.count(_TEXT) not in (1, 2):
+        raise InputError(
+            f"{name} is {template!r:.80}; it must hold {_TEXT} once, or twice for a text that is given twice"
+        )
+
+
+class Reading(NamedTuple):
+    """A text as the model sees it.
+
+    Attributes:
+        ids: token ids, special tokens included, without padding.
+        first: position of the first state that is pooled.
+        spans: for each pooled state, in order, the characters of the text that its token stands for.
+        last: position of the state that stands for the whole in "last" pooling; -1 for a text without tokens.
+        cut: tokens of the text that did not fit.
+        words: ids of the tokens whose coordinates are kept; None keeps all.
+    """
+
+    ids: list[int]
+    first: int
+    spans: list[Span]
+    last: int
+    cut: int
+    words: tuple[int, ...] | None = None
+
+
+class Reader:
+    """Turns texts into readings, with one tokenizer and one set of settings."""
+
+    def __init__(self, tokenizer: Any, settings: Settings) -> None:
+        """Take a fast tokenizer of transformers.
+
+        Args:
+            tokenizer: a fast tokenizer; it is copied, and its padding and truncation are not used.
+            settings: decided ones.
+
+        Raises:
+            InputError: the tokenizer is no fast one, or lacks a start or end token that the settings need.
+        """
+        if not getattr(tokenizer, "is_fast", False):
+            raise InputError(
+                f"{type(tokenizer).__name__} gives no character offsets, without which a text's own tokens cannot be "
+                "told from the instruction's; open the model with a fast tokenizer (a tokenizer.json)"
+            )
+        self.settings, self.max_length = settings, settings.max_length or _DEFAULT_LENGTH
+        described = tokenizer.backend_tokenizer.to_str()
+        self._joint, self._plain = (Tokenizer.from_str(described) for _ in range(2))
+        for copy in (self._joint, self._plain):
+            copy.no_truncation()
+            copy.no_padding()
+        self._plain.encode_special_tokens = True  # a special token's string in a text is text
+        self._specials = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
+        self._before, self._behind = self._outer_tokens(tokenizer)
+
+    def _outer_tokens(self, tokenizer: Any) -> tuple[list[int], list[int]]:
+        """Return the special tokens at both ends: the tokenizer's own, and those the settings ask for."""
+        marked = self._joint.encode("a")
+        own = [n for n, special in enumerate(marked.special_tokens_mask) if not special]
+        before = marked.ids[: own[0]] if own else []
+        behind = marked.ids[own[-1] + 1 :] if own else []
+        if self.settings.shift and not before:
+            start = _first_known(tokenizer, "bos_token_id", "eos_token_id", "pad_token_id")
+            if start is None:
+                raise InputError(
+                    "shift needs a token before the text, and the tokenizer has no start, end or padding token; "
+                    "set shift=False"
+                )
+            before = [start]
+        if self.settings.shift and not self.settings.end_token:
+            behind = []
+        if self.settings.end_token and not behind:
+            end = _first_known(tokenizer, "eos_token_id", "sep_token_id")
+            if end is None:
+                raise InputError("the tokenizer has no end token; set end_token=False")
+            behind = [end]
+        return before, behind
+
+    def read(self, texts: Sequence[str], *, instructed: bool, instruction: str | None = None) -> list[Reading]:
+        """Return the readings of `texts`.
+
+        Args:
+            texts: well-formed or not; a lone surrogate is read as U+FFFD.
+            instructed: tell the model the instruction, if there is one.
+            instruction: the one to tell; None takes that of the settings.
+
+        Raises:
+            InputError: the template and the instruction leave no room for a text.
+        """
+        settings = self.settings if instruction is None else replace(self.settings, instruction=instruction)
+        around = settings.around(instructed)
+        clean = [well_formed(text) for text in texts]
+        odd = {n for n, text in enumerate(clean) if any(special in text for special in self._specials)}
+        regular = [text.join(around) for n, text in enumerate(clean) if n not in odd]
+        encoded = iter(self._joint.encode_batch(regular, add_special_tokens=False))
+        return [
+            self._reading(text, self._apart(text, around) if n in odd else _split(next(encoded), text, around))
+            for n, text in enumerate(clean)
+        ]
+
+    def _apart(self, text: str, around: tuple[str, ...]) -> _Parts:
+        """Read a text that contains a special token's string on its own, so that it stays text."""
+        before, *between, behind = (self._joint.encode(part, add_special_tokens=False).ids for part in around)
+        own = self._plain.encode(text, add_special_tokens=False)
+        spans = [(start, end) for start, end in own.offsets]
+        return _Parts(before, own.ids if between else [], between[0] if between else [], own.ids, spans, behind)
+
+    def _reading(self, text: str, parts: _Parts) -> Reading:
+        """Put the special tokens around, and cut the text (both times it is given) to what fits."""
+        start, end = [*self._before, *parts.before], [*parts.behind, *self._behind]
+        around = len(start) + len(parts.between) + len(end)
+        room = (self.max_length - around) // (2 if parts.copy else 1)
+        if room < 1:
+            raise InputError(
+                f"the template, the instruction and the special tokens take {around} tokens, and "
+                f"max_length is {self.max_length}; no room is left for a text"
+            )
+        kept = parts.own[:room]
+        ahead = [*start, *parts.copy[:room], *parts.between]
+        ids = [*ahead, *kept, *end]
+        first = len(ahead) - bool(self.settings.shift)
+        words = own_word_ids(text, self._plain) if self.settings.own_words else None
+        last = len(ids) - 1 if kept else -1
+        return Reading(ids, first, parts.spans[:room], last, len(parts.own) - len(kept), words)
+
+    def warn_of_cut(self, cut: Sequence[int], texts: int, stacklevel: int) -> None:
+        """Tell how many of `texts` texts lost their ends, if any did.
+
+        Args:
+            cut: how many tokens each text that did not fit has lost.
+            texts: how many were read.
+            stacklevel: of the warning, as seen from the caller.
+        """
+        if cut:
+            warnings.warn(
+                f"{len(cut)} of {texts} texts are longer than the {self.max_length} tokens the model reads; "
+                f"{sum(cut)} tokens at their ends were left out (at most {max(cut)} of one text)",
+                stacklevel=stacklevel + 1,
+            )
+
+
+class _Parts(NamedTuple):
+    before: list[int]
+    copy: list[int]  # the text when it is given for the first of two times
+    between: list[int]
+    own: list[int]
+    spans: list[Span]
+    behind: list[int]
+
+
+def _split(encoded: Any, text: str, around: tuple[str, ...]) -> _Parts:
+    """Divide the tokens of template and text; one that holds a character of the text is the text's own."""
+    ids, offsets = encoded.ids, encoded.offsets
+    start = len(text.join(around)) - len(around[-1]) - len(text)
+    end = start + len(text)
+    own = [n for n, (first, last) in enumerate(offsets) if last > start and first < end]
+    if not own:
+        return _Parts(ids, [], [], [], [], [])
+    low, high = own[0], own[-1] + 1
+    spans = [(max(first - start, 0), min(last, end) - start) for first, last in offsets[low:high]]
+    begin, stop = len(around[0]), len(around[0]) + len(text)
+    copied = [n for n, (first, last) in enumerate(offsets[:low]) if last > begin and first < stop]
+    if len(around) == 2 or not copied:
+        return _Parts(ids[:low], [], [], ids[low:high], spans, ids[high:])
+    before, copy, between = ids[: copied[0]], ids[copied[0] : copied[-1] + 1], ids[copied[-1] + 1 : low]
+    return _Parts(before, copy, between, ids[low:high], spans, ids[high:])
+
+
+def _first_known(tokenizer: Any, *names: str) -> int | None:
+    return next((value for name in names if (value := getattr(tokenizer, name, None)) is not None), None)
+
+
+def whole_words(text: str, spans: Sequence[Span]) -> list[Span]:
+    """Return for each token's span the words of `text` it belongs to, as one span.
+
+    A token of spaces goes with the word right behind it, else it gives an empty span. A token without a word (a
+    punctuation mark) keeps its place without the space around it.
+    """
+    words = split_words(text)
+    found: list[Span] = []
+    for start, end in spans:
+        stretch = text[start:end]
+        start, end = start + len(stretch) - len(stretch.lstrip()), end - len(stretch) + len(stretch.rstrip())
+        touched = [word for word in words if word.start < end and word.end > start]
+        if start >= end:
+            touched = [word for word in words if word.start == start]
+        if touched:
+            start, end = min(start, touched[0].start), max(end, touched[-1].end)
+        found.append((start, max(start, end)))
+    return found
+
+
+def words_left_out(text: str, reading: Reading) -> tuple[Span, ...]:
+    """Return the words of `text` that did not fit, where it was cut."""
+    if not reading.cut:
+        return ()
+    seen_to = reading.spans[-1][1]
+    return tuple((word.start, word.end) for word in split_words(text) if word.start >= seen_to)

@@ -1,0 +1,176 @@
+"""What the tokens of a model's vocabulary are to a reader: whole words, numbers, signs, or shards of words.
+
+Tokenizers mark differently where a word begins: GPT-2's byte-level pieces and SentencePiece mark a piece that begins a
+word (`Ġdog`, `▁dog`), WordPiece one that does not (`##bed`). From the mark alone a piece that begins a word may still
+be no word (`Ġrecomm`), hence a list of words is asked too.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Collection, Sequence
+from enum import IntEnum
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tokenizers import Tokenizer
+from tokenizers.decoders import ByteLevel
+
+from pellucid.errors import InputError
+
+_PLACEHOLDER = re.compile(
+    r"[\[<(]?\|?(unused|pad|reserved|extra_id|reserved_special_token|special|madeupword|dummy)_?\d+_?\|?[\])>]?",
+    re.IGNORECASE,
+)
+_LONE_BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
+_INSIDE_WORDS = "'-\u2019"  # beside letters
+_COMMON = 0.01  # the share of tokens that carries a scheme's mark, at least
+_WORDS = Path(__file__).parents[1] / "models" / "static-en" / "words.txt"
+
+
+class Rank(IntEnum):
+    """How well a token reads on its own, best first."""
+
+    WORD = 0  # a whole word of the list
+    WORDLIKE = 1  # begins a word and is made of letters: a name, a foreign word, or the beginning of a word
+    NUMBER = 2  # digits, letters among digits, single letters
+    INNER = 3  # stands inside words, and is a word of the vocabulary where it begins one
+    SIGN = 4
+    SHARD = 5
+    NONE = 6  # no text: special tokens, placeholders, lone bytes
+
+
+class Token(NamedTuple):
+    """A token as a reader sees it; shards have an ellipsis where the rest of the word is missing."""
+
+    text: str
+    rank: Rank
+
+
+class _Piece(NamedTuple):
+    """A token without its marks."""
+
+    text: str  # "" where it has none
+    begins: bool  # a word begins here
+
+
+def vocabulary_of(tokenizer: Any) -> tuple[list[str], set[int]]:
+    """Return the tokens of a tokenizer in order of their ids, "" where an id has none, and the ids of special tokens.
+
+    Args:
+        tokenizer: of transformers or of the tokenizers library.
+
+    Raises:
+        InputError: it is neither, or has no token.
+    """
+    backend = tokenizer if isinstance(tokenizer, Tokenizer) else getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        ids = backend.get_vocab(with_added_tokens=True)
+        special = {number for number, added in backend.get_added_tokens_decoder().items() if added.special}
+    elif hasattr(tokenizer, "get_vocab"):
+        ids, special = tokenizer.get_vocab(), set()
+    else:
+        raise InputError(f"a tokenizer of transformers or tokenizers is needed, got {type(tokenizer).__name__}")
+    if not ids:
+        raise InputError("the tokenizer has no token")
+    special |= set(getattr(tokenizer, "all_special_ids", ()))
+    tokens = [""] * (max(ids.values()) + 1)
+    for token, number in ids.items():
+        tokens[number] = token
+    return tokens, special
+
+
+@cache
+def common_words() -> frozenset[str]:
+    """The words of the bundled English model, in lower case: which tokens are whole words."""
+    return frozenset(_WORDS.read_text(encoding="utf-8").split("\n")) - {""}
+
+
+def readable(tokens: Sequence[str], special: Collection[int] = (), words: Collection[str] | None = None) -> list[Token]:
+    r"""Return how each token reads.
+
+    Args:
+        tokens: as the tokenizer spells them, "" for none.
+        special: the numbers of those that stand for no text.
+        words: known words in lower case; None takes those of the bundled English model.
+
+    >>> [t.text for t in readable(["Ġdog", "Ġdogs", "ression", "Ċ"])]
+    ['dog', 'dogs', '…ression', '\\n']
+    """
+    known = common_words() if words is None else words
+    read = _scheme(tokens)
+    pieces = [
+        _Piece("", False) if number in special or not token or _PLACEHOLDER.fullmatch(token) else read(token)
+        for number, token in enumerate(tokens)
+    ]
+    beginnings = {piece.text.casefold() for piece in pieces if piece.begins}
+    return [_ranked(piece, beginnings, known) for piece in pieces]
+
+
+def _scheme(tokens: Sequence[str]) -> Callable[[str], _Piece]:
+    """Return the function that takes a token's marks off, by the marks that are common."""
+    least = max(1.0, _COMMON * len(tokens))
+    if sum(token.startswith("##") for token in tokens) >= least:
+        return _word_piece
+    if sum(token.startswith("▁") for token in tokens) >= least:
+        return _sentence_piece
+    if sum(token.startswith("Ġ") for token in tokens) >= least:
+        return _byte_level
+    return lambda token: _Piece(token, True)
+
+
+def _word_piece(token: str) -> _Piece:
+    inner = token.startswith("##") and len(token) > 2
+    return _Piece(token[2:] if inner else token, not inner)
+
+
+def _sentence_piece(token: str) -> _Piece:
+    if _LONE_BYTE.fullmatch(token):
+        return _Piece("", False)
+    text = token.replace("▁", " ")
+    return _Piece(text, text.startswith(" "))
+
+
+def _byte_level(token: str) -> _Piece:
+    text = ByteLevel().decode([token])
+    return _Piece("" if "\ufffd" in text else text, text.startswith(" "))  # bytes that are no character of their own
+
+
+def _ranked(piece: _Piece, beginnings: Collection[str], known: Collection[str]) -> Token:
+    """Say how well a piece reads."""
+    text = _printable(piece.text.strip())
+    if not piece.text:
+        return Token("", Rank.NONE)
+    if not text:
+        return Token(_printable(piece.text.replace(" ", "␣")), Rank.SIGN)
+    if not any(map(_is_letter, text)) and not any(map(str.isnumeric, text)):
+        return Token(text, Rank.SIGN)
+    if piece.begins:
+        return Token(text, _word_rank(text, known))
+    twin = f" {text}".casefold() in beginnings
+    if twin and text[0].isupper() and len(text) > 1:
+        return Token(text, max(Rank.WORDLIKE, _word_rank(text, known)))  # a word at the start of a text
+    if twin and len(text) > 1:
+        return Token(text, Rank.INNER)
+    return Token(f"…{text}", Rank.SHARD)
+
+
+def _printable(text: str) -> str:
+    """Return `text` with its control characters as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _word_rank(text: str, known: Collection[str]) -> Rank:
+    """Say how well a piece reads that begins a word."""
+    if (len(text) == 1 and text.isascii()) or not all(_is_letter(c) or c in _INSIDE_WORDS for c in text):
+        return Rank.NUMBER
+    return Rank.WORD if text.lower() in known else Rank.WORDLIKE
+
+
+def _is_letter(character: str) -> bool:
+    """Whether a character is a letter or a sign upon one, as vowels are in many scripts."""
+    return unicodedata.category(character)[0] in "LM"
