@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer
 from pellucid import LexiconEmbedder
 from pellucid.progress import Progress
 from pellucid.training.adapter import adapted_model
-from pellucid.training.contrastive import TRAINED, TrainingSettings, train_module
+from pellucid.training.contrastive import TrainingSettings, train_module
 from pellucid.training.trainer import Collator, LexiconModule
 from static_en import open_teacher
 
@@ -29,10 +29,8 @@ class MeanModule(LexiconModule):
         return {"sentence_embedding": torch.nn.functional.normalize(mean.float(), dim=1)}
 
 
-def train_dense(
-    model: LexiconEmbedder, sets: Sequence[Any], folder: Path, settings: TrainingSettings
-) -> SentenceTransformer:
-    """Return all-MiniLM-L6-v2 trained as a dense model.
+def train_dense(model: LexiconEmbedder, sets: Sequence[Any], folder: Path, settings: TrainingSettings) -> None:
+    """Train all-MiniLM-L6-v2 as a dense model; the adapter is written to `folder`.
 
     Args:
         model: the lexicon model before its training; its transformer and its way to read texts are used.
@@ -45,6 +43,10 @@ def train_dense(
     folder.mkdir(parents=True, exist_ok=True)
     with adapted_model(model, settings) as adapted, Progress("training", unit="steps", enabled=True) as bar:
         train_module(MeanModule(model, adapted, train_head=False), collator, folder, settings, bar)
+
+
+def dense_model(folder: Path) -> SentenceTransformer:
+    """Return all-MiniLM-L6-v2 with the adapter in `folder`."""
     teacher = open_teacher()
-    teacher[0].auto_model = PeftModel.from_pretrained(teacher[0].auto_model, str(folder / TRAINED)).merge_and_unload()
+    teacher[0].auto_model = PeftModel.from_pretrained(teacher[0].auto_model, str(folder)).merge_and_unload()
     return teacher

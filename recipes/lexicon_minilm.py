@@ -27,9 +27,11 @@ from pellucid.anchors.candidatestore import prepare_candidates
 from pellucid.corpus import read_texts
 from pellucid.lexicon.clusters import cluster_vocabulary
 from pellucid.lexicon.headfit import fit_head
+from pellucid.training.adapter import trained_model
 from pellucid.training.contrastive import TRAINED, TrainingSettings, train_lexicon
 from pellucid.training.data import TrainingRow, TrainingSet
 from pellucid.training.trainer import TextSet
+from pellucid.transformer.adapters import read_adapter, write_adapter
 from pellucid.transformer.backbone import open_backbone
 from pellucid.transformer.reading import Settings
 from static_en import open_teacher
@@ -64,7 +66,7 @@ PASSES = (
     Amounts(38_400, 38_400, 6_400, 1_280, 9_600, 3_200, 1_920, seed=0),
     Amounts(64_000, 76_800, 6_400, 960, 9_600, 1_600, 1_920, seed=1, steps=1_600),
 )
-"""The second goes on from the adapter of the first."""
+"""The second goes on from the adapter of the first; the model has the mean of both."""
 
 
 @dataclass(frozen=True)
@@ -237,17 +239,28 @@ def _new_model(source: Source) -> LexiconEmbedder:
 def _train(source: Source) -> LexiconEmbedder:
     """Return the trained model."""
     for number, folder, settings in _runs(source, "run"):
-        trained = train_lexicon(untrained(source), training_sets(source, PASSES[number]), folder, settings)
-    return trained
+        train_lexicon(untrained(source), training_sets(source, PASSES[number]), folder, settings)
+    return trained_model(untrained(source), _mean_adapter(source, "run"), None)
 
 
 def _train_dense(source: Source) -> Any:
     """Return the comparison, a SentenceTransformer."""
-    from dense_minilm import train_dense
+    from dense_minilm import dense_model, train_dense
 
     for number, folder, settings in _runs(source, "run-dense"):
-        trained = train_dense(untrained(source), training_sets(source, PASSES[number]), folder, settings)
-    return trained
+        train_dense(untrained(source), training_sets(source, PASSES[number]), folder, settings)
+    return dense_model(_mean_adapter(source, "run-dense"))
+
+
+def _mean_adapter(source: Source, name: str) -> Path:
+    """Return the folder of the mean of the adapters of all passes, which is better than each of them."""
+    folders = [folder / TRAINED for _, folder, _ in _runs(source, name)]
+    adapters = [read_adapter(folder) for folder in folders]
+    mean = {key: sum(tensors[key] for _, tensors in adapters) / len(adapters) for key in adapters[0][1]}
+    folder = source.work / f"{name}-mean"
+    shutil.rmtree(folder, ignore_errors=True)
+    write_adapter(folder, (adapters[-1][0], mean))
+    return folder
 
 
 def _runs(source: Source, name: str) -> Iterator[tuple[int, Path, TrainingSettings]]:
