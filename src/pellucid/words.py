@@ -138,6 +138,11 @@ class Vocabulary:
             self._subwords = subwords = subwords()
         return subwords
 
+    @cached_property
+    def cased(self) -> bool:
+        """Whether a word is not in lower case: case then tells words apart."""
+        return any(word != word.lower() for word in self.words)
+
     @property
     def cuts_scripts(self) -> bool:
         """Whether `split` cuts scripts that are written without spaces."""

@@ -25,6 +25,7 @@ from pellucid.distillation.bilingual import LanguageWords, Parallel
 from pellucid.distillation.languages import check_script, word_finder
 from pellucid.distillation.parallel import Languages, ParallelFiles, named, read_parallel
 from pellucid.distillation.refinement import Bags
+from pellucid.distillation.tabletrainer import scale_of
 from pellucid.distillation.translation import PairBags, TranslationSettings, tune_on_pairs
 from pellucid.errors import CorpusError, InputError
 from pellucid.static.embedder import StaticEmbedder
@@ -178,7 +179,7 @@ def _read(codes: Languages, files: ParallelFiles, known: str) -> _Pairs:
 
 def _frequent(pairs: _Pairs, known: Vocabulary, settings: AnchoringSettings) -> list[str]:
     """Return the words of the new language, most frequent first, in lower case unless the known words are cased."""
-    find, cased = word_finder(pairs.codes[1]), any(word != word.lower() for word in known.words)
+    find, cased = word_finder(pairs.codes[1]), known.cased
     counts: Counter[str] = Counter()
     for sentence in pairs.new:
         counts.update(word.text if cased else word.text.lower() for word in find(sentence))
@@ -202,7 +203,7 @@ def _joined(
         counts, means = _means(pair.second, anchors, words)
         centred = (means - anchors.mean(axis=0)) * (counts / np.maximum(counts + shrinkage, 1))[:, None]
         seen = counts > 0
-        centred[seen] *= _typical(own) / max(_typical(centred[seen]), 1e-12)
+        centred[seen] *= scale_of(own) / scale_of(centred[seen])
         share = counts / max(counts.sum(), 1)
         total[seen] += share[seen, None] * centred[seen]
         weight += share
@@ -228,8 +229,3 @@ def _anchors(encode: Callable[[list[str]], Any], pairs: _Pairs) -> Floats:
     """Return the vectors of the known sides at length 1."""
     blocks = [pairs.known[start : start + _BLOCK] for start in range(0, len(pairs.known), _BLOCK)]
     return np.concatenate([unit_rows(encode(list(block)), np.float64) for block in blocks])
-
-
-def _typical(vectors: Floats) -> float:
-    """Return the root mean square of some rows."""
-    return float(np.sqrt(np.mean(np.square(vectors)))) if vectors.size else 0.0

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.base import Vectors
-from pellucid.distillation.tabletrainer import TableTrainer, sums
+from pellucid.distillation.tabletrainer import TableTrainer, scale_of, sums
 from pellucid.errors import CorpusError
 from pellucid.progress import Progress
 from pellucid.words import Vocabulary
@@ -128,7 +128,7 @@ def refine(
             f"{len(usable)} sentences hold two known words; refinement needs at least {2 * settings.batch_size} "
             "(two batches). Give more text or a smaller batch_size"
         )
-    table = vectors / max(float(np.sqrt(np.mean(np.square(vectors)))), 1e-12)
+    table = vectors / scale_of(vectors)
     order = np.random.default_rng(settings.seed).permutation(usable)
     held_out = max(2, min(int(len(order) * _DEV_SHARE), 20 * _DEV_BATCH))
     dev, train = np.sort(order[:held_out]), np.sort(order[held_out:])
@@ -141,15 +141,7 @@ def refine(
     batches = np.array_split(dev, max(1, len(dev) // _DEV_BATCH))
     groups = _neighbourhoods(teacher_vectors, train, settings)
     with Progress("refining", total=settings.steps, unit="steps", enabled=show_progress_bar) as progress:
-        progress.advance(trainer.step)
-        if not trainer.step:
-            trainer.evaluate(batches)  # the table as it is may be the best
-        while trainer.step < settings.steps and trainer.evaluations_without_gain < settings.patience:
-            trainer.train_on(_draw(groups, train, settings, trainer.step))
-            if trainer.step % settings.evaluate_every == 0 or trainer.step == settings.steps:
-                trainer.evaluate(batches)
-            progress.advance(1, note=f"loss {trainer.best_loss:.4f}")
-    return trainer.best
+        return trainer.run(lambda step: _draw(groups, train, settings, step), batches, progress)
 
 
 def similarity_loss(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:

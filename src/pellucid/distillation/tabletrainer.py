@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.base import Vectors
+from pellucid.progress import Progress
 from pellucid.store import read_tensors, write_tensors
 
 if TYPE_CHECKING:
@@ -37,6 +38,11 @@ def sums(words: torch.nn.EmbeddingBag, bags: Bags, sentences: Batch) -> torch.Te
     chosen = bags.take(sentences)
     total: torch.Tensor = words(torch.from_numpy(chosen.rows), torch.from_numpy(chosen.offsets))
     return total
+
+
+def scale_of(vectors: npt.NDArray[np.floating[Any]]) -> float:
+    """Return the root mean square of some vectors, never 0, so that it can be divided by."""
+    return max(float(np.sqrt(np.mean(np.square(vectors)))) if vectors.size else 0.0, 1e-12)
 
 
 class TableTrainer:
@@ -62,7 +68,7 @@ class TableTrainer:
         Args:
             table: float32 [words, d].
             loss: of the trained table and the numbers of a batch's sentences.
-            settings: steps and learning rate.
+            settings: steps, learning rate, and when to evaluate and to stop.
             checkpoint: where the state is written at each evaluation; None keeps none.
             about: what else tells this run from others; a checkpoint of another run is not taken up.
         """
@@ -83,6 +89,24 @@ class TableTrainer:
         self.best, self.best_loss = np.array(table, np.float32), float("inf")
         if checkpoint is not None and checkpoint.exists():
             self._resume(checkpoint)
+
+    def run(self, draw: Callable[[int], Batch], held_out: Sequence[Batch], progress: Progress) -> Vectors:
+        """Train to the last step, or until evaluations stop getting better, and return the best table.
+
+        Args:
+            draw: returns the batch of a numbered step; the same at every call, so that a resumed run sees the same.
+            held_out: the batches that tables are compared on.
+            progress: counts the steps.
+        """
+        progress.advance(self.step)
+        if not self.step:
+            self.evaluate(held_out)  # the table as it is may be the best
+        while self.step < self.settings.steps and self.evaluations_without_gain < self.settings.patience:
+            self.train_on(draw(self.step))
+            if self.step % self.settings.evaluate_every == 0 or self.step == self.settings.steps:
+                self.evaluate(held_out)
+            progress.advance(1, note=f"loss {self.best_loss:.4f}")
+        return self.best
 
     def train_on(self, batch: Batch) -> None:
         """Take one step; the learning rate falls linearly to zero."""

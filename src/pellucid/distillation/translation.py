@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from pellucid.base import Vectors
 from pellucid.distillation.refinement import Bags
-from pellucid.distillation.tabletrainer import TableTrainer, sums
+from pellucid.distillation.tabletrainer import TableTrainer, scale_of, sums
 from pellucid.errors import CorpusError, InputError
 from pellucid.progress import Progress
 
@@ -98,7 +98,7 @@ def tune_on_pairs(
     if not settings.steps:
         return vectors
     splits = [_split(pair, number, settings) for number, pair in enumerate(_checked(pairs))]
-    table = vectors / max(float(np.sqrt(np.mean(np.square(vectors)))), 1e-12)
+    table = vectors / scale_of(vectors)
 
     def loss(words: torch.nn.EmbeddingBag, batch: npt.NDArray[np.int64]) -> torch.Tensor:
         pair, sentences = pairs[int(batch[0])], batch[1:]
@@ -107,19 +107,12 @@ def tune_on_pairs(
 
     about = {pair.name: len(pair.first) for pair in pairs}
     trainer = TableTrainer(table, loss, settings, checkpoint, {"pairs": about})
+    trained = [train for _, train in splits]
     held_out = [_numbered(n, part) for n, (dev, _) in enumerate(splits) for part in _in_batches(dev)]
     with Progress(
         "drawing translations together", total=settings.steps, unit="steps", enabled=show_progress_bar
     ) as progress:
-        progress.advance(trainer.step)
-        if not trainer.step:
-            trainer.evaluate(held_out)  # the table as it is may be the best
-        while trainer.step < settings.steps and trainer.evaluations_without_gain < settings.patience:
-            trainer.train_on(_draw([train for _, train in splits], settings, trainer.step))
-            if trainer.step % settings.evaluate_every == 0 or trainer.step == settings.steps:
-                trainer.evaluate(held_out)
-            progress.advance(1, note=f"loss {trainer.best_loss:.4f}")
-    return trainer.best
+        return trainer.run(lambda step: _draw(trained, settings, step), held_out, progress)
 
 
 def translation_loss(first: torch.Tensor, second: torch.Tensor, temperature: float) -> torch.Tensor:

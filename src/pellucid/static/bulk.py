@@ -53,7 +53,7 @@ class BulkEncoder:
         self._vectors = _as_kernel_array(vectors.view(np.int16) if vectors.dtype == np.float16 else vectors)
         self._scales = _as_kernel_array(np.ones(1, np.float32) if scales is None else scales)
         self._words = _table(vocabulary.words)
-        self._cased = any(word != word.lower() for word in vocabulary.words)
+        self._cased = vocabulary.cased
         self._idle: list[_Worker] = []
 
     def encode(self, texts: list[str], *, show_progress_bar: bool = False) -> Vectors:

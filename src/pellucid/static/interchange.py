@@ -86,7 +86,7 @@ def write_static(folder: Path, table: Table, *, dtype: str | None = None, extra_
     write_tensors(folder / "model.safetensors", tensors)
     with writing(folder / "words.txt") as aside:
         aside.write_bytes("".join(f"{word}\n" for word in words).encode("utf-8"))
-    _write_tokenizer(folder / "tokenizer.json", _word_tokenizer(tokens, len(words), _all_lower(words), inside))
+    _write_tokenizer(folder / "tokenizer.json", _word_tokenizer(tokens, len(words), not table.vocabulary.cased, inside))
     if table.vocabulary.subwords is not None:
         _write_tokenizer(folder / "subwords.json", table.vocabulary.subwords)
     write_json(folder / "modules.json", _MODULES)
@@ -197,10 +197,6 @@ def quantize(block: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int8], npt.
     return np.clip(np.rint(steps), -127, 127).astype(np.int8), scales  # a scale near 0 is itself rounded
 
 
-def _all_lower(words: Sequence[str]) -> bool:
-    return all(word == word.lower() for word in words)
-
-
 def _token_ids(vocabulary: Vocabulary, extra_words: Iterable[str]) -> tuple[list[str], npt.NDArray[np.int64]]:
     """Return the token strings in id order and the row each is sent to; ids below len(vocabulary) are the rows."""
     nothing = len(vocabulary)
@@ -226,7 +222,7 @@ def _token_ids(vocabulary: Vocabulary, extra_words: Iterable[str]) -> tuple[list
 
 def _likely_spellings(vocabulary: Vocabulary, extra_words: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield strings that texts are likely to hold, as the stock normaliser leaves them, and the word each is."""
-    if _all_lower(vocabulary.words):
+    if not vocabulary.cased:
         yield from ((word.lower(), word) for word in extra_words)
         # That normaliser lowers letter by letter; Python's lower() knows the other sigma at the end of a word.
         yield from ((f"{word[:-1]}\u03c3", word) for word in vocabulary.words if word.endswith("\u03c2"))

@@ -18,8 +18,9 @@ import numpy as np
 
 from pellucid.base import Vectors, check_texts, unit_rows
 from pellucid.corpus import Corpus
+from pellucid.distillation.distill import open_teacher
 from pellucid.encoders import encode_with
-from pellucid.errors import InputError, missing_extra
+from pellucid.errors import InputError
 from pellucid.inspection.tableviews import all_vectors, static_model
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.interchange import check_writable, quantize
@@ -115,7 +116,7 @@ def add_words(
     new = [key for key in keys if key not in model.vocabulary]
     vocabulary = Vocabulary([*model.vocabulary.words, *new], model.vocabulary.subwords)
     _check_found(vocabulary, keys)
-    opened = _open(teacher)
+    opened = open_teacher(teacher)
     if sentences is None:
         known, source, vectors = _by_themselves(model, opened, keys, settings)
         counts: Sequence[int] = [0] * len(keys)
@@ -137,7 +138,6 @@ def _keys(vocabulary: Vocabulary, entries: Sequence[str], replace: bool) -> dict
     """Return the key of each entry and the entry, after checking them."""
     if not entries:
         raise InputError("no word to add; give at least one")
-    lower = all(word == word.lower() for word in vocabulary.words)
     check_writable(entries)
     keys: dict[str, str] = {}
     known = []
@@ -146,7 +146,7 @@ def _keys(vocabulary: Vocabulary, entries: Sequence[str], replace: bool) -> dict
         if not found:
             raise InputError(f"{entry!r:.60} holds no word; punctuation and spaces alone cannot be added")
         key = JOINER.join(found)
-        key = key.lower() if lower else key
+        key = key if vocabulary.cased else key.lower()
         if len(found) == 1 and entry.strip() != found[0]:
             raise InputError(f"{entry!r:.60} is the one word {found[0]!r} to a static model, which drops punctuation; "
                              f"give {found[0]!r}")  # fmt: skip
@@ -168,16 +168,6 @@ def _check_found(vocabulary: Vocabulary, keys: dict[str, str]) -> None:
             parts = " ".join(word.text for word in split_words(entry))
             raise InputError(f"{entry!r:.60} would never be found in a text, which is cut into {', '.join(found)}; "
                              f"a phrase has spaces alone between its words, as {parts!r:.60}")  # fmt: skip
-
-
-def _open(teacher: Any) -> Any:
-    if not isinstance(teacher, str):
-        return teacher
-    try:
-        from sentence_transformers import SentenceTransformer
-    except ImportError as error:
-        raise missing_extra("sentence-transformers", "torch") from error
-    return SentenceTransformer(teacher)
 
 
 def _by_themselves(

@@ -19,6 +19,7 @@ from pellucid.base import Vectors, unit_rows
 from pellucid.corpus import Corpus, is_path
 from pellucid.distillation.extraction import ExtractionSettings, spool
 from pellucid.distillation.refinement import Bags, RefinementSettings, refine
+from pellucid.distillation.tabletrainer import scale_of
 from pellucid.errors import CorpusError
 from pellucid.inspection.tableviews import all_vectors, static_model
 from pellucid.static.embedder import StaticEmbedder
@@ -113,7 +114,7 @@ def retrain(
     if not len(stored.bags):
         raise CorpusError("no sentence of the corpus holds two words that the model knows; is it another language?")
     training, held_out = _apart(stored)
-    scale = max(float(np.sqrt(np.mean(np.square(vectors)))), 1e-12)
+    scale = scale_of(vectors)
     refined = refine(
         vectors,
         training.bags,
