@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pellucid.base import Embedder
     from pellucid.ensemble.embedder import EnsembleEmbedder
     from pellucid.explanation import Explanation
+    from pellucid.index.index import Index
     from pellucid.keytokens.embedder import KeyTokenEmbedder
     from pellucid.lexicon.embedder import LexiconEmbedder
     from pellucid.pretrained import load
@@ -30,6 +31,7 @@ _HOMES = {
     **{path.rpartition(".")[2]: path.rpartition(".")[0] for path in FAMILIES.values()},
     "Embedder": "base",
     "Explanation": "explanation",
+    "Index": "index.index",
     "load": "pretrained",
     "distill": "distillation.distill",
     "errors": "errors",
@@ -40,6 +42,7 @@ __all__ = [
     "Embedder",
     "EnsembleEmbedder",
     "Explanation",
+    "Index",
     "KeyTokenEmbedder",
     "LexiconEmbedder",
     "StaticEmbedder",

@@ -15,6 +15,10 @@ class ModelFolderError(PellucidError, ValueError):
     """A model folder or file is missing, truncated, of another family or not trustworthy."""
 
 
+class IndexFolderError(PellucidError, ValueError):
+    """A search index is missing, broken, too new, or open in another process."""
+
+
 class WritingError(PellucidError, OSError):
     """A file or folder cannot be written: no space, no permission, a read-only disk."""
 

@@ -1,0 +1,154 @@
+"""BM25: how a text becomes terms, and what each term adds to a score.
+
+    BM25(q, d) = sum over terms t of q of  n_t idf(t) f(t, d) (k1 + 1) / (f(t, d) + k1 (1 - b + b |d| / average))
+    idf(t) = ln(1 + (N - N_t + 0.5) / (N_t + 0.5))
+
+with n_t the times t stands in the query, f(t, d) in the passage, |d| the passage's terms, N all passages and N_t those
+with t. A passage's half of each product (its *impact*) is stored as a sparse vector, the query's half is made when it is
+asked, so that changes of N and N_t need no new vectors. An impact stays below k1 + 1; what the query can reach at most
+is therefore known without looking at any passage, and BM25 divided by it lies in [0, 1).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from pellucid.errors import InputError, missing_extra
+from pellucid.words import UNSPACED
+
+K1, B = 1.5, 0.6
+"""Chosen on the training queries of SciFact, with the analyser below; the same for every corpus."""
+
+# English function words; other languages rely on idf, or on a list of the user's own.
+ENGLISH_STOP_WORDS = frozenset(
+    """a about above after again against all am an and any are as at be because been before being below between both
+    but by can did do does doing don down during each few for from further had has have having he her here hers herself
+    him himself his how i if in into is it its itself just me more most my myself no nor not now of off on once only or
+    other our ours ourselves out over own same she should so some such than that the their theirs them themselves then
+    there these they this those through to too under until up very was we were what when where which while who whom why
+    will with you your yours yourself yourselves""".split()
+)
+
+_WORD = re.compile(rf"[{UNSPACED}]+|[^\W_{UNSPACED}]+")  # a run of a script without spaces, or letters and digits
+_UNSPACED = re.compile(rf"[{UNSPACED}]")
+_MOST_REMEMBERED = 1 << 20  # words whose term is kept
+
+
+class Term(NamedTuple):
+    """A term of a text and where its word stands there, in characters."""
+
+    term: str
+    start: int
+    end: int
+
+
+class Analyser:
+    """How a text becomes terms: words in lower case, without stop words and single letters, stemmed.
+
+    Scripts that are written without spaces become overlapping pairs of characters.
+    """
+
+    def __init__(self, language: str = "english", stop_words: Iterable[str] | None = None) -> None:
+        """Choose the stemmer.
+
+        Args:
+            language: of Snowball's stemmers, by its English name ("german"); "none" does not stem.
+            stop_words: words to leave out; None takes the list for English, and none for other languages.
+
+        Raises:
+            InputError: there is no stemmer for the language.
+            MissingExtraError: PyStemmer is not installed.
+        """
+        self.language = language
+        given = ENGLISH_STOP_WORDS if stop_words is None and language == "english" else stop_words or ()
+        self.stop_words = frozenset(word.lower() for word in given)
+        self._stem = _stemmer(language)
+        self._term_of: dict[str, str] = {}  # "" for a word that is left out
+
+    def terms(self, text: str) -> list[str]:
+        """Return the terms of `text` in order."""
+        known = self._known
+        found = []
+        for word in _WORD.findall(text):
+            term = known(word)
+            if term is None:
+                found += _pairs(word)
+            elif term:
+                found.append(term)
+        return found
+
+    def places(self, text: str) -> Iterator[Term]:
+        """Yield the same terms with the places of their words."""
+        for match in _WORD.finditer(text):
+            start, end = match.span()
+            term = self._known(match[0])
+            if term is None:
+                for at, pair in enumerate(_pairs(match[0])):
+                    yield Term(pair, start + at, start + at + len(pair))
+            elif term:
+                yield Term(term, start, end)
+
+    def _known(self, word: str) -> str | None:
+        """Return the term of a word, "" where it has none, None for a run of a script without spaces."""
+        term = self._term_of.get(word)
+        if term is None and not _UNSPACED.match(word):
+            if len(self._term_of) >= _MOST_REMEMBERED:
+                self._term_of.clear()
+            lowered = word.lower()
+            left_out = len(lowered) < 2 or lowered in self.stop_words
+            term = self._term_of[word] = "" if left_out else self._stem(lowered)
+        return term
+
+
+def _pairs(run: str) -> list[str]:
+    return [run] if len(run) < 2 else [run[at : at + 2] for at in range(len(run) - 1)]
+
+
+def _stemmer(language: str) -> Any:
+    if language == "none":
+        return str
+    try:
+        import Stemmer
+    except ImportError as error:
+        raise missing_extra("PyStemmer", "search") from error
+    if language not in Stemmer.algorithms():
+        known = ", ".join(sorted(set(Stemmer.algorithms()) - {"porter", "lovins"}))
+        raise InputError(f"language is {language!r:.40}; there are stemmers for {known}; 'none' does not stem")
+    return Stemmer.Stemmer(language).stemWord
+
+
+def impacts(counts: Mapping[str, int], average: float) -> dict[str, float]:
+    """Return a passage's half of BM25 for each of its terms.
+
+    Args:
+        counts: how often each term stands in the passage.
+        average: number of terms of a passage, over all of them.
+    """
+    length = K1 * (1 - B + B * sum(counts.values()) / average) if average else K1
+    return {term: count * (K1 + 1) / (count + length) for term, count in counts.items()}
+
+
+def query_weights(
+    counts: Mapping[str, int], passages_with: Mapping[str, int], passages: int, share: float
+) -> dict[str, float]:
+    """Return the query's half of BM25 for each of its terms that a passage has.
+
+    Args:
+        counts: how often each term stands in the query.
+        passages_with: term -> number of passages with it; terms that no passage has may be left out.
+        passages: number of passages.
+        share: what the weights are scaled to: the greatest possible score is `share`.
+    """
+    known = {term: count for term, count in counts.items() if passages_with.get(term)}
+    weights = {term: count * idf(passages, passages_with[term]) for term, count in known.items()}
+    most = sum(weights.values()) * (K1 + 1)
+    return {term: share * weight / most for term, weight in weights.items()}
+
+
+def idf(passages: int, passages_with: int) -> float:
+    """Return the inverse document frequency of a term, never negative."""
+    return math.log1p(max(passages - passages_with + 0.5, 0.5) / (passages_with + 0.5))
+

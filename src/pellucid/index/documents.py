@@ -1,0 +1,291 @@
+"""The documents of an index, in one SQLite file: the truth about what the index holds, and its one commit point.
+
+The engine is written first and flushed; then one transaction here makes a batch of documents visible, with the counts
+of terms that BM25 needs, or nothing of it. A passage that the engine holds and this file does not know of is no hit.
+What must go from the engine after a commit is written down in it (`garbage`) and done at the next opening, if a crash
+came between. Document numbers are never used twice, and a passage's number in the engine is made of two: the document's
+and its own.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pellucid.errors import IndexFolderError, WritingError
+
+PASSAGE_BITS = 16
+"""A document has at most 2 ** 16 passages."""
+
+_SCHEMA = """
+CREATE TABLE state (value TEXT NOT NULL);
+CREATE TABLE documents (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, title TEXT NOT NULL, text TEXT NOT NULL,
+    metadata TEXT NOT NULL, ends TEXT NOT NULL);
+CREATE TABLE terms (number INTEGER PRIMARY KEY, term TEXT NOT NULL UNIQUE, passages INTEGER NOT NULL);
+CREATE TABLE garbage (number INTEGER NOT NULL, passages INTEGER NOT NULL);
+"""
+_MOST_VARIABLES = 900  # in one statement
+_FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY) if hasattr(sqlite3, "SQLITE_FULL") else ()
+
+
+class Document(NamedTuple):
+    """A document of an index.
+
+    Attributes:
+        number: its own, never used twice.
+        id: the user's.
+        title: "" for none.
+        text: as given.
+        metadata: as given.
+        ends: where each passage ends in the text, in characters.
+    """
+
+    number: int
+    id: str
+    title: str
+    text: str
+    metadata: dict[str, Any]
+    ends: tuple[int, ...]
+
+    def passage(self, passage: int) -> str:
+        """Return the text of a passage."""
+        return self.text[self.ends[passage - 1] if passage else 0 : self.ends[passage]]
+
+    def indexed(self, passage: int) -> str:
+        """Return what is indexed of a passage: the title, a line break and the text."""
+        return f"{self.title}\n{self.passage(passage)}" if self.title else self.passage(passage)
+
+    def points(self) -> range:
+        """Return the numbers of the passages in the engine."""
+        return points_of(self.number, len(self.ends))
+
+
+def points_of(number: int, passages: int) -> range:
+    """Return the engine's numbers of the passages of a document."""
+    return range(number << PASSAGE_BITS, (number << PASSAGE_BITS) + passages)
+
+
+@dataclass
+class State:
+    """What an index is and how far it has come; written with every commit.
+
+    Attributes:
+        settings: what it was made with: models with fingerprints, weights, language, stop words, length of a passage.
+        engine: name of the engine's folder.
+        average: terms of a passage that the stored impacts were computed with.
+        passages: how many there are.
+        terms: how many terms they hold in all.
+        documents: how many there are.
+        fields: name -> (number, kinds of values).
+    """
+
+    settings: dict[str, Any]
+    engine: str = "engine-1"
+    average: float = 0.0
+    passages: int = 0
+    terms: int = 0
+    documents: int = 0
+    fields: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    @property
+    def mean_length(self) -> float:
+        """Number of terms of a passage, over all of them."""
+        return self.terms / self.passages if self.passages else 0.0
+
+    def to_json(self) -> str:
+        """Return it on one line."""
+        return json.dumps(vars(self), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> State:
+        """Return what `to_json` wrote."""
+        value = json.loads(text)
+        value["fields"] = {name: (number, kinds) for name, (number, kinds) in value["fields"].items()}
+        return cls(**value)
+
+
+class Documents:
+    """The open file; one process at a time, any number of threads."""
+
+    def __init__(self, path: Path, state: State | None = None) -> None:
+        """Open the file, or make it with a first state.
+
+        Raises:
+            IndexFolderError: another process has it open, or it is broken.
+        """
+        self.path = path
+        self.lock = threading.RLock()  # a reader must not see a transaction that is not finished
+        with self._explained():
+            self._db = sqlite3.connect(path, timeout=0.2, isolation_level=None, check_same_thread=False)
+            for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL"):
+                self._db.execute(f"PRAGMA {pragma}")  # exclusive: until it is closed, or its process ends
+            with self.transaction():
+                if state is not None:
+                    for statement in _SCHEMA.strip().split(";")[:-1]:
+                        self._db.execute(statement)
+                    self._db.execute("INSERT INTO state VALUES (?)", (state.to_json(),))
+            row = self._db.execute("SELECT value FROM state").fetchone()
+        try:
+            self.state = State.from_json(row[0])
+        except (TypeError, ValueError, KeyError) as error:
+            raise IndexFolderError(f"{path} is broken: {error!r}. Restore it, or build the index anew") from error
+
+    def close(self) -> None:
+        """Release the file."""
+        with self.lock:
+            self._db.close()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn the database's refusals into errors that say what and what now."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error):
+                raise IndexFolderError(
+                    f"the index {self.path.parent} is open in another process; close it there first"
+                ) from error
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _FULL or "full" in str(error):
+                raise WritingError(
+                    f"cannot write {self.path}: {error}. What was committed before is safe; free some space"
+                ) from error
+            raise IndexFolderError(f"{self.path} cannot be read: {error}") from error
+        except sqlite3.DatabaseError as error:
+            raise IndexFolderError(f"{self.path} is broken: {error}. Restore it, or build the index anew") from error
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Make all changes inside visible at once at the end, or none; on disk when it returns."""
+        with self.lock:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def commit(self, state: State) -> Iterator[None]:
+        """The same with a new state, which holds from the end of it."""
+        with self._explained(), self.transaction():
+            yield
+            self._db.execute("UPDATE state SET value = ?", (state.to_json(),))
+        self.state = state
+
+    def next_number(self) -> int:
+        """Return the number that the next document gets."""
+        with self.lock, self._explained():
+            found = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'documents'").fetchone()
+        return int(found[0]) + 1 if found else 1
+
+    def by_id(self, ids: Collection[str]) -> list[Document]:
+        """Return the documents among `ids` that are there, in no order."""
+        return self._select("id", list(ids))
+
+    def by_number(self, numbers: Collection[int]) -> list[Document]:
+        """Return the documents among `numbers` that are there, in no order."""
+        return self._select("number", list(numbers))
+
+    def _select(self, column: str, wanted: Sequence[Any]) -> list[Document]:
+        found: list[Any] = []
+        with self.lock, self._explained():
+            for start in range(0, len(wanted), _MOST_VARIABLES):
+                block = wanted[start : start + _MOST_VARIABLES]
+                marks = ",".join("?" * len(block))
+                found += self._db.execute(f"SELECT * FROM documents WHERE {column} IN ({marks})", block).fetchall()
+        return [_document(row) for row in found]
+
+    def all(self, block: int = 500) -> Iterator[list[Document]]:
+        """Yield every document by rising number, in blocks; changes between two blocks are seen."""
+        last = 0
+        while True:
+            with self.lock, self._explained():
+                rows = self._db.execute(
+                    "SELECT * FROM documents WHERE number > ? ORDER BY number LIMIT ?", (last, block)
+                ).fetchall()
+            if not rows:
+                return
+            yield [_document(row) for row in rows]
+            last = rows[-1][0]
+
+    def replace(self, new: Iterable[Document], old: Collection[Document], change: Mapping[str, int]) -> None:
+        """Within a commit, insert documents and remove others, and change how many passages hold a term.
+
+        The engine has flushed its deletions of the garbage before; what it has to delete now takes its place.
+        """
+        run = self._db.executemany
+        self._db.execute("DELETE FROM garbage")
+        run("DELETE FROM documents WHERE number = ?", [(d.number,) for d in old])
+        run("INSERT INTO garbage VALUES (?, ?)", [(d.number, len(d.ends)) for d in old])
+        run(
+            "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?)",
+            [(d.number, d.id, d.title, d.text, json.dumps(d.metadata), json.dumps(d.ends)) for d in new],
+        )
+        run("UPDATE terms SET passages = passages + ? WHERE term = ?", [(n, term) for term, n in change.items() if n])
+
+    def start_anew(self, counts: Mapping[str, int] | None) -> None:
+        """Within a commit, take up a new engine, which holds no garbage.
+
+        Args:
+            counts: how many passages hold each term; None leaves them.
+        """
+        self._db.execute("DELETE FROM garbage")
+        if counts is not None:
+            self._db.execute("UPDATE terms SET passages = 0")
+            self._db.executemany("UPDATE terms SET passages = ? WHERE term = ?", [(n, t) for t, n in counts.items()])
+
+    def garbage(self) -> list[int]:
+        """Return the engine's numbers of passages that are no longer part of a document."""
+        with self.lock, self._explained():
+            rows = self._db.execute("SELECT number, passages FROM garbage").fetchall()
+        return [point for number, passages in rows for point in points_of(number, passages)]
+
+    def term_numbers(self, terms: Iterable[str]) -> dict[str, int]:
+        """Return a number for each term; new terms get one, which later crashes may leave unused."""
+        wanted = list(terms)
+        known = self._terms(wanted)
+        new = [term for term in wanted if term not in known]
+        if new:
+            with self._explained(), self.transaction():
+                self._db.executemany("INSERT INTO terms (term, passages) VALUES (?, 0)", [(term,) for term in new])
+            known |= self._terms(new)
+        return {term: number for term, (number, _) in known.items()}
+
+    def _terms(self, terms: Iterable[str]) -> dict[str, tuple[int, int]]:
+        found: dict[str, tuple[int, int]] = {}
+        waiting = iter(terms)
+        with self.lock, self._explained():
+            while block := list(islice(waiting, _MOST_VARIABLES)):
+                marks = ",".join("?" * len(block))
+                rows = self._db.execute(f"SELECT term, number, passages FROM terms WHERE term IN ({marks})", block)
+                found |= {term: (number, passages) for term, number, passages in rows}
+        return found
+
+    def passages_with(self, terms: Iterable[str]) -> dict[str, tuple[int, int]]:
+        """Return for each known term its number and the number of passages that hold it."""
+        return self._terms(terms)
+
+    def all_counts(self) -> dict[str, int]:
+        """Return for every term that a passage holds the number of those that do."""
+        with self.lock, self._explained():
+            return dict(self._db.execute("SELECT term, passages FROM terms WHERE passages != 0").fetchall())
+
+    def check(self) -> list[str]:
+        """Return what SQLite finds wrong with the file."""
+        with self.lock, self._explained():
+            found = [row[0] for row in self._db.execute("PRAGMA integrity_check").fetchall()]
+        return [] if found == ["ok"] else found
+
+
+def _document(row: Sequence[Any]) -> Document:
+    number, own, title, text, metadata, ends = row
+    return Document(number, own, title, text, json.loads(metadata), tuple(json.loads(ends)))

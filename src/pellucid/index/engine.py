@@ -1,0 +1,206 @@
+"""The vectors of an index, on disk, in one shard of Qdrant Edge. Nothing else in the library knows that engine.
+
+A point is a passage: a number, a vector for each part of the index (a numpy row, or the pair of indices and values of a
+sparse one; a part that knows nothing of the passage has none), and the metadata that can be filtered by. Products with
+a query are exact; only a dense part of more than about 50,000 passages is searched through a graph (HNSW) once it was
+optimised, and then may miss a few. What has been `flush`ed outlives a power cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pellucid.errors import IndexFolderError, missing_extra
+
+try:
+    import qdrant_edge as edge
+except ImportError as error:
+    raise missing_extra("qdrant-edge-py", "search") from error
+
+Vector = Any
+"""A float32 row, or (indices, values) of a sparse one."""
+
+_GRAPH_KILOBYTES = 50_000  # of dense vectors; below it every product is computed
+_PAGE = 1000  # points read or written at once
+_INDEXES = {
+    "n": edge.PayloadSchemaType.Float,
+    "s": edge.PayloadSchemaType.Keyword,
+    "b": edge.PayloadSchemaType.Bool,
+}
+
+
+class Point(NamedTuple):
+    """A passage as the engine keeps it."""
+
+    number: int
+    vectors: Mapping[str, Vector]
+    payload: Mapping[str, Any]
+
+
+class Test(NamedTuple):
+    """A condition on one key of the payload; operator "in", "range", "dates" (bounds) or "exists" (of several keys, any)."""
+
+    key: str
+    operator: str
+    value: Any
+    negated: bool = False
+
+
+Where = tuple[tuple[Test, ...], ...]
+"""Any of these must hold, each of which is all of its tests; () holds always."""
+
+
+class Engine:
+    """One open shard; one process at a time."""
+
+    def __init__(self, shard: Any, dense: Collection[str], sparse: Collection[str]) -> None:
+        """Take an open shard and the names of its parts."""
+        self._shard, self._names = shard, (*dense, *sparse)
+
+    @classmethod
+    def create(cls, folder: Path, dense: Mapping[str, int], sparse: Collection[str]) -> Engine:
+        """Make an empty shard.
+
+        Args:
+            folder: for the shard alone.
+            dense: the dense parts and their dimensions.
+            sparse: the sparse ones.
+        """
+        folder.mkdir(parents=True)
+        config = edge.EdgeConfig(
+            vectors={name: edge.EdgeVectorParams(size, edge.Distance.Dot) for name, size in dense.items()} or None,
+            sparse_vectors={name: edge.EdgeSparseVectorParams() for name in sparse} or None,
+            optimizers=edge.EdgeOptimizersConfig(indexing_threshold=_GRAPH_KILOBYTES),
+        )
+        return cls(edge.EdgeShard.create(str(folder), config), dense, sparse)
+
+    @classmethod
+    def open(cls, folder: Path, dense: Mapping[str, int], sparse: Collection[str]) -> Engine:
+        """Open the shard in `folder`.
+
+        Raises:
+            IndexFolderError: it is missing, broken, or open in another process.
+        """
+        try:
+            return cls(edge.EdgeShard.load(str(folder)), dense, sparse)
+        except Exception as error:  # the engine has no classes of errors
+            if "WouldBlock" in str(error):
+                raise IndexFolderError(f"{folder} is open in another process; close it there first") from error
+            raise IndexFolderError(
+                f"the vectors in {folder} cannot be opened: {error}. The texts are safe: pellucid index rebuild"
+            ) from error
+
+    def close(self) -> None:
+        """Write everything to disk and release the folder."""
+        self._shard.close()
+
+    def flush(self) -> None:
+        """Return when everything is on disk."""
+        self._shard.flush()
+
+    def optimize(self) -> None:
+        """Rearrange what was added for faster searches; drop what was deleted."""
+        self._shard.optimize()
+
+    def put(self, points: Iterable[Point]) -> None:
+        """Add points, or replace those of the same number."""
+        made = [edge.Point(p.number, {n: _given(v) for n, v in p.vectors.items()}, dict(p.payload)) for p in points]
+        for start in range(0, len(made), _PAGE):
+            self._shard.update(edge.UpdateOperation.upsert_points(made[start : start + _PAGE]))
+
+    def delete(self, numbers: Iterable[int]) -> None:
+        """Remove points; numbers that are not there do not matter."""
+        numbers = list(numbers)
+        for start in range(0, len(numbers), _PAGE):
+            self._shard.update(edge.UpdateOperation.delete_points(numbers[start : start + _PAGE]))
+
+    def index_payload(self, key: str) -> None:
+        """Make filters by a key of the payload fast."""
+        self._shard.update(edge.UpdateOperation.create_field_index(key, _INDEXES[key[0]]))
+
+    def count(self) -> int:
+        """Return the number of points."""
+        return int(self._shard.count(edge.CountRequest(exact=True)))
+
+    def numbers(self, start: int = 0) -> Iterator[int]:
+        """Yield the numbers of all points from `start` on, rising."""
+        at: Any = start
+        while at is not None:
+            request = edge.ScrollRequest(offset=at, limit=_PAGE, with_payload=False, with_vector=False)
+            records, at = self._shard.scroll(request)
+            yield from [record.id for record in records]
+
+    def vectors(self, numbers: Collection[int], names: Collection[str]) -> dict[int, dict[str, Vector]]:
+        """Return the stored vectors of points by number and part."""
+        records = self._shard.retrieve(list(numbers), with_payload=False, with_vector=list(names))
+        return {r.id: {name: _read(vector) for name, vector in (r.vector or {}).items()} for r in records}
+
+    def search(self, queries: Mapping[str, Vector], limit: int, where: Where = ()) -> dict[str, dict[int, float]]:
+        """Return for each part the `limit` points with the largest products: number -> product, best first."""
+        chosen = _filter(where)
+        requests = [_request(name, vector, limit, chosen) for name, vector in queries.items()]
+        return self._run(queries, requests)
+
+    def products(self, queries: Mapping[str, Vector], wanted: Mapping[str, Collection[int]]) -> Any:
+        """Return the products with the points wanted of each part: number -> product."""
+        asked = {name: vector for name, vector in queries.items() if wanted.get(name)}
+        requests = [
+            _request(name, vector, len(wanted[name]), edge.Filter(must=[edge.HasIdCondition(set(wanted[name]))]))
+            for name, vector in asked.items()
+        ]
+        return self._run(asked, requests)
+
+    def _run(self, names: Iterable[str], requests: list[Any]) -> dict[str, dict[int, float]]:
+        found = self._shard.query_batch(edge.QueryBatchRequest(requests)) if requests else []
+        return {name: {hit.id: hit.score for hit in hits} for name, hits in zip(names, found)}
+
+
+def _given(vector: Vector) -> Any:
+    if isinstance(vector, tuple):
+        return edge.SparseVector(*(np.asarray(side).tolist() for side in vector))
+    return vector.tolist()
+
+
+def _read(vector: Any) -> Vector:
+    if hasattr(vector, "indices"):
+        return np.array(vector.indices, np.int64), np.array(vector.values, np.float32)
+    return np.array(vector, np.float32)
+
+
+def _request(name: str, vector: Vector, limit: int, chosen: Any) -> Any:
+    return edge.QueryRequest(limit, query=edge.Query.Nearest(_given(vector), using=name), filter=chosen)
+
+
+def _filter(where: Where) -> Any:
+    if not where:
+        return None
+    every = [
+        edge.Filter(
+            must=[_condition(test) for test in tests if not test.negated] or None,
+            must_not=[_condition(test) for test in tests if test.negated] or None,
+        )
+        for tests in where
+    ]
+    return every[0] if len(every) == 1 else edge.Filter(should=every)
+
+
+def _condition(test: Test) -> Any:
+    if test.operator == "exists":
+        return edge.Filter(should=[edge.Filter(must_not=[edge.IsEmptyCondition(key)]) for key in test.key.split(",")])
+    if test.operator == "range":
+        return edge.FieldCondition(test.key, range=edge.RangeFloat(**test.value))
+    if test.operator == "dates":
+        return edge.FieldCondition(test.key, range=edge.RangeDateTime(**test.value))
+    if test.key[0] == "s":
+        return edge.FieldCondition(test.key, match=edge.MatchAny(list(test.value)))
+    return edge.Filter(should=[_equal(test.key, value) for value in test.value])
+
+
+def _equal(key: str, value: Any) -> Any:
+    if key[0] == "b":
+        return edge.FieldCondition(key, match=edge.MatchValue(value))
+    return edge.FieldCondition(key, range=edge.RangeFloat(gte=value, lte=value))

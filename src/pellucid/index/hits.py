@@ -1,0 +1,150 @@
+"""What a search returns: hits with their reasons, and the same as a report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, overload
+
+from pellucid.errors import InputError
+from pellucid.explanation import Explanation
+from pellucid.index.reasons import Reasons
+from pellucid.views.report import VERSION, Column, Heading, Part, Report, Table, counted, signed
+from pellucid.words import well_formed
+
+_NAMED = 5  # rows named in a table and in JSON
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A document that was found.
+
+    Attributes:
+        id: the user's.
+        score: the sum of `parts`.
+        title: of the document; "" for none.
+        text: the best passage of the document; all of it, unless it is long.
+        metadata: as given.
+        parts: what BM25 and each model add to the score; they add up to it.
+        passage: number of the passage, from 0.
+        start: where it starts in the document's text, in characters.
+    """
+
+    id: str
+    score: float
+    title: str
+    text: str
+    metadata: dict[str, Any]
+    parts: dict[str, float]
+    passage: int
+    start: int
+    _why: Callable[[], Reasons] = field(repr=False, compare=False)
+
+    @cached_property
+    def reasons(self) -> Reasons:
+        """What the score is made of: words to highlight, and rows that add up to it.
+
+        Raises:
+            InputError: the stored vectors are needed, and the index was closed or the document changed.
+        """
+        return self._why()
+
+    def explain(self) -> Explanation:
+        """Return every row of the score as an explanation, with its views; text 2 is the title and the passage."""
+        return self.reasons.explain()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain dicts, lists, strings and numbers: the hit, its strongest reasons and the words to highlight."""
+        rows = [{"name": row.name, "contribution": row.contribution} for row in self.reasons.top(_NAMED)]
+        words = [{"start": start, "end": end, "contribution": value} for start, end, value in self.reasons.words()]
+        plain = {name: getattr(self, name) for name in ("id", "score", "title", "text", "metadata", "passage", "start")}
+        return {**plain, "parts": dict(self.parts), "reasons": rows, "indexed": self.reasons.text, "words": words}
+
+
+class HitRow(NamedTuple):
+    """A hit as a row of a table."""
+
+    rank: int
+    id: str
+    score: float
+    title: str
+    text: str
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class Hits(Report, Sequence[Hit]):
+    """The documents found for a query, best first: a sequence of `Hit`, and a report with views.
+
+    Attributes:
+        query: what was asked.
+        documents: how many the index holds.
+        weights: of the parts of the score.
+        found: the hits.
+        exact: whether no other document can have a higher score; False where a search had to stop earlier.
+    """
+
+    kind: ClassVar[str] = "search"
+
+    query: str
+    documents: int
+    weights: dict[str, float]
+    found: tuple[Hit, ...]
+    exact: bool
+
+    @overload
+    def __getitem__(self, number: int) -> Hit: ...
+    @overload
+    def __getitem__(self, number: slice) -> tuple[Hit, ...]: ...
+    def __getitem__(self, number: int | slice) -> Hit | tuple[Hit, ...]:
+        """Return a hit by its number from 0."""
+        return self.found[number]
+
+    def __len__(self) -> int:
+        """Return the number of hits."""
+        return len(self.found)
+
+    def why(self, above: int, below: int) -> Explanation:
+        """Say why one rank stands above another: the difference of their explanations.
+
+        Args:
+            above: a rank, from 1.
+            below: another.
+
+        Raises:
+            InputError: a rank is not in the list.
+        """
+        for rank in (above, below):
+            if not 1 <= rank <= len(self.found):
+                raise InputError(f"rank {rank} is not in this list of {len(self.found)}")
+        return self.found[above - 1].explain() - self.found[below - 1].explain()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain dicts, lists, strings and numbers; `docs/schema/search-v1.json` describes them."""
+        facts = {"query": self.query, "documents": self.documents, "weights": self.weights, "exact": self.exact}
+        return {"version": VERSION, "kind": self.kind, **facts, "hits": [hit.to_dict() for hit in self.found]}
+
+    def __repr__(self) -> str:
+        """Return one short line."""
+        return f"<Hits for {self.query!r:.60}: {len(self.found)} of {counted(self.documents, 'document')}>"
+
+    def _parts(self) -> Iterator[Part]:
+        how = " + ".join(f"{weight:.2g} {part}" for part, weight in self.weights.items())
+        yield Heading("Search", self.query, f"{how}, {counted(self.documents, 'document')}")
+        rows = []
+        for rank, hit in enumerate(self.found, 1):
+            why = ", ".join(f"{row.name} {signed(row.contribution)}" for row in hit.reasons.top(_NAMED))
+            parts = " ".join(f"{part} {signed(value)}" for part, value in hit.parts.items())
+            rows.append((str(rank), f"{hit.score:.4f}", parts, hit.id, well_formed(hit.title or hit.text), why))
+        kinds = (("", "number"), ("score", "number"), ("of it", "text"), ("id", "text"), ("document", "text"))
+        yield Table("", tuple(Column(*kind) for kind in (*kinds, ("mostly for", "text"))), tuple(rows))
+
+    def _records(self) -> Sequence[HitRow]:
+        return [
+            HitRow(rank, h.id, h.score, h.title, h.text, tuple(row.name for row in h.reasons.top(_NAMED)))
+            for rank, h in enumerate(self.found, 1)
+        ]
+
+    def _columns(self) -> Sequence[str]:
+        return HitRow._fields

@@ -1,0 +1,868 @@
+"""`Index`: documents on disk, found by their words and by what they mean, and for every hit the reason.
+
+    score(query, passage) = w_bm25 BM25 / (the most that the query can reach) + sum over models of w_model cosine
+
+with weights that add up to 1. It is a sum over terms, pairs of words or dimensions, needs no other hit, and compares
+across queries. A document's score is that of its best passage.
+
+How it lies on disk: `documents.py` holds the texts and is the one commit point, `engine.py` the vectors.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property, partial
+from itertools import islice, zip_longest
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+import pellucid
+from pellucid.errors import IndexFolderError, InputError, ModelFolderError
+from pellucid.index import bm25 as bm25_terms
+from pellucid.index.documents import PASSAGE_BITS, Document, Documents, State
+from pellucid.index.engine import Engine, Point, Vector, Where
+from pellucid.index.hits import Hit, Hits
+from pellucid.index.metadata import checked_metadata, parse_where, payload, register
+from pellucid.index.models import BM25, Model, open_model, open_models, save_copy
+from pellucid.index.passages import passage_ends
+from pellucid.index.reasons import Bm25Reader, Reader, Reasons, WordTable, reader_of
+from pellucid.progress import Progress
+from pellucid.store import read_json, write_json
+from pellucid.words import well_formed
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+FORMAT = 1
+"""The format this version writes; it reads this one and all before."""
+
+_STATIC_WEIGHT, _TRANSFORMER_WEIGHT = 0.2, 0.4  # of all models together, beside BM25: chosen on training queries
+_BATCH_DOCUMENTS, _BATCH_CHARACTERS = 1000, 4_000_000  # of one commit
+_CANDIDATES, _MOST_CANDIDATES = 100, 6400  # passages that each part brings; more until the result is certain
+_DRIFT = 1.25  # the mean length of a passage may change so much before the stored impacts are computed anew
+_CHECKED = 200  # documents that `verify` encodes again
+_ABSENT = object()
+
+
+class Index:
+    """Documents that can be searched, in a folder; one process at a time, any number of threads."""
+
+    def __init__(self, folder: Path, documents: Documents, models: dict[str, Model], engine: Engine | None) -> None:
+        """Take what `create` and `open` have opened."""
+        self.folder, self._documents, self._models = folder, documents, models
+        self._open_engine = engine
+        self._writing = threading.RLock()
+        self._set_up()
+
+    def _set_up(self) -> None:
+        settings = self._documents.state.settings
+        self._analyser = bm25_terms.Analyser(settings["language"], settings["stop_words"])
+        self._tables = {name: WordTable(model.encoder) for name, model in self._models.items() if model.is_static}
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        models: Mapping[str, Any] | Sequence[Any] | Any | None = None,
+        *,
+        bm25: bool = True,
+        weights: Mapping[str, float] | None = None,
+        language: str = "english",
+        stop_words: Iterable[str] | None = None,
+        passage_characters: int = 4000,
+    ) -> Self:
+        """Make an empty index.
+
+        Args:
+            path: a folder that is empty or not there yet.
+            models: name -> model: a bundled name, folder or hub id, a pellucid model, a SentenceTransformer, or a
+                function from a list of texts to vectors, which has to be given again at each opening. One model, or a
+                list, get names of their own; None is static-en; {} none.
+            bm25: whether BM25 is a part of the score.
+            weights: of the parts, "bm25" among them, brought to the sum 1; None gives the models together 0.2 where
+                all are static and else 0.4, in equal shares, and BM25 the rest.
+            language: of BM25's stemmer, as "german"; "none" does not stem.
+            stop_words: words that BM25 leaves out; None takes the list for English, none for other languages.
+            passage_characters: longer texts are cut into passages of at most so many characters.
+
+        Raises:
+            InputError: something is in the folder, or an argument has a value that cannot be used.
+            MissingExtraError: what `pellucid[search]` brings is not installed.
+        """
+        folder = Path(path)
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise InputError(f"{folder} exists and is not empty; open it with Index.open, or give a new name")
+        if not isinstance(passage_characters, int) or passage_characters < 100:
+            raise InputError(f"passage_characters is {passage_characters!r:.40}; it must be an integer from 100 up")
+        opened = open_models(models)
+        bm25_terms.Analyser(language, stop_words)  # refuses what is wrong
+        stops = None if stop_words is None else sorted({word.lower() for word in stop_words})
+        settings = {
+            "bm25": bool(bm25), "language": language, "stop_words": stops, "passage_characters": passage_characters,
+            "weights": _checked_weights(weights, [BM25] * bool(bm25) + list(opened), _default_weights(opened, bm25)),
+        }  # fmt: skip
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            settings["models"] = _written_models(folder, opened)
+            state = State(settings)
+            engine = Engine.create(folder / state.engine, *_kinds(opened, bm25))
+            documents = Documents(folder / "documents.sqlite", state)
+            write_json(folder / "index.json", {"pellucid-index": {"format": FORMAT, "version": pellucid.__version__}})
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        return cls(folder, documents, opened, engine)
+
+    @classmethod
+    def open(cls, path: str | Path, models: Mapping[str, Any] | None = None, *, rebuild: bool = False) -> Self:
+        """Open an index, and finish or undo what a crash has interrupted.
+
+        Args:
+            path: the folder.
+            models: name -> model, in the place of those the index would open itself.
+            rebuild: make all vectors anew from the stored texts; with `models`, for these.
+
+        Raises:
+            IndexFolderError: it is no index, of a newer version, broken, open in another process, or a model is
+                another one than it was made with.
+        """
+        folder = Path(path)
+        _check_format(folder)
+        documents = Documents(folder / "documents.sqlite")
+        try:
+            state = documents.state
+            if rebuild and models is not None:
+                opened = open_models(models)
+            else:
+                opened = _opened_models(folder, state.settings["models"], models or {}, check=not rebuild)
+            index = cls(folder, documents, opened, None)
+            if rebuild:
+                index._renew(reuse=False)
+            else:
+                index._open_engine = Engine.open(folder / state.engine, *_kinds(opened, state.settings["bm25"]))
+                index._repair()
+            index._sweep()
+        except BaseException:
+            documents.close()
+            raise
+        return index
+
+    def close(self) -> None:
+        """Release the folder; what was added is on disk already."""
+        with self._writing:
+            if self._open_engine is not None:
+                self._open_engine.close()
+                self._open_engine = None
+            self._documents.close()
+
+    def __enter__(self) -> Self:
+        """Return the index; leaving the block closes it."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    @property
+    def _engine(self) -> Engine:
+        if self._open_engine is None:
+            raise InputError(f"the index {self.folder} is closed; open it again: pellucid.Index.open")
+        return self._open_engine
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """What each part of the score counts, unless a search says otherwise; they add up to 1."""
+        return dict(self._documents.state.settings["weights"])
+
+    def __len__(self) -> int:
+        """Return the number of documents."""
+        return self._documents.state.documents
+
+    def __contains__(self, id: object) -> bool:
+        """Whether there is a document of this id."""
+        self._engine  # noqa: B018 - says that it is closed
+        return isinstance(id, str) and bool(self._documents.by_id([id]))
+
+    def __getitem__(self, id: str) -> Document:
+        """Return a document by its id.
+
+        Raises:
+            InputError: there is none.
+        """
+        self._engine  # noqa: B018
+        found = self._documents.by_id([id]) if isinstance(id, str) else []
+        if not found:
+            raise InputError(f"no document {id!r:.80} is in the index")
+        return found[0]
+
+    def __iter__(self) -> Iterator[Document]:
+        """Yield every document, in the order of adding."""
+        self._engine  # noqa: B018
+        for block in self._documents.all():
+            yield from block
+
+    def __repr__(self) -> str:
+        """Return one short line."""
+        return f"<Index {self.folder}: {len(self):,} documents, {' + '.join(self.weights)}>"
+
+    # Changing it
+
+    def add(
+        self,
+        ids: Iterable[str],
+        texts: Iterable[str],
+        *,
+        titles: Iterable[str | None] | None = None,
+        metadata: Iterable[Mapping[str, Any] | None] | None = None,
+        show_progress_bar: bool = False,
+    ) -> int:
+        """Add documents; one whose id is there is replaced.
+
+        They are committed in batches of at most 1,000: after a crash a batch is there whole or not at all, and all are
+        there when this returns. A list that cannot be added is refused before anything is stored; of an iterator, what
+        came in batches before the error stays.
+
+        Args:
+            ids: any strings, each once.
+            texts: as many. Long ones are cut into passages, at the ends of paragraphs or sentences where possible.
+            titles: as many, or None for none. A title is part of each passage.
+            metadata: as many dicts of strings, numbers, booleans, or lists of such; for `where`.
+            show_progress_bar: show a bar, counting documents, once the work has lasted two seconds.
+
+        Returns:
+            how many were added.
+
+        Raises:
+            InputError: an item is of the wrong kind or there are not equally many, an id occurs twice, a document is
+                too long, or a model gives NaN.
+            WritingError: the disk is full; what was committed is safe.
+        """
+        for name, value in (("ids", ids), ("texts", texts), ("titles", titles)):
+            if isinstance(value, str):
+                raise InputError(f"{name} is one string, {value!r:.40}; give a list: [{value!r:.20}]")
+        columns = [ids, texts, *(_column(c, ids) for c in (titles, metadata))]
+        drafts = self._drafts(zip_longest(*columns, fillvalue=_ABSENT), titles is None, metadata is None)
+        if all(isinstance(column, Sequence) for column in columns if column is not None):
+            drafts = iter(list(drafts))
+        count = 0
+        with self._writing, Progress("indexing", unit="documents", enabled=show_progress_bar) as progress:
+            self._engine  # noqa: B018
+            while batch := _batch(drafts):
+                self._commit(batch, self._documents.by_id([document.id for document in batch]))
+                count += len(batch)
+                progress.advance(len(batch))
+            self._settle()
+        return count
+
+    def _drafts(self, items: Iterable[tuple[Any, ...]], untitled: bool, plain: bool) -> Iterator[Document]:
+        """Yield checked documents without numbers."""
+        seen: dict[str, int] = {}
+        limit = self._documents.state.settings["passage_characters"]
+        for position, (own, text, title, metadata) in enumerate(items):
+            if _ABSENT in (own, text) or (title is _ABSENT and not untitled) or (metadata is _ABSENT and not plain):
+                raise InputError(f"ids, texts, titles and metadata must be equally many; one of them ends at {position}")
+            title = "" if title in (_ABSENT, None) else title
+            _check_strings(position, own, text, title)
+            if own in seen:
+                raise InputError(f"id {own!r:.80} is given twice, as item {seen[own]} and {position}; give each once")
+            seen[own] = position
+            known = checked_metadata(None if metadata is _ABSENT else metadata, f"document {own!r:.80}")
+            ends = passage_ends(text, limit)
+            if len(ends) > 1 << PASSAGE_BITS:
+                raise InputError(
+                    f"document {own!r:.80} has {len(text):,} characters, which are {len(ends):,} passages; at most "
+                    f"{1 << PASSAGE_BITS:,} are possible. Divide it, or create the index with longer passages"
+                )
+            yield Document(0, own, well_formed(title), well_formed(text), known, ends)
+
+    def update(
+        self,
+        id: str,
+        *,
+        text: str | None = None,
+        title: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Change a document; what is not given stays as it is.
+
+        Raises:
+            InputError: there is no such document, or a value is of the wrong kind.
+        """
+        with self._writing:
+            old = self[id]
+            self.add(
+                [id],
+                [old.text if text is None else text],
+                titles=[old.title if title is None else title],
+                metadata=[old.metadata if metadata is None else metadata],
+            )
+
+    def delete(self, ids: str | Iterable[str], *, missing_ok: bool = False) -> int:
+        """Remove documents by their ids, all in one commit; return how many.
+
+        Raises:
+            InputError: one is not there, and `missing_ok` is off; nothing is removed then.
+        """
+        wanted = [ids] if isinstance(ids, str) else list(dict.fromkeys(ids))
+        with self._writing:
+            self._engine  # noqa: B018
+            found = self._documents.by_id(wanted)
+            absent = set(wanted) - {document.id for document in found}
+            if absent and not missing_ok:
+                raise InputError(f"no document {min(absent)!r:.80} is in the index; nothing was removed")
+            if found:
+                self._commit([], found)
+                self._settle()
+        return len(found)
+
+    def _commit(self, drafts: list[Document], old: list[Document]) -> None:
+        """Make `drafts` visible and `old` gone, both or neither."""
+        state = self._documents.state
+        first = self._documents.next_number()
+        new = [draft._replace(number=first + n) for n, draft in enumerate(drafts)]
+        counts, gone = self._term_counts(new), self._term_counts(old)
+        fields = dict(state.fields)
+        keys = [key for document in new for key in register(document.metadata, fields)]
+        after = replace(
+            state,
+            fields=fields,
+            documents=state.documents + len(new) - len(old),
+            passages=state.passages + sum(len(d.ends) for d in new) - sum(len(d.ends) for d in old),
+            terms=state.terms + _total(counts) - _total(gone),
+        )
+        after.average = state.average or (after.terms / after.passages if after.passages else 0.0)
+        points = self._points(new, counts, after.average, fields, self._model_vectors(new))
+        try:
+            for key in keys:
+                self._engine.index_payload(key)
+            self._engine.put(points)
+            self._engine.flush()
+            change = Counter(_documents_with(counts))
+            change.subtract(_documents_with(gone))
+            with self._documents.commit(after):
+                self._documents.replace(new, old, change)
+        except BaseException:
+            with suppress(Exception):
+                self._remove_orphans()
+            raise
+        self._engine.delete(point for document in old for point in document.points())
+
+    def _term_counts(self, documents: Iterable[Document]) -> list[Counter[str]]:
+        """Return for each passage how often each term stands in it; nothing without BM25."""
+        if not self._documents.state.settings["bm25"]:
+            return []
+        return [Counter(self._analyser.terms(text)) for document in documents for text in _passages(document)]
+
+    def _model_vectors(self, documents: Sequence[Document]) -> dict[str, list[Vector | None]]:
+        texts = [text for document in documents for text in _passages(document)]
+        return {name: model.vectors(texts, "document") for name, model in self._models.items() if texts}
+
+    def _points(
+        self,
+        documents: Iterable[Document],
+        counts: list[Counter[str]],
+        average: float,
+        fields: Mapping[str, tuple[int, str]],
+        vectors: Mapping[str, Sequence[Vector | None]],
+    ) -> list[Point]:
+        """Return the passages of documents as the engine keeps them."""
+        numbers = self._documents.term_numbers(set().union(*counts)) if counts else {}
+        points: list[Point] = []
+        for document in documents:
+            known = payload(document.metadata, fields)
+            for point in document.points():
+                own = {name: rows[len(points)] for name, rows in vectors.items() if rows[len(points)] is not None}
+                if counts and counts[len(points)]:
+                    own[BM25] = _impact_vector(counts[len(points)], average, numbers)
+                points.append(Point(point, own, known))
+        return points
+
+    def _settle(self) -> None:
+        """After a change: compute the impacts anew if the mean length has moved far, and let the engine tidy up."""
+        state = self._documents.state
+        if state.passages and state.average and not 1 / _DRIFT < state.mean_length / state.average < _DRIFT:
+            self._renew(reuse=True)
+        else:
+            self._engine.optimize()
+
+    def _repair(self) -> None:
+        """Finish what a crash has left: passages that were never committed, and those that were to go."""
+        self._remove_orphans()
+        self._engine.delete(self._documents.garbage())
+
+    def _remove_orphans(self) -> None:
+        self._engine.delete(self._engine.numbers(self._documents.next_number() << PASSAGE_BITS))
+
+    def _sweep(self) -> None:
+        """Remove engine folders that are not in use: of an earlier one, or of a rebuild that did not end."""
+        for other in self.folder.glob("engine-*"):
+            if other.name != self._documents.state.engine:
+                shutil.rmtree(other, ignore_errors=True)
+
+    def rebuild(self, models: Mapping[str, Any] | Sequence[Any] | Any | None = None) -> None:
+        """Make all vectors anew from the stored texts, and count all terms; the old ones serve until it is done.
+
+        Args:
+            models: others than before, as in `create`; None keeps them.
+
+        Raises:
+            InputError: as in `create`.
+        """
+        with self._writing:
+            self._engine  # noqa: B018
+            if models is not None:
+                self._models = open_models(models)
+            self._renew(reuse=False)
+            self._sweep()
+
+    def _renew(self, *, reuse: bool) -> None:
+        """Fill a new engine and put it in the place of the old one, in one commit.
+
+        Args:
+            reuse: take the models' vectors over, and only compute BM25's.
+        """
+        state = self._documents.state
+        number = int(state.engine.rpartition("-")[2]) + 1
+        folder = self.folder / f"engine-{number}"
+        shutil.rmtree(folder, ignore_errors=True)
+        uses_bm25 = state.settings["bm25"]
+        engine = Engine.create(folder, *_kinds(self._models, uses_bm25))
+        for name, (field, kinds) in state.fields.items():
+            del name
+            for kind in kinds:
+                engine.index_payload(f"{kind}{field}")
+        after = replace(state, engine=folder.name, settings=self._renewed_settings(reuse))
+        recount, passages, total, documents = Counter[str](), 0, 0, 0
+        if not reuse:  # the mean length has to be known first
+            for block in self._documents.all():
+                counts = self._term_counts(block)
+                recount.update(_documents_with(counts))
+                passages += sum(len(d.ends) for d in block)
+                documents += len(block)
+                total += _total(counts)
+            after = replace(after, passages=passages, terms=total, documents=documents)
+        after.average = after.mean_length
+        for block in self._documents.all():
+            vectors = self._stored_vectors(block) if reuse else self._model_vectors(block)
+            engine.put(self._points(block, self._term_counts(block), after.average, state.fields, vectors))
+        engine.flush()
+        engine.optimize()
+        engine.flush()
+        with self._documents.commit(after):
+            self._documents.start_anew(None if reuse else recount)
+        old, self._open_engine = self._open_engine, engine
+        self._set_up()
+        if old is not None:
+            old.close()
+        shutil.rmtree(self.folder / state.engine, ignore_errors=True)
+
+    def _renewed_settings(self, reuse: bool) -> dict[str, Any]:
+        """Return the settings, after a change of models with these and their weights."""
+        settings = self._documents.state.settings
+        if reuse:
+            return dict(settings)
+        parts = [BM25] * settings["bm25"] + list(self._models)
+        default = _default_weights(self._models, settings["bm25"])
+        kept = settings["weights"] if set(settings["weights"]) == set(parts) else None
+        return {
+            **settings,
+            "models": _written_models(self.folder, self._models),
+            "weights": _checked_weights(kept, parts, default),
+        }
+
+    def _stored_vectors(self, documents: Iterable[Document]) -> dict[str, list[Vector | None]]:
+        points = [point for document in documents for point in document.points()]
+        found = self._engine.vectors(points, list(self._models))
+        return {name: [found.get(point, {}).get(name) for point in points] for name in self._models}
+
+    # Asking it
+
+    def search(
+        self, query: str, top_k: int = 10, *, where: Any = None, weights: Mapping[str, float] | None = None
+    ) -> Hits:
+        """Return the documents with the highest scores.
+
+        Args:
+            query: a text.
+            top_k: how many.
+            where: conditions on the metadata: {"year": {"gte": 1990}, "lang": "en"} for all of them, a list of such for
+                any; the operators are eq, ne, in, nin, gt, gte, lt, lte and exists.
+            weights: of the parts for this search: {"bm25": 1} is BM25 alone. Brought to the sum 1.
+
+        Returns:
+            at most `top_k` hits, best first; fewer where fewer share anything with the query.
+
+        Raises:
+            InputError: an argument has a value that cannot be used; or the index is closed.
+        """
+        self._engine  # noqa: B018
+        if not isinstance(query, str):
+            raise InputError(f"the query is {query!r:.40} ({type(query).__name__}); it must be a string")
+        if not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1:
+            raise InputError(f"top_k is {top_k!r:.40}; it must be an integer from 1 up")
+        state = self._documents.state
+        shares = _checked_weights(weights, list(state.settings["weights"]), state.settings["weights"])
+        conditions = parse_where(where, state.fields)
+        asked = _Asked(self, well_formed(query), shares, state)
+        found, exact = self._candidates(asked.vectors, top_k, conditions)
+        hits = self._hits(asked, found, top_k)
+        return Hits(asked.query, state.documents, shares, tuple(hits), exact)
+
+    def score(self, query: str, id: str, *, weights: Mapping[str, float] | None = None) -> Hit:
+        """Return one document as a hit, whether or not a search would find it: its score and the reasons.
+
+        Raises:
+            InputError: there is no such document, or an argument has a value that cannot be used.
+        """
+        document, state = self[id], self._documents.state
+        shares = _checked_weights(weights, list(state.settings["weights"]), state.settings["weights"])
+        asked = _Asked(self, well_formed(query), shares, state)
+        wanted = {name: list(document.points()) for name in asked.vectors}
+        products = self._engine.products(asked.vectors, wanted)
+        best = max(document.points(), key=lambda point: _sum(products, point))
+        return self._hit(asked, _Found(products, [best]), document, best)
+
+    def _candidates(self, vectors: Mapping[str, Vector], top_k: int, where: Where) -> tuple[_Found, bool]:
+        """Return the best passages with the products of each part, and whether no other can be better.
+
+        Each part brings its best; what one part alone has brought gets its product with the others. Nothing that no
+        part has brought can score more than the last of each list together: more are fetched until that is too little.
+        """
+        limit = max(_CANDIDATES, 2 * top_k)
+        while True:
+            products = self._engine.search(vectors, limit, where) if vectors else {}
+            full = {name: found for name, found in products.items() if len(found) == limit}
+            bound = sum(max(min(found.values()), 0.0) for found in full.values())
+            every: set[int] = set().union(*products.values())
+            for name, more in self._engine.products(vectors, {n: every - f.keys() for n, f in full.items()}).items():
+                products[name] |= more
+            found = _Found(products, _best_passages(products, every))
+            certain = not full or (len(found.best) >= top_k and found.score(found.best[top_k - 1]) >= bound)
+            if certain or limit >= _MOST_CANDIDATES:
+                return found, certain
+            limit *= 4
+
+    def _hits(self, asked: _Asked, found: _Found, top_k: int) -> list[Hit]:
+        """Return the first `top_k` of what was found that are documents, and no passage that is not committed."""
+        hits: list[Hit] = []
+        waiting = iter(found.best)
+        while len(hits) < top_k and (block := list(islice(waiting, top_k - len(hits)))):
+            documents = {d.number: d for d in self._documents.by_number([point >> PASSAGE_BITS for point in block])}
+            for point in block:
+                document = documents.get(point >> PASSAGE_BITS)
+                if document is not None:
+                    hits.append(self._hit(asked, found, document, point))
+        asked.points += [point for point in found.best[: len(hits)]]
+        return hits
+
+    def _hit(self, asked: _Asked, found: _Found, document: Document, point: int) -> Hit:
+        passage = point & ((1 << PASSAGE_BITS) - 1)
+        parts = {name: found.products.get(name, {}).get(point, 0.0) for name, w in asked.weights.items() if w > 0}
+        return Hit(
+            document.id,
+            sum(parts.values()),
+            document.title,
+            document.passage(passage),
+            document.metadata,
+            parts,
+            passage,
+            document.ends[passage - 1] if passage else 0,
+            partial(asked.reasons, document.indexed(passage), point, sum(parts.values())),
+        )
+
+    # Looking at it
+
+    def info(self) -> dict[str, Any]:
+        """Return what the index is: counts, parts and weights, fields of the metadata, bytes on disk."""
+        self._engine  # noqa: B018
+        state = self._documents.state
+        settings = state.settings
+        sources = {m["name"]: m["source"] or ("a copy in the index" if m["copy"] else "given") for m in settings["models"]}
+        return {
+            "folder": str(self.folder),
+            "format": FORMAT,
+            "documents": state.documents,
+            "passages": state.passages,
+            "mean terms of a passage": round(state.mean_length, 1),
+            "weights": self.weights,
+            "models": sources,
+            "language": settings["language"],
+            "fields": sorted(state.fields),
+            "bytes": sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file()),
+        }
+
+    def verify(self) -> list[str]:
+        """Hold everything that is stored against the texts; return what is wrong, nothing where all is well.
+
+        The file of documents is checked, every passage must be in the engine and no other, counts and BM25's vectors
+        are computed again for all, the models' vectors for 200 documents.
+        """
+        with self._writing:
+            problems = self._documents.check()
+            state = self._documents.state
+            expected: set[int] = set()
+            terms: Counter[str] = Counter()
+            step = max(1, state.documents // _CHECKED)
+            for block in self._documents.all():
+                points = [point for document in block for point in document.points()]
+                expected.update(points)
+                counts = self._term_counts(block)
+                terms.update(_documents_with(counts))
+                problems += self._wrong_vectors(block, counts, step)
+            stored = set(self._engine.numbers()) - set(self._documents.garbage())
+            problems += [f"passage {n} is not in the engine" for n in sorted(expected - stored)[:10]]
+            problems += [f"the engine holds passage {n} of no document" for n in sorted(stored - expected)[:10]]
+            if len(expected) != state.passages:
+                problems.append(f"{len(expected)} passages are stored, and {state.passages} were counted")
+            if dict(terms) != self._documents.all_counts():
+                problems.append("the counts of terms are not those of the texts")
+        return problems
+
+    def _wrong_vectors(self, documents: list[Document], counts: list[Counter[str]], step: int) -> list[str]:
+        """Return which stored vectors of some documents are not those of their texts."""
+        sample = [document for document in documents if document.number % step == 0]
+        points = [point for document in documents for point in document.points()]
+        stored = self._engine.vectors(points, [BM25] * bool(counts) + list(self._models))
+        numbers = self._documents.term_numbers(set().union(*counts)) if counts else {}
+        wrong = []
+        for point, passage in zip(points, counts):
+            vector = _impact_vector(passage, self._documents.state.average, numbers) if passage else None
+            if not _same(stored.get(point, {}).get(BM25), vector):
+                wrong.append(f"BM25's vector of passage {point} is not that of its text")
+        for name, vectors in self._model_vectors(sample).items():
+            checked = [point for document in sample for point in document.points()]
+            for point, vector in zip(checked, vectors):
+                if not _same(stored.get(point, {}).get(name), vector):
+                    wrong.append(f"the vector of {name} of passage {point} is not that of its text")
+        return wrong[:10]
+
+
+class _Found(NamedTuple):
+    """Passages and their products."""
+
+    products: dict[str, dict[int, float]]
+    best: list[int]  # the best passage of each document, best first
+
+    def score(self, point: int) -> float:
+        return _sum(self.products, point)
+
+
+class _Asked:
+    """A query as the engine takes it, and later what takes its scores apart."""
+
+    def __init__(self, index: Index, query: str, weights: dict[str, float], state: State) -> None:
+        self.index, self.query, self.weights, self.average = index, query, weights, state.average
+        self.vectors: dict[str, Vector] = {}  # times their weights
+        self.points: list[int] = []  # of the hits
+        self.term_weights: dict[str, float] = {}
+        if weights.get(BM25, 0) > 0:
+            self._ask_bm25(state.passages)
+        self._units: dict[str, Vector] = {}
+        for name, model in index._models.items():
+            if weights[name] > 0:
+                self._ask(name, model.vectors([query], "query")[0])
+
+    def _ask_bm25(self, passages: int) -> None:
+        counts = Counter(self.index._analyser.terms(self.query))
+        known = self.index._documents.passages_with(counts)
+        self.term_weights = bm25_terms.query_weights(
+            counts, {term: n for term, (_, n) in known.items()}, passages, self.weights[BM25]
+        )
+        if self.term_weights:
+            numbers = np.array([known[term][0] for term in self.term_weights])
+            self.vectors[BM25] = (numbers, np.array(list(self.term_weights.values()), np.float32))
+
+    def _ask(self, name: str, vector: Vector | None) -> None:
+        if vector is None:
+            return
+        self._units[name] = vector
+        weight = np.float32(self.weights[name])
+        self.vectors[name] = (vector[0], vector[1] * weight) if isinstance(vector, tuple) else vector * weight
+
+    @cached_property
+    def _readers(self) -> dict[str, Reader]:
+        readers: dict[str, Reader] = {}
+        if BM25 in self.vectors:
+            readers[BM25] = Bm25Reader(self.index._analyser, self.query, self.term_weights, self.average)
+        for name, unit in self._units.items():
+            model, table = self.index._models[name], self.index._tables.get(name)
+            readers[name] = reader_of(model, table, self.query, unit, self.weights[name])
+        return readers
+
+    @cached_property
+    def _stored(self) -> dict[int, dict[str, Vector]]:
+        """The stored vectors of all hits, of the parts that need them."""
+        names = [name for name, reader in self._readers.items() if reader.needs_vector]
+        return self.index._engine.vectors(self.points, names) if names else {}
+
+    def reasons(self, text: str, point: int, score: float) -> Reasons:
+        """Return why the passage `text` has its score."""
+        if point not in self.points:
+            self.points.append(point)
+        needs = any(reader.needs_vector for reader in self._readers.values())
+        if needs and point not in self._stored:
+            raise InputError("the document was changed or removed since the search; search again")
+        stored = self._stored.get(point, {})
+        terms = {name: reader.terms(text, stored.get(name)) for name, reader in self._readers.items()}
+        return Reasons(self.query, text, score, terms)
+
+
+def _passages(document: Document) -> list[str]:
+    return [document.indexed(passage) for passage in range(len(document.ends))]
+
+
+def _impact_vector(counts: Counter[str], average: float, numbers: Mapping[str, int]) -> Vector:
+    found = bm25_terms.impacts(counts, average)
+    return np.array([numbers[term] for term in found]), np.array(list(found.values()), np.float32)
+
+
+def _documents_with(counts: Iterable[Counter[str]]) -> Iterator[str]:
+    """Yield each term once for each passage that holds it."""
+    for passage in counts:
+        yield from passage
+
+
+def _total(counts: Iterable[Counter[str]]) -> int:
+    return sum(sum(passage.values()) for passage in counts)
+
+
+def _sum(products: Mapping[str, Mapping[int, float]], point: int) -> float:
+    return sum(found.get(point, 0.0) for found in products.values())
+
+
+def _best_passages(products: Mapping[str, Mapping[int, float]], points: Iterable[int]) -> list[int]:
+    """Return the best passage of each document, best first; of equal ones the earlier."""
+    ranked = sorted((-_sum(products, point), point) for point in points)
+    best: dict[int, int] = {}
+    for _, point in ranked:
+        best.setdefault(point >> PASSAGE_BITS, point)
+    return list(best.values())
+
+
+def _same(stored: Vector | None, computed: Vector | None) -> bool:
+    """Whether a stored vector is the one computed again, to the rounding of another batch."""
+    if stored is None or computed is None:
+        return stored is computed
+    if isinstance(stored, tuple):
+        first, second = (dict(zip(*(side.tolist() for side in vector))) for vector in (stored, computed))
+        return all(abs(first.get(n, 0.0) - second.get(n, 0.0)) < 1e-3 for n in first.keys() | second.keys())
+    return bool(np.allclose(stored, computed, atol=1e-3))
+
+
+def _batch(drafts: Iterator[Document]) -> list[Document]:
+    """Take the documents of one commit."""
+    batch: list[Document] = []
+    size = 0
+    for draft in drafts:
+        batch.append(draft)
+        size += len(draft.text)
+        if len(batch) == _BATCH_DOCUMENTS or size >= _BATCH_CHARACTERS:
+            break
+    return batch
+
+
+def _column(given: Iterable[Any] | None, ids: Iterable[Any]) -> Iterable[Any]:
+    return () if given is None else given
+
+
+def _check_strings(position: int, own: Any, text: Any, title: Any) -> None:
+    if not isinstance(own, str) or not own:
+        raise InputError(f"id {position} is {own!r:.40} ({type(own).__name__}); an id is a string that is not empty")
+    for name, value in (("text", text), ("title", title)):
+        if not isinstance(value, str):
+            raise InputError(f"the {name} of document {own!r:.80} is {type(value).__name__} {value!r:.40}; give a string")
+
+
+def _default_weights(models: Mapping[str, Model], bm25: bool) -> dict[str, float]:
+    """Return the weights of the parts: those of models together, in equal shares, and the rest for BM25."""
+    together = _STATIC_WEIGHT if all(model.is_static for model in models.values()) else _TRANSFORMER_WEIGHT
+    together = (together if bm25 else 1.0) if models else 0.0
+    shares = {name: together / len(models) for name in models}
+    return {BM25: 1.0 - together, **shares} if bm25 else shares
+
+
+def _checked_weights(
+    weights: Mapping[str, float] | None, parts: Sequence[str], default: Mapping[str, float]
+) -> dict[str, float]:
+    """Return the weights of all parts, brought to the sum 1; parts that are not named count 0."""
+    if not parts:
+        raise InputError("an index needs a model, or BM25")
+    if weights is None:
+        return {part: default[part] for part in parts}
+    unknown = sorted(set(weights) - set(parts)) if isinstance(weights, Mapping) else [repr(weights)]
+    if unknown:
+        raise InputError(f"no part of the index is called {unknown[0]!s:.60}; its parts are {', '.join(parts)}")
+    values = np.array([float(weights.get(part, 0.0)) for part in parts])
+    if not (np.isfinite(values) & (values >= 0)).all() or not values.any():
+        raise InputError(f"weights are {dict(weights)}; they must be numbers, none negative and one above 0")
+    shares: list[float] = (values / values.sum()).tolist()
+    return dict(zip(parts, shares))
+
+
+def _kinds(models: Mapping[str, Model], bm25: bool) -> tuple[dict[str, int], list[str]]:
+    """Return the dense parts with their dimensions, and the sparse ones."""
+    dense = {name: model.dimension for name, model in models.items() if not model.sparse}
+    return dense, [BM25] * bool(bm25) + [name for name, model in models.items() if model.sparse]
+
+
+def _written_models(folder: Path, models: Mapping[str, Model]) -> list[dict[str, Any]]:
+    """Return how the models can be opened again, with copies of those given as objects in the folder."""
+    written = []
+    for name, model in models.items():
+        copied = model.source is None and save_copy(model, folder / "models" / name)
+        written.append({"name": name, "source": model.source, "copy": copied, "fingerprint": model.fingerprint})
+    return written
+
+
+def _opened_models(
+    folder: Path, written: Iterable[Mapping[str, Any]], given: Mapping[str, Any], *, check: bool
+) -> dict[str, Model]:
+    """Open the models that an index was made with, or those given in their place."""
+    names = [model["name"] for model in written]
+    unknown = sorted(set(given) - set(names))
+    if unknown:
+        raise InputError(f"the index has no model {unknown[0]!r:.60}; its models are {', '.join(names) or 'none'}")
+    opened = {}
+    for model in written:
+        name = model["name"]
+        where = given.get(name) or (folder / "models" / name if model["copy"] else model["source"])
+        if where is None:
+            raise InputError(
+                f"the model {name!r} of {folder} is a function, which no folder can hold; give it: "
+                f"Index.open(path, models={{{name!r}: ...}})"
+            )
+        try:
+            opened[name] = open_model(name, where)
+        except ModelFolderError as error:
+            raise IndexFolderError(f"the model {name!r} of {folder} cannot be opened: {error}") from error
+        if check:
+            opened[name].check(model["fingerprint"])
+        if name not in given:
+            opened[name].source = model["source"]
+    return opened
+
+
+def _check_format(folder: Path) -> None:
+    """Refuse a folder that is no index, or one of a newer version."""
+    if not (folder / "index.json").is_file():
+        what = "is no index: there is no index.json in it" if folder.is_dir() else "is not there"
+        raise IndexFolderError(f"{folder} {what}. Make one: pellucid.Index.create, or pellucid index build")
+    try:
+        found = read_json(folder / "index.json")["pellucid-index"]["format"]
+    except (ModelFolderError, KeyError, TypeError) as error:
+        raise IndexFolderError(f"{folder} is no index: its index.json is of something else ({error})") from error
+    if type(found) is not int or not 1 <= found <= FORMAT:
+        raise IndexFolderError(
+            f"{folder} has format {found!r:.40}; pellucid {pellucid.__version__} reads up to {FORMAT}. "
+            "Update pellucid: pip install -U pellucid"
+        )

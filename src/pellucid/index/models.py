@@ -1,0 +1,190 @@
+"""The models of an index: opened, written down so that they can be opened again, and recognised.
+
+A model given by name is remembered by that name; one given as an object is saved into the index, so that the folder is
+whole; a function can only be given again. A model is recognised by what it makes of a few texts, and a static one also
+by a hash of its table: an index refuses vectors that are not comparable with those it holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pellucid.base import Embedder, Vectors, unit_rows
+from pellucid.encoders import Encoder, encode_with, is_sentence_transformer, open_encoder
+from pellucid.ensemble.embedder import EnsembleEmbedder
+from pellucid.errors import IndexFolderError, InputError
+from pellucid.index.engine import Vector
+from pellucid.static.embedder import StaticEmbedder
+
+BM25 = "bm25"
+"""The name of the part that is no model."""
+
+_PROBES = [
+    "The bank raised the interest rate on home loans.",
+    "A man is riding a horse on the beach.",
+    "Aspirin lowers the risk of a heart attack.",
+    "How do I reset my password?",
+    "Die Katze schläft auf dem Sofa.",
+    "今日は天気がいい。",
+    "def area(radius): return 3.14 * radius ** 2",
+    "supersonic flow over a flat plate",
+]
+_KEPT = 32  # coordinates of a probe that are written down, the largest
+_TOLERANCE = 2e-3  # of a coordinate of a row of length 1: other machines and batches round differently
+
+
+class Model:
+    """One model of an index.
+
+    Attributes:
+        name: of the part of the score.
+        encoder: the pellucid model, SentenceTransformer or function.
+        source: a bundled name, hub id or folder; None for one that was given as an object.
+        dimension: of its rows; 0 until they are first made.
+        sparse: whether they are sparse.
+    """
+
+    def __init__(self, name: str, encoder: Encoder, source: str | None = None) -> None:
+        """Encode the probes.
+
+        Raises:
+            InputError: the encoder is none, or gives something else than finite rows.
+        """
+        self.name, self.encoder, self.source = name, encoder, source
+        rows = self._units(_PROBES, "")
+        self.sparse = hasattr(rows, "tocsr")
+        self.dimension = int(rows.shape[1])
+        self.fingerprint = {"dimension": self.dimension, "probes": _largest(rows), "table": _table_hash(encoder)}
+
+    @property
+    def is_static(self) -> bool:
+        """Whether its embeddings are means of word vectors."""
+        return isinstance(self.encoder, StaticEmbedder)
+
+    def vectors(self, texts: list[str], role: str) -> list[Vector | None]:
+        """Return the row of each text at length 1; None for a text that the model knows nothing of.
+
+        Args:
+            texts: any number.
+            role: "query" or "document".
+
+        Raises:
+            InputError: the model gives NaN or infinity.
+        """
+        rows = self._units(texts, role)
+        if not self.sparse:
+            return [row if row.any() else None for row in rows]
+        rows = rows.tocsr()
+        rows.eliminate_zeros()
+        ends = rows.indptr.tolist()
+        sides = [(rows.indices[start:end], rows.data[start:end]) for start, end in zip(ends, ends[1:])]
+        return [side if len(side[0]) else None for side in sides]
+
+    def _units(self, texts: list[str], role: str) -> Any:
+        if not isinstance(self.encoder, Embedder):
+            return encode_with(self.encoder, texts, role=role, dimension=getattr(self, "dimension", None))
+        rows = getattr(self.encoder, f"encode_{role}" if role else "encode")(texts)
+        values = rows.data if hasattr(rows, "tocsr") else rows
+        if not np.isfinite(values).all():
+            raise InputError(f"the model {self.name!r} gave NaN or infinity; nothing of this batch was stored")
+        if isinstance(self.encoder, StaticEmbedder):
+            return rows  # at length 1 already
+        return rows if isinstance(self.encoder, EnsembleEmbedder) else unit_rows(rows)
+
+    def check(self, fingerprint: Mapping[str, Any]) -> None:
+        """Refuse a model that is not the one an index was made with.
+
+        Raises:
+            IndexFolderError: it is another one.
+        """
+        if not _same(self.fingerprint, fingerprint):
+            raise IndexFolderError(
+                f"the model {self.name!r} ({self.source or type(self.encoder).__name__}) is another one than the index "
+                "was made with. Open the index with that one (models=...), or make its vectors anew: index.rebuild"
+            )
+
+
+def open_models(models: Mapping[str, Any] | Sequence[Any] | str | None) -> dict[str, Model]:
+    """Open the models that a user names or gives.
+
+    Args:
+        models: name of the part -> model; a bundled name, folder or hub id, or an opened model. One alone, or a list,
+            get the names of the models; None is static-en.
+
+    Raises:
+        InputError: something else is given, or a name is taken.
+    """
+    if models is None:
+        models = {"static-en": "static-en"}
+    if isinstance(models, Mapping):
+        named = dict(models)
+    else:
+        several = models if isinstance(models, (list, tuple)) else [models]
+        named = {_name(model): model for model in several}
+        if len(named) < len(several):
+            raise InputError("two models have the same name; give a dict of names: models={'one': ..., 'two': ...}")
+    for name in named:
+        if not isinstance(name, str) or not name.strip() or name == BM25 or ": " in name or "/" in name:
+            raise InputError(f"a part is called {name!r:.60}; give a name without '/' and ': ', other than {BM25!r}")
+    return {name: open_model(name, model) for name, model in named.items()}
+
+
+def open_model(name: str, model: Any) -> Model:
+    """Return one model, opened where it is given by name or path."""
+    if isinstance(model, (str, Path)):
+        return Model(name, open_encoder(model), str(model))
+    return Model(name, model)
+
+
+def _name(model: Any) -> str:
+    if isinstance(model, (str, Path)):
+        return Path(model).name
+    return str(getattr(model, "family", None) or getattr(model, "__name__", None) or type(model).__name__)
+
+
+def save_copy(model: Model, folder: Path) -> bool:
+    """Save a model that was given as an object into `folder`; return whether it could be."""
+    if isinstance(model.encoder, Embedder):
+        model.encoder.save_pretrained(folder)
+    elif is_sentence_transformer(model.encoder):
+        model.encoder.save_pretrained(str(folder))
+    else:
+        return False
+    return True
+
+
+def _largest(rows: Any) -> list[list[list[float]]]:
+    """Return the numbers and values of the largest coordinates of each row."""
+    dense: Vectors = np.asarray(rows.todense() if hasattr(rows, "tocsr") else rows, np.float32)
+    best = np.argsort(-np.abs(dense), axis=1, kind="stable")[:, :_KEPT]
+    return [[which.tolist(), np.round(row[which], 6).astype(float).tolist()] for row, which in zip(dense, best)]
+
+
+def _table_hash(encoder: Encoder) -> str | None:
+    if not isinstance(encoder, StaticEmbedder):
+        return None
+    digest = hashlib.blake2b(np.ascontiguousarray(encoder.vectors).data, digest_size=16)
+    digest.update("\n".join(encoder.vocabulary.words).encode("utf-8", "replace"))
+    if encoder.scales is not None:
+        digest.update(np.ascontiguousarray(encoder.scales).data)
+    return digest.hexdigest()
+
+
+def _same(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    if (first["dimension"], first["table"]) != (second["dimension"], second["table"]):
+        return False
+    return all(map(_same_probe, first["probes"], second["probes"]))
+
+
+def _same_probe(first: list[list[float]], second: list[list[float]]) -> bool:
+    """Whether the coordinates that both wrote down agree, and those that one left out are no larger than its least."""
+    mine, other = (dict(zip(*side)) for side in (first, second))
+    floors = [min(map(abs, side[1]), default=0.0) if len(side[1]) == _KEPT else 0.0 for side in (first, second)]
+    shared = all(abs(mine[n] - other[n]) <= _TOLERANCE for n in mine.keys() & other.keys())
+    only_mine = all(abs(mine[n]) <= floors[1] + _TOLERANCE for n in mine.keys() - other.keys())
+    return shared and only_mine and all(abs(other[n]) <= floors[0] + _TOLERANCE for n in other.keys() - mine.keys())

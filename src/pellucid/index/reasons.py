@@ -1,0 +1,334 @@
+"""What a hit's score is made of, as arrays; rows are made when somebody reads them.
+
+Each part of the score has a way to take its own number apart: BM25 into terms, a static model into pairs of words, a
+model with named dimensions into the products of two stored rows, any other pellucid model by its `explain`, and what
+cannot be read into one row. All of them are exact: the values of a part add up to what it adds to the score.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.base import Embedder
+from pellucid.explanation import Explanation, Row, Span
+from pellucid.index.bm25 import Analyser, impacts
+from pellucid.index.engine import Vector
+from pellucid.index.models import Model
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.words import is_phrase, shown_word
+
+_BETWEEN = ": "  # between the name of a part and of its row, as in an ensemble
+_ASCII_WORD = re.compile(r"[^\t-\r !-/:-@\[-`{-~]+")  # the words of `split_words` in an ASCII text
+_MOST_REMEMBERED = 1 << 20  # words whose row is kept
+
+
+@dataclass(frozen=True)
+class Terms:
+    """A part's contributions to one score.
+
+    Attributes:
+        values: float64 [n]; they add up to what the part adds to the score.
+        row: number of a value -> its name, the words it is of and where these stand in query and passage.
+        marks: float64 contributions of stretches of the passage, and the stretches; empty for what stands nowhere.
+    """
+
+    values: npt.NDArray[np.float64]
+    row: Callable[[int], Row]
+    marks: tuple[npt.NDArray[np.float64], Sequence[Sequence[Span]]]
+
+
+class Reader(Protocol):
+    """Takes one part of the scores of one query apart."""
+
+    needs_vector: bool
+
+    def terms(self, text: str, vector: Vector | None) -> Terms:
+        """Return the terms of a passage; `vector` is its stored one, where it is needed."""
+        ...
+
+
+class Bm25Reader:
+    """Terms of BM25."""
+
+    needs_vector = False
+
+    def __init__(self, analyser: Analyser, query: str, weights: Mapping[str, float], average: float) -> None:
+        """Take the query's half of the score."""
+        self._analyser, self._weights, self._average = analyser, weights, average
+        self._asked = _spans((p.term, (p.start, p.end)) for p in analyser.places(query) if p.term in weights)
+        self._words = {term: query[spans[0][0] : spans[0][1]] for term, spans in self._asked.items()}
+
+    def terms(self, text: str, vector: Vector | None) -> Terms:
+        """Return a value for each term that query and passage share."""
+        places = list(self._analyser.places(text))
+        counts = Counter([place.term for place in places])
+        found = _spans((p.term, (p.start, p.end)) for p in places if p.term in self._weights)
+        strengths = impacts(counts, self._average)
+        values = np.array([self._weights[term] * strengths[term] for term in found])
+        names = list(found)
+
+        def row(number: int) -> Row:
+            term = names[number]
+            start, end = found[term][0]
+            asked, stands = self._words[term], text[start:end]
+            name = asked if asked.lower() == stands.lower() else f"{asked} ~ {stands}"
+            spans = tuple(self._asked[term]), tuple(found[term])
+            return Row(name, (asked,), float(values[number]), 0.0, *spans)
+
+        return Terms(values, row, (values, list(found.values())))
+
+
+class WordTable:
+    """A static model's words in texts, remembered from one text to the next."""
+
+    def __init__(self, model: StaticEmbedder) -> None:
+        """Take the model."""
+        self.model = model
+        self._simple = not any(map(is_phrase, model.vocabulary.words))
+        self._rows: dict[str, int] = {}
+
+    def read(self, text: str) -> tuple[list[list[Span]], npt.NDArray[np.float32], list[int]]:
+        """Return where each distinct known word stands, vectors that add up to the embedding, and the table's rows."""
+        if self._simple and text.isascii():
+            spans = [match.span() for match in _ASCII_WORD.finditer(text)]
+            words = [text[start:end] for start, end in spans]
+        else:
+            found = self.model.vocabulary.split(text)
+            spans, words = [(word.start, word.end) for word in found], [word.text for word in found]
+        places: dict[int, list[Span]] = {}
+        for word, span in zip(words, spans):
+            row = self._rows.get(word)
+            if row is None:
+                row = self._row(word)
+            if row >= 0:
+                places.setdefault(row, []).append(span)
+        rows = list(places)
+        vectors = self.model.word_vectors(rows)
+        vectors *= np.array([len(where) for where in places.values()], np.float32)[:, None]
+        length = float(np.linalg.norm(vectors.sum(axis=0, dtype=np.float64)))
+        if length:
+            vectors /= np.float32(length)
+        return list(places.values()), vectors, rows
+
+    def _row(self, word: str) -> int:
+        if len(self._rows) >= _MOST_REMEMBERED:
+            self._rows.clear()
+        row = self._rows[word] = self.model.vocabulary.row(word)
+        return row
+
+    def name(self, word: str, row: int) -> str:
+        """Return the user's word, with the vocabulary's where that is more than another case."""
+        known = self.model.vocabulary.words[row]
+        return shown_word(word) if known in (word, word.lower()) else f"{shown_word(word)} (as {shown_word(known)})"
+
+
+class PairReader:
+    """Pairs of words of a static model, one of the query and one of the passage."""
+
+    needs_vector = False
+
+    def __init__(self, table: WordTable, query: str, weight: float) -> None:
+        """Read the query."""
+        self._table, self._query = table, query
+        self._spans, self._vectors, self._rows = table.read(query)
+        self._vectors = self._vectors * np.float32(weight)
+
+    def terms(self, text: str, vector: Vector | None) -> Terms:
+        """Return a value for each pair of words."""
+        spans, vectors, rows = self._table.read(text)
+        products = (self._vectors @ vectors.T).astype(np.float64)
+
+        def word(of: str, where: Span, table_row: int) -> str:
+            return self._table.name(of[where[0] : where[1]], table_row)
+
+        def row(number: int) -> Row:
+            i, j = divmod(number, len(rows))
+            names = word(self._query, self._spans[i][0], self._rows[i]), word(text, spans[j][0], rows[j])
+            value = float(products[i, j])
+            return Row(f"{names[0]} × {names[1]}", names, value, 0.0, tuple(self._spans[i]), tuple(spans[j]))
+
+        return Terms(products.ravel(), row, (products.sum(axis=0), spans))
+
+
+class DimensionReader:
+    """Products of the coordinates of two rows, by the names of the dimensions."""
+
+    needs_vector = True
+
+    def __init__(self, model: Embedder, vector: Vector, weight: float) -> None:
+        """Take the query's row at length 1."""
+        self._dimensions = model.dimensions
+        numbers, values = _coordinates(vector)
+        self._numbers, self._values = numbers, values.astype(np.float64) * weight
+
+    def terms(self, text: str, vector: Vector | None) -> Terms:
+        """Return a value for each dimension in which both have a coordinate."""
+        if vector is None:
+            return _NOTHING
+        numbers, coordinates = _coordinates(vector)
+        shared, mine, other = np.intersect1d(self._numbers, numbers, return_indices=True)
+        values = self._values[mine] * coordinates[other]
+
+        def row(number: int) -> Row:
+            name = self._dimensions[int(shared[number])].name
+            return Row(name, (name,), float(values[number]), 0.0)
+
+        return Terms(values, row, _NOWHERE)
+
+
+class ModelReader:
+    """The rows of a model's own `explain`, for families that no faster way is known of."""
+
+    needs_vector = False
+
+    def __init__(self, model: Embedder, query: str, weight: float) -> None:
+        """Take the model and the query."""
+        self._model, self._query, self._weight = model, query, weight
+
+    def terms(self, text: str, vector: Vector | None) -> Terms:
+        """Return a value for each row of the explanation."""
+        own = self._model.explain(self._query, text)
+        rest = [] if own.exact else [Row("remainder", ("remainder",), own.remainder, 0.0)]
+        rows = [row._replace(contribution=row.contribution * self._weight, share=0.0) for row in (*own.rows, *rest)]
+        values = np.array([row.contribution for row in rows])
+        placed = [number for number, row in enumerate(rows) if row.spans2]
+        return Terms(values, rows.__getitem__, (values[placed], [rows[number].spans2 for number in placed]))
+
+
+class WholeReader:
+    """One row for a vector that nobody can read."""
+
+    needs_vector = True
+    _NAME = "the whole vector (its dimensions have no names)"
+
+    def __init__(self, vector: Vector, weight: float) -> None:
+        """Take the query's row at length 1."""
+        self._vector = vector.astype(np.float64) * weight
+
+    def terms(self, text: str, vector: Vector | None) -> Terms:
+        """Return the product."""
+        if vector is None:
+            return _NOTHING
+        value = float(self._vector @ vector)
+        return Terms(np.array([value]), lambda _: Row(self._NAME, (self._NAME,), value, 0.0), _NOWHERE)
+
+
+def reader_of(model: Model, table: WordTable | None, query: str, vector: Vector, weight: float) -> Reader:
+    """Return what takes the scores of `model` for a query apart.
+
+    Args:
+        model: one of the index.
+        table: of a static model.
+        query: its text.
+        vector: its row at length 1.
+        weight: of the model in the score.
+    """
+    if table is not None:
+        return PairReader(table, query, weight)
+    if not isinstance(model.encoder, Embedder):
+        return WholeReader(vector, weight)
+    if model.encoder.family == "ensemble":
+        return ModelReader(model.encoder, query, weight)
+    if type(model.encoder).dimensions is Embedder.dimensions:  # no names
+        return WholeReader(vector, weight) if not model.sparse else DimensionReader(model.encoder, vector, weight)
+    return DimensionReader(model.encoder, vector, weight)
+
+
+class Reasons:
+    """Why a passage has its score.
+
+    Attributes:
+        query: what was asked.
+        text: the passage as it is indexed, with its title; what spans are counted in.
+        score: what the rows add up to.
+    """
+
+    def __init__(self, query: str, text: str, score: float, terms: Mapping[str, Terms]) -> None:
+        """Take the terms of each part."""
+        self.query, self.text, self.score = query, text, score
+        self._terms = dict(terms)
+
+    def top(self, count: int = 10) -> list[Row]:
+        """Return the `count` rows of the largest size, largest first."""
+        values = self._values()
+        if count < len(values):
+            best = np.argpartition(-np.abs(values), count)[:count] if count > 0 else np.zeros(0, int)
+        else:
+            best = np.arange(len(values))
+        best = best[np.argsort(-np.abs(values[best]), kind="stable")]
+        return [self._row(number) for number in best.tolist()]
+
+    def words(self) -> list[tuple[int, int, float]]:
+        """Return the stretches of `text` that have a part in the score: start, end, contribution, in text order."""
+        sums: dict[Span, float] = {}
+        for terms in self._terms.values():
+            values, spans = terms.marks
+            for value, where in zip(values.tolist(), spans):
+                for span in where:
+                    sums[span] = sums.get(span, 0.0) + value / len(where)
+        return [(start, end, value) for (start, end), value in sorted(sums.items())]
+
+    def parts(self) -> dict[str, float]:
+        """Return the sum of the rows of each part."""
+        return {part: float(terms.values.sum()) for part, terms in self._terms.items()}
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return sum(len(terms.values) for terms in self._terms.values())
+
+    def explain(self) -> Explanation:
+        """Return every row, with all the views of an explanation."""
+        rows = [row for number in range(len(self)) if (row := self._row(number)).contribution]
+        family = "index" if len(self._terms) > 1 else next(iter(self._terms), "index")
+        return Explanation.from_terms(family, (self.query, self.text), self.score, _distinct(rows))
+
+    def _values(self) -> npt.NDArray[np.float64]:
+        return np.concatenate([np.zeros(0), *(terms.values for terms in self._terms.values())])
+
+    def _row(self, number: int) -> Row:
+        for part, terms in self._terms.items():
+            if number < len(terms.values):
+                row = terms.row(number)
+                row = row if len(self._terms) == 1 else row._replace(name=part + _BETWEEN + row.name)
+                share = row.contribution / self.score if self.score else 0.0
+                return row._replace(share=share)
+            number -= len(terms.values)
+        raise IndexError(number)
+
+
+def _distinct(rows: list[Row]) -> list[Row]:
+    """Add up rows of the same name and parts, such as of words that differ in nothing but a mark."""
+    found: dict[tuple[str, tuple[str, ...]], Row] = {}
+    for row in rows:
+        same = found.get((row.name, row.parts))
+        if same is not None:
+            spans = [tuple(sorted({*a, *b})) for a, b in ((same.spans1, row.spans1), (same.spans2, row.spans2))]
+            row = row._replace(contribution=same.contribution + row.contribution, spans1=spans[0], spans2=spans[1])
+        found[row.name, row.parts] = row
+    return list(found.values())
+
+
+def _spans(found: Any) -> dict[str, list[Span]]:
+    spans: dict[str, list[Span]] = {}
+    for term, span in found:
+        spans.setdefault(term, []).append(span)
+    return spans
+
+
+def _coordinates(vector: Vector) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+    """Return the numbers and values of the coordinates of a row."""
+    if isinstance(vector, tuple):
+        return vector
+    numbers = np.flatnonzero(vector)
+    return numbers, vector[numbers]
+
+
+_NOWHERE: tuple[npt.NDArray[np.float64], list[list[Span]]] = (np.zeros(0), [])
+_NOTHING = Terms(np.zeros(0), lambda number: Row("", (), 0.0, 0.0), _NOWHERE)
