@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Container, Iterable, Mapping
+from typing import Any
 
 from pellucid.errors import InputError, missing_extra
+from pellucid.explanation import Span
 from pellucid.words import UNSPACED
 
 K1, B = 1.5, 0.6
@@ -35,14 +36,6 @@ ENGLISH_STOP_WORDS = frozenset(
 _WORD = re.compile(rf"[{UNSPACED}]+|[^\W_{UNSPACED}]+")  # a run of a script without spaces, or letters and digits
 _UNSPACED = re.compile(rf"[{UNSPACED}]")
 _MOST_REMEMBERED = 1 << 20  # words whose term is kept
-
-
-class Term(NamedTuple):
-    """A term of a text and where its word stands there, in characters."""
-
-    term: str
-    start: int
-    end: int
 
 
 class Analyser:
@@ -69,27 +62,30 @@ class Analyser:
         self._term_of: dict[str, str] = {}  # "" for a word that is left out
 
     def terms(self, text: str) -> list[str]:
-        """Return the terms of `text` in order."""
-        known = self._known
-        found = []
-        for word in _WORD.findall(text):
-            term = known(word)
-            if term is None:
-                found += _pairs(word)
-            elif term:
-                found.append(term)
-        return found
+        """Return the terms of `text`, in no order."""
+        words = _WORD.findall(text)
+        terms = list(map(self._term_of.get, words))
+        if None in terms:
+            new = [word for word, term in zip(words, terms) if term is None]
+            terms += [pair for word in new if self._known(word) is None for pair in _pairs(word)]
+            terms += [self._known(word) for word in new]
+        return [term for term in terms if term]
 
-    def places(self, text: str) -> Iterator[Term]:
-        """Yield the same terms with the places of their words."""
-        for match in _WORD.finditer(text):
-            start, end = match.span()
-            term = self._known(match[0])
+    def find(self, text: str, wanted: Container[str]) -> tuple[list[tuple[str, Span]], int]:
+        """Return the wanted terms of `text` with the places of their words, and how many terms it has in all."""
+        matches = list(_WORD.finditer(text))
+        terms = [self._known(match[0]) for match in matches]
+        found: list[tuple[str, Span]] = []
+        length = len(terms) - terms.count("")
+        for match, term in zip(matches, terms):
             if term is None:
-                for at, pair in enumerate(_pairs(match[0])):
-                    yield Term(pair, start + at, start + at + len(pair))
-            elif term:
-                yield Term(term, start, end)
+                pairs = _pairs(match[0])
+                length += len(pairs) - 1
+                places = [(at, at + len(pair)) for at, pair in enumerate(pairs, match.start())]
+                found += [(pair, place) for pair, place in zip(pairs, places) if pair in wanted]
+            elif term in wanted:
+                found.append((term, match.span()))
+        return found, length
 
     def _known(self, word: str) -> str | None:
         """Return the term of a word, "" where it has none, None for a run of a script without spaces."""
@@ -120,15 +116,16 @@ def _stemmer(language: str) -> Any:
     return Stemmer.Stemmer(language).stemWord
 
 
-def impacts(counts: Mapping[str, int], average: float) -> dict[str, float]:
-    """Return a passage's half of BM25 for each of its terms.
+def impacts(counts: Mapping[str, int], length: int, average: float) -> dict[str, float]:
+    """Return a passage's half of BM25 for some of its terms.
 
     Args:
-        counts: how often each term stands in the passage.
-        average: number of terms of a passage, over all of them.
+        counts: how often each stands in the passage.
+        length: number of all terms of the passage.
+        average: of the passages of the index.
     """
-    length = K1 * (1 - B + B * sum(counts.values()) / average) if average else K1
-    return {term: count * (K1 + 1) / (count + length) for term, count in counts.items()}
+    damping = K1 * (1 - B + B * length / average) if average else K1
+    return {term: count * (K1 + 1) / (count + damping) for term, count in counts.items()}
 
 
 def query_weights(

@@ -46,7 +46,7 @@ FORMAT = 1
 
 _STATIC_WEIGHT, _TRANSFORMER_WEIGHT = 0.2, 0.4  # of all models together, beside BM25: chosen on training queries
 _BATCH_DOCUMENTS, _BATCH_CHARACTERS = 1000, 4_000_000  # of one commit
-_CANDIDATES, _MOST_CANDIDATES = 100, 6400  # passages that each part brings; more until the result is certain
+_CANDIDATES, _MOST_CANDIDATES = 50, 12_800  # passages that each part brings; more until the result is certain
 _DRIFT = 1.25  # the mean length of a passage may change so much before the stored impacts are computed anew
 _CHECKED = 200  # documents that `verify` encodes again
 _ABSENT = object()
@@ -598,7 +598,7 @@ class Index:
             "models": sources,
             "language": settings["language"],
             "fields": sorted(state.fields),
-            "bytes": sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file()),
+            "bytes": sum(map(_size, self.folder.rglob("*"))),
         }
 
     def verify(self) -> list[str]:
@@ -722,7 +722,7 @@ def _passages(document: Document) -> list[str]:
 
 
 def _impact_vector(counts: Counter[str], average: float, numbers: Mapping[str, int]) -> Vector:
-    found = bm25_terms.impacts(counts, average)
+    found = bm25_terms.impacts(counts, sum(counts.values()), average)
     return np.array([numbers[term] for term in found]), np.array(list(found.values()), np.float32)
 
 
@@ -850,6 +850,12 @@ def _opened_models(
         if name not in given:
             opened[name].source = model["source"]
     return opened
+
+
+def _size(file: Path) -> int:
+    """Return what a file takes of the disk; the engine's have holes."""
+    facts = file.stat()
+    return getattr(facts, "st_blocks", -(-facts.st_size // 512)) * 512 if file.is_file() else 0
 
 
 def _check_format(folder: Path) -> None:

@@ -8,10 +8,9 @@ cannot be read into one row. All of them are exact: the values of a part add up 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +25,7 @@ from pellucid.words import is_phrase, shown_word
 
 _BETWEEN = ": "  # between the name of a part and of its row, as in an ensemble
 _ASCII_WORD = re.compile(r"[^\t-\r !-/:-@\[-`{-~]+")  # the words of `split_words` in an ASCII text
+_NOT_ASCII = re.compile(r"[^\t-\r ]*[^\x00-\x7f][^\t-\r ]*")  # what stands between ASCII spaces, if not all ASCII
 _MOST_REMEMBERED = 1 << 20  # words whose row is kept
 
 
@@ -36,12 +36,14 @@ class Terms:
     Attributes:
         values: float64 [n]; they add up to what the part adds to the score.
         row: number of a value -> its name, the words it is of and where these stand in query and passage.
-        marks: float64 contributions of stretches of the passage, and the stretches; empty for what stands nowhere.
+        marks: float64 [m], the contributions of stretches of the passage.
+        spans: the m stretches.
     """
 
     values: npt.NDArray[np.float64]
     row: Callable[[int], Row]
-    marks: tuple[npt.NDArray[np.float64], Sequence[Sequence[Span]]]
+    marks: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    spans: Sequence[Span] = ()
 
 
 class Reader(Protocol):
@@ -62,16 +64,15 @@ class Bm25Reader:
     def __init__(self, analyser: Analyser, query: str, weights: Mapping[str, float], average: float) -> None:
         """Take the query's half of the score."""
         self._analyser, self._weights, self._average = analyser, weights, average
-        self._asked = _spans((p.term, (p.start, p.end)) for p in analyser.places(query) if p.term in weights)
+        self._asked = _grouped(analyser.find(query, weights)[0])
         self._words = {term: query[spans[0][0] : spans[0][1]] for term, spans in self._asked.items()}
 
     def terms(self, text: str, vector: Vector | None) -> Terms:
         """Return a value for each term that query and passage share."""
-        places = list(self._analyser.places(text))
-        counts = Counter([place.term for place in places])
-        found = _spans((p.term, (p.start, p.end)) for p in places if p.term in self._weights)
-        strengths = impacts(counts, self._average)
-        values = np.array([self._weights[term] * strengths[term] for term in found])
+        places, length = self._analyser.find(text, self._weights)
+        found = _grouped(places)
+        counts = {term: len(spans) for term, spans in found.items()}
+        value_of = {t: self._weights[t] * impact for t, impact in impacts(counts, length, self._average).items()}
         names = list(found)
 
         def row(number: int) -> Row:
@@ -79,10 +80,25 @@ class Bm25Reader:
             start, end = found[term][0]
             asked, stands = self._words[term], text[start:end]
             name = asked if asked.lower() == stands.lower() else f"{asked} ~ {stands}"
-            spans = tuple(self._asked[term]), tuple(found[term])
-            return Row(name, (asked,), float(values[number]), 0.0, *spans)
+            return Row(name, (asked,), value_of[term], 0.0, tuple(self._asked[term]), tuple(found[term]))
 
-        return Terms(values, row, (values, list(found.values())))
+        marks = np.array([value_of[term] / counts[term] for term, _ in places])
+        return Terms(np.array(list(value_of.values())), row, marks, [span for _, span in places])
+
+
+class _Words(NamedTuple):
+    """A text's known words; the vectors of the distinct ones, times `factors`, add up to its embedding."""
+
+    spans: list[Span]  # of every occurrence
+    which: npt.NDArray[np.int64]  # of the distinct words each occurrence is
+    counts: npt.NDArray[np.int64]  # of each distinct word
+    rows: list[int]  # in the model's table
+    vectors: npt.NDArray[np.float32]  # [words, dimension], as in the table
+    factors: npt.NDArray[np.float64]
+
+    def where(self, word: int) -> tuple[Span, ...]:
+        """Return where a distinct word stands."""
+        return tuple(self.spans[n] for n in np.flatnonzero(self.which == word).tolist())
 
 
 class WordTable:
@@ -94,34 +110,44 @@ class WordTable:
         self._simple = not any(map(is_phrase, model.vocabulary.words))
         self._rows: dict[str, int] = {}
 
-    def read(self, text: str) -> tuple[list[list[Span]], npt.NDArray[np.float32], list[int]]:
-        """Return where each distinct known word stands, vectors that add up to the embedding, and the table's rows."""
-        if self._simple and text.isascii():
-            spans = [match.span() for match in _ASCII_WORD.finditer(text)]
-            words = [text[start:end] for start, end in spans]
-        else:
+    def read(self, text: str) -> _Words:
+        """Return the known words of a text."""
+        words, spans = self._split(text)
+        rows = list(map(self._rows.get, words))
+        if None in rows:
+            rows = [self._row(word) if row is None else row for word, row in zip(words, rows)]
+        if -1 in rows:
+            spans = [span for span, row in zip(spans, rows) if row != -1]
+            rows = [row for row in rows if row != -1]
+        distinct, which, counts = np.unique(np.array(rows, np.int64), return_inverse=True, return_counts=True)
+        vectors = self.model.word_vectors(distinct)
+        length = float(np.linalg.norm(counts.astype(np.float32) @ vectors))
+        return _Words(spans, which, counts, distinct.tolist(), vectors, counts / (length or 1.0))
+
+    def _split(self, text: str) -> tuple[list[str], list[Span]]:
+        """Return what `Vocabulary.split` does, in any order; quicker where a text is mostly ASCII."""
+        if not self._simple:
             found = self.model.vocabulary.split(text)
-            spans, words = [(word.start, word.end) for word in found], [word.text for word in found]
-        places: dict[int, list[Span]] = {}
-        for word, span in zip(words, spans):
-            row = self._rows.get(word)
-            if row is None:
-                row = self._row(word)
-            if row >= 0:
-                places.setdefault(row, []).append(span)
-        rows = list(places)
-        vectors = self.model.word_vectors(rows)
-        vectors *= np.array([len(where) for where in places.values()], np.float32)[:, None]
-        length = float(np.linalg.norm(vectors.sum(axis=0, dtype=np.float64)))
-        if length:
-            vectors /= np.float32(length)
-        return list(places.values()), vectors, rows
+            return [word.text for word in found], [(word.start, word.end) for word in found]
+        spans: list[Span] = []
+        words: list[str] = []
+        done = 0
+        for other in () if text.isascii() else _NOT_ASCII.finditer(text):
+            spans += [match.span() for match in _ASCII_WORD.finditer(text, done, other.start())]
+            words += _ASCII_WORD.findall(text, done, other.start())
+            for word in self.model.vocabulary.split(other[0]):
+                words.append(word.text)
+                spans.append((other.start() + word.start, other.start() + word.end))
+            done = other.end()
+        spans += [match.span() for match in _ASCII_WORD.finditer(text, done)]
+        return words + _ASCII_WORD.findall(text, done), spans
 
     def _row(self, word: str) -> int:
-        if len(self._rows) >= _MOST_REMEMBERED:
-            self._rows.clear()
-        row = self._rows[word] = self.model.vocabulary.row(word)
-        return row
+        if word not in self._rows:
+            if len(self._rows) >= _MOST_REMEMBERED:
+                self._rows.clear()
+            self._rows[word] = self.model.vocabulary.row(word)
+        return self._rows[word]
 
     def name(self, word: str, row: int) -> str:
         """Return the user's word, with the vocabulary's where that is more than another case."""
@@ -137,24 +163,26 @@ class PairReader:
     def __init__(self, table: WordTable, query: str, weight: float) -> None:
         """Read the query."""
         self._table, self._query = table, query
-        self._spans, self._vectors, self._rows = table.read(query)
-        self._vectors = self._vectors * np.float32(weight)
+        self._asked = table.read(query)
+        factors = (self._asked.factors * weight).astype(np.float32)
+        self._vectors = self._asked.vectors * factors[:, None]
 
     def terms(self, text: str, vector: Vector | None) -> Terms:
         """Return a value for each pair of words."""
-        spans, vectors, rows = self._table.read(text)
-        products = (self._vectors @ vectors.T).astype(np.float64)
+        words = self._table.read(text)
+        products = (self._vectors @ words.vectors.T) * words.factors
 
-        def word(of: str, where: Span, table_row: int) -> str:
-            return self._table.name(of[where[0] : where[1]], table_row)
+        def named(of: str, found: _Words, word: int) -> tuple[str, tuple[Span, ...]]:
+            spans = found.where(word)
+            return self._table.name(of[spans[0][0] : spans[0][1]], found.rows[word]), spans
 
         def row(number: int) -> Row:
-            i, j = divmod(number, len(rows))
-            names = word(self._query, self._spans[i][0], self._rows[i]), word(text, spans[j][0], rows[j])
-            value = float(products[i, j])
-            return Row(f"{names[0]} × {names[1]}", names, value, 0.0, tuple(self._spans[i]), tuple(spans[j]))
+            i, j = divmod(number, len(words.rows))
+            (asked, spans1), (stands, spans2) = named(self._query, self._asked, i), named(text, words, j)
+            return Row(f"{asked} × {stands}", (asked, stands), float(products[i, j]), 0.0, spans1, spans2)
 
-        return Terms(products.ravel(), row, (products.sum(axis=0), spans))
+        each = products.sum(axis=0) / words.counts
+        return Terms(products.ravel(), row, each[words.which], words.spans)
 
 
 class DimensionReader:
@@ -180,7 +208,7 @@ class DimensionReader:
             name = self._dimensions[int(shared[number])].name
             return Row(name, (name,), float(values[number]), 0.0)
 
-        return Terms(values, row, _NOWHERE)
+        return Terms(values, row)
 
 
 class ModelReader:
@@ -198,8 +226,8 @@ class ModelReader:
         rest = [] if own.exact else [Row("remainder", ("remainder",), own.remainder, 0.0)]
         rows = [row._replace(contribution=row.contribution * self._weight, share=0.0) for row in (*own.rows, *rest)]
         values = np.array([row.contribution for row in rows])
-        placed = [number for number, row in enumerate(rows) if row.spans2]
-        return Terms(values, rows.__getitem__, (values[placed], [rows[number].spans2 for number in placed]))
+        marks = [(row.contribution / len(row.spans2), span) for row in rows for span in row.spans2]
+        return Terms(values, rows.__getitem__, np.array([value for value, _ in marks]), [span for _, span in marks])
 
 
 class WholeReader:
@@ -217,7 +245,7 @@ class WholeReader:
         if vector is None:
             return _NOTHING
         value = float(self._vector @ vector)
-        return Terms(np.array([value]), lambda _: Row(self._NAME, (self._NAME,), value, 0.0), _NOWHERE)
+        return Terms(np.array([value]), lambda _: Row(self._NAME, (self._NAME,), value, 0.0))
 
 
 def reader_of(model: Model, table: WordTable | None, query: str, vector: Vector, weight: float) -> Reader:
@@ -269,10 +297,8 @@ class Reasons:
         """Return the stretches of `text` that have a part in the score: start, end, contribution, in text order."""
         sums: dict[Span, float] = {}
         for terms in self._terms.values():
-            values, spans = terms.marks
-            for value, where in zip(values.tolist(), spans):
-                for span in where:
-                    sums[span] = sums.get(span, 0.0) + value / len(where)
+            for value, span in zip(terms.marks.tolist(), terms.spans):
+                sums[span] = sums.get(span, 0.0) + value
         return [(start, end, value) for (start, end), value in sorted(sums.items())]
 
     def parts(self) -> dict[str, float]:
@@ -315,9 +341,9 @@ def _distinct(rows: list[Row]) -> list[Row]:
     return list(found.values())
 
 
-def _spans(found: Any) -> dict[str, list[Span]]:
+def _grouped(places: Iterable[tuple[str, Span]]) -> dict[str, list[Span]]:
     spans: dict[str, list[Span]] = {}
-    for term, span in found:
+    for term, span in places:
         spans.setdefault(term, []).append(span)
     return spans
 
@@ -330,5 +356,4 @@ def _coordinates(vector: Vector) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.
     return numbers, vector[numbers]
 
 
-_NOWHERE: tuple[npt.NDArray[np.float64], list[list[Span]]] = (np.zeros(0), [])
-_NOTHING = Terms(np.zeros(0), lambda number: Row("", (), 0.0, 0.0), _NOWHERE)
+_NOTHING = Terms(np.zeros(0), lambda number: Row("", (), 0.0, 0.0))

@@ -1,0 +1,202 @@
+r"""How well and how fast `pellucid.Index` finds documents, beside BM25 by tantivy; prints markdown.
+
+    python benchmarks/search.py --data shared/data
+    python benchmarks/search.py --data shared/data --tune
+
+nDCG@10 x 100 by trec_eval on SciFact, NPL, CISI and Cranfield, title and text as MTEB joins them. The index is the
+default one (BM25 and static-en, no torch), searched with BM25 alone, static-en alone and both; the weights, k1 and b
+were chosen on the training queries of SciFact (--tune) and are the same for every set. Times are processor time of one
+process on one thread, medians of five rounds. tantivy runs with its English stemmer, in the same process.
+"""
+
+from __future__ import annotations
+
+import os
+
+for _name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS", "PELLUCID_THREADS"):
+    os.environ[_name] = "1"
+
+import argparse
+import datetime
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pellucid
+import pellucid.index.bm25 as bm25
+from pellucid.evaluation.data import find_tasks
+from retrieval_sets import Collection, read_collection
+
+SETS = ("SciFact", "npl", "cisi", "cranfield")
+VARIANTS: dict[str, dict[str, float] | None] = {
+    "BM25 alone": {"bm25": 1},
+    "static-en alone": {"static-en": 1},
+    "BM25 + static-en (default)": None,
+}
+_ROUNDS = 5
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    """Return the processor time of `work`."""
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def made(collection: Collection, folder: Path) -> tuple[pellucid.Index, float]:
+    """Return the default index of a set, and the processor time it took."""
+    index = pellucid.Index.create(folder)
+    return index, seconds(lambda: index.add(collection.ids, collection.documents))
+
+
+def quality(index: pellucid.Index, collection: Collection, weights: dict[str, float] | None) -> float:
+    """Return nDCG@10 x 100."""
+    found = [{hit.id: hit.score for hit in index.search(query, 10, weights=weights)} for query in collection.queries]
+    return collection.ndcg(found)
+
+
+def certain(index: pellucid.Index, collection: Collection) -> float:
+    """Return the share of searches whose hits are proven to be the best."""
+    return statistics.mean(index.search(query, 10).exact for query in collection.queries)
+
+
+def speeds(index: pellucid.Index, collection: Collection) -> dict[str, float]:
+    """Return milliseconds a query, without and with reasons, of a hit's reasons, and of the bare engine."""
+    queries = collection.queries
+    asked = [index.search(query, 10) for query in queries]
+
+    def with_reasons() -> None:
+        for query in queries:
+            for hit in index.search(query, 10):
+                hit.reasons.top(5)
+                hit.reasons.words()
+
+    def search(weights: dict[str, float] | None) -> Callable[[], None]:
+        return lambda: [index.search(query, 10, weights=weights) for query in queries] and None
+
+    runs: dict[str, Callable[[], Any]] = {
+        "search": search(None),
+        "search, BM25 alone": search({"bm25": 1}),
+        "search with the reasons of 10 hits": with_reasons,
+        "explain, every row of one hit": lambda: [hits[0].explain() for hits in asked if hits],
+    }
+    return {
+        name: 1000 * statistics.median(seconds(run) for _ in range(_ROUNDS)) / len(queries) for name, run in runs.items()
+    }
+
+
+def tantivy_index(collection: Collection) -> Any:
+    """Return tantivy's index in memory, with its English stemmer."""
+    import tantivy
+
+    schema = tantivy.SchemaBuilder()
+    schema.add_text_field("text", stored=False, tokenizer_name="en_stem")
+    schema.add_integer_field("number", stored=True)
+    index = tantivy.Index(schema.build())
+    writer = index.writer(heap_size=50_000_000, num_threads=1)
+    for number, text in enumerate(collection.documents):
+        writer.add_document(tantivy.Document(text=text, number=number))
+    writer.commit()
+    writer.wait_merging_threads()
+    index.reload()
+    return index
+
+
+def tantivy_search(index: Any, query: str) -> list[tuple[int, float]]:
+    """Return the numbers and scores of the best ten."""
+    words = "".join(c if c.isalnum() else " " for c in query.lower())
+    parsed = index.parse_query(words, ["text"]) if words.strip() else None
+    if parsed is None:
+        return []
+    searcher = index.searcher()
+    return [(searcher.doc(where)["number"][0], score) for score, where in searcher.search(parsed, 10).hits]
+
+
+def tantivy_row(collections: list[Collection]) -> tuple[list[float], list[float], list[float]]:
+    """Return tantivy's nDCG, seconds to index and milliseconds a query for each set."""
+    scores, indexing, asking = [], [], []
+    for collection in collections:
+        indexing.append(seconds(lambda c=collection: tantivy_index(c)))
+        index = tantivy_index(collection)
+        found = [tantivy_search(index, query) for query in collection.queries]
+        scores.append(collection.ndcg([{collection.ids[n]: score for n, score in hits} for hits in found]))
+        each = [
+            seconds(lambda i=index, c=collection: [tantivy_search(i, query) for query in c.queries])
+            for _ in range(_ROUNDS)
+        ]
+        asking.append(1000 * statistics.median(each) / len(collection.queries))
+    return scores, indexing, asking
+
+
+def tune(collection: Collection, folder: Path) -> None:
+    """Print nDCG@10 of the training queries for some k1, b and weights of static-en."""
+    print("| k1 | b | " + " | ".join(f"w {w}" for w in (0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4)) + " |")
+    print("|---|---|" + "---|" * 7)
+    for k1, b in ((0.9, 0.4), (1.2, 0.75), (1.5, 0.6), (1.5, 0.75), (2.0, 0.6), (2.0, 0.75)):
+        bm25.K1, bm25.B = k1, b
+        index, _ = made(collection, folder / f"{k1}-{b}")
+        scores = [
+            quality(index, collection, {"bm25": 1 - w, "static-en": w}) for w in (0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4)
+        ]
+        print(f"| {k1} | {b} | " + " | ".join(f"{score:.2f}" for score in scores) + " |", flush=True)
+        index.close()
+
+
+def line(name: str, values: list[float], digits: int, mean: bool = False) -> str:
+    """Return a row of a table."""
+    shown = [*values, statistics.mean(values)] if mean else values
+    return f"| {name} | " + " | ".join(f"{value:.{digits}f}" for value in shown) + " |"
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "data")
+    parser.add_argument("--tune", action="store_true", help="Print the scores of training queries instead.")
+    arguments = parser.parse_args()
+    tasks = {task.name: task for task in find_tasks(arguments.data)}
+    with tempfile.TemporaryDirectory() as work:
+        if arguments.tune:
+            tune(read_collection(tasks["SciFact"], "train"), Path(work))
+            return
+        collections = [read_collection(tasks[name]) for name in SETS]
+        pellucid.load("static-en").encode(collections[0].documents[:1000])  # compiles, once in a process
+        indexes = [made(collection, Path(work) / collection.name) for collection in collections]
+        _print_quality(indexes, collections)
+        _print_speed(indexes, collections)
+
+
+def _print_quality(indexes: list[tuple[pellucid.Index, float]], collections: list[Collection]) -> None:
+    print(f"{datetime.date.today()}, {platform.processor() or platform.machine()}, qdrant-edge-py "
+          f"{version('qdrant-edge-py')}, tantivy {version('tantivy')}\n")  # fmt: skip
+    head = " | ".join(collection.name for collection in collections)
+    print(f"| nDCG@10 x 100 | {head} | mean |\n|---|" + "---|" * (len(collections) + 1))
+    for name, weights in VARIANTS.items():
+        scores = [quality(index, c, weights) for (index, _), c in zip(indexes, collections)]
+        print(line(name, scores, 2, mean=True), flush=True)
+    print(line("tantivy, en_stem", tantivy_row(collections)[0], 2, mean=True))
+    proven = [100 * certain(index, c) for (index, _), c in zip(indexes, collections)]
+    print(line("searches proven exact, %", proven, 1, mean=True) + "\n")
+
+
+def _print_speed(indexes: list[tuple[pellucid.Index, float]], collections: list[Collection]) -> None:
+    head = " | ".join(collection.name for collection in collections)
+    print(f"| processor time | {head} |\n|---|" + "---|" * len(collections))
+    print(line("documents", [len(c.ids) for c in collections], 0))
+    print(line("to index, s", [spent for _, spent in indexes], 2))
+    print(line("size, MB", [index.info()["bytes"] / 1e6 for index, _ in indexes], 1))
+    every = [speeds(index, c) for (index, _), c in zip(indexes, collections)]
+    for name in every[0]:
+        print(line(f"{name}, ms", [measured[name] for measured in every], 2), flush=True)
+    _, indexing, asking = tantivy_row(collections)
+    print(line("tantivy to index, s", indexing, 2))
+    print(line("tantivy search, ms", asking, 2))
+
+
+if __name__ == "__main__":
+    main()
