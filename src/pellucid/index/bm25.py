@@ -73,11 +73,13 @@ class Analyser:
 
     def find(self, text: str, wanted: Container[str]) -> tuple[list[tuple[str, Span]], int]:
         """Return the wanted terms of `text` with the places of their words, and how many terms it has in all."""
-        matches = list(_WORD.finditer(text))
-        terms = [self._known(match[0]) for match in matches]
-        found: list[tuple[str, Span]] = []
+        words = _WORD.findall(text)
+        terms = list(map(self._term_of.get, words))
+        if None in terms:
+            terms = [self._known(word) if term is None else term for word, term in zip(words, terms)]
         length = len(terms) - terms.count("")
-        for match, term in zip(matches, terms):
+        found: list[tuple[str, Span]] = []
+        for match, term in zip(_WORD.finditer(text), terms):
             if term is None:
                 pairs = _pairs(match[0])
                 length += len(pairs) - 1

@@ -47,7 +47,8 @@ FORMAT = 1
 _STATIC_WEIGHT, _TRANSFORMER_WEIGHT = 0.2, 0.4  # of all models together, beside BM25: chosen on training queries
 _BATCH_DOCUMENTS, _BATCH_CHARACTERS = 1000, 4_000_000  # of one commit
 _CANDIDATES, _MOST_CANDIDATES = 50, 12_800  # passages that each part brings; more until the result is certain
-_DRIFT = 1.25  # the mean length of a passage may change so much before the stored impacts are computed anew
+_DRIFT = 1.1  # the mean length of a passage may change so much before the stored impacts are computed anew
+_SAMPLE = 500  # documents of a list that the first mean length is taken from
 _CHECKED = 200  # documents that `verify` encodes again
 _ABSENT = object()
 
@@ -252,13 +253,14 @@ class Index:
                 raise InputError(f"{name} is one string, {value!r:.40}; give a list: [{value!r:.20}]")
         columns = [ids, texts, *(_column(c, ids) for c in (titles, metadata))]
         drafts = self._drafts(zip_longest(*columns, fillvalue=_ABSENT), titles is None, metadata is None)
-        if all(isinstance(column, Sequence) for column in columns if column is not None):
-            drafts = iter(list(drafts))
-        count = 0
+        count, average = 0, 0.0
         with self._writing, Progress("indexing", unit="documents", enabled=show_progress_bar) as progress:
             self._engine  # noqa: B018
+            if all(isinstance(column, Sequence) for column in columns):  # all of it is checked before any is stored
+                checked = list(drafts)
+                average, drafts = self._first_average(checked), iter(checked)
             while batch := _batch(drafts):
-                self._commit(batch, self._documents.by_id([document.id for document in batch]))
+                self._commit(batch, self._documents.by_id([document.id for document in batch]), average)
                 count += len(batch)
                 progress.advance(len(batch))
             self._settle()
@@ -325,8 +327,13 @@ class Index:
                 self._settle()
         return len(found)
 
-    def _commit(self, drafts: list[Document], old: list[Document]) -> None:
-        """Make `drafts` visible and `old` gone, both or neither."""
+    def _first_average(self, documents: Sequence[Document]) -> float:
+        """Return the mean length of a passage of a sample of documents, spread over all of them."""
+        counts = self._term_counts(documents[:: max(1, len(documents) // _SAMPLE)])
+        return _total(counts) / len(counts) if counts else 0.0
+
+    def _commit(self, drafts: list[Document], old: list[Document], average: float = 0.0) -> None:
+        """Make `drafts` visible and `old` gone, both or neither; `average` holds for an index that has none yet."""
         state = self._documents.state
         first = self._documents.next_number()
         new = [draft._replace(number=first + n) for n, draft in enumerate(drafts)]
@@ -340,7 +347,7 @@ class Index:
             passages=state.passages + sum(len(d.ends) for d in new) - sum(len(d.ends) for d in old),
             terms=state.terms + _total(counts) - _total(gone),
         )
-        after.average = state.average or (after.terms / after.passages if after.passages else 0.0)
+        after.average = state.average or average or after.mean_length
         points = self._points(new, counts, after.average, fields, self._model_vectors(new))
         try:
             for key in keys:
