@@ -23,6 +23,7 @@ from pellucid.cli.inspect import inspect
 from pellucid.cli.look import align, audit, card, cards, compare, contrast, deletion, dimensions, edit, rank
 from pellucid.cli.make import anchors, distill, ensemble, train_lexicon
 from pellucid.cli.output import json_line, model_facts, show, write_html, write_plot
+from pellucid.cli.search import index, search
 from pellucid.cli.vocabulary import vocabulary
 from pellucid.errors import PellucidError
 
@@ -280,9 +281,11 @@ for _command in (
     anchors,
     train_lexicon,
     ensemble,
+    search,
 ):
     app.command()(_command)
 app.add_typer(vocabulary, name="vocabulary")
+app.add_typer(index, name="index")
 
 
 def main() -> None:

@@ -9,12 +9,13 @@ optimised, and then may miss a few. What has been `flush`ed outlives a power cut
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pellucid.errors import IndexFolderError, missing_extra
+from pellucid.errors import IndexFolderError, WritingError, missing_extra
 
 try:
     import qdrant_edge as edge
@@ -99,18 +100,28 @@ class Engine:
         self._shard.close()
 
     def flush(self) -> None:
-        """Return when everything is on disk."""
-        self._shard.flush()
+        """Return when everything is on disk.
+
+        Raises:
+            WritingError: the disk is full, or does not take it.
+        """
+        with _writing():
+            self._shard.flush()
 
     def optimize(self) -> None:
         """Rearrange what was added for faster searches; drop what was deleted."""
         self._shard.optimize()
 
     def put(self, points: Iterable[Point]) -> None:
-        """Add points, or replace those of the same number."""
+        """Add points, or replace those of the same number.
+
+        Raises:
+            WritingError: the disk is full, or does not take it.
+        """
         made = [edge.Point(p.number, {n: _given(v) for n, v in p.vectors.items()}, dict(p.payload)) for p in points]
-        for start in range(0, len(made), _PAGE):
-            self._shard.update(edge.UpdateOperation.upsert_points(made[start : start + _PAGE]))
+        with _writing():
+            for start in range(0, len(made), _PAGE):
+                self._shard.update(edge.UpdateOperation.upsert_points(made[start : start + _PAGE]))
 
     def delete(self, numbers: Iterable[int]) -> None:
         """Remove points; numbers that are not there do not matter."""
@@ -157,6 +168,16 @@ class Engine:
     def _run(self, names: Iterable[str], requests: list[Any]) -> dict[str, dict[int, float]]:
         found = self._shard.query_batch(edge.QueryBatchRequest(requests)) if requests else []
         return {name: {hit.id: hit.score for hit in hits} for name, hits in zip(names, found)}
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # the engine has no classes of errors
+        raise WritingError(
+            f"the vectors cannot be written: {error}. What was committed before is safe; free some space"
+        ) from error
 
 
 def _given(vector: Vector) -> Any:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import pellucid
-from pellucid.errors import IndexFolderError, InputError, ModelFolderError
+from pellucid.errors import IndexFolderError, InputError, ModelFolderError, WritingError
 from pellucid.index import bm25 as bm25_terms
 from pellucid.index.documents import PASSAGE_BITS, Document, Documents, State
 from pellucid.index.engine import Engine, Point, Vector, Where
@@ -50,6 +50,7 @@ _CANDIDATES, _MOST_CANDIDATES = 50, 12_800  # passages that each part brings; mo
 _DRIFT = 1.1  # the mean length of a passage may change so much before the stored impacts are computed anew
 _SAMPLE = 500  # documents of a list that the first mean length is taken from
 _CHECKED = 200  # documents that `verify` encodes again
+_LEAST_FREE = 64 << 20  # bytes of the disk: the engine maps its files, and a full disk would end the process
 _ABSENT = object()
 
 
@@ -334,6 +335,7 @@ class Index:
 
     def _commit(self, drafts: list[Document], old: list[Document], average: float = 0.0) -> None:
         """Make `drafts` visible and `old` gone, both or neither; `average` holds for an index that has none yet."""
+        _check_space(self.folder, _LEAST_FREE)
         state = self._documents.state
         first = self._documents.next_number()
         new = [draft._replace(number=first + n) for n, draft in enumerate(drafts)]
@@ -397,10 +399,10 @@ class Index:
     def _settle(self) -> None:
         """After a change: compute the impacts anew if the mean length has moved far, and let the engine tidy up."""
         state = self._documents.state
+        self._engine.optimize()
         if state.passages and state.average and not 1 / _DRIFT < state.mean_length / state.average < _DRIFT:
-            self._renew(reuse=True)
-        else:
-            self._engine.optimize()
+            with suppress(WritingError):  # the documents are stored; the next change tries again
+                self._renew(reuse=True)
 
     def _repair(self) -> None:
         """Finish what a crash has left: passages that were never committed, and those that were to go."""
@@ -439,6 +441,7 @@ class Index:
             reuse: take the models' vectors over, and only compute BM25's.
         """
         state = self._documents.state
+        _check_space(self.folder, _LEAST_FREE + 2 * sum(map(_size, self.folder.rglob("*"))))
         number = int(state.engine.rpartition("-")[2]) + 1
         folder = self.folder / f"engine-{number}"
         shutil.rmtree(folder, ignore_errors=True)
@@ -863,6 +866,20 @@ def _size(file: Path) -> int:
     """Return what a file takes of the disk; the engine's have holes."""
     facts = file.stat()
     return getattr(facts, "st_blocks", -(-facts.st_size // 512)) * 512 if file.is_file() else 0
+
+
+def _check_space(folder: Path, least: int) -> None:
+    """Refuse to write where the disk has little room left.
+
+    Raises:
+        WritingError: fewer bytes than `least` are free.
+    """
+    free = shutil.disk_usage(folder).free
+    if free < least:
+        raise WritingError(
+            f"{folder} is on a disk with {free >> 20:,} MB left, and {least >> 20:,} are needed. What was committed is "
+            "safe; free some space"
+        )
 
 
 def _check_format(folder: Path) -> None:

@@ -1,0 +1,618 @@
+"""The index: what is found, why, filters, changes, and everything that is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import shutil
+from collections import Counter
+from itertools import islice
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("qdrant_edge")
+
+import pellucid
+from pellucid.anchors.embedder import AnchorEmbedder
+from pellucid.base import Embedder
+from pellucid.dimensions import Dimension, Dimensions
+from pellucid.ensemble.embedder import EnsembleEmbedder
+from pellucid.errors import IndexFolderError, InputError, WritingError
+from pellucid.explanation import Explanation, Row
+from pellucid.index.bm25 import K1, Analyser, B
+from pellucid.index.index import Index
+from pellucid.index.passages import passage_ends
+from pellucid.index.reasons import WordTable
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.words import Vocabulary
+from tables import HOSTILE, SCHEMAS
+
+TEXTS = {
+    "a": "An apple and a pear stand on the table",
+    "b": "The car follows the bicycle",
+    "c": "Apples! Apples and pears, and no car",
+    "d": "A bicycle",
+    "e": "the the the",
+    "f": "Something else entirely: tax law",
+}
+
+
+class SparseLetters(Embedder):
+    """A text is the counts of its letters, in CSR rows."""
+
+    family = "letters"
+
+    def _encode(self, texts, *, show_progress_bar):
+        rows = np.array([[text.lower().count(chr(97 + n)) for n in range(26)] for text in texts], np.float32)
+        return scipy.sparse.csr_matrix(rows.reshape(len(texts), 26))
+
+    def get_embedding_dimension(self):
+        return 26
+
+    @property
+    def dimensions(self):
+        return Dimensions(Dimension(f"letter {chr(97 + n)}") for n in range(26))
+
+    def explain(self, text1, text2=None):
+        first, second = (self.encode([t]).toarray()[0].astype(float) for t in (text1, text2 or text1))
+        products = first * second / (np.linalg.norm(first) * np.linalg.norm(second) or 1)
+        terms = [Row(self.dimensions[n].name, (chr(97 + n),), c, 0.0) for n, c in enumerate(products.tolist()) if c]
+        return Explanation.from_terms(self.family, (text1, text2), float(products.sum()), terms)
+
+    def save_pretrained(self, path):
+        path.mkdir(parents=True)
+
+
+def lengths(texts):
+    """A function as a model: three numbers of each text."""
+    return np.array([[len(t), t.count("a"), t.count(" ")] for t in texts], np.float32)
+
+
+@pytest.fixture
+def index(tmp_path, fruit):
+    with Index.create(tmp_path / "index", {"fruit": fruit}) as made:
+        made.add(TEXTS.keys(), TEXTS.values(), metadata=[{"n": n, "even": n % 2 == 0} for n in range(len(TEXTS))])
+        yield made
+
+
+def brute_bm25(query, texts):
+    """BM25 over its greatest possible value, from its definition."""
+    analyser = Analyser()
+    documents = [Counter(analyser.terms(text)) for text in texts]
+    average = sum(sum(d.values()) for d in documents) / len(documents)
+    asked = Counter(analyser.terms(query))
+
+    def idf(term):
+        having = sum(term in document for document in documents)
+        return math.log(1 + (len(documents) - having + 0.5) / (having + 0.5)) if having else 0.0
+
+    most = sum(n * idf(t) * (K1 + 1) for t, n in asked.items()) or 1.0
+    return [
+        sum(n * idf(t) * d[t] * (K1 + 1) / (d[t] + K1 * (1 - B + B * sum(d.values()) / average)) for t, n in asked.items())
+        / most
+        for d in documents
+    ]  # fmt: skip
+
+
+# --- What is found ---
+
+
+def test_a_score_is_the_weighted_sum_of_bm25_and_cosine(index, fruit):
+    query = "apples and a bicycle"
+    words = brute_bm25(query, TEXTS.values())
+    cosines = fruit.similarity(fruit.encode([query]), fruit.encode(list(TEXTS.values())))[0]
+    expected = {own: 0.8 * w + 0.2 * c for own, w, c in zip(TEXTS, words, cosines.tolist()) if w or c}
+    hits = index.search(query, 100)
+    assert {hit.id: hit.score for hit in hits} == pytest.approx(expected, abs=1e-6)
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    assert hits.exact and hits.weights == {"bm25": 0.8, "fruit": 0.2}
+    assert hits[0].parts.keys() == {"bm25", "fruit"} and sum(hits[0].parts.values()) == pytest.approx(hits[0].score)
+    assert index.score(query, hits[0].id).score == pytest.approx(hits[0].score, abs=1e-6)
+
+
+def test_bm25_alone_is_one_argument(index):
+    expected = dict(zip(TEXTS, brute_bm25("apples and cars", TEXTS.values())))
+    hits = index.search("apples and cars", weights={"bm25": 3})
+    assert {hit.id: hit.score for hit in hits} == pytest.approx({k: v for k, v in expected.items() if v}, abs=1e-6)
+    assert all(0 < hit.score < 1 and hit.parts.keys() == {"bm25"} for hit in hits)
+
+
+def test_a_search_brings_the_same_as_looking_at_every_document(tmp_path):
+    chance = random.Random(0)
+    words = [f"w{n}" for n in range(60)]
+    vectors = np.random.default_rng(0).normal(size=(60, 8)).astype(np.float32)
+    model = StaticEmbedder(Vocabulary(words), vectors)
+    texts = [" ".join(chance.choices(words, k=chance.randint(1, 30))) for _ in range(1500)]
+    with Index.create(tmp_path / "index", {"m": model}, weights={"bm25": 0.3, "m": 0.7}) as index:
+        index.add([str(n) for n in range(len(texts))], texts)
+        for _ in range(8):
+            query = " ".join(chance.choices(words, k=4))
+            cosines = model.similarity(model.encode([query]), model.encode(texts))[0]
+            every = 0.3 * np.array(brute_bm25(query, texts)) + 0.7 * cosines
+            hits = index.search(query, 20)
+            assert hits.exact
+            assert [hit.score for hit in hits] == pytest.approx(np.sort(every)[::-1][:20].tolist(), abs=2e-6)
+
+
+@pytest.mark.parametrize("query", ["", "zzz qqq", "!!!", "the", *HOSTILE])
+def test_any_text_can_be_asked(index, query):
+    for hit in index.search(query):
+        assert hit.reasons.words() is not None
+        hit.explain()
+
+
+def test_an_empty_index_and_a_large_top_k(tmp_path, fruit, index):
+    with Index.create(tmp_path / "empty", {"fruit": fruit}) as empty:
+        assert list(empty.search("apple")) == [] and len(empty) == 0 and empty.verify() == []
+        assert "0 documents" in str(empty.search("apple")) and empty.add([], []) == 0
+    assert len(index.search("apple car the law", top_k=10_000)) == len(TEXTS)
+
+
+# --- Why ---
+
+
+@pytest.mark.parametrize("kind", ["static", "sparse", "anchors", "function", "ensemble", "two"])
+def test_the_rows_of_every_hit_add_up_to_its_score(tmp_path, fruit, kind):
+    models = {
+        "static": {"m": fruit},
+        "sparse": {"m": SparseLetters()},
+        "anchors": {"m": AnchorEmbedder(fruit, ["apple pear", "the car", "bicycle apple"])},
+        "function": {"m": lengths},
+        "ensemble": {"m": EnsembleEmbedder([fruit, AnchorEmbedder(fruit, ["apple", "the car"])])},
+        "two": {"m": fruit, "letters": SparseLetters()},
+    }[kind]
+    with Index.create(tmp_path / "index", models) as index:
+        index.add(TEXTS.keys(), TEXTS.values())
+        for query in ("apples and a car", "the table", "bicycle law Law"):
+            for hit in index.search(query):
+                explanation = hit.explain()
+                assert sum(row.contribution for row in explanation.rows) == pytest.approx(hit.score, abs=1e-6)
+                assert hit.reasons.parts() == pytest.approx({k: v for k, v in hit.parts.items() if k in
+                                                             hit.reasons.parts()}, abs=1e-6)  # fmt: skip
+                top = hit.reasons.top(3)
+                sizes = sorted((abs(row.contribution) for row in hit.reasons.top(10**6)), reverse=True)
+                assert [abs(row.contribution) for row in top] == sizes[:3] and len(sizes) == len(hit.reasons)
+                for row in top:
+                    assert all(hit.reasons.text[s:e] for s, e in row.spans2)
+
+
+def test_static_rows_are_those_of_the_model(tmp_path, fruit):
+    with Index.create(tmp_path / "index", {"fruit": fruit}, bm25=False) as index:
+        index.add(TEXTS.keys(), TEXTS.values())
+        hit = index.search("An apple, the car")[0]
+        own = {row.name: row for row in fruit.explain("An apple, the car", hit.text).rows}
+        mine = {row.name: row for row in hit.explain().rows}
+        assert mine.keys() == own.keys()
+        for name, row in mine.items():
+            assert row.contribution == pytest.approx(own[name].contribution, abs=1e-6)
+            assert (row.parts, row.spans1, row.spans2) == (own[name].parts, own[name].spans1, own[name].spans2)
+
+
+def test_words_to_highlight_add_up_and_stand_where_they_should(index):
+    hit = index.search("apples")[0]
+    assert hit.id == "c"
+    words = {(start, end): value for start, end, value in hit.reasons.words()}
+    assert {hit.text[start:end] for (start, end), value in words.items() if value > 0.05} == {"Apples"}
+    assert sum(words.values()) == pytest.approx(hit.score, abs=1e-6)
+    row = hit.reasons.top(1)[0]
+    assert row.name == "bm25: apples" and row.spans2 == ((0, 6), (8, 14)) and row.spans1 == ((0, 6),)
+
+
+def test_why_one_stands_above_another_is_one_call(index):
+    hits = index.search("apples and cars")
+    why = hits.why(1, 2)
+    assert why.score == pytest.approx(hits[0].score - hits[1].score)
+    assert sum(row.contribution for row in why.rows) == pytest.approx(why.score, abs=1e-6)
+    with pytest.raises(InputError, match="rank 9"):
+        hits.why(1, 9)
+
+
+def test_the_views_of_a_result(index):
+    jsonschema = pytest.importorskip("jsonschema")
+    hits = index.search("apples <b>and</b> cars")
+    schema = json.loads((SCHEMAS / "search-v1.json").read_text("utf-8"))
+    value = json.loads(hits.to_json())
+    jsonschema.validate(value, schema)
+    assert value == hits.to_dict()
+    assert "apples" in str(hits) and "<b>and" not in hits.to_html() and "\n" not in repr(hits)
+    assert list(hits.to_frame()["id"]) == [hit.id for hit in hits]
+
+
+def test_reasons_read_late(tmp_path, fruit):
+    index = Index.create(tmp_path / "index", {"letters": SparseLetters()})
+    index.add(TEXTS.keys(), TEXTS.values())
+    first, second, third = index.search("an apple")[:3]
+    assert first.explain().rows
+    index.delete(second.id)
+    with pytest.raises(InputError, match="changed or removed"):
+        index.search("an apple")  # another search does not matter
+        second_again = Index.search(index, "an apple")
+        index.delete(second_again[0].id)
+        second_again[0].explain()
+    index.close()
+    for ask in (third.explain, lambda: index.search("x"), lambda: index["a"], lambda: index.add(["x"], ["y"])):
+        if ask == third.explain:
+            continue
+        with pytest.raises(InputError, match="is closed"):
+            ask()
+
+
+# --- Filters ---
+
+
+@pytest.mark.parametrize(
+    ("where", "found"),
+    [
+        ({"year": 1999}, "a"),
+        ({"year": {"gte": 1999}}, "abd"),
+        ({"year": {"gt": 1999, "lt": 2010}}, "b"),
+        ({"year": {"lte": 1999.0}}, "a"),
+        ({"year": [1999, 2024]}, "ad"),
+        ({"year": {"in": [2005]}}, "b"),
+        ({"year": {"nin": [1999, 2005]}}, "cd"),
+        ({"year": {"ne": 1999}}, "bcd"),
+        ({"year": {"exists": True}}, "abd"),
+        ({"year": {"exists": False}}, "c"),
+        ({"tag": "red"}, "ab"),
+        ({"tag": ["blue", "green"]}, "bc"),
+        ({"tag": {"ne": "red"}}, "cd"),
+        ({"ok": True}, "a"),
+        ({"ok": {"in": [True, False]}}, "ab"),
+        ({"odd name.[x] \u00e9": "yes"}, "d"),
+        ({"mixed": 1}, "a"),
+        ({"mixed": "1"}, "b"),
+        ({"mixed": {"exists": True}}, "ab"),
+        ({"when": {"gte": "2024-01-01"}}, "b"),
+        ({"year": {"gte": 1999}, "tag": "red"}, "ab"),
+        ([{"year": 1999}, {"tag": "green"}], "ac"),
+        ({}, "abcd"),
+    ],
+)
+def test_conditions_on_metadata(tmp_path, where, found):
+    metadata = [
+        {"year": 1999, "tag": "red", "ok": True, "mixed": 1, "when": "2023-12-31"},
+        {"year": 2005, "tag": ["red", "blue"], "ok": False, "mixed": "1", "when": "2024-05-01T10:00:00Z"},
+        {"tag": "green", "year": None},
+        {"year": 2024, "odd name.[x] \u00e9": "yes"},
+    ]
+    with Index.create(tmp_path / "index", {}) as index:
+        index.add(list("abcd"), ["common word"] * 4, metadata=metadata)
+        assert sorted(hit.id for hit in index.search("common", where=where)) == sorted(found)
+        assert index["a"].metadata == metadata[0] and "year" not in index["c"].metadata
+    with Index.open(tmp_path / "index") as index:
+        assert sorted(hit.id for hit in index.search("common", where=where)) == sorted(found)
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ({"yaer": 1}, "no document of this index has a field 'yaer'"),
+        ({"n": {"near": 1}}, "unknown operator 'near'"),
+        ({"n": {"gte": "much"}}, "gte of field 'n' is 'much'"),
+        ({"n": {"gte": float("nan")}}, "the value for field 'n' is nan"),
+        ({"n": {"exists": 1}}, "exists of field 'n'"),
+        ({"n": {"in": []}}, "in of field 'n'"),
+        ({"n": [1, "one"]}, "mixes kinds"),
+        ({"n": {"eq": [1]}}, "eq of field 'n'"),
+        ("n>1", "where is 'n>1'"),
+        (["n>1"], "a condition is 'n>1'"),
+    ],
+)
+def test_wrong_conditions(index, where, message):
+    with pytest.raises(InputError, match=message):
+        index.search("apple", where=where)
+
+
+# --- Changes ---
+
+
+def test_documents_are_replaced_changed_and_removed(index):
+    assert index.add(["a"], ["A new text about trains"], titles=["Rails"]) == 1 and len(index) == len(TEXTS)
+    assert [hit.id for hit in index.search("trains")][0] == "a" and index["a"].title == "Rails"
+    assert "a" not in [hit.id for hit in index.search("pear table", weights={"bm25": 1})]
+    index.update("a", metadata={"n": 77})
+    assert index["a"].text == "A new text about trains" and index["a"].title == "Rails"
+    assert [hit.id for hit in index.search("trains", where={"n": 77})] == ["a"]
+    assert index.delete(["a", "b"]) == 2 and "a" not in index and "c" in index
+    assert not list(index.search("trains", weights={"bm25": 1}))
+    with pytest.raises(InputError, match="no document 'a'"):
+        index.delete(["c", "a"])
+    assert "c" in index and index.delete(["a"], missing_ok=True) == 0
+    with pytest.raises(InputError, match="no document 'a'"):
+        index.update("a", text="x")
+    assert index.verify() == []
+
+
+def test_scores_are_the_same_however_the_documents_came(tmp_path):
+    texts = [f"word{n % 7} " * (n % 5 + 1) + f"other{n}" for n in range(40)]
+    ids = [f"d{n}" for n in range(40)]
+    with Index.create(tmp_path / "once", {}) as once, Index.create(tmp_path / "slowly", {}) as slowly:
+        once.add(ids, texts)
+        slowly.add(["gone"], ["very " * 500])
+        slowly.delete("gone")
+        for own, text in zip(ids, texts):
+            slowly.add([own], [text])
+        slowly.rebuild()
+        once.rebuild()
+        for query in ("word1 word3", "other3"):
+            first, second = ({hit.id: hit.score for hit in i.search(query, 40)} for i in (once, slowly))
+            assert first == pytest.approx(second)
+        assert once.verify() == slowly.verify() == []
+
+
+def test_the_mean_length_follows_the_documents(tmp_path):
+    with Index.create(tmp_path / "index", {}) as index:
+        index.add(["short"], ["hello"])
+        index.add([str(n) for n in range(30)], ["some longer text of several words"] * 30)
+        state = index._documents.state
+        assert state.mean_length / 1.1 < state.average < state.mean_length * 1.1
+        assert len(list(index.folder.glob("engine-*"))) == 1 and index.verify() == []
+
+
+def test_documents_come_from_any_iterable_in_batches(tmp_path):
+    with Index.create(tmp_path / "index", {}) as index:
+        assert index.add((str(n) for n in range(2500)), (f"text number{n}" for n in range(2500))) == 2500
+        assert len(index) == 2500 and index.search("number1234", 1)[0].id == "1234"
+        with pytest.raises(InputError, match="given twice, as item 1500 and 2000"):
+            index.add((f"x{n % 2000 + (n == 2000) * 1500}" for n in range(2001)), ("t" for _ in range(2001)))
+        assert len(index) in (3500, 4500) and index.verify() == []  # whole batches
+
+
+def test_long_documents_are_cut_and_the_best_passage_is_shown(tmp_path):
+    sentences = [f"Sentence {n} speaks of nothing much at all." for n in range(100)]
+    sentences[70] = "Here the aardvark appears."
+    text = " ".join(sentences)
+    with Index.create(tmp_path / "index", {}, passage_characters=500) as index:
+        index.add(["long", "short"], [text, "No animal here."], titles=["A title", None])
+        assert index.info()["passages"] > 8
+        hits = index.search("aardvark title")
+        assert [hit.id for hit in hits] == ["long"] and "aardvark" in hits[0].text and len(hits[0].text) <= 500
+        assert text[hits[0].start :].startswith(hits[0].text) and hits[0].passage > 0
+        assert hits[0].reasons.text == "A title\n" + hits[0].text
+        assert {hits[0].reasons.text[s:e] for s, e, _ in hits[0].reasons.words()} == {"aardvark", "title"}
+        assert index["long"].text == text
+
+
+@given(st.text(alphabet="ab .\n\u3002", max_size=300), st.integers(5, 50))
+@settings(max_examples=200, deadline=None)
+def test_passages_are_the_text_in_pieces(text, limit):
+    ends = passage_ends(text, limit)
+    starts = (0, *ends[:-1])
+    assert "".join(text[start:end] for start, end in zip(starts, ends)) == text
+    assert all(0 < end - start <= limit for start, end in zip(starts, ends)) or not text
+
+
+def test_a_list_with_a_fault_stores_nothing(index):
+    before = {document.id: document for document in index}
+    for ids, texts, message in (
+        (["x", "y", "x"], ["1", "2", "3"], "id 'x' is given twice, as item 0 and 2"),
+        (["x", "y"], ["1"], "equally many"),
+        (["x"], ["1", "2"], "equally many"),
+        (["x", 7], ["1", "2"], "id 1 is 7"),
+        (["x", ""], ["1", "2"], "id 1 is ''"),
+        (["x", "y"], ["1", None], "the text of document 'y' is NoneType"),
+        (["x", "y"], ["1", b"2"], "the text of document 'y' is bytes"),
+        ("xy", ["1", "2"], "ids is one string"),
+    ):
+        with pytest.raises(InputError, match=message):
+            index.add(ids, texts)
+    with pytest.raises(InputError, match="titles and metadata must be equally many"):
+        index.add(["x", "y"], ["1", "2"], titles=["one"])
+    for metadata in ({"n": {"deep": 1}}, {"n": float("inf")}, {"n": object()}, {3: 1}, [1], {"n": b"x"}):
+        with pytest.raises(InputError, match=r"document 'x'"):
+            index.add(["w", "x"], ["1", "2"], metadata=[None, metadata])
+    assert {document.id: document for document in index} == before and index.verify() == []
+
+
+def test_a_document_that_is_too_long(tmp_path):
+    with Index.create(tmp_path / "index", {}, passage_characters=100) as index:
+        with pytest.raises(InputError, match="at most 65,536"):
+            index.add(["x"], ["a b " * 1_700_000])
+        assert len(index) == 0
+
+
+def test_a_model_that_gives_nan_stores_nothing(tmp_path):
+    def broken(texts):
+        rows = lengths(texts)
+        rows[["bad" in text for text in texts]] = np.nan
+        return rows
+
+    with Index.create(tmp_path / "index", {"m": broken}) as index:
+        index.add(["a"], ["fine"])
+        with pytest.raises(InputError, match="NaN"):
+            index.add(["b", "c"], ["good", "a bad one"])
+        assert len(index) == 1 and index.verify() == []
+
+
+def test_odd_texts_and_ids_come_back_as_they_are(tmp_path):
+    ids = ["a b", "\u6f22\u5b57", "x" * 3000, "'; DROP TABLE documents; --", "\n", *(f"h{n}" for n in range(len(HOSTILE)))]
+    texts = ["", " ", "a\x00b word", "\u6771\u4eac\u30bf\u30ef\u30fc word", "word", *HOSTILE]
+    with Index.create(tmp_path / "index", {}) as index:
+        index.add(ids, texts)
+        assert [d.id for d in index] == ids
+        assert all(d.text == t.encode("utf-8", "replace").decode().replace("?", d.text[:0] or "?") or
+                   "\ufffd" in d.text for d, t in zip(index, texts))  # fmt: skip
+        assert {hit.id for hit in index.search("word")} == {ids[2], ids[3], ids[4]}
+        assert [hit.id for hit in index.search("\u30bf\u30ef\u30fc")] == [ids[3]]
+        assert index.delete(ids) == len(ids) and index.verify() == []
+
+
+# --- Opening, models, formats ---
+
+
+def test_an_index_is_opened_as_it_was_closed(tmp_path, fruit):
+    anchors = AnchorEmbedder(fruit, ["apple pear", "the car", "bicycle apple"])
+    with Index.create(tmp_path / "index", {"fruit": fruit, "anchors": anchors}) as index:
+        index.add(TEXTS.keys(), TEXTS.values())
+        before = index.search("apples and a car")
+    with Index.open(tmp_path / "index") as index:  # the models were saved with it
+        after = index.search("apples and a car")
+        assert {h.id: h.score for h in after} == pytest.approx({h.id: h.score for h in before})
+        assert index.weights == before.weights == {"bm25": 0.6, "fruit": 0.2, "anchors": 0.2}
+        assert index.verify() == []
+
+
+def test_another_model_is_refused(tmp_path, fruit):
+    Index.create(tmp_path / "index", {"fruit": fruit}).close()
+    vectors = fruit.vectors.copy()
+    vectors[1, 1] += 0.01  # one word a little
+    other = StaticEmbedder(fruit.vocabulary, vectors)
+    with pytest.raises(IndexFolderError, match="the model 'fruit' .* is another one"):
+        Index.open(tmp_path / "index", models={"fruit": other})
+    with pytest.raises(InputError, match="no model 'nut'"):
+        Index.open(tmp_path / "index", models={"nut": fruit})
+    Index.open(tmp_path / "index", models={"fruit": fruit}).close()
+
+
+def test_a_function_is_given_again_and_recognised(tmp_path):
+    with Index.create(tmp_path / "index", {"m": lengths}) as index:
+        index.add(["a"], ["a text"])
+    with pytest.raises(InputError, match="is a function"):
+        Index.open(tmp_path / "index")
+    with pytest.raises(IndexFolderError, match="is another one"):
+        Index.open(tmp_path / "index", models={"m": lambda texts: lengths(texts)[:, ::-1]})
+    with Index.open(tmp_path / "index", models={"m": lambda texts: lengths(texts) * 2}) as index:  # length is no matter
+        assert index.search("a text")[0].id == "a"
+
+
+def test_rebuilding_repairs_and_changes_models(tmp_path, fruit):
+    with Index.create(tmp_path / "index", {"fruit": fruit}) as index:
+        index.add(TEXTS.keys(), TEXTS.values())
+        without = fruit.without(2)
+        index.rebuild({"fruit": without})
+        assert index.verify() == [] and len(list(index.folder.glob("engine-*"))) == 1
+        words = index.search("apple", weights={"fruit": 1})
+        assert words[0].score == pytest.approx(float(without.similarity_pairwise(
+            without.encode(["apple"]), without.encode([words[0].text]))[0]), abs=1e-6)  # fmt: skip
+    with Index.open(tmp_path / "index") as index:
+        assert index.verify() == [] and len(index) == len(TEXTS)
+    shutil.rmtree(next((tmp_path / "index").glob("engine-*")))
+    with pytest.raises(IndexFolderError, match="pellucid index rebuild"):
+        Index.open(tmp_path / "index")
+    with Index.open(tmp_path / "index", rebuild=True) as index:
+        assert index.verify() == [] and index.search("apples")[0].id == "c"
+
+
+def test_verify_finds_what_is_wrong(index):
+    numbers = list(islice(index._engine.numbers(), 2))
+    index._engine.delete(numbers[:1])
+    index._engine.put([__import__("pellucid.index.engine", fromlist=["Point"]).Point(999 << 16, {}, {})])
+    index._engine.put([__import__("pellucid.index.engine", fromlist=["Point"]).Point(numbers[1], {}, {})])
+    found = "\n".join(index.verify())
+    assert f"passage {numbers[0]} is not in the engine" in found and f"passage {999 << 16} of no document" in found
+    assert f"BM25's vector of passage {numbers[1]}" in found and f"the vector of fruit of passage {numbers[1]}" in found
+    index.rebuild()
+    assert index.verify() == []
+
+
+def test_folders_that_are_no_index(tmp_path, fruit):
+    with pytest.raises(IndexFolderError, match="is not there"):
+        Index.open(tmp_path / "nowhere")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(IndexFolderError, match="is no index"):
+        Index.open(tmp_path / "folder")
+    (tmp_path / "folder/index.json").write_text("{}")
+    with pytest.raises(IndexFolderError, match="index.json is of something else"):
+        Index.open(tmp_path / "folder")
+    with pytest.raises(InputError, match="is not empty"):
+        Index.create(tmp_path / "folder", {})
+    Index.create(tmp_path / "index", {}).close()
+    (tmp_path / "index/index.json").write_text('{"pellucid-index": {"format": 2}}')
+    with pytest.raises(IndexFolderError, match="has format 2; pellucid .* reads up to 1. Update"):
+        Index.open(tmp_path / "index")
+    (tmp_path / "index/index.json").write_text('{"pellucid-index": {"format": 1}}')
+    (tmp_path / "index/documents.sqlite").write_bytes(b"no database at all" * 100)
+    with pytest.raises(IndexFolderError, match="is broken"):
+        Index.open(tmp_path / "index")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"models": {}, "bm25": False}, "needs a model, or BM25"),
+        ({"models": {"bm25": lengths}}, "a part is called 'bm25'"),
+        ({"models": {"a/b": lengths}}, "a part is called 'a/b'"),
+        ({"models": {"m": 3}}, "an encoder is"),
+        ({"models": {}, "language": "klingon"}, "language is 'klingon'"),
+        ({"models": {}, "passage_characters": 3}, "passage_characters is 3"),
+        ({"models": {}, "weights": {"m": 1}}, "no part of the index is called m"),
+        ({"models": {}, "weights": {"bm25": 0}}, "one above 0"),
+        ({"models": {"m": lengths}, "weights": {"bm25": 1, "m": -1}}, "none negative"),
+        ({"models": "no-such-model"}, "no model"),
+    ],
+)
+def test_what_cannot_be_created_leaves_nothing(tmp_path, arguments, message):
+    with pytest.raises((InputError, IndexFolderError), match=message):
+        Index.create(tmp_path / "index", **arguments)
+    assert not (tmp_path / "index").exists()
+
+
+@pytest.mark.parametrize("top_k", [0, -1, 1.5, "3", True])
+def test_wrong_numbers_of_hits(index, top_k):
+    with pytest.raises(InputError, match="top_k is"):
+        index.search("apple", top_k)
+
+
+def test_a_full_disk_is_told_before_anything_is_lost(index, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 9, 1))
+    with pytest.raises(WritingError, match="What was committed is safe"):
+        index.add(["x"], ["y"])
+    monkeypatch.undo()
+    index.add(["x"], ["y"])
+    assert index.verify() == []
+
+
+def test_a_failure_half_way_leaves_no_trace(index, monkeypatch):
+    before = {document.id for document in index}
+    monkeypatch.setattr(index._documents, "replace", lambda *arguments: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        index.add(["x", "y"], ["a text of several passages " * 300, "another"])
+    monkeypatch.undo()
+    assert {document.id for document in index} == before and index.verify() == []
+    assert not list(index.search("passages", weights={"bm25": 1}))
+    index.add(["z"], ["short"])
+    assert index.verify() == []
+
+
+# --- Words ---
+
+
+@given(st.text(alphabet=st.characters(codec="utf-8"), max_size=60))
+@settings(max_examples=300, deadline=None)
+def test_the_words_of_a_static_model_are_those_it_splits(text):
+    model = StaticEmbedder(Vocabulary(["a", "b"]), np.eye(2, dtype=np.float32))
+    words, spans = WordTable(model)._split(text)
+    expected = [(word.text, (word.start, word.end)) for word in model.vocabulary.split(text)]
+    assert sorted(zip(words, spans)) == sorted(expected)
+
+
+@given(st.text(max_size=60), st.sampled_from(["english", "german", "none"]))
+@settings(max_examples=300, deadline=None)
+def test_terms_and_their_places_agree(text, language):
+    analyser = Analyser(language)
+    terms = Counter(analyser.terms(text))
+    found, length = analyser.find(text, terms)
+    assert Counter(term for term, _ in found) == terms and length == sum(terms.values())
+    assert all(Analyser(language).terms(text[start:end]) == [term] for term, (start, end) in found)
+
+
+def test_terms_are_stemmed_words_without_stop_words():
+    assert Analyser().terms("The mortgages, a vitamin C and 3.14!") == ["mortgag", "vitamin", "14"]
+    assert Analyser("german").terms("die H\u00e4user und Wohnungen") == ["die", "haus", "und", "wohnung"]
+    assert Analyser("german", ["die", "UND"]).terms("die H\u00e4user und Wohnungen") == ["haus", "wohnung"]
+    assert sorted(Analyser().terms("\u6771\u4eac\u90fd Tokyo")) == ["tokyo", "\u4eac\u90fd", "\u6771\u4eac"]
+
+
+def test_a_hit_may_come_from_the_model_alone(index):
+    hits = index.search("pear")
+    found = {hit.id: hit.parts for hit in hits}
+    assert found["d"]["bm25"] == 0 and found["d"]["fruit"] > 0
+
+
+def test_the_public_name():
+    assert pellucid.Index is Index
