@@ -27,11 +27,6 @@ Vector = Any
 
 _GRAPH_KILOBYTES = 50_000  # of dense vectors; below it every product is computed
 _PAGE = 1000  # points read or written at once
-_INDEXES = {
-    "n": edge.PayloadSchemaType.Float,
-    "s": edge.PayloadSchemaType.Keyword,
-    "b": edge.PayloadSchemaType.Bool,
-}
 
 
 class Point(NamedTuple):
@@ -131,7 +126,8 @@ class Engine:
 
     def index_payload(self, key: str) -> None:
         """Make filters by a key of the payload fast."""
-        self._shard.update(edge.UpdateOperation.create_field_index(key, _INDEXES[key[0]]))
+        kind = edge.PayloadSchemaType.Float if key[0] == "n" else edge.PayloadSchemaType.Keyword
+        self._shard.update(edge.UpdateOperation.create_field_index(key, kind))
 
     def count(self) -> int:
         """Return the number of points."""
@@ -216,12 +212,7 @@ def _condition(test: Test) -> Any:
         return edge.FieldCondition(test.key, range=edge.RangeFloat(**test.value))
     if test.operator == "dates":
         return edge.FieldCondition(test.key, range=edge.RangeDateTime(**test.value))
-    if test.key[0] == "s":
-        return edge.FieldCondition(test.key, match=edge.MatchAny(list(test.value)))
-    return edge.Filter(should=[_equal(test.key, value) for value in test.value])
-
-
-def _equal(key: str, value: Any) -> Any:
-    if key[0] == "b":
-        return edge.FieldCondition(key, match=edge.MatchValue(value))
-    return edge.FieldCondition(key, range=edge.RangeFloat(gte=value, lte=value))
+    if test.key[0] == "n":  # the engine matches integers only
+        ranges = [edge.RangeFloat(gte=value, lte=value) for value in test.value]
+        return edge.Filter(should=[edge.FieldCondition(test.key, range=one) for one in ranges])
+    return edge.FieldCondition(test.key, match=edge.MatchAny(list(test.value)))

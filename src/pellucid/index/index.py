@@ -724,7 +724,7 @@ class _Asked:
             raise InputError("the document was changed or removed since the search; search again")
         stored = self._stored.get(point, {})
         terms = {name: reader.terms(text, stored.get(name)) for name, reader in self._readers.items()}
-        return Reasons(self.query, text, score, terms)
+        return Reasons(self.query, text, score, terms, named=sum(w > 0 for w in self.weights.values()) > 1)
 
 
 def _passages(document: Document) -> list[str]:

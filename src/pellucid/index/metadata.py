@@ -83,8 +83,11 @@ def payload(metadata: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
     return dict(found)
 
 
-def _stored(item: Any) -> Any:
-    return float(item) if kind_of(item) == "n" else item
+def _stored(item: Any) -> float | str:
+    """Return a value as the engine compares it; a boolean is a string there, because it takes True for 1."""
+    if isinstance(item, bool):
+        return "true" if item else "false"
+    return item if isinstance(item, str) else float(item)
 
 
 def parse_where(where: Any, fields: Fields) -> Where:

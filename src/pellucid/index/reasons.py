@@ -278,10 +278,10 @@ class Reasons:
         score: what the rows add up to.
     """
 
-    def __init__(self, query: str, text: str, score: float, terms: Mapping[str, Terms]) -> None:
-        """Take the terms of each part."""
+    def __init__(self, query: str, text: str, score: float, terms: Mapping[str, Terms], *, named: bool) -> None:
+        """Take the terms of each part; `named` puts the part's name before those of its rows."""
         self.query, self.text, self.score = query, text, score
-        self._terms = dict(terms)
+        self._terms, self._named = dict(terms), named
 
     def top(self, count: int = 10) -> list[Row]:
         """Return the `count` rows of the largest size, largest first."""
@@ -311,9 +311,8 @@ class Reasons:
 
     def explain(self) -> Explanation:
         """Return every row, with all the views of an explanation."""
-        rows = [row for number in range(len(self)) if (row := self._row(number)).contribution]
-        family = "index" if len(self._terms) > 1 else next(iter(self._terms), "index")
-        return Explanation.from_terms(family, (self.query, self.text), self.score, _distinct(rows))
+        rows = [self._row(number) for number in range(len(self))]
+        return Explanation.from_terms("index", (self.query, self.text), self.score, _distinct(rows))
 
     def _values(self) -> npt.NDArray[np.float64]:
         return np.concatenate([np.zeros(0), *(terms.values for terms in self._terms.values())])
@@ -322,7 +321,7 @@ class Reasons:
         for part, terms in self._terms.items():
             if number < len(terms.values):
                 row = terms.row(number)
-                row = row if len(self._terms) == 1 else row._replace(name=part + _BETWEEN + row.name)
+                row = row._replace(name=part + _BETWEEN + row.name) if self._named else row
                 share = row.contribution / self.score if self.score else 0.0
                 return row._replace(share=share)
             number -= len(terms.values)
