@@ -86,7 +86,8 @@ def speeds(index: pellucid.Index, collection: Collection) -> dict[str, float]:
         "explain, every row of one hit": lambda: [hits[0].explain() for hits in asked if hits],
     }
     return {
-        name: 1000 * statistics.median(seconds(run) for _ in range(_ROUNDS)) / len(queries) for name, run in runs.items()
+        name: 1000 * statistics.median(seconds(run) for _ in range(_ROUNDS)) / len(queries)
+        for name, run in runs.items()
     }
 
 

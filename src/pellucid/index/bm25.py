@@ -3,10 +3,10 @@
     BM25(q, d) = sum over terms t of q of  n_t idf(t) f(t, d) (k1 + 1) / (f(t, d) + k1 (1 - b + b |d| / average))
     idf(t) = ln(1 + (N - N_t + 0.5) / (N_t + 0.5))
 
-with n_t the times t stands in the query, f(t, d) in the passage, |d| the passage's terms, N all passages and N_t those
-with t. A passage's half of each product (its *impact*) is stored as a sparse vector, the query's half is made when it is
-asked, so that changes of N and N_t need no new vectors. An impact stays below k1 + 1; what the query can reach at most
-is therefore known without looking at any passage, and BM25 divided by it lies in [0, 1).
+with n_t the times t stands in the query, f(t, d) in the passage, |d| the number of the passage's terms, N all passages
+and N_t those with t. A passage's half of each product (its *impact*) is stored as a sparse vector; the query's half is
+made when it is asked, so that changes of N and N_t need no new vectors. An impact stays below k1 + 1: what a query can
+reach at most is known without looking at any passage, and BM25 divided by it lies in [0, 1).
 """
 
 from __future__ import annotations
@@ -150,4 +150,3 @@ def query_weights(
 def idf(passages: int, passages_with: int) -> float:
     """Return the inverse document frequency of a term, never negative."""
     return math.log1p(max(passages - passages_with + 0.5, 0.5) / (passages_with + 0.5))
-

@@ -38,7 +38,7 @@ class Point(NamedTuple):
 
 
 class Test(NamedTuple):
-    """A condition on one key of the payload; operator "in", "range", "dates" (bounds) or "exists" (of several keys, any)."""
+    """A condition on a key of the payload; operator "in", "range" or "dates" (bounds), or "exists" (any of several)."""
 
     key: str
     operator: str

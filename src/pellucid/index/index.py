@@ -16,24 +16,33 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property, partial
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import pellucid
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError, WritingError
-from pellucid.index import bm25 as bm25_terms
+from pellucid.index.bm25 import Analyser, impacts
 from pellucid.index.documents import PASSAGE_BITS, Document, Documents, State
-from pellucid.index.engine import Engine, Point, Vector, Where
+from pellucid.index.engine import Engine, Point, Vector
 from pellucid.index.hits import Hit, Hits
 from pellucid.index.metadata import checked_metadata, parse_where, payload, register
-from pellucid.index.models import BM25, Model, open_model, open_models, save_copy
+from pellucid.index.models import (
+    BM25,
+    Model,
+    checked_weights,
+    default_weights,
+    kinds,
+    open_models,
+    opened_models,
+    written_models,
+)
 from pellucid.index.passages import passage_ends
-from pellucid.index.reasons import Bm25Reader, Reader, Reasons, WordTable, reader_of
+from pellucid.index.reasons import WordTable
+from pellucid.index.searching import Parts, Question
 from pellucid.progress import Progress
 from pellucid.store import read_json, write_json
 from pellucid.words import well_formed
@@ -44,9 +53,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 """The format this version writes; it reads this one and all before."""
 
-_STATIC_WEIGHT, _TRANSFORMER_WEIGHT = 0.2, 0.4  # of all models together, beside BM25: chosen on training queries
 _BATCH_DOCUMENTS, _BATCH_CHARACTERS = 1000, 4_000_000  # of one commit
-_CANDIDATES, _MOST_CANDIDATES = 50, 12_800  # passages that each part brings; more until the result is certain
 _DRIFT = 1.1  # the mean length of a passage may change so much before the stored impacts are computed anew
 _SAMPLE = 500  # documents of a list that the first mean length is taken from
 _CHECKED = 200  # documents that `verify` encodes again
@@ -66,7 +73,7 @@ class Index:
 
     def _set_up(self) -> None:
         settings = self._documents.state.settings
-        self._analyser = bm25_terms.Analyser(settings["language"], settings["stop_words"])
+        self._analyser = Analyser(settings["language"], settings["stop_words"])
         self._tables = {name: WordTable(model.encoder) for name, model in self._models.items() if model.is_static}
 
     @classmethod
@@ -105,17 +112,17 @@ class Index:
         if not isinstance(passage_characters, int) or passage_characters < 100:
             raise InputError(f"passage_characters is {passage_characters!r:.40}; it must be an integer from 100 up")
         opened = open_models(models)
-        bm25_terms.Analyser(language, stop_words)  # refuses what is wrong
+        Analyser(language, stop_words)  # refuses what is wrong
         stops = None if stop_words is None else sorted({word.lower() for word in stop_words})
         settings = {
             "bm25": bool(bm25), "language": language, "stop_words": stops, "passage_characters": passage_characters,
-            "weights": _checked_weights(weights, [BM25] * bool(bm25) + list(opened), _default_weights(opened, bm25)),
+            "weights": checked_weights(weights, [BM25] * bool(bm25) + list(opened), default_weights(opened, bm25)),
         }  # fmt: skip
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            settings["models"] = _written_models(folder, opened)
+            settings["models"] = written_models(folder, opened)
             state = State(settings)
-            engine = Engine.create(folder / state.engine, *_kinds(opened, bm25))
+            engine = Engine.create(folder / state.engine, *kinds(opened, bm25))
             documents = Documents(folder / "documents.sqlite", state)
             write_json(folder / "index.json", {"pellucid-index": {"format": FORMAT, "version": pellucid.__version__}})
         except BaseException:
@@ -144,12 +151,12 @@ class Index:
             if rebuild and models is not None:
                 opened = open_models(models)
             else:
-                opened = _opened_models(folder, state.settings["models"], models or {}, check=not rebuild)
+                opened = opened_models(folder, state.settings["models"], models or {}, check=not rebuild)
             index = cls(folder, documents, opened, None)
             if rebuild:
                 index._renew(reuse=False)
             else:
-                index._open_engine = Engine.open(folder / state.engine, *_kinds(opened, state.settings["bm25"]))
+                index._open_engine = Engine.open(folder / state.engine, *kinds(opened, state.settings["bm25"]))
                 index._repair()
             index._sweep()
         except BaseException:
@@ -181,6 +188,9 @@ class Index:
             raise InputError(f"the index {self.folder} is closed; open it again: pellucid.Index.open")
         return self._open_engine
 
+    def _check_open(self) -> None:
+        _ = self._engine
+
     @property
     def weights(self) -> dict[str, float]:
         """What each part of the score counts, unless a search says otherwise; they add up to 1."""
@@ -192,7 +202,7 @@ class Index:
 
     def __contains__(self, id: object) -> bool:
         """Whether there is a document of this id."""
-        self._engine  # noqa: B018 - says that it is closed
+        self._check_open()
         return isinstance(id, str) and bool(self._documents.by_id([id]))
 
     def __getitem__(self, id: str) -> Document:
@@ -201,7 +211,7 @@ class Index:
         Raises:
             InputError: there is none.
         """
-        self._engine  # noqa: B018
+        self._check_open()
         found = self._documents.by_id([id]) if isinstance(id, str) else []
         if not found:
             raise InputError(f"no document {id!r:.80} is in the index")
@@ -209,7 +219,7 @@ class Index:
 
     def __iter__(self) -> Iterator[Document]:
         """Yield every document, in the order of adding."""
-        self._engine  # noqa: B018
+        self._check_open()
         for block in self._documents.all():
             yield from block
 
@@ -252,11 +262,11 @@ class Index:
         for name, value in (("ids", ids), ("texts", texts), ("titles", titles)):
             if isinstance(value, str):
                 raise InputError(f"{name} is one string, {value!r:.40}; give a list: [{value!r:.20}]")
-        columns = [ids, texts, *(_column(c, ids) for c in (titles, metadata))]
+        columns = [ids, texts, () if titles is None else titles, () if metadata is None else metadata]
         drafts = self._drafts(zip_longest(*columns, fillvalue=_ABSENT), titles is None, metadata is None)
         count, average = 0, 0.0
         with self._writing, Progress("indexing", unit="documents", enabled=show_progress_bar) as progress:
-            self._engine  # noqa: B018
+            self._check_open()
             if all(isinstance(column, Sequence) for column in columns):  # all of it is checked before any is stored
                 checked = list(drafts)
                 average, drafts = self._first_average(checked), iter(checked)
@@ -273,7 +283,7 @@ class Index:
         limit = self._documents.state.settings["passage_characters"]
         for position, (own, text, title, metadata) in enumerate(items):
             if _ABSENT in (own, text) or (title is _ABSENT and not untitled) or (metadata is _ABSENT and not plain):
-                raise InputError(f"ids, texts, titles and metadata must be equally many; one of them ends at {position}")
+                raise InputError(f"ids, texts, titles and metadata must be equally many; one ends at {position}")
             title = "" if title in (_ABSENT, None) else title
             _check_strings(position, own, text, title)
             if own in seen:
@@ -318,7 +328,7 @@ class Index:
         """
         wanted = [ids] if isinstance(ids, str) else list(dict.fromkeys(ids))
         with self._writing:
-            self._engine  # noqa: B018
+            self._check_open()
             found = self._documents.by_id(wanted)
             absent = set(wanted) - {document.id for document in found}
             if absent and not missing_ok:
@@ -428,7 +438,7 @@ class Index:
             InputError: as in `create`.
         """
         with self._writing:
-            self._engine  # noqa: B018
+            self._check_open()
             if models is not None:
                 self._models = open_models(models)
             self._renew(reuse=False)
@@ -446,10 +456,9 @@ class Index:
         folder = self.folder / f"engine-{number}"
         shutil.rmtree(folder, ignore_errors=True)
         uses_bm25 = state.settings["bm25"]
-        engine = Engine.create(folder, *_kinds(self._models, uses_bm25))
-        for name, (field, kinds) in state.fields.items():
-            del name
-            for kind in kinds:
+        engine = Engine.create(folder, *kinds(self._models, uses_bm25))
+        for field, of_kinds in state.fields.values():
+            for kind in of_kinds:
                 engine.index_payload(f"{kind}{field}")
         after = replace(state, engine=folder.name, settings=self._renewed_settings(reuse))
         recount, passages, total, documents = Counter[str](), 0, 0, 0
@@ -482,12 +491,12 @@ class Index:
         if reuse:
             return dict(settings)
         parts = [BM25] * settings["bm25"] + list(self._models)
-        default = _default_weights(self._models, settings["bm25"])
+        default = default_weights(self._models, settings["bm25"])
         kept = settings["weights"] if set(settings["weights"]) == set(parts) else None
         return {
             **settings,
-            "models": _written_models(self.folder, self._models),
-            "weights": _checked_weights(kept, parts, default),
+            "models": written_models(self.folder, self._models),
+            "weights": checked_weights(kept, parts, default),
         }
 
     def _stored_vectors(self, documents: Iterable[Document]) -> dict[str, list[Vector | None]]:
@@ -515,18 +524,17 @@ class Index:
         Raises:
             InputError: an argument has a value that cannot be used; or the index is closed.
         """
-        self._engine  # noqa: B018
+        self._check_open()
         if not isinstance(query, str):
             raise InputError(f"the query is {query!r:.40} ({type(query).__name__}); it must be a string")
         if not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1:
             raise InputError(f"top_k is {top_k!r:.40}; it must be an integer from 1 up")
         state = self._documents.state
-        shares = _checked_weights(weights, list(state.settings["weights"]), state.settings["weights"])
+        shares = checked_weights(weights, list(state.settings["weights"]), state.settings["weights"])
         conditions = parse_where(where, state.fields)
-        asked = _Asked(self, well_formed(query), shares, state)
-        found, exact = self._candidates(asked.vectors, top_k, conditions)
-        hits = self._hits(asked, found, top_k)
-        return Hits(asked.query, state.documents, shares, tuple(hits), exact)
+        question = Question(well_formed(query), shares, self._parts())
+        hits, exact = question.search(top_k, conditions)
+        return Hits(question.query, state.documents, shares, tuple(hits), exact)
 
     def score(self, query: str, id: str, *, weights: Mapping[str, float] | None = None) -> Hit:
         """Return one document as a hit, whether or not a search would find it: its score and the reasons.
@@ -535,69 +543,21 @@ class Index:
             InputError: there is no such document, or an argument has a value that cannot be used.
         """
         document, state = self[id], self._documents.state
-        shares = _checked_weights(weights, list(state.settings["weights"]), state.settings["weights"])
-        asked = _Asked(self, well_formed(query), shares, state)
-        wanted = {name: list(document.points()) for name in asked.vectors}
-        products = self._engine.products(asked.vectors, wanted)
-        best = max(document.points(), key=lambda point: _sum(products, point))
-        return self._hit(asked, _Found(products, [best]), document, best)
+        shares = checked_weights(weights, list(state.settings["weights"]), state.settings["weights"])
+        return Question(well_formed(query), shares, self._parts()).score(document)
 
-    def _candidates(self, vectors: Mapping[str, Vector], top_k: int, where: Where) -> tuple[_Found, bool]:
-        """Return the best passages with the products of each part, and whether no other can be better.
-
-        Each part brings its best; what one part alone has brought gets its product with the others. Nothing that no
-        part has brought can score more than the last of each list together: more are fetched until that is too little.
-        """
-        limit = max(_CANDIDATES, 2 * top_k)
-        while True:
-            products = self._engine.search(vectors, limit, where) if vectors else {}
-            full = {name: found for name, found in products.items() if len(found) == limit}
-            bound = sum(max(min(found.values()), 0.0) for found in full.values())
-            every: set[int] = set().union(*products.values())
-            for name, more in self._engine.products(vectors, {n: every - f.keys() for n, f in full.items()}).items():
-                products[name] |= more
-            found = _Found(products, _best_passages(products, every))
-            certain = not full or (len(found.best) >= top_k and found.score(found.best[top_k - 1]) >= bound)
-            if certain or limit >= _MOST_CANDIDATES:
-                return found, certain
-            limit *= 4
-
-    def _hits(self, asked: _Asked, found: _Found, top_k: int) -> list[Hit]:
-        """Return the first `top_k` of what was found that are documents, and no passage that is not committed."""
-        hits: list[Hit] = []
-        waiting = iter(found.best)
-        while len(hits) < top_k and (block := list(islice(waiting, top_k - len(hits)))):
-            documents = {d.number: d for d in self._documents.by_number([point >> PASSAGE_BITS for point in block])}
-            for point in block:
-                document = documents.get(point >> PASSAGE_BITS)
-                if document is not None:
-                    hits.append(self._hit(asked, found, document, point))
-        asked.points += [point for point in found.best[: len(hits)]]
-        return hits
-
-    def _hit(self, asked: _Asked, found: _Found, document: Document, point: int) -> Hit:
-        passage = point & ((1 << PASSAGE_BITS) - 1)
-        parts = {name: found.products.get(name, {}).get(point, 0.0) for name, w in asked.weights.items() if w > 0}
-        return Hit(
-            document.id,
-            sum(parts.values()),
-            document.title,
-            document.passage(passage),
-            document.metadata,
-            parts,
-            passage,
-            document.ends[passage - 1] if passage else 0,
-            partial(asked.reasons, document.indexed(passage), point, sum(parts.values())),
-        )
+    def _parts(self) -> Parts:
+        """Return what a question is asked of."""
+        return Parts(self._analyser, self._models, self._tables, self._documents, lambda: self._engine)
 
     # Looking at it
 
     def info(self) -> dict[str, Any]:
         """Return what the index is: counts, parts and weights, fields of the metadata, bytes on disk."""
-        self._engine  # noqa: B018
+        self._check_open()
         state = self._documents.state
         settings = state.settings
-        sources = {m["name"]: m["source"] or ("a copy in the index" if m["copy"] else "given") for m in settings["models"]}
+        sources = {m["name"]: m["source"] or ("a copy" if m["copy"] else "given") for m in settings["models"]}
         return {
             "folder": str(self.folder),
             "format": FORMAT,
@@ -618,6 +578,7 @@ class Index:
         are computed again for all, the models' vectors for 200 documents.
         """
         with self._writing:
+            self._check_open()
             problems = self._documents.check()
             state = self._documents.state
             expected: set[int] = set()
@@ -657,82 +618,12 @@ class Index:
         return wrong[:10]
 
 
-class _Found(NamedTuple):
-    """Passages and their products."""
-
-    products: dict[str, dict[int, float]]
-    best: list[int]  # the best passage of each document, best first
-
-    def score(self, point: int) -> float:
-        return _sum(self.products, point)
-
-
-class _Asked:
-    """A query as the engine takes it, and later what takes its scores apart."""
-
-    def __init__(self, index: Index, query: str, weights: dict[str, float], state: State) -> None:
-        self.index, self.query, self.weights, self.average = index, query, weights, state.average
-        self.vectors: dict[str, Vector] = {}  # times their weights
-        self.points: list[int] = []  # of the hits
-        self.term_weights: dict[str, float] = {}
-        if weights.get(BM25, 0) > 0:
-            self._ask_bm25(state.passages)
-        self._units: dict[str, Vector] = {}
-        for name, model in index._models.items():
-            if weights[name] > 0:
-                self._ask(name, model.vectors([query], "query")[0])
-
-    def _ask_bm25(self, passages: int) -> None:
-        counts = Counter(self.index._analyser.terms(self.query))
-        known = self.index._documents.passages_with(counts)
-        self.term_weights = bm25_terms.query_weights(
-            counts, {term: n for term, (_, n) in known.items()}, passages, self.weights[BM25]
-        )
-        if self.term_weights:
-            numbers = np.array([known[term][0] for term in self.term_weights])
-            self.vectors[BM25] = (numbers, np.array(list(self.term_weights.values()), np.float32))
-
-    def _ask(self, name: str, vector: Vector | None) -> None:
-        if vector is None:
-            return
-        self._units[name] = vector
-        weight = np.float32(self.weights[name])
-        self.vectors[name] = (vector[0], vector[1] * weight) if isinstance(vector, tuple) else vector * weight
-
-    @cached_property
-    def _readers(self) -> dict[str, Reader]:
-        readers: dict[str, Reader] = {}
-        if BM25 in self.vectors:
-            readers[BM25] = Bm25Reader(self.index._analyser, self.query, self.term_weights, self.average)
-        for name, unit in self._units.items():
-            model, table = self.index._models[name], self.index._tables.get(name)
-            readers[name] = reader_of(model, table, self.query, unit, self.weights[name])
-        return readers
-
-    @cached_property
-    def _stored(self) -> dict[int, dict[str, Vector]]:
-        """The stored vectors of all hits, of the parts that need them."""
-        names = [name for name, reader in self._readers.items() if reader.needs_vector]
-        return self.index._engine.vectors(self.points, names) if names else {}
-
-    def reasons(self, text: str, point: int, score: float) -> Reasons:
-        """Return why the passage `text` has its score."""
-        if point not in self.points:
-            self.points.append(point)
-        needs = any(reader.needs_vector for reader in self._readers.values())
-        if needs and point not in self._stored:
-            raise InputError("the document was changed or removed since the search; search again")
-        stored = self._stored.get(point, {})
-        terms = {name: reader.terms(text, stored.get(name)) for name, reader in self._readers.items()}
-        return Reasons(self.query, text, score, terms, named=sum(w > 0 for w in self.weights.values()) > 1)
-
-
 def _passages(document: Document) -> list[str]:
     return [document.indexed(passage) for passage in range(len(document.ends))]
 
 
 def _impact_vector(counts: Counter[str], average: float, numbers: Mapping[str, int]) -> Vector:
-    found = bm25_terms.impacts(counts, sum(counts.values()), average)
+    found = impacts(counts, sum(counts.values()), average)
     return np.array([numbers[term] for term in found]), np.array(list(found.values()), np.float32)
 
 
@@ -744,19 +635,6 @@ def _documents_with(counts: Iterable[Counter[str]]) -> Iterator[str]:
 
 def _total(counts: Iterable[Counter[str]]) -> int:
     return sum(sum(passage.values()) for passage in counts)
-
-
-def _sum(products: Mapping[str, Mapping[int, float]], point: int) -> float:
-    return sum(found.get(point, 0.0) for found in products.values())
-
-
-def _best_passages(products: Mapping[str, Mapping[int, float]], points: Iterable[int]) -> list[int]:
-    """Return the best passage of each document, best first; of equal ones the earlier."""
-    ranked = sorted((-_sum(products, point), point) for point in points)
-    best: dict[int, int] = {}
-    for _, point in ranked:
-        best.setdefault(point >> PASSAGE_BITS, point)
-    return list(best.values())
 
 
 def _same(stored: Vector | None, computed: Vector | None) -> bool:
@@ -781,85 +659,13 @@ def _batch(drafts: Iterator[Document]) -> list[Document]:
     return batch
 
 
-def _column(given: Iterable[Any] | None, ids: Iterable[Any]) -> Iterable[Any]:
-    return () if given is None else given
-
-
 def _check_strings(position: int, own: Any, text: Any, title: Any) -> None:
     if not isinstance(own, str) or not own:
         raise InputError(f"id {position} is {own!r:.40} ({type(own).__name__}); an id is a string that is not empty")
     for name, value in (("text", text), ("title", title)):
         if not isinstance(value, str):
-            raise InputError(f"the {name} of document {own!r:.80} is {type(value).__name__} {value!r:.40}; give a string")
-
-
-def _default_weights(models: Mapping[str, Model], bm25: bool) -> dict[str, float]:
-    """Return the weights of the parts: those of models together, in equal shares, and the rest for BM25."""
-    together = _STATIC_WEIGHT if all(model.is_static for model in models.values()) else _TRANSFORMER_WEIGHT
-    together = (together if bm25 else 1.0) if models else 0.0
-    shares = {name: together / len(models) for name in models}
-    return {BM25: 1.0 - together, **shares} if bm25 else shares
-
-
-def _checked_weights(
-    weights: Mapping[str, float] | None, parts: Sequence[str], default: Mapping[str, float]
-) -> dict[str, float]:
-    """Return the weights of all parts, brought to the sum 1; parts that are not named count 0."""
-    if not parts:
-        raise InputError("an index needs a model, or BM25")
-    if weights is None:
-        return {part: default[part] for part in parts}
-    unknown = sorted(set(weights) - set(parts)) if isinstance(weights, Mapping) else [repr(weights)]
-    if unknown:
-        raise InputError(f"no part of the index is called {unknown[0]!s:.60}; its parts are {', '.join(parts)}")
-    values = np.array([float(weights.get(part, 0.0)) for part in parts])
-    if not (np.isfinite(values) & (values >= 0)).all() or not values.any():
-        raise InputError(f"weights are {dict(weights)}; they must be numbers, none negative and one above 0")
-    shares: list[float] = (values / values.sum()).tolist()
-    return dict(zip(parts, shares))
-
-
-def _kinds(models: Mapping[str, Model], bm25: bool) -> tuple[dict[str, int], list[str]]:
-    """Return the dense parts with their dimensions, and the sparse ones."""
-    dense = {name: model.dimension for name, model in models.items() if not model.sparse}
-    return dense, [BM25] * bool(bm25) + [name for name, model in models.items() if model.sparse]
-
-
-def _written_models(folder: Path, models: Mapping[str, Model]) -> list[dict[str, Any]]:
-    """Return how the models can be opened again, with copies of those given as objects in the folder."""
-    written = []
-    for name, model in models.items():
-        copied = model.source is None and save_copy(model, folder / "models" / name)
-        written.append({"name": name, "source": model.source, "copy": copied, "fingerprint": model.fingerprint})
-    return written
-
-
-def _opened_models(
-    folder: Path, written: Iterable[Mapping[str, Any]], given: Mapping[str, Any], *, check: bool
-) -> dict[str, Model]:
-    """Open the models that an index was made with, or those given in their place."""
-    names = [model["name"] for model in written]
-    unknown = sorted(set(given) - set(names))
-    if unknown:
-        raise InputError(f"the index has no model {unknown[0]!r:.60}; its models are {', '.join(names) or 'none'}")
-    opened = {}
-    for model in written:
-        name = model["name"]
-        where = given.get(name) or (folder / "models" / name if model["copy"] else model["source"])
-        if where is None:
-            raise InputError(
-                f"the model {name!r} of {folder} is a function, which no folder can hold; give it: "
-                f"Index.open(path, models={{{name!r}: ...}})"
-            )
-        try:
-            opened[name] = open_model(name, where)
-        except ModelFolderError as error:
-            raise IndexFolderError(f"the model {name!r} of {folder} cannot be opened: {error}") from error
-        if check:
-            opened[name].check(model["fingerprint"])
-        if name not in given:
-            opened[name].source = model["source"]
-    return opened
+            what = f"{type(value).__name__} {value!r:.40}"
+            raise InputError(f"the {name} of document {own!r:.80} is {what}; it must be a string")
 
 
 def _size(file: Path) -> int:

@@ -8,7 +8,8 @@ by a hash of its table: an index refuses vectors that are not comparable with th
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 from pellucid.base import Embedder, Vectors, unit_rows
 from pellucid.encoders import Encoder, encode_with, is_sentence_transformer, open_encoder
 from pellucid.ensemble.embedder import EnsembleEmbedder
-from pellucid.errors import IndexFolderError, InputError
+from pellucid.errors import IndexFolderError, InputError, ModelFolderError
 from pellucid.index.engine import Vector
 from pellucid.static.embedder import StaticEmbedder
 
@@ -35,6 +36,7 @@ _PROBES = [
     "supersonic flow over a flat plate",
 ]
 _KEPT = 32  # coordinates of a probe that are written down, the largest
+_STATIC_WEIGHT, _TRANSFORMER_WEIGHT = 0.2, 0.4  # of all models together, beside BM25: chosen on training queries
 _TOLERANCE = 2e-3  # of a coordinate of a row of length 1: other machines and batches round differently
 
 
@@ -82,7 +84,7 @@ class Model:
         rows = rows.tocsr()
         rows.eliminate_zeros()
         ends = rows.indptr.tolist()
-        sides = [(rows.indices[start:end], rows.data[start:end]) for start, end in zip(ends, ends[1:])]
+        sides = [(rows.indices[start:end], rows.data[start:end]) for start, end in pairwise(ends)]
         return [side if len(side[0]) else None for side in sides]
 
     def _units(self, texts: list[str], role: str) -> Any:
@@ -139,6 +141,75 @@ def open_model(name: str, model: Any) -> Model:
     if isinstance(model, (str, Path)):
         return Model(name, open_encoder(model), str(model))
     return Model(name, model)
+
+
+def kinds(models: Mapping[str, Model], bm25: bool) -> tuple[dict[str, int], list[str]]:
+    """Return the dense parts with their dimensions, and the sparse ones."""
+    dense = {name: model.dimension for name, model in models.items() if not model.sparse}
+    return dense, [BM25] * bool(bm25) + [name for name, model in models.items() if model.sparse]
+
+
+def written_models(folder: Path, models: Mapping[str, Model]) -> list[dict[str, Any]]:
+    """Return how the models can be opened again, with copies of those given as objects in the folder."""
+    written = []
+    for name, model in models.items():
+        copied = model.source is None and save_copy(model, folder / "models" / name)
+        written.append({"name": name, "source": model.source, "copy": copied, "fingerprint": model.fingerprint})
+    return written
+
+
+def opened_models(
+    folder: Path, written: Iterable[Mapping[str, Any]], given: Mapping[str, Any], *, check: bool
+) -> dict[str, Model]:
+    """Open the models that an index was made with, or those given in their place."""
+    names = [model["name"] for model in written]
+    unknown = sorted(set(given) - set(names))
+    if unknown:
+        raise InputError(f"the index has no model {unknown[0]!r:.60}; its models are {', '.join(names) or 'none'}")
+    opened = {}
+    for model in written:
+        name = model["name"]
+        where = given.get(name) or (folder / "models" / name if model["copy"] else model["source"])
+        if where is None:
+            raise InputError(
+                f"the model {name!r} of {folder} is a function, which no folder can hold; give it: "
+                f"Index.open(path, models={{{name!r}: ...}})"
+            )
+        try:
+            opened[name] = open_model(name, where)
+        except ModelFolderError as error:
+            raise IndexFolderError(f"the model {name!r} of {folder} cannot be opened: {error}") from error
+        if check:
+            opened[name].check(model["fingerprint"])
+        if name not in given:
+            opened[name].source = model["source"]
+    return opened
+
+
+def default_weights(models: Mapping[str, Model], bm25: bool) -> dict[str, float]:
+    """Return the weights of the parts: those of models together, in equal shares, and the rest for BM25."""
+    together = _STATIC_WEIGHT if all(model.is_static for model in models.values()) else _TRANSFORMER_WEIGHT
+    together = (together if bm25 else 1.0) if models else 0.0
+    shares = {name: together / len(models) for name in models}
+    return {BM25: 1.0 - together, **shares} if bm25 else shares
+
+
+def checked_weights(
+    weights: Mapping[str, float] | None, parts: Sequence[str], default: Mapping[str, float]
+) -> dict[str, float]:
+    """Return the weights of all parts, brought to the sum 1; parts that are not named count 0."""
+    if not parts:
+        raise InputError("an index needs a model, or BM25")
+    if weights is None:
+        return {part: default[part] for part in parts}
+    unknown = sorted(set(weights) - set(parts)) if isinstance(weights, Mapping) else [repr(weights)]
+    if unknown:
+        raise InputError(f"no part of the index is called {unknown[0]!s:.60}; its parts are {', '.join(parts)}")
+    values = np.array([float(weights.get(part, 0.0)) for part in parts])
+    if not (np.isfinite(values) & (values >= 0)).all() or not values.any():
+        raise InputError(f"weights are {dict(weights)}; they must be numbers, none negative and one above 0")
+    shares: list[float] = (values / values.sum()).tolist()
+    return dict(zip(parts, shares))
 
 
 def _name(model: Any) -> str:

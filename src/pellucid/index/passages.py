@@ -28,7 +28,7 @@ def passage_ends(text: str, limit: int) -> tuple[int, ...]:
 
 
 def _break_near(text: str, wish: int, first: int, last: int) -> int:
-    """Return the best place for a cut between `first` and `last`: after a paragraph, else a line, a sentence, a word."""
+    """Return the best place for a cut near `wish`: after a paragraph, else after a line, a sentence or a word."""
     reach = (last - first) // 4
     for pattern in _BREAKS:
         found = [match.end() for match in pattern.finditer(text, first, last) if abs(match.end() - wish) <= reach]

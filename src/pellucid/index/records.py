@@ -165,7 +165,8 @@ def _record(row: Mapping[str, Any], columns: Columns, default_id: str, place: st
     if own is None and columns.id == "id":
         own = rest.pop("_id", None)
     if not isinstance(text, str):
-        raise CorpusError(f"{place}: no text under {columns.text!r}; it has {', '.join(map(str, row))}. Name the column")
+        known = ", ".join(map(str, row))
+        raise CorpusError(f"{place}: no text under {columns.text!r}; it has {known:.200}. Name the column")
     if title is not None and not isinstance(title, str):
         raise CorpusError(f"{place}: the title under {columns.title!r} is {type(title).__name__}; it must be a string")
     more = rest.pop("metadata", None)
