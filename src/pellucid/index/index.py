@@ -96,7 +96,7 @@ class Index:
                 function from a list of texts to vectors, which has to be given again at each opening. One model, or a
                 list, get names of their own; None is static-en; {} none.
             bm25: whether BM25 is a part of the score.
-            weights: of the parts, "bm25" among them, brought to the sum 1; None gives the models together 0.2 where
+            weights: of the parts, "bm25" among them, brought to the sum 1; None gives the models together 0.3 where
                 all are static and else 0.4, in equal shares, and BM25 the rest.
             language: of BM25's stemmer, as "german"; "none" does not stem.
             stop_words: words that BM25 leaves out; None takes the list for English, none for other languages.
@@ -479,10 +479,8 @@ class Index:
         engine.flush()
         with self._documents.commit(after):
             self._documents.start_anew(None if reuse else recount)
-        old, self._open_engine = self._open_engine, engine
+        self._open_engine = engine  # the old one closes when the last search that uses it ends
         self._set_up()
-        if old is not None:
-            old.close()
         shutil.rmtree(self.folder / state.engine, ignore_errors=True)
 
     def _renewed_settings(self, reuse: bool) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def register(metadata: Mapping[str, Any], fields: Fields) -> list[str]:
     return new
 
 
-def payload(metadata: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
+def payload(metadata: Mapping[str, Any], fields: Mapping[str, tuple[int, str]]) -> dict[str, Any]:
     """Return what the engine keeps of a document's metadata."""
     found: dict[str, list[Any]] = {}
     for name, value in metadata.items():

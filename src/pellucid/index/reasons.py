@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -149,10 +150,12 @@ class WordTable:
             self._rows[word] = self.model.vocabulary.row(word)
         return self._rows[word]
 
-    def name(self, word: str, row: int) -> str:
-        """Return the user's word, with the vocabulary's where that is more than another case."""
-        known = self.model.vocabulary.words[row]
-        return shown_word(word) if known in (word, word.lower()) else f"{shown_word(word)} (as {shown_word(known)})"
+    def named(self, text: str, words: _Words, word: int) -> tuple[str, tuple[Span, ...]]:
+        """Return a word as the user wrote it, with the vocabulary's if that is more than another case; its places."""
+        spans = words.where(word)
+        stands, known = text[slice(*spans[0])], self.model.vocabulary.words[words.rows[word]]
+        more = "" if known in (stands, stands.lower()) else f" (as {shown_word(known)})"
+        return shown_word(stands) + more, spans
 
 
 class PairReader:
@@ -162,24 +165,24 @@ class PairReader:
 
     def __init__(self, table: WordTable, query: str, weight: float) -> None:
         """Read the query."""
-        self._table, self._query = table, query
-        self._asked = table.read(query)
-        factors = (self._asked.factors * weight).astype(np.float32)
-        self._vectors = self._asked.vectors * factors[:, None]
+        self._table = table
+        asked = table.read(query)
+        self._vectors = asked.vectors * (asked.factors * weight).astype(np.float32)[:, None]
+        self._words = cache(partial(table.named, query, asked))
 
     def terms(self, text: str, vector: Vector | None) -> Terms:
         """Return a value for each pair of words."""
         words = self._table.read(text)
         products = (self._vectors @ words.vectors.T) * words.factors
 
-        def named(of: str, found: _Words, word: int) -> tuple[str, tuple[Span, ...]]:
-            spans = found.where(word)
-            return self._table.name(of[spans[0][0] : spans[0][1]], found.rows[word]), spans
+        @cache
+        def stands(word: int) -> tuple[str, tuple[Span, ...]]:
+            return self._table.named(text, words, word)
 
         def row(number: int) -> Row:
             i, j = divmod(number, len(words.rows))
-            (asked, spans1), (stands, spans2) = named(self._query, self._asked, i), named(text, words, j)
-            return Row(f"{asked} × {stands}", (asked, stands), float(products[i, j]), 0.0, spans1, spans2)
+            (first, spans1), (second, spans2) = self._words(i), stands(j)
+            return Row(f"{first} × {second}", (first, second), float(products[i, j]), 0.0, spans1, spans2)
 
         each = products.sum(axis=0) / words.counts
         return Terms(products.ravel(), row, each[words.which], words.spans)
