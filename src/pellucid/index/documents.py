@@ -177,10 +177,11 @@ class Documents:
     @contextmanager
     def commit(self, state: State) -> Iterator[None]:
         """The same with a new state, which holds from the end of it."""
-        with self._explained(), self.transaction():
-            yield
-            self._db.execute("UPDATE state SET value = ?", (state.to_json(),))
-        self.state = state
+        with self.lock:
+            with self._explained(), self.transaction():
+                yield
+                self._db.execute("UPDATE state SET value = ?", (state.to_json(),))
+            self.state = state
 
     def next_number(self) -> int:
         """Return the number that the next document gets."""

@@ -120,9 +120,9 @@ class Engine:
 
     def delete(self, numbers: Iterable[int]) -> None:
         """Remove points; numbers that are not there do not matter."""
-        numbers = list(numbers)
-        for start in range(0, len(numbers), _PAGE):
-            self._shard.update(edge.UpdateOperation.delete_points(numbers[start : start + _PAGE]))
+        gone: list[Any] = list(numbers)
+        for start in range(0, len(gone), _PAGE):
+            self._shard.update(edge.UpdateOperation.delete_points(gone[start : start + _PAGE]))
 
     def index_payload(self, key: str) -> None:
         """Make filters by a key of the payload fast."""
@@ -195,7 +195,7 @@ def _request(name: str, vector: Vector, limit: int, chosen: Any) -> Any:
 def _filter(where: Where) -> Any:
     if not where:
         return None
-    every = [
+    every: list[Any] = [
         edge.Filter(
             must=[_condition(test) for test in tests if not test.negated] or None,
             must_not=[_condition(test) for test in tests if test.negated] or None,
@@ -207,7 +207,8 @@ def _filter(where: Where) -> Any:
 
 def _condition(test: Test) -> Any:
     if test.operator == "exists":
-        return edge.Filter(should=[edge.Filter(must_not=[edge.IsEmptyCondition(key)]) for key in test.key.split(",")])
+        held: list[Any] = [edge.Filter(must_not=[edge.IsEmptyCondition(key)]) for key in test.key.split(",")]
+        return edge.Filter(should=held)
     if test.operator == "range":
         return edge.FieldCondition(test.key, range=edge.RangeFloat(**test.value))
     if test.operator == "dates":

@@ -120,7 +120,7 @@ class Index:
         }  # fmt: skip
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            settings["models"] = written_models(folder, opened)
+            settings["models"] = written_models(folder, opened, "models-1")
             state = State(settings)
             engine = Engine.create(folder / state.engine, *kinds(opened, bm25))
             documents = Documents(folder / "documents.sqlite", state)
@@ -360,7 +360,7 @@ class Index:
             terms=state.terms + _total(counts) - _total(gone),
         )
         after.average = state.average or average or after.mean_length
-        points = self._points(new, counts, after.average, fields, self._model_vectors(new))
+        points = self._points(new, counts, after.average, fields, _model_vectors(self._models, new))
         try:
             for key in keys:
                 self._engine.index_payload(key)
@@ -381,10 +381,6 @@ class Index:
         if not self._documents.state.settings["bm25"]:
             return []
         return [Counter(self._analyser.terms(text)) for document in documents for text in _passages(document)]
-
-    def _model_vectors(self, documents: Sequence[Document]) -> dict[str, list[Vector | None]]:
-        texts = [text for document in documents for text in _passages(document)]
-        return {name: model.vectors(texts, "document") for name, model in self._models.items() if texts}
 
     def _points(
         self,
@@ -423,9 +419,11 @@ class Index:
         self._engine.delete(self._engine.numbers(self._documents.next_number() << PASSAGE_BITS))
 
     def _sweep(self) -> None:
-        """Remove engine folders that are not in use: of an earlier one, or of a rebuild that did not end."""
-        for other in self.folder.glob("engine-*"):
-            if other.name != self._documents.state.engine:
+        """Remove engines and copies of models not in use: of earlier ones, or of a rebuild that did not end."""
+        state = self._documents.state
+        used = {state.engine, *(str(model["copy"]).partition("/")[0] for model in state.settings["models"])}
+        for other in [*self.folder.glob("engine-*"), *self.folder.glob("models-*")]:
+            if other.name not in used:
                 shutil.rmtree(other, ignore_errors=True)
 
     def rebuild(self, models: Mapping[str, Any] | Sequence[Any] | Any | None = None) -> None:
@@ -439,63 +437,68 @@ class Index:
         """
         with self._writing:
             self._check_open()
-            if models is not None:
-                self._models = open_models(models)
-            self._renew(reuse=False)
-            self._sweep()
+            self._renew(reuse=False, models=None if models is None else open_models(models))
 
-    def _renew(self, *, reuse: bool) -> None:
+    def _renew(self, *, reuse: bool, models: dict[str, Model] | None = None) -> None:
         """Fill a new engine and put it in the place of the old one, in one commit.
 
         Args:
-            reuse: take the models' vectors over, and only compute BM25's.
+            reuse: take the models' vectors over, and only compute BM25's; else everything, and count all terms again.
+            models: others than before.
         """
-        state = self._documents.state
+        old = self._documents.state
         _check_space(self.folder, _LEAST_FREE + 2 * sum(map(_size, self.folder.rglob("*"))))
-        number = int(state.engine.rpartition("-")[2]) + 1
-        folder = self.folder / f"engine-{number}"
+        models = models or self._models
+        number = int(old.engine.rpartition("-")[2]) + 1
+        after, having = (replace(old), None) if reuse else self._recounted()
+        after.engine, after.average = f"engine-{number}", after.mean_length
+        if not reuse:
+            after.settings = self._settings_with(models, f"models-{number}")
+        engine = self._filled(after, models, reuse)
+        with self._documents.lock:
+            with self._documents.commit(after):
+                self._documents.start_anew(having)
+            self._open_engine, self._models = engine, models  # the old engine closes with the last search that uses it
+            self._set_up()
+        self._sweep()
+
+    def _recounted(self) -> tuple[State, Counter[str]]:
+        """Count everything anew; return the state, and the number of passages with each term."""
+        having, passages, terms, documents = Counter[str](), 0, 0, 0
+        for block in self._documents.all():
+            counts = self._term_counts(block)
+            having.update(_documents_with(counts))
+            terms += _total(counts)
+            passages += sum(len(document.ends) for document in block)
+            documents += len(block)
+        return replace(self._documents.state, passages=passages, terms=terms, documents=documents), having
+
+    def _settings_with(self, models: Mapping[str, Model], copies: str) -> dict[str, Any]:
+        """Return the settings with other models, and weights for them unless the parts are the same."""
+        settings = self._documents.state.settings
+        parts = [BM25] * settings["bm25"] + list(models)
+        weights = settings["weights"] if set(settings["weights"]) == set(parts) else None
+        return {
+            **settings,
+            "models": written_models(self.folder, models, copies),
+            "weights": checked_weights(weights, parts, default_weights(models, settings["bm25"])),
+        }
+
+    def _filled(self, state: State, models: Mapping[str, Model], reuse: bool) -> Engine:
+        """Return a new engine with every document in it, on disk."""
+        folder = self.folder / state.engine
         shutil.rmtree(folder, ignore_errors=True)
-        uses_bm25 = state.settings["bm25"]
-        engine = Engine.create(folder, *kinds(self._models, uses_bm25))
+        engine = Engine.create(folder, *kinds(models, state.settings["bm25"]))
         for field, of_kinds in state.fields.values():
             for kind in of_kinds:
                 engine.index_payload(f"{kind}{field}")
-        after = replace(state, engine=folder.name, settings=self._renewed_settings(reuse))
-        recount, passages, total, documents = Counter[str](), 0, 0, 0
-        if not reuse:  # the mean length has to be known first
-            for block in self._documents.all():
-                counts = self._term_counts(block)
-                recount.update(_documents_with(counts))
-                passages += sum(len(d.ends) for d in block)
-                documents += len(block)
-                total += _total(counts)
-            after = replace(after, passages=passages, terms=total, documents=documents)
-        after.average = after.mean_length
         for block in self._documents.all():
-            vectors = self._stored_vectors(block) if reuse else self._model_vectors(block)
-            engine.put(self._points(block, self._term_counts(block), after.average, state.fields, vectors))
+            vectors = self._stored_vectors(block) if reuse else _model_vectors(models, block)
+            engine.put(self._points(block, self._term_counts(block), state.average, state.fields, vectors))
         engine.flush()
         engine.optimize()
         engine.flush()
-        with self._documents.commit(after):
-            self._documents.start_anew(None if reuse else recount)
-        self._open_engine = engine  # the old one closes when the last search that uses it ends
-        self._set_up()
-        shutil.rmtree(self.folder / state.engine, ignore_errors=True)
-
-    def _renewed_settings(self, reuse: bool) -> dict[str, Any]:
-        """Return the settings, after a change of models with these and their weights."""
-        settings = self._documents.state.settings
-        if reuse:
-            return dict(settings)
-        parts = [BM25] * settings["bm25"] + list(self._models)
-        default = default_weights(self._models, settings["bm25"])
-        kept = settings["weights"] if set(settings["weights"]) == set(parts) else None
-        return {
-            **settings,
-            "models": written_models(self.folder, self._models),
-            "weights": checked_weights(kept, parts, default),
-        }
+        return engine
 
     def _stored_vectors(self, documents: Iterable[Document]) -> dict[str, list[Vector | None]]:
         points = [point for document in documents for point in document.points()]
@@ -527,12 +530,14 @@ class Index:
             raise InputError(f"the query is {query!r:.40} ({type(query).__name__}); it must be a string")
         if not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1:
             raise InputError(f"top_k is {top_k!r:.40}; it must be an integer from 1 up")
-        state = self._documents.state
-        shares = checked_weights(weights, list(state.settings["weights"]), state.settings["weights"])
-        conditions = parse_where(where, state.fields)
-        question = Question(well_formed(query), shares, self._parts())
-        hits, exact = question.search(top_k, conditions)
-        return Hits(question.query, state.documents, shares, tuple(hits), exact)
+        query = well_formed(query)
+        while True:
+            parts = self._parts()
+            conditions = parse_where(where, parts.state.fields)
+            shares = checked_weights(weights, list(parts.state.settings["weights"]), parts.state.settings["weights"])
+            hits, exact = Question(query, shares, parts).search(top_k, conditions)
+            if self._documents.state is parts.state:  # else a commit came between, and may have hidden a document
+                return Hits(query, parts.state.documents, shares, tuple(hits), exact)
 
     def score(self, query: str, id: str, *, weights: Mapping[str, float] | None = None) -> Hit:
         """Return one document as a hit, whether or not a search would find it: its score and the reasons.
@@ -540,13 +545,18 @@ class Index:
         Raises:
             InputError: there is no such document, or an argument has a value that cannot be used.
         """
-        document, state = self[id], self._documents.state
-        shares = checked_weights(weights, list(state.settings["weights"]), state.settings["weights"])
-        return Question(well_formed(query), shares, self._parts()).score(document)
+        with self._documents.lock:
+            document, parts = self[id], self._parts()
+            shares = checked_weights(weights, list(parts.state.settings["weights"]), parts.state.settings["weights"])
+            return Question(well_formed(query), shares, parts).score(document)
 
     def _parts(self) -> Parts:
         """Return what a question is asked of."""
-        return Parts(self._analyser, self._models, self._tables, self._documents, lambda: self._engine)
+        with self._documents.lock:
+            state, engine = self._documents.state, self._engine
+            return Parts(
+                self._analyser, self._models, self._tables, self._documents, state, engine, lambda: self._engine
+            )
 
     # Looking at it
 
@@ -608,12 +618,17 @@ class Index:
             vector = _impact_vector(passage, self._documents.state.average, numbers) if passage else None
             if not _same(stored.get(point, {}).get(BM25), vector):
                 wrong.append(f"BM25's vector of passage {point} is not that of its text")
-        for name, vectors in self._model_vectors(sample).items():
+        for name, vectors in _model_vectors(self._models, sample).items():
             checked = [point for document in sample for point in document.points()]
             for point, vector in zip(checked, vectors):
                 if not _same(stored.get(point, {}).get(name), vector):
                     wrong.append(f"the vector of {name} of passage {point} is not that of its text")
         return wrong[:10]
+
+
+def _model_vectors(models: Mapping[str, Model], documents: Sequence[Document]) -> dict[str, list[Vector | None]]:
+    texts = [text for document in documents for text in _passages(document)]
+    return {name: model.vectors(texts, "document") for name, model in models.items() if texts}
 
 
 def _passages(document: Document) -> list[str]:

@@ -149,12 +149,13 @@ def kinds(models: Mapping[str, Model], bm25: bool) -> tuple[dict[str, int], list
     return dense, [BM25] * bool(bm25) + [name for name, model in models.items() if model.sparse]
 
 
-def written_models(folder: Path, models: Mapping[str, Model]) -> list[dict[str, Any]]:
-    """Return how the models can be opened again, with copies of those given as objects in the folder."""
+def written_models(folder: Path, models: Mapping[str, Model], copies: str) -> list[dict[str, Any]]:
+    """Return how the models can be opened again, with copies of those given as objects in folder/copies."""
     written = []
     for name, model in models.items():
-        copied = model.source is None and save_copy(model, folder / "models" / name)
-        written.append({"name": name, "source": model.source, "copy": copied, "fingerprint": model.fingerprint})
+        copied = model.source is None and save_copy(model, folder / copies / name)
+        copy = f"{copies}/{name}" if copied else None
+        written.append({"name": name, "source": model.source, "copy": copy, "fingerprint": model.fingerprint})
     return written
 
 
@@ -169,7 +170,7 @@ def opened_models(
     opened = {}
     for model in written:
         name = model["name"]
-        where = given.get(name) or (folder / "models" / name if model["copy"] else model["source"])
+        where = given.get(name) or (folder / model["copy"] if model["copy"] else model["source"])
         if where is None:
             raise InputError(
                 f"the model {name!r} of {folder} is a function, which no folder can hold; give it: "

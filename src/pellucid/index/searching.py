@@ -12,7 +12,7 @@ import numpy as np
 
 from pellucid.errors import InputError
 from pellucid.index.bm25 import Analyser, query_weights
-from pellucid.index.documents import PASSAGE_BITS, Document, Documents
+from pellucid.index.documents import PASSAGE_BITS, Document, Documents, State
 from pellucid.index.engine import Engine, Vector, Where
 from pellucid.index.hits import Hit
 from pellucid.index.models import BM25, Model
@@ -25,13 +25,15 @@ Products = dict[str, dict[int, float]]
 
 
 class Parts(NamedTuple):
-    """What a question is asked of; `engine` says which one is open now."""
+    """What a question is asked of, at one moment; `current` says which engine is open when its reasons are read."""
 
     analyser: Analyser
     models: Mapping[str, Model]
     tables: Mapping[str, WordTable]
     documents: Documents
-    engine: Callable[[], Engine]
+    state: State
+    engine: Engine
+    current: Callable[[], Engine]
 
 
 class Question:
@@ -40,7 +42,7 @@ class Question:
     def __init__(self, query: str, weights: dict[str, float], parts: Parts) -> None:
         """Encode the query for each part that counts."""
         self.query, self.weights, self._of = query, weights, parts
-        self._average = parts.documents.state.average
+        self._average = parts.state.average
         self._vectors: dict[str, Vector] = {}  # times their weights, so that products are parts of the score
         self._units: dict[str, Vector] = {}
         self._term_weights: dict[str, float] = {}
@@ -52,11 +54,10 @@ class Question:
                 self._ask(name, model.vectors([query], "query")[0])
 
     def _ask_bm25(self) -> None:
-        documents = self._of.documents
         counts = Counter(self._of.analyser.terms(self.query))
-        known = documents.passages_with(counts)
+        known = self._of.documents.passages_with(counts)
         having = {term: passages for term, (_, passages) in known.items()}
-        self._term_weights = query_weights(counts, having, documents.state.passages, self.weights[BM25])
+        self._term_weights = query_weights(counts, having, self._of.state.passages, self.weights[BM25])
         if self._term_weights:
             numbers = np.array([known[term][0] for term in self._term_weights])
             self._vectors[BM25] = (numbers, np.array(list(self._term_weights.values()), np.float32))
@@ -74,7 +75,7 @@ class Question:
         Each part brings its best passages; what another part has brought gets its product with this one. What no part
         has brought scores at most the last of each list together; more are fetched until the hits are above that.
         """
-        engine = self._of.engine()
+        engine = self._of.engine
         limit = max(_CANDIDATES, 2 * top_k)
         while True:
             products = engine.search(self._vectors, limit, where) if self._vectors else {}
@@ -92,17 +93,18 @@ class Question:
     def score(self, document: Document) -> Hit:
         """Return one document as a hit."""
         wanted = {name: list(document.points()) for name in self._vectors}
-        products = self._of.engine().products(self._vectors, wanted)
+        products = self._of.engine.products(self._vectors, wanted)
         return self._hit(products, document, max(document.points(), key=lambda point: _sum(products, point)))
 
     def _hits(self, products: Products, best: list[int], top_k: int) -> list[Hit]:
         """Return the first `top_k` passages that are part of a document: others are not committed, or were removed."""
         hits: list[Hit] = []
         waiting = iter(best)
-        while len(hits) < top_k and (block := list(islice(waiting, top_k - len(hits)))):
-            found = {d.number: d for d in self._of.documents.by_number([point >> PASSAGE_BITS for point in block])}
-            known = [(found[point >> PASSAGE_BITS], point) for point in block if point >> PASSAGE_BITS in found]
-            hits += [self._hit(products, document, point) for document, point in known]
+        with self._of.documents.lock:  # all of it before or after a commit
+            while len(hits) < top_k and (block := list(islice(waiting, top_k - len(hits)))):
+                found = {d.number: d for d in self._of.documents.by_number([point >> PASSAGE_BITS for point in block])}
+                known = [(found[point >> PASSAGE_BITS], point) for point in block if point >> PASSAGE_BITS in found]
+                hits += [self._hit(products, document, point) for document, point in known]
         return hits
 
     def _hit(self, products: Products, document: Document, point: int) -> Hit:
@@ -136,7 +138,7 @@ class Question:
     def _stored(self) -> dict[int, dict[str, Vector]] | None:
         """The stored vectors of all hits, of the parts that need them; None where none does."""
         names = [name for name, reader in self._readers.items() if reader.needs_vector]
-        return self._of.engine().vectors(self._points, names) if names else None
+        return self._of.current().vectors(self._points, names) if names else None
 
     def _reasons(self, text: str, point: int, score: float) -> Reasons:
         """Return why the passage `text` has its score."""
