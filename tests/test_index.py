@@ -413,15 +413,25 @@ def test_a_list_with_a_fault_stores_nothing(index):
         (["x"], ["1", "2"], "equally many"),
         (["x", 7], ["1", "2"], "id 1 is 7"),
         (["x", ""], ["1", "2"], "id 1 is ''"),
+        (["x", "\ud800"], ["1", "2"], "half a character"),
         (["x", "y"], ["1", None], "the text of document 'y' is NoneType"),
         (["x", "y"], ["1", b"2"], "the text of document 'y' is bytes"),
         ("xy", ["1", "2"], "ids is one string"),
     ):
         with pytest.raises(InputError, match=message):
             index.add(ids, texts)
+    assert "\ud800" not in index
     with pytest.raises(InputError, match="titles and metadata must be equally many"):
         index.add(["x", "y"], ["1", "2"], titles=["one"])
-    for metadata in ({"n": {"deep": 1}}, {"n": float("inf")}, {"n": object()}, {3: 1}, [1], {"n": b"x"}):
+    for metadata in (
+        {"n": {"deep": 1}},
+        {"n": float("inf")},
+        {"n": object()},
+        {3: 1},
+        [1],
+        {"n": b"x"},
+        {"n": 10**400},
+    ):
         with pytest.raises(InputError, match=r"document 'x'"):
             index.add(["w", "x"], ["1", "2"], metadata=[None, metadata])
     assert {document.id: document for document in index} == before and index.verify() == []
@@ -459,6 +469,8 @@ def test_odd_texts_and_ids_come_back_as_they_are(tmp_path):
         assert {hit.id for hit in index.search("word")} == {ids[2], ids[3], ids[4]}
         assert [hit.id for hit in index.search("\u30bf\u30ef\u30fc")] == [ids[3]]
         assert index.delete(ids) == len(ids) and index.verify() == []
+        index.add(["x"], ["word"], titles=["\ud800"], metadata=[{"\ud800 name": "\udfff", "n": 2**53}])
+        assert [hit.id for hit in index.search("word", where={"\ufffd name": "\udfff", "n": 2**53})] == ["x"]
 
 
 # --- Opening, models, formats ---

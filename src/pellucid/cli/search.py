@@ -139,11 +139,8 @@ def rebuild(folder: _Folder, model: _Models = None) -> None:
       pellucid index rebuild my-index -m static-multi
     """
     from pellucid.index.index import Index
-    from pellucid.index.models import open_models
 
-    models = None if not model else {name: one.encoder for name, one in open_models(model).items()}
-    named = None if not model else dict(zip(models or {}, model))
-    with Index.open(folder, models=named, rebuild=True) as opened:
+    with Index.open(folder, model or None, rebuild=True) as opened:
         typer.echo(f"rebuilt {len(opened):,} documents", err=True)
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pellucid.errors import IndexFolderError, WritingError
+from pellucid.words import well_formed
 
 PASSAGE_BITS = 16
 """A document has at most 2 ** 16 passages."""
@@ -191,7 +192,7 @@ class Documents:
 
     def by_id(self, ids: Collection[str]) -> list[Document]:
         """Return the documents among `ids` that are there, in no order."""
-        return self._select("id", list(ids))
+        return self._select("id", [own for own in ids if well_formed(own) == own])  # no file holds half a character
 
     def by_number(self, numbers: Collection[int]) -> list[Document]:
         """Return the documents among `numbers` that are there, in no order."""

@@ -131,13 +131,15 @@ class Index:
         return cls(folder, documents, opened, engine)
 
     @classmethod
-    def open(cls, path: str | Path, models: Mapping[str, Any] | None = None, *, rebuild: bool = False) -> Self:
+    def open(
+        cls, path: str | Path, models: Mapping[str, Any] | Sequence[Any] | None = None, *, rebuild: bool = False
+    ) -> Self:
         """Open an index, and finish or undo what a crash has interrupted.
 
         Args:
             path: the folder.
             models: name -> model, in the place of those the index would open itself.
-            rebuild: make all vectors anew from the stored texts; with `models`, for these.
+            rebuild: make all vectors anew from the stored texts; with `models`, for these, as in `create`.
 
         Raises:
             IndexFolderError: it is no index, of a newer version, broken, open in another process, or a model is
@@ -151,7 +153,10 @@ class Index:
             if rebuild and models is not None:
                 opened = open_models(models)
             else:
-                opened = opened_models(folder, state.settings["models"], models or {}, check=not rebuild)
+                given = {} if models is None else models
+                if not isinstance(given, Mapping):
+                    raise InputError(f"models are {given!r:.60}; give a dict: name of the part -> model")
+                opened = opened_models(folder, state.settings["models"], given, check=not rebuild)
             index = cls(folder, documents, opened, None)
             if rebuild:
                 index._renew(reuse=False)
@@ -675,6 +680,8 @@ def _batch(drafts: Iterator[Document]) -> list[Document]:
 def _check_strings(position: int, own: Any, text: Any, title: Any) -> None:
     if not isinstance(own, str) or not own:
         raise InputError(f"id {position} is {own!r:.40} ({type(own).__name__}); an id is a string that is not empty")
+    if well_formed(own) != own:
+        raise InputError(f"id {position} is {own!r:.80}, which holds half a character (a lone surrogate)")
     for name, value in (("text", text), ("title", title)):
         if not isinstance(value, str):
             what = f"{type(value).__name__} {value!r:.40}"

@@ -7,7 +7,6 @@ strings in one document and numbers in another.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from difflib import get_close_matches
@@ -15,8 +14,10 @@ from typing import Any
 
 from pellucid.errors import InputError
 from pellucid.index.engine import Test, Where
+from pellucid.words import well_formed
 
 _OPERATORS = ("eq", "ne", "in", "nin", "gt", "gte", "lt", "lte", "exists")
+_LARGEST = 2**53  # up to which every integer is a float
 _RANGES = ("gt", "gte", "lt", "lte")
 
 Fields = dict[str, tuple[int, str]]
@@ -38,7 +39,7 @@ def checked_metadata(metadata: Any, place: str) -> dict[str, Any]:
         if not isinstance(name, str) or not name:
             raise InputError(f"the metadata of {place} has a field {name!r:.40}; names are strings")
         if value is not None:
-            plain[name] = _checked_value(value, f"the field {name!r:.40} of {place}")
+            plain[well_formed(name)] = _checked_value(value, f"the field {name!r:.40} of {place}")
     return plain
 
 
@@ -49,11 +50,13 @@ def _checked_value(value: Any, what: str) -> Any:
         return value.isoformat()
     if hasattr(value, "item") and not isinstance(value, (str, bytes)):  # a numpy number
         value = value.item()
-    if isinstance(value, (str, bool)) or (isinstance(value, (int, float)) and math.isfinite(value)):
+    if isinstance(value, str):
+        return well_formed(value)
+    if isinstance(value, (int, float)) and abs(value) <= _LARGEST:
         return value
     raise InputError(
-        f"{what} is {value!r:.60} ({type(value).__name__}); metadata are strings, finite numbers, booleans, or lists "
-        "of such"
+        f"{what} is {value!r:.60} ({type(value).__name__}); metadata are strings, numbers up to 2 ** 53 in size, "
+        "booleans, or lists of such"
     )
 
 
