@@ -72,7 +72,7 @@ def speeds(index: pellucid.Index, collection: Collection) -> dict[str, float]:
     queries = collection.queries
     parts = index._parts()
     vectors = [Question(query, index.weights, parts)._vectors for query in queries]
-    engine = parts.engine()
+    engine = parts.engine
     asked = [index.search(query, 10) for query in queries]
 
     def with_reasons() -> None:

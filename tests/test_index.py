@@ -27,9 +27,9 @@ from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, WritingError
 from pellucid.explanation import Explanation, Row
 from pellucid.index.bm25 import K1, Analyser, B
+from pellucid.index.documents import passage_ends
 from pellucid.index.engine import Point
 from pellucid.index.index import Index
-from pellucid.index.passages import passage_ends
 from pellucid.index.reasons import WordTable
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.words import Vocabulary, well_formed

@@ -26,7 +26,7 @@ import numpy as np
 import pellucid
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError, WritingError
 from pellucid.index.bm25 import Analyser, impacts
-from pellucid.index.documents import PASSAGE_BITS, Document, Documents, State
+from pellucid.index.documents import PASSAGE_BITS, Document, Documents, State, passage_ends
 from pellucid.index.engine import Engine, Point, Vector
 from pellucid.index.hits import Hit, Hits
 from pellucid.index.metadata import checked_metadata, parse_where, payload, register
@@ -40,7 +40,6 @@ from pellucid.index.models import (
     opened_models,
     written_models,
 )
-from pellucid.index.passages import passage_ends
 from pellucid.index.reasons import WordTable
 from pellucid.index.searching import Parts, Question
 from pellucid.progress import Progress
