@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import json
 import math
+import mmap
 import os
 import shutil
 import struct
@@ -298,7 +299,8 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, npt.NDArray[An
         if not 0 < header_size <= min(_MAX_HEADER, size - 8):
             raise ModelFolderError(f"{path} is not a safetensors file, or it is truncated ({size} bytes)")
         header = _parse(file.read(header_size), f"{path} has a broken safetensors header")
-        data = np.memmap(file, dtype=np.uint8, mode="r").view(np.ndarray)[8 + header_size :]
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        data = np.frombuffer(mapped, np.uint8)[8 + header_size :]  # no np.memmap: joblib would map the path once more
     if not isinstance(header, dict):
         raise ModelFolderError(f"{path} has a broken safetensors header: it is not an object")
     metadata = header.pop("__metadata__", None)

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tokenizers import Tokenizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
@@ -129,6 +129,10 @@ class Vocabulary:
         if len(self._row) != len(words):
             twice = next(word for row, word in enumerate(words) if self._row[word] != row)
             raise InputError(f"the vocabulary holds {twice!r} twice")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Call the function in place of the tokenizer: it may be one that no pickle can hold, or read a file."""
+        return {**self.__dict__, "_subwords": self.subwords}
 
     @property
     def subwords(self) -> Tokenizer | None:

@@ -94,6 +94,10 @@ class StaticEmbedder(Embedder):
         self._bulk: Any = None  # bulk.BulkEncoder, made when first needed
         self._characters = 0  # encoded without it
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the running encoder: its arrays are views of one another, which copies of them are not."""
+        return {**self.__dict__, "_bulk": None}
+
     @classmethod
     def from_pretrained(cls, path_or_id: str | Path) -> StaticEmbedder:
         """Open a static model: a bundled name, a saved folder, a hub id, or a text file of word vectors.

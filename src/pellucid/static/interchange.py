@@ -16,7 +16,7 @@ is the table in memory.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -252,7 +252,7 @@ def read_static(folder: Path) -> Table:
     _check_finite(embeddings, path)
     subwords = folder / "subwords.json"
     try:
-        vocabulary = Vocabulary(words, partial(_read_tokenizer, subwords) if subwords.exists() else None)
+        vocabulary = Vocabulary(words, _later(subwords) if subwords.exists() else None)
     except InputError as error:
         raise ModelFolderError(f"{folder / 'words.txt'}: {error}") from error
     scales = weights[: len(words)] if weights is not None and embeddings.dtype == np.int8 else None
@@ -302,9 +302,13 @@ def _check_finite(embeddings: npt.NDArray[Any], path: Path) -> None:
         raise ModelFolderError(f"{path} holds vectors that are NaN or infinite; make or download the model again")
 
 
-def _read_tokenizer(path: Path) -> Tokenizer:
-    """Read the teacher's tokenizer."""
-    content = read_regular(path, _MAX_TOKENIZER_BYTES)
+def _later(path: Path) -> Callable[[], Tokenizer]:
+    """Read the teacher's tokenizer, whose folder may be gone when it is needed, and leave the parsing for then."""
+    return partial(_as_tokenizer, read_regular(path, _MAX_TOKENIZER_BYTES), path)
+
+
+def _as_tokenizer(content: bytes, path: Path) -> Tokenizer:
+    """Parse the teacher's tokenizer."""
     try:
         tokenizer = Tokenizer.from_str(content.decode("utf-8"))
     except Exception as error:  # the library raises nothing more precise

@@ -178,6 +178,11 @@ class Reader:
         self._specials = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
         self._before, self._behind = self._outer_tokens(tokenizer)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Set what a copied tokenizer has forgotten."""
+        self.__dict__.update(state)
+        self._plain.encode_special_tokens = True
+
     def _outer_tokens(self, tokenizer: Any) -> tuple[list[int], list[int]]:
         """Return the special tokens at both ends: the tokenizer's own, and those the settings ask for."""
         marked = self._joint.encode("a")
