@@ -144,10 +144,10 @@ def test_another_process_gives_equal_vectors(models):
 
 def test_workers_of_joblib_that_map_the_arrays_give_equal_vectors(models):
     joblib = pytest.importorskip("joblib")
-    names = list(models)
-    work = [joblib.delayed(rows)(models[name][0], texts_of(name)) for name in names]
-    for name, found in zip(names, joblib.Parallel(n_jobs=2, max_nbytes=256)(work), strict=True):
-        np.testing.assert_allclose(found, models[name][1], atol=1e-6, err_msg=name)
+    work = [joblib.delayed(each_encoded)({name: model for name, (model, _) in models.items()})]
+    (found,) = joblib.Parallel(n_jobs=2, max_nbytes=256)(work)
+    for name, (_, expected) in models.items():
+        np.testing.assert_allclose(found[name], expected, atol=1e-6, err_msg=name)
 
 
 @pytest.mark.parametrize("name", STATIC + TRANSFORMER)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -271,9 +272,104 @@ def test_a_kill_in_the_middle_of_a_save_leaves_the_old_model(tmp_path):
         process.wait()
     assert (tmp_path / "m" / "words.txt").read_text() == "old"
     left = [name for name in names(tmp_path) if name != "m"]
-    assert all(name.startswith(".m.") and name.endswith(".part") for name in left)
+    assert len(left) == 2 and all(name.startswith(".m.") and name.endswith((".part", ".lock")) for name in left)
     write_model(tmp_path / "m", "new")  # what the killed process left is in nobody's way
     assert (tmp_path / "m" / "words.txt").read_text() == "new"
+    assert names(tmp_path) == ["m"]
+
+
+def test_what_killed_writers_of_a_file_left_is_removed_and_nothing_else(tmp_path):
+    others = [".x.json.bak", ".x.json.part", ".x.json.y.abcd1234.part", ".y.json.abcd1234.part", "x.json.abcd1234.part"]
+    for name in [".x.json.abcd1234.part", ".x.json.lock", *others]:
+        (tmp_path / name).write_text("half")
+    store.write_json(tmp_path / "x.json", 1)
+    assert names(tmp_path) == sorted(["x.json", *others])
+
+
+def test_what_a_living_writer_writes_is_not_removed(tmp_path):
+    with store.writing(tmp_path / "x.json") as first:
+        with store.writing(tmp_path / "y.json") as second:
+            second.write_text("2")
+        first.write_text("1")
+    assert names(tmp_path) == ["x.json", "y.json"]
+
+
+def test_a_model_that_was_aside_when_its_saver_was_killed_comes_back(tmp_path):
+    """On systems that cannot exchange two folders in one step there is a moment without a model at the path."""
+    write_model(tmp_path / ".m.abcd1234.part" / "model", "old")
+    (tmp_path / ".m.abcd1234.part" / "model" / "notes.md").write_text("mine")
+    (tmp_path / ".m.efgh5678.part").mkdir()
+    write_model(tmp_path / "m", "new")
+    assert (tmp_path / "m" / "words.txt").read_text() == "new"
+    assert (tmp_path / "m" / "notes.md").read_text() == "mine"
+    assert names(tmp_path) == ["m"]
+
+
+def test_the_second_saver_waits_for_the_first(tmp_path):
+    """Else it takes over files of a model that it did not know of when it began."""
+    write_model(tmp_path / "m", "old")
+
+    def save_more():
+        with store.writing_folder(tmp_path / "m") as folder:
+            (folder / "subwords.json").write_text("{}")
+            (folder / "config.json").write_text(json.dumps({"pellucid": {"files": ["subwords.json"]}}))
+
+    with ThreadPoolExecutor(1) as pool:
+        with store.writing_folder(tmp_path / "m") as folder:
+            (folder / "words.txt").write_text("first")
+            (folder / "config.json").write_text(json.dumps({"pellucid": {"files": ["words.txt"]}}))
+            second = pool.submit(save_more)
+            time.sleep(0.3)
+            assert not second.done()
+        second.result()
+    assert names(tmp_path / "m") == ["config.json", "subwords.json"]
+    assert names(tmp_path) == ["m"]
+
+
+def test_a_saver_that_waits_for_too_long_is_told_for_whom(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "_PATIENCE", 0.1)
+    with store.writing(tmp_path / "x.json"), pytest.raises(WritingError, match=rf"process {os.getpid()} has been"):
+        store.write_json(tmp_path / "x.json", 1)
+    store.write_json(tmp_path / "x.json", 2)
+    assert names(tmp_path) == ["x.json"]
+
+
+def test_a_file_system_without_locks_is_written_to_all_the_same(tmp_path, monkeypatch):
+    def no_locks(handle):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(store, "_try_lock", no_locks)
+    (tmp_path / ".x.json.abcd1234.part").write_text("perhaps another's")
+    store.write_json(tmp_path / "x.json", 1)
+    assert names(tmp_path) == [".x.json.abcd1234.part", "x.json"]
+
+
+def test_processes_that_save_different_models_to_one_path_leave_a_whole_one(tmp_path):
+    """One has a tokenizer for unknown words, one has none: after each round the folder is that of either."""
+    script = """
+    import sys
+    import numpy as np
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordPiece
+    from pellucid.static.embedder import StaticEmbedder
+    from pellucid.words import Vocabulary
+    subwords = Tokenizer(WordPiece({"[UNK]": 0, "a": 1, "##b": 2}, unk_token="[UNK]"))
+    words = ["a", "b"] if sys.argv[2] == "0" else ["a", "b", "c"]
+    model = StaticEmbedder(Vocabulary(words, subwords if sys.argv[2] == "1" else None), np.eye(len(words), 2, dtype="f"))
+    for line in sys.stdin:
+        model.save_pretrained(sys.argv[1])
+        print("saved", flush=True)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "m")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
+    with subprocess.Popen([*command, "0"], **pipes) as first, subprocess.Popen([*command, "1"], **pipes) as second:
+        for _ in range(100):
+            for process in (first, second):
+                process.stdin.write("go\n")
+            assert [process.stdout.readline() for process in (first, second)] == ["saved\n"] * 2
+            words = (tmp_path / "m" / "words.txt").read_text().split()
+            assert ("subwords.json" in names(tmp_path / "m")) == (len(words) == 3)
+            assert names(tmp_path) == ["m"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no exchange in one step")

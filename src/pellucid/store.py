@@ -1,7 +1,9 @@
 """Files that are whole or absent, and tensors read without copying.
 
 Writing goes to a temporary neighbour that is renamed at the end, so that a crash, a kill or a full disk leaves the old
-file or none. What a killed process leaves behind is named `.<name>.<random>.part`; nothing reads it, delete it freely.
+file or none. Who writes holds a lock, `.<name>.lock`; another writer of the same path waits for up to five minutes and
+is then told which process it is. What a killed process leaves behind, the lock file and `.<name>.<random>.part`, is in
+nobody's way, and the next writer of that path removes it.
 Reading maps safetensors into memory after checking the header against the file, because a folder may come from
 anyone. Only safetensors, JSON and plain text are read, under names the library chose itself; nothing read can run code.
 """
@@ -13,12 +15,15 @@ import json
 import math
 import mmap
 import os
+import re
 import shutil
+import stat
 import struct
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +48,10 @@ _MAX_JSON = 64 << 20
 _MOST_AXES = 8
 _MOST_CELLS = 1 << 40  # numpy cannot describe many more, not even where another side is 0
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
+_PATIENCE = 300  # seconds that a writer waits for another one of the same path
+_BUSY = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK}  # what systems say of a lock that is held
+_BEYOND = 1 << 20  # which byte of a lock file Windows locks: not the process id, which others read
+_OLD = "model"  # what the model before is called where it cannot be exchanged in one step
 _RENAME_EXCHANGE = 2  # linux/fs.h
 _AT_FDCWD = -100
 
@@ -52,11 +61,11 @@ def writing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path beside `path`; it becomes `path` when the block ends without an error.
 
     Raises:
-        WritingError: no space, no permission, or a read-only disk; what was at `path` is untouched.
+        WritingError: no space, no permission, a read-only disk, or another process goes on writing it; what was at
+            `path` is untouched.
     """
     path = Path(path)
-    with _explained(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with _explained(path), _alone(path):
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
         os.close(handle)
         aside = Path(name)
@@ -76,15 +85,16 @@ def writing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     On Linux an older model at `path` is exchanged in one step, so that at every moment one whole model is there.
     What its owner added to it (notes, `.git`) moves to the new one; the files the older model consisted of do not.
+    Two that save to one path do so one after the other.
 
     Raises:
-        InputError: `path` is a file, or a folder that holds something else than a model.
-        WritingError: no space, no permission, or a read-only disk; what was at `path` is untouched.
+        InputError: `path` is a file, or a folder that holds something else than a model, or a pipe or device beside it.
+        WritingError: no space, no permission, a read-only disk, or another process goes on saving there; what was at
+            `path` is untouched.
     """
     path = Path(path).resolve()  # a link to a folder stays a link
-    outdated = _replaceable(path)
-    with _explained(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with _explained(path), _alone(path):
+        outdated = _replaceable(path)
         aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
         try:
             yield aside
@@ -117,6 +127,97 @@ def _explained(path: Path) -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Keep other writers of `path` away, and remove what killed ones left beside it.
+
+    The system lifts the lock when its holder ends, however it ends. On a file system that has no locks nobody waits.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    name = path.parent / f".{path.name}.lock"
+    handle = _lock(name, path)
+    try:
+        if handle is not None:
+            _remove_parts(path)
+        yield
+    finally:
+        if os.name == "posix":  # before the next one may have it
+            with suppress(OSError):
+                name.unlink()
+        if handle is not None:
+            os.close(handle)
+        if os.name != "posix":  # elsewhere an open file cannot be removed, nor one that the next one has open
+            with suppress(OSError):
+                name.unlink()
+
+
+def _lock(name: Path, path: Path) -> int | None:
+    """Return the handle of the lock file `name` once this writer of `path` has the lock, None if there are no locks."""
+    end = time.monotonic() + _PATIENCE
+    while True:
+        handle = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            _try_lock(handle)
+            if _is_at(handle, name):
+                os.ftruncate(handle, 0)
+                os.lseek(handle, 0, os.SEEK_SET)
+                os.write(handle, str(os.getpid()).encode())
+                return handle
+        except OSError as error:
+            if error.errno not in _BUSY:
+                os.close(handle)
+                return None
+        holder = _holder(handle)
+        os.close(handle)
+        if time.monotonic() > end:
+            raise WritingError(
+                errno.EBUSY,
+                f"cannot write {path}: process {holder} has been writing it for more than {_PATIENCE} seconds. "
+                "Wait for it, end it, or choose another place",
+            )
+        time.sleep(0.02)
+
+
+def _try_lock(handle: int) -> None:
+    """Lock an open file, or raise OSError."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        os.lseek(handle, _BEYOND, os.SEEK_SET)
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _holder(handle: int) -> str:
+    """Return the process id that a lock file holds."""
+    os.lseek(handle, 0, os.SEEK_SET)
+    return os.read(handle, 20).decode(errors="replace")
+
+
+def _is_at(handle: int, name: Path) -> bool:
+    """Whether an open file is the one at `name`: the holder before removes it while others wait for it."""
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(name))
+    except FileNotFoundError:
+        return False
+
+
+def _remove_parts(path: Path) -> None:
+    """Remove what killed writers of `path` left; the old model is put back where one was killed between two renames."""
+    left_by = re.compile(re.escape(f".{path.name}.") + r"[a-z0-9_]{8}\.part")
+    for part in [entry for entry in path.parent.iterdir() if left_by.fullmatch(entry.name)]:
+        if (part / _OLD).is_dir() and not path.exists():
+            os.replace(part / _OLD, path)
+        if part.is_dir() and not part.is_symlink():
+            shutil.rmtree(part, ignore_errors=True)
+        else:
+            with suppress(OSError):  # another user's, say
+                part.unlink()
+
+
 def _replaceable(path: Path) -> set[str]:
     """Return the names of the files that the model at `path` consists of; refuse anything but a model or nothing."""
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
@@ -139,9 +240,20 @@ def _carry_over(old: Path, new: Path, outdated: set[str]) -> None:
         if entry.name in outdated or target.exists():
             continue
         if entry.is_dir() and not entry.is_symlink():
-            shutil.copytree(entry, target, symlinks=True)
+            shutil.copytree(entry, target, symlinks=True, copy_function=_copy)
         else:
-            shutil.copy2(entry, target, follow_symlinks=False)
+            _copy(entry, target)
+
+
+def _copy(source: str | os.PathLike[str], target: str | os.PathLike[str], **_: Any) -> None:
+    """Copy a file or link; a pipe or device, which could block or never end, is refused."""
+    kind = os.lstat(source).st_mode
+    if not (stat.S_ISREG(kind) or stat.S_ISLNK(kind)):
+        raise InputError(
+            f"{os.fspath(source)} is neither a file nor a link, and cannot go with the new model; move it away, or "
+            "give a new name"
+        )
+    shutil.copy2(source, target, follow_symlinks=False)
 
 
 def _put_in_place(aside: Path, path: Path) -> None:
@@ -152,11 +264,11 @@ def _put_in_place(aside: Path, path: Path) -> None:
     if _exchange(aside, path):
         return
     old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
-    os.replace(path, old / "model")
+    os.replace(path, old / _OLD)
     try:
         os.replace(aside, path)
     except OSError:
-        os.replace(old / "model", path)
+        os.replace(old / _OLD, path)
         raise
     finally:
         shutil.rmtree(old, ignore_errors=True)
