@@ -118,7 +118,7 @@ def test_no_path_named_inside_the_folder_is_opened(saved, fruit):
     secret.write_text("secret")
     (saved / "modules.json").write_text('[{"idx": 0, "name": "0", "path": "../secret", "type": "os.system"}]')
     config = (saved / "config.json").read_text()
-    (saved / "config.json").write_text(config.replace('"words.txt"', '"../secret"'))
+    (saved / "config.json").write_text(config.replace('"words.txt"', '"../secret"', 1))
     opened = pellucid.load(saved)
     assert opened.vocabulary.words == fruit.vocabulary.words
     opened.save_pretrained(saved)  # replacing a model removes its listed files: only ever inside the folder

@@ -1,23 +1,26 @@
 """Saved models of any family: where they are found, what every folder holds, and which class opens them.
 
 A folder's `config.json` has an object "pellucid": the family, the version of the format, the library's version and the
-names of the files the model consists of. Everything else in it is for other libraries.
+names of the files the model consists of, with the checksums of those that are not meant to be edited. Everything else
+in it is for other libraries.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from fnmatch import fnmatch
 from importlib import import_module
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
 
 import pellucid
 from pellucid.base import Embedder
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.store import read_json, write_json, writing_folder
+from pellucid.store import broken_tensor, checksum, read_json, write_json, writing_folder
 
 FORMAT = 1
 """The folder format this version writes; it reads this one and all before."""
@@ -25,6 +28,10 @@ FORMAT = 1
 _BUNDLED = Path(__file__).parent / "models"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.tsv", "*.model", "README.md"]
+_EDITABLE = ("README.md", "dimensions.tsv")  # by people: they have no checksum
+_ALWAYS_CHECKED = 4 << 20  # bytes; the files of a model that has no more are held against their checksums at opening
+_MOST_ENTRIES = 100_000  # files in a model's folder
+_DEEPEST = 8  # folders within folders: ensembles of ensembles, and links that lead back
 _TEXT_ENDINGS = (".txt", ".vec", ".w2v", ".gz", ".xz")
 _MAX_CONFIG = 1 << 20  # bytes
 _CARD_MARK = "<!-- Written by pellucid at each save; remove this line to keep a card of your own. -->"
@@ -151,14 +158,155 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def check_family(folder: Path, family: str) -> None:
-    """Refuse a folder that does not hold a model of `family`.
+    """Refuse a folder that does not hold a whole model of `family`.
 
     Raises:
-        ModelFolderError: it holds no model, or one of another family.
+        ModelFolderError: it holds no model, or one of another family; a file of it is missing, a pipe or device lies
+            in it, or (where all are small together) a file is another one than was saved.
     """
-    found = read_config(folder).get("family")
-    if found != family:
-        raise ModelFolderError(f"{folder} holds a model of family {found!r:.40}, not {family!r}. Use pellucid.load")
+    ours = read_config(folder)
+    if ours.get("family") != family:
+        raise ModelFolderError(
+            f"{folder} holds a model of family {ours.get('family')!r:.40}, not {family!r}. Use pellucid.load"
+        )
+    _check_regular(folder)
+    _check_whole(folder, _recorded(folder, ours))
+
+
+def _check_regular(folder: Path) -> None:
+    """Refuse pipes and devices anywhere in `folder`: whoever opens one may wait for ever."""
+    left = _MOST_ENTRIES
+    inside = [(folder, 0)]
+    while inside:
+        here, depth = inside.pop()
+        for entry in _entries(here):
+            left -= 1
+            if left < 0:
+                raise ModelFolderError(f"{folder} holds more than {_MOST_ENTRIES:,} files; it is no model's folder")
+            kind = _kind(entry)
+            if stat.S_ISDIR(kind):
+                if depth < _DEEPEST and not entry.name.startswith("."):
+                    inside.append((entry, depth + 1))
+            elif kind and not stat.S_ISREG(kind):
+                raise ModelFolderError(f"{entry} is not a regular file")
+
+
+def _entries(folder: Path) -> Iterator[Path]:
+    """Yield what lies in `folder`, which may be more than anyone has memory for."""
+    try:
+        with os.scandir(folder) as entries:
+            yield from (Path(entry.path) for entry in entries)
+    except OSError as error:
+        raise ModelFolderError(f"cannot read {folder}: {error.strerror or error}") from error
+
+
+def _kind(path: Path) -> int:
+    """Return the mode of what is at `path` or behind the link there, 0 where nothing is."""
+    try:
+        return path.stat().st_mode
+    except (OSError, ValueError):
+        return 0
+
+
+def _check_whole(folder: Path, recorded: Mapping[str, str]) -> None:
+    """Refuse a folder that lacks a file of its model or, where all are small together, has another one."""
+    absent = next((name for name in recorded if not stat.S_ISREG(_kind(folder / name))), None)
+    if absent is not None:
+        raise ModelFolderError(
+            f"{folder / absent} is missing or not a regular file: the model is not whole. Download or copy it again"
+        )
+    if sum((folder / name).stat().st_size for name in recorded) > _ALWAYS_CHECKED:
+        return
+    for name, expected in recorded.items():
+        if checksum(folder / name) != expected:
+            raise ModelFolderError(
+                f"{folder / name} is not the file that was saved: its sha256 is not the one in config.json. "
+                "It was damaged or changed; download or copy the model again"
+            )
+
+
+def _recorded(folder: Path, ours: Mapping[str, Any]) -> dict[str, str]:
+    """Return the checksums that `config.json` holds, none where an older version wrote it."""
+    sums = ours.get("sha256", {})
+    if not isinstance(sums, dict) or not all(isinstance(value, str) and _is_inside(key) for key, value in sums.items()):
+        raise ModelFolderError(f"{folder / 'config.json'}: 'sha256' must be checksums of files in the folder")
+    return sums
+
+
+def _is_inside(name: str) -> bool:
+    """Whether a file's name leads to a place below the folder it is given for."""
+    path = PurePosixPath(name)
+    return bool(path.parts) and not path.is_absolute() and not {"..", "\\", ":", "\0"} & {*path.parts, *name}
+
+
+def _is_checked(name: str) -> bool:
+    """Whether a model's file has a checksum: one that is fetched from the hub and not meant to be edited."""
+    fetched = any(fnmatch(name, pattern) for pattern in _HUB_FILES)
+    return fetched and name != "config.json" and PurePosixPath(name).name not in _EDITABLE
+
+
+def _names(folder: Path) -> list[str]:
+    """Return the names of all files in `folder`, sorted; those that begin with a dot and are in such folders are not."""
+    found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    return sorted(path.as_posix() for path in found if not any(part.startswith(".") for part in path.parts))
+
+
+class FileState(NamedTuple):
+    """What `verify` finds of a model's file."""
+
+    name: str
+    """Its path in the folder, with slashes."""
+    state: str
+    """"ok", or in words what it is."""
+    sound: bool
+    """Whether it may be used."""
+
+
+def verify(name_or_path: str | os.PathLike[str]) -> list[FileState]:
+    """Hold every file of a saved model against its checksum, and search its tensors for NaN and infinity.
+
+    What is kept by name (an encoder, a backbone, a part of an ensemble) is not looked at; verify it by that name.
+
+    Args:
+        name_or_path: the name of a bundled model, a folder, or a hub id.
+
+    Returns:
+        one state a file, in order of their names; those that people may edit and those that an older version wrote
+        without checksums say so and are sound as far as can be told.
+
+    Raises:
+        ModelFolderError: nothing is there, or it holds no model.
+    """
+    folder = locate(name_or_path)
+    if not folder.is_dir():
+        raise ModelFolderError(f"{folder} is a file; only the folder of a saved model has checksums")
+    ours = read_config(folder)
+    _check_regular(folder)
+    recorded = _recorded(folder, ours)
+    files = ours.get("files")
+    own = {"config.json", *_EDITABLE, *map(str, files if isinstance(files, list) else ())}
+    present = [name for name in _names(folder) if name in recorded or name.partition("/")[0] in own]
+    return [_state(folder, name, recorded.get(name)) for name in sorted({*recorded, *present})]
+
+
+def _state(folder: Path, name: str, expected: str | None) -> FileState:
+    path = folder / name
+    if not path.is_file():
+        return FileState(name, "missing", False)
+    if expected is not None and checksum(path) != expected:
+        return FileState(name, "changed: its sha256 is another than when it was saved", False)
+    if path.suffix == ".safetensors":
+        try:
+            broken = broken_tensor(path)
+        except ModelFolderError as error:
+            return FileState(name, f"broken: {error}", False)
+        if broken is not None:
+            return FileState(name, f"holds NaN or infinity, in the tensor {broken!r:.80}", False)
+    if expected is not None:
+        return FileState(name, "ok", True)
+    if name == "config.json":
+        return FileState(name, "holds the checksums", True)
+    return FileState(name, "has no checksum" if _is_checked(name) else "may be edited", True)
 
 
 @contextmanager
@@ -183,10 +331,12 @@ def saving(
         names = sorted(entry.name for entry in folder.iterdir())
         present = folder / "config.json"  # a transformer's own
         others = {**(read_json(present) if present.exists() else {}), **(config or {})}
+        sums = {name: checksum(folder / name) for name in _names(folder) if _is_checked(name)}
         ours = {"family": family, "format": FORMAT, "version": pellucid.__version__, **facts, "files": names}
+        ours["sha256"] = sums
         write_json(folder / "config.json", {**others, "pellucid": ours})
         card = target / "README.md"
-        if not card.is_file() or _CARD_MARK in card.read_text(encoding="utf-8", errors="replace"):
+        if not card.is_file() or _CARD_MARK in card.read_bytes()[:_MAX_CONFIG].decode(errors="replace"):
             (folder / "README.md").write_text(_card(target.resolve().name, family, facts), encoding="utf-8")
 
 

@@ -11,6 +11,7 @@ anyone. Only safetensors, JSON and plain text are read, under names the library 
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import math
 import mmap
@@ -43,6 +44,9 @@ _DTYPES = {
     "U8": np.uint8,
 }
 _DTYPE_NAMES = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
+_OTHER_DTYPES = {"BF16": "V2", "U64": np.uint64, "U32": np.uint32, "U16": np.uint16, "BOOL": np.bool_}
+_EXPONENT = {np.dtype(np.float16): 0x7C00, np.dtype("V2"): 0x7F80}  # all ones in NaN and infinity
+_BLOCK = 1 << 20  # numbers or bytes looked at together
 _MAX_HEADER = 16 << 20  # bytes; the format allows 100 MB, a model of ours needs a few hundred bytes
 _MAX_JSON = 64 << 20
 _MOST_AXES = 8
@@ -330,6 +334,19 @@ def _opened(path: Path) -> Iterator[Any]:
         raise ModelFolderError(f"cannot read {path}: {error.strerror or error}") from error
 
 
+def checksum(path: str | os.PathLike[str]) -> str:
+    """Return the sha256 of a regular file, as hexadecimal digits.
+
+    Raises:
+        ModelFolderError: the file is absent, unreadable, or a pipe, device or folder.
+    """
+    found = hashlib.sha256()
+    with _opened(Path(path)) as file:
+        while block := file.read(_BLOCK):
+            found.update(block)
+    return found.hexdigest()
+
+
 def write_json(path: str | os.PathLike[str], value: Any, *, indent: int | None = 2) -> None:
     """Write `value` as UTF-8 JSON, indented or (None) on one line, whole or not at all."""
     with writing(path) as aside:
@@ -404,7 +421,36 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, npt.NDArray[An
     Raises:
         ModelFolderError: the file is absent, truncated, or its header does not describe its bytes exactly.
     """
-    path = Path(path)
+    return _map_tensors(Path(path), _DTYPES)
+
+
+def broken_tensor(path: str | os.PathLike[str]) -> str | None:
+    """Return the name of a tensor in a safetensors file that holds NaN or infinity, None if all numbers are finite.
+
+    Raises:
+        ModelFolderError: see `read_tensors`; types that numpy lacks are known here.
+    """
+    tensors, _ = _map_tensors(Path(path), _DTYPES | _OTHER_DTYPES)
+    return next((name for name, tensor in tensors.items() if not is_sound(tensor)), None)
+
+
+def is_sound(array: npt.NDArray[Any], largest: float = math.inf) -> bool:
+    """Whether all numbers of `array` are finite and none is larger than `largest`, whatever its sign."""
+    numbers = array.reshape(-1)
+    for start in range(0, numbers.size, _BLOCK):
+        block = numbers[start : start + _BLOCK]
+        if array.dtype in _EXPONENT:  # numpy is slow at float16, and knows no bfloat16
+            exponent = _EXPONENT[array.dtype]
+            if (block.view(np.uint16) & exponent).max() == exponent:
+                return False
+        elif array.dtype.kind == "f":
+            most = min(largest, float(np.finfo(array.dtype).max))
+            if not (block.max() <= most and block.min() >= -most):  # nor NaN
+                return False
+    return True
+
+
+def _map_tensors(path: Path, dtypes: Mapping[str, Any]) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
     with _opened(path) as file:
         size = os.fstat(file.fileno()).st_size
         header_size = struct.unpack("<Q", file.read(8))[0] if size >= 8 else -1
@@ -416,7 +462,7 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, npt.NDArray[An
     if not isinstance(header, dict):
         raise ModelFolderError(f"{path} has a broken safetensors header: it is not an object")
     metadata = header.pop("__metadata__", None)
-    entries = {name: _Entry(name, value, len(data), path) for name, value in header.items()}
+    entries = {name: _Entry(name, value, len(data), path, dtypes) for name, value in header.items()}
     _check_no_overlap(entries, len(data), path)
     arrays = {name: entry.view(data) for name, entry in entries.items()}
     return arrays, metadata if isinstance(metadata, dict) else {}
@@ -425,9 +471,9 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, npt.NDArray[An
 class _Entry:
     """One tensor's place in a safetensors file, checked against the file's size."""
 
-    def __init__(self, name: str, value: Any, size: int, path: Path) -> None:
+    def __init__(self, name: str, value: Any, size: int, path: Path, dtypes: Mapping[str, Any]) -> None:
         try:
-            self.dtype = np.dtype(_DTYPES[value["dtype"]])
+            self.dtype = np.dtype(dtypes[value["dtype"]])
             self.shape = tuple(value["shape"])
             self.start, self.end = value["data_offsets"]
         except (KeyError, TypeError, ValueError) as error:

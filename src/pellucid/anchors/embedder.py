@@ -21,11 +21,14 @@ import numpy.typing as npt
 from pellucid.base import Embedder, Vectors, check_texts, explained_texts, unit_rows
 from pellucid.dimensions import Dimension, Dimensions, Edit, on_one_line
 from pellucid.encoders import Encoder, anchor_vectors, encode_with
-from pellucid.errors import InputError
+from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Explanation, Row
+from pellucid.store import is_sound
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+_LARGEST = 1e15  # the squares of coordinates stay within float32
 
 
 class AnchorEmbedder(Embedder):
@@ -71,12 +74,15 @@ class AnchorEmbedder(Embedder):
             encoder_name: see the attribute.
 
         Raises:
-            InputError: the numbers of vectors and dimensions differ, or a dimension has no anchor text.
+            InputError: the numbers of vectors and dimensions differ, a dimension has no anchor text, or a number is NaN,
+                infinite or beyond 1e15.
         """
         if vectors.ndim != 2 or len(vectors) != len(dimensions):
             raise InputError(f"{len(dimensions)} dimensions need as many vectors, got shape {vectors.shape}")
         if not all(dimension.about for dimension in dimensions):
             raise InputError("a dimension of an anchor model has its anchor text in `about`; one has none")
+        if not is_sound(vectors, _LARGEST):
+            raise InputError(f"the anchors' vectors hold NaN, infinity or numbers beyond {_LARGEST:g}")
         model = cls.__new__(cls)
         model.encoder, model.encoder_name = encoder, encoder_name
         model.vectors, model._dimensions = vectors, dimensions
@@ -97,7 +103,10 @@ class AnchorEmbedder(Embedder):
         from pellucid.anchors.folder import read_folder
 
         model, name = read_folder(path_or_id, encoder)
-        return cls.from_parts(*model, encoder_name=name)
+        try:
+            return cls.from_parts(*model, encoder_name=name)
+        except InputError as error:
+            raise ModelFolderError(f"{path_or_id}: {error}") from error
 
     def save_pretrained(self, path: str | Path, *, encoder_name: str | None = None) -> None:
         """Write the model to folder `path`, whole or not at all.

@@ -36,7 +36,7 @@ from pellucid.encoders import (
 )
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.pretrained import check_family, load, locate, read_config, saving
-from pellucid.store import read_json, read_regular, read_tensors, write_json, write_tensors
+from pellucid.store import is_sound, read_json, read_regular, read_tensors, write_json, write_tensors
 
 if TYPE_CHECKING:
     from pellucid.anchors.embedder import AnchorEmbedder
@@ -145,7 +145,7 @@ def _read_vectors(path: Path) -> Vectors:
     vectors = read_tensors(path)[0].get("linear.weight")
     if vectors is None or vectors.ndim != 2 or 0 in vectors.shape or vectors.dtype.kind != "f":
         raise ModelFolderError(f"{path} holds no table 'linear.weight' [anchors, dimension] of floats")
-    if not np.isfinite(vectors).all():
+    if not is_sound(vectors):
         raise ModelFolderError(f"{path} holds NaN or infinity; make or download the model again")
     return np.asarray(vectors, np.float32)
 
@@ -158,7 +158,10 @@ def _read_record(path: Path, shape: tuple[int, ...]) -> tuple[list[list[str]], V
         raise ModelFolderError(f"{path} must hold {shape[0]} lists of texts, one an anchor; it is of another model")
     if not (isinstance(vector, list) and len(vector) == shape[1] and all(isinstance(x, float) for x in vector)):
         raise ModelFolderError(f"{path} must hold a 'first_vector' of {shape[1]} numbers; it is of another model")
-    return about, np.array(vector, np.float32)
+    first = np.array(vector, np.float64)
+    if not abs(np.linalg.norm(first) - 1) < 0.01:  # nor NaN; any other length would change what "the same" means
+        raise ModelFolderError(f"{path}: the 'first_vector' has another length than 1; it is damaged")
+    return about, first.astype(np.float32)
 
 
 def _is_texts(value: Any) -> bool:

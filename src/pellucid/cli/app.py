@@ -264,6 +264,33 @@ def models(json: JsonOption = False) -> None:
         typer.echo("no model is bundled with this installation", err=True)
 
 
+@app.command()
+def verify(
+    model: Annotated[str, typer.Argument(help="A bundled name, a folder, or a hub id.")] = "static-en",
+    json: JsonOption = False,
+) -> None:
+    """Check that the files of a model are those that were saved.
+
+    Every file is held against its checksum in config.json, and every table is
+    searched for NaN and infinity. dimensions.tsv and README.md are meant to be
+    edited and may differ. The exit code is 1 if a file is not sound.
+
+    \b
+    Examples:
+      pellucid verify static-en
+      pellucid verify ./my-model
+    """
+    from pellucid.errors import ModelFolderError
+    from pellucid.pretrained import verify as check
+
+    found = check(model)
+    for file in found:
+        typer.echo(json_line(file._asdict()) if json else f"{file.name}\t{file.state}")
+    broken = [file.name for file in found if not file.sound]
+    if broken:
+        raise ModelFolderError(f"{len(broken)} of {len(found)} files of {model} are not sound: {', '.join(broken)}")
+
+
 for _command in (
     dimensions,
     card,

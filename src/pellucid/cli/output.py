@@ -94,7 +94,7 @@ def model_facts(name: str) -> dict[str, Any]:
     folder = locate(name)
     config = read_config(folder)
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    facts = {key: value for key, value in config.items() if key not in ("format", "files")}
+    facts = {key: value for key, value in config.items() if key not in ("format", "files", "sha256")}
     return {"name": name, **_card(folder / "README.md"), **facts, "megabytes": round(size / 1e6, 1)}
 
 

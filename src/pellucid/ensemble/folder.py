@@ -99,7 +99,7 @@ def _is_record(value: Any) -> bool:
     return (
         isinstance(value, dict)
         and all(isinstance(value.get(key), kind) for key, kind in kinds.items())
-        and all(isinstance(cosine, (int, float)) for cosine in value["cosines"])
+        and all(isinstance(cosine, (int, float)) and abs(cosine) < 2 for cosine in value["cosines"])
     )
 
 

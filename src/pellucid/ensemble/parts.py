@@ -19,6 +19,7 @@ from pellucid.explanation import Explanation, Row
 BETWEEN = ": "
 """What stands between a part's name and the name of a row or dimension of it."""
 
+_LARGEST = 1e100  # weight; their sum stays a number
 _ROUNDING = 1e-6  # of the squared length of a float32 row
 _JOINED = " + "  # what `Embedder.merge` puts between names
 
@@ -186,8 +187,11 @@ def checked_weights(weights: Sequence[float] | None, count: int) -> list[float]:
     Raises:
         InputError: there are not `count` of them, one is negative or no number, or none is above 0.
     """
-    values = np.ones(count) if weights is None else np.asarray(weights, np.float64)
-    if values.shape != (count,) or not (np.isfinite(values) & (values >= 0)).all() or not values.any():
+    try:
+        values = np.ones(count) if weights is None else np.asarray(weights, np.float64)
+    except (OverflowError, TypeError, ValueError):  # an integer beyond float64, or no number
+        values = np.array(np.nan)
+    if values.shape != (count,) or not ((values >= 0) & (values <= _LARGEST)).all() or not values.any():
         raise InputError(
             f"weights are {weights!r:.80}; {count} models need as many numbers, none negative and one above 0"
         )

@@ -23,6 +23,7 @@ from pellucid.base import Vectors
 from pellucid.errors import InputError
 from pellucid.progress import Progress
 from pellucid.static import kernels, lookup, pooling
+from pellucid.static.interchange import is_known_sound, not_finite
 from pellucid.words import Vocabulary, well_formed
 
 _BLOCK_TEXTS = 1024
@@ -52,6 +53,7 @@ class BulkEncoder:
         self._vocabulary = vocabulary
         self._vectors = _as_kernel_array(vectors.view(np.int16) if vectors.dtype == np.float16 else vectors)
         self._scales = _as_kernel_array(np.ones(1, np.float32) if scales is None else scales)
+        self._sound = is_known_sound(vectors, scales)
         self._words = _table(vocabulary.words)
         self._cased = vocabulary.cased
         self._idle: list[_Worker] = []
@@ -94,16 +96,22 @@ class BulkEncoder:
         try:
             return self._idle.pop()
         except IndexError:
-            return _Worker(self._vocabulary, self._words, self._cased, self._vectors, self._scales)
+            return _Worker(self._vocabulary, self._words, self._cased, self._vectors, self._scales, self._sound)
 
 
 class _Worker:
     """What one thread needs: memory used for block after block, and the answers of `Vocabulary.row` so far."""
 
     def __init__(
-        self, vocabulary: Vocabulary, words: lookup.Table, cased: bool, vectors: npt.NDArray[Any], scales: Vectors
+        self,
+        vocabulary: Vocabulary,
+        words: lookup.Table,
+        cased: bool,
+        vectors: npt.NDArray[Any],
+        scales: Vectors,
+        sound: bool,
     ) -> None:
-        self._vocabulary, self._vectors, self._scales = vocabulary, vectors, scales
+        self._vocabulary, self._vectors, self._scales, self._sound = vocabulary, vectors, scales, sound
         self._learnt = _empty_table(_LEARNT_WORDS, _LEARNT_WORDS * 16)
         self._learnt_words = self._learnt_bytes = 0
         self._lexicon = lookup.Lexicon(words, self._learnt, cased, vocabulary.subwords is None)
@@ -130,6 +138,8 @@ class _Worker:
         if missing:
             self._ask(utf8, scratch, scratch.missing[:missing])
         pooling.pool(self._vectors, self._scales, scratch.rows, ends, embeddings)
+        if not (self._sound or np.isfinite(embeddings.sum())):  # rows of length 1 add up to a number
+            raise not_finite(texts[int((~np.isfinite(embeddings)).any(axis=1).argmax())])
 
     def _ask(self, utf8: bytes, scratch: kernels.Scratch, missing: npt.NDArray[np.int32]) -> None:
         """Set the rows of the words at `missing` as `Vocabulary.row` says, once for each word."""

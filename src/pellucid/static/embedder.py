@@ -11,6 +11,7 @@ two equal. How a model is made is in `distillation/extraction.py` and `distillat
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -32,7 +33,7 @@ from pellucid.dimensions import (
 from pellucid.errors import InputError
 from pellucid.explanation import Explanation, Row, Span
 from pellucid.pretrained import check_family, locate, saving
-from pellucid.static.interchange import STOCK_CONFIG, Table, read_static, write_static
+from pellucid.static.interchange import STOCK_CONFIG, Table, not_finite, read_static, write_static
 from pellucid.static.textvectors import read_text_vectors
 from pellucid.words import Vocabulary, shown_word
 
@@ -103,7 +104,8 @@ class StaticEmbedder(Embedder):
         """Open a static model: a bundled name, a saved folder, a hub id, or a text file of word vectors.
 
         The table is mapped, not read: opening takes milliseconds, and processes that open the same folder share its
-        memory. Float tables up to 64 MB are searched for NaN; for larger ones that would mean to read them whole.
+        memory. Float tables up to 64 MB are searched for NaN; for larger ones that would mean to read them whole, and a
+        text that meets one is refused by `encode` (`pellucid verify` searches tables of any size).
 
         Raises:
             ModelFolderError: nothing is there, it is of another family, or its files are broken.
@@ -218,7 +220,7 @@ class StaticEmbedder(Embedder):
             rows = [self.vocabulary.row(word.text) for word in self.vocabulary.split(text)]
             known = [row for row in rows if row >= 0]
             total = self.word_vectors(known).sum(axis=0, dtype=np.float64)  # the length absorbs the mean's 1 / n
-            length = np.linalg.norm(total)
+            length = _length(total, text)
             if length > 0:
                 embedding[:] = total / length
         return embeddings
@@ -273,7 +275,7 @@ class StaticEmbedder(Embedder):
         rows = [row for row, _ in spans]
         counts = np.array([len(places) for places in spans.values()], dtype=np.float64)
         vectors = self.word_vectors(rows).astype(np.float64) * counts[:, None]
-        length = np.linalg.norm(vectors.sum(axis=0))
+        length = _length(vectors.sum(axis=0), text)
         if length > 0:
             vectors /= length
         names = [self._name(word, row) for (row, _), word in shown.items()]
@@ -296,6 +298,14 @@ class StaticEmbedder(Embedder):
         scores = self.similarity(self.encode(word_or_text), vectors)[0]
         best = np.argsort(-scores, kind="stable")[:top_k]
         return [(shown_word(self.vocabulary.words[row]), float(scores[row])) for row in best]
+
+
+def _length(total: npt.NDArray[np.float64], text: str) -> float:
+    """Return the length of the sum of a text's vectors; refuse one that is no number."""
+    length = float(np.linalg.norm(total))
+    if not math.isfinite(length):
+        raise not_finite(text)
+    return length
 
 
 def _check_size(words1: int, words2: int) -> None:

@@ -30,17 +30,20 @@ from tokenizers.normalizers import Lowercase
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.store import read_regular, read_tensors, write_json, write_tensors, writing
+from pellucid.store import is_sound, read_regular, read_tensors, write_json, write_tensors, writing
 from pellucid.words import UNSPACED, Vocabulary, is_phrase, split_words, unspaced_run, well_formed
 
 DTYPES = ("float32", "float16", "int8")
 STOCK_CONFIG = {"model_type": "model2vec", "architectures": ["StaticModel"], "normalize": True, "max_length": None}
 """What model2vec reads from the top of `config.json`; `max_length` null keeps it from cutting long texts."""
 
+LARGEST = 1e30
+"""No number of a table is larger: the sum of any text's vectors stays within float32."""
+
 _BLOCK = 8192  # rows converted at a time
 _MAX_WORDS_BYTES = 1 << 30
 _MAX_TOKENIZER_BYTES = 1 << 28
-_SEARCHED_BYTES = 1 << 26  # a float table up to this size is searched for NaN when it is opened
+_SEARCHED_BYTES = 1 << 26  # a float table up to this size is searched for NaN; a larger one would be read whole
 _LONGEST_PIECE = 200  # characters; WordPiece takes the square of it, and calls what is longer unknown
 _UNKNOWN = "[UNK]"  # the pre-tokenizer cuts the brackets off, so no text holds this word
 _MODULES = [
@@ -184,8 +187,11 @@ def convert(table: Table, dtype: str) -> tuple[npt.NDArray[Any], npt.NDArray[np.
         else:
             with np.errstate(over="ignore"):
                 converted[part] = block
-        if not (np.isfinite(block).all() and (dtype == "int8" or np.isfinite(converted[part]).all())):
-            raise InputError(f"the vectors of words {start} to {part.stop} are not finite as {dtype}; nothing is saved")
+        if not (is_sound(block, LARGEST) and is_sound(converted[part])):
+            raise InputError(
+                f"the vectors of words {start} to {part.stop} are not finite as {dtype}, or beyond {LARGEST:g}; "
+                "nothing is saved"
+            )
     return converted, new_scales
 
 
@@ -249,7 +255,10 @@ def read_static(folder: Path) -> Table:
             "than words; the files are of different models"
         )
     weights = _checked_weights(tensors, path, len(words))
-    _check_finite(embeddings, path)
+    if embeddings.dtype != np.int8 and embeddings.nbytes <= _SEARCHED_BYTES and not is_sound(embeddings, LARGEST):
+        raise ModelFolderError(
+            f"{path} holds vectors that are NaN or infinite, or beyond {LARGEST:g}; make or download the model again"
+        )
     subwords = folder / "subwords.json"
     try:
         vocabulary = Vocabulary(words, _later(subwords) if subwords.exists() else None)
@@ -285,26 +294,32 @@ def _checked_weights(tensors: dict[str, npt.NDArray[Any]], path: Path, words: in
         if weights.shape != (ids,) or weights.dtype != np.float32:
             found = f"{weights.dtype} {list(weights.shape)}"
             raise ModelFolderError(f"{path}: 'weights' is {found}, expected float32 [{ids}]")
-        if not np.isfinite(weights).all() or weights.min() < 0:
-            raise ModelFolderError(f"{path}: 'weights' holds negative or non-finite numbers; it was tampered with")
+        if not is_sound(weights, LARGEST / 127) or weights.min() < 0:
+            raise ModelFolderError(
+                f"{path}: 'weights' holds negative or non-finite numbers, or such beyond {LARGEST / 127:.0e}; it was "
+                "tampered with"
+            )
     return weights
 
 
-def _check_finite(embeddings: npt.NDArray[Any], path: Path) -> None:
-    """Refuse NaN and infinity in a float table of moderate size; a larger one would have to be read whole."""
-    if embeddings.dtype == np.int8 or embeddings.nbytes > _SEARCHED_BYTES:
-        return
-    if embeddings.dtype == np.float16:  # numpy is slow at float16: an exponent of ones is NaN or infinity
-        finite = (embeddings.view(np.uint16) & 0x7C00).max(initial=0) < 0x7C00
-    else:
-        finite = np.isfinite(embeddings).all()
-    if not finite:
-        raise ModelFolderError(f"{path} holds vectors that are NaN or infinite; make or download the model again")
+def is_known_sound(vectors: npt.NDArray[Any], scales: npt.NDArray[np.float32] | None) -> bool:
+    """Whether the numbers of a table are finite and can be added up; False where it is too large to be searched."""
+    if scales is not None:
+        return is_sound(scales, LARGEST / 127)
+    return vectors.nbytes <= _SEARCHED_BYTES and is_sound(vectors, LARGEST)
 
 
 def _later(path: Path) -> Callable[[], Tokenizer]:
     """Read the teacher's tokenizer, whose folder may be gone when it is needed, and leave the parsing for then."""
     return partial(_as_tokenizer, read_regular(path, _MAX_TOKENIZER_BYTES), path)
+
+
+def not_finite(text: str) -> InputError:
+    """Return the error for a text whose words' vectors add up to no number."""
+    return InputError(
+        f"the vectors of the words of {text!r:.60} are NaN or infinite, or too large to add up. The model's table is "
+        "broken: see what `pellucid verify` says of its folder, and make or download it again"
+    )
 
 
 def _as_tokenizer(content: bytes, path: Path) -> Tokenizer:
