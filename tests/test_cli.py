@@ -268,6 +268,18 @@ def test_models_lists_what_the_card_says(run, models):
     assert "Five words to test with." in run("models").stdout
 
 
+def test_verify_prints_each_file_and_names_the_broken_one(run, fruit, tmp_path):
+    fruit.save_pretrained(tmp_path / "m")
+    found = run("verify", str(tmp_path / "m"))
+    assert found.exit_code == 0
+    assert "words.txt\tok\n" in found.stdout and "dimensions.tsv\tmay be edited\n" in found.stdout
+    (tmp_path / "m" / "words.txt").write_text("the\npear\napple\ncar\nbicycle\n")
+    found = run("verify", str(tmp_path / "m"), "--json", code=1)
+    assert found.exit_code == 1 and "1 of 7 files" in found.stderr and "words.txt" in found.stderr
+    lines = [json.loads(line) for line in found.stdout.splitlines()]
+    assert [line["name"] for line in lines if not line["sound"]] == ["words.txt"]
+
+
 def test_eval_passes_its_arguments_on_and_prints_a_table(run, monkeypatch, tmp_path):
     from pellucid.evaluation import evaluate
 

@@ -205,6 +205,56 @@ def test_what_is_no_model_is_never_replaced(tmp_path):
     assert (tmp_path / "empty" / "words.txt").read_text() == "new"
 
 
+@pytest.mark.parametrize("place", ["queue", "notes/queue"])
+def test_a_pipe_beside_a_models_files_is_refused_when_the_model_is_replaced(tmp_path, place):
+    write_model(tmp_path / "m", "old")
+    (tmp_path / "m" / "notes").mkdir()
+    os.mkfifo(tmp_path / "m" / place)
+    with pytest.raises(InputError, match=rf"{place} is neither a file nor a link.*new name"):
+        write_model(tmp_path / "m", "new")
+    assert (tmp_path / "m" / "words.txt").read_text() == "old"
+    assert names(tmp_path) == ["m"]
+
+
+def test_a_link_to_a_pipe_or_device_goes_with_the_new_model_as_a_link(tmp_path):
+    write_model(tmp_path / "m", "old")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "m" / "queue").symlink_to(tmp_path / "pipe")
+    (tmp_path / "m" / "zeros").symlink_to("/dev/zero")
+    write_model(tmp_path / "m", "new")
+    assert (tmp_path / "m" / "queue").is_symlink() and (tmp_path / "m" / "zeros").is_symlink()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_number_that_is_none_is_found_wherever_it_is(dtype, value, monkeypatch, tmp_path):
+    monkeypatch.setattr(store, "_BLOCK", 4)
+    for place in range(11):
+        array = np.full(11, -3, dtype)
+        assert store.is_sound(array)
+        array[place] = value
+        assert not store.is_sound(array)
+        store.write_tensors(tmp_path / "x.safetensors", {"a": np.ones(3, np.int8), "b": array})
+        assert store.broken_tensor(tmp_path / "x.safetensors") == "b"
+
+
+def test_bfloat16_is_searched_without_torch(tmp_path):
+    """1, -2 and the largest number, then NaN and infinity."""
+    described = {"x": entry([3], 0, 6, "BF16")}
+    sound, broken = ([0x3F80, 0xC000, 0x7F7F], [0x3F80, 0x7FC0, 0xFF80])
+    for bits, expected in ((sound, None), (broken, "x"), (broken[:1] * 2 + broken[2:], "x")):
+        (tmp_path / "x.safetensors").write_bytes(safetensors_bytes(described, np.array(bits, "<u2").tobytes()))
+        assert store.broken_tensor(tmp_path / "x.safetensors") == expected
+    with pytest.raises(ModelFolderError, match="broken header"):
+        store.read_tensors(tmp_path / "x.safetensors")
+
+
+def test_numbers_beyond_a_bound_are_found(tmp_path):
+    assert store.is_sound(np.array([1e15, -1e15], np.float64), 1e15)
+    assert not store.is_sound(np.array([1.0, -2e15], np.float32), 1e15)
+    assert store.is_sound(np.zeros((0, 3), np.float32)) and store.is_sound(np.array([200], np.uint8), 1)
+
+
 def test_a_link_to_a_model_stays_a_link(tmp_path):
     write_model(tmp_path / "real", "old")
     (tmp_path / "link").symlink_to("real")

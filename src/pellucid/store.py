@@ -252,12 +252,15 @@ def _carry_over(old: Path, new: Path, outdated: set[str]) -> None:
 def _copy(source: str | os.PathLike[str], target: str | os.PathLike[str], **_: Any) -> None:
     """Copy a file or link; a pipe or device, which could block or never end, is refused."""
     kind = os.lstat(source).st_mode
-    if not (stat.S_ISREG(kind) or stat.S_ISLNK(kind)):
+    if stat.S_ISLNK(kind):
+        os.symlink(os.readlink(source), target)
+        return
+    if not stat.S_ISREG(kind):
         raise InputError(
             f"{os.fspath(source)} is neither a file nor a link, and cannot go with the new model; move it away, or "
             "give a new name"
         )
-    shutil.copy2(source, target, follow_symlinks=False)
+    shutil.copy2(source, target)
 
 
 def _put_in_place(aside: Path, path: Path) -> None:

@@ -159,7 +159,9 @@ def _read_record(path: Path, shape: tuple[int, ...]) -> tuple[list[list[str]], V
     if not (isinstance(vector, list) and len(vector) == shape[1] and all(isinstance(x, float) for x in vector)):
         raise ModelFolderError(f"{path} must hold a 'first_vector' of {shape[1]} numbers; it is of another model")
     first = np.array(vector, np.float64)
-    if not abs(np.linalg.norm(first) - 1) < 0.01:  # nor NaN; any other length would change what "the same" means
+    if not (
+        np.abs(first).max() < 2 and abs(np.linalg.norm(first) - 1) < 0.01
+    ):  # nor NaN; any other length would change what "the same" means
         raise ModelFolderError(f"{path}: the 'first_vector' has another length than 1; it is damaged")
     return about, first.astype(np.float32)
 

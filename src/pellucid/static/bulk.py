@@ -51,9 +51,11 @@ class BulkEncoder:
         """
         self.threads = default_threads()
         self._vocabulary = vocabulary
+        self._sound = is_known_sound(vectors, scales)
+        if not self._sound and vectors.dtype == np.float16:  # whose infinity and NaN the kernels take for numbers
+            vectors = vectors.astype(np.float32)
         self._vectors = _as_kernel_array(vectors.view(np.int16) if vectors.dtype == np.float16 else vectors)
         self._scales = _as_kernel_array(np.ones(1, np.float32) if scales is None else scales)
-        self._sound = is_known_sound(vectors, scales)
         self._words = _table(vocabulary.words)
         self._cased = vocabulary.cased
         self._idle: list[_Worker] = []

@@ -303,10 +303,11 @@ def _checked_weights(tensors: dict[str, npt.NDArray[Any]], path: Path, words: in
 
 
 def is_known_sound(vectors: npt.NDArray[Any], scales: npt.NDArray[np.float32] | None) -> bool:
-    """Whether the numbers of a table are finite and can be added up; False where it is too large to be searched."""
+    """Whether the numbers of a table are finite and can be added up; False where one of float32 is too large to say."""
     if scales is not None:
         return is_sound(scales, LARGEST / 127)
-    return vectors.nbytes <= _SEARCHED_BYTES and is_sound(vectors, LARGEST)
+    searched = vectors.nbytes <= _SEARCHED_BYTES or vectors.dtype == np.float16
+    return searched and is_sound(vectors, LARGEST)
 
 
 def _later(path: Path) -> Callable[[], Tokenizer]:
