@@ -23,11 +23,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.encoders import loading
 from pellucid.errors import ModelFolderError
 from pellucid.lexicon.clusters import Clusters, name_clusters
 from pellucid.store import read_json
 from pellucid.transformer.adapters import CONFIG, find_adapter, merge_adapter
-from pellucid.transformer.backbone import Backbone, loading, open_backbone, prepare
+from pellucid.transformer.backbone import Backbone, open_backbone, open_tokenizer, prepare
 from pellucid.transformer.reading import Settings
 
 if TYPE_CHECKING:
@@ -116,9 +117,7 @@ def _open_trained(
     base = open_backbone(origin, attention="causal", head="lm", device="cpu")
     rows = base.head.float().numpy().copy()
     with loading(str(folder)):
-        from transformers import AutoTokenizer
-
-        tokenizer = AutoTokenizer.from_pretrained(str(folder))
+        tokenizer = open_tokenizer(str(folder))
         path = _fetched(folder, source, _INPUTS)
         if path is None:
             raise ModelFolderError(f"{folder} has no {_INPUTS}, which holds the rows of the added tokens")

@@ -31,6 +31,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.store import read_regular, read_tensors, write_json, write_tensors, writing
+from pellucid.untrusted import read_tokenizer
 from pellucid.words import UNSPACED, Vocabulary, is_phrase, split_words, unspaced_run, well_formed
 
 DTYPES = ("float32", "float16", "int8")
@@ -39,7 +40,6 @@ STOCK_CONFIG = {"model_type": "model2vec", "architectures": ["StaticModel"], "no
 
 _BLOCK = 8192  # rows converted at a time
 _MAX_WORDS_BYTES = 1 << 30
-_MAX_TOKENIZER_BYTES = 1 << 28
 _SEARCHED_BYTES = 1 << 26  # a float table up to this size is searched for NaN when it is opened
 _LONGEST_PIECE = 200  # characters; WordPiece takes the square of it, and calls what is longer unknown
 _UNKNOWN = "[UNK]"  # the pre-tokenizer cuts the brackets off, so no text holds this word
@@ -252,7 +252,7 @@ def read_static(folder: Path) -> Table:
     _check_finite(embeddings, path)
     subwords = folder / "subwords.json"
     try:
-        vocabulary = Vocabulary(words, partial(_read_tokenizer, subwords) if subwords.exists() else None)
+        vocabulary = Vocabulary(words, partial(read_tokenizer, subwords) if subwords.exists() else None)
     except InputError as error:
         raise ModelFolderError(f"{folder / 'words.txt'}: {error}") from error
     scales = weights[: len(words)] if weights is not None and embeddings.dtype == np.int8 else None
@@ -300,15 +300,3 @@ def _check_finite(embeddings: npt.NDArray[Any], path: Path) -> None:
         finite = np.isfinite(embeddings).all()
     if not finite:
         raise ModelFolderError(f"{path} holds vectors that are NaN or infinite; make or download the model again")
-
-
-def _read_tokenizer(path: Path) -> Tokenizer:
-    """Read the teacher's tokenizer."""
-    content = read_regular(path, _MAX_TOKENIZER_BYTES)
-    try:
-        tokenizer = Tokenizer.from_str(content.decode("utf-8"))
-    except Exception as error:  # the library raises nothing more precise
-        raise ModelFolderError(f"{path} is no tokenizer: {error}") from error
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer
