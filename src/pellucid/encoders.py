@@ -199,7 +199,22 @@ def open_sentence_transformer(spec: str) -> Any:
 
         safe = {"use_safetensors": True}
         local = folder is not None
-        return SentenceTransformer(spec, trust_remote_code=False, local_files_only=local, model_kwargs=safe)
+        model = SentenceTransformer(spec, trust_remote_code=False, local_files_only=local, model_kwargs=safe)
+        if local:
+            _try_out(model, spec)
+        return model
+
+
+def _try_out(model: Any, spec: str) -> None:
+    """Refuse a model whose weights and tokenizer do not fit together, by a look at them and by encoding a text."""
+    from pellucid.untrusted import check_finite, check_token_ids
+
+    check_finite(model, spec)
+    for module in model:
+        inner = getattr(module, "auto_model", None)
+        if inner is not None and hasattr(inner, "get_input_embeddings") and hasattr(module.tokenizer, "get_vocab"):
+            check_token_ids(module.tokenizer, len(inner.get_input_embeddings().weight))
+    encode_with(model, ["a text"])
 
 
 def _check_modules(folder: Path) -> None:
@@ -218,6 +233,24 @@ def _check_modules(folder: Path) -> None:
         place = folder / path
         if place.is_dir():
             check_module(place)
+            if "model_type" in (read_json(place / "config.json") if (place / "config.json").exists() else {}):
+                _check_transformer(place)
+
+
+def _check_transformer(folder: Path) -> None:
+    """Refuse the transformer of a module where `config.json` and weights differ; what is missing would be random."""
+    from transformers import AutoConfig, AutoModel
+
+    from pellucid.untrusted import check_size
+
+    config = AutoConfig.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
+    check_size(AutoModel, config, folder)
+    _, found = AutoModel.from_pretrained(
+        str(folder), device_map="meta", output_loading_info=True, local_files_only=True, use_safetensors=True
+    )
+    missing = sorted(key for key in found["missing_keys"] if "pooler" not in key)
+    if missing:
+        raise ModelFolderError(f"{folder} lacks {len(missing)} weights ({missing[0]}, ...), which would be random")
 
 
 @contextmanager

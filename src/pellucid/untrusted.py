@@ -19,8 +19,8 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from pellucid.errors import ModelFolderError, without_panic
-from pellucid.store import read_json, read_regular
+from pellucid.errors import InputError, ModelFolderError, without_panic
+from pellucid.store import read_json
 
 TOKENIZER = "tokenizer.json"
 
@@ -43,6 +43,7 @@ _JSON = (
     "config.json generation_config.json tokenizer_config.json special_tokens_map.json added_tokens.json "
     "model.safetensors.index.json sentence_bert_config.json"
 ).split()
+_INDEX = "model.safetensors.index.json"
 _COUNTED = re.compile("layer|expert|label|block|stage|depth")  # settings that say how often something is made
 _LEAST_COUNT = 1000  # that such a setting may be, whatever the number of tensors
 _SPARE = 1 << 27  # numbers a model may hold beside its weights, such as masks
@@ -208,10 +209,21 @@ def check_folder(folder: Path) -> None:
     for name in _JSON:
         if (folder / name).exists() and not isinstance(read_json(folder / name), dict):
             raise ModelFolderError(f"{folder / name} holds no JSON object")
+    if (folder / _INDEX).exists():
+        _check_index(folder)
     if (folder / TOKENIZER).exists():
         check_tokenizer(folder / TOKENIZER)
     if (folder / "config.json").exists():
         _check_config(read_json(folder / "config.json"), len(tensor_sizes(folder)), folder / "config.json")
+
+
+def _check_index(folder: Path) -> None:
+    """Refuse an index of several files of weights that names files elsewhere, or none."""
+    files = read_json(folder / _INDEX).get("weight_map")
+    names = set(map(str, files.values())) if isinstance(files, dict) else {""}
+    wrong = [name for name in names if Path(name).name != name or not (folder / name).is_file()]
+    if wrong or not names:
+        raise ModelFolderError(f"{folder / _INDEX} names {wrong[0] if wrong else 'no file'!r:.80}, which is not beside it")
 
 
 def check_module(folder: Path) -> None:
@@ -305,3 +317,17 @@ def check_finite(model: Any, name: str) -> None:
             low, high = weight.detach().aminmax()  # no copy of a large table
             if not math.isfinite(low.item()) or not math.isfinite(high.item()):
                 raise ModelFolderError(f"{name}: the weight {key} holds NaN or infinity; download the model again")
+
+
+def check_token_ids(tokenizer: Any, rows: int) -> None:
+    """Refuse a tokenizer with ids that a model of `rows` input embeddings cannot look up, or without words.
+
+    Raises:
+        InputError: it has such an id, or special tokens alone, as where its file is missing.
+    """
+    vocabulary = tokenizer.get_vocab()
+    beyond = [number for number in (*vocabulary.values(), *tokenizer("a")["input_ids"]) if not 0 <= number < rows]
+    if beyond:
+        raise InputError(f"the tokenizer has a token of number {beyond[0]}, and the model {rows} input embeddings")
+    if len(vocabulary) <= len(tokenizer.all_special_ids):
+        raise InputError(f"the tokenizer has {len(vocabulary)} special tokens and no word; its {TOKENIZER} is missing")

@@ -32,7 +32,7 @@ from pellucid.transformer.attention import (
     states,
 )
 from pellucid.transformer.reading import Reading
-from pellucid.untrusted import check_finite, check_folder, check_size
+from pellucid.untrusted import check_finite, check_folder, check_size, check_token_ids
 
 if TYPE_CHECKING:
     import torch
@@ -274,9 +274,7 @@ def prepare(
             f"the tokenizer has {len(tokenizer)} tokens and the model {rows} input embeddings; "
             "they are of different models, or the model was not resized after tokens were added"
         )
-    beyond = [n for n in (*tokenizer.get_vocab().values(), *tokenizer("a")["input_ids"]) if not 0 <= n < rows]
-    if beyond:
-        raise InputError(f"the tokenizer has a token of number {beyond[0]}, and the model {rows} input embeddings")
+    check_token_ids(tokenizer, rows)
     set_attention(model, attention)
     open_head(model, head_kind)
     length = context_length(model, tokenizer)
