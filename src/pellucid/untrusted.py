@@ -223,7 +223,8 @@ def _check_index(folder: Path) -> None:
     names = set(map(str, files.values())) if isinstance(files, dict) else {""}
     wrong = [name for name in names if Path(name).name != name or not (folder / name).is_file()]
     if wrong or not names:
-        raise ModelFolderError(f"{folder / _INDEX} names {wrong[0] if wrong else 'no file'!r:.80}, which is not beside it")
+        named = wrong[0] if wrong else "no file"
+        raise ModelFolderError(f"{folder / _INDEX} names {named!r:.80}, which is not beside it")
 
 
 def check_module(folder: Path) -> None:

@@ -103,12 +103,12 @@ class Backbone:
         """Return ids, attention mask and which states are the texts' own, each [B, L], padded on the right."""
         import torch
 
-        longest = max(len(reading.ids) for reading in readings)
+        longest = max(1, *(len(reading.ids) for reading in readings))  # a text may have no token at all
         ids = torch.full((len(readings), longest), padding_id(self.model.config))
         mask, own = (torch.zeros_like(ids) for _ in range(2))
         for n, reading in enumerate(readings):
             ids[n, : len(reading.ids)] = torch.tensor(reading.ids)
-            mask[n, : len(reading.ids)] = 1
+            mask[n, : max(1, len(reading.ids))] = 1  # to see nothing at all gives NaN in some attentions
             own[n, reading.first : reading.first + len(reading.spans)] = 1
         return ids.to(self.device), mask.to(self.device), own.bool().to(self.device)
 
