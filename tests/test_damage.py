@@ -12,7 +12,6 @@ import signal
 import struct
 import warnings
 from contextlib import contextmanager
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,20 +20,18 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 sentence_transformers = pytest.importorskip("sentence_transformers")
 
-from tiny_models import sentence_piece, tiny_model, word_piece  # noqa: E402
-
 import pellucid  # noqa: E402
 from pellucid.anchors.embedder import AnchorEmbedder  # noqa: E402
 from pellucid.ensemble.embedder import EnsembleEmbedder  # noqa: E402
-from pellucid.errors import ModelFolderError, PellucidError  # noqa: E402
+from pellucid.errors import PellucidError  # noqa: E402
 from pellucid.keytokens.adjustments import Adjustment  # noqa: E402
 from pellucid.keytokens.embedder import KeyTokenEmbedder  # noqa: E402
 from pellucid.keytokens.settings import KeyTokenSettings  # noqa: E402
 from pellucid.lexicon.clusters import cluster_vocabulary  # noqa: E402
 from pellucid.lexicon.dense import DenseEmbedder  # noqa: E402
 from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
-from pellucid.store import read_tensors, write_tensors  # noqa: E402
 from pellucid.transformer.backbone import open_backbone, prepare  # noqa: E402
+from tiny_models import sentence_piece, tiny_model, word_piece  # noqa: E402
 
 KINDS = ["lexicon", "named", "keytokens", "dense", "anchors", "ensemble"]
 TEXTS = ["The man is riding a horse.", "a doctor gave the sick boy medicine", "", "cars"]

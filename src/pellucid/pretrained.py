@@ -94,7 +94,7 @@ def local_folder(name_or_path: str | os.PathLike[str]) -> Path | None:
     if not isinstance(name_or_path, (str, os.PathLike)):
         raise InputError(f"a model is opened by a name or path, got {type(name_or_path).__name__}")
     text = os.fspath(name_or_path)
-    if Path(text).is_dir():
+    if text and Path(text).is_dir():
         return Path(text)
     if isinstance(name_or_path, str) and _HUB_NAME.fullmatch(text) and not _looks_like_path(text):
         return None

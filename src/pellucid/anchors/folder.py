@@ -158,7 +158,10 @@ def _read_record(path: Path, shape: tuple[int, ...]) -> tuple[list[list[str]], V
         raise ModelFolderError(f"{path} must hold {shape[0]} lists of texts, one an anchor; it is of another model")
     if not (isinstance(vector, list) and len(vector) == shape[1] and all(isinstance(x, float) for x in vector)):
         raise ModelFolderError(f"{path} must hold a 'first_vector' of {shape[1]} numbers; it is of another model")
-    return about, np.array(vector, np.float32)
+    first = np.array(vector, np.float32)
+    if not abs(float(np.linalg.norm(first)) - 1) < 0.01:  # nor NaN
+        raise ModelFolderError(f"{path}: 'first_vector' is not of length 1; it is of another model or broken")
+    return about, first
 
 
 def _is_texts(value: Any) -> bool:
