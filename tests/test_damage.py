@@ -23,15 +23,17 @@ sentence_transformers = pytest.importorskip("sentence_transformers")
 import pellucid  # noqa: E402
 from pellucid.anchors.embedder import AnchorEmbedder  # noqa: E402
 from pellucid.ensemble.embedder import EnsembleEmbedder  # noqa: E402
-from pellucid.errors import PellucidError  # noqa: E402
+from pellucid.errors import ModelFolderError, PellucidError  # noqa: E402
 from pellucid.keytokens.adjustments import Adjustment  # noqa: E402
 from pellucid.keytokens.embedder import KeyTokenEmbedder  # noqa: E402
 from pellucid.keytokens.settings import KeyTokenSettings  # noqa: E402
 from pellucid.lexicon.clusters import cluster_vocabulary  # noqa: E402
 from pellucid.lexicon.dense import DenseEmbedder  # noqa: E402
 from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
+from pellucid.store import read_tensors, write_tensors  # noqa: E402
 from pellucid.transformer.backbone import open_backbone, prepare  # noqa: E402
-from tiny_models import sentence_piece, tiny_model, word_piece  # noqa: E402
+from pellucid.transformer.reading import Settings  # noqa: E402
+from tiny_models import byte_level, sentence_piece, tiny_model, word_piece  # noqa: E402
 
 KINDS = ["lexicon", "named", "keytokens", "dense", "anchors", "ensemble"]
 TEXTS = ["The man is riding a horse.", "a doctor gave the sick boy medicine", "", "cars"]
@@ -106,6 +108,10 @@ def vectors(folder):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         rows = pellucid.load(folder).encode(TEXTS)
+    return plain(rows)
+
+
+def plain(rows):
     return rows.toarray() if hasattr(rows, "toarray") else rows
 
 
@@ -255,3 +261,182 @@ def test_damage_gives_the_same_vectors_or_our_error(saved, expected, tmp_path, k
     counts, failures = run_damage(saved, expected, tmp_path, [kind], [*STRICT, mutate, flip], range(4))
     assert not failures, "\n".join(failures)
     assert counts["refused"] > 10
+
+
+# Numbers and settings that make no model
+
+
+def rewrite(path, **changes):
+    tensors = {name: np.array(array) for name, array in read_tensors(path)[0].items()}
+    write_tensors(path, {**tensors, **changes})
+
+
+BROKEN_TABLES = [
+    ("lexicon", "lexicon.safetensors", "centroids", np.full((12, 32), np.nan, np.float32)),
+    ("lexicon", "lexicon.safetensors", "centroids", np.full((12, 32), 1e300)),
+    ("lexicon", "lexicon.safetensors", "centroids", np.full((12, 32), 1e30, np.float32)),
+    ("lexicon", "lexicon.safetensors", "centroids", np.ones((12, 32), np.int32)),
+    ("lexicon", "lexicon.safetensors", "centroids", np.ones((12, 31), np.float32)),
+    ("lexicon", "lexicon.safetensors", "centroids", np.ones((11, 32), np.float32)),
+    ("lexicon", "lexicon.safetensors", "assignment", np.full(86, 0.5)),
+    ("lexicon", "lexicon.safetensors", "assignment", np.full(86, 12, np.int32)),
+    ("lexicon", "lexicon.safetensors", "bias", np.full(12, np.inf, np.float32)),
+    ("lexicon", "lexicon.safetensors", "fingerprint", np.full(32, np.nan, np.float32)),
+    ("lexicon", "lexicon.safetensors", "fingerprint", np.zeros(32, np.float32)),
+    ("lexicon", "lexicon.safetensors", "fingerprint", np.full(32, 1e19, np.float32)),
+    ("keytokens", "keytokens.safetensors", "fingerprint", np.full(32, np.nan, np.float32)),
+    ("keytokens", "keytokens.safetensors", "fingerprint", np.zeros(32, np.float32)),
+    ("keytokens", "keytokens.safetensors", "fingerprint", np.zeros((1, 32), np.float32)),
+    ("keytokens", "keytokens.safetensors", "fingerprint", np.zeros(0, np.float32)),
+    ("keytokens", "keytokens.safetensors", "offset", np.full(32, np.nan, np.float32)),
+    ("keytokens", "keytokens.safetensors", "offset", np.full(32, 1e300)),
+    ("keytokens", "keytokens.safetensors", "offset", np.zeros(31, np.float32)),
+    ("keytokens", "keytokens.safetensors", "head", np.full((5, 32), np.inf)),
+    ("keytokens", "keytokens.safetensors", "mixing_rows", np.zeros(3, np.int32)),
+    ("dense", "dense.json", "fingerprint", [0.0] * 32),
+    ("dense", "dense.json", "fingerprint", [math.nan] * 32),
+    ("dense", "dense.json", "fingerprint", [10**400] * 32),
+    ("dense", "dense.json", "fingerprint", "x"),
+    ("anchors", "anchors.json", "first_vector", [math.inf] * 32),
+    ("anchors", "anchors.json", "first_vector", [math.nan] * 32),
+    ("anchors", "anchors.json", "first_vector", [1e9] * 32),
+]
+
+
+@pytest.mark.parametrize(("kind", "file", "field", "value"), BROKEN_TABLES)
+def test_numbers_that_make_no_model_are_refused_with_the_file(saved, tmp_path, kind, file, field, value):
+    shutil.copytree(saved / kind, tmp_path / "m")
+    path = tmp_path / "m" / file
+    if file.endswith(".json"):
+        path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
+    else:
+        rewrite(path, **{field: value})
+    with pytest.raises(ModelFolderError, match=rf"{tmp_path}/m"):
+        pellucid.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
+def test_a_mixing_that_is_not_finite_is_refused(saved, tmp_path, value):
+    shutil.copytree(saved / "keytokens", tmp_path / "m")
+    path = tmp_path / "m" / "keytokens.safetensors"
+    values = np.array(read_tensors(path)[0]["mixing_values"])
+    values[0] = value
+    rewrite(path, mixing_values=values)
+    with pytest.raises(ModelFolderError, match="broken mixing"):
+        pellucid.load(tmp_path / "m")
+
+
+BROKEN_SETTINGS = [
+    ("lexicon", "lexicon.json", "settings", {"shift": 1}),
+    ("lexicon", "lexicon.json", "settings", {"end_token": 0.0}),
+    ("lexicon", "lexicon.json", "settings", {"max_length": True}),
+    ("lexicon", "lexicon.json", "settings", {"max_length": -5}),
+    ("lexicon", "lexicon.json", "settings", {"max_length": 10**9}),
+    ("lexicon", "lexicon.json", "settings", {"max_active_dims": "5"}),
+    ("lexicon", "lexicon.json", "settings", {"pooling": ["max"]}),
+    ("lexicon", "lexicon.json", "settings", {"unheard_of": 1}),
+    ("keytokens", "keytokens.json", "settings", {"top_k": -1}),
+    ("keytokens", "keytokens.json", "settings", {"top_k": 10**9}),
+    ("keytokens", "keytokens.json", "settings", {"top_k": True}),
+    ("keytokens", "keytokens.json", "settings", {"special_tokens": 1}),
+    ("keytokens", "keytokens.json", "settings", {"normalize": "yes"}),
+    ("keytokens", "keytokens.json", "adjustment", {"strength": math.nan}),
+    ("keytokens", "keytokens.json", "adjustment", {"strength": "1"}),
+    ("keytokens", "keytokens.json", "adjustment", {"strength": 10**400}),
+    ("keytokens", "keytokens.json", "adjustment", {"texts": -1}),
+    ("keytokens", "keytokens.json", "adjustment", {"kind": "none"}),
+    ("keytokens", "config.json", "pellucid", {"dimensions": 10**12}),
+    ("keytokens", "config.json", "pellucid", {"dtype": "float8"}),
+    ("dense", "dense.json", "settings", {"template": 5}),
+    ("named", "config.json", "pellucid", {"backbone": "missing/x.json"}),
+]
+
+
+@pytest.mark.parametrize(("kind", "file", "owner", "changes"), BROKEN_SETTINGS)
+def test_settings_that_make_no_model_are_refused(saved, tmp_path, kind, file, owner, changes):
+    shutil.copytree(saved / kind, tmp_path / "m")
+    path = tmp_path / "m" / file
+    value = json.loads(path.read_text())
+    path.write_text(json.dumps({**value, owner: {**value[owner], **changes}}))
+    with pytest.raises(ModelFolderError, match=rf"{tmp_path}/m"):
+        pellucid.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"weight": math.nan},
+        {"weight": 10**400},
+        {"weight": True},
+        {"dimension": True},
+        {"cosines": [math.nan] * 6},
+        {"cosines": [10**400] * 6},
+        {"cosines": [True] * 6},
+        {"cosines": []},
+        {"opened": "shell"},
+        {"name": 5},
+    ],
+)
+def test_a_part_that_is_not_described_is_refused(saved, tmp_path, changes):
+    shutil.copytree(saved / "ensemble", tmp_path / "m")
+    path = tmp_path / "m" / "ensemble.json"
+    value = json.loads(path.read_text())
+    value["parts"][0] |= changes
+    path.write_text(json.dumps(value))
+    with pytest.raises(ModelFolderError, match=rf"{tmp_path}/m"):
+        pellucid.load(tmp_path / "m")
+
+
+def test_an_adapter_that_was_lost_is_missed(saved, tmp_path):
+    """The bare transformer may be so near that its states alone do not tell."""
+    shutil.copytree(saved / "named", tmp_path / "m")
+    shutil.rmtree(tmp_path / "m" / "adapter")
+    with pytest.raises(ModelFolderError, match="was saved with an adapter"):
+        pellucid.load(tmp_path / "m")
+
+
+# Texts without tokens
+
+ODD = [
+    "",
+    " ",
+    "\n\t",
+    "\0",
+    "\ud800",
+    "[CLS]",
+    "[PAD][SEP]",
+    "<|endoftext|>",
+    "\u200b",
+    "\u0301",
+    "a" * 100_000,
+    "horse",
+]
+
+
+def gpt2_backbone():
+    tokenizer = byte_level()
+    return prepare(tiny_model("gpt2", len(tokenizer)), tokenizer, attention="causal", device="cpu")
+
+
+def embedders():
+    gpt2, bert = gpt2_backbone(), bert_backbone()
+    for pooling in ("mean", "weighted_mean", "last"):
+        yield KeyTokenEmbedder(gpt2, KeyTokenSettings(pooling=pooling, top_k=30, signs="signed"))
+        yield KeyTokenEmbedder(bert, KeyTokenSettings(pooling=pooling, top_k=30, signs="signed", normalize=True))
+    for backbone in (gpt2, bert):
+        clusters = cluster_vocabulary(backbone.head, backbone.tokenizer, 12)
+        for pooling in ("max", "sum", "last"):
+            yield LexiconEmbedder(backbone, clusters, Settings(pooling=pooling, shift=False, end_token=False))
+        for pooling in ("last", "mean"):
+            yield DenseEmbedder(backbone, Settings(end_token=False), pooling=pooling)
+
+
+@pytest.mark.filterwarnings("ignore:.*longer than")
+def test_texts_without_tokens_give_zero_rows_alone_and_in_any_batch():
+    for model in embedders():
+        assert not plain(model.encode(["", ""])).any() and plain(model.encode([""])).shape[0] == 1
+        batch = plain(model.encode(ODD))
+        assert np.isfinite(batch).all() and not batch[0].any() and batch[-1].any()
+        for text, row in zip(ODD, batch, strict=True):
+            np.testing.assert_allclose(plain(model.encode([text]))[0], row, atol=2e-5)
+        assert model.explain("", "").score == 0 and model.explain("", "horse").score == 0

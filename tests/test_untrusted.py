@@ -22,7 +22,17 @@ from pellucid.store import write_tensors
 from pellucid.untrusted import check_folder, read_tokenizer, tame, tensor_sizes
 from pellucid.words import Vocabulary
 
-LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+LLAMA3 = "|".join(
+    [
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)",
+        r"[^\r\n\p{L}\p{N}]?\p{L}+",
+        r"\p{N}{1,3}",
+        r" ?[^\s\p{L}\p{N}]+[\r\n]*",
+        r"\s*[\r\n]+",
+        r"\s+(?!\S)",
+        r"\s+",
+    ]
+)
 CORPUS = ["a man is riding a horse on the beach", "tokenisers and tokens"]
 
 
@@ -237,7 +247,7 @@ def test_code_named_in_a_folder_is_never_run_nor_asked_for(copied, monkeypatch):
     (copied / "evil.py").write_text("raise SystemExit('run')\n")
     monkeypatch.setattr("builtins.input", lambda *a: pytest.fail("asked to run code"))
     change(copied / "config.json", model_type="evil", auto_map={"AutoConfig": "evil.C", "AutoModel": "evil.M"})
-    with pytest.raises(ModelFolderError, match="trust_remote_code|custom code"):
+    with pytest.raises(ModelFolderError, match=r"trust_remote_code|custom code"):
         opened(copied)
     change(copied / "config.json", model_type="bert", auto_map={"AutoModelForMaskedLM": "evil.M"})
     change(copied / "tokenizer_config.json", auto_map={"AutoTokenizer": ["evil.T", "evil.T"]})
@@ -446,7 +456,7 @@ def openers():
     yield "load", pellucid.load
     yield "locate", locate
     yield "open_encoder", encoders.open_encoder
-    yield "is_ours", lambda name: encoders.is_ours(name) or pytest.raises
+    yield "is_ours", encoders.is_ours
     if "torch" in sys.modules or metadata.packages_distributions().get("torch"):
         from pellucid.distillation.distill import open_teacher
         from pellucid.keytokens.head import read_head
@@ -473,8 +483,10 @@ def test_a_path_is_never_asked_of_the_hub(no_network, tmp_path, monkeypatch, nam
     opener = dict(openers())[name]
     for given in (place, tmp_path / place):
         if name == "is_ours":
-            assert opener(given) is pytest.raises  # it is not
+            assert not opener(given)
             continue
+        if (name == "locate" and "empty" in spec) or (name == "open_teacher" and given != place):
+            continue  # a folder that is there; an object
         with pytest.raises((ModelFolderError, InputError)) as caught:
             opener(given)
         assert str(place.removeprefix("./")) in str(caught.value)
