@@ -6,8 +6,6 @@ each. What it returns is checked here, so that nobody else has to.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from pellucid.base import Embedder, Vectors
-from pellucid.errors import InputError, missing_extra
+from pellucid.errors import InputError, ModelFolderError, PellucidError, is_panic, missing_extra, require
+from pellucid.store import read_json
 from pellucid.words import well_formed
 
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _FORMS = "a pellucid model (bundled name, folder or hub id) or a sentence-transformers model (folder or hub id)"
 
 Encoder = Any
@@ -127,18 +125,18 @@ def open_encoder(name_or_path: str | Path) -> Encoder:
         ModelFolderError: what is found is broken.
         MissingExtraError: sentence-transformers is needed and not installed.
     """
-    from pellucid.pretrained import bundled_models, load
+    from pellucid.pretrained import bundled_models, is_hub_id, load
 
     spec = str(name_or_path)
     folder = Path(spec).expanduser()
-    if folder.is_dir() and spec not in bundled_models():
-        if (folder / "modules.json").exists() and not _is_ours(folder / "config.json"):
-            return open_sentence_transformer(str(folder))
-    elif not folder.exists() and _HUB_ID.fullmatch(spec) and not _is_ours(_hub_config(spec)):
-        return open_sentence_transformer(spec)
-    elif not folder.exists() and not _HUB_ID.fullmatch(spec) and spec not in bundled_models():
-        raise InputError(f"no model {spec!r}. Give {_FORMS}")
-    return load(spec)
+    if spec in bundled_models() or folder.is_file():
+        return load(spec)
+    if folder.is_dir():
+        stock = (folder / "modules.json").exists() and not _is_ours(folder / "config.json")
+        return open_sentence_transformer(str(folder)) if stock else load(folder)
+    if not (isinstance(name_or_path, str) and is_hub_id(spec)):
+        raise InputError(f"no model {spec!r}: nothing is at {folder.absolute()}. Give {_FORMS}")
+    return load(spec) if _is_ours(_hub_config(spec)) else open_sentence_transformer(spec)
 
 
 def is_ours(name_or_path: str | Path) -> bool:
@@ -147,13 +145,13 @@ def is_ours(name_or_path: str | Path) -> bool:
     Raises:
         InputError: the hub does not answer, or has no such model.
     """
-    from pellucid.pretrained import bundled_models
+    from pellucid.pretrained import bundled_models, is_hub_id
 
     spec = str(name_or_path)
     folder = Path(spec).expanduser()
     if spec in bundled_models() or folder.exists():
         return spec in bundled_models() or _is_ours(folder / "config.json")
-    return bool(_HUB_ID.fullmatch(spec)) and _is_ours(_hub_config(spec))
+    return isinstance(name_or_path, str) and is_hub_id(spec) and _is_ours(_hub_config(spec))
 
 
 def _hub_config(repo: str) -> Path | None:
@@ -175,24 +173,110 @@ def _is_ours(config: Path | None) -> bool:
     if config is None or not config.is_file():
         return False
     try:
-        read = json.loads(config.read_text(encoding="utf-8"))
-    except ValueError:
+        read = read_json(config)
+    except ModelFolderError:
         return True  # `load` says best what is wrong with it
     return isinstance(read, dict) and "pellucid" in read
 
 
 def open_sentence_transformer(spec: str) -> Any:
-    """Open a folder or hub id with sentence-transformers, without its bars.
+    """Open a folder or hub id with sentence-transformers, without its bars; code and pickled weights never.
+
+    A folder's files are checked first, and the hub is not asked.
 
     Raises:
-        MissingExtraError: it is not installed.
+        ModelFolderError: nothing is there, or it is broken.
+        MissingExtraError: it is not installed, or too old.
     """
-    try:
+    from pellucid.pretrained import local_folder
+
+    require("sentence_transformers")
+    folder = local_folder(spec)
+    with loading(spec):
+        if folder is not None:
+            _check_modules(folder)
         from sentence_transformers import SentenceTransformer
-    except ImportError as error:
-        raise missing_extra("sentence-transformers", "torch") from error
-    with without_bars():
-        return SentenceTransformer(spec)
+
+        safe = {"use_safetensors": True}
+        local = folder is not None
+        model = SentenceTransformer(spec, trust_remote_code=False, local_files_only=local, model_kwargs=safe)
+        if local:
+            _try_out(model, spec)
+        return model
+
+
+def _try_out(model: Any, spec: str) -> None:
+    """Refuse a model whose weights and tokenizer do not fit together, by a look at them and by encoding a text."""
+    from pellucid.untrusted import check_finite, check_token_ids
+
+    check_finite(model, spec)
+    for module in model:
+        inner = getattr(module, "auto_model", None)
+        if inner is not None and hasattr(inner, "get_input_embeddings") and hasattr(module.tokenizer, "get_vocab"):
+            check_token_ids(module.tokenizer, len(inner.get_input_embeddings().weight))
+    encode_with(model, ["a text"])
+
+
+def _check_modules(folder: Path) -> None:
+    """Refuse a folder whose modules are not sentence-transformers' own, or whose files cannot be opened safely."""
+    from pellucid.untrusted import check_module
+
+    modules = read_json(folder / "modules.json") if (folder / "modules.json").exists() else [{"path": ""}]
+    if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
+        raise ModelFolderError(f"{folder / 'modules.json'} must hold a list of modules")
+    for module in modules:
+        kind, path = module.get("type", "sentence_transformers."), module.get("path")
+        if not isinstance(path, str) or Path(path).is_absolute() or ".." in Path(path).parts:
+            raise ModelFolderError(f"{folder / 'modules.json'}: {path!r:.80} is no place in this folder")
+        if not isinstance(kind, str) or not kind.startswith("sentence_transformers."):
+            raise ModelFolderError(f"{folder / 'modules.json'} names code from elsewhere, {kind!r:.80}")
+        place = folder / path
+        if place.is_dir():
+            check_module(place)
+            if kind.rpartition(".")[2] in ("", "Transformer"):
+                _check_transformer(place)
+
+
+def _check_transformer(folder: Path) -> None:
+    """Refuse the transformer of a module where `config.json` and weights differ; what is missing would be random."""
+    import transformers
+
+    from pellucid.untrusted import check_size
+
+    config = transformers.AutoConfig.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
+    check_size(transformers.AutoModel, config, folder)
+    named = getattr(transformers, str((config.architectures or [""])[0]), None)  # half of a T5 is a model, too
+    known = isinstance(named, type) and issubclass(named, transformers.PreTrainedModel)
+    loader: Any = named if known else transformers.AutoModel
+    _, found = loader.from_pretrained(
+        str(folder), device_map="meta", output_loading_info=True, local_files_only=True, use_safetensors=True
+    )
+    missing = sorted(key for key in found["missing_keys"] if "pooler" not in key)
+    if missing:
+        raise ModelFolderError(f"{folder} lacks {len(missing)} weights ({missing[0]}, ...), which would be random")
+
+
+@contextmanager
+def loading(name: str) -> Iterator[None]:
+    """Turn whatever transformers raises while it opens something into our errors, and keep its bars away.
+
+    Raises:
+        MissingExtraError: torch or transformers is not installed, or too old.
+        ModelFolderError: nothing is there, or it is broken.
+    """
+    require("torch")  # transformers imports without it and fails later
+    require("transformers")
+    try:
+        with without_bars():
+            yield
+    except PellucidError:
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise  # the user's own interruption
+        if isinstance(error, ModuleNotFoundError) and error.name in ("torch", "transformers", "peft"):
+            raise missing_extra(error.name, "torch") from error
+        raise ModelFolderError(f"transformers cannot open {name!r}: {error!s:.1000}") from error
 
 
 @contextmanager

@@ -27,6 +27,7 @@ FORMAT = 1
 
 _BUNDLED = Path(__file__).parent / "models"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_HUB_NAME = re.compile(rf"[A-Za-z0-9][\w.-]*|{_HUB_ID.pattern}")  # some of other libraries have no owner
 _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.tsv", "*.model", "README.md"]
 _EDITABLE = ("README.md", "dimensions.tsv")  # by people: they have no checksum
 _ALWAYS_CHECKED = 4 << 20  # bytes; the files of a model that has no more are held against their checksums at opening
@@ -81,13 +82,36 @@ def locate(name_or_path: str | os.PathLike[str]) -> Path:
         return path
     if path.exists():
         raise ModelFolderError(f"{path} is neither a folder nor a regular file; a model is a folder")
-    if isinstance(name_or_path, str) and _HUB_ID.fullmatch(text) and not _looks_like_path(text):
+    if isinstance(name_or_path, str) and is_hub_id(text):
         return _download(text)
     raise ModelFolderError(_not_found(text))
 
 
+def is_hub_id(text: str) -> bool:
+    """Whether `text`, where nothing lies on this disk, may be asked of the hub: "owner/name", and no path."""
+    return bool(_HUB_ID.fullmatch(text)) and not _looks_like_path(text)
+
+
+def local_folder(name_or_path: str | os.PathLike[str]) -> Path | None:
+    """Return the folder of another library's model, or None where its name is one to ask the hub for.
+
+    Raises:
+        ModelFolderError: nothing is there, and what was given is a path.
+    """
+    if not isinstance(name_or_path, (str, os.PathLike)):
+        raise InputError(f"a model is opened by a name or path, got {type(name_or_path).__name__}")
+    text = os.fspath(name_or_path)
+    if text and Path(text).is_dir():
+        return Path(text)
+    if isinstance(name_or_path, str) and _HUB_NAME.fullmatch(text) and not _looks_like_path(text):
+        return None
+    raise ModelFolderError(
+        f"no model at {text!r}: {Path(text).absolute()} is no folder, and a path is never asked of the hub"
+    )
+
+
 def _looks_like_path(text: str) -> bool:
-    """Whether `text`, which has one slash, means a place on this disk: a known ending, or a folder that is here."""
+    """Whether `text`, with one slash or none, means a place on this disk: a known ending, or a folder that is here."""
     return text.lower().endswith((*_TEXT_ENDINGS, ".json", ".safetensors")) or Path(text.partition("/")[0]).is_dir()
 
 
@@ -246,7 +270,7 @@ def _is_checked(name: str) -> bool:
 
 
 def _names(folder: Path) -> list[str]:
-    """Return the names of all files in `folder`, sorted; those that begin with a dot and are in such folders are not."""
+    """Return the names of all files in `folder`, sorted, without hidden ones."""
     found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
     return sorted(path.as_posix() for path in found if not any(part.startswith(".") for part in path.parts))
 

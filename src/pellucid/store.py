@@ -362,10 +362,15 @@ def read_json(path: str | os.PathLike[str], *, max_bytes: int = _MAX_JSON) -> An
     Raises:
         ModelFolderError: the file is absent, too large, or is not JSON.
     """
-    return _parse(read_regular(path, max_bytes), f"{path} is not valid JSON")
+    return parse_json(read_regular(path, max_bytes), f"{path} is not valid JSON")
 
 
-def _parse(content: bytes, complaint: str) -> Any:
+def parse_json(content: bytes, complaint: str) -> Any:
+    """Return what `content` says as JSON.
+
+    Raises:
+        ModelFolderError: it is none, or nested too deeply; the message begins with `complaint`.
+    """
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, an endless number, or nested too deep
@@ -459,7 +464,7 @@ def _map_tensors(path: Path, dtypes: Mapping[str, Any]) -> tuple[dict[str, npt.N
         header_size = struct.unpack("<Q", file.read(8))[0] if size >= 8 else -1
         if not 0 < header_size <= min(_MAX_HEADER, size - 8):
             raise ModelFolderError(f"{path} is not a safetensors file, or it is truncated ({size} bytes)")
-        header = _parse(file.read(header_size), f"{path} has a broken safetensors header")
+        header = parse_json(file.read(header_size), f"{path} has a broken safetensors header")
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         data = np.frombuffer(mapped, np.uint8)[8 + header_size :]  # no np.memmap: joblib would map the path once more
     if not isinstance(header, dict):

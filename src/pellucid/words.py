@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 from tokenizers import Tokenizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from pellucid.errors import InputError
+from pellucid.errors import InputError, without_panic
 
 _Start = TypeVar("_Start")
 
@@ -328,7 +328,8 @@ class Vocabulary:
     def _prefix_row(self, word: str) -> int:
         if len(word) > _LONGEST_WORD or self.subwords is None:
             return -1
-        found = self.subwords.encode(word, add_special_tokens=False)
+        with without_panic("subwords.json"):
+            found = self.subwords.encode(word, add_special_tokens=False)
         real = [token for token, is_real in zip(found.tokens, found.attention_mask) if is_real]  # no padding
         pieces = [piece.removeprefix("##").lstrip("\u2581") for piece in real]
         for kept in range(len(pieces) - 1, 0, -1):

@@ -195,6 +195,8 @@ def _read_encoder(folder: Path, name: Any) -> Encoder:
 def _open_stock(folder: Path) -> Encoder:
     """Open the whole folder with sentence-transformers and leave its last module, the anchors, off."""
     whole = open_sentence_transformer(str(folder))
+    if len(whole) < 2:
+        raise ModelFolderError(f"{folder / 'modules.json'} names {len(whole)} modules; the anchors need an encoder")
     del whole[-1]
     return whole
 

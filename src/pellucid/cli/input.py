@@ -47,14 +47,11 @@ def open_decoder(name: str, pooling: str) -> Any:
     from pellucid.keytokens.embedder import KeyTokenEmbedder
     from pellucid.keytokens.settings import KEY_POOLINGS, KeyTokenSettings
     from pellucid.transformer.attention import is_causal_lm
-    from pellucid.transformer.backbone import loading, open_backbone
+    from pellucid.transformer.backbone import open_backbone, read_transformer_config
 
     if pooling not in KEY_POOLINGS:
         raise InputError(f"pooling is {pooling!r:.40}; it must be one of {', '.join(KEY_POOLINGS)}")
-    with loading(name):
-        from transformers import AutoConfig
-
-        causal = is_causal_lm(AutoConfig.from_pretrained(place))
+    causal = is_causal_lm(read_transformer_config(place))
     backbone = open_backbone(place, attention="causal" if causal else "bidirectional")
     return KeyTokenEmbedder(backbone, KeyTokenSettings(pooling=cast("KeyPooling", pooling), top_k=None))
 

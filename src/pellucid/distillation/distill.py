@@ -21,7 +21,8 @@ from pellucid.base import Vectors
 from pellucid.corpus import Corpus
 from pellucid.distillation.extraction import Extraction, ExtractionSettings, extract
 from pellucid.distillation.refinement import Bags, RefinementSettings, refine
-from pellucid.errors import InputError, missing_extra
+from pellucid.encoders import open_sentence_transformer
+from pellucid.errors import InputError, require
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.words import Vocabulary
 
@@ -175,13 +176,11 @@ def open_teacher(teacher: str | SentenceTransformer) -> SentenceTransformer:
     """Return the teacher, opened if it is the folder or hub id of one.
 
     Raises:
-        MissingExtraError: sentence-transformers is not installed.
+        ModelFolderError: nothing is there, or it is broken.
+        MissingExtraError: sentence-transformers is not installed, or too old.
     """
-    try:
-        from sentence_transformers import SentenceTransformer
-    except ImportError as error:
-        raise missing_extra("sentence-transformers", "torch") from error
-    return SentenceTransformer(teacher) if isinstance(teacher, str) else teacher
+    require("sentence_transformers")
+    return open_sentence_transformer(teacher) if isinstance(teacher, str) else teacher
 
 
 def check_pca(pca: PcaSettings, width: int) -> None:

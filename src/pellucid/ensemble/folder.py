@@ -99,8 +99,15 @@ def _is_record(value: Any) -> bool:
     return (
         isinstance(value, dict)
         and all(isinstance(value.get(key), kind) for key, kind in kinds.items())
-        and all(isinstance(cosine, (int, float)) and abs(cosine) < 2 for cosine in value["cosines"])
+        and all(_is_number(number) for number in (value["weight"], *value["cosines"]))
+        and type(value["dimension"]) is int
+        and all(abs(cosine) < 2 for cosine in value["cosines"])
     )
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value of JSON is a number that a float can hold, and no NaN."""
+    return type(value) in (int, float) and abs(value) < 1e18
 
 
 def _read_part(folder: Path, number: int, record: dict[str, Any], instead: Mapping[str, Encoder]) -> Part:

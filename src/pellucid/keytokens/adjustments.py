@@ -55,6 +55,10 @@ class Adjustment:
         if (self.offset is None) != (self.kind == "none"):
             wants = "has no" if self.kind == "none" else "needs an"
             raise InputError(f"an adjustment of kind {self.kind!r} {wants} offset")
+        if type(self.strength) not in (int, float) or not abs(self.strength) < 1e18:  # nor NaN
+            raise InputError(f"an adjustment's strength is {self.strength!r:.40}; it must be a finite number")
+        if type(self.texts) is not int or self.texts < 0:
+            raise InputError(f"an adjustment's texts are {self.texts!r:.40}; it must be a number of texts")
         if self.offset is not None:
             offset = np.asarray(self.offset, np.float32)
             if offset.ndim != 1 or not np.isfinite(offset).all():

@@ -138,10 +138,10 @@ class KeyTokenEmbedder(Embedder):
         parts = read_folder(path_or_id, backbone)
         try:
             model = cls(parts.backbone, parts.settings, head=parts.head, adjustment=parts.adjustment)
+            edit = read_edit(parts, model.dimensions)
+            return model if edit is None else model._edited(edit)
         except InputError as error:
             raise ModelFolderError(f"{parts.folder}: {error}") from error
-        edit = read_edit(parts, model.dimensions)
-        return model if edit is None else model._edited(edit)
 
     def save_pretrained(
         self,

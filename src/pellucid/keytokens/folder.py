@@ -29,6 +29,7 @@ from pellucid.transformer.backbone import Backbone
 from pellucid.transformer.folder import (
     backbone_facts,
     check_fingerprint,
+    finite,
     mixing_tensors,
     read_backbone,
     read_mixing,
@@ -90,6 +91,9 @@ def read_folder(path_or_id: str | Path, backbone: Backbone | str | Path | None) 
     found = {name: np.array(tensor) for name, tensor in read_tensors(folder / _TENSORS)[0].items()}
     if "fingerprint" not in found:
         raise ModelFolderError(f"{folder / _TENSORS} holds no fingerprint; it is of another model or broken")
+    found["fingerprint"] = finite(found["fingerprint"], (-1,), f"{folder / _TENSORS}: 'fingerprint'")
+    if "offset" in found:
+        found["offset"] = finite(found["offset"], (-1,), f"{folder / _TENSORS}: 'offset'")
     settings, adjustment = _read_facts(folder / _FACTS, found.get("offset"))
     opened = backbone if isinstance(backbone, Backbone) else read_backbone(folder, backbone)
     check_fingerprint(opened, found["fingerprint"], folder)
@@ -98,11 +102,7 @@ def read_folder(path_or_id: str | Path, backbone: Backbone | str | Path | None) 
 
 def _read_head(tensors: dict[str, npt.NDArray[Any]], folder: Path) -> npt.NDArray[np.float32] | None:
     head = tensors.get("head")
-    if head is None:
-        return None
-    if head.ndim != 2 or not np.isfinite(head).all():
-        raise ModelFolderError(f"{folder / _TENSORS}: 'head' must be a matrix of finite numbers, got {head.shape}")
-    return head.astype(np.float32)
+    return None if head is None else finite(head, (-1, -1), f"{folder / _TENSORS}: 'head'")
 
 
 def _read_facts(path: Path, offset: npt.NDArray[Any] | None) -> tuple[KeyTokenSettings, Adjustment]:
@@ -127,9 +127,10 @@ def read_edit(parts: Parts, tokens: Dimensions) -> Edit | None:
 
     folder = parts.folder
     count = read_config(folder).get("dimensions")
-    if type(count) is not int or count < 1:
+    if type(count) is not int or not 1 <= count <= len(tokens):
         raise ModelFolderError(
-            f"{folder / 'config.json'} must say how many dimensions the model has, not {count!r:.40}"
+            f"{folder / 'config.json'} must say how many dimensions the model has, 1 to {len(tokens)}, "
+            f"not {count!r:.40}"
         )
     table = read_dimensions(folder / _TABLE, count)
     mixing = read_mixing(parts.tensors, len(tokens), count, folder / _TENSORS)

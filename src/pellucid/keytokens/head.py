@@ -253,12 +253,9 @@ def read_head(name_or_path: str | Path) -> Vectors:
 
 def _tied(folder: Path) -> bool:
     """Whether a model's input embeddings are its head; where its config is silent, its architecture says."""
-    from pellucid.transformer.backbone import loading
+    from pellucid.transformer.backbone import read_transformer_config
 
-    with loading(str(folder)):
-        from transformers import AutoConfig
-
-        return bool(getattr(AutoConfig.from_pretrained(folder), "tie_word_embeddings", False))
+    return bool(getattr(read_transformer_config(folder), "tie_word_embeddings", False))
 
 
 def _ends(name: str, key: str) -> bool:
@@ -269,6 +266,9 @@ def _tensors(folder: Path) -> dict[str, Path]:
     """Return the file of each tensor of a model in safetensors files."""
     from safetensors import safe_open
 
+    from pellucid.untrusted import tensor_sizes
+
+    tensor_sizes(folder)  # refuses broken files
     found: dict[str, Path] = {}
     for file in sorted(folder.glob("*.safetensors")):
         with safe_open(str(file), framework="np") as tensors:

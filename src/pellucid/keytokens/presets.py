@@ -15,9 +15,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pellucid.encoders import loading
 from pellucid.errors import InputError
 from pellucid.keytokens.settings import KeyTokenSettings
-from pellucid.transformer.backbone import Attention, HeadKind, loading, open_backbone
+from pellucid.transformer.backbone import Attention, HeadKind, open_backbone
 
 if TYPE_CHECKING:
     from pellucid.keytokens.embedder import KeyTokenEmbedder

@@ -68,7 +68,7 @@ class KeyTokenSettings:
         for name in ("start_token", "end_token", "through_end", "normalize"):
             if type(getattr(self, name)) is not bool:
                 raise InputError(f"{name} is {getattr(self, name)!r:.40}; it must be True or False")
-        if self.special_tokens not in (True, False, None):
+        if self.special_tokens is not None and type(self.special_tokens) is not bool:
             raise InputError(f"special_tokens is {self.special_tokens!r:.40}; it must be True, False or None")
         if self.top_k is not None and (type(self.top_k) is not int or self.top_k < 1):
             raise InputError(f"top_k is {self.top_k!r:.40}; it must be a whole number of 1 or more, or None for all")

@@ -23,7 +23,7 @@ from pellucid.lexicon.clusters import Clusters, cluster_vocabulary
 from pellucid.lexicon.dense import DenseEmbedder
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.transformer.attention import is_causal_lm
-from pellucid.transformer.backbone import Backbone, loading, open_backbone
+from pellucid.transformer.backbone import Backbone, open_backbone, read_transformer_config
 from pellucid.transformer.reading import Settings
 
 ECHO_SETTINGS = Settings(
@@ -128,10 +128,7 @@ def open_baseline(spec: str) -> Embedder:
     name, _, place = spec.partition(":")
     if name not in BASELINES or not place:
         raise InputError(f"no baseline {spec!r}: give NAME:FOLDER_OR_ID, the name one of {', '.join(BASELINES)}")
-    with loading(place):
-        from transformers import AutoConfig
-
-        causal = is_causal_lm(AutoConfig.from_pretrained(place))
+    causal = is_causal_lm(read_transformer_config(place))
     return BASELINES[name](open_backbone(place, attention="causal" if causal else "bidirectional"))
 
 

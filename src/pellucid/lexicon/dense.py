@@ -20,7 +20,7 @@ from pellucid.pretrained import check_family, locate, saving
 from pellucid.progress import Progress
 from pellucid.store import read_json, write_json
 from pellucid.transformer.backbone import Backbone
-from pellucid.transformer.folder import backbone_facts, read_backbone, write_backbone
+from pellucid.transformer.folder import backbone_facts, check_fingerprint, finite, read_backbone, write_backbone
 from pellucid.transformer.reading import Reader, Reading, Settings
 
 if TYPE_CHECKING:
@@ -76,9 +76,15 @@ class DenseEmbedder(Embedder):
         facts = read_json(folder / _FACTS)
         try:
             settings, pooling = Settings(**facts["settings"]), facts["pooling"]
-            return cls(read_backbone(folder, None), settings, pooling=pooling)
-        except (KeyError, TypeError, InputError) as error:
-            raise ModelFolderError(f"{folder} does not describe a dense model: {error!r}") from error
+            backbone = read_backbone(folder, None)
+            if "fingerprint" in facts:  # older folders have none
+                expected = np.array(facts["fingerprint"], np.float64)
+                check_fingerprint(backbone, finite(expected, (-1,), f"{folder / _FACTS}: 'fingerprint'"), folder)
+            return cls(backbone, settings, pooling=pooling)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            if isinstance(error, ModelFolderError):
+                raise
+            raise ModelFolderError(f"{folder / _FACTS} does not describe a dense model: {error!r:.300}") from error
 
     def save_pretrained(self, path: str | Path) -> None:
         """Write the model with its transformer to folder `path`, whole or not at all."""
@@ -90,7 +96,9 @@ class DenseEmbedder(Embedder):
         }
         with saving(path, self.family, facts) as folder:
             write_backbone(folder, backbone, None)
-            write_json(folder / _FACTS, {"settings": asdict(self.settings), "pooling": self.pooling})
+            known = [round(value, 6) for value in backbone.fingerprint().tolist()]
+            described = {"settings": asdict(self.settings), "pooling": self.pooling, "fingerprint": known}
+            write_json(folder / _FACTS, described)
 
     def get_embedding_dimension(self) -> int:
         """Return the length of a state."""

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from pellucid.base import Embedder, Vectors, check_texts, explained_texts
 from pellucid.dimensions import Dimensions, Edit
-from pellucid.errors import InputError
+from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Explanation, Row, Span
 from pellucid.progress import Progress
 from pellucid.transformer.ownwords import kept_own_words
@@ -142,7 +142,10 @@ class LexiconEmbedder(Embedder):
         from pellucid.lexicon.folder import read_folder
 
         backbone, clusters, settings, bias, mixed = read_folder(path_or_id, backbone)
-        return cls.from_parts(backbone, clusters, settings, bias=bias, mixed=mixed)
+        try:
+            return cls.from_parts(backbone, clusters, settings, bias=bias, mixed=mixed)
+        except InputError as error:
+            raise ModelFolderError(f"{path_or_id}: {error}") from error
 
     def save_pretrained(self, path: str | Path, *, backbone_name: str | None = None, dtype: str = "float32") -> None:
         """Write the model to folder `path`, whole or not at all; `dimensions.tsv` may be edited.

@@ -27,6 +27,7 @@ from pellucid.transformer.backbone import Backbone
 from pellucid.transformer.folder import (
     backbone_facts,
     check_fingerprint,
+    finite,
     mixing_tensors,
     read_backbone,
     read_mixing,
@@ -98,7 +99,14 @@ def read_folder(path_or_id: str | Path, backbone: Backbone | str | Path | None) 
     check_fingerprint(opened, tensors["fingerprint"], folder)
     table = read_dimensions(folder / _TABLE, len(about))
     mixing = read_mixing(tensors, len(clusters), len(about), folder / _TENSORS)
-    clusters, mixed = _with_edits(clusters, mixing, about, table)
+    try:
+        clusters, mixed = _with_edits(clusters, mixing, about, table)
+    except InputError as error:
+        raise ModelFolderError(f"{folder / _TABLE}: {error}") from error
+    if clusters.centroids.shape[1] != opened.dimension or (
+        settings.own_words and len(clusters.assignment) < len(opened.tokenizer)
+    ):
+        raise ModelFolderError(f"{folder / _TENSORS}: the clusters are of another backbone than {opened.name!r}")
     return opened, clusters, settings, tensors.get("bias"), mixed
 
 
@@ -112,16 +120,14 @@ def _checked_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
     tensors, _ = read_tensors(path)
     found = {name: np.array(tensor) for name, tensor in tensors.items()}  # torch wants arrays it may write to
     needed = ("centroids", "assignment", "fingerprint")
-    if not all(name in found for name in needed) or found["centroids"].ndim != 2:
+    if not all(name in found for name in needed) or found["assignment"].dtype.kind != "i":
         raise ModelFolderError(f"{path} must hold {', '.join(needed)}; it is of another model or broken")
-    found["centroids"] = found["centroids"].astype(np.float32)
+    found["centroids"] = finite(found["centroids"], (-1, -1), f"{path}: 'centroids'")
     found["assignment"] = found["assignment"].astype(np.int64)
     k, width = found["centroids"].shape
-    for name, shape in (("fingerprint", (width,)), ("bias", (k,))):
-        if name in found and (found[name].shape != shape or not np.isfinite(found[name]).all()):
-            raise ModelFolderError(f"{path}: {name!r} must be {shape[0]} finite numbers, got {found[name].shape}")
-    if not np.isfinite(found["centroids"]).all():
-        raise ModelFolderError(f"{path}: the centroids hold NaN or infinity")
+    for name, side in (("fingerprint", width), ("bias", k)):
+        if name in found:
+            found[name] = finite(found[name], (side,), f"{path}: {name!r}")
     return found
 
 
@@ -130,25 +136,32 @@ def _read_facts(path: Path, tensors: dict[str, npt.NDArray[Any]]) -> tuple[Setti
     facts = read_json(path)
     try:
         settings = Settings(**facts["settings"])
-        words = [tuple(map(str, cluster)) for cluster in facts["words"]]
-        about = words if facts["about"] is None else [tuple(map(str, texts)) for texts in facts["about"]]
-        clusters = Clusters(tensors["assignment"], tensors["centroids"], list(map(str, facts["names"])), words)
+        words = _lists(facts["words"])
+        about = words if facts["about"] is None else _lists(facts["about"])
+        (names,) = _lists([facts["names"]])
+        clusters = Clusters(tensors["assignment"], tensors["centroids"], list(names), words)
     except (KeyError, TypeError, InputError) as error:
         raise ModelFolderError(f"{path} does not describe a lexicon model: {error}") from error
     return settings, clusters, about
+
+
+def _lists(value: Any) -> list[tuple[str, ...]]:
+    """Return lists of texts after checking that they are such."""
+    if not isinstance(value, list) or not all(isinstance(texts, list) for texts in value):
+        raise TypeError(f"there must be lists of texts, not {value!r:.40}")
+    if not all(isinstance(text, str) for texts in value for text in texts):
+        raise TypeError("a word is no text")
+    return [tuple(texts) for texts in value]
 
 
 def _with_edits(
     clusters: Clusters, mixing: Any, about: list[tuple[str, ...]], table: Table
 ) -> tuple[Clusters, Mixed | None]:
     """Return the clusters and the mixing after what was changed in `dimensions.tsv`."""
-    try:
-        dimensions = Dimensions(
-            Dimension(name, texts if cell == as_cell(texts) else (cell,))
-            for name, cell, texts in zip(table.names, table.about, about, strict=True)
-        )
-    except InputError as error:
-        raise ModelFolderError(f"{_TABLE}: {error}") from error
+    dimensions = Dimensions(
+        Dimension(name, texts if cell == as_cell(texts) else (cell,))
+        for name, cell, texts in zip(table.names, table.about, about, strict=True)
+    )
     scaled = set(table.scales) != {1.0}
     if mixing is None and not scaled:
         return replace(clusters, names=dimensions.names, words=[item.about for item in dimensions]), None

@@ -17,17 +17,20 @@ import pickletools
 import re
 import warnings
 import zipfile
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.encoders import loading
 from pellucid.errors import ModelFolderError
 from pellucid.lexicon.clusters import Clusters, name_clusters
 from pellucid.store import read_json
 from pellucid.transformer.adapters import CONFIG, find_adapter, merge_adapter
-from pellucid.transformer.backbone import Backbone, loading, open_backbone, prepare
+from pellucid.transformer.backbone import Backbone, open_backbone, open_tokenizer, prepare
+from pellucid.transformer.folder import finite
 from pellucid.transformer.reading import Settings
 
 if TYPE_CHECKING:
@@ -44,7 +47,7 @@ _STORED: dict[str, np.dtype[Any]] = {
 }
 _INPUTS = "embedding/input_emb.pth"
 _HEADS = ("lm_head.pth", "embedding/lm_head.pth", "lm_head.npy")
-_MOST_BYTES = 1 << 33
+_MOST_BESIDE = 1 << 20  # bytes of what describes the array in such a file
 _HEAD_NAME = "lm_head.weight"
 
 
@@ -116,9 +119,7 @@ def _open_trained(
     base = open_backbone(origin, attention="causal", head="lm", device="cpu")
     rows = base.head.float().numpy().copy()
     with loading(str(folder)):
-        from transformers import AutoTokenizer
-
-        tokenizer = AutoTokenizer.from_pretrained(str(folder))
+        tokenizer = open_tokenizer(str(folder))
         path = _fetched(folder, source, _INPUTS)
         if path is None:
             raise ModelFolderError(f"{folder} has no {_INPUTS}, which holds the rows of the added tokens")
@@ -154,9 +155,8 @@ def _head_of(file: Path) -> npt.NDArray[np.float32] | None:
     try:
         with safe_open(str(file), framework="pt") as tensors:
             if _HEAD_NAME in tensors.keys():
-                array: npt.NDArray[np.float32] = tensors.get_tensor(_HEAD_NAME).float().numpy()
-                return array
-    except SafetensorError as error:
+                return finite(tensors.get_tensor(_HEAD_NAME).float().numpy(), (-1, -1), f"{file}: {_HEAD_NAME}")
+    except (SafetensorError, OSError) as error:
         raise ModelFolderError(f"{file} is broken: {error}") from error
     return None
 
@@ -179,12 +179,9 @@ def _fetched(folder: Path, source: str | Path, name: str) -> Path | None:
 def _read_npy(path: Path, width: int) -> npt.NDArray[np.float32]:
     try:
         array = np.load(path, allow_pickle=False)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, EOFError, MemoryError) as error:
         raise ModelFolderError(f"{path} is no array: {error}") from error
-    if array.ndim != 2 or array.shape[1] != width:
-        raise ModelFolderError(f"{path} must hold centroids [k, {width}], got shape {list(array.shape)}")
-    rows: npt.NDArray[np.float32] = array.astype(np.float32)
-    return rows
+    return finite(array, (-1, width), f"{path}, the centroids,")
 
 
 def _read_pth(path: Path, width: int) -> npt.NDArray[np.float32]:
@@ -200,25 +197,29 @@ def _read_pth(path: Path, width: int) -> npt.NDArray[np.float32]:
             pickled = next(name for name in archive.namelist() if name.endswith("data.pkl"))
             root = pickled.removesuffix("data.pkl")
             arrays = [n for n in archive.namelist() if re.fullmatch(re.escape(root) + r"data/\d+", n)]
-            if len(arrays) != 1 or archive.getinfo(arrays[0]).file_size > _MOST_BYTES:
-                raise ModelFolderError(f"{path} holds {len(arrays)} arrays; one was expected")
+            if len(arrays) != 1 or archive.getinfo(arrays[0]).compress_type != zipfile.ZIP_STORED:
+                raise ModelFolderError(f"{path} holds {len(arrays)} arrays; one was expected, not compressed")
+            if any(one.file_size > _MOST_BESIDE for one in archive.infolist() if one.filename != arrays[0]):
+                raise ModelFolderError(f"{path} holds more than one array and what describes it")
             order = archive.read(root + "byteorder") if root + "byteorder" in archive.namelist() else b"little"
             kind, content = _storage(archive.read(pickled), path), archive.read(arrays[0])
-    except (zipfile.BadZipFile, StopIteration, OSError) as error:
+    except (zipfile.BadZipFile, zlib.error, StopIteration, OSError, RuntimeError, ValueError, EOFError) as error:
+        if isinstance(error, ModelFolderError):
+            raise
         raise ModelFolderError(f"{path} is no file that torch.save wrote: {error}") from error
     if order != b"little" or len(content) % (width * kind.itemsize):
         raise ModelFolderError(f"{path} holds no rows of {width} numbers")
     flat = np.frombuffer(content, kind)
     if kind == np.dtype("<u2"):  # bfloat16 is the upper half of a float32
         flat = (flat.astype("<u4") << 16).view("<f4")
-    return flat.astype(np.float32).reshape(-1, width)
+    return finite(flat.astype(np.float32).reshape(-1, width), (-1, width), str(path))
 
 
 def _storage(pickled: bytes, path: Path) -> np.dtype[Any]:
     """Return the type of the numbers, by the name of their storage among the strings of the pickle."""
     try:
         said = [str(argument) for _, argument, _ in pickletools.genops(pickled) if isinstance(argument, str)]
-    except ValueError as error:
+    except Exception as error:  # the disassembler meets whatever a broken file leads it to
         raise ModelFolderError(f"{path} has a broken pickle: {error}") from error
     kinds = {kind for name, kind in _STORED.items() if any(text.split()[-1:] == [name] for text in said)}
     if len(kinds) != 1:

@@ -31,6 +31,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.store import is_sound, read_regular, read_tensors, write_json, write_tensors, writing
+from pellucid.untrusted import MAX_TOKENIZER, parse_tokenizer
 from pellucid.words import UNSPACED, Vocabulary, is_phrase, split_words, unspaced_run, well_formed
 
 DTYPES = ("float32", "float16", "int8")
@@ -42,7 +43,6 @@ LARGEST = 1e30
 
 _BLOCK = 8192  # rows converted at a time
 _MAX_WORDS_BYTES = 1 << 30
-_MAX_TOKENIZER_BYTES = 1 << 28
 _SEARCHED_BYTES = 1 << 26  # a float table up to this size is searched for NaN; a larger one would be read whole
 _LONGEST_PIECE = 200  # characters; WordPiece takes the square of it, and calls what is longer unknown
 _UNKNOWN = "[UNK]"  # the pre-tokenizer cuts the brackets off, so no text holds this word
@@ -312,7 +312,7 @@ def is_known_sound(vectors: npt.NDArray[Any], scales: npt.NDArray[np.float32] | 
 
 def _later(path: Path) -> Callable[[], Tokenizer]:
     """Read the teacher's tokenizer, whose folder may be gone when it is needed, and leave the parsing for then."""
-    return partial(_as_tokenizer, read_regular(path, _MAX_TOKENIZER_BYTES), path)
+    return partial(parse_tokenizer, read_regular(path, MAX_TOKENIZER), path)
 
 
 def not_finite(text: str) -> InputError:
@@ -321,14 +321,3 @@ def not_finite(text: str) -> InputError:
         f"the vectors of the words of {text!r:.60} are NaN or infinite, or too large to add up. The model's table is "
         "broken: see what `pellucid verify` says of its folder, and make or download it again"
     )
-
-
-def _as_tokenizer(content: bytes, path: Path) -> Tokenizer:
-    """Parse the teacher's tokenizer."""
-    try:
-        tokenizer = Tokenizer.from_str(content.decode("utf-8"))
-    except Exception as error:  # the library raises nothing more precise
-        raise ModelFolderError(f"{path} is no tokenizer: {error}") from error
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer

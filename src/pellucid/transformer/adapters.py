@@ -8,11 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pellucid.errors import InputError, ModelFolderError
+from pellucid.errors import InputError, ModelFolderError, require
 from pellucid.pretrained import locate
 from pellucid.store import read_json, write_json
+from pellucid.untrusted import tame, tensor_sizes
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+
+_OTHERS = ("megatron_config", "layer_replication", "loftq_config", "eva_config", "corda_config", "arrow_config")
 
 Adapter = tuple[dict[str, Any], dict[str, Any]]
 """What an adapter's two files hold: its configuration, and its tensors by name."""
@@ -41,7 +44,32 @@ def read_adapter(folder: Path) -> Adapter:
     config = read_json(folder / CONFIG)
     if not (folder / WEIGHTS).is_file():
         raise ModelFolderError(f"{folder} has no {WEIGHTS}; only adapters in that form are read")
-    return config, {name: _cast(tensor, "float32") for name, tensor in load_file(str(folder / WEIGHTS)).items()}
+    tensor_sizes(folder)  # refuses a broken file
+    tensors = {name: _cast(tensor, "float32") for name, tensor in load_file(str(folder / WEIGHTS)).items()}
+    broken = [name for name, tensor in tensors.items() if not tensor.isfinite().all()]
+    if broken:
+        raise ModelFolderError(f"{folder / WEIGHTS}: {broken[0]} holds NaN or infinity; download the adapter again")
+    longest = max((side for tensor in tensors.values() for side in tensor.shape), default=0)
+    _check_config(config, longest, folder / CONFIG)
+    return config, tensors
+
+
+def _check_config(config: Any, longest: int, path: Path) -> None:
+    """Refuse what is no low-rank adapter, or would take memory or time that its tensors, of `longest`, do not need."""
+    if not isinstance(config, dict) or config.get("peft_type") != "LORA":
+        raise ModelFolderError(f"{path} does not describe a low-rank adapter (LORA)")
+    others = [key for key in _OTHERS if config.get(key)]
+    if others:
+        raise ModelFolderError(f"{path}: {others[0]} is set; only plain low-rank adapters are opened")
+    ranks, alphas = config.get("rank_pattern") or {}, config.get("alpha_pattern") or {}
+    if not isinstance(ranks, dict) or not isinstance(alphas, dict):
+        raise ModelFolderError(f"{path}: rank_pattern and alpha_pattern must be objects")
+    for rank in (config.get("r"), *ranks.values()):
+        if type(rank) is not int or not 1 <= rank <= longest:
+            raise ModelFolderError(f"{path}: the rank is {rank!r:.40}; the tensors' longest side is {longest}")
+    patterns = [config.get("target_modules"), config.get("exclude_modules"), config.get("layers_pattern")]
+    if not all(tame(one) for one in (*patterns, *ranks, *alphas) if isinstance(one, str)):
+        raise ModelFolderError(f"{path} has a regular expression that may take endless time")
 
 
 def merge_adapter(model: Any, folder: Path) -> tuple[Any, Adapter]:
@@ -50,14 +78,15 @@ def merge_adapter(model: Any, folder: Path) -> tuple[Any, Adapter]:
     Raises:
         ModelFolderError: a file is missing or broken, or the adapter changes no layer of this model.
         InputError: the adapter fits another model.
-        ModuleNotFoundError: peft is not installed.
+        MissingExtraError: peft is not installed.
     """
+    require("peft")
     from peft import PeftModel
 
     config, tensors = read_adapter(folder)
     with unchanged_names():
         try:
-            adapted = PeftModel.from_pretrained(model, str(folder))
+            adapted = PeftModel.from_pretrained(model, str(folder), local_files_only=True)
         except (RuntimeError, ValueError) as error:
             raise InputError(f"the adapter in {folder} does not fit {type(model).__name__}: {error}") from error
         _check_all_used(adapted, tensors, folder)

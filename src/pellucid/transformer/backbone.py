@@ -9,8 +9,7 @@ a lexicon model is used (with `attention.py` and `keytokens/states.py`).
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,7 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.errors import InputError, ModelFolderError, missing_extra
+from pellucid.encoders import loading
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.pretrained import local_folder
 from pellucid.transformer.adapters import Adapter, find_adapter, merge_adapter
 from pellucid.transformer.attention import (
     context_length,
@@ -31,6 +32,7 @@ from pellucid.transformer.attention import (
     states,
 )
 from pellucid.transformer.reading import Reading
+from pellucid.untrusted import check_finite, check_folder, check_size, check_token_ids
 
 if TYPE_CHECKING:
     import torch
@@ -101,12 +103,12 @@ class Backbone:
         """Return ids, attention mask and which states are the texts' own, each [B, L], padded on the right."""
         import torch
 
-        longest = max(len(reading.ids) for reading in readings)
+        longest = max(1, *(len(reading.ids) for reading in readings))  # a text may have no token at all
         ids = torch.full((len(readings), longest), padding_id(self.model.config))
         mask, own = (torch.zeros_like(ids) for _ in range(2))
         for n, reading in enumerate(readings):
             ids[n, : len(reading.ids)] = torch.tensor(reading.ids)
-            mask[n, : len(reading.ids)] = 1
+            mask[n, : max(1, len(reading.ids))] = 1  # to see nothing at all gives NaN in some attentions
             own[n, reading.first : reading.first + len(reading.spans)] = 1
         return ids.to(self.device), mask.to(self.device), own.bool().to(self.device)
 
@@ -233,11 +235,14 @@ def open_backbone(
     name = os.fspath(name_or_path)
     if attention not in ("bidirectional", "causal"):
         raise InputError(f"attention is {attention!r:.40}; it must be 'bidirectional' or 'causal'")
+    local_folder(name_or_path)
     with loading(name):
         model, head_kind = _open_model(name, head, dtype)
-        tokenizer = _open_tokenizer(name)
+        tokenizer = open_tokenizer(name)
         model, kept = (model, None) if adapter is None else merge_adapter(model, find_adapter(adapter))
-    return prepare(model, tokenizer, attention=attention, head_kind=head_kind, name=name, adapter=kept, device=device)
+        return prepare(
+            model, tokenizer, attention=attention, head_kind=head_kind, name=name, adapter=kept, device=device
+        )
 
 
 def prepare(
@@ -269,53 +274,58 @@ def prepare(
             f"the tokenizer has {len(tokenizer)} tokens and the model {rows} input embeddings; "
             "they are of different models, or the model was not resized after tokens were added"
         )
+    check_token_ids(tokenizer, rows)
     set_attention(model, attention)
     open_head(model, head_kind)
     length = context_length(model, tokenizer)
     return Backbone(model, tokenizer, attention, is_causal_lm(model.config), head_kind, length, name, adapter)
 
 
-@contextmanager
-def loading(name: str) -> Iterator[None]:
-    """Turn what transformers raises into our errors, and keep its bars away.
+def read_transformer_config(name_or_path: str | Path) -> Any:
+    """Return what transformers reads of a model's `config.json`; a folder's files are checked first.
 
     Raises:
-        MissingExtraError: torch or transformers is not installed.
-        ModelFolderError: nothing is there, or it is broken.
+        ModelFolderError: nothing is there, or it is broken, or names code.
+        MissingExtraError: torch or transformers is not installed, or too old.
     """
-    try:
-        import torch  # noqa: F401  (transformers imports without it and fails later)
+    name = os.fspath(name_or_path)
+    with loading(name):
+        from transformers import AutoConfig
 
-        from pellucid.encoders import without_bars
-
-        with without_bars():
-            yield
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        if isinstance(error, ModuleNotFoundError) and error.name in ("torch", "transformers", "peft"):
-            raise missing_extra(error.name, "torch") from error
-        if isinstance(error, (InputError, ModelFolderError)):
-            raise
-        raise ModelFolderError(f"transformers cannot open {name!r}: {error}") from error
+        folder = local_folder(name_or_path)
+        if folder is not None:
+            check_folder(folder)
+        return AutoConfig.from_pretrained(name, trust_remote_code=False, local_files_only=folder is not None)
 
 
-def _open_tokenizer(name: str) -> Any:
+def open_tokenizer(name: str) -> Any:
+    """Open the tokenizer of a transformer, a folder or a hub id; call it within `loading`."""
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(name)
+    return AutoTokenizer.from_pretrained(name, trust_remote_code=False, local_files_only=Path(name).is_dir())
 
 
 def _open_model(name: str, head: str, dtype: str) -> tuple[Any, str]:
     """Return the model and the kind of its head; weights that would be random are refused."""
+    if dtype not in ("float32", "bfloat16", "float16"):
+        raise InputError(f"dtype is {dtype!r:.40}; it must be 'float32', 'bfloat16' or 'float16'")
+    config = read_transformer_config(name)
     import torch
     import transformers
 
-    if dtype not in ("float32", "bfloat16", "float16"):
-        raise InputError(f"dtype is {dtype!r:.40}; it must be 'float32', 'bfloat16' or 'float16'")
-    config = transformers.AutoConfig.from_pretrained(name)
     loader = _loader(config, head, name)
-    model, found = getattr(transformers, loader).from_pretrained(
-        name, dtype=getattr(torch, dtype), use_safetensors=True, output_loading_info=True
+    opener, local = getattr(transformers, loader), Path(name).is_dir()
+    if local:
+        check_size(opener, config, Path(name))
+    model, found = opener.from_pretrained(
+        name,
+        dtype=getattr(torch, dtype),
+        use_safetensors=True,
+        output_loading_info=True,
+        trust_remote_code=False,
+        local_files_only=local,
     )
+    check_finite(model, name)
     missing = [key for key in found["missing_keys"] if "pooler" not in key]
     if missing:
         raise ModelFolderError(

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from tokenizers import Tokenizer
 
-from pellucid.errors import InputError
+from pellucid.errors import InputError, without_panic
 from pellucid.explanation import Span
 from pellucid.transformer.ownwords import own_word_ids
 from pellucid.words import split_words, well_formed
@@ -71,7 +71,7 @@ class Settings:
         if self.pooling not in POOLINGS:
             raise InputError(f"pooling is {self.pooling!r:.40}; it must be one of {', '.join(POOLINGS)}")
         for name in ("shift", "end_token"):
-            if getattr(self, name) not in (True, False, None):
+            if getattr(self, name) is not None and type(getattr(self, name)) is not bool:
                 raise InputError(f"{name} is {getattr(self, name)!r:.40}; it must be True, False or None")
         for name in ("takes_instruction", "own_words"):
             if not isinstance(getattr(self, name), bool):
@@ -170,7 +170,8 @@ class Reader:
             )
         self.settings, self.max_length = settings, settings.max_length or _DEFAULT_LENGTH
         described = tokenizer.backend_tokenizer.to_str()
-        self._joint, self._plain = (Tokenizer.from_str(described) for _ in range(2))
+        with without_panic("the tokenizer"):
+            self._joint, self._plain = (Tokenizer.from_str(described) for _ in range(2))
         for copy in (self._joint, self._plain):
             copy.no_truncation()
             copy.no_padding()
@@ -185,7 +186,8 @@ class Reader:
 
     def _outer_tokens(self, tokenizer: Any) -> tuple[list[int], list[int]]:
         """Return the special tokens at both ends: the tokenizer's own, and those the settings ask for."""
-        marked = self._joint.encode("a")
+        with without_panic("the tokenizer"):
+            marked = self._joint.encode("a")
         own = [n for n, special in enumerate(marked.special_tokens_mask) if not special]
         before = marked.ids[: own[0]] if own else []
         behind = marked.ids[own[-1] + 1 :] if own else []
@@ -222,11 +224,12 @@ class Reader:
         clean = [well_formed(text) for text in texts]
         odd = {n for n, text in enumerate(clean) if any(special in text for special in self._specials)}
         regular = [text.join(around) for n, text in enumerate(clean) if n not in odd]
-        encoded = iter(self._joint.encode_batch(regular, add_special_tokens=False))
-        return [
-            self._reading(text, self._apart(text, around) if n in odd else _split(next(encoded), text, around))
-            for n, text in enumerate(clean)
-        ]
+        with without_panic("the tokenizer"):
+            encoded = iter(self._joint.encode_batch(regular, add_special_tokens=False))
+            return [
+                self._reading(text, self._apart(text, around) if n in odd else _split(next(encoded), text, around))
+                for n, text in enumerate(clean)
+            ]
 
     def _apart(self, text: str, around: tuple[str, ...]) -> _Parts:
         """Read a text that contains a special token's string on its own, so that it stays text."""
