@@ -233,19 +233,22 @@ def _check_modules(folder: Path) -> None:
         place = folder / path
         if place.is_dir():
             check_module(place)
-            if "model_type" in (read_json(place / "config.json") if (place / "config.json").exists() else {}):
+            if kind.rpartition(".")[2] in ("", "Transformer"):
                 _check_transformer(place)
 
 
 def _check_transformer(folder: Path) -> None:
     """Refuse the transformer of a module where `config.json` and weights differ; what is missing would be random."""
-    from transformers import AutoConfig, AutoModel
+    import transformers
 
     from pellucid.untrusted import check_size
 
-    config = AutoConfig.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
-    check_size(AutoModel, config, folder)
-    _, found = AutoModel.from_pretrained(
+    config = transformers.AutoConfig.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
+    check_size(transformers.AutoModel, config, folder)
+    named = getattr(transformers, str((config.architectures or [""])[0]), None)  # half of a T5 is a model, too
+    known = isinstance(named, type) and issubclass(named, transformers.PreTrainedModel)
+    loader: Any = named if known else transformers.AutoModel
+    _, found = loader.from_pretrained(
         str(folder), device_map="meta", output_loading_info=True, local_files_only=True, use_safetensors=True
     )
     missing = sorted(key for key in found["missing_keys"] if "pooler" not in key)

@@ -158,10 +158,7 @@ def _read_record(path: Path, shape: tuple[int, ...]) -> tuple[list[list[str]], V
         raise ModelFolderError(f"{path} must hold {shape[0]} lists of texts, one an anchor; it is of another model")
     if not (isinstance(vector, list) and len(vector) == shape[1] and all(isinstance(x, float) for x in vector)):
         raise ModelFolderError(f"{path} must hold a 'first_vector' of {shape[1]} numbers; it is of another model")
-    first = np.array(vector, np.float32)
-    if not abs(float(np.linalg.norm(first)) - 1) < 0.01:  # nor NaN
-        raise ModelFolderError(f"{path}: 'first_vector' is not of length 1; it is of another model or broken")
-    return about, first
+    return about, np.array(vector, np.float32)
 
 
 def _is_texts(value: Any) -> bool:
@@ -205,7 +202,8 @@ def _check_encoder(encoder: Encoder, text: str, expected: Vectors, folder: Path)
         vector = encode_with(encoder, [text], dimension=len(expected))[0]
     except InputError as error:
         raise ModelFolderError(f"{folder}: the encoder does not fit the anchors: {error}") from error
-    cosine = float(expected @ vector)
+    length = float(np.linalg.norm(expected))
+    cosine = float(expected @ vector) / length if 0 < length < np.inf else 0.0
     if not cosine >= _SAME:  # nor NaN
         raise ModelFolderError(
             f"{folder}: the encoder gives another vector for the first anchor than when the model was saved (cosine "
