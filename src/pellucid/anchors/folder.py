@@ -207,7 +207,8 @@ def _check_encoder(encoder: Encoder, text: str, expected: Vectors, folder: Path)
         vector = encode_with(encoder, [text], dimension=len(expected))[0]
     except InputError as error:
         raise ModelFolderError(f"{folder}: the encoder does not fit the anchors: {error}") from error
-    cosine = float(expected @ vector)
+    length = float(np.linalg.norm(expected))
+    cosine = float(expected @ vector) / length if 0 < length < np.inf else 0.0
     if not cosine >= _SAME:  # nor NaN
         raise ModelFolderError(
             f"{folder}: the encoder gives another vector for the first anchor than when the model was saved (cosine "
