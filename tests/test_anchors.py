@@ -376,7 +376,7 @@ def test_broken_folders(tmp_path: Path, animals: AnchorEmbedder) -> None:
             ("anchors.json", {"anchors": [["a"], [], ["b"]], "first_vector": [1.0, 0.0, 0.0]}, "must hold 3 lists"),
             ("anchors.json", [], "must hold 3 lists"),
             ("anchors.json", {"anchors": [["a"], ["b"], ["c"]], "first_vector": [1.0]}, "'first_vector' of 3"),
-            ("anchors.json", {"anchors": [["cat"]] * 3, "first_vector": [float("nan")] * 3}, "another length"),
+            ("anchors.json", {"anchors": [["cat"]] * 3, "first_vector": [float("nan")] * 3}, "another vector"),
             ("anchors/model.safetensors", {"linear.weight": weights * np.nan}, "NaN or infinity"),
             ("anchors/model.safetensors", {"linear.weight": weights.astype(np.int8)}, "no table 'linear.weight'"),
             ("anchors/model.safetensors", {"linear.weight": weights[0]}, "no table 'linear.weight'"),

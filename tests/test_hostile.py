@@ -297,14 +297,22 @@ def test_anchors_whose_vectors_are_no_numbers_or_overflow_are_refused(value, fru
         )
 
 
-@pytest.mark.parametrize("factor", [np.nan, np.inf, 1e300, 1000.0, 0.0])
-def test_the_vector_an_encoder_is_known_by_has_length_1(factor, fruit, tmp_path):
-    """A longer one would let other encoders pass."""
+@pytest.mark.parametrize("factor", [np.nan, np.inf, 1e300, 0.0])
+def test_the_vector_an_encoder_is_known_by_is_of_numbers(factor, fruit, tmp_path):
     AnchorEmbedder(fruit, ["apple", "car"]).save_pretrained(tmp_path / "m")
     vector = json.loads((tmp_path / "m" / "anchors.json").read_text())["first_vector"]
     change(tmp_path / "m" / "anchors.json", ["first_vector"], [value * factor for value in vector])
-    with pytest.raises(ModelFolderError, match="another length than 1"):
+    with pytest.raises(ModelFolderError, match="another vector"):
         pellucid.load(tmp_path / "m")
+
+
+def test_a_longer_vector_lets_no_other_encoder_pass(fruit, tmp_path):
+    AnchorEmbedder(fruit, ["the apple and car", "car"]).save_pretrained(tmp_path / "m")
+    vector = json.loads((tmp_path / "m" / "anchors.json").read_text())["first_vector"]
+    change(tmp_path / "m" / "anchors.json", ["first_vector"], [1000 * value for value in vector])
+    other = StaticEmbedder(fruit.vocabulary, fruit.vectors[::-1].copy())
+    with pytest.raises(ModelFolderError, match="another vector"):
+        AnchorEmbedder.from_pretrained(tmp_path / "m", encoder=other)
 
 
 def test_no_path_named_inside_the_folder_is_opened(saved, fruit):

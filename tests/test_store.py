@@ -405,8 +405,8 @@ def test_processes_that_save_different_models_to_one_path_leave_a_whole_one(tmp_
     from pellucid.words import Vocabulary
     subwords = Tokenizer(WordPiece({"[UNK]": 0, "a": 1, "##b": 2}, unk_token="[UNK]"))
     words = ["a", "b"] if sys.argv[2] == "0" else ["a", "b", "c"]
-    tokenizer = subwords if sys.argv[2] == "1" else None
-    model = StaticEmbedder(Vocabulary(words, tokenizer), np.eye(len(words), 2, dtype="f"))
+    vocabulary = Vocabulary(words, subwords if sys.argv[2] == "1" else None)
+    model = StaticEmbedder(vocabulary, np.eye(len(words), 2, dtype="f"))
     for line in sys.stdin:
         model.save_pretrained(sys.argv[1])
         print("saved", flush=True)

@@ -270,7 +270,7 @@ def _is_checked(name: str) -> bool:
 
 
 def _names(folder: Path) -> list[str]:
-    """Return the names of all files in `folder`, sorted, without hidden ones."""
+    """Return the names of all files in `folder`, sorted, without those that are hidden by a dot."""
     found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
     return sorted(path.as_posix() for path in found if not any(part.startswith(".") for part in path.parts))
 

@@ -499,7 +499,7 @@ class _Entry:
 
     def view(self, data: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
         """Return the tensor without copying, unless it lies askew in the file."""
-        array = data[self.start : self.end].view(self.dtype).reshape(self.shape)
+        array: npt.NDArray[Any] = data[self.start : self.end].view(self.dtype).reshape(self.shape)
         return array if array.flags.aligned else array.copy()
 
 

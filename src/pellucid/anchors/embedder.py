@@ -74,8 +74,8 @@ class AnchorEmbedder(Embedder):
             encoder_name: see the attribute.
 
         Raises:
-            InputError: the numbers of vectors and dimensions differ, a dimension has no anchor text, or a number is
-                NaN, infinite or beyond 1e15.
+            InputError: the numbers of vectors and dimensions differ, a dimension has no anchor text, or a number in
+                `vectors` is NaN, infinite or beyond 1e15.
         """
         if vectors.ndim != 2 or len(vectors) != len(dimensions):
             raise InputError(f"{len(dimensions)} dimensions need as many vectors, got shape {vectors.shape}")

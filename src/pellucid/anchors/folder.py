@@ -158,12 +158,9 @@ def _read_record(path: Path, shape: tuple[int, ...]) -> tuple[list[list[str]], V
         raise ModelFolderError(f"{path} must hold {shape[0]} lists of texts, one an anchor; it is of another model")
     if not (isinstance(vector, list) and len(vector) == shape[1] and all(isinstance(x, float) for x in vector)):
         raise ModelFolderError(f"{path} must hold a 'first_vector' of {shape[1]} numbers; it is of another model")
-    first = np.array(vector, np.float64)
-    if not (
-        np.abs(first).max() < 2 and abs(np.linalg.norm(first) - 1) < 0.01
-    ):  # nor NaN; any other length would change what "the same" means
-        raise ModelFolderError(f"{path}: the 'first_vector' has another length than 1; it is damaged")
-    return about, first.astype(np.float32)
+    with np.errstate(all="ignore"):  # zeros, NaN and what overflows become NaN, which `_check_encoder` refuses
+        first = np.array(vector, np.float64)
+        return about, (first / np.linalg.norm(first)).astype(np.float32)
 
 
 def _is_texts(value: Any) -> bool:
