@@ -46,6 +46,7 @@ _MOST_AXES = 8
 _MOST_CELLS = 1 << 40  # numpy cannot describe many more, not even where another side is 0
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
 _BLOCK_TEXTS, _BLOCK_CHARACTERS = 1_024, 1 << 20  # texts of a corpus that are held back until they are proven, at most
+_SAVED = ("*.state.safetensors", "*.state.jsonl", "*.state.bin", "checkpoint-*")  # what a work folder never holds alone
 _RENAME_EXCHANGE = 2  # linux/fs.h
 _AT_FDCWD = -100
 
@@ -336,9 +337,9 @@ def _check_no_overlap(entries: Mapping[str, _Entry], size: int, path: Path) -> N
 class WorkFolder:
     """A folder in which a long run keeps what it has done, so that a killed run goes on where it was.
 
-    `state.json` says what the run was asked for, what it read of each corpus, and which files hold its results. Every
-    file has a checksum in it, and so has `state.json` itself: what is damaged or missing is refused by name, and neither
-    used nor silently made again. `commit` replaces it in one step; what was written since the last one does not count.
+    `state.json` says what the run was asked for, what it read of each corpus, and which files hold its results. It
+    keeps a checksum of each of them and of itself: what is damaged or missing is refused by name, neither used nor
+    silently made again. `commit` replaces it in one step; what was written since the last one does not count.
 
     A corpus is known by a hash of its texts, in order, noted at least every 1,024 texts. On a resume each text is held
     back until the hash proves that it was read before.
@@ -388,17 +389,13 @@ class WorkFolder:
     def _read(self) -> dict[str, Any]:
         path = self.path / "state.json"
         if not path.exists():
-            saved = next((file for kind in ("safetensors", "jsonl", "bin") for file in self._files("*", kind)), None)
-            if saved is not None:
+            if any(next(self.path.glob(saved), None) for saved in _SAVED):
                 raise self._damaged(path)
             return {"asked": None, "facts": {}, "texts": {}, "files": {}, "arrays": {}}
         state = read_json(path)
         if not isinstance(state, dict) or state.pop("checksum", None) != _told(state):
             raise self._damaged(path)
         return state
-
-    def _files(self, name: str, kind: str) -> Iterator[Path]:
-        return self.path.glob(f"{name}.state.{kind}")
 
     def _damaged(self, path: Path) -> ModelFolderError:
         what = "damaged, or was changed" if path.exists() else "missing"

@@ -54,7 +54,7 @@ def prepare_candidates(
 
     Raises:
         CorpusError: the corpus cannot be read, or no text is left.
-        InputError: `folder` holds the candidates of another corpus, encoder or other settings, or a run is at work in it.
+        InputError: `folder` is of another corpus, encoder or other settings, or a run is at work in it.
         ModelFolderError: what is in `folder` is damaged.
         WritingError: no space or no permission.
     """

@@ -126,9 +126,7 @@ def add_languages(
             if work is not None:
                 for name, pairs in zip(names, texts, strict=True):
                     work.note_texts(name, map("\t".join, zip(pairs.known, pairs.new, strict=True)), names[name])
-            vectors = tune_on_pairs(
-                vectors, bags, settings.translation, work=work, show_progress_bar=show_progress_bar
-            )
+            vectors = tune_on_pairs(vectors, bags, settings.translation, work=work, show_progress_bar=show_progress_bar)
     return StaticEmbedder(vocabulary, vectors)
 
 
