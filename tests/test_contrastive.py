@@ -25,6 +25,7 @@ load_file = pytest.importorskip("safetensors.torch").load_file
 from pellucid.errors import InputError  # noqa: E402
 from pellucid.lexicon.clusters import cluster_vocabulary  # noqa: E402
 from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
+from pellucid.store import WorkFolder  # noqa: E402
 from pellucid.training import trainer as contrastive_trainer  # noqa: E402
 from pellucid.training.adapter import adapted_model, stacked  # noqa: E402
 from pellucid.training.contrastive import TrainingSettings, train_lexicon  # noqa: E402
@@ -478,6 +479,8 @@ def test_a_nan_loss_stops_the_run_and_loses_nothing(tmp_path, monkeypatch):
 def test_a_folder_of_another_run_is_not_overwritten(tmp_path):
     model = lexicon()
     train(model, tmp_path)
+    with WorkFolder(tmp_path), pytest.raises(InputError, match="is in use by process"):
+        train(model, tmp_path)
     with pytest.raises(InputError, match="different: learning_rate"):
         train(model, tmp_path, learning_rate=1e-3)
     with pytest.raises(InputError, match=r"the training set 'pairs' is not .*: texts 1 to 6 are not the same"):

@@ -199,6 +199,14 @@ def test_a_corpus_replaced_by_one_of_its_size_is_refused(
     np.testing.assert_array_equal(small_distill(teacher, corpus, work_dir).vectors, whole.vectors)
 
 
+def test_a_second_run_in_one_work_dir_is_told_who_is_there(teacher: object, tmp_path: Path) -> None:
+    small_distill(teacher, sentences(400), tmp_path)
+    (tuning,) = tmp_path.glob("tuning-*")
+    for folder in (tmp_path, tuning):
+        with WorkFolder(folder), pytest.raises(InputError, match=rf"{folder.name} is in use by process \d+ since"):
+            small_distill(teacher, sentences(400), tmp_path)
+
+
 def test_a_list_is_known_by_what_it_holds(teacher: object, tmp_path: Path) -> None:
     whole = extract(teacher, ["the cat sees", "a dog"], tmp_path, ExtractionSettings())
     with pytest.raises(InputError, match=r"the corpus is not the corpus .*: texts 1 to 2 are not the same"):

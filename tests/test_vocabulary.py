@@ -559,6 +559,8 @@ def test_a_corpus_replaced_by_one_of_its_size_is_not_retrained_on(world, corpus,
         return retrain(model_of(world), teacher_of(world), texts, work_dir=work_dir, refinement=SMALL)
 
     stop_at_write(run, write) if write else run()
+    with WorkFolder(tmp_path / "work" / "sentences"), pytest.raises(InputError, match="sentences is in use by process"):
+        run()
     reversed_lines(texts)
     with pytest.raises(InputError, match=r"texts\.txt is not the corpus .*: texts 1 to \d+ are not the same"):
         run()

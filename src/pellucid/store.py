@@ -531,7 +531,7 @@ class WorkFolder:
             ModelFolderError: it is damaged or missing.
         """
         entry = self._state["files"][name]
-        path = self.path / entry["file"]
+        path = Path(self.path, entry["file"])
         self.prove(path, entry["checksum"])
         return path
 

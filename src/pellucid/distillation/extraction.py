@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.base import Vectors
 from pellucid.corpus import Corpus, is_path, read_texts
 from pellucid.distillation.languages import word_finder
 from pellucid.distillation.teacher import WordVectors, forward, one_thread_a_batch, word_vectors
@@ -256,7 +257,8 @@ class _Sums:
     def __init__(self, work: WorkFolder, words: int, dimension: int) -> None:
         self.work = work
         self.shards_done = work.facts.get("shards_done", 0)
-        self.vectors, self.used = np.zeros((words, dimension), np.float32), np.zeros(words, np.int32)
+        self.vectors: Vectors = np.zeros((words, dimension), np.float32)
+        self.used: npt.NDArray[np.int32] = np.zeros(words, np.int32)
         if "sums" in work:
             tensors = work.load("sums")
             self.vectors, self.used = np.array(tensors["sums"]), np.array(tensors["used"])

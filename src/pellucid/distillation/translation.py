@@ -107,7 +107,7 @@ def tune_on_pairs(
         first, second = (sums(words, side, sentences) for side in (pair.first, pair.second))
         return translation_loss(first, second, settings.temperature)
 
-    sentences = {f"{pair.name}, {side}": pair[side] for pair in pairs for side in (1, 2)}
+    sentences = {f"{pair.name} {n}": side for pair in pairs for n, side in enumerate((pair.first, pair.second), 1)}
     trainer = TableTrainer(table, loss, settings, work, sentences)
     trained = [train for _, train in splits]
     held_out = [_numbered(n, part) for n, (dev, _) in enumerate(splits) for part in _in_batches(dev)]

@@ -77,7 +77,7 @@ def last_checkpoint(work: WorkFolder) -> Path | None:
     checkpoints = work.facts.get("checkpoints")
     if not checkpoints:
         return None
-    newest = max(checkpoints, key=lambda name: int(name.removeprefix("checkpoint-")))
+    newest: str = max(checkpoints, key=lambda name: int(name.removeprefix("checkpoint-")))
     for name, known in checkpoints[newest].items():
         work.prove(work.path / newest / name, known)
     return work.path / newest
