@@ -309,7 +309,7 @@ def read_in(folder, texts, stop=None, commit=True):
             if len(came) == stop:
                 break
         if commit:
-            work.commit(read=len(came))
+            work.commit({"read": len(came)})
         return came
 
 
@@ -369,7 +369,7 @@ def test_what_was_not_committed_does_not_count(tmp_path):
         assert "rows" not in work and "table" not in work and not work.facts
         work.append("rows", np.ones((1, 2), np.float16))
         work.save("table", {"x": np.ones(3)})
-        work.commit(step=1)
+        work.commit({"step": 1})
         work.append("rows", np.zeros((5, 2), np.float16))
         work.save("table", {"x": np.zeros(3)})
     with store.WorkFolder(tmp_path) as work:
@@ -392,7 +392,7 @@ def test_any_damage_of_a_work_folder_is_refused_by_name(tmp_path):
                 work.append("rows", np.arange(6).reshape(3, 2))
                 work.save("table", {"x": np.arange(5.0)})
                 work.save_texts("words", ["a", "b", "é"])
-                work.commit(step=1)
+                work.commit({"step": 1})
             work.array("rows"), work.load("table"), work.file("words")
 
     run(tmp_path / "work")
@@ -425,7 +425,7 @@ def test_the_second_run_in_a_folder_is_told_who_holds_it(tmp_path):
             pass
         with store.WorkFolder(folder, alone=False) as work:  # a further process of the same run
             work.claim({"n": 1})
-            work.commit(step=1)
+            work.commit({"step": 1})
         assert not json.loads((folder / "state.json").read_text())["facts"]
     finally:
         process.kill()
@@ -434,7 +434,7 @@ def test_the_second_run_in_a_folder_is_told_who_holds_it(tmp_path):
     with store.WorkFolder(folder) as first:  # a lock goes with its process
         with pytest.raises(InputError, match=f"process {os.getpid()} "), store.WorkFolder(folder):
             pass
-        first.commit(step=2)
+        first.commit({"step": 2})
     with store.WorkFolder(folder) as work:
         assert work.facts == {"step": 2}
 
@@ -449,7 +449,7 @@ def test_a_work_folder_that_cannot_be_written_says_so(tmp_path, monkeypatch):
         with pytest.raises(WritingError, match=r"rows\.state\.bin: No space left"):
             work.append("rows", np.zeros(3))
         with pytest.raises(WritingError, match=r"state\.json: No space left"):
-            work.commit(step=1)
+            work.commit({"step": 1})
     monkeypatch.undo()
     with store.WorkFolder(tmp_path) as work:
         assert not work.facts

@@ -378,7 +378,8 @@ class WorkFolder:
                 stack.enter_context(_locked(self.path))
             self._state = self._read()
             self.facts = self._state["facts"]
-            self.commit()  # from here on a folder without a state has lost it
+            if not (self.path / "state.json").exists():
+                self.commit()  # from here on a folder without a state has lost it
             self._lock = stack.pop_all()
         return self
 
@@ -392,7 +393,10 @@ class WorkFolder:
             if any(next(self.path.glob(saved), None) for saved in _SAVED):
                 raise self._damaged(path)
             return {"asked": None, "facts": {}, "texts": {}, "files": {}, "arrays": {}}
-        state = read_json(path)
+        try:
+            state = read_json(path)
+        except ModelFolderError as error:
+            raise self._damaged(path) from error
         if not isinstance(state, dict) or state.pop("checksum", None) != _told(state):
             raise self._damaged(path)
         return state
@@ -421,13 +425,13 @@ class WorkFolder:
             )
         self._state["asked"] = asked
 
-    def commit(self, **facts: Any) -> None:
+    def commit(self, facts: Mapping[str, Any] | None = None) -> None:
         """Make all that was read, saved and appended count, together with `facts`.
 
         Raises:
             WritingError: no permission or no space.
         """
-        self.facts.update(facts)
+        self.facts.update(facts or {})
         for key, digest in self._reading.items():
             digest.note(self._state["texts"][key]["marks"])
         if self._alone:
@@ -581,8 +585,8 @@ class WorkFolder:
         self._verified(name)
         entry = self._state["arrays"][name]
         path, size = self._place(name, entry)
-        shape = tuple(entry["shape"])
-        return np.memmap(path, entry["dtype"], "c", shape=shape).view(np.ndarray) if size else np.zeros(shape)
+        dtype, shape = np.dtype(entry["dtype"]), tuple(entry["shape"])
+        return np.memmap(path, dtype, "c", shape=shape).view(np.ndarray) if size else np.zeros(shape, dtype)
 
     def _place(self, name: str, entry: Mapping[str, Any]) -> tuple[Path, int]:
         """Return the file of an array and how many of its bytes count."""

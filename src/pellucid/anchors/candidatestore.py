@@ -85,7 +85,7 @@ def _filtered(corpus: Corpus, settings: CandidateSettings, work: WorkFolder, sho
 
         work.save_texts("candidates", passing())
     if filtered.kept:
-        work.commit(read=filtered.read, dropped=filtered.dropped, zeros=0)
+        work.commit({"read": filtered.read, "dropped": filtered.dropped, "zeros": 0})
     return filtered
 
 
@@ -106,5 +106,5 @@ def _encode(encoder: Any, work: WorkFolder, count: int, show_progress_bar: bool)
             rows = encode_with(encoder, shard, dimension=dimension)
             dimension = rows.shape[1]
             work.append("vectors", rows.astype(np.float16))
-            work.commit(zeros=work.facts["zeros"] + int((~rows.any(axis=1)).sum()))
+            work.commit({"zeros": work.facts["zeros"] + int((~rows.any(axis=1)).sum())})
             progress.advance(len(rows))

@@ -122,7 +122,7 @@ def add_languages(
     if settings.translation.steps:
         names = {"-".join(codes): named(files) for codes, files in parallel.items()}
         folder = None if work_dir is None else Path(work_dir)
-        with tuning_folder(folder, settings.translation, anchoring=asdict(settings), texts=names) as work:
+        with tuning_folder(folder, settings.translation, {"anchoring": asdict(settings), "texts": names}) as work:
             if work is not None:
                 for name, pairs in zip(names, texts, strict=True):
                     work.note_texts(name, map("\t".join, zip(pairs.known, pairs.new, strict=True)), names[name])

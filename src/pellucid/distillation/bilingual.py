@@ -163,7 +163,7 @@ def join_languages(
     vectors = _projected(vectors, languages, vocabulary, settings.pca)
     if settings.translation.steps:
         texts = {"-".join(codes): named(files) for codes, files in parallel.items()}
-        with tuning_folder(work_dir, settings.translation, pca=asdict(settings.pca), texts=texts) as work:
+        with tuning_folder(work_dir, settings.translation, {"pca": asdict(settings.pca), "texts": texts}) as work:
             pairs = [pair_bags(files, codes, vocabulary, work) for codes, files in parallel.items()]
             vectors = tune_on_pairs(
                 vectors, pairs, settings.translation, work=work, show_progress_bar=show_progress_bar

@@ -125,7 +125,7 @@ def distill_extraction(
     vectors = project(extraction.vectors[seen], bags, pca)
     if refinement.steps:
         teacher_vectors = extraction.teacher_vectors
-        with tuning_folder(work_dir, refinement, pca=asdict(pca)) as work:
+        with tuning_folder(work_dir, refinement, {"pca": asdict(pca)}) as work:
             vectors = refine(vectors, bags, teacher_vectors, refinement, work=work, show_progress_bar=show_progress_bar)
     return StaticEmbedder(vocabulary, vectors)
 

@@ -120,7 +120,7 @@ def extract(
         return Extraction(
             words=words,
             counts=work.array("counts"),
-            vectors=sums.vectors / np.maximum(sums.used, 1)[:, None].astype(np.float32),
+            vectors=np.divide(sums.vectors, np.maximum(sums.used, 1)[:, None], dtype=np.float32),
             sentences=sentences,
             teacher_vectors=work.array("teacher"),
         )
@@ -220,7 +220,7 @@ def _counted(
     words = [word for word, _ in kept]
     work.save_texts("words", words)
     work.append("counts", np.array([count for _, count in kept], np.int64))
-    work.commit(sentences=total)
+    work.commit({"sentences": total})
     return words, total
 
 
@@ -268,7 +268,7 @@ class _Sums:
         self.work.append("teacher", teacher_vectors)
         self.work.save("sums", {"sums": self.vectors, "used": self.used})
         self.shards_done += 1
-        self.work.commit(shards_done=self.shards_done)
+        self.work.commit({"shards_done": self.shards_done})
 
 
 def _encode_shard(

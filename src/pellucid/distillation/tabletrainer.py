@@ -49,13 +49,13 @@ def scale_of(vectors: npt.NDArray[np.floating[Any]]) -> float:
 
 @contextmanager
 def tuning_folder(
-    work_dir: Path | None, settings: RefinementSettings | TranslationSettings, **others: Any
+    work_dir: Path | None, settings: RefinementSettings | TranslationSettings, others: Mapping[str, Any] | None = None
 ) -> Iterator[WorkFolder | None]:
     """Open the folder in `work_dir` where a table's training keeps its state; other settings have another one."""
     if work_dir is None:
         yield None
         return
-    asked = json.dumps({"settings": asdict(settings), **others}, sort_keys=True, default=str)
+    asked = json.dumps({"settings": asdict(settings), **(others or {})}, sort_keys=True, default=str)
     with WorkFolder(work_dir / f"tuning-{hashlib.sha256(asked.encode()).hexdigest()[:12]}") as work:
         yield work
 
@@ -160,7 +160,8 @@ class TableTrainer:
         tensors = {"words": self.words.weight.detach().numpy(), "best": self.best}
         tensors.update({name: state[name].numpy() for name in ("exp_avg", "exp_avg_sq")})
         work.save("table", tensors)
-        work.commit(step=self.step, best_loss=self.best_loss, without_gain=self.evaluations_without_gain)
+        facts = {"step": self.step, "best_loss": self.best_loss, "without_gain": self.evaluations_without_gain}
+        work.commit(facts)
 
     def _resume(self, work: WorkFolder) -> None:
         """Take up the state in `work`."""

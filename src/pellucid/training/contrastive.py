@@ -148,7 +148,7 @@ def train_lexicon(
 
 def run_folder(path: str | Path) -> WorkFolder:
     """Return the folder of a run; of several devices the first one locks and writes it."""
-    return WorkFolder(path, alone=os.environ.get("RANK", "0") == "0")
+    return WorkFolder(path, alone=_devices() == 1 or os.environ.get("RANK") == "0")
 
 
 def train_module(

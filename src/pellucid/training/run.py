@@ -65,7 +65,7 @@ def note_checkpoint(work: WorkFolder, folder: Path) -> None:
     known = {name: files for name, files in work.facts.get("checkpoints", {}).items() if (work.path / name).is_dir()}
     files = [path for path in sorted(folder.iterdir()) if path.is_file() and not path.name.startswith(_OTHERS)]
     known[folder.name] = {path.name: checksum(path) for path in files}
-    work.commit(checkpoints=known)
+    work.commit({"checkpoints": known})
 
 
 def last_checkpoint(work: WorkFolder) -> Path | None:

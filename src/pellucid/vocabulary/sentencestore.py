@@ -75,9 +75,9 @@ def store_sentences(
             while shard := list(islice(sentences, _SHARD)):
                 _add(shard, work, vocabulary, teacher, settings)
                 read += len(shard)
-                work.commit(read=read)
+                work.commit({"read": read})
                 progress.advance(len(shard))
-            work.commit(done=True)
+            work.commit({"done": True})
         return _opened(work)
 
 
