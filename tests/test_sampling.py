@@ -505,7 +505,7 @@ import sys, time
 sys.path.insert(0, sys.argv[1])
 from test_sampling import *
 candidatestore._SHARD = 10
-choose_anchors(lambda texts: time.sleep(0.01) or encode(texts), SENTENCES, 9, method="fps", work_dir=sys.argv[2])
+choose_anchors(lambda texts: time.sleep(0.05) or encode(texts), SENTENCES, 9, method="fps", work_dir=sys.argv[2])
 """
 
 
