@@ -93,16 +93,13 @@ class Bench:
         """Sentences under open licences and their vectors by MiniLM: the candidates of anchor_tables.py."""
         from pellucid.anchors.candidates import CandidateSettings
         from pellucid.anchors.candidatestore import prepare_candidates
-        from pellucid.corpus import read_texts
 
-        folder = self.work / "minilm"
-        if not (folder / "vectors.npy").exists():
-            corpus = self.data / "raw_english" / "open_licence.txt.xz"
-            settings = CandidateSettings(words=(4, 20), max_candidates=200_000)
-            prepare_candidates(self.encoders["MiniLM"], corpus, settings, folder, show_progress_bar=False)
-        texts = list(islice(read_texts(folder / "candidates.jsonl"), SENTENCES))
-        vectors = np.load(folder / "vectors.npy", mmap_mode="r")
-        return texts, unit_rows(np.asarray(vectors[: len(texts)], np.float32))
+        corpus = self.data / "raw_english" / "open_licence.txt.xz"
+        settings = CandidateSettings(words=(4, 20), max_candidates=200_000)
+        given = (self.encoders["MiniLM"], corpus, settings, self.work / "minilm")
+        candidates = prepare_candidates(*given, show_progress_bar=False)
+        rows = np.arange(min(SENTENCES, len(candidates.vectors)))
+        return candidates.texts(rows), unit_rows(np.asarray(candidates.vectors[rows], np.float32))
 
     def model(self, name: str) -> KeyTokenEmbedder:
         """Return the embedder that a row of the page names, without an adjustment; each head is fitted once."""

@@ -14,6 +14,7 @@ from pellucid.errors import CorpusError, InputError
 from pellucid.evaluation.bitext import translation_scores
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.words import Vocabulary
+from resuming import assert_damage_is_refused, reversed_lines
 
 torch = pytest.importorskip("torch")
 
@@ -148,7 +149,23 @@ def test_a_stopped_tuning_goes_on(english, pairs_file, tmp_path, monkeypatch):
     calls.clear()
     again = add_languages(english, {("en", "de"): pairs_file}, settings=settings, work_dir=tmp_path)
     assert len(calls) == TUNING.steps - 40
-    np.testing.assert_allclose(again.vectors, whole.vectors, atol=1e-6)
+    np.testing.assert_array_equal(again.vectors, whole.vectors)
+
+
+def test_a_tuning_goes_on_with_the_text_it_was_begun_with(english, pairs_file, tmp_path):
+    path = tmp_path / "en-de.tsv"
+    path.write_bytes(pairs_file.read_bytes())
+
+    def run(folder):
+        return add_languages(
+            english, {("en", "de"): path}, settings=AnchoringSettings(translation=TUNING), work_dir=folder
+        )
+
+    run(tmp_path / "work")
+    assert assert_damage_is_refused(run, tmp_path / "work") == 2
+    reversed_lines(path)
+    with pytest.raises(InputError, match=r"en-de\.tsv is not the corpus that .*: texts 1 to 600 are not the same"):
+        run(tmp_path / "work")
 
 
 def test_a_teacher_of_one_language_anchors_both_and_components_are_its_own(english, pairs_file):

@@ -22,6 +22,8 @@ from safetensors.numpy import load_file, save_file
 
 from pellucid import store
 from pellucid.errors import InputError, ModelFolderError, WritingError
+from pellucid.workfolder import WorkFolder
+from resuming import assert_damage_is_refused
 
 
 def write_model(path, text):
@@ -441,3 +443,161 @@ def test_a_reader_sees_a_whole_model_at_every_moment_of_a_save(tmp_path):
             time.sleep(0.0005)
     assert process.returncode == 0
     assert len(seen) > 1 and all(text.startswith("version") for text in seen)
+
+
+# Work folders
+
+
+def read_in(folder, texts, stop=None, commit=True):
+    """Read texts under one key, up to `stop`; return those that came."""
+    with WorkFolder(folder) as work:
+        came = []
+        for text in work.texts("corpus", texts, "texts.txt"):
+            came.append(text)
+            if len(came) == stop:
+                break
+        if commit:
+            work.commit({"read": len(came)})
+        return came
+
+
+TEXTS = [f"text {number}" for number in range(3_000)]
+
+
+@pytest.mark.parametrize("stop", [1, 1024, 1500, 2999, 3000, None])
+def test_texts_read_before_are_proven_and_the_others_noted(tmp_path, stop):
+    assert read_in(tmp_path, TEXTS, stop) == TEXTS[:stop]
+    assert read_in(tmp_path, iter(TEXTS)) == TEXTS
+    assert read_in(tmp_path, TEXTS) == TEXTS
+    marks = json.loads((tmp_path / "state.json").read_text())["texts"]["corpus"]["marks"]
+    assert marks[-1][0] == 3000 and max(np.diff([0, *(count for count, _ in marks)])) <= 1024
+
+
+@pytest.mark.parametrize("place", [0, 1023, 1024, 1499])
+@pytest.mark.parametrize("change", ["other", "less", "moved"])
+def test_no_text_that_changed_gets_out(tmp_path, place, change):
+    read_in(tmp_path, TEXTS, 1500)
+    before = (tmp_path / "state.json").read_bytes()
+    texts = list(TEXTS)
+    if change == "other":
+        texts[place] += "!"
+    elif change == "less":
+        del texts[place]
+    else:  # the same characters in the same order
+        texts[place : place + 2] = [texts[place] + texts[place + 1][0], texts[place + 1][1:]]
+    came = []
+    first, last = (0, 1024) if place < 1024 else (1024, 1500)
+    told = rf"texts\.txt is not .* {tmp_path} .*: texts {first + 1:,} to {last:,} are not the same.*Give that"
+    with WorkFolder(tmp_path) as work, pytest.raises(InputError, match=told):
+        came.extend(work.texts("corpus", texts, "texts.txt"))
+    assert came == TEXTS[:first]
+    assert (tmp_path / "state.json").read_bytes() == before
+    assert read_in(tmp_path, TEXTS) == TEXTS
+
+
+def test_a_corpus_that_ended_may_not_grow_and_one_that_did_not_may(tmp_path):
+    read_in(tmp_path / "whole", TEXTS[:9])
+    with pytest.raises(InputError, match="that ended after 9 texts"):
+        read_in(tmp_path / "whole", TEXTS[:10])
+    with pytest.raises(InputError, match="texts 1 to 9 are not the same, and it ends after 8"):
+        read_in(tmp_path / "whole", TEXTS[:8])
+    read_in(tmp_path / "part", TEXTS[:9], 9)
+    assert read_in(tmp_path / "part", TEXTS[:10]) == TEXTS[:10]
+
+
+def test_what_was_not_committed_does_not_count(tmp_path):
+    read_in(tmp_path, ["a", "b"], commit=False)
+    with WorkFolder(tmp_path) as work:
+        work.claim({"n": 1})
+        work.append("rows", np.arange(6, dtype=np.float16).reshape(3, 2))
+        work.save("table", {"x": np.zeros(3)})
+    with WorkFolder(tmp_path) as work:
+        work.claim({"n": 2})
+        assert list(work.texts("corpus", ["c"], "texts.txt")) == ["c"]
+        assert "rows" not in work and "table" not in work and not work.facts
+        work.append("rows", np.ones((1, 2), np.float16))
+        work.save("table", {"x": np.ones(3)})
+        work.commit({"step": 1})
+        work.append("rows", np.zeros((5, 2), np.float16))
+        work.save("table", {"x": np.zeros(3)})
+    with WorkFolder(tmp_path) as work:
+        assert work.facts == {"step": 1} and work.rows("rows") == 1
+        work.append("rows", np.full((1, 2), 2, np.float16))
+        np.testing.assert_array_equal(work.array("rows"), [[1, 1], [2, 2]])
+        np.testing.assert_array_equal(work.load("table")["x"], np.ones(3))
+        work.save("table", {"x": np.full(3, 3.0)})
+        work.commit()
+        np.testing.assert_array_equal(work.load("table")["x"], np.full(3, 3.0))
+        with pytest.raises(InputError, match=r"another run \(different: m, n\); give the same arguments"):
+            work.claim({"m": 2, "n": 3})
+    assert len(list(tmp_path.glob("table.*"))) == 1
+
+
+def test_any_damage_of_a_work_folder_is_refused_by_name(tmp_path):
+    def run(folder):
+        with WorkFolder(folder) as work:
+            if "rows" not in work:
+                work.append("rows", np.arange(6).reshape(3, 2))
+                work.save("table", {"x": np.arange(5.0)})
+                work.save_texts("words", ["a", "b", "é"])
+                work.commit({"step": 1})
+            work.array("rows"), work.load("table"), work.file("words")
+
+    run(tmp_path / "work")
+    run(tmp_path / "work")
+    assert assert_damage_is_refused(run, tmp_path / "work") == 4
+    state = tmp_path / "work" / "state.json"
+    content = state.read_bytes()
+    for place in range(len(content) - 1):
+        state.write_bytes(content[:place] + bytes([content[place] ^ 2]) + content[place + 1 :])
+        with pytest.raises(ModelFolderError, match=r"state\.json"):
+            run(tmp_path / "work")
+
+
+HOLDER = """
+import sys, time
+from pellucid.workfolder import WorkFolder
+with WorkFolder(sys.argv[1]):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_the_second_run_in_a_folder_is_told_who_holds_it(tmp_path):
+    folder = tmp_path / "work"
+    process = subprocess.Popen([sys.executable, "-c", HOLDER, str(folder)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "held\n"
+        told = rf"work is in use by process {process.pid} since 20[-\d]{{8}} [:\d]{{8}}; wait until it has ended"
+        with pytest.raises(InputError, match=told), WorkFolder(folder):
+            pass
+        with WorkFolder(folder, alone=False) as work:  # a further process of the same run
+            work.claim({"n": 1})
+            work.commit({"step": 1})
+        assert not json.loads((folder / "state.json").read_text())["facts"]
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    with WorkFolder(folder) as first:  # a lock goes with its process
+        with pytest.raises(InputError, match=f"process {os.getpid()} "), WorkFolder(folder):
+            pass
+        first.commit({"step": 2})
+    with WorkFolder(folder) as work:
+        assert work.facts == {"step": 2}
+
+
+def test_a_work_folder_that_cannot_be_written_says_so(tmp_path, monkeypatch):
+    with WorkFolder(tmp_path) as work:
+
+        def full(handle):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(WritingError, match=r"rows\.state\.bin: No space left"):
+            work.append("rows", np.zeros(3))
+        with pytest.raises(WritingError, match=r"state\.json: No space left"):
+            work.commit({"step": 1})
+    monkeypatch.undo()
+    with WorkFolder(tmp_path) as work:
+        assert not work.facts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import mmap
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -28,6 +29,8 @@ from pellucid.vocabulary.reading import AddingSettings
 from pellucid.vocabulary.retrain import retrain
 from pellucid.vocabulary.sentencestore import store_sentences
 from pellucid.words import Vocabulary, split_words
+from pellucid.workfolder import WorkFolder
+from resuming import assert_damage_is_refused, reversed_lines, stop_at_write, stopped_at_writes
 from tables import check_views, random_table
 
 WIDTH = 6
@@ -469,23 +472,23 @@ def test_a_killed_store_goes_on_and_knows_its_teacher(world, corpus, tmp_path, m
     vocabulary, teacher = Vocabulary(world[0]), teacher_of(world)
     whole = store_sentences(tmp_path / "whole", vocabulary, teacher, corpus, ExtractionSettings(), {})
     calls = []
-    append = sentencestore._append
+    append = WorkFolder.append
 
-    def dying(path, values, first):
-        calls.append(path)
-        if len(calls) == 9:  # the teacher's vectors and rows of the third shard are written, its offsets are not
+    def dying(self, name, rows):
+        calls.append(name)
+        if len(calls) == 10:  # the teacher's vectors and rows of the third shard are written, its offsets are not
             raise KeyboardInterrupt
-        append(path, values, first)
+        append(self, name, rows)
 
     def run(encoder, **options):
         return store_sentences(tmp_path / "cut", vocabulary, encoder, corpus, ExtractionSettings(**options), {})
 
-    monkeypatch.setattr(sentencestore, "_append", dying)
+    monkeypatch.setattr(WorkFolder, "append", dying)
     with pytest.raises(KeyboardInterrupt):
         run(teacher)
-    monkeypatch.setattr(sentencestore, "_append", append)
-    assert json.loads((tmp_path / "cut" / "state.json").read_text())["read"] == 200
-    with pytest.raises(InputError, match="vectors of another teacher"):
+    monkeypatch.setattr(WorkFolder, "append", append)
+    assert json.loads((tmp_path / "cut" / "state.json").read_text())["facts"] == {"read": 200}
+    with pytest.raises(InputError, match="vectors of another encoder"):
         run(lambda texts: teacher(texts)[:, ::-1])
     resumed = run(teacher)
     np.testing.assert_array_equal(resumed.bags.rows, whole.bags.rows)
@@ -526,7 +529,45 @@ def test_retraining_killed_and_resumed_equals_uninterrupted(world, corpus, tmp_p
         run("cut")
     monkeypatch.setattr(refinement, "_draw", draw)
     resumed, _ = run("cut")
-    np.testing.assert_allclose(resumed.vectors, whole.vectors, atol=1e-6)
+    np.testing.assert_array_equal(resumed.vectors, whole.vectors)
+
+
+def test_retraining_stopped_anywhere_ends_like_one_that_was_not(world, corpus, tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setattr(sentencestore, "_SHARD", 500)
+
+    def run(folder):
+        settings = replace(SMALL, steps=60, evaluate_every=20)
+        return retrain(noisy(world), teacher_of(world), corpus, work_dir=folder, refinement=settings)
+
+    (_, (whole, told)), *others = stopped_at_writes(run, tmp_path / "runs")
+    assert len(others) == 8
+    for folder, (other, report) in others:
+        np.testing.assert_array_equal(other.vectors, whole.vectors, err_msg=str(folder))
+        assert report == told
+    assert assert_damage_is_refused(run, tmp_path / "runs" / "0") == 6
+
+
+@pytest.mark.parametrize("write", [15, None])
+def test_a_corpus_replaced_by_one_of_its_size_is_not_retrained_on(world, corpus, tmp_path, monkeypatch, write):
+    pytest.importorskip("torch")
+    monkeypatch.setattr(sentencestore, "_SHARD", 500)
+    texts = tmp_path / "texts.txt"
+    texts.write_bytes(corpus.read_bytes())
+
+    def run(texts=texts, work_dir=tmp_path / "work"):
+        return retrain(model_of(world), teacher_of(world), texts, work_dir=work_dir, refinement=SMALL)
+
+    stop_at_write(run, write) if write else run()
+    with WorkFolder(tmp_path / "work" / "sentences"), pytest.raises(InputError, match="sentences is in use by process"):
+        run()
+    reversed_lines(texts)
+    with pytest.raises(InputError, match=r"texts\.txt is not the corpus .*: texts 1 to \d+ are not the same"):
+        run()
+    lines = corpus.read_text().split("\n")
+    run(lines, tmp_path / "list")
+    with pytest.raises(InputError, match=r"the corpus is not the corpus .*: texts 1,025 to 1,504 are not the same"):
+        run([*lines[:-1], "w1 w2"], tmp_path / "list")
 
 
 def test_retraining_that_cannot_be(world, corpus, tmp_path):

@@ -6,18 +6,22 @@ each. What it returns is checked here, so that nobody else has to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pellucid.base import Embedder, Vectors
 from pellucid.errors import InputError, ModelFolderError, PellucidError, is_panic, missing_extra, require
 from pellucid.store import read_json
 from pellucid.words import well_formed
 
+_PROBES = 8  # texts encoded again when a run is resumed, to see that it is the same encoder
+_ROUNDING = 0.02  # what an encoder's vectors may differ by from run to run, in bfloat16 for instance
 _FORMS = "a pellucid model (bundled name, folder or hub id) or a sentence-transformers model (folder or hub id)"
 
 Encoder = Any
@@ -291,3 +295,17 @@ def without_bars() -> Iterator[None]:
     finally:
         if shown:
             bars.enable_progress_bar()
+
+
+def check_same_encoder(encoder: Encoder, texts: Iterable[str], known: npt.NDArray[Any], folder: Path) -> None:
+    """Refuse to go on in `folder` with another encoder than the one that gave the `known` vectors of `texts`.
+
+    Raises:
+        InputError: the vectors of the first texts differ by more than rounding does.
+    """
+    again = encode_with(encoder, list(islice(texts, _PROBES)))
+    first = np.asarray(known[: len(again)], np.float32)
+    if again.shape != first.shape or np.abs(again - first).max(initial=0) > _ROUNDING:
+        raise InputError(
+            f"{folder} holds vectors of another encoder; give the one it was begun with, or another work_dir"
+        )

@@ -69,7 +69,7 @@ def writing(path: str | os.PathLike[str]) -> Iterator[Path]:
             `path` is untouched.
     """
     path = Path(path)
-    with _explained(path), _alone(path):
+    with writing_explained(path), _alone(path):
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
         os.close(handle)
         aside = Path(name)
@@ -97,7 +97,7 @@ def writing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
             `path` is untouched.
     """
     path = Path(path).resolve()  # a link to a folder stays a link
-    with _explained(path), _alone(path):
+    with writing_explained(path), _alone(path):
         outdated = _replaceable(path)
         aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
         try:
@@ -115,7 +115,7 @@ def writing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def writing_explained(path: Path) -> Iterator[None]:
     """Turn the system's refusal to write into an error that says what and what now."""
     try:
         yield
@@ -180,6 +180,29 @@ def _lock(name: Path, path: Path) -> int | None:
                 "Wait for it, end it, or choose another place",
             )
         time.sleep(0.02)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder.
+
+    Raises:
+        InputError: another process holds it; the message says which.
+    """
+    with open(folder / ".lock", "a+", encoding="utf-8", errors="replace") as file:
+        try:
+            _try_lock(file.fileno())
+        except OSError as error:
+            if error.errno in _BUSY:
+                file.seek(0)
+                raise InputError(
+                    f"{folder} is in use by {file.read(200).strip() or 'another run'}; wait until it has ended, or "
+                    "give another work_dir"
+                ) from error  # else a file system without locks
+        file.truncate(0)
+        file.write(f"process {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S')}\n")
+        file.flush()
+        yield
 
 
 def _try_lock(handle: int) -> None:
@@ -343,11 +366,17 @@ def checksum(path: str | os.PathLike[str]) -> str:
     Raises:
         ModelFolderError: the file is absent, unreadable, or a pipe, device or folder.
     """
-    found = hashlib.sha256()
-    with _opened(Path(path)) as file:
-        while block := file.read(_BLOCK):
-            found.update(block)
-    return found.hexdigest()
+    return str(hashed(Path(path)).hexdigest())
+
+
+def hashed(path: Path, size: int | None = None) -> Any:
+    """Return the running sha256 of a file, or of its first `size` bytes."""
+    digest, left = hashlib.sha256(), math.inf if size is None else size
+    with _opened(path) as file:
+        while left and (chunk := file.read(int(min(_BLOCK, left)))):
+            digest.update(chunk)
+            left -= len(chunk)
+    return digest
 
 
 def write_json(path: str | os.PathLike[str], value: Any, *, indent: int | None = 2) -> None:
@@ -375,26 +404,6 @@ def parse_json(content: bytes, complaint: str) -> Any:
         return json.loads(content)
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, an endless number, or nested too deep
         raise ModelFolderError(f"{complaint}: {error}") from error
-
-
-def check_same_run(folder: Path, saved: Mapping[str, Any], asked: Mapping[str, Any], what: str = "state") -> None:
-    """Refuse to go on with what another run left in `folder`.
-
-    Args:
-        folder: where it lies.
-        saved: what that run was asked for.
-        asked: what this one is.
-        what: it left.
-
-    Raises:
-        InputError: the two differ; the message names where.
-    """
-    if saved != asked:
-        differing = sorted(key for key in asked if asked[key] != saved.get(key))
-        raise InputError(
-            f"{folder} holds the {what} of another run (different: {', '.join(differing)}); "
-            "give the same arguments to resume it, or another work_dir"
-        )
 
 
 def write_tensors(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from pellucid.distillation.bilingual import LanguageWords, Parallel
 from pellucid.distillation.languages import check_script, word_finder
 from pellucid.distillation.parallel import Languages, ParallelFiles, named, read_parallel
 from pellucid.distillation.refinement import Bags
-from pellucid.distillation.tabletrainer import scale_of
+from pellucid.distillation.tabletrainer import scale_of, tuning_folder
 from pellucid.distillation.translation import PairBags, TranslationSettings, tune_on_pairs
 from pellucid.errors import CorpusError, InputError
 from pellucid.static.embedder import StaticEmbedder
@@ -91,7 +91,8 @@ def add_languages(
         parallel: translated sentences by pair of codes, one of them `known`.
         known: the code of the language that the model knows.
         settings: None for the defaults.
-        work_dir: where the tuning keeps its state, so that the same call goes on if it was stopped; None keeps none.
+        work_dir: where the tuning keeps its state, so that the same call goes on if it was stopped: with the same model
+            and text, which is checked; None keeps none.
         show_progress_bar: show bars for what takes longer than two seconds.
 
     Returns:
@@ -101,7 +102,9 @@ def add_languages(
     Raises:
         CorpusError: parallel text that cannot be read, is misaligned, is in a script its language is not cut into words
             in, or of which too little has a known word on both sides.
-        InputError: no static model, a pair without the known language, or no pair.
+        InputError: no static model, a pair without the known language, no pair, or a `work_dir` that belongs to another
+            run or other text, or in which a run is at work.
+        ModelFolderError: the state in `work_dir` is damaged.
         MissingExtraError: torch, or the segmenter of a language, is not installed.
     """
     if not isinstance(model, StaticEmbedder):
@@ -117,13 +120,13 @@ def add_languages(
     bags = [_bags(pairs, vocabulary) for pairs in texts]
     vectors = _joined(model, texts, bags, len(words), settings.shrinkage)
     if settings.translation.steps:
-        checkpoint = None
-        if work_dir is not None:
-            Path(work_dir).mkdir(parents=True, exist_ok=True)
-            checkpoint = Path(work_dir) / "translation.safetensors"
-        vectors = tune_on_pairs(
-            vectors, bags, settings.translation, checkpoint=checkpoint, show_progress_bar=show_progress_bar
-        )
+        names = {"-".join(codes): named(files) for codes, files in parallel.items()}
+        folder = None if work_dir is None else Path(work_dir)
+        with tuning_folder(folder, settings.translation, {"anchoring": asdict(settings), "texts": names}) as work:
+            if work is not None:
+                for name, pairs in zip(names, texts, strict=True):
+                    work.note_texts(name, map("\t".join, zip(pairs.known, pairs.new, strict=True)), names[name])
+            vectors = tune_on_pairs(vectors, bags, settings.translation, work=work, show_progress_bar=show_progress_bar)
     return StaticEmbedder(vocabulary, vectors)
 
 

@@ -12,8 +12,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, islice
@@ -30,10 +28,12 @@ from pellucid.distillation.extraction import ExtractionSettings, count_words, ex
 from pellucid.distillation.languages import check_script, word_finder
 from pellucid.distillation.parallel import Languages, ParallelFiles, named, read_parallel
 from pellucid.distillation.refinement import Bags
+from pellucid.distillation.tabletrainer import tuning_folder
 from pellucid.distillation.translation import PairBags, TranslationSettings, tune_on_pairs
 from pellucid.errors import CorpusError, InputError
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.words import Vocabulary
+from pellucid.workfolder import WorkFolder
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -94,7 +94,8 @@ def distill_languages(
         corpora: sentences by language code, each a file or an iterable as for `distill`.
         parallel: translated sentences by pair of codes; through these pairs every language must be connected with
             every other.
-        work_dir: where the state is kept, a folder for each language; the same call goes on after an interruption.
+        work_dir: where the state is kept, a folder for each language; the same call goes on after an interruption. All
+            text is then read again and must be the same, as for `distill`.
         extraction: settings of step 1 for each language; None for the defaults with case kept. `language` is set here.
         join: settings of steps 2 and 3; None for the defaults.
         show_progress_bar: show bars for what takes longer than two seconds.
@@ -107,7 +108,8 @@ def distill_languages(
         CorpusError: text cannot be read, is misaligned, is in a script its language is not cut into words in, or
             shares no word with the other text of its language.
         InputError: a language without parallel text, settings that do not fit together, or a `work_dir` that belongs
-            to another run.
+            to another run or other text, or in which a run is at work.
+        ModelFolderError: the state in `work_dir` is damaged.
     """
     work_dir, join = Path(work_dir), join or JoinSettings()
     corpora = _checked(corpora, parallel, work_dir)
@@ -115,7 +117,7 @@ def distill_languages(
     check_pca(join.pca, int(teacher[0].get_embedding_dimension()))
     settings = {code: replace(extraction or ExtractionSettings(cased=True), language=code) for code in corpora}
     counted = [
-        count_words(teacher, corpus, work_dir / code, settings[code], show_progress_bar=show_progress_bar)[0]
+        count_words(teacher, corpus, work_dir / code, settings[code], show_progress_bar=show_progress_bar)
         for code, corpus in corpora.items()
     ]
     check_known(Vocabulary(list(dict.fromkeys(chain.from_iterable(counted)))), parallel)
@@ -149,7 +151,9 @@ def join_languages(
 
     Raises:
         CorpusError: parallel text that cannot be read, or of which too few sentences hold a known word.
-        InputError: a language without parallel text, or settings that do not fit together.
+        InputError: a language without parallel text, settings that do not fit together, or the state in `work_dir` is
+            of other vectors or other text.
+        ModelFolderError: the state in `work_dir` is damaged.
     """
     settings = settings or JoinSettings()
     check_pairs(languages, parallel)
@@ -158,11 +162,12 @@ def join_languages(
     vocabulary = Vocabulary(words, subwords)
     vectors = _projected(vectors, languages, vocabulary, settings.pca)
     if settings.translation.steps:
-        pairs = [pair_bags(files, codes, vocabulary) for codes, files in parallel.items()]
-        checkpoint = None if work_dir is None else work_dir / _checkpoint_name(languages, parallel, settings.pca)
-        vectors = tune_on_pairs(
-            vectors, pairs, settings.translation, checkpoint=checkpoint, show_progress_bar=show_progress_bar
-        )
+        texts = {"-".join(codes): named(files) for codes, files in parallel.items()}
+        with tuning_folder(work_dir, settings.translation, {"pca": asdict(settings.pca), "texts": texts}) as work:
+            pairs = [pair_bags(files, codes, vocabulary, work) for codes, files in parallel.items()]
+            vectors = tune_on_pairs(
+                vectors, pairs, settings.translation, work=work, show_progress_bar=show_progress_bar
+            )
     return StaticEmbedder(vocabulary, vectors)
 
 
@@ -258,13 +263,10 @@ def _checked(corpora: Mapping[str, Corpus], parallel: Parallel, work_dir: Path) 
 
 def _spooled(code: str, corpus: Corpus, work_dir: Path) -> Corpus:
     """Return a corpus as a file, its script checked."""
-    kept = spool(corpus, work_dir)
-    try:
+    with WorkFolder(work_dir) as work:
+        kept = spool(corpus, work)
         check_script(code, kept)
-    except CorpusError:
-        if kept is not corpus:
-            Path(kept).unlink()  # type: ignore[arg-type]  # else it would be taken for the better text given next
-        raise
+        work.commit()  # not before: else it would be taken for the better text given next
     return kept
 
 
@@ -295,12 +297,18 @@ def _sample(sentences: Sequence[str]) -> list[str]:
     return [sentences[i] for i in _spread(len(sentences), _SENTENCES).tolist()]
 
 
-def pair_bags(files: ParallelFiles, languages: Languages, vocabulary: Vocabulary) -> PairBags:
+def pair_bags(
+    files: ParallelFiles, languages: Languages, vocabulary: Vocabulary, work: WorkFolder | None = None
+) -> PairBags:
     """Return the sentence pairs of `files` as rows of one table, for `tune_on_pairs`.
 
     Raises:
         CorpusError: they cannot be read, or are misaligned.
+        InputError: they are not the pairs that the run in `work` was begun with.
     """
+    if work is not None:
+        told = ("\t".join(pair) for pair in read_parallel(files, languages))
+        work.note_texts("-".join(languages), told, named(files))
     blocks = list(_bags_in_blocks(files, languages, vocabulary))
     return PairBags("-".join(languages), *(_concatenated([block[side] for block in blocks]) for side in (0, 1)))
 
@@ -315,11 +323,3 @@ def _bags_in_blocks(files: ParallelFiles, languages: Languages, vocabulary: Voca
 def _concatenated(bags: Sequence[Bags]) -> Bags:
     sizes = np.concatenate([np.diff(bag.offsets) for bag in bags])
     return Bags(np.concatenate([bag.rows for bag in bags]), np.concatenate([[0], np.cumsum(sizes)]))
-
-
-def _checkpoint_name(languages: Mapping[str, LanguageWords], parallel: Parallel, pca: PcaSettings) -> str:
-    """Return a name of its own for each table that could be tuned, so that none is gone on with for another."""
-    sizes = {code: [len(language.words), int(language.counts.sum())] for code, language in languages.items()}
-    texts = sorted(("-".join(codes), named(files)) for codes, files in parallel.items())
-    told = json.dumps([asdict(pca), sizes, texts], sort_keys=True)
-    return f"translation-{hashlib.sha256(told.encode()).hexdigest()[:12]}.safetensors"

@@ -11,7 +11,7 @@ ablations) from what it left in `work_dir`.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from pellucid.base import Vectors
 from pellucid.corpus import Corpus
 from pellucid.distillation.extraction import Extraction, ExtractionSettings, extract
 from pellucid.distillation.refinement import Bags, RefinementSettings, refine
+from pellucid.distillation.tabletrainer import tuning_folder
 from pellucid.encoders import open_sentence_transformer
 from pellucid.errors import InputError, require
 from pellucid.static.embedder import StaticEmbedder
@@ -67,7 +68,9 @@ def distill(
     Args:
         teacher: a SentenceTransformer, or the folder or hub id of one; its pooling is respected.
         corpus: a file (.txt, .jsonl, .parquet; .xz and .gz too) or an iterable, one sentence an item.
-        work_dir: where the state is kept; the same call with the same folder goes on after an interruption.
+        work_dir: where the state is kept; the same call with the same folder goes on after an interruption. The corpus
+            is then read again and must be the same, text for text; of an iterator this cannot be checked, the run goes
+            on with the copy that it made. Other settings of steps 2 and 3 take up the extraction that is there.
         extraction: settings of step 1; None for the defaults, as for the others.
         pca: settings of step 2.
         refinement: settings of step 3.
@@ -79,7 +82,9 @@ def distill(
     Raises:
         MissingExtraError: sentence-transformers is not installed.
         CorpusError: the corpus cannot be read or has no usable sentence.
-        InputError: settings that do not fit together, or a `work_dir` that belongs to another run.
+        InputError: settings that do not fit together, or a `work_dir` that belongs to another run or corpus, or in
+            which a run is at work.
+        ModelFolderError: the state in `work_dir` is damaged.
     """
     work_dir = Path(work_dir)
     pca = pca or PcaSettings()
@@ -93,7 +98,7 @@ def distill(
         subwords_of(teacher),
         pca=pca,
         refinement=refinement,
-        checkpoint=work_dir / "refinement.safetensors",
+        work_dir=work_dir,
         show_progress_bar=show_progress_bar,
     )
 
@@ -104,13 +109,14 @@ def distill_extraction(
     *,
     pca: PcaSettings | None = None,
     refinement: RefinementSettings | None = None,
-    checkpoint: Path | None = None,
+    work_dir: Path | None = None,
     show_progress_bar: bool = True,
 ) -> StaticEmbedder:
     """Do steps 2 and 3 on what step 1 left; `subwords` is the teacher's tokenizer, for words out of the vocabulary.
 
     Raises:
-        InputError: settings that do not fit the extraction.
+        InputError: settings that do not fit the extraction, or the state in `work_dir` is of another one.
+        ModelFolderError: the state in `work_dir` is damaged.
     """
     pca, refinement = pca or PcaSettings(), refinement or RefinementSettings()
     check_pca(pca, extraction.vectors.shape[1])
@@ -119,14 +125,9 @@ def distill_extraction(
     bags = Bags.of(extraction.sentences, vocabulary)
     vectors = project(extraction.vectors[seen], bags, pca)
     if refinement.steps:
-        vectors = refine(
-            vectors,
-            bags,
-            extraction.teacher_vectors,
-            refinement,
-            checkpoint=checkpoint,
-            show_progress_bar=show_progress_bar,
-        )
+        teacher_vectors = extraction.teacher_vectors
+        with tuning_folder(work_dir, refinement, {"pca": asdict(pca)}) as work:
+            vectors = refine(vectors, bags, teacher_vectors, refinement, work=work, show_progress_bar=show_progress_bar)
     return StaticEmbedder(vocabulary, vectors)
 
 

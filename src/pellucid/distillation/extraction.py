@@ -4,16 +4,15 @@ A word's vector is the mean, over at most N sentences that hold it, of the teach
 Each sentence is encoded once and serves every word in it; the published code encodes a sentence anew for each word, up
 to 15 million times. The same forward pass gives the sentence's own vector, which distillation (section 3.3) needs.
 
-Sentences are encoded in shards. After each shard the state is written aside and renamed, so that a killed run goes on
-where it stopped, with no sentence lost or counted twice. Nothing of this file is needed to use a model.
+Sentences are encoded in shards. After each shard the state is committed (`WorkFolder`), so that a killed run goes
+on where it stopped, with no sentence lost or counted twice. Nothing of this file is needed to use a model.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,13 +20,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.base import Vectors
 from pellucid.corpus import Corpus, is_path, read_texts
 from pellucid.distillation.languages import word_finder
 from pellucid.distillation.teacher import WordVectors, forward, one_thread_a_batch, word_vectors
 from pellucid.errors import CorpusError
 from pellucid.progress import Progress
-from pellucid.store import check_same_run, read_json, read_tensors, write_json, write_tensors, writing
 from pellucid.words import Word, well_formed
+from pellucid.workfolder import WorkFolder
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -96,38 +96,34 @@ def extract(
 ) -> Extraction:
     """Run or resume the pass of `teacher` over `corpus`, keeping its state in `work_dir`.
 
+    On a resume the whole corpus is read again and must be the same, text for text; so must every file of the state. Of
+    an iterator, which can be read but once, the run keeps a copy, and what a resume is given is not looked at.
+
     Raises:
         CorpusError: the corpus cannot be read, or no sentence of it is usable.
-        InputError: `work_dir` holds the state of another corpus, teacher or setting.
+        InputError: `work_dir` holds the state of another corpus, teacher or setting, or another run is at work in it.
+        ModelFolderError: the state in `work_dir` is damaged.
     """
-    corpus = spool(corpus, work_dir)
-    words, total = count_words(teacher, corpus, work_dir, settings, show_progress_bar=show_progress_bar)
-    state = _State(work_dir, len(words), int(teacher[0].get_embedding_dimension()))
-    number_of = {word: row for row, word in enumerate(words)}
-    sentences: list[str] = []
-    with Progress("teacher", total=total, unit="sentences", enabled=show_progress_bar) as progress:
-        for number, shard in enumerate(_shards(usable_sentences(corpus, settings))):
-            if number >= state.shards_done:
-                _encode_shard(teacher, shard, number_of, state, settings, progress)
-                state.save(number)
-            else:
-                progress.advance(len(shard))
-            sentences.extend(shard)
-    return _finished(work_dir, sentences)
-
-
-def _finished(work_dir: Path, sentences: list[str]) -> Extraction:
-    """Return what the finished pass over `sentences` left in `work_dir`."""
-    vocabulary = read_json(work_dir / "vocabulary.json")
-    tensors, metadata = read_tensors(work_dir / "sums.safetensors")
-    paths = [_shard_path(work_dir, number) for number in range(int(metadata["shards_done"]))]
-    return Extraction(
-        words=vocabulary["words"],
-        counts=np.array(vocabulary["counts"], dtype=np.int64),
-        vectors=tensors["sums"] / np.maximum(tensors["used"], 1)[:, None].astype(np.float32),
-        sentences=sentences,
-        teacher_vectors=np.concatenate([read_tensors(path)[0]["teacher_vectors"] for path in paths]),
-    )
+    with WorkFolder(work_dir) as work:
+        corpus = spool(corpus, work)
+        words, total = _counted(teacher, corpus, work, settings, show_progress_bar)
+        sums = _Sums(work, len(words), int(teacher[0].get_embedding_dimension()))
+        number_of = {word: row for row, word in enumerate(words)}
+        sentences: list[str] = []
+        with Progress("teacher", total=total, unit="sentences", enabled=show_progress_bar) as progress:
+            for number, shard in enumerate(_shards(usable_sentences(_proven(corpus, work), settings))):
+                if number >= sums.shards_done:
+                    sums.save(_encode_shard(teacher, shard, number_of, sums, settings, progress))
+                else:
+                    progress.advance(len(shard))
+                sentences.extend(shard)
+        return Extraction(
+            words=words,
+            counts=work.array("counts"),
+            vectors=np.divide(sums.vectors, np.maximum(sums.used, 1)[:, None], dtype=np.float32),
+            sentences=sentences,
+            teacher_vectors=work.array("teacher"),
+        )
 
 
 def usable_sentences(corpus: Corpus, settings: ExtractionSettings) -> Iterator[str]:
@@ -151,20 +147,28 @@ def usable_sentences(corpus: Corpus, settings: ExtractionSettings) -> Iterator[s
         yield well_formed(text)
 
 
-def spool(corpus: Corpus, work_dir: Path) -> Corpus:
+def spool(corpus: Corpus, work: WorkFolder) -> Corpus:
     """Write an iterable to disk once: the pass over it must be repeatable to be resumable. A path is returned as it is.
+
+    The copy counts from the next commit on.
 
     Raises:
         CorpusError: an item is no string.
+        InputError: the texts are not those written before; of an iterator this is not looked at.
     """
     if is_path(corpus):
         return corpus
-    path = work_dir / "corpus.jsonl"
-    if not path.exists():
-        with writing(path) as aside, open(aside, "w", encoding="utf-8") as file:
-            for text in read_texts(corpus):
-                file.write(json.dumps(well_formed(text), ensure_ascii=False) + "\n")
-    return path
+    texts = map(well_formed, read_texts(corpus))
+    if "corpus" not in work:
+        work.save_texts("corpus", work.texts("corpus", texts, "the corpus"))
+    elif iter(corpus) is not corpus:  # type: ignore[arg-type]
+        work.check_texts("corpus", texts, "the corpus")
+    return work.file("corpus")
+
+
+def _proven(corpus: Corpus, work: WorkFolder) -> Iterable[str]:
+    """Return the texts of a spooled `corpus`, which must be the same at every call."""
+    return work.texts("corpus", read_texts(corpus), str(corpus))
 
 
 def count_words(
@@ -174,23 +178,33 @@ def count_words(
     settings: ExtractionSettings,
     *,
     show_progress_bar: bool = True,
-) -> tuple[list[str], int]:
-    """Return the words of a spooled `corpus` and the number of usable sentences, counting only once per `work_dir`.
+) -> list[str]:
+    """Return the words of `corpus`, most frequent first, counting only once per `work_dir`.
 
     Raises:
         CorpusError: the corpus cannot be read, or no sentence of it is usable.
-        InputError: `work_dir` holds the state of another corpus, teacher or setting.
+        InputError: `work_dir` holds the state of another corpus, teacher or setting, or another run is at work in it.
+        ModelFolderError: the state in `work_dir` is damaged.
     """
-    path = work_dir / "vocabulary.json"
-    origin = _origin(corpus, teacher, settings)
-    if path.exists():
-        saved = read_json(path)
-        check_same_run(work_dir, saved["origin"], origin)
-        return saved["words"], saved["sentences"]
+    with WorkFolder(work_dir) as work:
+        return _counted(teacher, spool(corpus, work), work, settings, show_progress_bar)[0]
+
+
+def _counted(
+    teacher: SentenceTransformer,
+    corpus: Corpus,
+    work: WorkFolder,
+    settings: ExtractionSettings,
+    show_progress_bar: bool,
+) -> tuple[list[str], int]:
+    """Return the words and the number of usable sentences of a spooled `corpus`."""
+    work.claim(_origin(teacher, settings))
+    if "words" in work:
+        return list(read_texts(work.file("words"))), work.facts["sentences"]
     counter: Counter[str] = Counter()
     total = 0
     with Progress("counting words", unit="sentences", enabled=show_progress_bar) as progress:
-        for sentence in usable_sentences(corpus, settings):
+        for sentence in usable_sentences(_proven(corpus, work), settings):
             counter.update(word.text for word in _words(sentence, settings))
             total += 1
             progress.advance()
@@ -203,23 +217,22 @@ def count_words(
     kept = [(word, count) for word, count in ranked if count >= settings.min_count]
     if not kept:
         raise CorpusError(f"no word occurs {settings.min_count} times in the corpus; lower min_count")
-    words, counts = [word for word, _ in kept], [count for _, count in kept]
-    write_json(path, {"origin": origin, "sentences": total, "words": words, "counts": counts})
+    words = [word for word, _ in kept]
+    work.save_texts("words", words)
+    work.append("counts", np.array([count for _, count in kept], np.int64))
+    work.commit({"sentences": total})
     return words, total
 
 
-def _origin(corpus: Corpus, teacher: SentenceTransformer, settings: ExtractionSettings) -> dict[str, Any]:
-    """What a resumed run must share with the run it goes on from."""
-    path = Path(corpus)  # type: ignore[arg-type]
+def _origin(teacher: SentenceTransformer, settings: ExtractionSettings) -> dict[str, Any]:
+    """What a resumed run must share with the run it goes on from, beside the corpus."""
     digest = hashlib.sha256()
     for name, weights in sorted(teacher.state_dict().items()):
         digest.update(name.encode())
         digest.update(np.ascontiguousarray(weights.detach().cpu().float().numpy().ravel()[:4096]).tobytes())
-    values = json.loads(json.dumps(asdict(settings)))
+    values = asdict(settings)
     del values["batch_size"]  # changes the speed, not the result
-    if settings.language is None:  # runs from before there was such a setting can be resumed
-        del values["language"]
-    return {"corpus": [path.name, path.stat().st_size if path.exists() else 0], "teacher": digest.hexdigest(), **values}
+    return {"teacher": digest.hexdigest(), **values}
 
 
 def _words(sentence: str, settings: ExtractionSettings) -> list[Word]:
@@ -238,42 +251,35 @@ def _shards(sentences: Iterator[str]) -> Iterator[list[str]]:
         yield shard
 
 
-class _State:
-    """The running sums, and how far they have come. On disk they change together or not at all."""
+class _Sums:
+    """The running sums of the words' vectors, and how far they have come."""
 
-    def __init__(self, work_dir: Path, words: int, dimension: int) -> None:
-        self.work_dir = work_dir
-        self.path = work_dir / "sums.safetensors"
-        self.shards_done = 0
-        self.sums = np.zeros((words, dimension), np.float32)
-        self.used = np.zeros(words, np.int32)
-        self.teacher_vectors = np.zeros((0, 0), np.float16)
-        if self.path.exists():
-            tensors, metadata = read_tensors(self.path)
-            self.sums, self.used = np.array(tensors["sums"]), np.array(tensors["used"])
-            self.shards_done = int(metadata["shards_done"])
+    def __init__(self, work: WorkFolder, words: int, dimension: int) -> None:
+        self.work = work
+        self.shards_done = work.facts.get("shards_done", 0)
+        self.vectors: Vectors = np.zeros((words, dimension), np.float32)
+        self.used: npt.NDArray[np.int32] = np.zeros(words, np.int32)
+        if "sums" in work:
+            tensors = work.load("sums")
+            self.vectors, self.used = np.array(tensors["sums"]), np.array(tensors["used"])
 
-    def save(self, number: int) -> None:
-        """Finish shard `number`. Its vectors go first: without the sums they do not count yet."""
-        write_tensors(_shard_path(self.work_dir, number), {"teacher_vectors": self.teacher_vectors})
-        self.shards_done = number + 1
-        tensors = {"sums": self.sums, "used": self.used}
-        write_tensors(self.path, tensors, {"shards_done": str(self.shards_done)})
-
-
-def _shard_path(work_dir: Path, number: int) -> Path:
-    return work_dir / f"teacher-{number:05d}.safetensors"
+    def save(self, teacher_vectors: npt.NDArray[np.float16]) -> None:
+        """Finish a shard, of which these are the sentences' vectors."""
+        self.work.append("teacher", teacher_vectors)
+        self.work.save("sums", {"sums": self.vectors, "used": self.used})
+        self.shards_done += 1
+        self.work.commit({"shards_done": self.shards_done})
 
 
 def _encode_shard(
     teacher: SentenceTransformer,
     shard: list[str],
     number_of: dict[str, int],
-    state: _State,
+    sums: _Sums,
     settings: ExtractionSettings,
     progress: Progress,
-) -> None:
-    """Add the words of `shard` to the sums and set the shard's sentence vectors."""
+) -> npt.NDArray[np.float16]:
+    """Add the words of `shard` to the sums and return the sentences' vectors."""
     order = sorted(range(len(shard)), key=lambda i: (len(shard[i]), i))  # equal lengths together: little padding
     batches = [order[i : i + settings.batch_size] for i in range(0, len(order), settings.batch_size)]
     vectors = np.zeros((len(shard), teacher.get_embedding_dimension()), np.float16)
@@ -287,18 +293,18 @@ def _encode_shard(
     with one_thread_a_batch(teacher) as workers:
         for rows, (sentence_vectors, (word_rows, found)) in zip(batches, workers.map(read, batches)):
             vectors[rows] = sentence_vectors
-            _add_at_most(state, word_rows, found, settings.occurrences)
+            _add_at_most(sums, word_rows, found, settings.occurrences)
             progress.advance(len(rows))
-    state.teacher_vectors = vectors
+    return vectors
 
 
-def _add_at_most(state: _State, rows: npt.NDArray[np.int64], vectors: npt.NDArray[np.float32], limit: int) -> None:
+def _add_at_most(sums: _Sums, rows: npt.NDArray[np.int64], vectors: npt.NDArray[np.float32], limit: int) -> None:
     """Add each vector to its word's sum while the word has had fewer than `limit`."""
     order = np.argsort(rows, kind="stable")
     ranked = rows[order]
     first = np.concatenate([[True], ranked[1:] != ranked[:-1]]) if len(ranked) else np.zeros(0, bool)
     start = np.maximum.accumulate(np.where(first, np.arange(len(ranked)), 0))
     rank = np.arange(len(ranked)) - start  # how many of the same word came before it in this batch
-    taken = order[state.used[ranked] + rank < limit]
-    np.add.at(state.sums, rows[taken], vectors[taken])
-    np.add.at(state.used, rows[taken], 1)
+    taken = order[sums.used[ranked] + rank < limit]
+    np.add.at(sums.vectors, rows[taken], vectors[taken])
+    np.add.at(sums.used, rows[taken], 1)

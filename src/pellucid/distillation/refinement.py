@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +24,7 @@ from pellucid.distillation.tabletrainer import TableTrainer, scale_of, sums
 from pellucid.errors import CorpusError
 from pellucid.progress import Progress
 from pellucid.words import Vocabulary
+from pellucid.workfolder import WorkFolder
 
 if TYPE_CHECKING:
     import torch
@@ -109,7 +109,7 @@ def refine(
     teacher_vectors: npt.NDArray[np.float16],
     settings: RefinementSettings,
     *,
-    checkpoint: Path | None = None,
+    work: WorkFolder | None = None,
     show_progress_bar: bool = True,
 ) -> Vectors:
     """Return `vectors` [words, dimension] refined on sentences `bags`, with unit `teacher_vectors` [sentences, d].
@@ -119,6 +119,8 @@ def refine(
 
     Raises:
         CorpusError: fewer than two batches of sentences hold two known words.
+        InputError: `work` holds the state of other vectors, sentences or settings.
+        ModelFolderError: the state in `work` is damaged.
     """
     import torch
 
@@ -137,7 +139,7 @@ def refine(
     def loss(words: torch.nn.EmbeddingBag, sentences: npt.NDArray[np.int64]) -> torch.Tensor:
         return similarity_loss(sums(words, bags, sentences), teacher[sentences].float(), settings.temperature)
 
-    trainer = TableTrainer(table, loss, settings, checkpoint, {"sentences": len(bags)})
+    trainer = TableTrainer(table, loss, settings, work, {"trained on": bags})
     batches = np.array_split(dev, max(1, len(dev) // _DEV_BATCH))
     groups = _neighbourhoods(teacher_vectors, train, settings)
     with Progress("refining", total=settings.steps, unit="steps", enabled=show_progress_bar) as progress:

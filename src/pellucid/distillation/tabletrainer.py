@@ -7,7 +7,9 @@ paper moves the whole table at each step. `refinement.py` and `translation.py` s
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +19,7 @@ import numpy.typing as npt
 
 from pellucid.base import Vectors
 from pellucid.progress import Progress
-from pellucid.store import read_tensors, write_tensors
+from pellucid.workfolder import WorkFolder
 
 if TYPE_CHECKING:
     import torch
@@ -45,6 +47,19 @@ def scale_of(vectors: npt.NDArray[np.floating[Any]]) -> float:
     return max(float(np.sqrt(np.mean(np.square(vectors)))) if vectors.size else 0.0, 1e-12)
 
 
+@contextmanager
+def tuning_folder(
+    work_dir: Path | None, settings: RefinementSettings | TranslationSettings, others: Mapping[str, Any] | None = None
+) -> Iterator[WorkFolder | None]:
+    """Open the folder in `work_dir` where a table's training keeps its state; other settings have another one."""
+    if work_dir is None:
+        yield None
+        return
+    asked = json.dumps({"settings": asdict(settings), **(others or {})}, sort_keys=True, default=str)
+    with WorkFolder(work_dir / f"tuning-{hashlib.sha256(asked.encode()).hexdigest()[:12]}") as work:
+        yield work
+
+
 class TableTrainer:
     """The table, its optimiser, and the best table so far.
 
@@ -60,23 +75,25 @@ class TableTrainer:
         table: Vectors,
         loss: Loss,
         settings: RefinementSettings | TranslationSettings,
-        checkpoint: Path | None,
-        about: Mapping[str, Any],
+        work: WorkFolder | None,
+        sentences: Mapping[str, Bags],
     ) -> None:
-        """Take the table as it is at first, or as `checkpoint` has it.
+        """Take the table as it is at first, or as `work` has it.
 
         Args:
             table: float32 [words, d].
             loss: of the trained table and the numbers of a batch's sentences.
             settings: steps, learning rate, and when to evaluate and to stop.
-            checkpoint: where the state is written at each evaluation; None keeps none.
-            about: what else tells this run from others; a checkpoint of another run is not taken up.
+            work: where the state is kept from evaluation to evaluation; None keeps none.
+            sentences: what is trained on, by name.
+
+        Raises:
+            InputError: `work` holds the state of another table, other sentences or settings.
+            ModelFolderError: the state in `work` is damaged.
         """
         import torch
 
-        self.loss, self.settings, self.checkpoint = loss, settings, checkpoint
-        first = hashlib.blake2b(np.ascontiguousarray(table, np.float32).tobytes(), digest_size=8).hexdigest()
-        self._about = {"table": first, **about}
+        self.loss, self.settings, self.work = loss, settings, work
         self.words = torch.nn.EmbeddingBag.from_pretrained(
             torch.from_numpy(np.array(table, np.float32)),
             freeze=False,
@@ -87,8 +104,11 @@ class TableTrainer:
         self.optimiser = torch.optim.SparseAdam(list(self.words.parameters()), lr=settings.learning_rate)
         self.step, self.evaluations_without_gain = 0, 0
         self.best, self.best_loss = np.array(table, np.float32), float("inf")
-        if checkpoint is not None and checkpoint.exists():
-            self._resume(checkpoint)
+        if work is not None:
+            bags = {f"sentences {name}": _hash(bag.rows, bag.offsets) for name, bag in sentences.items()}
+            work.claim({**asdict(settings), "table": _hash(self.best), **bags})
+            if "table" in work:
+                self._resume(work)
 
     def run(self, draw: Callable[[int], Batch], held_out: Sequence[Batch], progress: Progress) -> Vectors:
         """Train to the last step, or until evaluations stop getting better, and return the best table.
@@ -132,30 +152,33 @@ class TableTrainer:
         if loss < self.best_loss:
             self.best_loss, self.evaluations_without_gain = loss, 0
             self.best = self.words.weight.detach().numpy().copy()
-        if self.checkpoint is not None and self.step:
-            self._save(self.checkpoint)
+        if self.work is not None and self.step:
+            self._save(self.work)
 
-    def _save(self, path: Path) -> None:
+    def _save(self, work: WorkFolder) -> None:
         state = self.optimiser.state[self.words.weight]
         tensors = {"words": self.words.weight.detach().numpy(), "best": self.best}
         tensors.update({name: state[name].numpy() for name in ("exp_avg", "exp_avg_sq")})
+        work.save("table", tensors)
         facts = {"step": self.step, "best_loss": self.best_loss, "without_gain": self.evaluations_without_gain}
-        write_tensors(path, tensors, {name: repr(value) for name, value in {**facts, **self._origin()}.items()})
+        work.commit(facts)
 
-    def _origin(self) -> dict[str, Any]:
-        return {**asdict(self.settings), "words": len(self.best), **self._about}
-
-    def _resume(self, path: Path) -> None:
-        """Take up the state at `path` if it is of this very run; otherwise start anew."""
+    def _resume(self, work: WorkFolder) -> None:
+        """Take up the state in `work`."""
         import torch
 
-        tensors, facts = read_tensors(path)
-        if any(facts.get(name) != repr(value) for name, value in self._origin().items()):
-            return
+        tensors = {name: torch.from_numpy(np.array(values)) for name, values in work.load("table").items()}
         with torch.no_grad():
-            self.words.weight.copy_(torch.from_numpy(np.array(tensors["words"])))
-        moments = {name: torch.from_numpy(np.array(tensors[name])) for name in ("exp_avg", "exp_avg_sq")}
-        self.step, self.best_loss = int(facts["step"]), float(facts["best_loss"])
-        self.evaluations_without_gain = int(facts["without_gain"])
-        self.best = np.array(tensors["best"])
+            self.words.weight.copy_(tensors["words"])
+        self.best = tensors["best"].numpy()
+        self.step, self.best_loss = work.facts["step"], work.facts["best_loss"]
+        self.evaluations_without_gain = work.facts["without_gain"]
+        moments = {name: tensors[name] for name in ("exp_avg", "exp_avg_sq")}
         self.optimiser.state[self.words.weight] = {"step": self.step, **moments}
+
+
+def _hash(*arrays: npt.NDArray[Any]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()

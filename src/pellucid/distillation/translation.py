@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -20,6 +19,7 @@ from pellucid.distillation.refinement import Bags
 from pellucid.distillation.tabletrainer import TableTrainer, scale_of, sums
 from pellucid.errors import CorpusError, InputError
 from pellucid.progress import Progress
+from pellucid.workfolder import WorkFolder
 
 if TYPE_CHECKING:
     import torch
@@ -83,7 +83,7 @@ def tune_on_pairs(
     pairs: Sequence[PairBags],
     settings: TranslationSettings,
     *,
-    checkpoint: Path | None = None,
+    work: WorkFolder | None = None,
     show_progress_bar: bool = True,
 ) -> Vectors:
     """Return `vectors` [words, d] after two-way contrastive tuning on one or several language pairs.
@@ -92,7 +92,9 @@ def tune_on_pairs(
     by the loss on held-out pairs are returned, at a root mean square of 1.
 
     Raises:
-        InputError: there are no pairs, two have one name, or a pair's sides differ in number.
+        InputError: there are no pairs, two have one name, a pair's sides differ in number, or `work` holds the state of
+            other vectors, sentences or settings.
+        ModelFolderError: the state in `work` is damaged.
         CorpusError: a language pair has too few sentences with a known word on both sides.
     """
     if not settings.steps:
@@ -105,8 +107,8 @@ def tune_on_pairs(
         first, second = (sums(words, side, sentences) for side in (pair.first, pair.second))
         return translation_loss(first, second, settings.temperature)
 
-    about = {pair.name: len(pair.first) for pair in pairs}
-    trainer = TableTrainer(table, loss, settings, checkpoint, {"pairs": about})
+    sentences = {f"{pair.name} {n}": side for pair in pairs for n, side in enumerate((pair.first, pair.second), 1)}
+    trainer = TableTrainer(table, loss, settings, work, sentences)
     trained = [train for _, train in splits]
     held_out = [_numbered(n, part) for n, (dev, _) in enumerate(splits) for part in _in_batches(dev)]
     with Progress(

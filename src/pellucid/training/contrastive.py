@@ -20,6 +20,7 @@ from pellucid.progress import Progress
 from pellucid.training.adapter import adapted_model, trained_model
 from pellucid.training.data import TrainingSet
 from pellucid.training.run import claim, last_checkpoint
+from pellucid.workfolder import WorkFolder
 
 if TYPE_CHECKING:
     from pellucid.training.trainer import Collator, LexiconModule, LexiconTrainer, TextSet
@@ -106,7 +107,8 @@ def train_lexicon(
     """Return a trained copy of `model`, which itself stays as it is.
 
     Checkpoints are written to `output_dir`; a run that was stopped goes on from the last one when it is started again
-    with the same arguments, as if it had not been stopped.
+    with the same arguments, as if it had not been stopped. Rows, texts and vectors must then be the same, in their
+    order, and the checkpoint undamaged.
 
     Args:
         model: a lexicon model that was not edited.
@@ -120,40 +122,47 @@ def train_lexicon(
         and the centroids are written. Where rows have prompts its settings say that it takes instructions.
 
     Raises:
-        InputError: the model was edited, a set is too small, the loss becomes NaN, or `output_dir` is another run's.
+        InputError: the model was edited, a set is too small, the loss becomes NaN, or `output_dir` is another run's or
+            of other rows, or a run is at work in it.
+        ModelFolderError: the last checkpoint is damaged.
         MissingExtraError: sentence-transformers, peft, accelerate or datasets is not installed.
     """
     settings = settings or TrainingSettings()
-    folder = Path(output_dir)
     named = _checked(model, sets, settings)
-    claim(folder, model, named, asdict(settings))
-    from pellucid.training.trainer import HEAD, Collator, LexiconModule
+    with run_folder(output_dir) as work:
+        claim(work, model, named, asdict(settings))
+        from pellucid.training.trainer import HEAD, Collator, LexiconModule
 
-    collator = Collator(model, named, settings.group_size, settings.seed)
-    with (
-        adapted_model(model, settings) as adapted,
-        Progress("training", unit="steps", enabled=show_progress_bar) as bar,
-    ):
-        train_module(LexiconModule(model, adapted, train_head=settings.train_head), collator, folder, settings, bar)
+        collator = Collator(model, named, settings.group_size, settings.seed)
+        with (
+            adapted_model(model, settings) as adapted,
+            Progress("training", unit="steps", enabled=show_progress_bar) as bar,
+        ):
+            train_module(LexiconModule(model, adapted, train_head=settings.train_head), collator, work, settings, bar)
     collator.warn_of_cut()
-    trained = trained_model(model, folder / TRAINED, HEAD if settings.train_head else None)
+    trained = trained_model(model, work.path / TRAINED, HEAD if settings.train_head else None)
     if any(row.prompt for part in sets if isinstance(part, TrainingSet) for row in part.rows):
         return trained.with_settings(replace(trained.settings, takes_instruction=True))
     return trained
 
 
+def run_folder(path: str | Path) -> WorkFolder:
+    """Return the folder of a run; of several devices the first one locks and writes it."""
+    return WorkFolder(path, alone=_devices() == 1 or os.environ.get("RANK") == "0")
+
+
 def train_module(
-    module: LexiconModule, collator: Collator, folder: Path, settings: TrainingSettings, progress: Progress
+    module: LexiconModule, collator: Collator, work: WorkFolder, settings: TrainingSettings, progress: Progress
 ) -> None:
-    """Train a module to the end, from the last checkpoint in `folder`, and write the result to `folder / TRAINED`.
+    """Train a module to the end, from the last checkpoint in `work`, and write the result to `work.path / TRAINED`.
 
     `train_lexicon` does this; a module that pools otherwise can be trained on the same batches by it.
     """
-    trainer = _trainer(module, collator, folder, settings, progress)
-    last = last_checkpoint(folder)
+    last = last_checkpoint(work)
+    trainer = _trainer(module, collator, work, settings, progress)
     trainer.train(resume_from_checkpoint=None if last is None else str(last))
     if trainer.is_world_process_zero():
-        module.save(str(folder / TRAINED))
+        module.save(str(work.path / TRAINED))
     trainer.accelerator.wait_for_everyone()
 
 
@@ -186,7 +195,7 @@ def _devices() -> int:
 
 
 def _trainer(
-    module: Any, collator: Collator, folder: Path, settings: TrainingSettings, progress: Progress
+    module: Any, collator: Collator, work: WorkFolder, settings: TrainingSettings, progress: Progress
 ) -> LexiconTrainer:
     """Return the trainer, ready to run."""
     from datasets import Dataset, DatasetDict
@@ -199,11 +208,11 @@ def _trainer(
     student = SentenceTransformer(modules=[module], device=str(module.head.device))
     trainer = LexiconTrainer(
         model=student,
-        args=_arguments(folder, settings, on_cpu=module.head.device.type == "cpu"),
+        args=_arguments(work.path, settings, on_cpu=module.head.device.type == "cpu"),
         train_dataset=DatasetDict({n: Dataset.from_dict({"number": range(len(part))}) for n, part in sets.items()}),
         loss={name: _loss(student, part, settings) for name, part in sets.items()},
         data_collator=collator,
-        callbacks=[Watch(collator, progress)],
+        callbacks=[Watch(collator, progress, work)],
     )
     for noisy in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(noisy)

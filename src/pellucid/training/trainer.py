@@ -19,10 +19,12 @@ from pellucid.errors import InputError, missing_extra
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.progress import Progress
 from pellucid.training.data import TrainingRow, TrainingSet
+from pellucid.training.run import note_checkpoint
 from pellucid.transformer.adapters import WEIGHTS
 from pellucid.transformer.attention import padding_id
 from pellucid.transformer.backbone import last_pooled, pooled
 from pellucid.transformer.reading import Reader, Reading
+from pellucid.workfolder import WorkFolder
 
 try:
     import torch
@@ -203,11 +205,11 @@ def _number(text: str) -> int:
 
 
 class Watch(TrainerCallback):  # type: ignore[misc, unused-ignore]
-    """Tells the collator the epoch, and a person the loss."""
+    """Tells the collator the epoch, a person the loss, and the folder of the run its checkpoints."""
 
-    def __init__(self, collator: Collator, progress: Progress) -> None:
+    def __init__(self, collator: Collator, progress: Progress, work: WorkFolder) -> None:
         """Take whom to tell."""
-        self.collator, self.progress, self.note = collator, progress, ""
+        self.collator, self.progress, self.work, self.note = collator, progress, work, ""
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Count the steps of an earlier run as done."""
@@ -221,6 +223,11 @@ class Watch(TrainerCallback):  # type: ignore[misc, unused-ignore]
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Count the step."""
         self.progress.advance(1, note=self.note)
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Note that a checkpoint is whole."""
+        if state.is_world_process_zero:
+            note_checkpoint(self.work, self.work.path / f"checkpoint-{state.global_step}")
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """Keep the loss to show."""

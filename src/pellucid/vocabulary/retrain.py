@@ -7,19 +7,18 @@ corpus is read as a stream, and sentences and the teacher's vectors lie on disk 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from pellucid.base import Vectors, unit_rows
-from pellucid.corpus import Corpus, is_path
-from pellucid.distillation.extraction import ExtractionSettings, spool
+from pellucid.corpus import Corpus
+from pellucid.distillation.extraction import ExtractionSettings
 from pellucid.distillation.refinement import Bags, RefinementSettings, refine
-from pellucid.distillation.tabletrainer import scale_of
+from pellucid.distillation.tabletrainer import scale_of, tuning_folder
 from pellucid.errors import CorpusError
 from pellucid.inspection.tableviews import all_vectors, static_model
 from pellucid.static.embedder import StaticEmbedder
@@ -88,7 +87,8 @@ def retrain(
         teacher: a SentenceTransformer, a pellucid model or a callable; its similarities are learnt.
         corpus: a file or an iterable of sentences, of any length.
         work_dir: where the state is kept: 2 bytes a number of the teacher's vectors. The same call with the same folder
-            goes on after an interruption.
+            goes on after an interruption. The corpus is then read again and must be the same, text for text; of an
+            iterator this cannot be checked, the run goes on with the copy that it made.
         sentences: which sentences are taken (`sentence_words`, `enough`, `max_sentences`), and the `prompt`; the other
             settings have no effect.
         refinement: settings of the training.
@@ -100,42 +100,45 @@ def retrain(
 
     Raises:
         CorpusError: the corpus cannot be read, or fewer than two batches of sentences hold two known words.
-        InputError: the model is not static, or `work_dir` belongs to another run.
+        InputError: the model is not static, `work_dir` belongs to another run or corpus, or a run is at work in it.
+        ModelFolderError: the state in `work_dir` is damaged.
     """
     static_model(model, "retraining")
     work_dir, chosen, refinement = Path(work_dir), sentences or ExtractionSettings(), refinement or RefinementSettings()
-    work_dir.mkdir(parents=True, exist_ok=True)
-    texts = corpus if is_path(corpus) else spool(corpus, work_dir)
     vectors = all_vectors(model)
-    origin = _origin(model, vectors, texts, chosen)
     stored = store_sentences(
-        work_dir / "sentences", model.vocabulary, teacher, texts, chosen, origin, show_progress_bar=show_progress_bar
+        work_dir / "sentences",
+        model.vocabulary,
+        teacher,
+        corpus,
+        chosen,
+        {"model": _digest(model, vectors)},
+        show_progress_bar=show_progress_bar,
     )
     if not len(stored.bags):
         raise CorpusError("no sentence of the corpus holds two words that the model knows; is it another language?")
     training, held_out = _apart(stored)
     scale = scale_of(vectors)
-    refined = refine(
-        vectors,
-        training.bags,
-        training.teacher_vectors,
-        refinement,
-        checkpoint=work_dir / "refinement.safetensors",
-        show_progress_bar=show_progress_bar,
-    )
+    with tuning_folder(work_dir, refinement) as work:
+        refined = refine(
+            vectors,
+            training.bags,
+            training.teacher_vectors,
+            refinement,
+            work=work,
+            show_progress_bar=show_progress_bar,
+        )
     used = int(np.count_nonzero(np.bincount(training.bags.rows, minlength=len(vectors))))
     agreements = (_agreement(table, held_out) for table in (vectors, refined))
     report = Retraining(len(training.bags), len(held_out.bags), len(vectors), used, *agreements)
     return StaticEmbedder(model.vocabulary, refined * np.float32(scale)), report
 
 
-def _origin(model: StaticEmbedder, vectors: Vectors, corpus: Corpus, settings: ExtractionSettings) -> dict[str, Any]:
-    """What a resumed run must share with the run it goes on from."""
-    path = Path(corpus)  # type: ignore[arg-type]
+def _digest(model: StaticEmbedder, vectors: Vectors) -> str:
+    """Return what tells a model from others."""
     digest = hashlib.blake2b(np.ascontiguousarray(vectors).data, digest_size=16)
     digest.update("\n".join(model.vocabulary.words).encode("utf-8", "replace"))
-    values = json.loads(json.dumps(asdict(settings)))
-    return {"corpus": [path.name, path.stat().st_size if path.exists() else 0], "model": digest.hexdigest(), **values}
+    return digest.hexdigest()
 
 
 def _apart(stored: StoredSentences) -> tuple[StoredSentences, StoredSentences]:
