@@ -681,3 +681,11 @@ def test_a_checkpoint_without_centroids_says_where_it_looked(authors, tmp_path):
     root, *_ = authors
     with pytest.raises(ModelFolderError, match=r"no centroids: no lm_head\.weight .* none of lm_head\.pth"):
         LexiconEmbedder.from_pretrained(root / "base")
+
+
+@pytest.mark.parametrize("content", ["null", "[]", "5"])
+def test_an_adapter_file_of_the_authors_form_that_is_no_object_is_refused(tmp_path, content):
+    (tmp_path / "checkpoint-1").mkdir()
+    (tmp_path / "checkpoint-1" / "adapter_config.json").write_text(content)
+    with pytest.raises(ModelFolderError, match="is an adapter; give the name"):
+        LexiconEmbedder.from_pretrained(tmp_path)

@@ -113,7 +113,8 @@ def _open_trained(
     """Return the model with the adapter and the added tokens, and the head's rows it was clustered from."""
     import torch
 
-    origin = backbone or read_json(adapter / CONFIG).get("base_model_name_or_path")
+    config = read_json(adapter / CONFIG)
+    origin = backbone or (config.get("base_model_name_or_path") if isinstance(config, dict) else None)
     if not isinstance(origin, (str, Path)):
         raise ModelFolderError(f"{folder} is an adapter; give the name or folder of the model it was trained from")
     base = open_backbone(origin, attention="causal", head="lm", device="cpu")
