@@ -15,8 +15,10 @@ import gzip
 import json
 import lzma
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, Union
 
@@ -37,6 +39,7 @@ UNREADABLE = (OSError, EOFError, lzma.LZMAError, zlib.error, MemoryError)
 _FORMATS = ".txt (one text a line), .jsonl (either also with .xz or .gz) and .parquet"
 _CHUNK = 1 << 18  # bytes asked for at once
 _BATCH = 256  # rows of a parquet file in memory at once
+_TEXT_COLUMN = re.compile(r"(large_)?string(_view)?|null|dictionary<values=(large_)?string,.*")
 _PEEK = 4096  # bytes at the start of a file that tell UTF-16 from UTF-8
 
 
@@ -95,16 +98,7 @@ def read_lines(source: Path | BinaryIO, name: str = "corpus file") -> Iterator[s
         CorpusError: the file is absent, damaged or in another encoding, or a line is longer than 64 MB. The message
             names the line.
     """
-    if not isinstance(source, Path):
-        yield from _lines(source, name)
-        return
-    check_file(source, name)
-    try:
-        stream = UNPACKERS.get(source.suffix.lower(), open)(source, "rb")
-    except UNREADABLE as error:
-        raise CorpusError(f"{source} cannot be read: {_reason(error)}") from error
-    with stream:
-        yield from _lines(stream, str(source))
+    return chain.from_iterable(_lines(source, name) if not isinstance(source, Path) else _file_lines(source, name))
 
 
 def parse_json(line: str, place: str = "") -> Any:
@@ -116,9 +110,12 @@ def parse_json(line: str, place: str = "") -> Any:
     """
     try:
         return json.loads(line)
-    except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else getattr(error, "msg", None) or _reason(error)
-        raise CorpusError(f"{place}not JSON ({reason})") from error
+    except RecursionError as error:
+        raise CorpusError(f"{place}JSON that is nested too deeply") from error
+    except json.JSONDecodeError as error:
+        raise CorpusError(f"{place}not JSON ({error.msg})") from error
+    except ValueError as error:
+        raise CorpusError(f"{place}a number has too many digits") from error
 
 
 def parquet_rows(path: Path, choose: Callable[[Any], list[str]]) -> Iterator[dict[str, Any]]:
@@ -165,7 +162,18 @@ def _check_strings(texts: Iterable[str]) -> Iterator[str]:
         yield text
 
 
-def _lines(stream: BinaryIO, name: str) -> Iterator[str]:
+def _file_lines(path: Path, name: str) -> Iterator[list[str]]:
+    check_file(path, name)
+    try:
+        stream = UNPACKERS.get(path.suffix.lower(), open)(path, "rb")
+    except UNREADABLE as error:
+        raise CorpusError(f"{path} cannot be read: {_reason(error)}") from error
+    with stream:
+        yield from _lines(stream, str(path))
+
+
+def _lines(stream: BinaryIO, name: str) -> Iterator[list[str]]:
+    """Yield the lines of a stream, many at a time."""
     number = 0  # of lines so far
     for block in _blocks(stream, name):
         if number == 0:
@@ -180,7 +188,7 @@ def _lines(stream: BinaryIO, name: str) -> Iterator[str]:
         if text:
             lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
             lines[-1] = lines[-1] if block.endswith(b"\n") else lines[-1].removesuffix("\r")
-            yield from lines
+            yield lines
             number += len(lines)
 
 
@@ -237,6 +245,9 @@ def _read_parquet(path: Path, field: str) -> Iterator[str]:
     def choose(schema: Any) -> list[str]:
         if field not in schema.names:
             raise CorpusError(f"{path} has no column {field!r:.80}; it has {str(schema.names):.300}")
+        kind = str(schema.field(field).type)
+        if not _TEXT_COLUMN.fullmatch(kind):
+            raise CorpusError(f"{path}: column {field!r:.80} holds {kind:.80}, not text; name the column of the texts")
         return [field]
 
     for number, row in enumerate(parquet_rows(path, choose), 1):
