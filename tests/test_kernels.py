@@ -237,7 +237,17 @@ def _padded() -> Tokenizer:
 def test_tokenizers_that_are_not_quite_berts(tokenizer: Tokenizer) -> None:
     words = ["token", "tokenis", "tokeniser", "a", "ab", "abb", "the", "[UNK]"]
     model = StaticEmbedder(Vocabulary(words, tokenizer), np.eye(len(words), dtype=np.float32))
-    texts = ["tokenisers", "tokeniserss", "tokenisx", "abbb", f"a{'b' * 99}", f"a{'b' * 100}", "thex", "Tokenisers", "tq"]
+    texts = [
+        "tokenisers",
+        "tokeniserss",
+        "tokenisx",
+        "abbb",
+        f"a{'b' * 99}",
+        f"a{'b' * 100}",
+        "thex",
+        "Tokenisers",
+        "tq",
+    ]
     _agree(model, _bulk(model), texts)
 
 

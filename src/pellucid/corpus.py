@@ -105,8 +105,8 @@ def parse_json(line: str, place: str = "") -> Any:
     """Return what a line of JSON holds.
 
     Raises:
-        CorpusError: it is not JSON, nested too deeply, or holds an integer of thousands of digits, which Python refuses;
-            the message begins with `place`.
+        CorpusError: it is not JSON, nested too deeply, or holds an integer of thousands of digits; the message begins
+            with `place`.
     """
     try:
         return json.loads(line)
@@ -244,7 +244,7 @@ def _read_jsonl(path: Path, field: str) -> Iterator[str]:
 def _read_parquet(path: Path, field: str) -> Iterator[str]:
     def choose(schema: Any) -> list[str]:
         if field not in schema.names:
-            raise CorpusError(f"{path} has no column {field!r:.80}; it has {str(schema.names):.300}")
+            raise CorpusError(f"{path} has no column {field!r:.80}; it has {schema.names!s:.300}")
         kind = str(schema.field(field).type)
         if not _TEXT_COLUMN.fullmatch(kind):
             raise CorpusError(f"{path}: column {field!r:.80} holds {kind:.80}, not text; name the column of the texts")

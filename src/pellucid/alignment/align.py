@@ -222,7 +222,7 @@ def check_family(name: str, model: Any) -> KeyTokenEmbedder:
     """
     family = getattr(model, "family", type(model).__name__)
     if family != "keytokens":
-        raise InputError(f"{name!r:.60} is of the family {family}; only key-token models and transformers can be aligned")
+        raise InputError(f"{name!r:.60} is {family}; only key-token models and transformers are decoded to tokens")
     found: KeyTokenEmbedder = model
     return found
 

@@ -72,7 +72,7 @@ def prepare_candidates(
     check_same_run(folder, state["origin"], origin, "candidates")
     filtered = Filtered(state["read"], state["dropped"])
     if not filtered.kept:
-        raise CorpusError(f"no candidate for an anchor: {filtered}. Give other texts, or leave rules out (--unfiltered)")
+        raise CorpusError(f"no candidate for an anchor: {filtered}. Add texts, or leave rules out (--unfiltered)")
     filtered.dropped["encoded to zero"] = _encode(encoder, folder, state, filtered.kept, show_progress_bar)
     return Candidates(folder, filtered)
 

@@ -97,7 +97,8 @@ def _pick(candidates: Candidates, n: int, method: str, seed: int, nearest: float
     vectors = candidates.vectors
     if n > candidates.filtered.kept:
         raise InputError(
-            f"{n} anchors asked for, but {candidates.filtered}. Ask for fewer, add texts, or leave rules out (--unfiltered)"
+            f"{n} anchors asked for, but {candidates.filtered}. Ask for fewer, add texts, "
+            "or leave rules out (--unfiltered)"
         )
     limit = np.inf if nearest is None else nearest
     if method == "uniform":

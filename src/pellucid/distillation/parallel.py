@@ -91,7 +91,9 @@ def _read_aligned(first: Path, second: Path) -> Iterator[tuple[str, str]]:
     for path in (first, second):
         if _kind(path) in _NOT_LINES:
             raise CorpusError(f"{path} is not plain text; two aligned files hold one sentence a line")
-    for number, (one, other) in enumerate(zip_longest(*(read_lines(path, "parallel file") for path in (first, second))), 1):
+    for number, (one, other) in enumerate(
+        zip_longest(*(read_lines(path, "parallel file") for path in (first, second))), 1
+    ):
         if one is None or other is None:
             raise _misaligned(first, second)
         one, other = one.strip(), other.strip()
