@@ -212,10 +212,11 @@ def test_odd_and_damaged_input_ends_well_or_with_one_line(models, tmp_path, monk
     odd = {
         "good.txt": good.encode(), "empty.txt": b"", "blank.txt": b"\n \n", "open.txt": b"apple", "dos.txt": b"\r\n",
         "long.txt": b"apple " * 20_000, "binary.txt": bytes(range(256)), "wide.txt": good.encode("utf-16"),
-        "half.txt.gz": gzip.compress(good.encode())[:-9], "flipped.txt.gz": gzip.compress(b"apple\n" * 99)[:20] + b"\xff" * 9,
+        "half.txt.gz": gzip.compress(good.encode())[:-9], "odd.txt.gz": gzip.compress(b"a\n" * 99)[:20] + b"\xff" * 9,
         "half.txt.xz": lzma.compress(good.encode())[:-9], "deep.jsonl": b"[" * 100_000, "null.jsonl": b"null\n",
         "digits.jsonl": b'{"n": ' + b"9" * 5000 + b"}", "lone.jsonl": b'"\\ud800"\n', "empty.parquet": b"",
-        "broken.parquet": b"PAR1" + bytes(99) + b"PAR1", "table.csv": b"a,b\n", "pairs.tsv": b"apple\tpear\n", "name": b"apple\n",
+        "broken.parquet": b"PAR1" + bytes(99) + b"PAR1", "table.csv": b"a,b\n", "pairs.tsv": b"apple\tpear\n",
+        "name": b"apple\n",
     }  # fmt: skip
     for name, content in odd.items():
         Path(name).write_bytes(content)
