@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import lzma
 import os
+import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -135,6 +140,94 @@ def test_formats_are_read_by_name_and_field(run, texts, fruit, tmp_path):
 def test_stdin_is_read_as_utf8_lines(run):
     lines = run("encode", stdin="apple\r\npear\n\u00e9t\u00e9").stdout.splitlines()
     assert [json.loads(line)["text"] for line in lines] == ["apple", "pear", "\u00e9t\u00e9"]
+
+
+@pytest.mark.parametrize("texts", [[], ["", ""], ["the apple"], ["the apple", None, "a pear", "a\rb", ""]])
+def test_every_form_of_input_gives_as_many_rows_as_texts(run, fruit, tmp_path, texts):
+    lines = [text or "" for text in texts]
+    plain = "".join(f"{text}\n" for text in lines).encode()
+    as_json = "".join(json.dumps(text) + "\n" for text in texts).encode()
+    (tmp_path / "t.txt").write_bytes(plain)
+    (tmp_path / "dos.txt").write_bytes(b"\xef\xbb\xbf" + plain.replace(b"\n", b"\r\n"))
+    (tmp_path / "t.txt.gz").write_bytes(gzip.compress(plain))
+    (tmp_path / "t.jsonl.xz").write_bytes(lzma.compress(as_json))
+    (tmp_path / "t.jsonl").write_bytes(as_json)
+    pq.write_table(pa.table({"text": pa.array(texts, pa.string())}), tmp_path / "t.parquet")
+    for name in ("t.txt", "dos.txt", "t.txt.gz", "t.jsonl.xz", "t.jsonl", "t.parquet"):
+        run("encode", tmp_path / name, "-o", tmp_path / "out.npy")
+        np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), fruit.encode(lines))
+        assert len(run("similarity", tmp_path / name, tmp_path / "t.txt").stdout.splitlines()) == len(texts)
+    for stdin in (plain, b"\xef\xbb\xbf" + plain.replace(b"\n", b"\r\n")):
+        written = run("encode", stdin=stdin).stdout.splitlines()
+        assert [json.loads(line)["text"] for line in written] == lines
+    paired = "".join(f"{text}\t{text}\n" for text in lines).encode()
+    assert len(run("similarity", "--pairs", "-", stdin=paired).stdout.splitlines()) == len(texts)
+
+
+def test_text_that_utf8_cannot_hold_is_written_with_the_replacement_character(run, tmp_path):
+    (tmp_path / "t.jsonl").write_text('"\\ud800 apple"\n')
+    run("encode", tmp_path / "t.jsonl", "-o", tmp_path / "out.parquet")
+    assert pq.read_table(tmp_path / "out.parquet")["text"].to_pylist() == ["\ufffd apple"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_pipes_are_read_like_files(models):
+    ended = shell(
+        models,
+        "pellucid encode <(printf 'a pear\\n\\nthe apple') -m $MODEL"
+        " && pellucid similarity <(echo apple) <(echo apple) -m $MODEL"
+        " && pellucid similarity --pairs <(printf 'car\\tcar\\n') -m $MODEL",
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    lines = ended.stdout.splitlines()
+    assert [json.loads(line)["text"] for line in lines[:3]] == ["a pear", "", "the apple"] and lines[3:] == [
+        "1.0000"
+    ] * 2
+
+
+_READERS = {
+    "encode": ["encode", "{}", "-o", "out.npy"],
+    "similarity": ["similarity", "{}", "{}"],
+    "pairs": ["similarity", "--pairs", "{}"],
+    "card": ["card", "0", "{}"],
+    "cards": ["cards", "{}", "--html", "cards.html"],
+    "audit": ["audit", "{}"],
+    "deletion": ["deletion", "{}", "--top", "2"],
+    "compare": ["compare", "static-en", "static-en", "--pairs", "{}"],
+    "rank": ["rank", "apple", "{}"],
+    "contrast": ["contrast", "{}", "{}"],
+    "edit": ["edit", "static-en", "--idf", "{}", "-o", "edited"],
+    "tags": ["inspect", "static-en", "tags", "{}"],
+    "anchors": ["anchors", "static-en", "{}", "-n", "2", "--unfiltered", "-o", "anchors", "--method", "uniform"],
+    "prune": ["vocabulary", "prune", "static-en", "{}", "-o", "small"],
+    "words": ["vocabulary", "add", "static-en", "--words", "{}", "--teacher", "static-en", "-o", "added"],
+    "model": ["encode", "good.txt", "-m", "{}", "-o", "out.npy"],
+}
+
+
+@pytest.mark.parametrize("command", _READERS)
+def test_odd_and_damaged_input_ends_well_or_with_one_line(models, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    good = "the apple\na pear\nthe car\n"
+    odd = {
+        "good.txt": good.encode(), "empty.txt": b"", "blank.txt": b"\n \n", "open.txt": b"apple", "dos.txt": b"\r\n",
+        "long.txt": b"apple " * 20_000, "binary.txt": bytes(range(256)), "wide.txt": good.encode("utf-16"),
+        "half.txt.gz": gzip.compress(good.encode())[:-9], "odd.txt.gz": gzip.compress(b"a\n" * 99)[:20] + b"\xff" * 9,
+        "half.txt.xz": lzma.compress(good.encode())[:-9], "deep.jsonl": b"[" * 100_000, "null.jsonl": b"null\n",
+        "digits.jsonl": b'{"n": ' + b"9" * 5000 + b"}", "lone.jsonl": b'"\\ud800"\n', "empty.parquet": b"",
+        "broken.parquet": b"PAR1" + bytes(99) + b"PAR1", "table.csv": b"a,b\n", "pairs.tsv": b"apple\tpear\n",
+        "name": b"apple\n",
+    }  # fmt: skip
+    for name, content in odd.items():
+        Path(name).write_bytes(content)
+    Path("folder.txt").mkdir()
+    pq.write_table(pa.table({"text": [1, 2]}), "numbers.parquet")
+    for name in [*odd, "folder.txt", "numbers.parquet", "absent.txt", "/dev/null"]:
+        arguments = [argument.format(name) for argument in _READERS[command]]
+        ended = CliRunner().invoke(app, arguments, prog_name="pellucid")
+        assert ended.exit_code in (0, 1), f"{name}: {ended.exception!r}"
+        assert ended.exit_code == 0 or (ended.stderr.startswith("error: ") and ended.stderr.count("\n") == 1), name
+        assert not re.search(r"\wSettings\b|near_duplicates|batch_size|\wError\b", ended.stderr), ended.stderr
 
 
 def test_stdin_that_is_not_utf8_is_named_by_line(run):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -235,6 +236,25 @@ def test_text_vectors_are_read_in_every_usual_form(tmp_path, name, ending):
         assert opened.vocabulary.words[:2] == ["the", "apple"] and len(opened.vocabulary) == 3
         np.testing.assert_array_equal(opened.vectors, np.array([[1, 2, 3], [4, -0.5, 6], [7, 8, 9]], np.float32))
     assert len(StaticEmbedder.from_text_vectors(path, max_words=2).vocabulary) == 2
+
+
+def test_a_text_file_of_vectors_does_not_ask_for_more_memory_than_it_holds(tmp_path):
+    """One line of 65,536 numbers made room for 16,384 such; every repeated word was kept for the warning."""
+    (tmp_path / "wide.txt").write_bytes(b"a" + b" 1" * 65_536)
+    (tmp_path / "again.txt.gz").write_bytes(gzip.compress(b"a 1\n" * 300_000))
+    tracemalloc.start()
+    assert StaticEmbedder.from_text_vectors(tmp_path / "wide.txt").vectors.shape == (1, 65_536)
+    with pytest.warns(UserWarning, match=r"299999 lines repeat a word and were skipped, the first is line 2 \('a'\)"):
+        assert len(StaticEmbedder.from_text_vectors(tmp_path / "again.txt.gz").vocabulary) == 1
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 1 << 25
+
+
+def test_text_vectors_in_utf_16_are_named(tmp_path):
+    (tmp_path / "v.txt").write_bytes("a 1 2\nb 3 4\n".encode("utf-16"))
+    with pytest.raises(ModelFolderError, match="is UTF-16 or UTF-32; save it as UTF-8"):
+        StaticEmbedder.from_text_vectors(tmp_path / "v.txt")
 
 
 def test_many_text_vectors_grow_the_array_and_survive_a_save(tmp_path):

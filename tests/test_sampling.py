@@ -392,7 +392,7 @@ def test_too_many_anchors_asked_for():
     said = r"11 anchors asked for, but 10 of 13 texts left \(dropped: 1 link, 1 no sentence, 1 duplicate\)"
     with pytest.raises(InputError, match=said):
         choose_anchors(encode, texts, 11, method="uniform")
-    with pytest.raises(InputError, match="near_duplicates"):
+    with pytest.raises(InputError, match="add texts, or allow nearer ones"):
         choose_anchors(lambda texts: np.ones((len(texts), 3)), SENTENCES, 2, method="fps")
 
 

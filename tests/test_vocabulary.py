@@ -281,7 +281,7 @@ def test_sentences_that_do_not_hold_the_entry(bert, world):
         add_words(model, ["zebra", "zoo", "horse"], bert, ["a man", "the horse"])
     with pytest.raises(InputError, match="2 words to fit a map on"):
         add_words(model, ["horse"], bert, ["a man", "the horse"])
-    with pytest.raises(InputError, match="only a SentenceTransformer reads words in sentences, got function"):
+    with pytest.raises(InputError, match="only a sentence-transformers model reads words in"):
         add_words(model, ["horse"], teacher_of(world), ["a man", "the horse"])
     long = " ".join(["man"] * 40 + ["horse"])
     with pytest.raises(CorpusError, match="reads 'horse' in no sentence whole"):

@@ -27,7 +27,7 @@ from pellucid.errors import InputError, without_panic
 _Start = TypeVar("_Start")
 
 _PRE_TOKENIZER = BertPreTokenizer()
-_LONGEST_WORD = 100  # characters; BERT's own tokenizer calls a longer word unknown
+LONGEST_WORD = 100  # characters; BERT's own tokenizer calls a longer word unknown
 
 JOINER = "\u2581"
 """What stands between the words of a phrase in a vocabulary: "new▁york"."""
@@ -326,7 +326,7 @@ class Vocabulary:
                     break
 
     def _prefix_row(self, word: str) -> int:
-        if len(word) > _LONGEST_WORD or self.subwords is None:
+        if len(word) > LONGEST_WORD or self.subwords is None:
             return -1
         with without_panic("subwords.json"):
             found = self.subwords.encode(word, add_special_tokens=False)

@@ -220,8 +220,9 @@ def check_family(name: str, model: Any) -> KeyTokenEmbedder:
     Raises:
         InputError: it is of another family.
     """
-    if getattr(model, "family", None) != "keytokens":
-        raise InputError(f"{name!r:.60} is a {type(model).__name__}; only a KeyTokenEmbedder is decoded to tokens")
+    family = getattr(model, "family", type(model).__name__)
+    if family != "keytokens":
+        raise InputError(f"{name!r:.60} is {family}; only key-token models and transformers are decoded to tokens")
     found: KeyTokenEmbedder = model
     return found
 

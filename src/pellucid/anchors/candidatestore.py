@@ -62,7 +62,7 @@ def prepare_candidates(
         work.claim({**asdict(settings), "rules": RULES})
         filtered = _filtered(corpus, settings, work, show_progress_bar)
         if not filtered.kept:
-            raise CorpusError(f"no candidate for an anchor: {filtered}. Switch rules off in CandidateSettings")
+            raise CorpusError(f"no candidate for an anchor: {filtered}. Add texts, or leave rules out (--unfiltered)")
         _encode(encoder, work, filtered.kept, show_progress_bar)
         filtered.dropped["encoded to zero"] = work.facts["zeros"]
         return Candidates(work, filtered)

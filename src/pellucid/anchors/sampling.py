@@ -97,7 +97,8 @@ def _pick(candidates: Candidates, n: int, method: str, seed: int, nearest: float
     vectors = candidates.vectors
     if n > candidates.filtered.kept:
         raise InputError(
-            f"{n} anchors asked for, but {candidates.filtered}. Ask for fewer, add texts or loosen CandidateSettings"
+            f"{n} anchors asked for, but {candidates.filtered}. Ask for fewer, add texts, "
+            "or leave rules out (--unfiltered)"
         )
     limit = np.inf if nearest is None else nearest
     if method == "uniform":
@@ -109,7 +110,7 @@ def _pick(candidates: Candidates, n: int, method: str, seed: int, nearest: float
     if len(rows) < n:
         raise InputError(
             f"{n} anchors asked for, but only {len(rows)} of {candidates.filtered.kept} candidates are no nearer to "
-            f"each other than a cosine of {nearest}. Ask for fewer, add texts or raise near_duplicates in settings"
+            f"each other than a cosine of {nearest}. Ask for fewer, add texts, or allow nearer ones"
         )
     return rows
 

@@ -6,7 +6,8 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeVar, cast
 
 import typer
 
@@ -60,11 +61,7 @@ def read(source: str, field: str = "text") -> Iterator[str]:
     """Return the texts of file `source`, or of stdin where it is "-"; there each line is a text."""
     from pellucid.corpus import read_texts
 
-    if source != "-":
-        return read_texts(source, field=field)
-    if sys.stdin.isatty():
-        raise typer.BadParameter("name a file, or pipe texts in", param_hint="FILE")
-    return _lines(sys.stdin.buffer, "stdin")
+    return _stdin() if source == "-" else read_texts(source, field=field)
 
 
 def blocks(items: Iterable[_Item]) -> Iterator[list[_Item]]:
@@ -96,8 +93,11 @@ def pairs_of(a: str | None, b: str | None, *, as_text: bool, field: str) -> Iter
 
 def tabbed_pairs(source: str) -> Iterator[Pair]:
     """Yield the two columns of a file with a tab between them, or of stdin where `source` is "-"."""
+    from pellucid.corpus import read_lines
+
     name = "stdin" if source == "-" else source
-    for number, line in enumerate(_text_lines(source), 1):
+    lines = _stdin() if source == "-" else read_lines(Path(source), "file of pairs")
+    for number, line in enumerate(lines, 1):
         columns = line.split("\t")
         if len(columns) != 2:
             raise InputError(f"{name}, line {number} has {len(columns)} columns; two texts and a tab are needed")
@@ -128,7 +128,7 @@ def _is_file(name: str) -> bool:
     """Whether `name` is a file; one that is merely named like a file is an error, not a text."""
     if "\0" in name:
         return False
-    if os.path.isfile(name):
+    if os.path.exists(name) and not os.path.isdir(name):  # a pipe, as of <(command), is read like a file
         return True
     if name.lower().endswith(_FILE_ENDINGS) and not any(map(str.isspace, name)):
         raise InputError(f"file not found: {name}. Add --text if this is the text itself")
@@ -143,17 +143,9 @@ def _side_by_side(a: str, b: str, field: str) -> Iterator[Pair]:
         yield text1, text2
 
 
-def _text_lines(source: str) -> Iterator[str]:
-    if source == "-":
-        yield from read("-")
-        return
-    with open(source, "rb") as file:
-        yield from _lines(file, source)
+def _stdin() -> Iterator[str]:
+    from pellucid.corpus import read_lines
 
-
-def _lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
-    for number, line in enumerate(stream, 1):
-        try:
-            yield line.decode("utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise InputError(f"{name}, line {number} is not UTF-8: {error.reason} at byte {error.start}") from error
+    if sys.stdin.isatty():
+        raise typer.BadParameter("name a file, or pipe texts in", param_hint="FILE")
+    return read_lines(cast("BinaryIO", sys.stdin.buffer), "stdin")

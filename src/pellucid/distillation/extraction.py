@@ -211,7 +211,7 @@ def _counted(
     if not total:
         raise CorpusError(
             f"the corpus has no usable sentence: none has {settings.sentence_words[0]} to "
-            f"{settings.sentence_words[1]} words; see sentence_words"
+            f"{settings.sentence_words[1]} words; give sentences of that length, one a row"
         )
     ranked = sorted(counter.items(), key=lambda item: (-item[1], item[0]))[: settings.max_vocabulary]
     kept = [(word, count) for word, count in ranked if count >= settings.min_count]

@@ -12,7 +12,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Union
 
-from pellucid.corpus import DAMAGED, UNPACKERS
+from pellucid.corpus import UNPACKERS, read_lines
 from pellucid.errors import CorpusError, InputError
 
 ParallelFiles = Union[str, "os.PathLike[str]", tuple["str | os.PathLike[str]", "str | os.PathLike[str]"]]
@@ -56,7 +56,7 @@ def _read_columns(path: Path, languages: Languages) -> Iterator[tuple[str, str]]
             "them, or two files aligned line by line"
         )
     first = 0  # column of the first language
-    for number, line in enumerate(_lines(path), 1):
+    for number, line in enumerate(read_lines(path, "parallel file"), 1):
         if not line.strip():
             continue
         cells = [cell.strip() for cell in line.split("\t")]
@@ -91,7 +91,9 @@ def _read_aligned(first: Path, second: Path) -> Iterator[tuple[str, str]]:
     for path in (first, second):
         if _kind(path) in _NOT_LINES:
             raise CorpusError(f"{path} is not plain text; two aligned files hold one sentence a line")
-    for number, (one, other) in enumerate(zip_longest(_lines(first), _lines(second)), 1):
+    for number, (one, other) in enumerate(
+        zip_longest(*(read_lines(path, "parallel file") for path in (first, second))), 1
+    ):
         if one is None or other is None:
             raise _misaligned(first, second)
         one, other = one.strip(), other.strip()
@@ -105,7 +107,7 @@ def _read_aligned(first: Path, second: Path) -> Iterator[tuple[str, str]]:
 
 
 def _misaligned(first: Path, second: Path) -> CorpusError:
-    counts = [sum(1 for _ in _lines(path)) for path in (first, second)]
+    counts = [sum(1 for _ in read_lines(path)) for path in (first, second)]
     return CorpusError(
         f"{first} has {counts[0]:,} lines and {second} has {counts[1]:,}; aligned files have the same number, line n "
         "of one being the translation of line n of the other"
@@ -116,14 +118,3 @@ def _kind(path: Path) -> str:
     """Return the last suffix of `path` that does not name a packer."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     return next((suffix for suffix in reversed(suffixes) if suffix not in UNPACKERS), "")
-
-
-def _lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a text file; only a line feed ends one, as another end would shift all that follow."""
-    if not path.is_file():
-        raise CorpusError(f"parallel file not found: {path}")
-    try:
-        with UNPACKERS.get(path.suffix.lower(), open)(path, "rt", encoding="utf-8-sig", newline="\n") as lines:
-            yield from (line.rstrip("\r\n") for line in lines)
-    except DAMAGED as error:
-        raise CorpusError(f"parallel file {path} is damaged or not UTF-8: {error}") from error

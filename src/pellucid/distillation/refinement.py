@@ -128,7 +128,7 @@ def refine(
     if len(usable) < 2 * settings.batch_size:
         raise CorpusError(
             f"{len(usable)} sentences hold two known words; refinement needs at least {2 * settings.batch_size} "
-            "(two batches). Give more text or a smaller batch_size"
+            "(two batches). Give more text, or train with smaller batches"
         )
     table = vectors / scale_of(vectors)
     order = np.random.default_rng(settings.seed).permutation(usable)

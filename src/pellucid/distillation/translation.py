@@ -151,7 +151,7 @@ def _split(
     if len(usable) < 2 * settings.batch_size:
         raise CorpusError(
             f"{pair.name}: {len(usable)} of {len(pair.first)} sentence pairs have a known word on both sides; tuning "
-            f"needs at least {2 * settings.batch_size} (two batches). Give more text or a smaller batch_size"
+            f"needs at least {2 * settings.batch_size} (two batches). Give more text, or train with smaller batches"
         )
     order = np.random.default_rng([settings.seed, number]).permutation(usable)
     held_out = max(2, min(int(len(order) * _DEV_SHARE), _MOST_DEV))

@@ -17,16 +17,15 @@ Tables are tab-separated with a header line and no quoting; every file may be xz
 from __future__ import annotations
 
 import hashlib
-import json
-import lzma
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.corpus import parse_json, read_lines
 from pellucid.errors import InputError
 
 KINDS = {
@@ -150,19 +149,20 @@ def read_table(path: Path, columns: Sequence[str]) -> dict[str, list[str]]:
 
     Raises:
         InputError: a column is missing, a line has another number of cells than the header, or there is no line.
+        CorpusError: the file is damaged or not UTF-8.
     """
-    with _open_text(path) as file:
-        header = file.readline().rstrip("\r\n").split("\t")
-        missing = [column for column in columns if column not in header]
-        if missing:
-            raise InputError(f"{path} has no column {missing[0]!r}; its header line has {', '.join(header)}")
-        places = [header.index(column) for column in columns]
-        rows = []
-        for number, line in enumerate(file, start=2):
-            cells = line.rstrip("\r\n").split("\t")
-            if len(cells) != len(header):
-                raise InputError(f"{path}, line {number}: {len(cells)} cells, but the header line has {len(header)}")
-            rows.append([cells[place] for place in places])
+    lines = read_lines(path)
+    header = next(lines, "").split("\t")
+    missing = [column for column in columns if column not in header]
+    if missing:
+        raise InputError(f"{path} has no column {missing[0]!r}; its header line has {', '.join(header)}")
+    places = [header.index(column) for column in columns]
+    rows = []
+    for number, line in enumerate(lines, start=2):
+        cells = line.split("\t")
+        if len(cells) != len(header):
+            raise InputError(f"{path}, line {number}: {len(cells)} cells, but the header line has {len(header)}")
+        rows.append([cells[place] for place in places])
     if not rows:
         raise InputError(f"{path} has a header line and nothing below it")
     return {column: list(cells) for column, cells in zip(columns, zip(*rows))}
@@ -172,22 +172,12 @@ def read_records(path: Path, fields: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield the objects of a JSON-lines file.
 
     Raises:
-        InputError: a line is no JSON object or lacks one of `fields`.
+        InputError: a line lacks one of `fields`.
+        CorpusError: a line is not JSON, or the file is damaged.
     """
-    with _open_text(path) as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                record = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise InputError(f"{path}, line {number} is not JSON: {error}") from error
-            absent = [field for field in fields if not isinstance(record, dict) or field not in record]
-            if absent:
-                raise InputError(f"{path}, line {number} has no field {absent[0]!r}")
-            yield record
-
-
-def _open_text(path: Path) -> IO[str]:
-    # newline="\n": a lone carriage return inside a text is no end of line.
-    if path.suffix == ".xz":
-        return lzma.open(path, "rt", encoding="utf-8", newline="\n")
-    return open(path, encoding="utf-8", newline="\n")
+    for number, line in enumerate(read_lines(path), start=1):
+        record = parse_json(line, f"{path}, line {number}: ")
+        absent = [field for field in fields if not isinstance(record, dict) or field not in record]
+        if absent:
+            raise InputError(f"{path}, line {number} has no field {absent[0]!r}")
+        yield record

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from pellucid.corpus import DAMAGED, UNPACKERS
+from pellucid.corpus import read_lines
 from pellucid.errors import CorpusError, InputError
 
 Tagged = tuple[str, str]
@@ -68,19 +68,12 @@ def read_tagged(*paths: str | Path) -> Iterator[Tagged]:
         CorpusError: a file is missing or broken, or a line (named by its number) has no tag.
     """
     for path in map(Path, paths):
-        if not path.is_file():
-            raise CorpusError(f"tagged file not found: {path}")
-        try:
-            with UNPACKERS.get(path.suffix.lower(), open)(path, "rt", encoding="utf-8") as lines:
-                yield from _read_lines(lines, path)
-        except DAMAGED as error:
-            raise CorpusError(f"tagged file {path} is damaged or not UTF-8: {error}") from error
+        yield from _read_lines(read_lines(path, "tagged file"), path)
 
 
 def _read_lines(lines: Iterable[str], path: Path) -> Iterator[Tagged]:
     slashed: bool | None = None  # whether the file has words with a slash and a tag; its first line tells
     for number, line in enumerate(lines, 1):
-        line = line.strip("\r\n")
         pieces = line.split()
         if not pieces or (line.startswith("# ") and len(pieces) > 2):  # a comment of CoNLL-U
             continue

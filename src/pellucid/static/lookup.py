@@ -53,18 +53,31 @@ class Table(NamedTuple):
     slots: npt.NDArray[np.int64]  # [2 ** n, 4]
     blob: npt.NDArray[np.uint8]
     mixers: npt.NDArray[np.int64]  # [2] odd; drawn anew each time, so that nobody can prepare words that all collide
+    used: npt.NDArray[np.int64]  # [2] how many words and bytes it holds; see `learn`
+
+
+class Pieces(NamedTuple):
+    """The pieces into which BERT's tokenizer cuts letters and digits of ASCII: the longest known one each time."""
+
+    first: Table  # those that begin a word
+    inside: Table  # those that go on with one, without the mark
+    longest: int  # bytes of the longest piece; 0 where the tokenizer is of another kind
+    longest_word: int  # bytes; a longer word is not cut
+    lower: bool  # it reads a word in lower case
 
 
 class Lexicon(NamedTuple):
     """All that says which row a word has."""
 
     words: Table  # the vocabulary
-    learnt: Table  # what Vocabulary.row said of words that are not in it; row -1 for unknown ones
+    learnt: Table  # rows of words that are not in it; -1 for unknown ones
     cased: bool  # the vocabulary has words that are not lower-case: try a word as it is first
     complete: bool  # there is no prefix to try: an ASCII word that is not found is unknown
+    pieces: Pieces
 
 
 _BATCH = 32  # words whose slots are asked for together
+_LEARNT_BYTES = 128  # a longer word is not remembered
 _KEEP = np.array([(1 << 8 * n) - 1 for n in range(8)] + [-1], dtype=np.int64)  # the first n of 8 bytes
 
 
@@ -118,7 +131,7 @@ def _find_from(slot: Any, key: Any, slots: Any, blob: Any, text: Any, start: Any
 @compiled
 def _find(table: Table, text: Any, start: Any, length: Any) -> Any:
     """Return the slot of the word `text[start : start + length]`, or the empty one where it would go."""
-    slots, blob, mixers = table
+    slots, blob, mixers, _ = table
     key = _key(text, start, length)
     return _find_from(_home(slots, mixers, key, length), key, slots, blob, text, start, length)
 
@@ -144,11 +157,74 @@ def insert(table: Table, starts: Any, rows: Any) -> None:
 
 
 @compiled
+def learn(table: Table, text: Any, start: Any, end: Any, row: Any) -> None:
+    """Put the word `text[start:end]` with its row into a table that forgets everything when it is full."""
+    slots, blob, _, used = table
+    length = np.int64(end) - start
+    if length == 0 or length > _LEARNT_BYTES:
+        return
+    if 2 * used[0] >= len(slots) or used[1] + length > len(blob) - 16:
+        slots[:] = 0
+        slots[:, 3] = -1
+        used[:] = 0
+    slot = _find(table, text, start, length)
+    if slots[slot, 2] == 0:
+        blob[used[1] : used[1] + length] = text[start:end]
+        slots[slot, 0], slots[slot, 1] = _key(text, start, length)
+        slots[slot, 2], slots[slot, 3] = length | (used[1] << 32), row
+        used[0] += 1
+        used[1] += length
+
+
+@compiled
 def _is_ascii(text: Any, start: Any, end: Any) -> bool:
     for at in range(start, end):
         if text[at] >= 0x80:
             return False
     return True
+
+
+@compiled
+def _is_alphanumeric(text: Any, start: Any, end: Any) -> bool:
+    """Whether a word, which holds neither blank nor punctuation, has no control character and none beyond ASCII."""
+    for at in range(start, end):
+        if text[at] < 0x30 or text[at] >= 0x7F:
+            return False
+    return True
+
+
+@compiled
+def _longest_known(table: Table, text: Any, start: Any, most: Any) -> Any:
+    """Return the length, at most `most`, of the longest word of the table that the text goes on with, or 0."""
+    slots, blob, mixers, _ = table
+    length = most
+    while length > 0:
+        key = _key(text, start, length)
+        slot = _find_from(_home(slots, mixers, key, length), key, slots, blob, text, start, length)
+        if slots[slot, 2] != 0:
+            break
+        length -= 1
+    return length
+
+
+@compiled
+def _prefix_row(text: Any, start: Any, end: Any, words: Table, pieces: Pieces) -> int:
+    """Return the row of the longest known prefix that ends between two pieces, or -1; see `Vocabulary.row`."""
+    row = np.int64(-1)
+    if end - start > pieces.longest_word:
+        return row
+    table = pieces.first
+    place = start
+    while place < end:
+        length = _longest_known(table, text, place, min(end - place, np.int64(pieces.longest)))
+        if length == 0:  # the word has no pieces
+            return np.int64(-1)
+        place += length
+        if place < end:
+            known = words.slots[_find(words, text, start, place - start), 3]
+            row = known if known >= 0 else row
+        table = pieces.inside
+    return row
 
 
 @inlined
@@ -165,7 +241,7 @@ def _fetch(slots: Any, mixers: Any, text: Any, edges: Any, first: int, last: int
 @compiled
 def look_up(block: Any, words: int, lexicon: Lexicon, scratch: Scratch) -> int:
     """Set the row of each word; return how many words are neither in the vocabulary nor learnt."""
-    slots, blob, mixers = lexicon.words
+    slots, blob, mixers, _ = lexicon.words
     text = block if lexicon.cased else scratch.lowered_view
     edges, rows = scratch.edges, scratch.rows
     keys = np.empty((_BATCH, 3), np.int64)
@@ -199,5 +275,29 @@ def _try_further(block: Any, word: int, lexicon: Lexicon, scratch: Scratch, miss
     scratch.rows[word] = lexicon.learnt.slots[slot, 3]
     if lexicon.learnt.slots[slot, 2] != 0:
         return 0
+    if lexicon.pieces.longest > 0 and _is_alphanumeric(block, start, end):
+        text = scratch.lowered_view if lexicon.pieces.lower else block
+        scratch.rows[word] = _prefix_row(text, start, end, lexicon.words, lexicon.pieces)
+        learn(lexicon.learnt, block, start, end, scratch.rows[word])
+        return 0
     scratch.missing[missing] = word
     return 1
+
+
+@compiled
+def look_again(block: Any, first: int, last: int, lexicon: Lexicon, scratch: Scratch) -> int:
+    """Look up the missing words `first` to `last` once more; list those still missing from `first` on, return how many.
+
+    What was learnt of the words before them may be the answer.
+    """
+    missing = 0
+    for place in range(first, last):
+        missing += _try_further(block, scratch.missing[place], lexicon, scratch, first + missing)
+    return missing
+
+
+@compiled
+def learn_all(table: Table, text: Any, edges: Any, rows: Any) -> None:
+    """Put the words `text[edges[i, 0]:edges[i, 1]]` with their `rows` into a table, see `learn`."""
+    for word in range(len(rows)):
+        learn(table, text, np.int64(edges[word, 0]), np.int64(edges[word, 1]), rows[word])

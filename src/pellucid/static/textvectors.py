@@ -6,21 +6,20 @@ last `dimension` fields of a line are the vector. A key of several words (`newâ–
 
 from __future__ import annotations
 
-import gzip
-import lzma
+import codecs
 import os
 import warnings
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.corpus import UNPACKERS, UNREADABLE
 from pellucid.errors import InputError, ModelFolderError
 
-_FIRST_ROWS = 1 << 14
+_FIRST_NUMBERS = 1 << 22  # room for so many, 16 MB, where the file does not say how many words it has
 _MOST_DIMENSIONS = 1 << 16
 _LONGEST_LINE = 1 << 22  # bytes; a file without line ends is not read whole before it is refused
 
@@ -79,14 +78,16 @@ class _Table:
         self.path, self.dimension = path, dimension
         self.rows: dict[str, int] = {}
         self.vectors = np.empty((rows, dimension), np.float32)
-        self.repeats: list[tuple[int, str]] = []
+        self.repeats = 0
+        self.first_repeat = (0, "")  # line and word
 
     def add(self, number: int, line: bytes) -> None:
         """Take in line `number`."""
         word, numbers = self._parse(number, line)
         row = len(self.rows)
         if self.rows.setdefault(word, row) != row:
-            self.repeats.append((number, word))
+            self.repeats += 1
+            self.first_repeat = self.first_repeat if self.repeats > 1 else (number, word)
             return
         if row == len(self.vectors):
             grown = np.empty((2 * row, self.dimension), np.float32)
@@ -116,9 +117,9 @@ class _Table:
     def warn_of_repeats(self) -> None:
         """Say how many words came again."""
         if self.repeats:
-            number, word = self.repeats[0]
+            number, word = self.first_repeat
             warnings.warn(
-                f"{self.path}: {len(self.repeats)} lines repeat a word and were skipped, the first is line {number} "
+                f"{self.path}: {self.repeats} lines repeat a word and were skipped, the first is line {number} "
                 f"({word!r})",
                 stacklevel=4,
             )
@@ -130,25 +131,22 @@ def _lines(path: Path) -> Iterator[bytes]:
         raise ModelFolderError(f"{path} is not a regular file" if path.exists() else f"file not found: {path}")
     number = 0
     try:
-        with _open(path) as file:
+        with UNPACKERS.get(path.suffix.lower(), open)(path, "rb") as file:
             while line := file.readline(_LONGEST_LINE):
                 number += 1
                 if len(line) == _LONGEST_LINE:
                     raise ModelFolderError(f"{path}, line {number}: over {_LONGEST_LINE:,} bytes; not a text file")
-                yield line
-    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+                yield line if number > 1 else line.removeprefix(codecs.BOM_UTF8)
+    except UNREADABLE as error:
         raise ModelFolderError(f"{path} cannot be read after line {number}: {error}") from error
-
-
-def _open(path: Path) -> IO[bytes]:
-    opener: Any = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix.lower(), open)
-    return opener(path, "rb")  # type: ignore[no-any-return]
 
 
 def _shape(line: bytes, path: Path) -> _Shape:
     """Return the dimension that the first line, a header or a word's vector, tells."""
     if line.startswith(b"PK\x03\x04"):
         raise ModelFolderError(f"{path} is a zip archive; unpack it and give the text file in it")
+    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise ModelFolderError(f"{path} is UTF-16 or UTF-32; save it as UTF-8")
     fields = line.split()
     if len(fields) == 2 and all(field.isdigit() and len(field) < 16 for field in fields):
         shape = _Shape(int(fields[1]), int(fields[0]), header=True)
@@ -161,15 +159,15 @@ def _shape(line: bytes, path: Path) -> _Shape:
 
 def _first_capacity(shape: _Shape, path: Path, max_words: int | None) -> int:
     """Return how many rows to make room for; a header is believed as far as the file's size allows."""
-    if shape.words < 1 or path.suffix.lower() in (".gz", ".xz"):
-        return _FIRST_ROWS
+    if shape.words < 1 or path.suffix.lower() in UNPACKERS:
+        return max(1, _FIRST_NUMBERS // shape.dimension)
     possible = path.stat().st_size // (2 * shape.dimension) + 1  # a digit and a space for each number at least
     return min(shape.words, possible, max_words or shape.words)
 
 
 def _check_count(shape: _Shape, table: _Table, path: Path) -> None:
     """Refuse a file that ended early, or holds no word at all."""
-    read = len(table.rows) + len(table.repeats)
+    read = len(table.rows) + table.repeats
     if shape.header and read != shape.words:
         raise ModelFolderError(f"{path}: line 1 promises {shape.words} words, the file holds {read}; is it truncated?")
     if not read:

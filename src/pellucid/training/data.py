@@ -20,11 +20,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pellucid.corpus import DAMAGED, UNPACKERS
-from pellucid.errors import CorpusError, missing_extra
+from pellucid.corpus import UNPACKERS, check_file, parquet_rows, parse_json, read_lines
+from pellucid.errors import CorpusError
 from pellucid.store import writing
 
-_OPENERS: dict[str, Any] = {".jsonl": open, **{f".jsonl{end}": unpack for end, unpack in UNPACKERS.items()}}
+_ENDINGS = (".jsonl", *(f".jsonl{packed}" for packed in UNPACKERS), ".parquet")
 _SHOWN = 5  # problems in one message
 
 
@@ -200,46 +200,27 @@ def _read_file(path: Path) -> tuple[list[TrainingRow], list[str]]:
 
 def _raw_rows(path: Path) -> Iterator[tuple[str, Any]]:
     """Yield where each row stands and what it holds: a value, or an error in place of one that is not JSON."""
-    if not path.is_file():
-        raise CorpusError(f"training file not found: {path}")
-    kind = next((ending for ending in (*_OPENERS, ".parquet") if path.name.lower().endswith(ending)), None)
-    if kind is None:
+    check_file(path, "training file")
+    if not path.name.lower().endswith(_ENDINGS):
         raise CorpusError(f"cannot tell the format of {path}; training rows are read from .jsonl, .gz, .xz or .parquet")
-    if kind == ".parquet":
-        yield from _parquet_rows(path)
+    if path.suffix.lower() == ".parquet":
+        for number, row in enumerate(parquet_rows(path, _known_columns), 1):
+            yield f"row {number}", row
         return
-    try:
-        with _OPENERS[kind](path, "rt", encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                if line.strip():
-                    yield f"line {number}", _parsed(line)
-    except DAMAGED as error:
-        raise CorpusError(f"training file {path} is damaged or not UTF-8: {error}") from error
+    for number, line in enumerate(read_lines(path, "training file"), 1):
+        if line and not line.isspace():
+            yield f"line {number}", _parsed(line)
 
 
 def _parsed(line: str) -> Any:
     try:
-        return json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
-        return RowError(f"not JSON ({getattr(error, 'msg', 'nested too deeply')})")
+        return parse_json(line)
+    except CorpusError as error:
+        return RowError(str(error))
 
 
-def _parquet_rows(path: Path) -> Iterator[tuple[str, Any]]:
-    try:
-        from pyarrow import lib
-        from pyarrow.parquet import ParquetFile
-    except ImportError as error:
-        raise missing_extra("pyarrow", "parquet") from error
-    try:
-        table = ParquetFile(path)
-        known = [name for name in table.schema_arrow.names if name in TrainingRow.__dataclass_fields__]
-        number = 0
-        for batch in table.iter_batches(columns=known):
-            for row in batch.to_pylist():
-                number += 1
-                yield f"row {number}", row
-    except (lib.ArrowInvalid, OSError) as error:
-        raise CorpusError(f"training file {path} is damaged or no parquet file: {error}") from error
+def _known_columns(schema: Any) -> list[str]:
+    return [name for name in schema.names if name in TrainingRow.__dataclass_fields__]
 
 
 def _as_row(value: Any) -> TrainingRow:

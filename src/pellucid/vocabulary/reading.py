@@ -60,8 +60,8 @@ class Reading:
         """
         if not is_sentence_transformer(teacher):
             raise InputError(
-                f"only a SentenceTransformer reads words in sentences, got {type(teacher).__name__}; "
-                "leave the sentences out"
+                "only a sentence-transformers model reads words in sentences, and the teacher is none; leave the "
+                "sentences out"
             )
         texts = self._selected(sentences)
         words = dict.fromkeys(word.text for text in texts for word in self._words(text))
