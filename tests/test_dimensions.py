@@ -412,8 +412,7 @@ def test_any_text_survives_the_table(tmp_path_factory: pytest.TempPathFactory, i
     path = tmp_path_factory.getbasetemp() / "any.tsv"
     write_dimensions(path, dimensions)
     table = read_dimensions(path, len(dimensions))
-    assert table.names == dimensions.names
-    assert table.about == [" | ".join(dimension.about) for dimension in dimensions]
+    assert list(table.dimensions) == list(dimensions)
     assert set(table.scales) == {1.0}
 
 

@@ -158,14 +158,16 @@ def test_the_dict_of_a_small_explanation_is_pinned(fruit: StaticEmbedder) -> Non
                 "spans1": [[0, 4]],
                 "spans2": [],
                 "spans3": [],
+                "key": ["pear", "pear"],
             }
         ],
-        "remainder": 0.0,
+        "remainder": pytest.approx(0.0, abs=1e-15),
         "exact": True,
         "unknown1": [[5, 10]],
         "unknown2": [],
         "text3": None,
         "unknown3": [],
+        "coverage": [{"known": 1, "total": 2, "partly": 0, "share": 0.5}],
     }
 
 
@@ -195,7 +197,7 @@ def test_from_dict_refuses_what_is_no_explanation(fruit: StaticEmbedder) -> None
 def test_frame_adds_up_with_the_remainder(fruit: StaticEmbedder) -> None:
     pytest.importorskip("pandas")
     frame = fruit.explain("apple car", "pear bicycle").to_frame()
-    assert list(frame.columns) == ["name", "parts", "contribution", "share", "spans1", "spans2", "spans3"]
+    assert list(frame.columns) == ["name", "parts", "contribution", "share", "spans1", "spans2", "spans3", "key"]
     assert frame["contribution"].sum() == pytest.approx(frame.attrs["score"])
     frame = anchors().to_frame()
     assert frame["contribution"].sum() == pytest.approx(0.5)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.dimensions import Dimension, Dimensions, Table, as_cell, read_dimensions, scaling, write_dimensions
+from pellucid.dimensions import Dimensions, Table, read_dimensions, scaling, write_dimensions
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.lexicon.clusters import Clusters
 from pellucid.pretrained import check_family, locate, saving
@@ -96,9 +96,9 @@ def read_folder(path_or_id: str | Path, backbone: Backbone | str | Path | None) 
     settings, clusters, about = _read_facts(folder / _FACTS, tensors)
     opened = backbone if isinstance(backbone, Backbone) else read_backbone(folder, backbone)
     check_fingerprint(opened, tensors["fingerprint"], folder)
-    table = read_dimensions(folder / _TABLE, len(about))
+    table = read_dimensions(folder / _TABLE, len(about), about)
     mixing = read_mixing(tensors, len(clusters), len(about), folder / _TENSORS)
-    clusters, mixed = _with_edits(clusters, mixing, about, table)
+    clusters, mixed = _with_edits(clusters, mixing, table)
     return opened, clusters, settings, tensors.get("bias"), mixed
 
 
@@ -138,17 +138,9 @@ def _read_facts(path: Path, tensors: dict[str, npt.NDArray[Any]]) -> tuple[Setti
     return settings, clusters, about
 
 
-def _with_edits(
-    clusters: Clusters, mixing: Any, about: list[tuple[str, ...]], table: Table
-) -> tuple[Clusters, Mixed | None]:
+def _with_edits(clusters: Clusters, mixing: Any, table: Table) -> tuple[Clusters, Mixed | None]:
     """Return the clusters and the mixing after what was changed in `dimensions.tsv`."""
-    try:
-        dimensions = Dimensions(
-            Dimension(name, texts if cell == as_cell(texts) else (cell,))
-            for name, cell, texts in zip(table.names, table.about, about, strict=True)
-        )
-    except InputError as error:
-        raise ModelFolderError(f"{_TABLE}: {error}") from error
+    dimensions = table.dimensions
     scaled = set(table.scales) != {1.0}
     if mixing is None and not scaled:
         return replace(clusters, names=dimensions.names, words=[item.about for item in dimensions]), None
