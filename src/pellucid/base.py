@@ -143,8 +143,12 @@ class Embedder(ABC):
             InputError: an item is not a string.
         """
         checked = check_texts([texts] if isinstance(texts, str) else texts)
-        shares = np.array([known.share for known, _ in self._known(checked)], np.float32)
+        shares = self._shares(checked)
         return shares[0] if isinstance(texts, str) else shares
+
+    def _shares(self, texts: list[str]) -> Vectors:
+        """Return the coverage of checked texts."""
+        return np.array([known.share for known, _ in self._known(texts)], np.float32)
 
     def _known(self, texts: list[str]) -> list[tuple[Coverage, tuple[Span, ...]]]:
         """Return for each text how much of it is known, and the stretches that are not; here, all is known."""

@@ -106,7 +106,9 @@ def _read_to(encoder: Encoder, text: str) -> int:
     tokenizer, longest = getattr(encoder, "tokenizer", None), getattr(encoder, "max_seq_length", None)
     if not is_sentence_transformer(encoder) or not getattr(tokenizer, "is_fast", False) or not isinstance(longest, int):
         return len(text)
-    read = tokenizer(text, truncation=True, max_length=longest, return_offsets_mapping=True, return_overflowing_tokens=True)
+    read = tokenizer(
+        text, truncation=True, max_length=longest, return_offsets_mapping=True, return_overflowing_tokens=True
+    )
     if len(read["offset_mapping"]) < 2:  # nothing was cut
         return len(text)
     return max(end for _, end in read["offset_mapping"][0])

@@ -89,6 +89,19 @@ class BulkEncoder:
                         blocks.stop()
         return embeddings
 
+    def coverage(self, texts: list[str]) -> Vectors:
+        """Return how much of each text has a row, float32 [texts].
+
+        Raises:
+            InputError: a text has 2 GB or more.
+        """
+        shares = np.empty(len(texts), np.float32)
+        worker = self._worker()
+        for first, last in _blocks(texts):
+            worker.coverage(texts[first:last], shares[first:last])
+        self._idle.append(worker)
+        return shares
+
     def _worker(self) -> _Worker:
         """Return a worker that no other thread uses; those of earlier calls keep their memory and what they learnt."""
         try:
@@ -111,6 +124,19 @@ class _Worker:
 
     def encode(self, texts: list[str], embeddings: Vectors) -> None:
         """Set `embeddings` to those of one block of texts."""
+        rows, ends = self._rows(texts)
+        pooling.pool(self._vectors, self._scales, rows, ends, embeddings)
+
+    def coverage(self, texts: list[str], shares: Vectors) -> None:
+        """Set `shares` to how much of each text of a block has a row; 1 for one without words."""
+        rows, ends = self._rows(texts)
+        known = np.concatenate([[0], np.cumsum(rows[: ends[-1]] >= 0)])
+        starts = np.concatenate([[0], ends[:-1]])
+        words = ends - starts
+        shares[:] = np.where(words > 0, (known[ends] - known[starts]) / np.maximum(words, 1), 1)
+
+    def _rows(self, texts: list[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Return the rows of all words of a block of texts, and where each text's words end among them."""
         texts = self._vocabulary.spaced(texts)
         utf8 = _join(texts)
         used = len(utf8) - len(_PADDING)
@@ -129,7 +155,7 @@ class _Worker:
         missing = lookup.look_up(block, words, self._lexicon, scratch)
         if missing:
             self._ask(utf8, scratch, scratch.missing[:missing])
-        pooling.pool(self._vectors, self._scales, scratch.rows, ends, embeddings)
+        return scratch.rows, ends
 
     def _ask(self, utf8: bytes, scratch: kernels.Scratch, missing: npt.NDArray[np.int32]) -> None:
         """Set the rows of the words at `missing` as `Vocabulary.row` says, once for each word."""

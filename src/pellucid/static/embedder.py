@@ -250,7 +250,12 @@ class StaticEmbedder(Embedder):
         table = first.vectors @ second.vectors.T  # [words of text 1, words of text 2]
         terms = [
             Row(
-                f"{first.names[i]} × {second.names[j]}", (w, v), c, 0.0, first.spans[i], second.spans[j],
+                f"{first.names[i]} × {second.names[j]}",
+                (w, v),
+                c,
+                0.0,
+                first.spans[i],
+                second.spans[j],
                 key=(*first.keys[i], *second.keys[j]),
             )
             for i, (w, values) in enumerate(zip(first.words, table.tolist(), strict=True))
@@ -296,6 +301,12 @@ class StaticEmbedder(Embedder):
         vocabulary = self.vocabulary
         partly = [n for key, n in counts.items() if key[1] not in vocabulary and found.shown[key] not in vocabulary]
         return Coverage(known, known + len(found.unknown), sum(partly))
+
+    def _shares(self, texts: list[str]) -> Vectors:
+        if self._bulk is None:
+            return super()._shares(texts)
+        shares: Vectors = self._bulk.coverage(texts)
+        return shares
 
     def _known(self, texts: list[str]) -> list[tuple[Coverage, tuple[Span, ...]]]:
         every = map(self._found, texts)

@@ -15,6 +15,7 @@ from pellucid.views.render import (
     WordMatrix,
     decimals,
     leftovers,
+    low_coverage,
     notes,
     shorten,
     summarise,
@@ -50,7 +51,7 @@ def figure(explanation: Explanation, *, max_words: int) -> Figure:
         _draw_bars(axes, explanation, max_words)
     else:
         _draw_matrix(axes, matrix, explanation)
-    heading = f"{title(explanation)} {explanation.score:.4f}"
+    heading = "\n".join([f"{title(explanation)} {explanation.score:.4f}", *low_coverage(explanation)])
     axes.set_title(heading, loc="left", fontsize=11, fontweight="bold", parse_math=False)
     return drawn
 
