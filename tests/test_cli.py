@@ -188,7 +188,10 @@ def test_pairs_come_from_a_tabbed_file_or_stdin(run, tmp_path):
     (tmp_path / "pairs.tsv").write_text("apple\tpear\ncar\tapple\n")
     assert run("similarity", "--pairs", tmp_path / "pairs.tsv").stdout == "0.8944\n0.0000\n"
     told = run("similarity", "--pairs", "-", "--json", stdin="apple\tpear\n").stdout
-    assert json.loads(told) == {"text1": "apple", "text2": "pear", "similarity": 0.894427}
+    assert json.loads(told) == {"text1": "apple", "text2": "pear", "similarity": 0.894427} | {
+        "coverage1": 1.0,
+        "coverage2": 1.0,
+    }
 
 
 def test_a_line_without_a_tab_is_named(run):

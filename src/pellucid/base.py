@@ -129,9 +129,9 @@ class Embedder(ABC):
     def coverage(self, texts: str | Iterable[str]) -> Any:
         """Return how much of each text the model knows.
 
-        That is the share of the text's words, each counted as often as it occurs, that have a vector; for a transformer,
-        which has a token for everything, the share of the words before it cuts the text. A word found by its beginning
-        alone counts as known. A text without words has 1: nothing in it is unknown.
+        That is the share of the text's words, each counted as often as it occurs, that have a vector. A transformer has
+        a token for everything: there it is the share of the words before it cuts the text. A word found by its
+        beginning alone counts as known. A text without words has 1: nothing in it is unknown.
 
         Args:
             texts: a text, or any iterable of texts.
@@ -290,7 +290,7 @@ def explained_texts(text1: str, text2: str | None) -> list[str]:
 
 
 def _little_known(coverage: Coverage) -> str:
-    return f" (only {coverage.known:,} of {coverage.total:,} words known)" if coverage.is_low else ""
+    return f" (only {coverage.known:,} of {coverage.total:,} words known)" if coverage.known and coverage.is_low else ""
 
 
 def _percent(share: float) -> str:

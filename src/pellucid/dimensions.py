@@ -264,7 +264,7 @@ def write_dimensions(path: Path, dimensions: Dimensions, scales: Sequence[float]
 
 
 def as_cell(text: str) -> str:
-    """Return `text` with an apostrophe before it where a spreadsheet would take it for a formula; for files of cells."""
+    """Return `text` as a cell of a file: behind an apostrophe where a spreadsheet would take it for a formula."""
     return f"'{text}" if _FORMULA.match(text) else text
 
 

@@ -349,7 +349,7 @@ class Explanation:
 
 
 def words_before(text: str, end: int) -> tuple[Coverage, tuple[Span, ...]]:
-    """Return how much of `text` a model knows that reads the words which begin before character `end`; and the others."""
+    """Return how much of `text` a model knows that reads the words beginning before character `end`, and the others."""
     words = split_words(text)
     left_out = tuple((word.start, word.end) for word in words if word.start >= end)
     return Coverage(len(words) - len(left_out), len(words)), left_out

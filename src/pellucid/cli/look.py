@@ -22,9 +22,10 @@ _Pairs = Annotated[str, typer.Argument(help="A file with two texts a line and a 
 
 
 def dimensions(json: JsonOption = False, model: ModelOption = "static-en") -> None:
-    """List the dimensions of a model: number and name, with a tab between.
+    """List the dimensions of a model: number and name.
 
-    A name that a spreadsheet would take for a formula has an apostrophe before it.
+    A tab is between them. A name that a spreadsheet would take for a formula has an
+    apostrophe before it.
 
     \b
     Examples:

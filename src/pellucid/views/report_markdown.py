@@ -9,7 +9,7 @@ from typing import Any
 from pellucid.views.render import visible
 from pellucid.views.report import Column, Fold, Heading, Note, Part, Table, Word
 
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~$&])")
+_SPECIAL = re.compile(r"([\\`*\[\]<>|#~$&]|(?<!\w)_|_(?!\w))")  # an underscore inside a word is one
 _OPENING = re.compile(r"^(\d*)([-+=.)])")  # of a list, or the line below a heading
 _DEEPEST = 6  # level of a heading
 
