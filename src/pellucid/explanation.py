@@ -329,8 +329,10 @@ class Explanation:
 
     def __repr__(self) -> str:
         """Return one short line; `print` shows the rows."""
+        from pellucid.views.render import visible
+
         kind = "exact" if self.exact else f"remainder {self.remainder:+.4f}"
-        return f"<Explanation {self.family}: score {self.score:.4f}, {len(self.rows):,} rows, {kind}>"
+        return f"<Explanation {visible(self.family)}: score {self.score:.4f}, {len(self.rows):,} rows, {kind}>"
 
     def __str__(self) -> str:
         """Return the texts and the ten largest rows as plain text."""
