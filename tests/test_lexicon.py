@@ -681,3 +681,14 @@ def test_a_checkpoint_without_centroids_says_where_it_looked(authors, tmp_path):
     root, *_ = authors
     with pytest.raises(ModelFolderError, match=r"no centroids: no lm_head\.weight .* none of lm_head\.pth"):
         LexiconEmbedder.from_pretrained(root / "base")
+
+
+def test_words_that_are_bars_or_formulas_come_back(bert, tmp_path):
+    names = bert.dimensions.names
+    merged = bert.rename({names[0]: "=SUM(1)", names[1]: "-", names[2]: "a | b"}).merge(names[3], names[4])
+    merged.save_pretrained(tmp_path / "model")
+    assert list(LexiconEmbedder.from_pretrained(tmp_path / "model").dimensions) == list(merged.dimensions)
+    odd = replace(bert.clusters, words=[("|", "\\", "a | b", "=1"), *bert.clusters.words[1:]])
+    model = LexiconEmbedder(bert.backbone, odd)
+    model.save_pretrained(tmp_path / "odd")
+    assert list(LexiconEmbedder.from_pretrained(tmp_path / "odd").dimensions) == list(model.dimensions)
