@@ -103,7 +103,8 @@ def known_to(encoder: Encoder, texts: list[str]) -> list[tuple[Coverage, tuple[S
 
 def _read_to(encoder: Encoder, text: str) -> int:
     """Return the character where a SentenceTransformer stops to read; the end for what cannot be asked."""
-    tokenizer, longest = getattr(encoder, "tokenizer", None), getattr(encoder, "max_seq_length", None)
+    tokenizer: Any = getattr(encoder, "tokenizer", None)
+    longest = getattr(encoder, "max_seq_length", None)
     if not is_sentence_transformer(encoder) or not getattr(tokenizer, "is_fast", False) or not isinstance(longest, int):
         return len(text)
     read = tokenizer(
@@ -111,7 +112,7 @@ def _read_to(encoder: Encoder, text: str) -> int:
     )
     if len(read["offset_mapping"]) < 2:  # nothing was cut
         return len(text)
-    return max(end for _, end in read["offset_mapping"][0])
+    return int(max(end for _, end in read["offset_mapping"][0]))
 
 
 def is_sentence_transformer(encoder: Encoder) -> bool:

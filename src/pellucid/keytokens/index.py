@@ -297,11 +297,12 @@ class KeyTokenIndex:
         names = self.model.head.dimensions.names
         rest = [(names[n], value) for n, value in zip(numbers, logits) if names[n] not in shown]
         rows += [Row(name, (name,), value, 0.0, key=("token", name)) for name, value in rest]
-        read = (self.model._known([query])[0], self.model.with_instruction("")._known([text])[0])
-        coverage, unknown = zip(*read)
+        of_query, unknown1 = self.model._known([query])[0]
+        of_text, unknown2 = self.model.with_instruction("")._known([text])[0]
         return Explanation.from_terms(
-            "key-token index", (query, text), math.fsum(logits), rows, unknown=unknown, coverage=coverage
-        )
+            "key-token index", (query, text), math.fsum(logits), rows, unknown=(unknown1, unknown2),
+            coverage=(of_query, of_text),
+        )  # fmt: skip
 
     def _place(self, document: str | int) -> tuple[str, KeyTokenIndex, int]:
         """Return a document's text, an index that holds it, and its number there."""
