@@ -93,7 +93,8 @@ def word_rows(
             name = _shown(name, model.head.tokens[sources[0]], places, spans)
         if not name:
             continue
-        row = Row(name, (names[number],), value, 0.0, *spans)._replace(key=("word", name))
+        first, second, *_ = (*spans, ())
+        row = Row(name, (names[number],), value, 0.0, first, second, key=("word", name))
         found[name] = row if name not in found else _joined(found[name], row)
     return list(found.values())
 
