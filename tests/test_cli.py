@@ -22,6 +22,7 @@ from pellucid import __version__, pretrained
 from pellucid.cli import app as cli
 from pellucid.cli import input as cli_input
 from pellucid.cli.app import app
+from tables import CONTROLS
 
 TEXTS = ["the apple", "a pear", "", "unheard of", "The car and the bicycle", "apple apple pear"]
 
@@ -281,7 +282,10 @@ def test_pairs_come_from_a_tabbed_file_or_stdin(run, tmp_path):
     (tmp_path / "pairs.tsv").write_text("apple\tpear\ncar\tapple\n")
     assert run("similarity", "--pairs", tmp_path / "pairs.tsv").stdout == "0.8944\n0.0000\n"
     told = run("similarity", "--pairs", "-", "--json", stdin="apple\tpear\n").stdout
-    assert json.loads(told) == {"text1": "apple", "text2": "pear", "similarity": 0.894427}
+    assert json.loads(told) == {"text1": "apple", "text2": "pear", "similarity": 0.894427} | {
+        "coverage1": 1.0,
+        "coverage2": 1.0,
+    }
 
 
 def test_a_line_without_a_tab_is_named(run):
@@ -482,3 +486,42 @@ def test_the_command_line_starts_without_the_heavy_packages():
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert "typer" in loaded
     assert not {"numpy", "numba", "scipy", "tokenizers", "torch", "rich.console"} & set(loaded)
+
+
+def test_little_knowledge_of_a_text_is_said_by_every_command(run, tmp_path):
+    told = run("similarity", "apple zebra quagga", "apple")
+    assert told.stdout == "1.0000\n"
+    assert told.stderr == ("note: Only 1 of 3 words of text 1 known: the score rests on it. Unknown: zebra, quagga.\n")
+    (tmp_path / "pairs.tsv").write_text("apple\tpear\nzebra\tapple\n")
+    told = run("similarity", "--pairs", tmp_path / "pairs.tsv")
+    assert told.stderr == "note: the model knows fewer than half of the words of a text in 1 of 2 pairs\n"
+    assert run("similarity", "apple zebra", "pear").stderr == ""
+    assert "Only 1 of 3 words of text 1 known" in run("explain", "apple zebra quagga", "apple").stdout
+    assert "(only 1 of 3 words known)" in run("describe", "apple zebra quagga").stdout
+    assert json.loads(run("describe", "apple zebra", "--json").stdout)["coverage"] == 0.5
+
+
+HOSTILE = "apple \x1b]0;title\x07[red]\x9b1m\u202e \u2066 <b>"
+
+
+def test_no_text_or_file_can_steer_the_terminal(run, tmp_path):
+    file = tmp_path / ("\x1b[31m\u202e.txt")
+    shown = [
+        run("describe", HOSTILE), run("explain", HOSTILE, HOSTILE), run("explain", HOSTILE, "--json"),
+        run("describe", HOSTILE, "--json"), run("similarity", HOSTILE + " zebra" * 20, HOSTILE, "--json"),
+        run("describe", HOSTILE), run("explain", HOSTILE, "--html", tmp_path / "\x1b[31m.html"),
+        run("rank", HOSTILE, file, code=1), run("models"),
+    ]  # fmt: skip
+    for result in shown:
+        assert not re.search(CONTROLS, result.stdout + result.stderr)
+    assert json.loads(shown[2].stdout)["text1"] == HOSTILE
+    assert json.loads(shown[4].stdout)["text2"] == HOSTILE
+    assert "[red]" in shown[1].stdout
+
+
+def test_a_warning_is_one_line_that_steers_no_terminal(models):
+    code = (
+        "import warnings; from pellucid.cli import app; app._show_warning(UserWarning('a \\x1b[31m\\nb'), UserWarning)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "warning: a \u241b[31m b\n"

@@ -689,3 +689,14 @@ def test_an_adapter_file_of_the_authors_form_that_is_no_object_is_refused(tmp_pa
     (tmp_path / "checkpoint-1" / "adapter_config.json").write_text(content)
     with pytest.raises(ModelFolderError, match="is an adapter; give the name"):
         LexiconEmbedder.from_pretrained(tmp_path)
+
+
+def test_words_that_are_bars_or_formulas_come_back(bert, tmp_path):
+    names = bert.dimensions.names
+    merged = bert.rename({names[0]: "=SUM(1)", names[1]: "-", names[2]: "a | b"}).merge(names[3], names[4])
+    merged.save_pretrained(tmp_path / "model")
+    assert list(LexiconEmbedder.from_pretrained(tmp_path / "model").dimensions) == list(merged.dimensions)
+    odd = replace(bert.clusters, words=[("|", "\\", "a | b", "=1"), *bert.clusters.words[1:]])
+    model = LexiconEmbedder(bert.backbone, odd)
+    model.save_pretrained(tmp_path / "odd")
+    assert list(LexiconEmbedder.from_pretrained(tmp_path / "odd").dimensions) == list(model.dimensions)

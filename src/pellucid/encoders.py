@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from pellucid.base import Embedder, Vectors
 from pellucid.errors import InputError, ModelFolderError, PellucidError, is_panic, missing_extra, require
+from pellucid.explanation import Coverage, Span, words_before
 from pellucid.store import read_json
 from pellucid.words import well_formed
 
@@ -89,6 +90,31 @@ def anchor_vectors(encoder: Encoder, texts: list[str], *, dimension: int | None 
             + "; leave it out: no text is similar to it"
         )
     return vectors
+
+
+def known_to(encoder: Encoder, texts: list[str]) -> list[tuple[Coverage, tuple[Span, ...]]]:
+    """Return for each text how much of it an encoder knows, and the stretches it does not.
+
+    A SentenceTransformer reads every word before its maximum length. Of a callable nothing is known: it counts as one
+    that knows everything.
+    """
+    if isinstance(encoder, Embedder):
+        return encoder._known(texts)
+    return [words_before(text, _read_to(encoder, text)) for text in map(well_formed, texts)]
+
+
+def _read_to(encoder: Encoder, text: str) -> int:
+    """Return the character where a SentenceTransformer stops to read; the end for what cannot be asked."""
+    tokenizer: Any = getattr(encoder, "tokenizer", None)
+    longest = getattr(encoder, "max_seq_length", None)
+    if not is_sentence_transformer(encoder) or not getattr(tokenizer, "is_fast", False) or not isinstance(longest, int):
+        return len(text)
+    read = tokenizer(
+        text, truncation=True, max_length=longest, return_offsets_mapping=True, return_overflowing_tokens=True
+    )
+    if len(read["offset_mapping"]) < 2:  # nothing was cut
+        return len(text)
+    return int(max(end for _, end in read["offset_mapping"][0]))
 
 
 def is_sentence_transformer(encoder: Encoder) -> bool:

@@ -20,9 +20,9 @@ import numpy.typing as npt
 
 from pellucid.base import Embedder, Vectors, check_texts, explained_texts, unit_rows
 from pellucid.dimensions import Dimension, Dimensions, Edit, on_one_line
-from pellucid.encoders import Encoder, anchor_vectors, encode_with
+from pellucid.encoders import Encoder, anchor_vectors, encode_with, known_to
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import Explanation, Row
+from pellucid.explanation import Coverage, Explanation, Row, Span
 from pellucid.store import is_sound
 
 if TYPE_CHECKING:
@@ -170,24 +170,30 @@ class AnchorEmbedder(Embedder):
         """Take apart the cosine of two texts' coordinates: one row an anchor, all of them.
 
         For one text a row is the anchor's part of the coordinates' squared length. Which words make a text similar to
-        an anchor: `model.encoder.explain(text, anchor)`, where the encoder is a pellucid model.
+        an anchor: `model.encoder.explain(text, anchor)`, where the encoder is a pellucid model. `coverage` and what is
+        unknown are the encoder's.
 
         Raises:
             InputError: an argument is no string.
         """
-        units = unit_rows(self.encode(explained_texts(text1, text2)), np.float64)
+        texts = explained_texts(text1, text2)
+        units = unit_rows(self.encode(texts), np.float64)
         products = units[0] * units[-1]
         terms = [
             Row(name, (name,), value, 0.0)
             for name, value in zip(self._dimensions.names, products.tolist(), strict=True)
             if value
         ]
-        return Explanation.from_terms(self.family, (text1, text2), float(products.sum()), terms)
+        coverage, unknown = zip(*self._known(texts))
+        return Explanation.from_terms(
+            self.family, (text1, text2), float(products.sum()), terms, unknown=(*unknown, ())[:2], coverage=coverage
+        )
 
-    def describe(self, text: str, *, top_k: int = 5) -> str:
-        """Say which anchors `text` is closest to, with their coordinates (cosines, unless weighted)."""
-        if top_k < 1:
-            raise InputError(f"top_k is {top_k}; it must be at least 1")
+    def _known(self, texts: list[str]) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        return known_to(self.encoder, texts)
+
+    def _strongest(self, text: str, top_k: int) -> str:
+        """Return the anchors that `text` is closest to, with their coordinates (cosines, unless weighted)."""
         coordinates = self.encode(text)
         best = [j for j in np.argsort(-coordinates, kind="stable")[:top_k].tolist() if coordinates[j] > 0]
         if not best:

@@ -9,17 +9,17 @@ and Dense. The encoder can also be kept by name alone, or, where it is a callabl
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pellucid.base import Embedder, Vectors
+from pellucid.base import Embedder, Vectors, unit_rows
 from pellucid.dimensions import (
     Dimension,
     Dimensions,
     Table,
-    as_cell,
     on_one_line,
     read_dimensions,
     scaling,
@@ -130,7 +130,7 @@ def read_folder(path_or_id: str | Path, encoder: Encoder | None) -> tuple[Parts,
     check_family(folder, "anchors")
     vectors = _read_vectors(folder / _DENSE / "model.safetensors")
     about, first = _read_record(folder / "anchors.json", vectors.shape)
-    table = read_dimensions(folder / "dimensions.tsv", len(vectors))
+    table = read_dimensions(folder / "dimensions.tsv", len(vectors), about)
     name = read_config(folder).get("encoder")
     opened = _read_encoder(folder, name) if encoder is None else encoder
     _check_encoder(opened, about[0][0], first, folder)
@@ -150,7 +150,7 @@ def _read_vectors(path: Path) -> Vectors:
     return np.asarray(vectors, np.float32)
 
 
-def _read_record(path: Path, shape: tuple[int, ...]) -> tuple[list[list[str]], Vectors]:
+def _read_record(path: Path, shape: tuple[int, ...]) -> tuple[list[tuple[str, ...]], Vectors]:
     """Return what `_record` gave: the texts, and the vector of the first."""
     record = read_json(path)
     about, vector = (record.get("anchors"), record.get("first_vector")) if isinstance(record, dict) else (None, None)
@@ -213,26 +213,28 @@ def _check_encoder(encoder: Encoder, text: str, expected: Vectors, folder: Path)
         )
 
 
-def _with_edits(encoder: Encoder, vectors: Vectors, about: list[list[str]], table: Table) -> tuple[Vectors, Dimensions]:
+def _with_edits(
+    encoder: Encoder, vectors: Vectors, about: list[tuple[str, ...]], table: Table
+) -> tuple[Vectors, Dimensions]:
     """Return the vectors and dimensions after what was changed in `dimensions.tsv`."""
-    changed = [n for n, texts in enumerate(about) if table.about[n] != as_cell(texts)]
-    items = [Dimension(name, tuple(texts)) for name, texts in zip(table.names, about, strict=True)]
-    for n in changed:
-        items[n] = _with_text(items[n], table.about[n])
+    items = [_with_text(item, texts) for item, texts in zip(table.dimensions, about, strict=True)]
     dimensions = Dimensions(items)
+    changed = [n for n, texts in enumerate(about) if items[n].about != Dimension("", texts).about]
     if changed:
-        texts = [table.about[n] for n in changed]
+        texts = [text for n in changed for text in items[n].about]
+        starts = np.cumsum([0] + [len(items[n].about) for n in changed])[:-1]
+        sums = np.add.reduceat(anchor_vectors(encoder, texts, dimension=vectors.shape[1]), starts, axis=0)
         lengths = np.linalg.norm(vectors[changed], axis=1, keepdims=True)
         vectors = vectors.copy()
-        vectors[changed] = anchor_vectors(encoder, texts, dimension=vectors.shape[1]) * lengths
+        vectors[changed] = unit_rows(sums) * lengths
     if set(table.scales) != {1.0}:
         vectors = (scaling(dimensions, dict(enumerate(table.scales))).mixing @ vectors).astype(np.float32)
     return vectors, dimensions
 
 
-def _with_text(old: Dimension, text: str) -> Dimension:
-    """Return the dimension with another anchor text; a name that was the old text follows it."""
-    if not text.strip():
-        raise InputError(f"the anchor text of {old.name!r:.80} is empty; to drop a dimension use model.without")
-    named_by_text = old.name == on_one_line(as_cell(old.about))
-    return Dimension(on_one_line(text) if named_by_text else old.name, (text,))
+def _with_text(item: Dimension, before: tuple[str, ...]) -> Dimension:
+    """Return the dimension as the table has it; a name that was the anchor text follows it."""
+    if not item.about or not all(map(str.strip, item.about)):
+        raise InputError(f"the anchor text of {item.name!r:.80} is empty; to drop a dimension use model.without")
+    named_by_text = len(before) == 1 and item.name == on_one_line(before[0])
+    return replace(item, name=on_one_line(" | ".join(item.about)) if named_by_text else item.name)

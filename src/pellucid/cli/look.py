@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pellucid.cli.input import JsonOption, ModelOption, open_decoder, open_model, read, tabbed_pairs
-from pellucid.cli.output import json_line, show_report
+from pellucid.cli.output import json_line, say, show_report
 from pellucid.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,14 +24,20 @@ _Pairs = Annotated[str, typer.Argument(help="A file with two texts a line and a 
 def dimensions(json: JsonOption = False, model: ModelOption = "static-en") -> None:
     """List the dimensions of a model: number and name.
 
+    A tab is between them. A name that a spreadsheet would take for a formula has an
+    apostrophe before it.
+
     \b
     Examples:
       pellucid dimensions -m anchors-en-200
       pellucid dimensions -m my-anchors --json
     """
+    from pellucid.dimensions import as_cell
+    from pellucid.views.render import visible
+
     for number, dimension in enumerate(open_model(model).dimensions):
         line = {"dimension": number, "name": dimension.name, "about": list(dimension.about)}
-        typer.echo(json_line(line) if json else f"{number}\t{dimension.name}")
+        typer.echo(json_line(line) if json else f"{number}\t{as_cell(visible(dimension.name))}")
 
 
 def card(
@@ -245,17 +251,17 @@ def edit(
       pellucid edit my-lexicon -o mine --idf texts.txt --drop-above 0.5
     """
     edited = open_model(model)
-    names = edited.dimensions.names
-    gone = [names[edited.dimensions.number(_which(name))] for name in without or ()]
-    merged = [names[edited.dimensions.number(_which(name))] for name in merge or ()]
-    factors: dict[Which, float] = {
-        edited.dimensions.number(which): _factor(value) for which, value in map(_assigned, scale or ())
-    }
-    titles = {edited.dimensions.number(which): value for which, value in map(_assigned, rename or ())}
+    before = edited.dimensions
+    dropped = [before.number(_which(name)) for name in without or ()]
+    merged = [before.number(_which(name)) for name in merge or ()]
+    factors: dict[Which, float] = {before.number(which): _factor(value) for which, value in map(_assigned, scale or ())}
+    titles: dict[Which, str] = {before.number(which): value for which, value in map(_assigned, rename or ())}
     if idf is None and drop_above is not None:
         raise typer.BadParameter("it needs texts to count on; give --idf FILE", param_hint="--drop-above")
-    if not (gone or merged or factors or titles or idf):
+    if not (dropped or merged or factors or titles or idf):
         raise InputError("nothing to edit; give --without, --merge, --scale, --rename or --idf")
+    edited = edited.rename(titles) if titles else edited
+    gone = [edited.dimensions.names[number] for number in dropped]  # a merge changes the numbers
     if idf is not None:
         from pellucid.questions.frequencies import document_frequencies
 
@@ -265,9 +271,8 @@ def edit(
     edited = edited.scale(factors) if factors else edited
     edited = edited.merge(merged) if merged else edited
     edited = edited.without(gone) if gone else edited
-    edited = edited.rename({names[number]: title for number, title in titles.items()}) if titles else edited
     edited.save_pretrained(output)
-    typer.echo(f"wrote {output}: {len(names):,} dimensions before, {len(edited.dimensions):,} now", err=True)
+    say(f"wrote {output}: {len(before):,} dimensions before, {len(edited.dimensions):,} now", err=True)
 
 
 def _which(name: str) -> Which:

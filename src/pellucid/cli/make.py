@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pellucid.cli.input import parallel_files, read
+from pellucid.cli.output import say
 
 if TYPE_CHECKING:
     from pellucid.anchors.candidates import CandidateSettings
@@ -85,9 +86,7 @@ def distill(
         join = JoinSettings(pca, TranslationSettings(steps=10_000 if steps is None else steps))
         model = distill_languages(teacher, *texts, work_dir=work_dir, extraction=extraction, join=join)
     model.save_pretrained(output, dtype=dtype)
-    typer.echo(
-        f"wrote {output}: {len(model.vocabulary):,} words, {model.get_embedding_dimension()} dimensions", err=True
-    )
+    say(f"wrote {output}: {len(model.vocabulary):,} words, {model.get_embedding_dimension()} dimensions", err=True)
 
 
 def anchors(
@@ -130,7 +129,7 @@ def anchors(
     )
     model = AnchorEmbedder(opened, texts).decorrelate(decorrelate)
     model.save_pretrained(output, encoder_name=encoder if encoder in bundled_models() else None)
-    typer.echo(f"wrote {output}: {n:,} anchors over {encoder}; they can be edited in dimensions.tsv", err=True)
+    say(f"wrote {output}: {n:,} anchors over {encoder}; they can be edited in dimensions.tsv", err=True)
 
 
 def train_lexicon(
@@ -163,7 +162,7 @@ def train_lexicon(
     sets = read_training_sets(data)  # before the model: what is wrong with them is told at once
     trained = train(_lexicon(model, clusters), sets, work_dir or output.with_name(output.name + ".work"), settings)
     trained.save_pretrained(output, backbone_name=model if by_name else None)
-    typer.echo(f"wrote {output}: {trained.get_embedding_dimension():,} dimensions", err=True)
+    say(f"wrote {output}: {trained.get_embedding_dimension():,} dimensions", err=True)
 
 
 def ensemble(
@@ -192,7 +191,7 @@ def ensemble(
     made = EnsembleEmbedder(dict(zip(names, map(open_encoder, models))), weight)
     made.save_pretrained(output, sources=dict(zip(names, models)) if by_name else None)
     shares = ", ".join(f"{part.name} {part.weight:.2f}" for part in made.parts)
-    typer.echo(f"wrote {output}: {made.get_embedding_dimension():,} dimensions ({shares})", err=True)
+    say(f"wrote {output}: {made.get_embedding_dimension():,} dimensions ({shares})", err=True)
 
 
 def _texts_of_languages(

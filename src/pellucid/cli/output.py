@@ -14,12 +14,26 @@ if TYPE_CHECKING:
     from pellucid.explanation import Explanation
     from pellucid.views.report import Report
 
+_STEERING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")  # beyond those JSON has no room for
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print a line that may hold a user's text, name or file, with control characters made visible."""
+    from pellucid.views.render import visible
+
+    typer.echo(visible(text), err=err)
+
 
 def json_line(value: Any) -> str:
     """Return `value` as JSON on one line."""
     import json
 
-    return json.dumps(value, ensure_ascii=False)
+    return shown_json(json.dumps(value, ensure_ascii=False))
+
+
+def shown_json(text: str) -> str:
+    """Return JSON with the characters that could steer a terminal written as escapes, which says the same."""
+    return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def show(explanation: Explanation, top: int, plain: bool) -> None:
@@ -59,9 +73,9 @@ def show_report(report: Report, json: bool, html: Path | None, plot: Path | None
     if plot is not None:
         _save_figure(report.plot(), plot)  # type: ignore[attr-defined]
     for path in filter(None, (html, plot)):
-        typer.echo(f"wrote {path}", err=True)
+        say(f"wrote {path}", err=True)
     if json:
-        typer.echo(report.to_json())
+        typer.echo(shown_json(report.to_json()))
     elif html is None and plot is None:
         _print_report(report)
 

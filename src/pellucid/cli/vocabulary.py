@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pellucid.cli.input import JsonOption, open_model, parallel_files, read
-from pellucid.cli.output import show_report
+from pellucid.cli.output import say, show_report
 
 if TYPE_CHECKING:
     from pellucid.distillation.parallel import Languages
@@ -186,7 +186,7 @@ def languages(
         work_dir=work_dir or output.with_name(output.name + ".work"),
     )
     made.save_pretrained(output, dtype=dtype)
-    typer.echo(f"wrote {output}: {len(made.vocabulary):,} words", err=True)
+    say(f"wrote {output}: {len(made.vocabulary):,} words", err=True)
 
 
 def _codes(parallel: list[str], known: str) -> Iterator[tuple[str, Languages]]:
@@ -215,4 +215,4 @@ def _dtype_of(model: str) -> str:
 def _save(made: Any, report: Report, output: Path, dtype: str | None, json: bool) -> None:
     made.save_pretrained(output, dtype=dtype)
     show_report(report, json, None, None)
-    typer.echo(f"wrote {output}: {len(made.vocabulary):,} words", err=True)
+    say(f"wrote {output}: {len(made.vocabulary):,} words", err=True)

@@ -25,10 +25,10 @@ import numpy as np
 
 from pellucid.base import Embedder, Vectors, check_texts, explained_texts, unit_rows
 from pellucid.dimensions import Dimensions, Edit
-from pellucid.encoders import Encoder
+from pellucid.encoders import Encoder, known_to
 from pellucid.ensemble.parts import BETWEEN, Part, checked_weights, edited_parts, make_parts
 from pellucid.errors import InputError
-from pellucid.explanation import Explanation, Span
+from pellucid.explanation import Coverage, Explanation, Span
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -232,7 +232,8 @@ class EnsembleEmbedder(Embedder):
 
         A row is named "part: row"; a part that is no pellucid model is one row, named after it. `part_contributions`
         adds the rows up by part. For one text the score is the weight of the parts that know anything of it. `unknown1`
-        and `unknown2` are what no part has a vector for.
+        and `unknown2` are what no part has a vector for; `coverage` is that of the part that knows least of a text, for
+        the score rests on all of them.
 
         Raises:
             InputError: an argument is no string, or a part refuses the texts as too long to explain.
@@ -248,7 +249,14 @@ class EnsembleEmbedder(Embedder):
         score = sum(part.weight * own.score for part, own in zip(parts, found, strict=True))
         unknown = (_common([own.unknown1 for own in found]), _common([own.unknown2 for own in found]))
         exact = all(own.exact for own in found)
-        return Explanation.from_terms(self.family, (text1, text2), score, terms, exact=exact, unknown=unknown)
+        coverage = tuple(min(every, key=_share) for every in zip(*(own.coverage for own in found)))
+        return Explanation.from_terms(
+            self.family, (text1, text2), score, terms, exact=exact, unknown=unknown, coverage=coverage
+        )
+
+    def _known(self, texts: list[str]) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        found = zip(*(known_to(part.model, texts) for part in self.parts if part.weight > 0))
+        return [(min((own for own, _ in every), key=_share), _common([gaps for _, gaps in every])) for every in found]
 
     def part_contributions(self, explanation: Explanation) -> dict[str, float]:
         """Return what each part adds to the score of one of this ensemble's explanations, or of a difference of two.
@@ -287,6 +295,10 @@ class EnsembleEmbedder(Embedder):
 
     def _edited(self, edit: Edit) -> Self:
         return self.from_parts(edited_parts(self.parts, edit))
+
+
+def _share(coverage: Coverage) -> float:
+    return coverage.share
 
 
 def _common(unknown: list[tuple[Span, ...]]) -> tuple[Span, ...]:

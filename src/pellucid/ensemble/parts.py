@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pellucid.base import Embedder, unit_rows
 from pellucid.dimensions import Dimension, Dimensions, Edit
-from pellucid.encoders import Encoder, encode_with, is_sentence_transformer
+from pellucid.encoders import Encoder, encode_with, is_sentence_transformer, known_to
 from pellucid.errors import InputError
 from pellucid.explanation import Explanation, Row
 
@@ -58,13 +58,16 @@ class Part:
 
     def explained(self, text1: str, text2: str | None) -> Explanation:
         """Return the part's own explanation, rows under the part's name; one row where it has none."""
+        texts = [text1] if text2 is None else [text1, text2]
+        coverage, unknown = zip(*known_to(self.model, texts))
         if isinstance(self.model, Embedder):
             own = self.model.explain(text1, text2)
-            return replace(own, rows=tuple(row._replace(name=self.name + BETWEEN + row.name) for row in own.rows))
-        rows = self.rows([text1] if text2 is None else [text1, text2]).astype(np.float64)
+            rows = [row._replace(name=self.name + BETWEEN + row.name, key=(self.name, *row.key)) for row in own.rows]
+            return replace(own, rows=tuple(rows), coverage=own.coverage or coverage)
+        rows = self.rows(texts).astype(np.float64)
         cosine = float(rows[0] @ rows[-1])
         terms = [Row(self.name, (self.name,), cosine, 0.0)] if cosine else []
-        return Explanation.from_terms("", (text1, text2), cosine, terms)
+        return Explanation.from_terms("", (text1, text2), cosine, terms, unknown=(*unknown, ())[:2], coverage=coverage)
 
 
 def edited_parts(parts: Sequence[Part], edit: Edit) -> list[Part]:

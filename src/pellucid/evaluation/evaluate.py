@@ -106,15 +106,20 @@ class Results:
 
     def to_markdown(self) -> str:
         """Return the rows and the means as a Markdown table, scores x 100 with one decimal, and what was told."""
-        lines = [f"| {self.model} | type | metric | score |", "|---|---|---|---:|"]
-        lines += [f"| {row.task} | {row.type} | {row.metric} | {row.score:.1f} |" for row in self.rows]
+        from pellucid.views.report_markdown import markdown_text as written
+
+        lines = [f"| {written(self.model)} | type | metric | score |", "|---|---|---|---:|"]
+        lines += [
+            f"| {written(row.task)} | {written(row.type)} | {written(row.metric)} | {row.score:.1f} |"
+            for row in self.rows
+        ]
         lines += [f"| **mean** | {name} | | **{mean:.1f}** |" for name, mean in self.means.items()]
         told_at: dict[str, list[str]] = {}
         for row in self.rows:
             told_at.setdefault(row.instruction, []).append(row.task)
         if told_at.keys() - {""}:
             lines += ["", "Told before each text that is no document:", ""]
-            lines += [f"- {', '.join(tasks)}: {told or 'nothing'}" for told, tasks in told_at.items()]
+            lines += [f"- {written(', '.join(tasks))}: {written(told or 'nothing')}" for told, tasks in told_at.items()]
         return "\n".join(lines) + "\n"
 
 

@@ -20,6 +20,7 @@ from pellucid.base import Vectors
 from pellucid.errors import InputError, missing_extra
 from pellucid.inspection.tableviews import mean_blocks, static_model
 from pellucid.static.embedder import StaticEmbedder
+from pellucid.views.render import visible
 from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, percent, signed
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class LanguageSeparation(Report):
     def __repr__(self) -> str:
         """Return one short line."""
         before, after = (self.components[n].silhouette for n in (0, self.drop))
-        return f"<LanguageSeparation {', '.join(self.languages)}: silhouette {before:.3f}, then {after:.3f}>"
+        return visible(f"<LanguageSeparation {', '.join(self.languages)}: silhouette {before:.3f}, then {after:.3f}>")
 
     def _parts(self) -> Iterator[Part]:
         yield Heading("Languages apart", ", ".join(self.languages), "static model")

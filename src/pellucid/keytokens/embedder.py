@@ -38,7 +38,7 @@ from pellucid.transformer.reading import Reader, Reading
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from pellucid.explanation import Explanation
+    from pellucid.explanation import Coverage, Explanation, Span
     from pellucid.transformer.backbone import Backbone
 
 _BLOCK = 4_096  # texts decoded together
@@ -341,6 +341,9 @@ class KeyTokenEmbedder(Embedder):
         from pellucid.keytokens.keywords import explained
 
         return explained(self, explained_texts(text1, text2))
+
+    def _known(self, texts: list[str]) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        return self._reader.known(texts)
 
     def _edited(self, edit: Edit) -> Self:
         from scipy import sparse

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.dimensions import Dimension, Dimensions, Edit, read_dimensions, scaling, write_dimensions
+from pellucid.dimensions import Dimensions, Edit, read_dimensions, scaling, write_dimensions
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.keytokens.adjustments import Adjustment
 from pellucid.keytokens.settings import KeyTokenSettings
@@ -132,14 +132,13 @@ def read_edit(parts: Parts, tokens: Dimensions) -> Edit | None:
             f"{folder / 'config.json'} must say how many dimensions the model has, 1 to {len(tokens)}, "
             f"not {count!r:.40}"
         )
-    table = read_dimensions(folder / _TABLE, count)
     mixing = read_mixing(parts.tensors, len(tokens), count, folder / _TENSORS)
-    scaled = set(table.scales) != {1.0}
-    if mixing is None and not scaled and table.names == tokens.names:
+    saved = [token.about for token in tokens] if mixing is None else None
+    dimensions, scales = read_dimensions(folder / _TABLE, count, saved)
+    scaled = set(scales) != {1.0}
+    if mixing is None and not scaled and list(dimensions) == list(tokens):
         return None
-    about = [(cell,) if cell else () for cell in table.about]
-    dimensions = Dimensions(Dimension(name, some) for name, some in zip(table.names, about, strict=True))
     mixing = sparse.eye_array(len(tokens), format="csr") if mixing is None else mixing
     if scaled:
-        mixing = mixing @ scaling(dimensions, dict(enumerate(table.scales))).mixing
+        mixing = mixing @ scaling(dimensions, dict(enumerate(scales))).mixing
     return Edit(dimensions, mixing)

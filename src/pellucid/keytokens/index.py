@@ -22,6 +22,7 @@ finds is; docs/results-keytokens-retrieval.md measures both.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -294,8 +295,14 @@ class KeyTokenIndex:
         rows = word_rows(self.model, numbers, logits, places)
         shown = {part for row in rows for part in row.parts}
         names = self.model.head.dimensions.names
-        rows += [Row(names[n], (names[n],), v, 0.0) for n, v in zip(numbers, logits) if names[n] not in shown]
-        return Explanation.from_terms("key-token index", (query, text), sum(row.contribution for row in rows), rows)
+        rest = [(names[n], value) for n, value in zip(numbers, logits) if names[n] not in shown]
+        rows += [Row(name, (name,), value, 0.0, key=("token", name)) for name, value in rest]
+        of_query, unknown1 = self.model._known([query])[0]
+        of_text, unknown2 = self.model.with_instruction("")._known([text])[0]
+        return Explanation.from_terms(
+            "key-token index", (query, text), math.fsum(logits), rows, unknown=(unknown1, unknown2),
+            coverage=(of_query, of_text),
+        )  # fmt: skip
 
     def _place(self, document: str | int) -> tuple[str, KeyTokenIndex, int]:
         """Return a document's text, an index that holds it, and its number there."""

@@ -10,7 +10,7 @@ import numpy as np
 from pellucid.base import unit_rows
 from pellucid.explanation import Explanation, Row, Span
 from pellucid.keytokens.states import own_tokens
-from pellucid.transformer.reading import whole_words, words_left_out
+from pellucid.transformer.reading import known_words, whole_words
 from pellucid.transformer.tokenwords import Rank, Token
 from pellucid.words import split_words, well_formed
 
@@ -29,10 +29,11 @@ def explained(model: KeyTokenEmbedder, texts: list[str]) -> Explanation:
         for text, reading in zip(clean, readings, strict=True)
     ]
     terms = word_rows(model, products.indices.tolist(), products.data.tolist(), places)
-    left_out = [words_left_out(text, reading) for text, reading in zip(clean, readings, strict=True)]
+    coverage, left_out = zip(*map(known_words, clean, readings))
     both = (texts[0], texts[1] if len(texts) == 2 else None)
-    unknown = (left_out[0], left_out[1] if len(texts) == 2 else ())
-    return Explanation.from_terms(model.family, both, float(products.sum()), terms, exact=False, unknown=unknown)
+    return Explanation.from_terms(
+        model.family, both, float(products.sum()), terms, exact=False, unknown=(*left_out, ())[:2], coverage=coverage
+    )
 
 
 class Places:
@@ -92,7 +93,8 @@ def word_rows(
             name = _shown(name, model.head.tokens[sources[0]], places, spans)
         if not name:
             continue
-        row = Row(name, (names[number],), value, 0.0, *spans)
+        first, second, *_ = (*spans, ())
+        row = Row(name, (names[number],), value, 0.0, first, second, key=("word", name))
         found[name] = row if name not in found else _joined(found[name], row)
     return list(found.values())
 

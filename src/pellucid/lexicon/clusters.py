@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid import base
-from pellucid.dimensions import Dimension, Dimensions, as_cell, read_dimensions, write_dimensions
+from pellucid.dimensions import Dimension, Dimensions, as_text, read_dimensions, write_dimensions
 from pellucid.errors import InputError, ModelFolderError, missing_extra
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.transformer.tokenwords import Rank, Token, readable, vocabulary_of
@@ -135,7 +135,7 @@ class Clusters:
             assignment, centroids = tensors["assignment"], tensors["centroids"].astype(np.float32)
         except (KeyError, TypeError) as error:
             raise ModelFolderError(f"{folder} holds no clusters: {error!r} in {_TENSORS} and {_WORDS}") from error
-        names = read_dimensions(folder / _TABLE, len(centroids)).names
+        names = read_dimensions(folder / _TABLE, len(centroids), words).dimensions.names
         try:
             return cls(assignment, centroids, names, words)
         except InputError as error:
@@ -150,7 +150,7 @@ class Clusters:
 
     def __repr__(self) -> str:
         """Return the numbers and the first names."""
-        return f"<{len(self)} clusters of {int(self.sizes.sum())} tokens: {as_cell(self.names[:3])!r:.80}>"
+        return f"<{len(self)} clusters of {int(self.sizes.sum())} tokens: {as_text(self.names[:3])!r:.80}>"
 
 
 def cluster_vocabulary(

@@ -15,7 +15,7 @@ import numpy as np
 
 from pellucid.base import Embedder, Vectors, check_texts, explained_texts, unit_rows
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import Explanation, Row
+from pellucid.explanation import Coverage, Explanation, Row, Span
 from pellucid.pretrained import check_family, locate, saving
 from pellucid.progress import Progress
 from pellucid.store import read_json, write_json
@@ -165,11 +165,18 @@ class DenseEmbedder(Embedder):
         Raises:
             InputError: an argument is no string.
         """
-        rows = self.encode(explained_texts(text1, text2)).astype(np.float64)
+        texts = explained_texts(text1, text2)
+        rows = self.encode(texts).astype(np.float64)
         score = float(rows[0] @ rows[-1])
         terms = [Row(_WHOLE, (_WHOLE,), score, 0.0)] if score else []
-        return Explanation.from_terms(self.family, (text1, text2), score, terms)
+        coverage, unknown = zip(*self._known(texts))
+        return Explanation.from_terms(
+            self.family, (text1, text2), score, terms, unknown=(*unknown, ())[:2], coverage=coverage
+        )
 
-    def describe(self, text: str, *, top_k: int = 5) -> str:
+    def _known(self, texts: list[str]) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        return self._reader.known(texts)
+
+    def _strongest(self, text: str, top_k: int) -> str:
         """Say that nothing can be said."""
         return "a dense vector, whose dimensions have no names"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.dimensions import Dimension, Dimensions, Table, as_cell, read_dimensions, scaling, write_dimensions
+from pellucid.dimensions import Dimensions, Table, read_dimensions, scaling, write_dimensions
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.lexicon.clusters import Clusters
 from pellucid.pretrained import check_family, locate, saving
@@ -97,10 +97,10 @@ def read_folder(path_or_id: str | Path, backbone: Backbone | str | Path | None) 
     settings, clusters, about = _read_facts(folder / _FACTS, tensors)
     opened = backbone if isinstance(backbone, Backbone) else read_backbone(folder, backbone)
     check_fingerprint(opened, tensors["fingerprint"], folder)
-    table = read_dimensions(folder / _TABLE, len(about))
+    table = read_dimensions(folder / _TABLE, len(about), about)
     mixing = read_mixing(tensors, len(clusters), len(about), folder / _TENSORS)
     try:
-        clusters, mixed = _with_edits(clusters, mixing, about, table)
+        clusters, mixed = _with_edits(clusters, mixing, table)
     except InputError as error:
         raise ModelFolderError(f"{folder / _TABLE}: {error}") from error
     if clusters.centroids.shape[1] != opened.dimension or (
@@ -154,14 +154,9 @@ def _lists(value: Any) -> list[tuple[str, ...]]:
     return [tuple(texts) for texts in value]
 
 
-def _with_edits(
-    clusters: Clusters, mixing: Any, about: list[tuple[str, ...]], table: Table
-) -> tuple[Clusters, Mixed | None]:
+def _with_edits(clusters: Clusters, mixing: Any, table: Table) -> tuple[Clusters, Mixed | None]:
     """Return the clusters and the mixing after what was changed in `dimensions.tsv`."""
-    dimensions = Dimensions(
-        Dimension(name, texts if cell == as_cell(texts) else (cell,))
-        for name, cell, texts in zip(table.names, table.about, about, strict=True)
-    )
+    dimensions = table.dimensions
     scaled = set(table.scales) != {1.0}
     if mixing is None and not scaled:
         return replace(clusters, names=dimensions.names, words=[item.about for item in dimensions]), None

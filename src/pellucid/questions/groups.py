@@ -24,6 +24,7 @@ from pellucid.base import Embedder
 from pellucid.errors import InputError
 from pellucid.questions.coordinates import Example, Floats, known_rows, stacked
 from pellucid.questions.separation import Encoded, Mask, Separation, Words, along, encoded, separate
+from pellucid.views.render import visible
 from pellucid.views.report import Column, Fold, Heading, Note, Part, Report, Table, bars, counted, signed
 
 if TYPE_CHECKING:
@@ -223,7 +224,7 @@ class Contrasts(Report):
 
     def __repr__(self) -> str:
         """Return one short line."""
-        return f"<Contrasts {self.family}: {', '.join(c.group for c in self.groups):.100}>"
+        return visible(f"<Contrasts {self.family}: {', '.join(c.group for c in self.groups):.100}>")
 
     def _parts(self) -> Iterator[Part]:
         texts = sum(contrast.texts for contrast in self.groups)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from pellucid.base import Embedder, check_texts
 from pellucid.errors import InputError
-from pellucid.explanation import Explanation
-from pellucid.views.report import Column, Heading, Part, Report, Table, bars, counted, signed
+from pellucid.explanation import Coverage, Explanation
+from pellucid.views.render import little_known
+from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, signed
 
 
 class RankedRow(NamedTuple):
@@ -32,12 +33,13 @@ class Reason(NamedTuple):
 
 
 class Ranked(NamedTuple):
-    """A document: its number in the list given, its text, its score and the rows that add most to it."""
+    """A document: its number in the list, its text, its score, the rows that add most to it, what is known of it."""
 
     document: int
     text: str
     score: float
     reasons: tuple[Reason, ...]
+    coverage: Coverage
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,6 +51,8 @@ class Ranking(Report):
         query: what was looked for.
         documents: how many there are in all.
         ranked: the best of them.
+        coverage: how much of the query the model knows.
+        unknown: the query's words that it does not.
         model: the model, for `why`; not part of the data forms.
     """
 
@@ -58,7 +62,14 @@ class Ranking(Report):
     query: str
     documents: int
     ranked: tuple[Ranked, ...]
+    coverage: Coverage
+    unknown: tuple[str, ...]
     model: Embedder
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether the model knows no word of the query, so that every score is 0 and the order says nothing."""
+        return not self.coverage.known and not any(item.score for item in self.ranked)
 
     def why(self, above: int, below: int) -> Explanation:
         """Say why one rank stands above another: the difference of the two explanations.
@@ -81,7 +92,7 @@ class Ranking(Report):
         """Return plain dicts, lists, strings and numbers; `docs/schema/ranking-v1.json` describes them."""
         from pellucid.views.report import VERSION, plain_value
 
-        content = {name: plain_value(getattr(self, name)) for name in ("family", "query", "documents", "ranked")}
+        content = {f.name: plain_value(getattr(self, f.name)) for f in fields(self) if f.name != "model"}
         return {"version": VERSION, "kind": self.kind} | content
 
     def __repr__(self) -> str:
@@ -90,6 +101,10 @@ class Ranking(Report):
 
     def _parts(self) -> Iterator[Part]:
         yield Heading("Nearest to", self.query, f"{self.family} model, {counted(self.documents, 'document')}")
+        for said in self._warnings():
+            yield Note(said, is_warning=True)
+        if self.is_blind:
+            return
         shares = bars([max(item.score, 0.0) for item in self.ranked])
         rows = []
         for rank, (item, bar) in enumerate(zip(self.ranked, shares, strict=True), 1):
@@ -97,6 +112,18 @@ class Ranking(Report):
             rows.append((str(rank), f"{item.score:.4f}", bar, item.text, reasons))
         kinds = (("", "number"), ("score", "number"), ("", "bar"), ("document", "text"), ("mostly for", "text"))
         yield Table("", tuple(Column(*kind) for kind in kinds), tuple(rows))
+
+    def _warnings(self) -> Iterator[str]:
+        """Say where the model knows too little for the ranking to mean much."""
+        if self.is_blind:
+            why = "knows none of its words" if self.coverage.total else "finds no word in it"
+            named = f" ({', '.join(self.unknown[:12])})" if self.unknown else ""
+            yield f"The query is unknown: the model {why}{named}. Every score is 0, and there is nothing to rank by."
+            return
+        yield from little_known(self.coverage, "the query", self.unknown)
+        low = [str(rank) for rank, item in enumerate(self.ranked, 1) if item.coverage.is_low]
+        if low:
+            yield f"Fewer than half of the words are known of {counted(len(low), 'document')}: rank {', '.join(low)}."
 
     def _records(self) -> Sequence[RankedRow]:
         return [
@@ -134,9 +161,12 @@ def rank(model: Embedder, query: str, documents: Iterable[str], *, top_k: int = 
     if top_k < 1 or reasons < 0:
         raise InputError(f"top_k is {top_k} and reasons {reasons}; they must be at least 1 and 0")
     scores = model.similarity(model.encode([query]), model.encode(texts))[0]
+    order = np.argsort(-scores, kind="stable")[:top_k].tolist()
+    (coverage, gaps), *known = model._known([query, *(texts[number] for number in order)])
     ranked = []
-    for number in np.argsort(-scores, kind="stable")[:top_k].tolist():
+    for number, (of_text, _) in zip(order, known, strict=True):
         rows = [row for row in model.explain(query, texts[number]).rows if row.contribution > 0][:reasons]
         best = tuple(Reason(row.name, row.contribution) for row in rows)
-        ranked.append(Ranked(number, texts[number], float(scores[number]), best))
-    return Ranking(model.family, query, len(texts), tuple(ranked), model)
+        ranked.append(Ranked(number, texts[number], float(scores[number]), best, of_text))
+    unknown = tuple(dict.fromkeys(query[start:end] for start, end in gaps))
+    return Ranking(model.family, query, len(texts), tuple(ranked), coverage, unknown, model)

@@ -97,6 +97,19 @@ class BulkEncoder:
                         blocks.stop()
         return embeddings
 
+    def coverage(self, texts: list[str]) -> Vectors:
+        """Return how much of each text has a row, float32 [texts].
+
+        Raises:
+            InputError: a text has 2 GB or more.
+        """
+        shares = np.empty(len(texts), np.float32)
+        worker = self._worker()
+        for first, last in _blocks(texts):
+            worker.coverage(texts[first:last], shares[first:last])
+        self._idle.append(worker)
+        return shares
+
     def _worker(self) -> _Worker:
         """Return a worker that no other thread uses; those of earlier calls keep their memory and what they learnt."""
         try:
@@ -120,6 +133,21 @@ class _Worker:
 
     def encode(self, texts: list[str], embeddings: Vectors) -> None:
         """Set `embeddings` to those of one block of texts."""
+        rows, ends = self._rows(texts)
+        pooling.pool(self._vectors, self._scales, rows, ends, embeddings)
+        if not (self._sound or np.isfinite(embeddings.sum())):  # rows of length 1 add up to a number
+            raise not_finite(texts[int((~np.isfinite(embeddings)).any(axis=1).argmax())])
+
+    def coverage(self, texts: list[str], shares: Vectors) -> None:
+        """Set `shares` to how much of each text of a block has a row; 1 for one without words."""
+        rows, ends = self._rows(texts)
+        known = np.concatenate([[0], np.cumsum(rows[: ends[-1]] >= 0)])
+        starts = np.concatenate([[0], ends[:-1]])
+        words = ends - starts
+        shares[:] = np.where(words > 0, (known[ends] - known[starts]) / np.maximum(words, 1), 1)
+
+    def _rows(self, texts: list[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Return the rows of all words of a block of texts, and where each text's words end among them."""
         texts = self._vocabulary.spaced(texts)
         utf8 = _join(texts)
         used = len(utf8) - len(_PADDING)
@@ -140,9 +168,7 @@ class _Worker:
             last = min(first + _LEARNT_WORDS, missing)
             still = lookup.look_again(block, first, last, self._lexicon, scratch) if first else last
             self._ask(utf8, block, scratch, scratch.missing[first : first + still])
-        pooling.pool(self._vectors, self._scales, scratch.rows, ends, embeddings)
-        if not (self._sound or np.isfinite(embeddings.sum())):  # rows of length 1 add up to a number
-            raise not_finite(texts[int((~np.isfinite(embeddings)).any(axis=1).argmax())])
+        return scratch.rows, ends
 
     def _ask(
         self, utf8: bytes, block: npt.NDArray[np.uint8], scratch: kernels.Scratch, missing: npt.NDArray[np.int32]

@@ -21,17 +21,9 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from pellucid.base import Embedder, Vectors, explained_texts
-from pellucid.dimensions import (
-    Dimension,
-    Dimensions,
-    Edit,
-    read_dimensions,
-    scaling,
-    selected_columns,
-    write_dimensions,
-)
+from pellucid.dimensions import Dimensions, Edit, read_dimensions, scaling, selected_columns, write_dimensions
 from pellucid.errors import InputError
-from pellucid.explanation import Explanation, Row, Span
+from pellucid.explanation import Coverage, Explanation, Row, Span
 from pellucid.pretrained import check_family, locate, saving
 from pellucid.static.interchange import STOCK_CONFIG, Table, not_finite, read_static, write_static
 from pellucid.static.textvectors import read_text_vectors
@@ -42,14 +34,24 @@ _SMALL = 250_000  # characters in all calls so far: a quarter of a second for th
 _MOST_PAIRS = 250_000  # rows of an explanation: about 2 s and 0.2 GB
 
 
+class _Found(NamedTuple):
+    """The words of a text, by row and lower-case form: words that share a prefix's row stay apart."""
+
+    spans: dict[tuple[int, str], list[Span]]
+    shown: dict[tuple[int, str], str]
+    unknown: tuple[Span, ...]
+
+
 class _WeightedWords(NamedTuple):
     """A text's distinct known words; the rows of `vectors` [words, dimension] add up to its embedding."""
 
     words: list[str]
     names: list[str]
+    keys: list[tuple[str, str]]
     vectors: npt.NDArray[np.float64]
     spans: list[tuple[Span, ...]]
     unknown: tuple[Span, ...]
+    coverage: Coverage
 
 
 class StaticEmbedder(Embedder):
@@ -179,11 +181,9 @@ class StaticEmbedder(Embedder):
 
     def _with_table(self, path: Path) -> StaticEmbedder:
         """Return the model with the names and scales that `dimensions.tsv` gives."""
-        table = read_dimensions(path, self.get_embedding_dimension())
-        about = (tuple(cell.split(" | ")) for cell in table.about)
-        named = Dimensions(Dimension(name, texts) for name, texts in zip(table.names, about, strict=True))
+        named, scales = read_dimensions(path, self.get_embedding_dimension())
         model = StaticEmbedder(self.vocabulary, self.vectors, self.scales, dimensions=named)
-        return model if set(table.scales) == {1.0} else model._edited(scaling(named, dict(enumerate(table.scales))))
+        return model if set(scales) == {1.0} else model._edited(scaling(named, dict(enumerate(scales))))
 
     def _edited(self, edit: Edit) -> StaticEmbedder:
         columns = selected_columns(edit)
@@ -242,27 +242,54 @@ class StaticEmbedder(Embedder):
             _check_size(len(first.words), 1)
             pull = first.vectors @ first.vectors.sum(axis=0)
             terms = [
-                Row(name, (word,), c, 0.0, spans)
-                for name, word, c, spans in zip(first.names, first.words, pull.tolist(), first.spans, strict=True)
+                Row(name, (word,), c, 0.0, spans, key=key)
+                for name, word, c, spans, key in zip(
+                    first.names, first.words, pull.tolist(), first.spans, first.keys, strict=True
+                )
             ]
             return Explanation.from_terms(
-                self.family, (text1, None), float(pull.sum()), terms, unknown=(first.unknown, ())
-            )
+                self.family, (text1, None), float(pull.sum()), terms, unknown=(first.unknown, ()),
+                coverage=(first.coverage,),
+            )  # fmt: skip
         second = self._weighted_words(text2)
         _check_size(len(first.words), len(second.words))
         table = first.vectors @ second.vectors.T  # [words of text 1, words of text 2]
         terms = [
-            Row(f"{first.names[i]} × {second.names[j]}", (w, v), c, 0.0, first.spans[i], second.spans[j])
+            Row(
+                f"{first.names[i]} × {second.names[j]}",
+                (w, v),
+                c,
+                0.0,
+                first.spans[i],
+                second.spans[j],
+                key=(*first.keys[i], *second.keys[j]),
+            )
             for i, (w, values) in enumerate(zip(first.words, table.tolist(), strict=True))
             for j, (v, c) in enumerate(zip(second.words, values, strict=True))
         ]
         return Explanation.from_terms(
-            self.family, (text1, text2), float(table.sum()), terms, unknown=(first.unknown, second.unknown)
-        )
+            self.family, (text1, text2), float(table.sum()), terms, unknown=(first.unknown, second.unknown),
+            coverage=(first.coverage, second.coverage),
+        )  # fmt: skip
 
     def _weighted_words(self, text: str) -> _WeightedWords:
         """Return the distinct words of `text` with the vectors that add up to its embedding (float64)."""
-        spans: dict[tuple[int, str], list[Span]] = {}  # words that share a prefix's row stay apart
+        found = self._found(text)
+        spans, shown, unknown = found
+        rows = [row for row, _ in spans]
+        counts = np.array([len(places) for places in spans.values()], dtype=np.float64)
+        vectors = self.word_vectors(rows).astype(np.float64) * counts[:, None]
+        length = _length(vectors.sum(axis=0), text)
+        if length > 0:
+            vectors /= length
+        names = [self._name(word, row) for (row, _), word in shown.items()]
+        words = list(map(shown_word, shown.values()))
+        keys = [(self.vocabulary.words[row], lower) for row, lower in spans]
+        places = list(map(tuple, spans.values()))
+        return _WeightedWords(words, names, keys, vectors, places, unknown, self._coverage_of(found))
+
+    def _found(self, text: str) -> _Found:
+        spans: dict[tuple[int, str], list[Span]] = {}
         shown: dict[tuple[int, str], str] = {}
         unknown: list[Span] = []
         for word in self.vocabulary.split(text):
@@ -272,15 +299,24 @@ class StaticEmbedder(Embedder):
             else:
                 spans.setdefault((row, word.text.lower()), []).append((word.start, word.end))
                 shown.setdefault((row, word.text.lower()), word.text)
-        rows = [row for row, _ in spans]
-        counts = np.array([len(places) for places in spans.values()], dtype=np.float64)
-        vectors = self.word_vectors(rows).astype(np.float64) * counts[:, None]
-        length = _length(vectors.sum(axis=0), text)
-        if length > 0:
-            vectors /= length
-        names = [self._name(word, row) for (row, _), word in shown.items()]
-        words = list(map(shown_word, shown.values()))
-        return _WeightedWords(words, names, vectors, list(map(tuple, spans.values())), tuple(unknown))
+        return _Found(spans, shown, tuple(unknown))
+
+    def _coverage_of(self, found: _Found) -> Coverage:
+        counts = {key: len(places) for key, places in found.spans.items()}
+        known = sum(counts.values())
+        vocabulary = self.vocabulary
+        partly = [n for key, n in counts.items() if key[1] not in vocabulary and found.shown[key] not in vocabulary]
+        return Coverage(known, known + len(found.unknown), sum(partly))
+
+    def _shares(self, texts: list[str]) -> Vectors:
+        if self._bulk is None:
+            return super()._shares(texts)
+        shares: Vectors = self._bulk.coverage(texts)
+        return shares
+
+    def _known(self, texts: list[str]) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        every = map(self._found, texts)
+        return [(self._coverage_of(found), found.unknown) for found in every]
 
     def _name(self, word: str, row: int) -> str:
         """Return the user's `word`, with the vocabulary's word where that is more than another case."""

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from tokenizers import Tokenizer
 
 from pellucid.errors import InputError, without_panic
-from pellucid.explanation import Span
+from pellucid.explanation import Coverage, Span, words_before
 from pellucid.transformer.ownwords import own_word_ids
 from pellucid.words import split_words, well_formed
 
@@ -23,6 +23,7 @@ Pooling = Literal["max", "sum", "last"]
 POOLINGS = ("max", "sum", "last")
 
 _DEFAULT_LENGTH = 512  # tokens, as in the LENS paper
+_BLOCK = 4_096  # texts read at a time, where only counts of them are kept
 _TEXT, _INSTRUCTION = "{text}", "{instruction}"
 
 
@@ -256,6 +257,14 @@ class Reader:
         last = len(ids) - 1 if kept else -1
         return Reading(ids, first, parts.spans[:room], last, len(parts.own) - len(kept), words)
 
+    def known(self, texts: Sequence[str]) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        """Return for each text how much of it is read, told the instruction where one is set, and what is left out."""
+        found: list[tuple[Coverage, tuple[Span, ...]]] = []
+        for start in range(0, len(texts), _BLOCK):
+            block = texts[start : start + _BLOCK]
+            found += map(known_words, block, self.read(block, instructed=True))
+        return found
+
     def warn_of_cut(self, cut: Sequence[int], texts: int, stacklevel: int) -> None:
         """Tell how many of `texts` texts lost their ends, if any did.
 
@@ -323,9 +332,6 @@ def whole_words(text: str, spans: Sequence[Span]) -> list[Span]:
     return found
 
 
-def words_left_out(text: str, reading: Reading) -> tuple[Span, ...]:
-    """Return the words of `text` that did not fit, where it was cut."""
-    if not reading.cut:
-        return ()
-    seen_to = reading.spans[-1][1]
-    return tuple((word.start, word.end) for word in split_words(text) if word.start >= seen_to)
+def known_words(text: str, reading: Reading) -> tuple[Coverage, tuple[Span, ...]]:
+    """Return how much of `text` was read, and the words that did not fit, where it was cut."""
+    return words_before(well_formed(text), reading.spans[-1][1] if reading.cut else len(text))
