@@ -112,3 +112,12 @@ def test_an_anchor_model_is_made_over_a_static_one_and_can_be_made_again(run, tm
     again = run("anchors", "fruit", "corpus.txt", "-n", 1, "-o", "one", "--work-dir", "anchors.work", "--method", "fps")
     assert "1 anchors" in again.stderr
     assert "5 anchors asked for" in run("anchors", "fruit", "corpus.txt", "-n", 5, "-o", "five", code=1).stderr
+
+
+def test_an_anchor_model_of_the_command_line_opens_in_plain_sentence_transformers(run, tmp_path, monkeypatch):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    monkeypatch.setattr("pellucid.pretrained._BUNDLED", tmp_path)  # a bundled encoder was kept by name alone
+    (tmp_path / "corpus.txt").write_text("the apple\nthe car\n")
+    run("anchors", "fruit", "corpus.txt", "-n", 2, "-o", "anchors", "--unfiltered")
+    plain = sentence_transformers.SentenceTransformer(str(tmp_path / "anchors"), device="cpu")
+    assert plain.encode(LINES) == pytest.approx(pellucid.load(tmp_path / "anchors").encode(LINES), abs=1e-5)
