@@ -507,7 +507,12 @@ def test_anchors_over_a_bundled_model_open_in_plain_sentence_transformers(tmp_pa
     assert not (tmp_path / "named" / "modules.json").exists()  # as the model it was opened from
     model.save_pretrained(tmp_path / "model", encoder_name="")
     plain = sentence_transformers.SentenceTransformer(str(tmp_path / "model"), device="cpu")
-    probes = ["The bank raised the rate on home loans.", "A cat sleeps, doesn't it?", "CAN I PAY WITH MY CREDIT CARD?", ""]
+    probes = [
+        "The bank raised the rate on home loans.",
+        "A cat sleeps, doesn't it?",
+        "CAN I PAY WITH MY CREDIT CARD?",
+        "",
+    ]
     np.testing.assert_allclose(plain.encode(probes), model.encode(probes), atol=1e-5)
 
 
