@@ -1,4 +1,4 @@
-r"""BM25 on retrieval sets, plain and as people run it; what every retrieval figure of the project stands beside.
+"""BM25 on retrieval sets, plain and as people run it; what every retrieval figure of the project stands beside.
 
 python benchmarks/bm25.py --data shared/data
 """

@@ -56,7 +56,7 @@ def same_rows(ours: Vectors, theirs: Vectors) -> npt.NDArray[np.bool_]:
 
 
 def row_of(model: Any, texts: list[str], folders: list[str]) -> list[str]:
-    """Return a line of the table: the shares of both readers for each folder, the cosine of the others for the first."""
+    """Return a line of the table: the shares for each folder, and for the first the mean cosine of the others."""
     ours = model.encode(texts)
     shares: list[str] = []
     cosine = "-"

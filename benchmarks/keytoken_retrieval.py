@@ -26,8 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from keytoken_heads import random_head, text_head, token_head
 from bm25 import PLAIN, STEMMED, Bm25
+from keytoken_heads import random_head, text_head, token_head
 from keytoken_retrieval_page import Sizes, write_page
 from pellucid.evaluation.data import LocalTask, find_tasks
 from pellucid.keytokens.adjustments import Adjustment, component_adjustment, mean_adjustment

@@ -156,7 +156,8 @@ def _power(results: Results) -> str:
     found = [verdict(_differences(results, claim)) for claim in claims]
     seeds = len(results.seeds)
     chance = len(claims) / 2**seeds
-    return f"""**{seeds} {"seed has" if seeds == 1 else "seeds have"} next to no power.** Were nothing but chance at work, a finding
+    said = "seed has" if seeds == 1 else "seeds have"
+    return f"""**{seeds} {said} next to no power.** Were nothing but chance at work, a finding
 would come out "confirmed" once in {2**seeds}, and "not confirmed" as often: {chance:.1f} each of {len(claims)}, where
 {found.count("confirmed")} and {found.count("not confirmed")} came out. No line below shows by itself that the paper's
 finding holds here or does not; the spread between seeds is as large as most differences."""
