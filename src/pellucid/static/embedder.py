@@ -133,10 +133,10 @@ class StaticEmbedder(Embedder):
 
         model2vec and sentence-transformers (6.2 or later, for the scales of int8) open the folder too. They know the
         rule for unknown words only as far as it is written out: the vocabulary in any case (in a cased vocabulary:
-        lower, Capitalised and UPPER), and `extra_words`. For the same vectors there on texts with rarer words, give
-        the words that the vocabulary was too small for. They cut scripts without spaces as we do, but for words that
-        mix scripts ("T恤") and stretches of more than 200 characters, which they do not know. They see no phrases:
-        "new york" is two words to them.
+        lower, Capitalised and UPPER), and `extra_words`. For the same vectors there, give the words of your texts;
+        docs/static.md has how many sentences differ without. They cut scripts without spaces as we do, but for words
+        that mix scripts ("T恤") and stretches of more than 200 characters, which they do not know. They see no
+        phrases: "new york" is two words to them.
 
         Args:
             path: the folder; a model that is there is replaced in one step, its own README.md kept. A folder that
