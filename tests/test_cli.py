@@ -260,7 +260,8 @@ def test_describe_texts_or_stdin(run):
 
 
 def test_models_lists_what_the_card_says(run, models):
-    card = "---\nlicense: mit\nlanguage:\n- en\n- pt-BR\ntags:\n- x\n---\n\n# Fruit\n\nFive words\nto test with.\n\nMore.\n"
+    heading = "---\nlicense: mit\nlanguage:\n- en\n- pt-BR\ntags:\n- x\n---\n"
+    card = f"{heading}\n# Fruit\n\nFive words\nto test with.\n\nMore.\n"
     (models / "static-en" / "README.md").write_text(card)
     facts = json.loads(run("models", "--json").stdout)
     assert facts["name"] == "static-en" and facts["family"] == "static"

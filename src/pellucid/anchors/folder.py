@@ -1,8 +1,8 @@
 """An anchor model on disk: the encoder, a stock Dense module whose rows are the anchors, and `dimensions.tsv`.
 
 With an encoder that sentence-transformers can open (one of its own, a static model, anchors over these), the folder is
-one it opens too: the encoder's modules, Normalize and Dense. The encoder can also be kept by name alone, or, where it is
-a callable, not at all.
+one it opens too: the encoder's modules, Normalize and Dense. The encoder can also be kept by name alone, or, where it
+is a callable, not at all.
 
 `dimensions.tsv` is for people. What they changed is found by comparing it with the anchor texts in
 `anchors.json`: a changed text is encoded anew when the model is opened.
