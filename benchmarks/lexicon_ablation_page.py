@@ -155,12 +155,14 @@ def _power(results: Results) -> str:
     claims = [*claims_of_table5(), *claims_of_figure3()]
     found = [verdict(_differences(results, claim)) for claim in claims]
     seeds = len(results.seeds)
+    if seeds >= 5:  # the fewest that are of one sign by chance in less than one case of twenty
+        return f"{seeds} seeds."
     chance = len(claims) / 2**seeds
     said = "seed has" if seeds == 1 else "seeds have"
     return f"""**{seeds} {said} next to no power.** Were nothing but chance at work, a finding
 would come out "confirmed" once in {2**seeds}, and "not confirmed" as often: {chance:.1f} each of {len(claims)}, where
 {found.count("confirmed")} and {found.count("not confirmed")} came out. No line below shows by itself that the paper's
-finding holds here or does not; the spread between seeds is as large as most differences."""
+finding holds here or does not."""
 
 
 def _head(results: Results, facts: Mapping[str, Any], power: str) -> str:
