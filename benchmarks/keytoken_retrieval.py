@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from bm25 import PLAIN, STEMMED, Bm25
 from keytoken_heads import random_head, text_head, token_head
 from keytoken_retrieval_page import Sizes, write_page
 from pellucid.evaluation.data import LocalTask, find_tasks
@@ -163,11 +164,9 @@ def sparse_scores(
             yield {**cell, "additions": float(np.mean([index.additions(tokens) for tokens in asked[m]]))}
 
 
-def bm25_rows(collection: Collection) -> dict[str, float]:
-    """Return BM25's nDCG@10 and the processor time of a query in milliseconds."""
-    from anchor_baselines import Bm25
-
-    engine = Bm25()
+def bm25_rows(collection: Collection, name: str) -> dict[str, float]:
+    """Return BM25's nDCG@10, plain or stemmed, and the processor time of a query in milliseconds."""
+    engine = Bm25(name)
     engine.index([{"id": i, "text": text} for i, text in zip(collection.ids, collection.documents)])
     asked = [{"id": query, "text": text} for query, text in zip(collection.relevant, collection.queries)]
     found = engine.search(asked, top_k=10)
@@ -265,7 +264,8 @@ def test(bench: Bench, kept: Kept, name: str, kind: str, task: LocalTask) -> Non
         collection, rows, model = prepared()
         return timings(model, rows, collection, *FIXED)
 
-    kept.get(f"bm25 | {task.name}", lambda: bm25_rows(read_collection(task)))
+    kept.get(f"bm25 | {task.name}", lambda: bm25_rows(read_collection(task), PLAIN))
+    kept.get(f"bm25 stemmed | {task.name}", lambda: bm25_rows(read_collection(task), STEMMED))
     kept.get(f"dense | {encoder} | {task.name}", dense)
     kept.get(f"grid | {name} | {task.name}", grid)
     if name == HEADS[0]:

@@ -196,7 +196,9 @@ def main() -> None:
     pairs += [(f"{NEO}, mean", name) for name in models if name.startswith("tuned")]
     moved = [variation(models[a].embed(texts), models[b].embed(texts), names=(a, b)) for a, b in pairs]
     print(
-        "\n### Variation (Figure 3)\n\n" + variation_table(moved) + "\n\npaper: GPT-Neo 1.3B to SGPT-nli, v1 = -50.02"
+        "\n### Variation (Figure 3)\n\n"
+        + variation_table(moved)
+        + "\n\nthe authors' README, of 100 texts: GPT-Neo 1.3B to SGPT-nli, v1 = -50.02"
     )
     print(f"\n### The same on {GENERAL:,} general sentences\n\n{general_spectrum(options.data, models)}")
     split, swept = contributions(found, given, text=2), sweep(found, given)

@@ -156,3 +156,12 @@ def test_a_ranking_names_the_documents_of_which_little_is_known(fruit):
     assert [round(item.coverage.share, 2) for item in found.ranked] == [0.33, 1, 1]
     assert "Fewer than half of the words are known of 1 document: rank 1." in check_views(found)
     assert "Fewer than half" in found.to_markdown() and "Fewer than half" in str(found)
+
+
+def test_an_anchor_model_of_the_command_line_opens_in_plain_sentence_transformers(run, tmp_path, monkeypatch):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    monkeypatch.setattr("pellucid.pretrained._BUNDLED", tmp_path)  # a bundled encoder was kept by name alone
+    (tmp_path / "corpus.txt").write_text("the apple\nthe car\n")
+    run("anchors", "fruit", "corpus.txt", "-n", 2, "-o", "anchors", "--unfiltered")
+    plain = sentence_transformers.SentenceTransformer(str(tmp_path / "anchors"), device="cpu")
+    assert plain.encode(LINES) == pytest.approx(pellucid.load(tmp_path / "anchors").encode(LINES), abs=1e-5)

@@ -152,3 +152,12 @@ def test_no_public_function_swallows_keywords(module):
     for function in public_functions(importlib.import_module(f"pellucid.{module}")):
         kinds = {parameter.kind for parameter in inspect.signature(function).parameters.values()}
         assert inspect.Parameter.VAR_KEYWORD not in kinds, f"{module}.{function.__qualname__}"
+
+
+@pytest.mark.parametrize("name", bundled_models())
+def test_every_bundled_model_has_its_licence_told(name):
+    card = (PACKAGE / "models" / name / "README.md").read_text(encoding="utf-8")
+    assert "\nlicense: cc-by-sa-4.0\n" in card and "\nlanguage:" in card
+    licences = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Licences")[2]
+    notice = (ROOT / "NOTICE").read_text(encoding="utf-8").partition("CC BY-SA 4.0")[2]
+    assert f"`{name}`" in licences and name in notice

@@ -77,6 +77,20 @@ def test_sentence_transformers_gives_our_vectors(tmp_path):
             np.testing.assert_allclose(theirs, pellucid.load(folder).encode(TEXTS), atol=5e-6, err_msg=folder.name)
 
 
+def test_words_written_out_once_stay_written_out(made, tmp_path):
+    made.save_pretrained(tmp_path / "m", extra_words=EXTRA)
+    opened = pellucid.load(tmp_path / "m")
+    opened.save_pretrained(tmp_path / "copy")
+    opened.save_pretrained(tmp_path / "m")  # over what it was opened from
+    vocabularies = [Tokenizer.from_file(str(tmp_path / name / "tokenizer.json")).get_vocab() for name in ("m", "copy")]
+    made.save_pretrained(tmp_path / "plain")
+    plain = Tokenizer.from_file(str(tmp_path / "plain" / "tokenizer.json")).get_vocab()
+    assert vocabularies[0].keys() == vocabularies[1].keys() > plain.keys()
+    (tmp_path / "m" / "tokenizer.json").unlink()
+    opened.save_pretrained(tmp_path / "gone")
+    assert Tokenizer.from_file(str(tmp_path / "gone" / "tokenizer.json")).get_vocab() == plain
+
+
 def test_the_exported_rule_is_ours_word_for_word(made, tmp_path):
     """Each word, in the spellings of ordinary text, is sent to the row we use."""
     made.save_pretrained(tmp_path / "m", extra_words=EXTRA)

@@ -65,6 +65,7 @@ def test_there_are_the_papers_eight():
     assert facts["sgpt-nli"] == facts["sgpt-msmarco"] == ("causal", "weighted_mean", "cosine")
     assert {facts[n] for n in facts if "eol" in n} == {("causal", "prompt_eol", "dot")}
     assert facts["gritlm"] == facts["llm2vec"] == ("bidirectional", "mean", "cosine")
+    assert PRESETS["sgpt-nli"].backbone == "Muennighoff/SGPT-1.3B-weightedmean-nli"  # the authors' is not "-bitfit"
     assert PRESETS["sgpt-nli"].head == "EleutherAI/gpt-neo-1.3B"
     assert PRESETS["llm2vec"].head == "mistralai/Mistral-7B-Instruct-v0.2"
 

@@ -111,21 +111,23 @@ class AnchorEmbedder(Embedder):
     def save_pretrained(self, path: str | Path, *, encoder_name: str | None = None) -> None:
         """Write the model to folder `path`, whole or not at all.
 
-        With a SentenceTransformer or static model as encoder, plain sentence-transformers opens the folder and gives
-        the same coordinates. `dimensions.tsv` holds the anchors and may be edited (docs/anchors.md).
+        With a copy of a SentenceTransformer or static model as encoder, or of anchors over one, plain
+        sentence-transformers opens the folder and gives the same coordinates; over a static model as far as that
+        library knows the words (see `StaticEmbedder.save_pretrained`). `dimensions.tsv` holds the anchors and may be
+        edited (docs/anchors.md). A warning says where the encoder has no form in that library.
 
         Args:
             path: the folder; a model that is there is replaced in one step.
             encoder_name: keep no copy of the encoder but this name of it: of a bundled model, or a hub id. Loading then
-                finds it by name, and plain sentence-transformers cannot open the folder. None does as the folder does
-                that the model was opened from, and otherwise writes a copy.
+                finds it by name, and plain sentence-transformers cannot open the folder. "" writes a copy. None does
+                as the folder does that the model was opened from, and otherwise writes a copy.
 
         Raises:
             WritingError: it cannot be written; what was at `path` is untouched.
         """
         from pellucid.anchors.folder import write_folder
 
-        write_folder(path, self, encoder_name or self.encoder_name)
+        write_folder(path, self, self.encoder_name if encoder_name is None else encoder_name or None)
 
     def get_embedding_dimension(self) -> int:
         """Return the number of anchors."""

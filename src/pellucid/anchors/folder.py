@@ -1,7 +1,8 @@
 """An anchor model on disk: the encoder, a stock Dense module whose rows are the anchors, and `dimensions.tsv`.
 
-With an encoder that sentence-transformers can open, the folder is one it opens too: the encoder's modules, Normalize
-and Dense. The encoder can also be kept by name alone, or, where it is a callable, not at all.
+With an encoder that sentence-transformers can open (one of its own, a static model, anchors over these), the folder is
+one it opens too: the encoder's modules, Normalize and Dense. The encoder can also be kept by name alone, or, where it
+is a callable, not at all.
 
 `dimensions.tsv` is for people. What they changed is found by comparing it with the anchor texts in
 `anchors.json`: a changed text is encoded anew when the model is opened.
@@ -9,6 +10,8 @@ and Dense. The encoder can also be kept by name alone, or, where it is a callabl
 
 from __future__ import annotations
 
+import shutil
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,6 +49,8 @@ Parts = tuple[Encoder, Vectors, Dimensions]
 
 _DENSE = "anchors"  # the folder of the Dense module
 _ENCODER = "encoder"  # the folder of a pellucid model that serves as encoder
+_PROMPTS = "config_sentence_transformers.json"  # of a SentenceTransformer, at the top of its folder
+_STOCK_FAMILIES = ("static", "anchors")  # whose `modules.json` gives the vectors that `encode` gives
 _MAX_LIST = 1 << 28  # bytes
 _IDENTITY = "torch.nn.modules.linear.Identity"
 _STOCK, _OURS, _CALLABLE = "sentence-transformers", "pellucid", "function"  # what config.json says without a name
@@ -114,9 +119,19 @@ def _write_encoder(folder: Path, encoder: Encoder) -> list[dict[str, Any]]:
         return list(read_json(folder / "modules.json"))
     if not isinstance(encoder, Embedder):
         return []
-    encoder.save_pretrained(folder / _ENCODER)
-    inner = folder / _ENCODER / "modules.json"
-    modules = read_json(inner) if inner.exists() else []
+    copied = {"encoder_name": ""} if encoder.family == "anchors" else {}
+    encoder.save_pretrained(folder / _ENCODER, **copied)
+    if encoder.family not in _STOCK_FAMILIES or not (folder / _ENCODER / "modules.json").exists():
+        warnings.warn(
+            f"plain sentence-transformers will not open this anchor model, pellucid does: the encoder "
+            f"({type(encoder).__name__}) has no form in modules of that library",
+            stacklevel=4,
+        )
+        return []
+    prompts = folder / _ENCODER / _PROMPTS
+    if prompts.exists():
+        shutil.copy(prompts, folder)
+    modules = read_json(folder / _ENCODER / "modules.json")
     return [{**module, "path": (Path(_ENCODER) / module["path"]).as_posix()} for module in modules]
 
 

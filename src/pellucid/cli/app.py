@@ -281,7 +281,10 @@ def evaluate(
 
 @app.command()
 def models(json: JsonOption = False) -> None:
-    """List the models that come with the package.
+    """List the models that come with the package: what each is, needs and is licensed as.
+
+    The models have licences of their own; the code is under Apache-2.0. A model's
+    card lists the texts it was made from and their licences.
 
     Any of these names, a folder or a Hugging Face hub id can follow --model.
     """

@@ -107,6 +107,9 @@ def anchors(
     interrupted run goes on when the same command is given again; with another -n,
     --method or --decorrelate it need not encode again.
 
+    The folder holds a copy of the encoder. Where that is a sentence-transformers
+    or a static model, plain sentence-transformers opens the folder too.
+
     \b
     Examples:
       pellucid anchors static-en corpus.txt -n 200 -o my-anchors
@@ -116,7 +119,6 @@ def anchors(
     from pellucid.anchors.embedder import AnchorEmbedder
     from pellucid.anchors.sampling import choose_anchors
     from pellucid.encoders import open_encoder
-    from pellucid.pretrained import bundled_models
 
     opened = open_encoder(encoder)
     texts = choose_anchors(
@@ -128,7 +130,7 @@ def anchors(
         work_dir=work_dir or output.with_name(output.name + ".work"),
     )
     model = AnchorEmbedder(opened, texts).decorrelate(decorrelate)
-    model.save_pretrained(output, encoder_name=encoder if encoder in bundled_models() else None)
+    model.save_pretrained(output)
     say(f"wrote {output}: {n:,} anchors over {encoder}; they can be edited in dimensions.tsv", err=True)
 
 

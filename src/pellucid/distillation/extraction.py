@@ -1,6 +1,7 @@
 """Word vectors from a sentence transformer, in one pass over a corpus (SWE paper, section 3.1, equation 1).
 
-A word's vector is the mean, over at most N sentences that hold it, of the teacher's last hidden states at its pieces.
+A word's vector is the mean, over at most N of its occurrences, of the teacher's last hidden states at its pieces. The
+paper's N counts sentences, with a word's first place in each; here a sentence that holds a word twice counts twice.
 Each sentence is encoded once and serves every word in it; the published code encodes a sentence anew for each word, up
 to 15 million times. The same forward pass gives the sentence's own vector, which distillation (section 3.3) needs.
 
@@ -40,7 +41,7 @@ class ExtractionSettings:
     Attributes:
         max_vocabulary: at most this many words, the most frequent first.
         min_count: a word must occur this often in the corpus.
-        occurrences: at most this many occurrences of a word are averaged (the paper's N).
+        occurrences: at most this many occurrences of a word are averaged; the paper's N counts sentences.
         cased: keep case; False lower-cases the words, as the paper does for English.
         sentence_words: shortest and longest sentence taken, in words. Long ones carry word order, which a mean of
             words cannot follow; the paper saw them harm.

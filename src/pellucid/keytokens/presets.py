@@ -67,7 +67,7 @@ _LLM2VEC = KeyTokenSettings(
 _ALL = (
     KeyTokenPreset(
         "sgpt-nli",
-        "Muennighoff/SGPT-1.3B-weightedmean-nli-bitfit",
+        "Muennighoff/SGPT-1.3B-weightedmean-nli",
         tuned_from=_GPT_NEO,
         head=_GPT_NEO,
         head_kind="input",

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -25,7 +26,7 @@ from pellucid.dimensions import Dimensions, Edit, read_dimensions, scaling, sele
 from pellucid.errors import InputError
 from pellucid.explanation import Coverage, Explanation, Row, Span
 from pellucid.pretrained import check_family, locate, saving
-from pellucid.static.interchange import STOCK_CONFIG, Table, not_finite, read_static, write_static
+from pellucid.static.interchange import STOCK_CONFIG, Table, not_finite, read_static, write_static, written_out
 from pellucid.static.textvectors import read_text_vectors
 from pellucid.words import Vocabulary, shown_word
 
@@ -64,6 +65,7 @@ class StaticEmbedder(Embedder):
     """
 
     family: ClassVar[str] = "static"
+    _folder: Path | None = None  # that the model was opened from
 
     def __init__(
         self,
@@ -117,7 +119,10 @@ class StaticEmbedder(Embedder):
             return cls.from_text_vectors(place)
         check_family(place, cls.family)
         model = cls(*read_static(place))
-        return model._with_table(place / "dimensions.tsv") if (place / "dimensions.tsv").exists() else model
+        if (place / "dimensions.tsv").exists():
+            model = model._with_table(place / "dimensions.tsv")
+        model._folder = place
+        return model
 
     @classmethod
     def from_text_vectors(
@@ -141,16 +146,17 @@ class StaticEmbedder(Embedder):
 
         model2vec and sentence-transformers (6.2 or later, for the scales of int8) open the folder too. They know the
         rule for unknown words only as far as it is written out: the vocabulary in any case (in a cased vocabulary:
-        lower, Capitalised and UPPER), and `extra_words`. For the same vectors there on texts with rarer words, give
-        the words that the vocabulary was too small for. They cut scripts without spaces as we do, but for words that
-        mix scripts ("T恤") and stretches of more than 200 characters, which they do not know. They see no phrases:
-        "new york" is two words to them.
+        lower, Capitalised and UPPER), and `extra_words`. For the same vectors there, give the words of your texts;
+        docs/static.md has how many sentences differ without. They cut scripts without spaces as we do, but for words
+        that mix scripts ("T恤") and stretches of more than 200 characters, which they do not know. They see no
+        phrases: "new york" is two words to them.
 
         Args:
             path: the folder; a model that is there is replaced in one step, its own README.md kept. A folder that
                 holds anything else is refused.
             dtype: "float32", "float16" or "int8" (one scale a row, a quarter of float32); None keeps the table's.
-            extra_words: strings to look up now for those other readers, for instance rare words of a corpus.
+            extra_words: strings to look up now for those other readers, for instance rare words of a corpus, beside
+                those of the folder that the model was opened from.
 
         Raises:
             InputError: an unknown dtype, values it cannot hold, or a word with a line break in it.
@@ -163,7 +169,8 @@ class StaticEmbedder(Embedder):
         config = {**STOCK_CONFIG, "embedding_dtype": facts["dtype"]}
         with saving(path, self.family, facts, config) as folder:
             table = Table(self.vocabulary, self.vectors, self.scales)
-            write_static(folder, table, dtype=dtype, extra_words=extra_words)
+            told = written_out(self._folder) if self._folder else ()
+            write_static(folder, table, dtype=dtype, extra_words=chain(extra_words, told))
             write_dimensions(folder / "dimensions.tsv", self.dimensions)
 
     def get_embedding_dimension(self) -> int:

@@ -30,7 +30,7 @@ from tokenizers.normalizers import Lowercase
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.store import is_sound, read_regular, read_tensors, write_json, write_tensors, writing
+from pellucid.store import is_sound, read_json, read_regular, read_tensors, write_json, write_tensors, writing
 from pellucid.untrusted import MAX_TOKENIZER, parse_tokenizer
 from pellucid.words import UNSPACED, Vocabulary, is_phrase, split_words, unspaced_run, well_formed
 
@@ -218,9 +218,9 @@ def _token_ids(vocabulary: Vocabulary, extra_words: Iterable[str]) -> tuple[list
         if vocabulary.cuts_scripts and unspaced_run.search(spelling):
             continue  # several words
         if spelling not in vocabulary and spelling not in seen and spelling == well_formed(spelling):
-            seen.add(spelling)
             row = vocabulary.row(word)
             if row >= 0:
+                seen.add(spelling)
                 tokens.append(spelling)
                 rows.append(row)
     return tokens, np.array(rows, np.int64)
@@ -235,6 +235,16 @@ def _likely_spellings(vocabulary: Vocabulary, extra_words: Iterable[str]) -> Ite
         return
     for word in chain((word for word in vocabulary.words if not is_phrase(word)), extra_words):
         yield from ((spelling, spelling) for spelling in (word, word.lower(), word.capitalize(), word.upper()))
+
+
+def written_out(folder: Path) -> list[str]:
+    """Return the strings beside the vocabulary that `write_static` looked up for a folder; none if it is gone."""
+    try:
+        described = read_json(folder / "tokenizer.json", max_bytes=_MAX_TOKENIZER_BYTES)
+        words = len(_read_words(folder / "words.txt"))
+        return [token for token, number in described["model"]["vocab"].items() if number > words and token[:2] != "##"]
+    except (ModelFolderError, KeyError, TypeError, AttributeError):
+        return []
 
 
 def read_static(folder: Path) -> Table:

@@ -93,6 +93,8 @@ class TrainingSet:
     The words of the type decide how a query is compared: with all texts of its batch, as in retrieval, or, if it holds
     "symmetric" or "class", with its own `neg` alone, since other rows' texts may well belong to it. "only_1neg" takes
     one of `neg`. Of types with "symmetric" and "sts" or "clustering" the candidates are told the instruction as well.
+    The LENS paper has other rows' texts as negatives in retrieval alone; its published code also for "symmetric" types
+    without "class" or "clustering", such as "symmetric_sts", and for "class" without "symmetric".
 
     Attributes:
         name: by which it is logged.

@@ -1,7 +1,8 @@
 """What a lexicon model is trained for: its queries' texts near, all others far, and a teacher's opinion shared.
 
-After the LENS paper, section 3.3, but for two habits of its code: a text that belongs to a query is never counted
-against it because another row of the batch holds it too, and negatives are not repeated where a row has few.
+After the LENS paper, section 3.3, but for habits of its code: a text that belongs to a query is never counted against
+it because another row of the batch holds it too, negatives are not repeated where a row has few, a teacher's scores
+count for every type of row, and which types have the batch's texts as negatives is the paper's rule (`TrainingSet`).
 """
 
 from __future__ import annotations
