@@ -18,7 +18,7 @@ from fuzz.cases import Kind, Result
 from fuzz.pool import run_all
 
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
-BEGIN, END = "<!-- written by make fuzz: begin -->", "<!-- end -->"
+BEGIN, END = "<!-- written by make fuzz: begin -->\n", "<!-- end -->"
 _SHOWN = 3  # cases named of each cause
 
 
@@ -91,16 +91,18 @@ def table(results: list[Result], asked: argparse.Namespace, seconds: float) -> I
     for result in sorted(results, key=lambda one: one.kind):
         seen[f"**{result.kind.partition('/')[0]}**"].append(result)
         seen[result.kind].append(result)
-    machine = f"{platform.machine()}, {asked.workers} processes, Python {platform.python_version()}"
-    yield f"{machine}, {time.strftime('%Y-%m-%d')}, seed {asked.seed}, {seconds:.0f} s.\n"
-    yield "| kind | cases | failures | | slowest, s |"
-    yield "|---|---:|---:|---|---:|"
+    processes = f"{asked.workers} process{'es' if asked.workers > 1 else ''}"
+    yield f"Tiny models built on the spot; {platform.system()} {platform.machine()}, {processes}, Python "
+    yield f"{platform.python_version()}, {time.strftime('%Y-%m-%d')}, seed {asked.seed}, {seconds:,.0f} s.\n"
+    yield "| kind | cases | refused | failures | of them | slowest, s |"
+    yield "|---|---:|---:|---:|---|---:|"
     for name, found in [*seen.items(), ("**all**", results)]:
         what = Counter(result.what for result in found if result.what)
         if what or name.startswith("**"):
             said = ", ".join(f"{count} {kind}" for kind, count in what.most_common())
+            refused = sum("refused: " in result.how for result in found if not result.what)
             slowest = max((result.seconds for result in found), default=0)
-            yield f"| {name} | {len(found):,} | {sum(what.values()):,} | {said} | {slowest:.1f} |"
+            yield f"| {name} | {len(found):,} | {refused:,} | {sum(what.values()):,} | {said} | {slowest:.1f} |"
 
 
 def causes(failures: list[Result], seed: int) -> Iterator[str]:
@@ -124,7 +126,7 @@ def _write_page(told: str) -> None:
     page = PAGE.read_text("utf-8")
     before, _, rest = page.partition(BEGIN)
     after = rest.partition(END)[2]
-    PAGE.write_text(f"{before}{BEGIN}\n{told}\n{END}{after}", "utf-8")
+    PAGE.write_text(f"{before}{BEGIN}{told}\n{END}{after}", "utf-8")
 
 
 if __name__ == "__main__":

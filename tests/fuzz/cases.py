@@ -18,7 +18,7 @@ from fuzz.subjects import Subjects, copy
 from pellucid.errors import PellucidError
 
 MEMORY = 1 << 30  # bytes that a case may take beyond what its process has
-_ADDRESSES = 8 << 30  # of address space, where a case ends before it takes the machine's memory
+_ADDRESSES = 3 << 30  # of address space, where a case ends before it takes the machine's memory
 SLOW = {"damage": 30, "files": 30, "texts": 60}  # seconds of a case; the others run several children
 _FORBIDDEN = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "socket.connect", "pickle.find_class"}
 

@@ -348,7 +348,7 @@ def full(rng: random.Random, subjects: Subjects, name: str, place: Path) -> str:
     if limit is None:
         _mount(folder, "size=64m", again=True)
     _check_next(subjects, name, folder, expected)
-    return f"{share:.0%} of the room: {ended.how}"
+    return f"{share:.0%} of the room: {ended.how}: {ended.detail}"
 
 
 def _with_limit(subjects: Subjects, name: str, folder: Path, limit: int | None) -> None:
@@ -375,7 +375,7 @@ def readonly(rng: random.Random, subjects: Subjects, name: str, place: Path) -> 
     _check_ended(ended, allowed=("done", "refused") if begun else ("refused",))
     _check_whole(folder, expected)
     _check_next(subjects, name, folder, expected)
-    return f"{'begun' if begun else 'new'}: {ended.how} {ended.detail}"
+    return f"{'begun' if begun else 'new'}: {ended.how}: {ended.detail}"
 
 
 def writers(rng: random.Random, subjects: Subjects, name: str, place: Path) -> str:
@@ -431,7 +431,7 @@ def state(rng: random.Random, subjects: Subjects, name: str, place: Path) -> str
             raise Failed("silent change", "the job went on from it to another result")
     except Failed as failed:
         raise Failed(failed.what, f"{said}: {failed}") from failed
-    return f"{said}: {ended.how} {ended.detail}"
+    return f"{said}: {ended.how}: {ended.detail}"
 
 
 def _other_corpus(rng: random.Random, subjects: Subjects, name: str, folder: Path, fresh: Path) -> tuple[str, str]:
