@@ -34,7 +34,7 @@ def main() -> None:
         for result in run_all(plan(kinds, asked), asked.workers, asked.seed, built, kinds):
             results.append(result)
             if asked.only or asked.verbose:
-                print(f"{result.kind}:{result.number} {result.what or 'pass'} ({result.seconds:.2f} s) {result.how}")
+                print(f"{result.kind}:{result.number} {result.what or 'pass'} ({result.seconds:.2f} s) {result.how!r}")
             elif sys.stderr.isatty():
                 print(f"\r{len(results)} cases", end="", file=sys.stderr)
     told = "\n".join(table(results, asked, time.monotonic() - started))
@@ -66,8 +66,8 @@ def plan(kinds: dict[str, Kind], asked: argparse.Namespace) -> list[tuple[Kind, 
     """Return the cases to run: of every group as many as asked, shared among its kinds, the slow ones first."""
     numbers = {
         "kill": asked.kills, "writers": asked.writers, "full": asked.disks, "readonly": asked.disks,
-        "state": asked.states, "texts": asked.texts, "files": asked.cases * 2 // 5,
-        "damage": asked.cases - asked.cases * 2 // 5,
+        "state": asked.states, "texts": asked.texts, "files": asked.cases * 3 // 10,
+        "hostile": asked.cases * 3 // 10, "damage": asked.cases * 4 // 10,
     }  # fmt: skip
     if asked.only and all(":" in name for name in asked.only):
         pairs = [name.rsplit(":", 1) for name in asked.only]

@@ -19,7 +19,8 @@ from pellucid.errors import PellucidError
 
 MEMORY = 1 << 30  # bytes that a case may take beyond what its process has
 _ADDRESSES = 3 << 30  # of address space, where a case ends before it takes the machine's memory
-SLOW = {"damage": 30, "files": 30, "texts": 60}  # seconds of a case; the others run several children
+SLOW = {"damage": 30, "hostile": 30, "files": 30, "texts": 60}  # seconds of a case; the others run several children
+_TOKENIZERS = {"static": "subwords.json", "lexicon": "backbone/tokenizer.json"}
 _FORBIDDEN = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "socket.connect", "pickle.find_class"}
 
 
@@ -53,6 +54,10 @@ def all_kinds(subjects: Subjects) -> dict[str, Kind]:
     """Return every kind by its name."""
     shares = {"static": 3, "static-int8": 2, "anchors": 2, "index": 2}
     kinds = [Kind("damage", name, _damage(name), shares.get(name, 1)) for name in subjects.folders]
+    kinds += [Kind("hostile", name, _hostile(name), shares.get(name, 1)) for name in subjects.folders]
+    for name, tokenizer in _TOKENIZERS.items():
+        if name in subjects.folders:
+            kinds.append(Kind("hostile", f"{name}-tokenizer", _hostile(name, tokenizer), 3))
     kinds += [Kind("files", name, _file(name)) for name in subjects.files]
     for trouble, run in jobs.TROUBLES.items():
         for name in jobs.possible(subjects, jobs.RESUMED if trouble == "state" else jobs.JOBS):
@@ -64,17 +69,37 @@ def all_kinds(subjects: Subjects) -> dict[str, Kind]:
 
 
 def _damage(name: str) -> Callable[[random.Random, Subjects, Path], str]:
+    """By accident: the model must give the same vectors, or our error."""
+
     def run(rng: random.Random, subjects: Subjects, place: Path) -> str:
         subject, path = subjects.folders[name], place / "model"
         copy(subject.path, path)
         said = damage.damage_folder(rng, path, subject.other)
         with _told(said):
             changed = subject.check(path)
-        if changed and all(part.startswith("dimensions.tsv") for part in said.split(", ")):
+        if changed and all(Path(part.partition(":")[0]).name == "dimensions.tsv" for part in said.split(", ")):
             return f"{said}: read as an edit"
         if changed:
             raise Failed("silent change", f"{said}: {changed}")
         return f"{said}: the same"
+
+    return run
+
+
+def _hostile(name: str, tokenizer: str | None = None) -> Callable[[random.Random, Subjects, Path], str]:
+    """On purpose, the checksums taken away: it may be another model, but nothing else may happen."""
+
+    def run(rng: random.Random, subjects: Subjects, place: Path) -> str:
+        subject, path = subjects.folders[name], place / "model"
+        copy(subject.path, path)
+        damage.unseal(path)
+        if tokenizer is None:
+            said = damage.damage_folder(rng, path, subject.other)
+        else:
+            said = damage.damage_tokenizer(rng, path / tokenizer)
+        with _told(said):
+            changed = subject.check(path)
+        return f"{said}: {changed or 'the same'}"
 
     return run
 
@@ -156,7 +181,7 @@ def run_case(kind: Kind, number: int, seed: int, subjects: Subjects, place: Path
     except BaseException as error:
         what, how = "raw error", f"{getattr(error, 'said', '')}: {jobs.described(error)}"
     seconds = time.perf_counter() - started
-    if _reached and kind.group in ("damage", "files"):
+    if _reached and kind.group in ("damage", "hostile", "files"):
         what, how = "reached out", f"{how}: {sorted(set(_reached))}"
     damage.clear(folder)
     return Result(kind.name, number, what, how[:2000], seconds)

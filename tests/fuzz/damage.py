@@ -48,6 +48,14 @@ def _damage_one(rng: random.Random, folder: Path, file: Path, other: Path) -> st
     return f"{name}: {how}"
 
 
+def unseal(folder: Path) -> None:
+    """Take the checksums out of a model and those in it, as who tampers with it would, or an older version had none."""
+    for file in folder.rglob("config.json"):
+        config = json.loads(file.read_bytes())
+        if config.get("pellucid", {}).pop("sha256", None) is not None:
+            replace(file, json.dumps(config).encode())
+
+
 def replace(file: Path, content: bytes) -> None:
     """Write a new file; the old one may be shared with others."""
     file.unlink()
@@ -272,14 +280,16 @@ _HOSTILE: dict[str, list[Any]] = {
 }  # fmt: skip
 
 
-def tokenizer_part(rng: random.Random, content: bytes) -> bytes:
-    """Put a hostile part into a tokenizer."""
-    described = json.loads(content)
-    part = rng.choice(sorted(_HOSTILE))
-    if "model" not in described:
-        raise ValueError("no tokenizer")
-    described[part] = rng.choice(_HOSTILE[part])
-    return json.dumps(described).encode()
+def damage_tokenizer(rng: random.Random, file: Path) -> str:
+    """Put a hostile part into a tokenizer, or another value; return what was done."""
+    described = json.loads(file.read_bytes())
+    if rng.random() < 0.3:
+        replace(file, json_value(rng, file.read_bytes()))
+        return f"{file.name}: json_value"
+    part, number = rng.choice([(part, number) for part in _HOSTILE for number in range(len(_HOSTILE[part]))])
+    described[part] = _HOSTILE[part][number]
+    replace(file, json.dumps(described).encode())
+    return f"{file.name}: hostile {part} {number}"
 
 
 # Safetensors
@@ -398,7 +408,7 @@ _BYTES: tuple[Change, ...] = (flip, flip, flip, overwrite, cut, drop, double, in
 _TEXT: tuple[Change, ...] = (line_hostile, line_hostile, line_moved, line_ends, cell)
 _JSON: tuple[Change, ...] = (json_value, json_value, json_number, json_gone, json_doubled, json_swapped)
 _BY_FORMAT: dict[str, tuple[Change, ...]] = {
-    ".json": (*_JSON, *_JSON, tokenizer_part),
+    ".json": _JSON,
     ".safetensors": (tensor_header, tensor_header, tensor_value, tensor_value, tensor_rolled),
     ".txt": _TEXT,
     ".tsv": (*_TEXT, cell, cell),
