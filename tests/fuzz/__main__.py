@@ -6,6 +6,7 @@ import argparse
 import os
 import platform
 import re
+import signal
 import sys
 import tempfile
 import time
@@ -30,13 +31,18 @@ def main() -> None:
         built = subjects.build(Path(place))
         jobs.prepare()
         kinds = cases.all_kinds(built)
-        results = []
-        for result in run_all(plan(kinds, asked), asked.workers, asked.seed, built, kinds):
-            results.append(result)
-            if asked.only or asked.verbose:
-                print(f"{result.kind}:{result.number} {result.what or 'pass'} ({result.seconds:.2f} s) {result.how!r}")
-            elif sys.stderr.isatty():
-                print(f"\r{len(results)} cases", end="", file=sys.stderr)
+        results: list[Result] = []
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            for result in run_all(plan(kinds, asked), asked.workers, asked.seed, built, kinds):
+                results.append(result)
+                if asked.only or asked.verbose:
+                    how = f"{result.what or 'pass'} ({result.seconds:.2f} s) {result.how!r}"
+                    print(f"{result.kind}:{result.number} {how}", flush=True)
+                elif sys.stderr.isatty():
+                    print(f"\r{len(results)} cases", end="", file=sys.stderr)
+        except KeyboardInterrupt:
+            print("stopped; what was found so far:")
     told = "\n".join(table(results, asked, time.monotonic() - started))
     failures = [result for result in results if result.what]
     print(f"\n{told}\n")
