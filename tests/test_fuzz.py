@@ -16,7 +16,7 @@ from fuzz import cases, jobs, subjects  # noqa: E402
 from fuzz.pool import run_all  # noqa: E402
 
 MODELS = ("static", "static-int8", "anchors", "lexicon")
-CASES = {"damage": 15, "files": 3, "texts": 1}
+CASES = {"damage": 15, "hostile": 5, "files": 3, "texts": 1}
 TROUBLED = {
     "kill": ["save-static", "save-static", "save-lexicon", "distill", "anchors"],
     "full": ["save-static", "save-lexicon"],
