@@ -240,7 +240,7 @@ def _likely_spellings(vocabulary: Vocabulary, extra_words: Iterable[str]) -> Ite
 def written_out(folder: Path) -> list[str]:
     """Return the strings beside the vocabulary that `write_static` looked up for a folder; none if it is gone."""
     try:
-        described = read_json(folder / "tokenizer.json", max_bytes=_MAX_TOKENIZER_BYTES)
+        described = read_json(folder / "tokenizer.json", max_bytes=MAX_TOKENIZER)
         words = len(_read_words(folder / "words.txt"))
         return [token for token, number in described["model"]["vocab"].items() if number > words and token[:2] != "##"]
     except (ModelFolderError, KeyError, TypeError, AttributeError):
