@@ -300,7 +300,7 @@ def test_align_with_and_without_an_instruction(embedders):
     assert (plain.hit, plain.lar, plain.gar) == pytest.approx(
         rates_by_hand(given.embeddings, np.asarray(given.head), own, 5)
     )
-    with pytest.raises(InputError, match="only a KeyTokenEmbedder"):
+    with pytest.raises(InputError, match="only key-token models"):
         align({"x": object()}, TEXTS, instruction="x")
 
 
@@ -382,4 +382,4 @@ def test_the_command_opens_a_transformer_and_writes_json_page_and_picture(run, e
 
 def test_the_command_takes_no_model_of_another_family(run, fruit):
     fruit.save_pretrained("fruit")
-    assert "only a KeyTokenEmbedder" in run("fruit", "texts.txt", code=1).stderr
+    assert "only key-token models" in run("fruit", "texts.txt", code=1).stderr

@@ -262,7 +262,7 @@ class WorkFolder:
         entry = self._state["arrays"].get(name, new)
         path, done = self._place(name, entry)
         if name not in self._appending:
-            self._appending[name] = self._verified(name) if done else hashlib.blake2b(digest_size=16)
+            self._appending[name] = self._verified(name) if done else hashlib.sha256()
         digest = self._appending[name]
         data = np.ascontiguousarray(rows, entry["dtype"]).reshape(-1).view(np.uint8).data
         with writing_explained(path), open(path, "r+b" if done else "wb") as file:
