@@ -29,14 +29,12 @@ from anchor_baselines import PLAIN, VARIANTS, BagOfWords, Coordinates, cognitive
 from anchor_development import Development, development_score, development_split
 from anchor_page import BINARY, ENCODER, METHODS, OURS, Row, write_page
 from bm25 import bm25_scores
-from pellucid.anchors.candidates import CandidateSettings
-from pellucid.anchors.candidatestore import prepare_candidates
+from pellucid.anchors.candidates import CandidateSettings, prepare_candidates
 from pellucid.anchors.embedder import AnchorEmbedder
-from pellucid.anchors.frames import frame_points
-from pellucid.anchors.sampling import choose_anchors, farthest_points, kmeans_points, uniform_points
-from pellucid.evaluation.data import find_tasks
+from pellucid.anchors.sampling import choose_anchors, farthest_points, frame_points, kmeans_points, uniform_points
 from pellucid.evaluation.evaluate import evaluate
 from pellucid.evaluation.models import fingerprint
+from pellucid.evaluation.tasks import find_tasks
 from vector_cache import CachedEncoder, Vectors, unit_rows
 
 CANDIDATES = CandidateSettings(words=(4, 20), max_candidates=200_000)  # as recipes/anchors_en.py

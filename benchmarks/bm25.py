@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from pellucid.evaluation.data import LocalTask, find_tasks
+from pellucid.evaluation.tasks import LocalTask, find_tasks
 
 PLAIN, STEMMED = "BM25", "BM25, stemmed"
 SETTINGS = "stemmed: Snowball's English stemmer and bm25s' longer list of stop words; plain: its short list"

@@ -25,9 +25,9 @@ import numpy.typing as npt
 import pellucid
 from pellucid.base import Vectors
 from pellucid.corpus import read_texts
-from pellucid.evaluation.data import find_tasks, read_records, read_sts
+from pellucid.evaluation.tasks import find_tasks, read_records, read_sts
 from pellucid.pretrained import locate
-from pellucid.words import split_words
+from pellucid.text import split_words
 from retrieval_sets import read_collection
 
 _MOST = 20_000  # sentences of a set

@@ -21,15 +21,15 @@ from pathlib import Path
 from typing import Any
 
 from pellucid import LexiconEmbedder
-from pellucid.alignment.align import Alignment, align, embedded_texts
-from pellucid.alignment.comparison import compare_key_tokens
-from pellucid.alignment.spectrum import spectrum_of
-from pellucid.alignment.spectrum_report import Variation, contributions, variation
-from pellucid.alignment.sweep import Sweep, sweep
 from pellucid.corpus import read_texts
-from pellucid.keytokens.decoding import top_tokens
 from pellucid.keytokens.embedder import KeyTokenEmbedder
-from pellucid.keytokens.settings import KeyTokenSettings
+from pellucid.keytokens.head import top_tokens
+from pellucid.keytokens.states import KeyTokenSettings
+from pellucid.pca import spectrum_of
+from pellucid.research.alignment import Alignment, align, embedded_texts
+from pellucid.research.comparison import compare_key_tokens
+from pellucid.research.spectrum import Variation, contributions, variation
+from pellucid.research.sweep import Sweep, sweep
 from pellucid.transformer.backbone import open_backbone
 
 GENERAL = 10_000

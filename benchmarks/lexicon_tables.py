@@ -28,9 +28,9 @@ import pellucid
 from bm25 import bm25_scores
 from lexicon_page import TASKS, Measured, write_page
 from pellucid.base import unit_rows
-from pellucid.evaluation.data import find_tasks
 from pellucid.evaluation.evaluate import evaluate
 from pellucid.evaluation.models import fingerprint
+from pellucid.evaluation.tasks import find_tasks
 from pellucid.lexicon.embedder import largest_coordinates
 from pellucid.pretrained import locate
 from retrieval_sets import trained_on
@@ -153,7 +153,7 @@ def rows(bench: Bench, lexicon: Lexicon, trained: Dense, start: Dense) -> Iterat
 
 def _active(bench: Bench, lexicon: Lexicon) -> float:
     """Return the mean number of coordinates of STS-B's sentences."""
-    from pellucid.evaluation.data import read_sts
+    from pellucid.evaluation.tasks import read_sts
 
     task = next(task for task in find_tasks(bench.data) if task.name == "STSBenchmark")
     pairs = read_sts(task)

@@ -12,11 +12,9 @@ from peft import PeftModel
 from sentence_transformers import SentenceTransformer
 
 from pellucid import LexiconEmbedder
+from pellucid.lexicon.training.contrastive import TrainingSettings, adapted_model, claim, run_folder, train_module
+from pellucid.lexicon.training.trainer import Collator, LexiconModule
 from pellucid.progress import Progress
-from pellucid.training.adapter import adapted_model
-from pellucid.training.contrastive import TrainingSettings, run_folder, train_module
-from pellucid.training.run import claim
-from pellucid.training.trainer import Collator, LexiconModule
 from static_en import open_teacher
 
 

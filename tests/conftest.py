@@ -13,7 +13,7 @@ import pytest
 
 from pellucid import pretrained
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.words import Vocabulary
+from pellucid.text import Vocabulary
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 

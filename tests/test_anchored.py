@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pellucid.distillation.anchored import AnchoringSettings, add_languages, anchored_words
-from pellucid.distillation.bilingual import JoinSettings, join_languages
-from pellucid.distillation.distill import PcaSettings
-from pellucid.distillation.refinement import Bags
-from pellucid.distillation.translation import PairBags, TranslationSettings, tune_on_pairs
 from pellucid.errors import CorpusError, InputError
 from pellucid.evaluation.bitext import translation_scores
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.words import Vocabulary
+from pellucid.static.making.anchored import AnchoringSettings, add_languages, anchored_words
+from pellucid.static.making.bilingual import JoinSettings, join_languages
+from pellucid.static.making.distill import PcaSettings
+from pellucid.static.making.training import Bags, PairBags, TranslationSettings, tune_on_pairs
+from pellucid.text import Vocabulary
 from resuming import assert_damage_is_refused, reversed_lines
 
 torch = pytest.importorskip("torch")
@@ -131,7 +130,7 @@ def test_words_are_counted_and_limited(english, tmp_path):
 
 
 def test_a_stopped_tuning_goes_on(english, pairs_file, tmp_path, monkeypatch):
-    from pellucid.distillation.tabletrainer import TableTrainer
+    from pellucid.static.making.training import TableTrainer
 
     settings = AnchoringSettings(translation=TUNING)
     whole = add_languages(english, {("en", "de"): pairs_file}, settings=settings)
@@ -195,7 +194,7 @@ def test_the_command(english, pairs_file, tmp_path):
 
 
 def test_two_way_loss_by_hand():
-    from pellucid.distillation.translation import translation_loss
+    from pellucid.static.making.training import translation_loss
 
     first, second = torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([[1.0, 0.0], [3.0, 3.0]])
     cosines = np.array([[1, 0.5**0.5], [0, 0.5**0.5]]) / 0.5

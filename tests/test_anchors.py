@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import pellucid
 from pellucid.anchors import folder as anchorfolder
 from pellucid.anchors.embedder import AnchorEmbedder
-from pellucid.anchors.frames import frame_points
+from pellucid.anchors.sampling import frame_points
 from pellucid.dimensions import Dimension, Dimensions
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.static.embedder import StaticEmbedder
@@ -579,7 +579,7 @@ def test_a_tight_frame_is_found_and_duplicates_come_last() -> None:
 
 
 def test_frame_points_of_many_rows_look_at_a_seeded_draw(monkeypatch) -> None:
-    monkeypatch.setattr("pellucid.anchors.frames._MOST", 50)
+    monkeypatch.setattr("pellucid.anchors.sampling._MOST", 50)
     vectors = np.random.default_rng(2).normal(size=(300, 4)).astype(np.float32)
     first = frame_points(vectors, 20, seed=3)
     np.testing.assert_array_equal(first, frame_points(vectors, 20, seed=3))

@@ -16,12 +16,18 @@ torch = pytest.importorskip("torch")
 
 import pellucid  # noqa: E402
 from pellucid.errors import InputError, ModelFolderError  # noqa: E402
-from pellucid.lexicon.baselines import BASELINES, ECHO_SETTINGS, echo, promptreps, promptreps_dense, splade  # noqa: E402
-from pellucid.lexicon.dense import DenseEmbedder  # noqa: E402
 from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
+from pellucid.research.baselines import (  # noqa: E402
+    BASELINES,
+    ECHO_SETTINGS,
+    DenseEmbedder,
+    echo,
+    promptreps,
+    promptreps_dense,
+    splade,
+)
 from pellucid.transformer.backbone import prepare  # noqa: E402
-from pellucid.transformer.ownwords import FUNCTION_WORDS, own_word_ids  # noqa: E402
-from pellucid.transformer.reading import Reader, Settings  # noqa: E402
+from pellucid.transformer.reading import FUNCTION_WORDS, Reader, Settings, own_word_ids  # noqa: E402  # noqa: E402
 
 TEXT = "The doctor gave the sick boy medicine."
 TEXTS = [TEXT, "swift cars", "", "a man is riding the horse on the beach, quickly"]

@@ -17,8 +17,9 @@ import pytest
 
 import pellucid
 from pellucid.cli.app import app
-from pellucid.distillation import bilingual, extraction
-from pellucid.distillation.bilingual import (
+from pellucid.errors import CorpusError, InputError
+from pellucid.static.making import bilingual, extraction
+from pellucid.static.making.bilingual import (
     JoinSettings,
     LanguageWords,
     check_known,
@@ -27,13 +28,11 @@ from pellucid.distillation.bilingual import (
     join_languages,
     merge_words,
 )
-from pellucid.distillation.distill import PcaSettings
-from pellucid.distillation.extraction import ExtractionSettings
-from pellucid.distillation.languages import check_script, word_finder
-from pellucid.distillation.tabletrainer import TableTrainer
-from pellucid.distillation.translation import TranslationSettings
-from pellucid.errors import CorpusError, InputError
-from pellucid.words import Vocabulary
+from pellucid.static.making.distill import PcaSettings
+from pellucid.static.making.extraction import ExtractionSettings
+from pellucid.static.making.segmentation import check_script, word_finder
+from pellucid.static.making.training import TableTrainer, TranslationSettings
+from pellucid.text import Vocabulary
 from resuming import assert_damage_is_refused, reversed_lines, stopped_at_writes
 
 torch = pytest.importorskip("torch")

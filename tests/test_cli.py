@@ -398,7 +398,7 @@ def test_eval_passes_its_arguments_on_and_prints_a_table(run, monkeypatch, tmp_p
 
 
 def test_distill_saves_the_model_in_the_form_asked_for(run, monkeypatch, tmp_path, fruit):
-    import pellucid.distillation.distill  # the module, whose function is replaced
+    import pellucid.static.making.distill  # the module, whose function is replaced
 
     asked = {}
 
@@ -406,7 +406,7 @@ def test_distill_saves_the_model_in_the_form_asked_for(run, monkeypatch, tmp_pat
         asked.update(settings, teacher=teacher, corpus=corpus)
         return fruit
 
-    monkeypatch.setattr(pellucid.distillation.distill, "distill", fake)
+    monkeypatch.setattr(pellucid.static.making.distill, "distill", fake)
     options = ["--dimensions", "64", "--vocabulary", "1000", "--steps", "5", "--cased", "--dtype", "int8"]
     result = run("distill", "teacher", "corpus.txt", "-o", tmp_path / "model", *options)
     assert result.stdout == "" and "5 words, 3 dimensions" in result.stderr

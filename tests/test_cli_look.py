@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 import pellucid
+from pellucid.analysis.ranking import rank
 from pellucid.cli.app import app
-from pellucid.questions.ranking import rank
 from tables import check_views
 
 LINES = ["the apple", "a pear", "The car and the bicycle", "apple apple pear", "bicycle", "pear and car", "the bicycle"]

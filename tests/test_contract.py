@@ -22,7 +22,7 @@ from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Explanation, Row
 from pellucid.pretrained import check_family, locate, saving
-from pellucid.words import Vocabulary
+from pellucid.text import Vocabulary
 
 
 class LetterEmbedder(Embedder):
@@ -216,7 +216,7 @@ def lexicon():
 def key_tokens():
     """A family of the library that needs torch, on a transformer of two layers."""
     pytest.importorskip("transformers")
-    from pellucid.keytokens.settings import KeyTokenSettings
+    from pellucid.keytokens.states import KeyTokenSettings
     from pellucid.transformer.backbone import prepare
     from tiny_models import sentence_piece, tiny_model
 
@@ -228,7 +228,7 @@ def key_tokens():
 @pytest.fixture(scope="module")
 def families(key_tokens, lexicon):
     """A model of every family, among them an ensemble of the others."""
-    from pellucid.lexicon.dense import DenseEmbedder
+    from pellucid.research.baselines import DenseEmbedder
 
     rng = np.random.default_rng(3)
     words = ["a", "man", "Man", "on", "beach", "boy", "the", "new\u2581york"]

@@ -25,18 +25,21 @@ load_file = pytest.importorskip("safetensors.torch").load_file
 from pellucid.errors import InputError  # noqa: E402
 from pellucid.lexicon.clusters import cluster_vocabulary  # noqa: E402
 from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
-from pellucid.training import trainer as contrastive_trainer  # noqa: E402
-from pellucid.training.adapter import adapted_model, stacked  # noqa: E402
-from pellucid.training.contrastive import TrainingSettings, train_lexicon  # noqa: E402
-from pellucid.training.data import TrainingRow, TrainingSet  # noqa: E402
-from pellucid.training.loss import (  # noqa: E402
+from pellucid.lexicon.training import trainer as contrastive_trainer  # noqa: E402
+from pellucid.lexicon.training.contrastive import TrainingSettings, adapted_model, stacked, train_lexicon  # noqa: E402  # noqa: E402
+from pellucid.lexicon.training.data import TrainingRow, TrainingSet  # noqa: E402
+from pellucid.lexicon.training.trainer import (  # noqa: E402
     CandidateLoss,
     Candidates,
+    Collator,
+    LexiconModule,
+    LexiconTrainer,
     SimilarityLoss,
+    TextSet,
+    Watch,
     candidate_loss,
     excluded_candidates,
 )
-from pellucid.training.trainer import Collator, LexiconModule, LexiconTrainer, TextSet, Watch  # noqa: E402
 from pellucid.transformer.backbone import open_backbone, prepare  # noqa: E402
 from pellucid.transformer.reading import Settings  # noqa: E402
 from pellucid.workfolder import WorkFolder  # noqa: E402

@@ -19,7 +19,7 @@ import pellucid
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.words import Vocabulary
+from pellucid.text import Vocabulary
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "bank", "loan", "river", "token", "doctor", "medicine", "man", "horse"]
 TEXTS = ["The Cat sat", "river bank", "", "tokenisers and TOKENISER <query>", "the doctor, a LOAN", "a man on a horse"]
@@ -62,13 +62,13 @@ def lexicon_model():
 
 def key_token_model():
     from pellucid.keytokens.embedder import KeyTokenEmbedder
-    from pellucid.keytokens.settings import KeyTokenSettings
+    from pellucid.keytokens.states import KeyTokenSettings
 
     return KeyTokenEmbedder(backbone_of("llama", "causal"), KeyTokenSettings(top_k=20))
 
 
 def dense_model():
-    from pellucid.lexicon.dense import DenseEmbedder
+    from pellucid.research.baselines import DenseEmbedder
 
     return DenseEmbedder(backbone_of("bert", "bidirectional"))
 

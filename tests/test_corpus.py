@@ -24,11 +24,11 @@ from hypothesis import strategies as st
 
 from pellucid import corpus
 from pellucid.corpus import is_path, read_lines, read_texts
-from pellucid.distillation.parallel import read_parallel
 from pellucid.errors import CorpusError, PellucidError
-from pellucid.inspection.tagged import read_tagged
-from pellucid.static.textvectors import read_text_vectors
-from pellucid.training.data import read_training_sets
+from pellucid.lexicon.training.data import read_training_sets
+from pellucid.research.norms import read_tagged
+from pellucid.static.folder import read_text_vectors
+from pellucid.static.making.bilingual import read_parallel
 
 TEXTS = ["the apple", "", "a\u2028b\u0085c\x0cd\x1ce", "lone\rreturn", " pear ", "", "école"]
 

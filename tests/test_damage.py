@@ -26,10 +26,10 @@ from pellucid.ensemble.embedder import EnsembleEmbedder  # noqa: E402
 from pellucid.errors import ModelFolderError, PellucidError  # noqa: E402
 from pellucid.keytokens.adjustments import Adjustment  # noqa: E402
 from pellucid.keytokens.embedder import KeyTokenEmbedder  # noqa: E402
-from pellucid.keytokens.settings import KeyTokenSettings  # noqa: E402
+from pellucid.keytokens.states import KeyTokenSettings  # noqa: E402
 from pellucid.lexicon.clusters import cluster_vocabulary  # noqa: E402
-from pellucid.lexicon.dense import DenseEmbedder  # noqa: E402
 from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
+from pellucid.research.baselines import DenseEmbedder  # noqa: E402
 from pellucid.store import read_tensors, write_tensors  # noqa: E402
 from pellucid.transformer.backbone import open_backbone, prepare  # noqa: E402
 from pellucid.transformer.reading import Settings  # noqa: E402

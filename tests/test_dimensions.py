@@ -19,7 +19,7 @@ from pellucid.base import Embedder
 from pellucid.dimensions import Dimension, Dimensions, read_dimensions, write_dimensions
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.words import Vocabulary
+from pellucid.text import Vocabulary
 
 WORDS = [f"w{chr(97 + n // 26)}{chr(97 + n % 26)}" for n in range(40)]
 PROBES = ["waa wab", "wac", "wad wae waf wba", "zebra", "", "wbb WBC wbn"]
@@ -540,4 +540,4 @@ def test_a_family_without_edits_says_so() -> None:
 def test_a_bundled_model_encodes_without_what_edits_need() -> None:
     script = "import sys, pellucid; pellucid.load('static-en').encode(['a loan']); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"scipy", "scipy.sparse", "numba", "torch", "transformers", "pellucid.static.directions"} & set(loaded)
+    assert not {"scipy", "scipy.sparse", "numba", "torch", "transformers", "pellucid.static.embedder"} & set(loaded)

@@ -10,14 +10,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pellucid.distillation import extraction as extraction_module
-from pellucid.distillation.distill import PcaSettings, distill, distill_extraction, project, subwords_of
-from pellucid.distillation.extraction import Extraction, ExtractionSettings, extract
-from pellucid.distillation.refinement import Bags, RefinementSettings, _neighbourhoods, refine, similarity_loss
-from pellucid.distillation.tabletrainer import TableTrainer
 from pellucid.errors import CorpusError, InputError
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.words import Vocabulary, split_words
+from pellucid.static.making import extraction as extraction_module
+from pellucid.static.making.distill import PcaSettings, distill, distill_extraction, project, subwords_of
+from pellucid.static.making.extraction import Extraction, ExtractionSettings, extract
+from pellucid.static.making.training import (
+    Bags,
+    RefinementSettings,
+    TableTrainer,
+    _neighbourhoods,
+    refine,
+    similarity_loss,
+)
+from pellucid.text import Vocabulary, split_words
 from pellucid.workfolder import WorkFolder
 from resuming import assert_damage_is_refused, reversed_lines, stop_at_write, stopped_at_writes
 

@@ -40,7 +40,7 @@ def python_blocks(page: str) -> str:
 @pytest.mark.parametrize("page", EXECUTED)
 def test_the_code_on_a_page_runs(page, tmp_path, monkeypatch):
     if "static-en" not in bundled_models():
-        pytest.skip("src/pellucid/models/static-en is not in this checkout; its recipe makes it")
+        pytest.skip("src/pellucid/bundled/static-en is not in this checkout; its recipe makes it")
     monkeypatch.chdir(tmp_path)
     script = python_blocks(page)
     assert "pellucid.load" in script

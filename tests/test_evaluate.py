@@ -20,10 +20,10 @@ from scipy.stats import spearmanr
 
 from pellucid.base import Embedder
 from pellucid.errors import CorpusError, InputError, MissingExtraError, ModelFolderError
-from pellucid.evaluation.data import find_tasks, read_table
 from pellucid.evaluation.evaluate import Results, Row, evaluate, open_any, sts_spearman
+from pellucid.evaluation.tasks import find_tasks, read_table
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.words import Vocabulary
+from pellucid.text import Vocabulary
 
 FRUIT, VEHICLES = ["apple", "pear", "the apple", "pear apple"], ["car", "bicycle", "the car", "bicycle car"]
 LABELLED = [(text, "fruit") for text in FRUIT] + [(text, "vehicle") for text in VEHICLES]
@@ -527,4 +527,4 @@ def test_the_sources_of_a_model_are_followed_through_the_rooms():
     found = set(_sources(StaticEmbedder))
     assert {"static.embedder", "static.bulk", "static.kernels", "words", "base"} <= {n.partition(".")[2] for n in found}
     assert "pellucid" not in found and "pellucid.static" not in found
-    assert not {"pellucid.errors", "pellucid.store", "pellucid.static.interchange"} & found
+    assert not {"pellucid.errors", "pellucid.store", "pellucid.static.folder"} & found

@@ -19,8 +19,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from pellucid.errors import InputError, MissingExtraError
 from pellucid.explanation import Coverage, Explanation, Row
 from pellucid.static.embedder import StaticEmbedder
+from pellucid.text import Vocabulary
 from pellucid.views import render
-from pellucid.words import Vocabulary
 from tables import check_terminal
 
 SCHEMA = json.loads((Path(__file__).parents[1] / "docs" / "schema" / "explanation-v1.json").read_text("utf-8"))

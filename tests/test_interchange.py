@@ -19,9 +19,9 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 import pellucid
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.interchange import quantize
+from pellucid.static.folder import quantize
 from pellucid.store import read_tensors
-from pellucid.words import Vocabulary
+from pellucid.text import Vocabulary
 
 LOWER = ["the", "apple", "token", "café", ",", "new▁york", "don't", "οδος", "don", "t", "2024", "東京"]
 CASED = ["the", "Apple", "apple", "token", "New", "york", "."]

@@ -23,7 +23,7 @@ from pellucid.static import bulk
 from pellucid.static.bulk import BulkEncoder
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.store import read_tensors, write_tensors
-from pellucid.words import Vocabulary, split_words
+from pellucid.text import Vocabulary, split_words
 
 _LONG = "pneumonoultramicroscopicsilicovolcanoconiosis"
 _UNCASED = [

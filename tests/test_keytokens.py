@@ -21,7 +21,7 @@ from pellucid.errors import InputError, ModelFolderError  # noqa: E402
 from pellucid.keytokens.adjustments import Adjustment, choose_adjustment, component_adjustment, mean_adjustment  # noqa: E402
 from pellucid.keytokens.embedder import KeyTokenEmbedder  # noqa: E402
 from pellucid.keytokens.head import TokenHead, read_head  # noqa: E402
-from pellucid.keytokens.settings import PROMPT_EOL, KeyTokenSettings  # noqa: E402
+from pellucid.keytokens.states import PROMPT_EOL, KeyTokenSettings  # noqa: E402
 from pellucid.transformer.backbone import open_backbone, prepare  # noqa: E402
 from pellucid.transformer.tokenwords import Rank  # noqa: E402
 

@@ -22,8 +22,10 @@ import pellucid  # noqa: E402
 from pellucid.errors import InputError, ModelFolderError  # noqa: E402
 from pellucid.lexicon.clusters import Clusters, cluster_vocabulary  # noqa: E402
 from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
-from pellucid.transformer.adapters import unchanged_names  # noqa: E402
-from pellucid.transformer.backbone import prepare  # noqa: E402
+from pellucid.transformer.backbone import (
+    prepare,
+    unchanged_names,
+)
 from pellucid.transformer.reading import Reader, Settings, whole_words  # noqa: E402
 
 TEXTS = ["The man is riding a horse.", "a doctor gave the sick boy medicine", "", "cars quickly, swift cars!"]
@@ -649,7 +651,7 @@ def test_an_authors_model_is_saved_as_ours(authors, tmp_path):
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_a_pickled_head_is_read_without_unpickling(tmp_path, dtype, monkeypatch):
-    from pellucid.lexicon.lens import _read_pth
+    from pellucid.lexicon.folder import _read_pth
 
     linear = torch.nn.Linear(8, 5, bias=False).to(getattr(torch, dtype))
     torch.save(linear, tmp_path / "lm_head.pth")
@@ -658,7 +660,7 @@ def test_a_pickled_head_is_read_without_unpickling(tmp_path, dtype, monkeypatch)
 
 
 def test_a_harmful_pickle_is_not_run(tmp_path):
-    from pellucid.lexicon.lens import _read_pth
+    from pellucid.lexicon.folder import _read_pth
 
     class Harm:
         def __reduce__(self):

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.distillation.parallel import read_parallel
 from pellucid.errors import CorpusError, InputError
+from pellucid.static.making.bilingual import read_parallel
 
 EN_DE = ("en", "de")
 PAIRS = [("Go.", "Geh."), ("Run!", "Lauf!")]

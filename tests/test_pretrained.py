@@ -20,7 +20,7 @@ from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.store import checksum, read_tensors, write_json, write_tensors
-from pellucid.words import Vocabulary
+from pellucid.text import Vocabulary
 
 TEXTS = ["the apple", "a pear on a bicycle", "", "unknown"]
 

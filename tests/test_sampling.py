@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from pellucid.anchors import candidatestore, farthest, sampling
+from pellucid.anchors import candidates as candidatestore
+from pellucid.anchors import farthest, sampling
 from pellucid.anchors.candidates import CandidateSettings, Filtered, candidate_texts, is_sentence
 from pellucid.anchors.sampling import choose_anchors, farthest_points, kmeans_points, uniform_points
 from pellucid.corpus import read_texts
@@ -369,8 +370,8 @@ def test_farthest_anchors_are_the_picks_of_the_vectors():
 
 
 def test_the_frame_method_is_reached(monkeypatch):
-    pytest.importorskip("pellucid.anchors.frames")
-    monkeypatch.setattr("pellucid.anchors.frames.frame_points", lambda vectors, n, *, seed: np.arange(n) * 17 + seed)
+    pytest.importorskip("pellucid.anchors.sampling")
+    monkeypatch.setattr("pellucid.anchors.sampling.frame_points", lambda vectors, n, *, seed: np.arange(n) * 17 + seed)
     settings = CandidateSettings(near_duplicates=None)
     expected = [SENTENCES[row] for row in (5, 22, 39)]
     assert choose_anchors(encode, SENTENCES, 3, seed=5, settings=settings) == expected

@@ -12,7 +12,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.errors import InputError
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.words import Vocabulary
+from pellucid.text import Vocabulary
 
 WORDS = ["the", "apple", "Apple", "pear", "straße", "日本", "e\u0301cole", "naïve"]
 

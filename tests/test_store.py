@@ -404,7 +404,7 @@ def test_processes_that_save_different_models_to_one_path_leave_a_whole_one(tmp_
     from tokenizers import Tokenizer
     from tokenizers.models import WordPiece
     from pellucid.static.embedder import StaticEmbedder
-    from pellucid.words import Vocabulary
+    from pellucid.text import Vocabulary
     subwords = Tokenizer(WordPiece({"[UNK]": 0, "a": 1, "##b": 2}, unk_token="[UNK]"))
     words = ["a", "b"] if sys.argv[2] == "0" else ["a", "b", "c"]
     vocabulary = Vocabulary(words, subwords if sys.argv[2] == "1" else None)

@@ -14,13 +14,14 @@ import pytest
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 import pellucid
-from pellucid import encoders, errors
+from pellucid import errors
+from pellucid import pretrained as encoders
 from pellucid.errors import InputError, MissingExtraError, ModelFolderError, PellucidError
 from pellucid.pretrained import is_hub_id, local_folder, locate
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.store import write_tensors
+from pellucid.text import Vocabulary
 from pellucid.untrusted import check_folder, parse_tokenizer, tame, tensor_sizes
-from pellucid.words import Vocabulary
 
 LLAMA3 = "|".join(
     [
@@ -295,7 +296,7 @@ def test_ids_beyond_the_embeddings_are_refused(copied, number):
 
 
 def test_a_tokenizer_that_panics_on_some_text_is_our_error(copied):
-    from pellucid.lexicon.dense import DenseEmbedder
+    from pellucid.research.baselines import DenseEmbedder
 
     described = json.loads((copied / "tokenizer.json").read_text(encoding="utf-8"))
     (copied / "tokenizer.json").write_text(json.dumps({**described, "pre_tokenizer": split_at("(a+)+$")}))
@@ -352,7 +353,7 @@ ADAPTER = {"peft_type": "LORA", "r": 2, "target_modules": ["query"], "lora_alpha
 )
 def test_an_adapter_that_is_more_than_one_is_refused(tmp_path, changes, message):
     pytest.importorskip("peft")
-    from pellucid.transformer.adapters import read_adapter
+    from pellucid.transformer.backbone import read_adapter
 
     write_tensors(tmp_path / "adapter_model.safetensors", {"lora_A.weight": np.ones((2, 32), np.float32)})
     (tmp_path / "adapter_config.json").write_text(json.dumps({**ADAPTER, **changes}))
@@ -458,11 +459,10 @@ def openers():
     yield "open_encoder", encoders.open_encoder
     yield "is_ours", encoders.is_ours
     if "torch" in sys.modules or metadata.packages_distributions().get("torch"):
-        from pellucid.distillation.distill import open_teacher
         from pellucid.keytokens.head import read_head
         from pellucid.lexicon.embedder import LexiconEmbedder
-        from pellucid.transformer.adapters import find_adapter
-        from pellucid.transformer.backbone import open_backbone, read_transformer_config
+        from pellucid.static.making.distill import open_teacher
+        from pellucid.transformer.backbone import find_adapter, open_backbone, read_transformer_config
 
         yield "open_backbone", open_backbone
         yield "read_transformer_config", read_transformer_config

@@ -16,19 +16,16 @@ from typer.testing import CliRunner
 import pellucid
 from pellucid.cli.app import app
 from pellucid.corpus import read_texts
-from pellucid.distillation.extraction import ExtractionSettings
-from pellucid.distillation.refinement import Bags, RefinementSettings
 from pellucid.errors import CorpusError, InputError
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.vocabulary import sentencestore
-from pellucid.vocabulary.add import add_words
-from pellucid.vocabulary.maps import fit_space
-from pellucid.vocabulary.merge import merge_vocabularies
-from pellucid.vocabulary.prune import prune
-from pellucid.vocabulary.reading import AddingSettings
-from pellucid.vocabulary.retrain import retrain
-from pellucid.vocabulary.sentencestore import store_sentences
-from pellucid.words import Vocabulary, split_words
+from pellucid.static.making import retraining as sentencestore
+from pellucid.static.making.adding import AddingSettings, add_words
+from pellucid.static.making.extraction import ExtractionSettings
+from pellucid.static.making.merging import fit_space, merge_vocabularies
+from pellucid.static.making.pruning import prune
+from pellucid.static.making.retraining import retrain, store_sentences
+from pellucid.static.making.training import Bags, RefinementSettings
+from pellucid.text import Vocabulary, split_words
 from pellucid.workfolder import WorkFolder
 from resuming import assert_damage_is_refused, reversed_lines, stop_at_write, stopped_at_writes
 from tables import check_views, random_table
@@ -243,7 +240,7 @@ def states_of(bert, text, start, end):
 
 
 def test_in_sentences_an_entry_has_the_mean_of_its_states(bert, monkeypatch):
-    from pellucid.vocabulary import reading as vocabulary_reading
+    from pellucid.static.making import adding as vocabulary_reading
 
     known = "a man is riding the horse on beach quickly swift car vehicle doctor gave sick boy rapid cars".split()
     rng = np.random.default_rng(6)
@@ -256,7 +253,7 @@ def test_in_sentences_an_entry_has_the_mean_of_its_states(bert, monkeypatch):
         given.update(source=source, target=target)
         return fit_space(source, target, **options)
 
-    monkeypatch.setattr("pellucid.vocabulary.add.fit_space", noted)
+    monkeypatch.setattr("pellucid.static.making.adding.fit_space", noted)
     reading = vocabulary_reading.Reading
     found = reading(
         Vocabulary([*model.vocabulary.words, "swiftly", "sick▁boy"]), ["swiftly", "sick▁boy"], AddingSettings()
@@ -509,7 +506,7 @@ def test_retraining_learns_the_teachers_similarities(world, corpus, tmp_path):
 
 def test_retraining_killed_and_resumed_equals_uninterrupted(world, corpus, tmp_path, monkeypatch):
     pytest.importorskip("torch")
-    from pellucid.distillation import refinement
+    from pellucid.static.making import training as refinement
 
     def run(folder):
         return retrain(
@@ -620,7 +617,7 @@ def test_the_commands(world, corpus, tmp_path, monkeypatch):
     assert len(pellucid.load("small").vocabulary) == 40
     merged = json.loads(run("merge", "first", "second", "--method", "procrustes", "-o", "both", "--json").stdout)
     assert merged["shared"] == 200 and len(pellucid.load("both").vocabulary) == 300
-    monkeypatch.setattr("pellucid.distillation.refinement.RefinementSettings", lambda steps: SMALL)
+    monkeypatch.setattr("pellucid.static.making.training.RefinementSettings", lambda steps: SMALL)
     trained = run("retrain", "first", str(corpus), "--teacher", "t", "-o", "own", "--json", "--max-sentences", "900")
     assert json.loads(trained.stdout)["sentences"] == 881 and (tmp_path / "own.work").is_dir()
     assert pellucid.load("own").vectors.dtype == np.float16

@@ -22,7 +22,7 @@ FAMILIES = {
     "lexicon": "lexicon.embedder.LexiconEmbedder",
     "keytokens": "keytokens.embedder.KeyTokenEmbedder",
     "ensemble": "ensemble.embedder.EnsembleEmbedder",
-    "dense": "lexicon.dense.DenseEmbedder",  # a baseline
+    "dense": "research.baselines.DenseEmbedder",  # a baseline
 }
 """Family, and its class with the file it is in: a new family is that file, or room, and one line here."""
 
@@ -31,7 +31,7 @@ _HOMES = {
     "Embedder": "base",
     "Explanation": "explanation",
     "load": "pretrained",
-    "distill": "distillation.distill",
+    "distill": "static.making.distill",
     "errors": "errors",
 }
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.store import read_regular, writing
-from pellucid.words import well_formed
+from pellucid.text import well_formed
 
 Which = str | int
 """A dimension, by its name or its number."""

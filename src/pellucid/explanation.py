@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pellucid.errors import InputError, missing_extra
-from pellucid.words import split_words, well_formed
+from pellucid.text import split_words, well_formed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

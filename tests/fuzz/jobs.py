@@ -27,24 +27,22 @@ from typing import Any
 
 from fuzz import damage
 from fuzz.subjects import MODELS, ROWS, TRAINING, Subjects, digest, save, sentences
-from pellucid.anchors import candidatestore
+from pellucid.anchors import candidates as candidatestore
 from pellucid.anchors.candidates import CandidateSettings
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.anchors.sampling import choose_anchors
 from pellucid.cli.app import app
-from pellucid.distillation import extraction
-from pellucid.distillation.bilingual import JoinSettings, distill_languages
-from pellucid.distillation.distill import PcaSettings, distill
-from pellucid.distillation.extraction import ExtractionSettings
-from pellucid.distillation.refinement import RefinementSettings
-from pellucid.distillation.translation import TranslationSettings
 from pellucid.errors import PellucidError
-from pellucid.training.contrastive import train_lexicon
-from pellucid.training.data import TrainingSet
-from pellucid.vocabulary import sentencestore
-from pellucid.vocabulary.add import add_words
-from pellucid.vocabulary.reading import AddingSettings
-from pellucid.vocabulary.retrain import retrain
+from pellucid.lexicon.training.contrastive import train_lexicon
+from pellucid.lexicon.training.data import TrainingSet
+from pellucid.static.making import extraction
+from pellucid.static.making import retraining as sentencestore
+from pellucid.static.making.adding import AddingSettings, add_words
+from pellucid.static.making.bilingual import JoinSettings, distill_languages
+from pellucid.static.making.distill import PcaSettings, distill
+from pellucid.static.making.extraction import ExtractionSettings
+from pellucid.static.making.retraining import retrain
+from pellucid.static.making.training import RefinementSettings, TranslationSettings
 
 LIMIT = 120  # seconds of one run in a child
 _OPERATIONS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.chmod", "mmap.__new__")

@@ -27,21 +27,21 @@ from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.anchors.folder import read_anchors
 from pellucid.cli.input import tabbed_pairs
 from pellucid.corpus import read_texts
-from pellucid.distillation.parallel import read_parallel
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.keytokens.embedder import KeyTokenEmbedder
 from pellucid.keytokens.index import KeyTokenIndex
-from pellucid.keytokens.settings import KeyTokenSettings
+from pellucid.keytokens.states import KeyTokenSettings
 from pellucid.lexicon.clusters import cluster_vocabulary
-from pellucid.lexicon.dense import DenseEmbedder
 from pellucid.lexicon.embedder import LexiconEmbedder
+from pellucid.lexicon.training.contrastive import TrainingSettings, train_lexicon
+from pellucid.lexicon.training.data import TrainingRow, TrainingSet, read_training_sets
+from pellucid.research.baselines import DenseEmbedder
 from pellucid.static.bulk import BulkEncoder
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.textvectors import read_text_vectors
-from pellucid.training.contrastive import TrainingSettings, train_lexicon
-from pellucid.training.data import TrainingRow, TrainingSet, read_training_sets
+from pellucid.static.folder import read_text_vectors
+from pellucid.static.making.bilingual import read_parallel
+from pellucid.text import Vocabulary
 from pellucid.transformer.backbone import open_backbone, prepare
-from pellucid.words import Vocabulary
 from tiny_models import WORDS, sentence_piece, tiny_model, word_piece
 
 TRAINING = TrainingSettings(max_steps=6, batch_size=4, group_size=2, learning_rate=1e-2, warmup_steps=0, rank=2,

@@ -19,26 +19,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pellucid.base import Embedder, Vectors, unit_rows
-from pellucid.dimensions import (
-    Dimension,
-    Dimensions,
-    Table,
-    on_one_line,
-    read_dimensions,
-    scaling,
-    write_dimensions,
-)
-from pellucid.encoders import (
+from pellucid.dimensions import Dimension, Dimensions, Table, on_one_line, read_dimensions, scaling, write_dimensions
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.pretrained import (
     Encoder,
     anchor_vectors,
+    check_family,
     encode_with,
     is_sentence_transformer,
+    load,
+    locate,
     open_encoder,
     open_sentence_transformer,
+    read_config,
+    saving,
     without_bars,
 )
-from pellucid.errors import InputError, ModelFolderError
-from pellucid.pretrained import check_family, load, locate, read_config, saving
 from pellucid.store import is_sound, read_json, read_regular, read_tensors, write_json, write_tensors
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from typer.core import TyperGroup
 
 from pellucid import __version__
 from pellucid.cli.input import JsonOption, ModelOption, blocks, open_model, pairs_of, read, tabbed_pairs
-from pellucid.cli.inspect import inspect
-from pellucid.cli.look import align, audit, card, cards, compare, contrast, deletion, dimensions, edit, rank
+from pellucid.cli.look import align, audit, card, cards, compare, contrast, deletion, dimensions, edit, inspect, rank
 from pellucid.cli.make import anchors, distill, ensemble, train_lexicon
 from pellucid.cli.output import json_line, model_facts, say, show, shown_json, write_html, write_plot
 from pellucid.cli.vocabulary import vocabulary

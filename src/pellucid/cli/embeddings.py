@@ -17,7 +17,7 @@ import numpy as np
 
 from pellucid.errors import InputError, missing_extra
 from pellucid.store import writing
-from pellucid.words import well_formed
+from pellucid.text import well_formed
 
 FORMATS = ("npy", "jsonl", "parquet")
 

@@ -15,8 +15,8 @@ from pellucid.errors import InputError
 
 if TYPE_CHECKING:
     from pellucid.base import Embedder
-    from pellucid.distillation.parallel import Languages, ParallelFiles
-    from pellucid.keytokens.settings import KeyPooling
+    from pellucid.keytokens.states import KeyPooling
+    from pellucid.static.making.bilingual import Languages, ParallelFiles
 
 ModelOption = Annotated[str, typer.Option("--model", "-m", help="A bundled name, a folder, or a Hugging Face hub id.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON.")]
@@ -46,7 +46,7 @@ def open_decoder(name: str, pooling: str) -> Any:
     if "model_type" not in config or "pellucid" in config:
         return open_model(name)
     from pellucid.keytokens.embedder import KeyTokenEmbedder
-    from pellucid.keytokens.settings import KEY_POOLINGS, KeyTokenSettings
+    from pellucid.keytokens.states import KEY_POOLINGS, KeyTokenSettings
     from pellucid.transformer.attention import is_causal_lm
     from pellucid.transformer.backbone import open_backbone, read_transformer_config
 

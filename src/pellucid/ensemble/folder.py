@@ -16,10 +16,19 @@ from typing import Any
 import numpy as np
 
 from pellucid.base import Embedder
-from pellucid.encoders import Encoder, is_sentence_transformer, open_encoder, open_sentence_transformer, without_bars
-from pellucid.ensemble.parts import Part, checked_weights, make_parts
+from pellucid.ensemble.embedder import Part, checked_weights, make_parts
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.pretrained import check_family, load, locate, saving
+from pellucid.pretrained import (
+    Encoder,
+    check_family,
+    is_sentence_transformer,
+    load,
+    locate,
+    open_encoder,
+    open_sentence_transformer,
+    saving,
+    without_bars,
+)
 from pellucid.store import read_json, write_json
 
 _FACTS = "ensemble.json"

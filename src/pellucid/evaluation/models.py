@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from pellucid.base import Embedder
-from pellucid.encoders import open_encoder, without_bars
 from pellucid.errors import InputError, missing_extra
+from pellucid.pretrained import open_encoder, without_bars
 
 _FORMS = (
     "a pellucid model (bundled name, folder or hub id), a sentence-transformers model (folder or hub id), 'wordllama', "
@@ -52,7 +52,7 @@ def open_any(spec: str | Path) -> Any:
     if kind == "model2vec" and colon:
         return _open_model2vec(rest)
     if kind == "baseline" and colon:
-        from pellucid.lexicon.baselines import open_baseline
+        from pellucid.research.baselines import open_baseline
 
         return open_baseline(rest)
     if kind == "vectors" and colon:

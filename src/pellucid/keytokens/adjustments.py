@@ -110,7 +110,7 @@ def component_adjustment(
     Raises:
         InputError: fewer than two rows are not zero, or `strength` is not finite.
     """
-    from pellucid.alignment.spectrum import spectrum_of
+    from pellucid.pca import spectrum_of
 
     rows = _known(embeddings)
     first = spectrum_of(rows).first  # points to the side of the mean
@@ -222,8 +222,7 @@ def _candidates(embeddings: Vectors) -> list[Adjustment]:
 
 def _said(model: KeyTokenEmbedder, adjustment: Adjustment, texts: list[str], embeddings: Vectors) -> float:
     """Return how much of the texts their adjusted embeddings say."""
-    from pellucid.alignment.align import embedded_texts
-    from pellucid.alignment.aligned import measure
+    from pellucid.research.alignment import embedded_texts, measure
 
     given = embedded_texts(model.with_adjustment(adjustment), texts, embeddings=embeddings)
     return measure("", given, 1, stems=None, examples=0).weighted_lar

@@ -26,9 +26,8 @@ from pellucid.dimensions import Dimensions, Edit
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Coverage, Explanation, Row, Span
 from pellucid.progress import Progress
-from pellucid.transformer.ownwords import kept_own_words
-from pellucid.transformer.reading import Reader, Reading, Settings, known_words, whole_words
-from pellucid.words import well_formed
+from pellucid.text import well_formed
+from pellucid.transformer.reading import Reader, Reading, Settings, kept_own_words, known_words, whole_words
 
 if TYPE_CHECKING:
     from typing_extensions import Self

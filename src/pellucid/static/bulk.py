@@ -26,9 +26,9 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from pellucid.base import Vectors
 from pellucid.errors import InputError
 from pellucid.progress import Progress
-from pellucid.static import kernels, lookup, pooling
-from pellucid.static.interchange import is_known_sound, not_finite
-from pellucid.words import LONGEST_WORD, Vocabulary, well_formed
+from pellucid.static import kernels
+from pellucid.static.folder import is_known_sound, not_finite
+from pellucid.text import LONGEST_WORD, Vocabulary, well_formed
 
 _BLOCK_TEXTS = 1024
 _BLOCK_CHARACTERS = 1 << 18  # what a block needs stays in a core's own cache; a longer text is a block by itself
@@ -117,7 +117,7 @@ class BulkEncoder:
         except IndexError:
             learnt = _empty_table(_LEARNT_WORDS, _LEARNT_WORDS * 16)
             complete = self._vocabulary.subwords is None
-            lexicon = lookup.Lexicon(self._words, learnt, self._cased, complete, self._pieces)
+            lexicon = kernels.Lexicon(self._words, learnt, self._cased, complete, self._pieces)
             return _Worker(self._vocabulary, lexicon, self._vectors, self._scales, self._sound)
 
 
@@ -125,7 +125,7 @@ class _Worker:
     """What one thread needs: memory used for block after block, and in `lexicon.learnt` the answers so far."""
 
     def __init__(
-        self, vocabulary: Vocabulary, lexicon: lookup.Lexicon, vectors: npt.NDArray[Any], scales: Vectors, sound: bool
+        self, vocabulary: Vocabulary, lexicon: kernels.Lexicon, vectors: npt.NDArray[Any], scales: Vectors, sound: bool
     ) -> None:
         self._vocabulary, self._lexicon = vocabulary, lexicon
         self._vectors, self._scales, self._sound = vectors, scales, sound
@@ -134,7 +134,7 @@ class _Worker:
     def encode(self, texts: list[str], embeddings: Vectors) -> None:
         """Set `embeddings` to those of one block of texts."""
         rows, ends = self._rows(texts)
-        pooling.pool(self._vectors, self._scales, rows, ends, embeddings)
+        kernels.pool(self._vectors, self._scales, rows, ends, embeddings)
         if not (self._sound or np.isfinite(embeddings.sum())):  # rows of length 1 add up to a number
             raise not_finite(texts[int((~np.isfinite(embeddings)).any(axis=1).argmax())])
 
@@ -163,10 +163,10 @@ class _Worker:
             while (point := kernels.drop_separators(block, used, CLASSES, scratch)) >= 0:
                 _classify_page(point)
         words = kernels.cut(used, ends, scratch)
-        missing = lookup.look_up(block, words, self._lexicon, scratch)
+        missing = kernels.look_up(block, words, self._lexicon, scratch)
         for first in range(0, missing, _LEARNT_WORDS):
             last = min(first + _LEARNT_WORDS, missing)
-            still = lookup.look_again(block, first, last, self._lexicon, scratch) if first else last
+            still = kernels.look_again(block, first, last, self._lexicon, scratch) if first else last
             self._ask(utf8, block, scratch, scratch.missing[first : first + still])
         return scratch.rows, ends
 
@@ -179,7 +179,7 @@ class _Worker:
         row_of = {word: self._vocabulary.row(word.decode()) for word in set(spelled)}
         rows = np.array([row_of[word] for word in spelled], np.int32)
         scratch.rows[missing] = rows
-        lookup.learn_all(self._lexicon.learnt, block, edges, rows)
+        kernels.learn_all(self._lexicon.learnt, block, edges, rows)
 
 
 class _Shared:
@@ -248,7 +248,7 @@ def _scratch(size: int) -> kernels.Scratch:
         word_bits=np.empty(chunks, np.int64),
         other_bits=np.empty(chunks, np.int64),
         edges=np.empty(chunks * 64, np.int32),
-        rows=np.zeros(chunks * 32 + pooling.AHEAD, np.int32),
+        rows=np.zeros(chunks * 32 + kernels.AHEAD, np.int32),
         missing=np.empty(chunks * 32, np.int32),
     )
 
@@ -260,36 +260,36 @@ def _as_kernel_array(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return view
 
 
-def _table(words: Sequence[str]) -> lookup.Table:
+def _table(words: Sequence[str]) -> kernels.Table:
     """Index `words`, each at its own number."""
     spelled = [word.encode("utf-8", "surrogatepass") for word in words]
     starts = np.cumsum([0, *map(len, spelled)])
     table = _empty_table(len(spelled), int(starts[-1]))
     table.blob[: starts[-1]] = np.frombuffer(b"".join(spelled), np.uint8)
-    lookup.insert(table, starts, np.arange(len(spelled)))
+    kernels.insert(table, starts, np.arange(len(spelled)))
     return table
 
 
-def _empty_table(words: int, size: int) -> lookup.Table:
+def _empty_table(words: int, size: int) -> kernels.Table:
     slots = np.empty((2 << max(words, 1).bit_length(), 4), np.int64)
     mixers = np.random.default_rng().integers(-(2**63), 2**63, size=2, dtype=np.int64) | 1
     slots[:] = 0
     slots[:, 3] = -1
-    return lookup.Table(slots, np.zeros(size + 16, np.uint8), mixers, np.zeros(2, np.int64))
+    return kernels.Table(slots, np.zeros(size + 16, np.uint8), mixers, np.zeros(2, np.int64))
 
 
-def _pieces(vocabulary: Vocabulary) -> lookup.Pieces:
+def _pieces(vocabulary: Vocabulary) -> kernels.Pieces:
     """Return the pieces of the teacher's tokenizer if what it makes of ASCII is BERT's rule and nothing else."""
     tokenizer = vocabulary.subwords
     if tokenizer is None or not _cuts_like_bert(tokenizer):
-        return lookup.Pieces(_table([]), _table([]), 0, 0, False)
+        return kernels.Pieces(_table([]), _table([]), 0, 0, False)
     model, tokens = tokenizer.model, tokenizer.get_vocab(with_added_tokens=False)
     first = [token for token in tokens if token.isascii() and not token.startswith("##")]
     inside = [token[2:] for token in tokens if token.isascii() and token.startswith("##")]
     longest = max(map(len, first + inside), default=0)
     longest_word = min(LONGEST_WORD, model.max_input_chars_per_word)
     lower = tokenizer.normalizer is not None and tokenizer.normalizer.lowercase
-    return lookup.Pieces(_table(first), _table(inside), longest, longest_word, lower)
+    return kernels.Pieces(_table(first), _table(inside), longest, longest_word, lower)
 
 
 def _cuts_like_bert(tokenizer: Tokenizer) -> bool:

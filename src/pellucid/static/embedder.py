@@ -1,4 +1,6 @@
-"""Static word embeddings (SWE): a text is the mean of its words' vectors, at length 1.
+"""The dimensions of a static model: directions, each known by the words at its two ends.
+
+Static word embeddings (SWE): a text is the mean of its words' vectors, at length 1.
 
 After Wada et al., "Static Word Embeddings for Sentence Semantic Representation", section 3 and the inference rule of
 section 4.1. Because the embedding is a mean, a cosine is exactly a sum over pairs of words, one of each text:
@@ -6,7 +8,7 @@ section 4.1. Because the embedding is a mean, a cosine is exactly a sum over pai
     cos(a, b) = sum over w in a, v in b of  w . v / (n_a n_b |mean a| |mean b|)
 
 This file holds the readable form of encoding; `bulk.py` holds the fast one for many texts, and the tests hold the
-two equal. How a model is made is in `distillation/extraction.py` and `distillation/distill.py`.
+two equal. How a model is made is in `static/making/extraction.py` and `static/making/distill.py`.
 """
 
 from __future__ import annotations
@@ -21,14 +23,71 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from pellucid.base import Embedder, Vectors, explained_texts
-from pellucid.dimensions import Dimensions, Edit, read_dimensions, scaling, selected_columns, write_dimensions
+from pellucid.base import Embedder, Vectors, explained_texts, unit_rows
+from pellucid.dimensions import (
+    Dimension,
+    Dimensions,
+    Edit,
+    read_dimensions,
+    scaling,
+    selected_columns,
+    write_dimensions,
+)
 from pellucid.errors import InputError
 from pellucid.explanation import Coverage, Explanation, Row, Span
 from pellucid.pretrained import check_family, locate, saving
-from pellucid.static.interchange import STOCK_CONFIG, Table, not_finite, read_static, write_static, written_out
-from pellucid.static.textvectors import read_text_vectors
-from pellucid.words import Vocabulary, shown_word
+from pellucid.static.folder import (
+    STOCK_CONFIG,
+    Table,
+    not_finite,
+    read_static,
+    read_text_vectors,
+    write_static,
+    written_out,
+)
+from pellucid.text import JOINER, Vocabulary, shown_word, unspaced_run
+
+_WORDS = 10_000  # the first of the vocabulary, in most models the commonest: rare words at an end name nothing
+_IN_NAME, _IN_ABOUT = 3, 12  # words of each end
+_BLOCK = 8_192  # words at a time
+
+
+def name_directions(model: StaticEmbedder) -> Dimensions:
+    """Return the dimensions of `model`, named "high words / low words" and about a dozen words of each end.
+
+    Words are compared at length 1, so that a word's frequency, which is in its length, does not choose it.
+    """
+    rows = [row for row, word in enumerate(model.vocabulary.words[: 2 * _WORDS]) if _names(word)]
+    rows = rows[:_WORDS] or list(range(min(len(model.vocabulary), _WORDS)))
+    high, low = _ends(model, np.array(rows))
+    words = model.vocabulary.words
+    named: list[Dimension] = []
+    taken: set[str] = set()
+    for number, ends in enumerate(zip(high, low, strict=True)):
+        up, down = ([shown_word(words[row]) for row in end] for end in ends)
+        name = f"{', '.join(up[:_IN_NAME])} / {', '.join(down[:_IN_NAME])}"
+        name = name if name not in taken else f"{name} ({number})"
+        taken.add(name)
+        named.append(Dimension(name, (f"high: {', '.join(up)}", f"low: {', '.join(down)}")))
+    return Dimensions(named)
+
+
+def _names(word: str) -> bool:
+    """Whether `word` says something: letters alone, and more of them than function words have."""
+    letters = word.replace(JOINER, "")
+    return letters.isalpha() and len(letters) > (1 if unspaced_run.fullmatch(letters) else 2)
+
+
+def _ends(model: StaticEmbedder, rows: np.typing.NDArray[np.int64]) -> tuple[list[list[int]], list[list[int]]]:
+    """Return for each dimension the `rows` with the highest and those with the lowest coordinates, strongest first."""
+    units = np.empty((len(rows), model.get_embedding_dimension()), np.float32)
+    for start in range(0, len(rows), _BLOCK):
+        block = model.word_vectors(rows[start : start + _BLOCK])
+        units[start : start + _BLOCK] = unit_rows(block)
+    most = min(_IN_ABOUT, len(rows))
+    order = [np.argsort(column, kind="stable") for column in units.T]
+    return [rows[o[::-1][:most]].tolist() for o in order], [rows[o[:most]].tolist() for o in order]
+
 
 _SMALL = 250_000  # characters in all calls so far: a quarter of a second for the readable path, half of what it takes
 # to start the compiled one, which is the faster one from the first text on once it has started
@@ -181,8 +240,6 @@ class StaticEmbedder(Embedder):
     def dimensions(self) -> Dimensions:
         """The directions of the table, named by the words at their ends unless a person named them."""
         if self._dimensions is None:
-            from pellucid.static.directions import name_directions
-
             self._dimensions = name_directions(self)
         return self._dimensions
 

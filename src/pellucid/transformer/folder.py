@@ -16,11 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.encoders import without_bars
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.pretrained import read_config
-from pellucid.transformer.adapters import write_adapter
-from pellucid.transformer.backbone import Backbone, open_backbone
+from pellucid.pretrained import read_config, without_bars
+from pellucid.transformer.backbone import Backbone, open_backbone, write_adapter
 
 BACKBONE, ADAPTER = "backbone", "adapter"
 _FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")  # of a copy, beside its weights

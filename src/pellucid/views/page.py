@@ -11,6 +11,7 @@ from __future__ import annotations
 from html import escape
 
 from pellucid.explanation import Explanation
+from pellucid.text import well_formed
 from pellucid.views.render import (
     WEAK,
     Summary,
@@ -30,7 +31,6 @@ from pellucid.views.render import (
     unknown_note,
     word_matrix,
 )
-from pellucid.words import well_formed
 
 _LONGEST_TEXT = 20_000  # characters of a text that a page shows
 _MATRIX_WORDS = 16  # a side; more do not fit a screen

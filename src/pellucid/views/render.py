@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from pellucid.errors import InputError
 from pellucid.explanation import Coverage, Explanation, Row, Span
-from pellucid.words import well_formed
+from pellucid.text import well_formed
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType

@@ -14,8 +14,8 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pellucid.errors import missing_extra
+from pellucid.text import well_formed
 from pellucid.views.render import shorten, visible
-from pellucid.words import well_formed
 
 if TYPE_CHECKING:
     from pandas import DataFrame
