@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from pellucid.analysis.coordinates import Spread, correlations, spread, support
 from pellucid.base import Embedder
 from pellucid.errors import InputError
+from pellucid.views.figure import Canvas, short_name
 from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent, quoted, signed
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 KINDS = ("dead", "duplicate", "crowded")
 _NO_SCORE = 0.01  # below this mean score of two texts, shares of it mean nothing
+_MOST_NAMED = 8  # points with their name beside them
 _FEW_TEXTS = 1_000  # below, the audit warns that a rare dimension may only seem dead
 
 
@@ -158,15 +160,34 @@ class Audit(Report):
             model = model.merge(*group)
         return model.without(*gone) if gone else model
 
-    def plot(self) -> Figure:
+    def plot(self, *, dark: bool = False) -> Figure:
         """Return a matplotlib Figure: how often each dimension fires against the share it carries.
+
+        Args:
+            dark: draw for a dark background.
 
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        from pellucid.analysis.plot import audit_map
-
-        return audit_map(self)
+        title = f"{counted(len(self.measured), 'dimension')}, {self.texts:,} texts"
+        canvas = Canvas((7.2, 4.8), title, dark=dark)
+        across, down = "fires on, % of the texts", "carries, % of an embedding (dashed: even share)"
+        axes, colours = canvas.panel(across=across, down=down), canvas.colours
+        shades = {"": colours.faint, "dead": colours.ink, "duplicate": colours.lowers, "crowded": colours.adds}
+        for verdict, colour in shades.items():
+            points = [m for m in self.measured if m.verdict.partition(",")[0] == verdict]
+            if points:
+                places = [100 * m.firing_rate for m in points], [100 * m.share for m in points]
+                size, alpha = (34, 0.9) if verdict else (16, 0.55)
+                label = f"{verdict or 'no finding'} ({len(points):,})"
+                axes.scatter(*places, s=size, color=colour, alpha=alpha, linewidths=0, label=label, zorder=2)
+        for m in sorted((m for m in self.measured if m.verdict), key=lambda m: -m.share)[:_MOST_NAMED]:
+            place = 100 * m.firing_rate, 100 * m.share
+            options: dict[str, Any] = {"fontsize": 7.5, "color": colours.ink, "parse_math": False}
+            axes.annotate(short_name(m.name, 32), place, xytext=(5, 4), textcoords="offset points", **options)
+        axes.axhline(100 / len(self.measured), color=colours.ink, linewidth=0.8, linestyle=(0, (4, 3)))
+        canvas.legend(axes)
+        return canvas.figure
 
     def __repr__(self) -> str:
         """Return one short line."""

@@ -17,6 +17,7 @@ from pellucid.analysis.coordinates import Example, Spread, nearest, spread
 from pellucid.base import Embedder
 from pellucid.dimensions import Dimension, Which
 from pellucid.errors import InputError
+from pellucid.views.figure import Canvas
 from pellucid.views.report import (
     Column,
     Fold,
@@ -115,15 +116,27 @@ class Card(Report):
     weakest: tuple[Example, ...]
     relatives: tuple[Relative, ...]
 
-    def plot(self) -> Figure:
+    def plot(self, *, dark: bool = False) -> Figure:
         """Return a matplotlib Figure: how the coordinate is distributed, strongly drawn where the dimension fires.
+
+        Args:
+            dark: draw for a dark background.
 
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        from pellucid.analysis.plot import histogram
-
-        return histogram(self)
+        below = f"fires on {percent(self.firing_rate)} of {counted(self.texts, 'text')}"
+        canvas = Canvas((6.4, 3.2), self.name, below, dark=dark)
+        across = "coordinate; beyond the dashed lines the dimension fires"
+        axes, colours = canvas.panel(across=across, down="texts"), canvas.colours
+        edges = np.array(self.edges)
+        middle, even = (edges[1:] + edges[:-1]) / 2, self.dimensions**-0.5
+        shades = [colours.adds if v > even else colours.lowers if v < -even else colours.faint for v in middle.tolist()]
+        axes.bar(middle, self.counts, width=np.diff(edges) * 0.94, color=shades)
+        for line in (-even, even):
+            if edges[0] < line < edges[-1]:
+                axes.axvline(line, color=colours.ink, linewidth=0.8, linestyle=(0, (4, 3)))
+        return canvas.figure
 
     def __repr__(self) -> str:
         """Return one short line."""

@@ -17,12 +17,15 @@ import numpy.typing as npt
 
 from pellucid.base import Embedder
 from pellucid.errors import InputError
+from pellucid.views.figure import Canvas, short_name
 from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, percent, signed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from pellucid.explanation import Explanation
+
+_MOST_POINTS = 20_000  # of a picture
 
 
 _BLOCK = 4_096  # pairs
@@ -144,15 +147,34 @@ class Comparison(Report):
     changes: tuple[Change, ...]
     changed: tuple[ChangedPair, ...]
 
-    def plot(self) -> Figure:
+    def plot(self, *, dark: bool = False) -> Figure:
         """Return a matplotlib Figure: each pair's score by the first model against the others'.
+
+        Args:
+            dark: draw for a dark background.
 
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        from pellucid.analysis.plot import score_map
-
-        return score_map(self)
+        scores = np.array(self.scores)[:: max(len(self.scores) // _MOST_POINTS, 1)]
+        below = f"{counted(len(self.pairs), 'pair')} of texts; on the line nothing changed"
+        canvas = Canvas((5.4, 5.2), "Scores side by side", below, dark=dark)
+        several = len(self.names) > 2
+        down = "score by the others" if several else short_name(self.names[1])
+        axes, colours = canvas.panel(across=short_name(self.names[0]), down=down), canvas.colours
+        low, high = float(scores.min()), float(scores.max())
+        room = 0.04 * ((high - low) or 1.0)
+        ends = low - room, high + room
+        axes.plot(ends, ends, color=colours.ink, linewidth=0.8, zorder=1)
+        size, alpha = (14, 0.6) if len(scores) < 500 else (6, 0.35)
+        for number, label in enumerate(self.names[1:]):
+            colour = colours.series[number % len(colours.series)]
+            points = scores[:, 0], scores[:, number + 1]
+            axes.scatter(*points, s=size, alpha=alpha, color=colour, linewidths=0, label=short_name(label))
+        if several:
+            canvas.legend(axes)
+        axes.set(xlim=ends, ylim=ends, aspect="equal")
+        return canvas.figure
 
     def __repr__(self) -> str:
         """Return one short line."""

@@ -23,6 +23,7 @@ from pellucid.analysis.compare import Floats, Pair, check_pairs
 from pellucid.base import Embedder, unit_rows
 from pellucid.errors import InputError
 from pellucid.progress import Progress
+from pellucid.views.figure import Canvas
 from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent, signed
 
 if TYPE_CHECKING:
@@ -112,15 +113,34 @@ class DeletionTest(Report):
         """The point of the curve for `top_k`."""
         return next(point for point in self.curve if point.k == self.top_k)
 
-    def plot(self) -> Figure:
+    def plot(self, *, dark: bool = False) -> Figure:
         """Return a matplotlib Figure: the fall of the score over k, with 95 % intervals.
+
+        Args:
+            dark: draw for a dark background.
 
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        from pellucid.analysis.plot import deletion_curves
-
-        return deletion_curves(self)
+        below = f"mean of {counted(self.pairs, 'pair')} with 95 % intervals; mean score {signed(self.mean_score)}"
+        canvas = Canvas((6.4, 4.0), f"How the score falls without some {self.units}", below, dark=dark)
+        axes, colours = canvas.panel(across=f"{self.units} taken away", down="fall of the score"), canvas.colours
+        ks = [point.k for point in self.curve]
+        lines = (("top", colours.adds, "those that contribute most"), ("random", colours.faint, "as many at random"))
+        for kind, colour, label in lines:
+            values = np.array([getattr(point, kind) for point in self.curve])
+            axes.fill_between(ks, values[:, 1], values[:, 2], color=colour, alpha=0.22, linewidth=0)
+            axes.plot(ks, values[:, 0], color=colour, marker="o", markersize=4, linewidth=1.6)
+            axes.annotate(label, (ks[-1], values[-1, 0]), xytext=(-4, 8), textcoords="offset points", ha="right",
+                          color=colour, fontsize=9)  # fmt: skip
+        axes.axhline(0.0, color=colours.ink, linewidth=0.8)
+        axes.set_xscale("log")
+        axes.set_xticks(ks, [str(k) for k in ks])
+        axes.minorticks_off()
+        axes.margins(y=0.18)
+        if min(min(point.top.low, point.random.low) for point in self.curve) >= 0:
+            axes.set_ylim(bottom=0.0)
+        return canvas.figure
 
     def __repr__(self) -> str:
         """Return one short line."""

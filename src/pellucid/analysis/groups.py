@@ -27,6 +27,7 @@ from pellucid.analysis.coordinates import Example, Floats, column_chunks, known_
 from pellucid.base import Embedder, unit_rows
 from pellucid.errors import InputError
 from pellucid.text import split_words
+from pellucid.views.figure import Canvas
 from pellucid.views.render import visible
 from pellucid.views.report import Column, Fold, Heading, Note, Part, Report, Table, bars, counted, signed
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+_MOST_BARS = 15  # of a picture
+_EACH, _MOST_LINES = 3, 40  # dimensions of a group, and of all, in a picture
 _MOST_WORDS = 2_000  # of the group's texts, the commonest; each is encoded
 _SMALL_GROUP = 10  # texts
 _NO_SPREAD = 1e-9  # a standard deviation below this is rounding
@@ -222,15 +225,23 @@ class Contrast(Report):
         """How much more alike two texts of the group are than one of them and one outside."""
         return self.within - self.between
 
-    def plot(self) -> Figure:
+    def plot(self, *, dark: bool = False) -> Figure:
         """Return a matplotlib Figure: the largest parts of the separation as bars.
+
+        Args:
+            dark: draw for a dark background.
 
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        from pellucid.analysis.plot import parts_bars
-
-        return parts_bars(self)
+        shown = self.rows[:_MOST_BARS]
+        values = [row.part for row in shown]
+        below = f"these: {signed(sum(values), 4)} of the separation, {signed(self.separation, 4)}"
+        canvas = Canvas((7.4, 1.5 + 0.27 * len(values)), f"What sets apart {self.group}", below, dark=dark)
+        axes = canvas.panel(across="part of the separation")
+        canvas.bars(axes, values, [signed(value, 4) for value in values])
+        canvas.names(axes, [row.name for row in shown])
+        return canvas.figure
 
     def __repr__(self) -> str:
         """Return one short line."""
@@ -328,15 +339,23 @@ class Contrasts(Report):
             f"no group is called {str(group)!r:.60}; there are {', '.join(c.group for c in self.groups):.200}"
         )
 
-    def plot(self) -> Figure:
+    def plot(self, *, dark: bool = False) -> Figure:
         """Return a matplotlib Figure: the largest dimensions of each group against all groups, coloured by effect.
+
+        Args:
+            dark: draw for a dark background.
 
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        from pellucid.analysis.plot import effect_map
-
-        return effect_map(self)
+        names = list(dict.fromkeys(row.name for group in self.groups for row in group.rows[:_EACH]))[:_MOST_LINES]
+        effects = [{row.name: row.effect for row in group.rows} for group in self.groups]
+        values = np.array([[effect[name] for effect in effects] for name in names])
+        size = 4.2 + 0.42 * len(self.groups), 1.9 + 0.24 * len(names)
+        canvas = Canvas(size, "What sets the groups apart", dark=dark)
+        groups = [group.group for group in self.groups]
+        canvas.heat_map(canvas.panel(), values, names, groups, "effect, Cohen's d against all others")
+        return canvas.figure
 
     def __repr__(self) -> str:
         """Return one short line."""

@@ -34,14 +34,20 @@ from pellucid.keytokens.adjustments import mean_adjustment
 from pellucid.keytokens.head import BiasedHead, Rows, TopTokens, shifted_top_tokens, top_tokens
 from pellucid.text import split_words
 from pellucid.transformer.tokenwords import Rank, Token
+from pellucid.views.figure import Canvas
 from pellucid.views.report import Column, Fold, Heading, Note, Part, Report, Table, Word, bars, counted, percent
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from pellucid.base import Vectors
     from pellucid.keytokens.embedder import KeyTokenEmbedder
 
+
+LONGEST_TOKEN = 16  # characters, in a picture
+TOKEN_STYLE: dict[str, dict[str, Any]] = {"literal": {"fontweight": "bold"}, "stem": {"fontstyle": "italic"}}
+"""How a picture writes a token, by its relation to the text."""
 
 LANGUAGES = {
     "da": "danish",
@@ -432,9 +438,34 @@ class Alignment(Report):
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        from pellucid.research.alignment_plot import alignment_bars
+        title = f"Alignment with {counted(self.models[0].texts, 'text')}, in percent"
+        canvas = Canvas((10.0, 1.5 + 0.3 * len(self.models)), title, dark=dark)
+        panels = canvas.figure.subplots(1, 5, sharey=True, width_ratios=[1, 1, 1, 1, 1.7])
+        titles = (f"Hit@{self.k}", "LAR", "GAR", "weighted LAR", f"the first {self.k} tokens")
+        for axes, label in zip(panels, titles, strict=True):
+            canvas.styled(axes, label)
+        for axes, rate in zip(panels, ("hit", "lar", "gar", "weighted_lar"), strict=False):
+            values = [100 * getattr(model, rate) for model in self.models]
+            canvas.bars(axes, values, [f"{value:.1f}" for value in values])
+        self._draw_classes(canvas, panels[-1])
+        canvas.names(panels[0], [model.name for model in self.models])
+        for axes in panels:
+            axes.tick_params(axis="y", length=0)
+        return canvas.figure
 
-        return alignment_bars(self, dark=dark)
+    def _draw_classes(self, canvas: Canvas, axes: Axes) -> None:
+        """Draw the shares of literal, same-stem and unrelated tokens of each model as one bar."""
+        lines = np.arange(len(self.models))
+        start = np.zeros(len(lines))
+        strong, faint = canvas.colours.adds, canvas.colours.faint
+        parts = (("literal", "in the text", strong, 1.0), ("stem", "same stem", strong, 0.5))
+        for kind, label, colour, alpha in (*parts, ("unrelated", "unrelated", faint, 0.35)):
+            shares = np.array([100 * (getattr(model, kind) or 0.0) for model in self.models])
+            axes.barh(lines, shares, 0.66, left=start, color=colour, alpha=alpha, label=label)
+            start += shares
+        axes.set_xlim(0, 100)
+        below = -0.06 - 0.4 / len(lines)
+        canvas.legend(axes, loc="upper center", bbox_to_anchor=(0.45, below), ncols=3, columnspacing=1.0)
 
     def __repr__(self) -> str:
         """Return one short line."""
@@ -631,3 +662,19 @@ def literal_tokens(tokenizer: Any, texts: Sequence[str]) -> list[frozenset[int]]
     special = vocabulary_of(tokenizer)[1]
     encoded = copy.encode_batch([well_formed(text) for text in texts], add_special_tokens=False)
     return [frozenset(one.ids) - special for one in encoded]
+
+
+def draw_scores(canvas: Canvas, axes: Axes, aligned: AlignedText) -> None:
+    """Draw the scores of a text's tokens as bars, unrelated ones faint."""
+    drawn = canvas.bars(axes, [token.score for token in aligned.tokens])
+    strong = {"literal": 1.0, "stem": 0.6}
+    for bar, token in zip(drawn, aligned.tokens, strict=True):
+        bar.set_alpha(strong.get(token.relation, 0.3))
+    draw_tokens(canvas, axes, aligned.tokens)
+
+
+def draw_tokens(canvas: Canvas, axes: Axes, rows: Sequence[Any]) -> None:
+    """Name bars by tokens, those in the text bold and those of the same stem in italics."""
+    canvas.names(axes, [row.token for row in rows], LONGEST_TOKEN)
+    for label, row in zip(axes.get_yticklabels(), rows, strict=True):
+        label.set(**TOKEN_STYLE.get(row.relation, {}))

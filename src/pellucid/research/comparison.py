@@ -11,10 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from pellucid.base import check_texts
 from pellucid.errors import InputError
 from pellucid.research.alignment import (
     LEGEND,
+    LONGEST_TOKEN,
+    TOKEN_STYLE,
     AlignedText,
     Stems,
     aligned_texts,
@@ -22,9 +27,11 @@ from pellucid.research.alignment import (
     embedded_texts,
     words_of,
 )
+from pellucid.views.figure import Canvas, short_name
 from pellucid.views.report import Column, Fold, Heading, Note, Part, Report, Table, counted
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from pellucid.keytokens.embedder import KeyTokenEmbedder
@@ -80,9 +87,16 @@ class KeyTokenComparison(Report):
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        from pellucid.research.alignment_plot import comparison_table
-
-        return comparison_table(self, dark=dark)
+        wide, lines = len(self.settings), max((len(a.tokens) for s in self.settings for a in s.texts), default=0)
+        tall = len(self.texts) * (0.5 + 0.2 * lines)
+        title, below = "What the same texts say", "bold: in the text; italic: of the same stem"
+        canvas = Canvas((2.6 + 2.0 * wide, 3.2 + tall), title, below, dark=dark)
+        grid = canvas.figure.add_gridspec(2, wide, height_ratios=[tall, 2.0])
+        for column, setting in enumerate(self.settings):
+            axes = canvas.panel(grid[0, column], short_name(setting.name, 34))
+            _write_tokens(canvas, axes, setting.texts, column == 0, lines)
+            _draw_cosines(canvas, canvas.panel(grid[1, column], "cosine"), np.array(setting.cosines))
+        return canvas.figure
 
     def __repr__(self) -> str:
         """Return one short line."""
@@ -172,3 +186,33 @@ def _setting(name: str, model: KeyTokenEmbedder, texts: list[str], k: int, stems
     adjusted = model.adjustment.apply(embeddings)
     cosines = tuple(tuple(row) for row in model.similarity(adjusted, adjusted).tolist())
     return Setting(name, model.settings.instruction, tuple(aligned_texts(given, k, stems=stems)), cosines)
+
+
+def _write_tokens(canvas: Canvas, axes: Axes, texts: Sequence[AlignedText], lead: bool, lines: int) -> None:
+    """Write the tokens of each text below one another, the text itself above them in the first column."""
+    colours = canvas.colours
+    axes.spines[:].set_visible(False)
+    axes.set(xlim=(0, 1), ylim=(len(texts) * (lines + 2.5), 0), xticks=[], yticks=[])
+    for number, aligned in enumerate(texts):
+        top = number * (lines + 2.5) + 1
+        if lead:
+            said = f"{number + 1}. {short_name(aligned.text, 70)}"
+            axes.text(0, top, said, fontsize=8, color=colours.ink, alpha=0.75, parse_math=False, va="center")
+        for line, token in enumerate(aligned.tokens, 1):
+            style = TOKEN_STYLE.get(token.relation, {})
+            options = {"fontsize": 9, "color": colours.adds if style else colours.ink, "va": "center", **style}
+            axes.text(0.04, top + line, short_name(token.token, LONGEST_TOKEN), parse_math=False, **options)
+
+
+def _draw_cosines(canvas: Canvas, axes: Axes, values: npt.NDArray[np.float64]) -> None:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    numbers = [str(n) for n in range(1, len(values) + 1)]
+    shades = LinearSegmentedColormap.from_list("pellucid", [canvas.colours.paper, canvas.colours.adds])
+    axes.imshow(values, cmap=shades, vmin=0, vmax=1.6)
+    axes.set_xticks(range(len(numbers)), numbers)
+    axes.set_yticks(range(len(numbers)), numbers)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    for (line, column), value in np.ndenumerate(values):
+        axes.text(column, line, f"{value:.2f}", ha="center", va="center", fontsize=8, color=canvas.colours.ink)

@@ -17,12 +17,16 @@ from pellucid.pca import Moments, Spectrum
 from pellucid.research.tableviews import all_vectors, mean_blocks, static_model
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import shown_word
+from pellucid.views.figure import Canvas
 from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent, signed
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
+_MOST_DRAWN = 6  # components drawn with their words
+_SCREE = 30  # components in the picture of the variance
 _WORDS = 10_000  # the paper looks among so many of the most frequent
 
 
@@ -73,15 +77,29 @@ class Components(Report):
     shares: tuple[float, ...] = field(repr=False)
     components: tuple[Component, ...] = field(repr=False)
 
-    def plot(self) -> Figure:
+    def plot(self, *, dark: bool = False) -> Figure:
         """Draw the explained variance, and the words at the ends of each component.
+
+        Args:
+            dark: draw for a dark background.
 
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        from pellucid.research.inspection_plot import component_words
-
-        return component_words(self)
+        shown = self.components[:_MOST_DRAWN]
+        ends = max((len(c.largest) for c in shown), default=1)
+        size = (3.4 + 2.6 * len(shown), max(3.2, 1.4 + 0.44 * ends))
+        title, below = f"Principal components of {self.of}", f"{self.vectors:,} vectors"
+        canvas = Canvas(size, title, below, dark=dark)
+        shares = 100 * np.array(self.shares[:_SCREE])
+        axes = canvas.panel((1, 1 + len(shown), 1), across="component", down="% of the variance")
+        drawn = {component.number for component in shown}
+        shades = [canvas.colours.adds if n in drawn else canvas.colours.faint for n in range(1, len(shares) + 1)]
+        axes.bar(range(1, len(shares) + 1), shares, color=shades)
+        for number, component in enumerate(shown, 2):
+            title = f"PC{component.number}, {percent(component.share)}"
+            _draw_ends(canvas, canvas.panel((1, 1 + len(shown), number), title), component)
+        return canvas.figure
 
     def __repr__(self) -> str:
         """Return one short line."""
@@ -187,3 +205,13 @@ def _component(spectrum: Spectrum, number: int, words: list[str], values: Any, t
     ]
     shares = spectrum.shares
     return Component(number, float(shares[number - 1]), float(shares[:number].sum()), ends[0], ends[1])
+
+
+def _draw_ends(canvas: Canvas, axes: Axes, component: Component) -> None:
+    """Draw the words at both ends of a component as bars."""
+    words = [*component.largest, *reversed(component.smallest)]
+    high = len(component.largest)
+    colours = [canvas.colours.adds] * high + [canvas.colours.lowers] * (len(words) - high)
+    canvas.bars(axes, [word.value for word in words], colours=colours)
+    canvas.names(axes, [word.word for word in words], 18)
+    axes.axhline(high - 0.5, color=canvas.colours.faint, linewidth=0.6, linestyle=(0, (4, 3)))

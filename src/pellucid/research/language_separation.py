@@ -20,10 +20,12 @@ from pellucid.errors import InputError, missing_extra
 from pellucid.pca import spectrum_of
 from pellucid.research.tableviews import mean_blocks, static_model
 from pellucid.static.embedder import StaticEmbedder
+from pellucid.views.figure import Canvas, short_name
 from pellucid.views.render import visible
 from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, percent, signed
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -87,15 +89,47 @@ class LanguageSeparation(Report):
     components: tuple[LanguageComponent, ...] = field(repr=False)
     points: tuple[Point, ...] = field(repr=False)
 
-    def plot(self) -> Figure:
+    def plot(self, *, dark: bool = False) -> Figure:
         """Draw the items by language: on the first two components, and as a map before and after leaving some out.
+
+        Args:
+            dark: draw for a dark background.
 
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        from pellucid.research.inspection_plot import language_maps
+        before, after = (self.components[n].silhouette for n in (0, self.drop))
+        mapped = self.projection == "tsne"
+        first = "PC1 and PC2" if mapped else f"PC1 and PC2, as it is: silhouette {before:.3f}"
+        panels = [(first, "PC1", "PC2", "first")]
+        if mapped:
+            panels.append((f"t-SNE, as it is: silhouette {before:.3f}", "", "", "before"))
+        ends = ("", "") if mapped else (f"PC{self.drop + 1}", f"PC{self.drop + 2}")
+        how = "t-SNE" if mapped else "PCA"
+        panels.append((f"{how} without PC1 to PC{self.drop}: silhouette {after:.3f}", *ends, "after"))
+        items = ", ".join(f"{count:,} {language}" for language, count in zip(self.languages, self.counts, strict=True))
+        title = f"Languages apart: {', '.join(self.languages)}"
+        canvas = Canvas((4.3 * len(panels), 4.8), title, items, dark=dark)
+        for number, (said, across, down, places) in enumerate(panels, 1):
+            axes = canvas.panel((1, len(panels), number), said, across, down)
+            self._draw_points(canvas, axes, places)
+            if not across:
+                axes.set(xticks=[], yticks=[])
+        handles, labels = canvas.figure.axes[0].get_legend_handles_labels()
+        legend = canvas.figure.legend(handles, labels, loc="outside lower center", ncols=6, fontsize=9, frameon=False,
+                                      markerscale=2.5, labelcolor=canvas.colours.ink)  # fmt: skip
+        for handle in filter(None, legend.legend_handles):
+            handle.set_alpha(1.0)
+        return canvas.figure
 
-        return language_maps(self)
+    def _draw_points(self, canvas: Canvas, axes: Axes, places: str) -> None:
+        """Draw the points of each language in its colour; `places` names the coordinates of a point."""
+        for number, language in enumerate(self.languages):
+            found = np.array([getattr(point, places) for point in self.points if point.language == language])
+            colour = canvas.colours.series[number % len(canvas.colours.series)]
+            axes.scatter(
+                found[:, 0], found[:, 1], s=7, color=colour, alpha=0.5, linewidths=0, label=short_name(language, 20)
+            )
 
     def __repr__(self) -> str:
         """Return one short line."""

@@ -27,6 +27,7 @@ from pellucid.errors import CorpusError, InputError
 from pellucid.research.tableviews import count_rows, static_model
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import shown_word
+from pellucid.views.figure import Canvas, short_name
 from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, signed
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 Tagged = tuple[str, str]
 """A word and its tag."""
 
+_NAMED = 12  # words with their name beside them, in a picture
 _CONLL_U = 10  # columns: number, form, lemma, universal tag, ...
 
 _BROWN = (
@@ -172,15 +174,22 @@ class TagNorms(Report):
     left_out: int
     tags: tuple[TagNorm, ...] = field(repr=False)
 
-    def plot(self) -> Figure:
+    def plot(self, *, dark: bool = False) -> Figure:
         """Draw the mean lengths as bars, relative to the largest.
+
+        Args:
+            dark: draw for a dark background.
 
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        from pellucid.research.inspection_plot import tag_bars
-
-        return tag_bars(self)
+        below = f"{counted(self.words, 'word')}; mean length relative to the largest, and the number of words"
+        canvas = Canvas((6.8, 1.5 + 0.3 * len(self.tags)), "Vector length by part of speech", below, dark=dark)
+        axes = canvas.panel(across="mean length of a vector / that of the longest part of speech")
+        canvas.bars(axes, [tag.relative for tag in self.tags], [f"{t.relative:.2f}  ({t.words:,})" for t in self.tags])
+        canvas.names(axes, [tag.tag for tag in self.tags], 28)
+        axes.set_xlim(0, 1.18)
+        return canvas.figure
 
     def __repr__(self) -> str:
         """Return one short line."""
@@ -247,15 +256,41 @@ class RankNorms(Report):
     bands: tuple[RankBand, ...] = field(repr=False)
     points: tuple[RankedWord, ...] = field(repr=False)
 
-    def plot(self) -> Figure:
+    def plot(self, *, dark: bool = False) -> Figure:
         """Draw the length of words against their rank, and the mean of each band.
+
+        Args:
+            dark: draw for a dark background.
 
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        from pellucid.research.inspection_plot import rank_scatter
+        below = f"{counted(self.words, 'word')}; Spearman's correlation with the rank {signed(self.correlation)}"
+        canvas = Canvas((7.2, 4.2), "Vector length by frequency rank", below, dark=dark)
+        across = "frequency rank, 1 is the most frequent"
+        axes, colours = canvas.panel(across=across, down="length of the vector"), canvas.colours
+        ranks = [point.rank for point in self.points]
+        axes.scatter(ranks, [point.norm for point in self.points], s=9, color=colours.adds, alpha=0.45, linewidths=0)
+        for number, band in enumerate(self.bands):
+            label = "mean of the band" if number == 0 else None
+            axes.plot([band.first, band.last], [band.mean] * 2, color=colours.lowers, linewidth=2.2, label=label)
+        halo = {"boxstyle": "round,pad=0.1", "facecolor": colours.paper, "alpha": 0.75, "linewidth": 0}
+        for point in self._spread_out():
+            axes.scatter([point.rank], [point.norm], s=14, color=colours.ink, zorder=3)
+            place = (point.rank, point.norm)
+            options: dict[str, Any] = {"fontsize": 8, "color": colours.ink, "parse_math": False}
+            word = short_name(point.word, 16)
+            axes.annotate(word, place, xytext=(5, 4), textcoords="offset points", bbox=halo, zorder=3, **options)
+        axes.set_xscale("log")
+        canvas.legend(axes, loc="lower right")
+        return canvas.figure
 
-        return rank_scatter(self)
+    def _spread_out(self) -> list[RankedWord]:
+        """Return a few words evenly apart on the logarithmic axis."""
+        marks = np.geomspace(1, max(self.words, 1), _NAMED)
+        ranks = np.array([point.rank for point in self.points])
+        chosen = dict.fromkeys(int(np.abs(ranks - mark).argmin()) for mark in marks)
+        return [self.points[n] for n in chosen]
 
     def __repr__(self) -> str:
         """Return one short line."""

@@ -17,11 +17,14 @@ import numpy.typing as npt
 from pellucid.errors import InputError
 from pellucid.keytokens.head import head_rows, top_tokens
 from pellucid.pca import Moments, Spectrum, blocks
-from pellucid.research.alignment import EmbeddedTexts, Relations, Stems
+from pellucid.research.alignment import EmbeddedTexts, Relations, Stems, draw_tokens
+from pellucid.views.figure import Canvas
 from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, percent, signed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+_MOST_BARS = 40  # components drawn with bars that can be told apart
 
 
 _SHOWN = 12  # components in a table
@@ -79,9 +82,23 @@ class Variation(Report):
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        from pellucid.research.alignment_plot import variation_bars
-
-        return variation_bars(self, dark=dark)
+        below = f"{self.texts:,} texts; v\u2081 is {percent(self.dominance)} of the squared length of v"
+        title = f"{self.base} \u2192 {self.tuned}: variation in each principal component"
+        canvas = Canvas((7.0, 3.4), title, below, dark=dark)
+        across = "principal component of the backbone's embeddings"
+        axes, colours = canvas.panel(across=across, down="variation v\u2c7c"), canvas.colours
+        values = np.array([shift.variation for shift in self.components])
+        numbers = np.arange(1, len(values) + 1)
+        signs = [colours.adds if value > 0 else colours.lowers for value in values]
+        if len(values) <= _MOST_BARS:
+            axes.bar(numbers, values, color=signs)
+        else:
+            axes.vlines(numbers, 0, values, colors=signs, linewidth=1.4)
+        axes.axhline(0.0, color=colours.ink, linewidth=0.8)
+        axes.annotate(f"v\u2081 = {signed(values[0])}", (1, values[0]), xytext=(8, 0), textcoords="offset points",
+                      fontsize=8.5, color=colours.ink, va="center")  # fmt: skip
+        axes.margins(y=0.1)
+        return canvas.figure
 
     def __repr__(self) -> str:
         """Return one short line."""
@@ -179,9 +196,17 @@ class Contributions(Report):
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        from pellucid.research.alignment_plot import contribution_bars
-
-        return contribution_bars(self, dark=dark)
+        below = "left: the tokens that score highest; right: those that do without the first component"
+        canvas = Canvas((9.0, 1.6 + 0.26 * max(len(self.top), 1)), self.text, below, dark=dark)
+        for number, rows in enumerate((self.top, self.by_rest), 1):
+            axes, colours = canvas.panel((1, 2, number), across="part of the score"), canvas.colours
+            places = np.arange(len(rows))
+            axes.barh(places - 0.19, [r.first for r in rows], 0.36, color=colours.lowers, label="first component")
+            axes.barh(places + 0.19, [r.rest for r in rows], 0.36, color=colours.adds, label="the other components")
+            draw_tokens(canvas, axes, rows)
+            axes.axvline(0.0, color=colours.ink, linewidth=0.8)
+        canvas.legend(canvas.figure.axes[0], loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2)
+        return canvas.figure
 
     def __repr__(self) -> str:
         """Return one short line."""

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from pellucid.errors import InputError
 from pellucid.pca import Spectrum
-from pellucid.research.alignment import LEGEND, EmbeddedTexts, ModelAlignment, Stems, measure_shifted, words_of
+from pellucid.research.alignment import (
+    LEGEND,
+    EmbeddedTexts,
+    ModelAlignment,
+    Stems,
+    draw_scores,
+    measure_shifted,
+    words_of,
+)
+from pellucid.views.figure import Canvas
 from pellucid.views.report import Column, Fold, Heading, Note, Part, Report, Table, bars, counted, percent, signed
 
 if TYPE_CHECKING:
@@ -74,9 +83,28 @@ class Sweep(Report):
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        from pellucid.research.alignment_plot import sweep_tokens
+        first = self.steps[0].alignment
+        below = first.examples[0].text if first.examples else f"{first.texts:,} texts"
+        canvas = Canvas((9.4, 5.6), "The first principal component, taken away by and by", below, dark=dark)
+        grid = canvas.figure.add_gridspec(2, 4, height_ratios=[1, 1.15])
+        axes = canvas.panel(grid[0, :], across=f"\u03bb in units of {signed(self.unit)}", down="%")
+        factors = [step.factor for step in self.steps]
+        rates = {"hit": f"Hit@{self.k}", "lar": "LAR", "gar": "GAR", "weighted_lar": "weighted LAR"}
+        for (rate, label), colour in zip(rates.items(), canvas.colours.series, strict=False):
+            values = [100 * getattr(step.alignment, rate) for step in self.steps]
+            axes.plot(factors, values, color=colour, marker="o", markersize=3.5, linewidth=1.5, label=label)
+        canvas.legend(axes, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        for column, step in enumerate(self._four() if first.examples else ()):
+            title = f"\u03bb = {signed(step.amount, 2)}"
+            draw_scores(canvas, canvas.panel(grid[1, column], title, "score"), step.alignment.examples[0])
+        return canvas.figure
 
-        return sweep_tokens(self, dark=dark)
+    def _four(self) -> list[Step]:
+        """Return at most four steps: those nearest to factor 0, to the best one, to 0.95 and to 1.05."""
+        factors = [step.factor for step in self.steps]
+        wanted = (0.0, self.best.factor, 0.95, 1.05)
+        nearest = {min(range(len(factors)), key=lambda n: abs(factors[n] - factor)) for factor in wanted}
+        return [self.steps[n] for n in sorted(nearest)]
 
     def __repr__(self) -> str:
         """Return one short line."""
