@@ -518,13 +518,3 @@ def test_wordllama_has_its_known_scores(shared: Path, tmp_path: Path) -> None:
     assert {task: plain[task] for task in known} == pytest.approx(known, abs=0.01)
     row = evaluate(model, data=shared / "data", tasks=["STS13"], cache_dir=tmp_path).rows[0]
     assert row.score == pytest.approx(plain["STS13"], abs=1e-3)
-
-
-def test_the_sources_of_a_model_are_followed_through_the_rooms():
-    from pellucid.evaluation.models import _sources
-    from pellucid.static.embedder import StaticEmbedder
-
-    found = set(_sources(StaticEmbedder))
-    assert {"static.embedder", "static.bulk", "static.kernels", "words", "base"} <= {n.partition(".")[2] for n in found}
-    assert "pellucid" not in found and "pellucid.static" not in found
-    assert not {"pellucid.errors", "pellucid.store", "pellucid.static.folder"} & found

@@ -22,10 +22,7 @@ import pellucid  # noqa: E402
 from pellucid.errors import InputError, ModelFolderError  # noqa: E402
 from pellucid.lexicon.clusters import Clusters, cluster_vocabulary  # noqa: E402
 from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
-from pellucid.transformer.backbone import (
-    prepare,
-    unchanged_names,
-)
+from pellucid.transformer.backbone import prepare, unchanged_names  # noqa: E402
 from pellucid.transformer.reading import Reader, Settings, whole_words  # noqa: E402
 
 TEXTS = ["The man is riding a horse.", "a doctor gave the sick boy medicine", "", "cars quickly, swift cars!"]

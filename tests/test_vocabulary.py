@@ -514,17 +514,17 @@ def test_retraining_killed_and_resumed_equals_uninterrupted(world, corpus, tmp_p
         )
 
     whole, _ = run("whole")
-    draw = refinement._draw
+    draw = refinement._draw_texts
 
     def dying(groups, train, settings, step):
         if step == 120:
             raise KeyboardInterrupt
         return draw(groups, train, settings, step)
 
-    monkeypatch.setattr(refinement, "_draw", dying)
+    monkeypatch.setattr(refinement, "_draw_texts", dying)
     with pytest.raises(KeyboardInterrupt):
         run("cut")
-    monkeypatch.setattr(refinement, "_draw", draw)
+    monkeypatch.setattr(refinement, "_draw_texts", draw)
     resumed, _ = run("cut")
     np.testing.assert_array_equal(resumed.vectors, whole.vectors)
 

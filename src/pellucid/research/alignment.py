@@ -465,7 +465,7 @@ class Alignment(Report):
             start += shares
         axes.set_xlim(0, 100)
         below = -0.06 - 0.4 / len(lines)
-        canvas.legend(axes, loc="upper center", bbox_to_anchor=(0.45, below), ncols=3, columnspacing=1.0)
+        canvas.legend(axes, loc="upper center", at=(0.45, below), columns=3)
 
     def __repr__(self) -> str:
         """Return one short line."""

@@ -205,7 +205,7 @@ class Contributions(Report):
             axes.barh(places + 0.19, [r.rest for r in rows], 0.36, color=colours.adds, label="the other components")
             draw_tokens(canvas, axes, rows)
             axes.axvline(0.0, color=colours.ink, linewidth=0.8)
-        canvas.legend(canvas.figure.axes[0], loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2)
+        canvas.legend(canvas.figure.axes[0], loc="upper center", at=(0.5, -0.12), columns=2)
         return canvas.figure
 
     def __repr__(self) -> str:

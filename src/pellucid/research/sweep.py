@@ -93,7 +93,7 @@ class Sweep(Report):
         for (rate, label), colour in zip(rates.items(), canvas.colours.series, strict=False):
             values = [100 * getattr(step.alignment, rate) for step in self.steps]
             axes.plot(factors, values, color=colour, marker="o", markersize=3.5, linewidth=1.5, label=label)
-        canvas.legend(axes, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        canvas.legend(axes, loc="center left", at=(1.0, 0.5))
         for column, step in enumerate(self._four() if first.examples else ()):
             title = f"\u03bb = {signed(step.amount, 2)}"
             draw_scores(canvas, canvas.panel(grid[1, column], title, "score"), step.alignment.examples[0])

@@ -93,9 +93,9 @@ class Canvas:
         axes.set_ylabel(down, fontsize=9, color=ink, parse_math=False)
         return axes
 
-    def legend(self, axes: Axes, **where: Any) -> None:
-        """Draw the legend of axes without a frame."""
-        axes.legend(fontsize=8, frameon=False, labelcolor=self.colours.ink, **where)
+    def legend(self, axes: Axes, loc: Any = "best", at: tuple[float, float] | None = None, columns: int = 1) -> None:
+        """Draw the legend of axes without a frame; `loc` is the corner of it that lies `at` a place of the axes."""
+        axes.legend(fontsize=8, frameon=False, labelcolor=self.colours.ink, loc=loc, bbox_to_anchor=at, ncols=columns)
 
     def names(self, axes: Axes, names: Sequence[str], longest: int = _LONGEST) -> None:
         """Name the lines of horizontal bars, the first on top."""
