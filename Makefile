@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 TORCH := 2.13.0
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 
-.PHONY: help demo test lint format types slow docs help-docs clean
+.PHONY: help demo test lint format types slow fuzz docs help-docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -36,6 +36,9 @@ types: $(VENV)/test.stamp  ## mypy --strict on the package
 
 slow: $(VENV)/test.stamp  ## the checks that take minutes
 	$(BIN)/python -m pytest -m slow
+
+fuzz: $(VENV)/test.stamp  ## attack it for minutes: damaged files, kills, full disks, odd texts; FUZZ="--seed 1" for others
+	PYTHONPATH=tests $(BIN)/python -m fuzz $(FUZZ)
 
 docs: $(VENV)/docs.stamp help-docs  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict

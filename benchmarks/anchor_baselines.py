@@ -1,4 +1,4 @@
-"""What anchor models are compared with: their coordinates thresholded to yes and no, bag of words, BM25."""
+"""What anchor models are compared with: their coordinates thresholded to yes and no, bag of words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.evaluation.data import LocalTask, read_records, read_sts, read_table
+from pellucid.evaluation.tasks import LocalTask, read_records, read_sts, read_table
 from vector_cache import Vectors, unit_rows
 
 
@@ -102,50 +102,6 @@ def texts_of(task: LocalTask) -> list[str]:
         return read_table(task.file("test.tsv"), ["text"])["text"]
     records = [r for name in ("corpus.jsonl", "queries.jsonl") for r in read_records(task.file(name), ["_id", "text"])]
     return [f"{record.get('title') or ''} {record['text']}" for record in records]
-
-
-class Bm25:
-    """BM25 (bm25s, its defaults: Lucene's form, k1 1.5, b 0.75; English stop words, no stemming) as MTEB searches."""
-
-    def __init__(self) -> None:
-        """Make an empty index."""
-        from mteb.models import ModelMeta
-
-        self.mteb_model_meta = ModelMeta.create_empty({"name": "local/bm25", "revision": "1"})
-        self._ids: list[str] = []
-        self._retriever: Any = None
-
-    def index(self, corpus: Any, **_: Any) -> None:
-        """Take in a corpus of MTEB: records with id, title and text."""
-        import bm25s  # type: ignore[import-untyped]
-
-        self._ids = [record["id"] for record in corpus]
-        texts = [f"{record.get('title') or ''} {record['text']}" for record in corpus]
-        self._retriever = bm25s.BM25()
-        self._retriever.index(bm25s.tokenize(texts, stopwords="en", show_progress=False), show_progress=False)
-
-    def search(self, queries: Any, *, top_k: int, **_: Any) -> dict[str, dict[str, float]]:
-        """Return for each query the best documents and their scores."""
-        import bm25s  # type: ignore[import-untyped]
-
-        tokens = bm25s.tokenize([query["text"] for query in queries], stopwords="en", show_progress=False)
-        found, scores = self._retriever.retrieve(tokens, k=min(top_k, len(self._ids)), show_progress=False)
-        rows = zip((query["id"] for query in queries), found, scores)
-        return {
-            query: {self._ids[place]: float(score) for place, score in zip(places, values)}
-            for query, places, values in rows
-        }
-
-
-def bm25_score(task: LocalTask) -> float:
-    """Return BM25's nDCG@10 x 100 on a retrieval set, measured by MTEB."""
-    import mteb
-
-    from pellucid.evaluation.tasks import make_task, quiet
-
-    with quiet():
-        done = mteb.evaluate(Bm25(), make_task(task), cache=None, co2_tracker=False, show_progress_bar=False)
-    return 100 * float(done.task_results[0].get_score())
 
 
 # --- What may be made of anchors --------------------------------------------------------------------------------------

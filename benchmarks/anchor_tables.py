@@ -25,17 +25,16 @@ from typing import Any
 import numpy as np
 
 import pellucid
-from anchor_baselines import PLAIN, VARIANTS, BagOfWords, Coordinates, bm25_score, cognitive_load, texts_of
+from anchor_baselines import PLAIN, VARIANTS, BagOfWords, Coordinates, cognitive_load, texts_of
 from anchor_development import Development, development_score, development_split
 from anchor_page import BINARY, ENCODER, METHODS, OURS, Row, write_page
-from pellucid.anchors.candidates import CandidateSettings
-from pellucid.anchors.candidatestore import prepare_candidates
+from bm25 import bm25_scores
+from pellucid.anchors.candidates import CandidateSettings, prepare_candidates
 from pellucid.anchors.embedder import AnchorEmbedder
-from pellucid.anchors.frames import frame_points
-from pellucid.anchors.sampling import choose_anchors, farthest_points, kmeans_points, uniform_points
-from pellucid.evaluation.data import find_tasks
+from pellucid.anchors.sampling import choose_anchors, farthest_points, frame_points, kmeans_points, uniform_points
 from pellucid.evaluation.evaluate import evaluate
 from pellucid.evaluation.models import fingerprint
+from pellucid.evaluation.tasks import find_tasks
 from vector_cache import CachedEncoder, Vectors, unit_rows
 
 CANDIDATES = CandidateSettings(words=(4, 20), max_candidates=200_000)  # as recipes/anchors_en.py
@@ -179,8 +178,8 @@ def word_rows(bench: Bench) -> Iterator[Row]:
     for task in bench.tasks["STS"] + bench.tasks["Retrieval"]:  # dense for KMeans, the counts would fill the memory
         counts |= bench.score_on(BagOfWords(texts_of(task)), [task.name])
     yield {"encoder": "", "method": "bag of words", "n": None, "variant": "", "scores": counts}
-    found_by_words = {task.name: bm25_score(task) for task in bench.tasks["Retrieval"]}
-    yield {"encoder": "", "method": "BM25", "n": None, "variant": "", "scores": found_by_words}
+    for name, scores in bm25_scores(bench.data).items():
+        yield {"encoder": "", "method": name, "n": None, "variant": "", "scores": scores}
 
 
 def open_encoders(work: Path, teacher: str | None) -> list[Encoder]:

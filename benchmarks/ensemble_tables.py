@@ -33,9 +33,9 @@ import pellucid
 from anchor_development import held_out, paraphrases
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.ensemble.fitting import FittedWeights, fit_ranking_weights, fit_weights
-from pellucid.evaluation.data import find_tasks, read_records, read_sts, read_table
 from pellucid.evaluation.evaluate import evaluate
 from pellucid.evaluation.models import open_any
+from pellucid.evaluation.tasks import find_tasks, read_records, read_sts, read_table
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.tables import as_static
 

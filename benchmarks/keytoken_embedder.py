@@ -27,7 +27,7 @@ from scipy.stats import spearmanr
 
 from pellucid.keytokens.adjustments import choose_adjustment
 from pellucid.keytokens.embedder import KeyTokenEmbedder
-from pellucid.keytokens.settings import KeyTokenSettings
+from pellucid.keytokens.states import KeyTokenSettings
 from pellucid.transformer.backbone import open_backbone
 
 TEXT, OTHER = "Mom baked a chocolate cake for my birthday.", "She made cookies and a pie."

@@ -26,14 +26,15 @@ from typing import Any
 
 import numpy as np
 
+from bm25 import PLAIN, STEMMED, Bm25
 from keytoken_heads import random_head, text_head, token_head
 from keytoken_retrieval_page import Sizes, write_page
-from pellucid.evaluation.data import LocalTask, find_tasks
+from pellucid.evaluation.tasks import LocalTask, find_tasks
 from pellucid.keytokens.adjustments import Adjustment, component_adjustment, mean_adjustment
-from pellucid.keytokens.decoding import TopTokens
 from pellucid.keytokens.embedder import KeyTokenEmbedder
+from pellucid.keytokens.head import TopTokens
 from pellucid.keytokens.index import KeyTokenIndex
-from pellucid.keytokens.settings import KeyTokenSettings
+from pellucid.keytokens.states import KeyTokenSettings
 from pellucid.store import read_json, write_json
 from pellucid.transformer.backbone import open_backbone
 from retrieval_sets import Collection, dense_score, read_collection
@@ -91,18 +92,14 @@ class Bench:
     @cached_property
     def english(self) -> tuple[list[str], Vectors]:
         """Sentences under open licences and their vectors by MiniLM: the candidates of anchor_tables.py."""
-        from pellucid.anchors.candidates import CandidateSettings
-        from pellucid.anchors.candidatestore import prepare_candidates
-        from pellucid.corpus import read_texts
+        from pellucid.anchors.candidates import CandidateSettings, prepare_candidates
 
-        folder = self.work / "minilm"
-        if not (folder / "vectors.npy").exists():
-            corpus = self.data / "raw_english" / "open_licence.txt.xz"
-            settings = CandidateSettings(words=(4, 20), max_candidates=200_000)
-            prepare_candidates(self.encoders["MiniLM"], corpus, settings, folder, show_progress_bar=False)
-        texts = list(islice(read_texts(folder / "candidates.jsonl"), SENTENCES))
-        vectors = np.load(folder / "vectors.npy", mmap_mode="r")
-        return texts, unit_rows(np.asarray(vectors[: len(texts)], np.float32))
+        corpus = self.data / "raw_english" / "open_licence.txt.xz"
+        settings = CandidateSettings(words=(4, 20), max_candidates=200_000)
+        given = (self.encoders["MiniLM"], corpus, settings, self.work / "minilm")
+        candidates = prepare_candidates(*given, show_progress_bar=False)
+        rows = np.arange(min(SENTENCES, len(candidates.vectors)))
+        return candidates.texts(rows), unit_rows(np.asarray(candidates.vectors[rows], np.float32))
 
     def model(self, name: str) -> KeyTokenEmbedder:
         """Return the embedder that a row of the page names, without an adjustment; each head is fitted once."""
@@ -166,11 +163,9 @@ def sparse_scores(
             yield {**cell, "additions": float(np.mean([index.additions(tokens) for tokens in asked[m]]))}
 
 
-def bm25_rows(collection: Collection) -> dict[str, float]:
-    """Return BM25's nDCG@10 and the processor time of a query in milliseconds."""
-    from anchor_baselines import Bm25
-
-    engine = Bm25()
+def bm25_rows(collection: Collection, name: str) -> dict[str, float]:
+    """Return BM25's nDCG@10, plain or stemmed, and the processor time of a query in milliseconds."""
+    engine = Bm25(name)
     engine.index([{"id": i, "text": text} for i, text in zip(collection.ids, collection.documents)])
     asked = [{"id": query, "text": text} for query, text in zip(collection.relevant, collection.queries)]
     found = engine.search(asked, top_k=10)
@@ -268,7 +263,8 @@ def test(bench: Bench, kept: Kept, name: str, kind: str, task: LocalTask) -> Non
         collection, rows, model = prepared()
         return timings(model, rows, collection, *FIXED)
 
-    kept.get(f"bm25 | {task.name}", lambda: bm25_rows(read_collection(task)))
+    kept.get(f"bm25 | {task.name}", lambda: bm25_rows(read_collection(task), PLAIN))
+    kept.get(f"bm25 stemmed | {task.name}", lambda: bm25_rows(read_collection(task), STEMMED))
     kept.get(f"dense | {encoder} | {task.name}", dense)
     kept.get(f"grid | {name} | {task.name}", grid)
     if name == HEADS[0]:

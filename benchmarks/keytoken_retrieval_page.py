@@ -9,6 +9,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bm25 import PLAIN, SETTINGS, STEMMED
+
 SETS = {"SciFact": "SciFact", "npl": "NPL", "cisi": "CISI", "cranfield": "Cranfield"}
 PAPER = {
     "BM25": (".236", ".325", ".665", ".315"),
@@ -141,7 +143,8 @@ def _summary(values: Mapping[str, Any], chosen: Mapping[str, str], sizes: Sizes)
             cells.append("" if score is None else f"{score:.1f}" + (f" ({score / share:.0%})" if share else ""))
         return [label, *cells]
 
-    rows = [row("BM25", [values.get(f"bm25 | {name}", {}).get("ndcg") for name in SETS])]
+    kinds = {PLAIN: "bm25", STEMMED: "bm25 stemmed"}
+    rows = [row(of, [values.get(f"{key} | {name}", {}).get("ndcg") for name in SETS]) for of, key in kinds.items()]
     full = {encoder: [dense(encoder, name) for name in SETS] for encoder in ("MiniLM", "GPT-Neo 3M")}
     rows.append(row("**MiniLM, dense**", full["MiniLM"]))
     for head in chosen:
@@ -155,7 +158,7 @@ def _summary(values: Mapping[str, Any], chosen: Mapping[str, str], sizes: Sizes)
             )
             rows.append(row(label, [cell and cell["ndcg"] for cell in cells], full[encoder]))
     note = "Shares are of the dense score of the same model. Adjustments: "
-    note += ", ".join(f"{head}: {kind}" for head, kind in chosen.items()) + ".\n"
+    note += ", ".join(f"{head}: {kind}" for head, kind in chosen.items()) + f". BM25, {SETTINGS}.\n"
     return ["## Beside BM25 and the dense model\n", _table(["", *SETS.values()], rows), note]
 
 

@@ -21,15 +21,15 @@ from pathlib import Path
 from typing import Any
 
 from pellucid import LexiconEmbedder
-from pellucid.alignment.align import Alignment, align, embedded_texts
-from pellucid.alignment.comparison import compare_key_tokens
-from pellucid.alignment.spectrum import spectrum_of
-from pellucid.alignment.spectrum_report import Variation, contributions, variation
-from pellucid.alignment.sweep import Sweep, sweep
 from pellucid.corpus import read_texts
-from pellucid.keytokens.decoding import top_tokens
 from pellucid.keytokens.embedder import KeyTokenEmbedder
-from pellucid.keytokens.settings import KeyTokenSettings
+from pellucid.keytokens.head import top_tokens
+from pellucid.keytokens.states import KeyTokenSettings
+from pellucid.pca import spectrum_of
+from pellucid.research.alignment import Alignment, align, embedded_texts
+from pellucid.research.comparison import compare_key_tokens
+from pellucid.research.spectrum import Variation, contributions, variation
+from pellucid.research.sweep import Sweep, sweep
 from pellucid.transformer.backbone import open_backbone
 
 GENERAL = 10_000
@@ -196,7 +196,9 @@ def main() -> None:
     pairs += [(f"{NEO}, mean", name) for name in models if name.startswith("tuned")]
     moved = [variation(models[a].embed(texts), models[b].embed(texts), names=(a, b)) for a, b in pairs]
     print(
-        "\n### Variation (Figure 3)\n\n" + variation_table(moved) + "\n\npaper: GPT-Neo 1.3B to SGPT-nli, v1 = -50.02"
+        "\n### Variation (Figure 3)\n\n"
+        + variation_table(moved)
+        + "\n\nthe authors' README, of 100 texts: GPT-Neo 1.3B to SGPT-nli, v1 = -50.02"
     )
     print(f"\n### The same on {GENERAL:,} general sentences\n\n{general_spectrum(options.data, models)}")
     split, swept = contributions(found, given, text=2), sweep(found, given)

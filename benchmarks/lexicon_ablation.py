@@ -33,13 +33,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "recipes"))
 
 from anchor_development import reciprocal_rank
 from lexicon_ablation_page import SETS, Run, page
-from pellucid.evaluation.data import read_table
+from pellucid.evaluation.tasks import read_table
 from pellucid.lexicon.clusters import Clusters, cluster_vocabulary
 from pellucid.lexicon.embedder import LexiconEmbedder
+from pellucid.lexicon.training.contrastive import TrainingSettings, train_lexicon
+from pellucid.lexicon.training.data import (
+    TrainingRow,
+    TrainingSet,
+    mine_negatives,
+    read_training_sets,
+    score_rows,
+    write_rows,
+)
 from pellucid.store import read_json, write_json
-from pellucid.training.contrastive import TrainingSettings, train_lexicon
-from pellucid.training.data import TrainingRow, TrainingSet, read_training_sets, write_rows
-from pellucid.training.mining import mine_negatives, score_rows
 from pellucid.transformer.backbone import Attention, open_backbone
 from pellucid.transformer.reading import Settings
 from tatoeba_pairs import Pair, all_paraphrases, letters, test_sentences

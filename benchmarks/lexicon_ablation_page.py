@@ -140,15 +140,38 @@ def page(given: Iterable[Result], facts: Mapping[str, Any]) -> str:
             runs: planned.
     """
     results = Results(given)
-    parts = [_head(results, facts), _summary(results), _pooling(results), _sizes(results), _dense(results)]
+    parts = [
+        _head(results, facts, _power(results)),
+        _summary(results),
+        _pooling(results),
+        _sizes(results),
+        _dense(results),
+    ]
     return "\n".join([*parts, _foot(facts)])
 
 
-def _head(results: Results, facts: Mapping[str, Any]) -> str:
+def _power(results: Results) -> str:
+    """Say how many findings as many seeds would confirm by chance alone."""
+    claims = [*claims_of_table5(), *claims_of_figure3()]
+    found = [verdict(_differences(results, claim)) for claim in claims]
+    seeds = len(results.seeds)
+    if seeds >= 5:  # the fewest that are of one sign by chance in less than one case of twenty
+        return f"{seeds} seeds."
+    chance = len(claims) / 2**seeds
+    said = "seed has" if seeds == 1 else "seeds have"
+    return f"""**{seeds} {said} next to no power.** Were nothing but chance at work, a finding
+would come out "confirmed" once in {2**seeds}, and "not confirmed" as often: {chance:.1f} each of {len(claims)}, where
+{found.count("confirmed")} and {found.count("not confirmed")} came out. No line below shows by itself that the paper's
+finding holds here or does not."""
+
+
+def _head(results: Results, facts: Mapping[str, Any], power: str) -> str:
     return f"""# Results: the lexicon ablation
 
 Written by `benchmarks/lexicon_ablation.py` on {datetime.date.today().isoformat()}; Python {platform.python_version()},
 torch {version("torch").partition("+")[0]}, one thread of a machine with {os.cpu_count()} cores.
+
+{power}
 
 Table 5 and figure 3 of the LENS paper (*Enhancing Lexicon-Based Text Embeddings with Large Language Models*) with ours
 beside them: does it pay to let a causal language model look both ways, which pooling is best, how many clusters, and

@@ -25,14 +25,15 @@ import numpy as np
 from scipy import sparse
 
 import pellucid
-from anchor_baselines import bm25_score
+from bm25 import bm25_scores
 from lexicon_page import TASKS, Measured, write_page
 from pellucid.base import unit_rows
-from pellucid.evaluation.data import find_tasks
 from pellucid.evaluation.evaluate import evaluate
 from pellucid.evaluation.models import fingerprint
+from pellucid.evaluation.tasks import find_tasks
 from pellucid.lexicon.embedder import largest_coordinates
 from pellucid.pretrained import locate
+from retrieval_sets import trained_on
 from vector_cache import CachedEncoder, CachedSparseEncoder, Vectors
 
 KEPT = (1024, 512, 256, 128, 64, 32)  # coordinates left of each text
@@ -146,13 +147,13 @@ def rows(bench: Bench, lexicon: Lexicon, trained: Dense, start: Dense) -> Iterat
             hybrid = Hybrid(lexicon, dense, weight)
             label = f"{weight:.1f} lexicon + {1 - weight:.1f} {name}"
             yield Measured(label, "hybrid", bench.score(hybrid, RETRIEVAL))
-    found = {task.name: bm25_score(task) for task in find_tasks(bench.data) if task.name in RETRIEVAL}
-    yield Measured("BM25", "words", found)
+    for name, scores in bm25_scores(bench.data).items():
+        yield Measured(name, "words", {task: score for task, score in scores.items() if task in RETRIEVAL})
 
 
 def _active(bench: Bench, lexicon: Lexicon) -> float:
     """Return the mean number of coordinates of STS-B's sentences."""
-    from pellucid.evaluation.data import read_sts
+    from pellucid.evaluation.tasks import read_sts
 
     task = next(task for task in find_tasks(bench.data) if task.name == "STSBenchmark")
     pairs = read_sts(task)
@@ -199,7 +200,8 @@ def main() -> None:
     for row in rows(bench, lexicon, trained, bench.dense(backbone, "all-MiniLM-L6-v2")):
         measured.append(row)
         print(json.dumps(row.__dict__), flush=True)
-    write_page(arguments.output, measured, model)
+    scifact = next(task for task in find_tasks(arguments.data) if task.name == "SciFact")
+    write_page(arguments.output, measured, model, trained_on(scifact))
     print(f"written: {arguments.output}")
 
 

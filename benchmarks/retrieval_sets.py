@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from pellucid.evaluation.data import LocalTask, read_records, read_table
+from pellucid.evaluation.tasks import LocalTask, read_records, read_table
 from vector_cache import Vectors, unit_rows
 
 
@@ -56,6 +56,18 @@ def read_collection(task: LocalTask, split: str = "test") -> Collection:
             relevant.setdefault(query, {})[document] = int(grade)
     documents = [f"{r.get('title') or ''} {r['text']}".strip() for r in corpus]
     return Collection(task.name, [str(r["_id"]) for r in corpus], documents, [texts[q] for q in relevant], relevant)
+
+
+def trained_on(task: LocalTask) -> str:
+    """Say how many of the right documents of a set's test queries are right ones of its training queries as well."""
+    trained = {document for found in read_collection(task, "train").relevant.values() for document in found}
+    tested = read_collection(task).relevant
+    right = {document for found in tested.values() for document in found}
+    queries = sum(not trained.isdisjoint(found) for found in tested.values())
+    return (
+        f"{len(right & trained)} of the {len(right)} documents that are right for a test query, of {queries} of the "
+        f"{len(tested)} queries"
+    )
 
 
 def dense_score(rows: tuple[Vectors, Vectors], collection: Collection) -> float:

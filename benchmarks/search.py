@@ -30,7 +30,7 @@ from typing import Any
 
 import pellucid
 import pellucid.index.bm25 as bm25
-from pellucid.evaluation.data import find_tasks
+from pellucid.evaluation.tasks import find_tasks
 from pellucid.index.searching import Question
 from retrieval_sets import Collection, read_collection
 

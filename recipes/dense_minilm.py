@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,9 @@ from peft import PeftModel
 from sentence_transformers import SentenceTransformer
 
 from pellucid import LexiconEmbedder
+from pellucid.lexicon.training.contrastive import TrainingSettings, adapted_model, claim, run_folder, train_module
+from pellucid.lexicon.training.trainer import Collator, LexiconModule
 from pellucid.progress import Progress
-from pellucid.training.adapter import adapted_model
-from pellucid.training.contrastive import TrainingSettings, train_module
-from pellucid.training.trainer import Collator, LexiconModule
 from static_en import open_teacher
 
 
@@ -40,9 +40,13 @@ def train_dense(model: LexiconEmbedder, sets: Sequence[Any], folder: Path, setti
     """
     named = {part.name: part for part in sets}
     collator = Collator(model, named, settings.group_size, settings.seed)
-    folder.mkdir(parents=True, exist_ok=True)
-    with adapted_model(model, settings) as adapted, Progress("training", unit="steps", enabled=True) as bar:
-        train_module(MeanModule(model, adapted, train_head=False), collator, folder, settings, bar)
+    with (
+        run_folder(folder) as work,
+        adapted_model(model, settings) as adapted,
+        Progress("training", unit="steps", enabled=True) as bar,
+    ):
+        claim(work, model, named, asdict(settings))
+        train_module(MeanModule(model, adapted, train_head=False), collator, work, settings, bar)
 
 
 def dense_model(folder: Path) -> SentenceTransformer:

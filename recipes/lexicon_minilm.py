@@ -1,6 +1,6 @@
 """Make the bundled model `lexicon-minilm`: all-MiniLM-L6-v2 with 4,000 clusters of its vocabulary as dimensions.
 
-    python recipes/lexicon_minilm.py --data DATA --work-dir WORK --output src/pellucid/models/lexicon-minilm
+    python recipes/lexicon_minilm.py --data DATA --work-dir WORK --output src/pellucid/bundled/lexicon-minilm
 
 DATA holds raw_english, parallel/tatoeba, retrieval_train/medquad, retrieval/scifact and classification/banking77.
 Training takes some hours of one core and goes on where it stopped. `--dense` trains the comparison instead: the same
@@ -23,16 +23,14 @@ import numpy as np
 
 from anchors_en import CANDIDATES
 from pellucid import LexiconEmbedder
-from pellucid.anchors.candidatestore import prepare_candidates
+from pellucid.anchors.candidates import prepare_candidates
 from pellucid.corpus import read_texts
 from pellucid.lexicon.clusters import cluster_vocabulary
 from pellucid.lexicon.headfit import fit_head
-from pellucid.training.adapter import trained_model
-from pellucid.training.contrastive import TRAINED, TrainingSettings, train_lexicon
-from pellucid.training.data import TrainingRow, TrainingSet
-from pellucid.training.trainer import TextSet
-from pellucid.transformer.adapters import read_adapter, write_adapter
-from pellucid.transformer.backbone import open_backbone
+from pellucid.lexicon.training.contrastive import TRAINED, TrainingSettings, train_lexicon, trained_model
+from pellucid.lexicon.training.data import TrainingRow, TrainingSet
+from pellucid.lexicon.training.trainer import TextSet
+from pellucid.transformer.backbone import open_backbone, read_adapter, write_adapter
 from pellucid.transformer.reading import Settings
 from static_en import open_teacher
 from tatoeba_pairs import all_paraphrases, test_sentences

@@ -1,6 +1,6 @@
 """Make the bundled model `static-en`: all-MiniLM-L6-v2 distilled on 1.15 million sentences under open licences.
 
-    python recipes/static_en.py --corpus open_licence.txt.xz --work-dir WORK --output src/pellucid/models/static-en
+    python recipes/static_en.py --corpus open_licence.txt.xz --work-dir WORK --output src/pellucid/bundled/static-en
 
 The corpus is one sentence a line; what it consists of and its licences are listed in the model card this script writes.
 The teacher's pass takes about an hour on two cores and goes on where it stopped if it is started again; the rest takes
@@ -22,10 +22,10 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from pellucid.corpus import read_texts
-from pellucid.distillation.distill import PcaSettings, distill_extraction, subwords_of
-from pellucid.distillation.extraction import Extraction, ExtractionSettings, extract
-from pellucid.distillation.refinement import RefinementSettings
 from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.making.distill import PcaSettings, distill_extraction, subwords_of
+from pellucid.static.making.extraction import Extraction, ExtractionSettings, extract
+from pellucid.static.making.training import RefinementSettings
 
 TEACHER_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 EXTRACTION = ExtractionSettings(sentence_words=(2, 32), enough=50, max_sentences=524_288)

@@ -13,9 +13,9 @@ import argparse
 from pathlib import Path
 
 import pellucid
-from pellucid.distillation.anchored import AnchoringSettings, add_languages
-from pellucid.distillation.translation import TranslationSettings
 from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.making.anchored import AnchoringSettings, add_languages
+from pellucid.static.making.training import TranslationSettings
 
 STEPS = {"de": 2_000, "fr": 2_000, "zh": 1_000, "ja": 1_000}
 """Batches by language, about as many as the loss on held-out pairs goes down for."""

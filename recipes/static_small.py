@@ -17,14 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from pellucid.distillation.bilingual import pair_bags
-from pellucid.distillation.distill import PcaSettings, rotate
-from pellucid.distillation.parallel import read_parallel
-from pellucid.distillation.refinement import Bags
-from pellucid.distillation.translation import TranslationSettings, tune_on_pairs
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.vocabulary.prune import prune
-from pellucid.words import Vocabulary
+from pellucid.static.making.bilingual import pair_bags, read_parallel
+from pellucid.static.making.distill import PcaSettings, rotate
+from pellucid.static.making.pruning import prune
+from pellucid.static.making.training import Bags, TranslationSettings, tune_on_pairs
+from pellucid.text import Vocabulary
 
 LANGUAGES = ("de", "fr", "zh", "ja")
 WORDS, DIMENSIONS, STEPS = 13_000, 96, 3_000

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from html.parser import HTMLParser
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse
+from rich.console import Console
 
 from pellucid.base import Embedder
 from pellucid.dimensions import Dimension, Dimensions
@@ -26,6 +28,9 @@ HOSTILE = [
     "\ud800x \udfff",
     "line\r\nbreak\u2028 and\ttab",
 ]
+
+
+CONTROLS = "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029]"
 
 
 class TableEmbedder(Embedder):
@@ -115,8 +120,13 @@ def check_views(report):
     report.to_json().encode("utf-8")
     text = str(report)
     text.encode("utf-8")
-    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028]", text)
+    assert not re.search(CONTROLS, text)
     assert max(map(len, report.to_text(width=60).splitlines())) <= 60
+    check_terminal(report)
+    markdown = report.to_markdown()
+    markdown.encode("utf-8")
+    assert not re.search(CONTROLS, markdown)
+    assert not re.search(r"(?<!\\)[<\[]", re.sub("</?code>", "", markdown))
     page = report.to_html()
     page.encode("utf-8")
     parsed = _Page(page)
@@ -126,6 +136,13 @@ def check_views(report):
     assert not {name for name in parsed.attributes if name.startswith("on")} | (parsed.attributes & {"src", "href"})
     assert "\n" not in repr(report)
     return parsed.said
+
+
+def check_terminal(shown):
+    """Check that rich, in colour, writes nothing that steers a terminal but its own colours."""
+    written = StringIO()
+    Console(file=written, force_terminal=True, color_system="256", width=90, legacy_windows=False).print(shown)
+    assert not re.search(CONTROLS, re.sub(r"\x1b\[[\d;]*m", "", written.getvalue()))
 
 
 def check_schema(value, schema, definitions):

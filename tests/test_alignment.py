@@ -11,13 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pellucid.alignment import align as alignment
-from pellucid.alignment.align import align, align_embeddings, embedded_texts, literal_tokens
-from pellucid.alignment.aligned import EmbeddedTexts, aligned_texts, measure
-from pellucid.alignment.comparison import compare_key_tokens
 from pellucid.errors import InputError, MissingExtraError
-from pellucid.keytokens import decoding
-from pellucid.keytokens.decoding import BiasedHead, shifted_top_tokens, top_tokens
+from pellucid.keytokens import head as decoding
+from pellucid.keytokens.head import BiasedHead, shifted_top_tokens, top_tokens
+from pellucid.research import alignment
+from pellucid.research.alignment import (
+    EmbeddedTexts,
+    align,
+    align_embeddings,
+    aligned_texts,
+    embedded_texts,
+    literal_tokens,
+    measure,
+)
+from pellucid.research.comparison import compare_key_tokens
 from pellucid.transformer.tokenwords import readable
 from tables import HOSTILE, check_views
 
@@ -245,7 +252,7 @@ def embedders():
     """A causal language model with byte-level tokens and an encoder with layers before its head."""
     pytest.importorskip("torch")
     from pellucid.keytokens.embedder import KeyTokenEmbedder
-    from pellucid.keytokens.settings import KeyTokenSettings
+    from pellucid.keytokens.states import KeyTokenSettings
     from pellucid.transformer.backbone import prepare
     from tiny_models import byte_level, tiny_model, word_piece
 
@@ -300,7 +307,7 @@ def test_align_with_and_without_an_instruction(embedders):
     assert (plain.hit, plain.lar, plain.gar) == pytest.approx(
         rates_by_hand(given.embeddings, np.asarray(given.head), own, 5)
     )
-    with pytest.raises(InputError, match="only a KeyTokenEmbedder"):
+    with pytest.raises(InputError, match="only key-token models"):
         align({"x": object()}, TEXTS, instruction="x")
 
 
@@ -382,4 +389,4 @@ def test_the_command_opens_a_transformer_and_writes_json_page_and_picture(run, e
 
 def test_the_command_takes_no_model_of_another_family(run, fruit):
     fruit.save_pretrained("fruit")
-    assert "only a KeyTokenEmbedder" in run("fruit", "texts.txt", code=1).stderr
+    assert "only key-token models" in run("fruit", "texts.txt", code=1).stderr

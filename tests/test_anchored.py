@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pellucid.distillation.anchored import AnchoringSettings, add_languages, anchored_words
-from pellucid.distillation.bilingual import JoinSettings, join_languages
-from pellucid.distillation.distill import PcaSettings
-from pellucid.distillation.refinement import Bags
-from pellucid.distillation.translation import PairBags, TranslationSettings, tune_on_pairs
 from pellucid.errors import CorpusError, InputError
 from pellucid.evaluation.bitext import translation_scores
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.words import Vocabulary
+from pellucid.static.making.anchored import AnchoringSettings, add_languages, anchored_words
+from pellucid.static.making.bilingual import JoinSettings, join_languages
+from pellucid.static.making.distill import PcaSettings
+from pellucid.static.making.training import Bags, PairBags, TranslationSettings, tune_on_pairs
+from pellucid.text import Vocabulary
+from resuming import assert_damage_is_refused, reversed_lines
 
 torch = pytest.importorskip("torch")
 
@@ -130,7 +130,7 @@ def test_words_are_counted_and_limited(english, tmp_path):
 
 
 def test_a_stopped_tuning_goes_on(english, pairs_file, tmp_path, monkeypatch):
-    from pellucid.distillation.tabletrainer import TableTrainer
+    from pellucid.static.making.training import TableTrainer
 
     settings = AnchoringSettings(translation=TUNING)
     whole = add_languages(english, {("en", "de"): pairs_file}, settings=settings)
@@ -148,7 +148,23 @@ def test_a_stopped_tuning_goes_on(english, pairs_file, tmp_path, monkeypatch):
     calls.clear()
     again = add_languages(english, {("en", "de"): pairs_file}, settings=settings, work_dir=tmp_path)
     assert len(calls) == TUNING.steps - 40
-    np.testing.assert_allclose(again.vectors, whole.vectors, atol=1e-6)
+    np.testing.assert_array_equal(again.vectors, whole.vectors)
+
+
+def test_a_tuning_goes_on_with_the_text_it_was_begun_with(english, pairs_file, tmp_path):
+    path = tmp_path / "en-de.tsv"
+    path.write_bytes(pairs_file.read_bytes())
+
+    def run(folder):
+        return add_languages(
+            english, {("en", "de"): path}, settings=AnchoringSettings(translation=TUNING), work_dir=folder
+        )
+
+    run(tmp_path / "work")
+    assert assert_damage_is_refused(run, tmp_path / "work") == 2
+    reversed_lines(path)
+    with pytest.raises(InputError, match=r"en-de\.tsv is not the corpus that .*: texts 1 to 600 are not the same"):
+        run(tmp_path / "work")
 
 
 def test_a_teacher_of_one_language_anchors_both_and_components_are_its_own(english, pairs_file):
@@ -178,7 +194,7 @@ def test_the_command(english, pairs_file, tmp_path):
 
 
 def test_two_way_loss_by_hand():
-    from pellucid.distillation.translation import translation_loss
+    from pellucid.static.making.training import translation_loss
 
     first, second = torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([[1.0, 0.0], [3.0, 3.0]])
     cosines = np.array([[1, 0.5**0.5], [0, 0.5**0.5]]) / 0.5

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import pellucid
 from pellucid.anchors import folder as anchorfolder
 from pellucid.anchors.embedder import AnchorEmbedder
-from pellucid.anchors.frames import frame_points
+from pellucid.anchors.sampling import frame_points
 from pellucid.dimensions import Dimension, Dimensions
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.static.embedder import StaticEmbedder
@@ -500,6 +500,44 @@ def test_a_static_folder_opens_in_plain_sentence_transformers(fruit: StaticEmbed
     np.testing.assert_allclose(plain.encode(probes), model.encode(probes), atol=1e-6)
 
 
+def test_anchors_over_a_bundled_model_open_in_plain_sentence_transformers(tmp_path: Path) -> None:
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    model = pellucid.load("anchors-en-200").without(0)
+    model.save_pretrained(tmp_path / "named")
+    assert not (tmp_path / "named" / "modules.json").exists()  # as the model it was opened from
+    model.save_pretrained(tmp_path / "model", encoder_name="")
+    plain = sentence_transformers.SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    probes = [
+        "The bank raised the rate on home loans.",
+        "A cat sleeps, doesn't it?",
+        "CAN I PAY WITH MY CREDIT CARD?",
+        "",
+    ]
+    np.testing.assert_allclose(plain.encode(probes), model.encode(probes), atol=1e-5)
+
+
+def test_anchors_over_anchors_open_in_plain_sentence_transformers(transformer, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    inner = AnchorEmbedder(transformer, ["the cat sat", "bank loan", "river: the bank"])
+    inner.encoder_name = "owner/name"
+    model = AnchorEmbedder(inner, ["a mat", "the bank"])
+    model.save_pretrained(tmp_path / "model")
+    plain = SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    np.testing.assert_allclose(plain.encode(TEXTS), model.encode(TEXTS), atol=1e-5)
+    np.testing.assert_allclose(plain.encode_query(TEXTS), model.encode_query(TEXTS), atol=1e-5)
+    same(pellucid.load(tmp_path / "model"), model)
+
+
+def test_an_encoder_without_stock_modules_is_told_when_saved(fruit: StaticEmbedder, tmp_path: Path) -> None:
+    model = AnchorEmbedder(pellucid.EnsembleEmbedder({"a": fruit, "b": fruit}), ["apple", "the car"])
+    with pytest.warns(UserWarning, match=r"plain sentence-transformers will not open .*\(EnsembleEmbedder\)") as told:
+        model.save_pretrained(tmp_path / "model")
+    assert told[0].filename == __file__
+    assert not (tmp_path / "model" / "modules.json").exists()
+    same(pellucid.load(tmp_path / "model"), model, atol=1e-3)  # the rows are float16 where nobody else reads them
+
+
 # --- the choice of anchors by their frame potential
 
 
@@ -541,7 +579,7 @@ def test_a_tight_frame_is_found_and_duplicates_come_last() -> None:
 
 
 def test_frame_points_of_many_rows_look_at_a_seeded_draw(monkeypatch) -> None:
-    monkeypatch.setattr("pellucid.anchors.frames._MOST", 50)
+    monkeypatch.setattr("pellucid.anchors.sampling._MOST", 50)
     vectors = np.random.default_rng(2).normal(size=(300, 4)).astype(np.float32)
     first = frame_points(vectors, 20, seed=3)
     np.testing.assert_array_equal(first, frame_points(vectors, 20, seed=3))

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pellucid.analysis import coordinates
+from pellucid.analysis.audit import Thresholds, audit
+from pellucid.analysis.cards import card, cards
+from pellucid.analysis.coordinates import correlations, spread, support
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.errors import InputError, MissingExtraError
-from pellucid.questions import coordinates
-from pellucid.questions.audit import Thresholds, audit
-from pellucid.questions.cards import card, cards
-from pellucid.questions.coordinates import correlations, spread, support
 from tables import HOSTILE, SCHEMAS, TableEmbedder, check_views, random_table, units
 
 FOUR = {"one": [2, 0, 0], "two": [3, 4, 0], "three": [0, -5, 0], "four": [4, 3, 0]}  # third dimension: never

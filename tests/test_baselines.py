@@ -16,12 +16,18 @@ torch = pytest.importorskip("torch")
 
 import pellucid  # noqa: E402
 from pellucid.errors import InputError, ModelFolderError  # noqa: E402
-from pellucid.lexicon.baselines import BASELINES, ECHO_SETTINGS, echo, promptreps, promptreps_dense, splade  # noqa: E402
-from pellucid.lexicon.dense import DenseEmbedder  # noqa: E402
 from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
+from pellucid.research.baselines import (  # noqa: E402
+    BASELINES,
+    ECHO_SETTINGS,
+    DenseEmbedder,
+    echo,
+    promptreps,
+    promptreps_dense,
+    splade,
+)
 from pellucid.transformer.backbone import prepare  # noqa: E402
-from pellucid.transformer.ownwords import FUNCTION_WORDS, own_word_ids  # noqa: E402
-from pellucid.transformer.reading import Reader, Settings  # noqa: E402
+from pellucid.transformer.reading import FUNCTION_WORDS, Reader, Settings, own_word_ids  # noqa: E402  # noqa: E402
 
 TEXT = "The doctor gave the sick boy medicine."
 TEXTS = [TEXT, "swift cars", "", "a man is riding the horse on the beach, quickly"]
@@ -183,7 +189,13 @@ def test_any_text_is_given_whole_both_times(text, template, shift):
         return _BYTES.backend_tokenizer.decode(ids, skip_special_tokens=False)
 
     clean = text.encode("utf-8", "replace").decode("utf-8")
-    assert decoded(own).strip() in (clean.strip(), f"b{clean}c".strip(), f"b{clean}".strip(), f"{clean}c".strip())
+    assert decoded(own).strip() in (
+        clean.strip(),
+        f"b{clean}c".strip(),
+        f"b{clean}".strip(),
+        f"{clean}c".strip(),
+        f"{clean}!".strip(),
+    )
     assert decoded(reading.ids[shift:]) == template.replace("{text}", clean)
 
 

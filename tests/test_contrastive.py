@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import warnings
@@ -24,20 +25,25 @@ load_file = pytest.importorskip("safetensors.torch").load_file
 from pellucid.errors import InputError  # noqa: E402
 from pellucid.lexicon.clusters import cluster_vocabulary  # noqa: E402
 from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
-from pellucid.training import trainer as contrastive_trainer  # noqa: E402
-from pellucid.training.adapter import adapted_model, stacked  # noqa: E402
-from pellucid.training.contrastive import TrainingSettings, train_lexicon  # noqa: E402
-from pellucid.training.data import TrainingRow, TrainingSet  # noqa: E402
-from pellucid.training.loss import (  # noqa: E402
+from pellucid.lexicon.training import trainer as contrastive_trainer  # noqa: E402
+from pellucid.lexicon.training.contrastive import TrainingSettings, adapted_model, stacked, train_lexicon  # noqa: E402  # noqa: E402
+from pellucid.lexicon.training.data import TrainingRow, TrainingSet  # noqa: E402
+from pellucid.lexicon.training.trainer import (  # noqa: E402
     CandidateLoss,
     Candidates,
+    Collator,
+    LexiconModule,
+    LexiconTrainer,
     SimilarityLoss,
+    TextSet,
+    Watch,
     candidate_loss,
     excluded_candidates,
 )
-from pellucid.training.trainer import Collator, LexiconModule, LexiconTrainer, TextSet, Watch  # noqa: E402
 from pellucid.transformer.backbone import open_backbone, prepare  # noqa: E402
 from pellucid.transformer.reading import Settings  # noqa: E402
+from pellucid.workfolder import WorkFolder  # noqa: E402
+from resuming import assert_damage_is_refused  # noqa: E402
 
 QUICK = TrainingSettings(
     epochs=2, batch_size=4, group_size=3, learning_rate=1e-2, warmup_steps=0, rank=4, alpha=8, save_steps=2
@@ -476,12 +482,43 @@ def test_a_nan_loss_stops_the_run_and_loses_nothing(tmp_path, monkeypatch):
 def test_a_folder_of_another_run_is_not_overwritten(tmp_path):
     model = lexicon()
     train(model, tmp_path)
-    with pytest.raises(InputError, match="run with other settings"):
+    with WorkFolder(tmp_path), pytest.raises(InputError, match="is in use by process"):
+        train(model, tmp_path)
+    with pytest.raises(InputError, match="different: learning_rate"):
         train(model, tmp_path, learning_rate=1e-3)
-    with pytest.raises(InputError, match="run with other sets"):
+    with pytest.raises(InputError, match=r"the training set 'pairs' is not .*: texts 1 to 6 are not the same"):
         train(model, tmp_path, [TrainingSet("pairs", ROWS[::-1])])
-    with pytest.raises(InputError, match="run with other model"):
+    with pytest.raises(InputError, match="different: sets"):
+        train(model, tmp_path, [TrainingSet("others", ROWS)])
+    with pytest.raises(InputError, match="different: model"):
         train(lexicon(seed=1), tmp_path)
+
+
+def test_the_vectors_that_texts_are_drawn_to_are_part_of_the_run(tmp_path):
+    model, texts, vectors = lexicon(), ["car", "vehicle", "doctor", "medicine"], np.eye(4)
+    train(model, tmp_path, [TextSet("texts", texts, vectors)], max_steps=1)
+    with pytest.raises(InputError, match="the training set 'texts' is not the corpus"):
+        train(model, tmp_path, [TextSet("texts", texts, vectors[::-1])], max_steps=1)
+
+
+def test_an_adapter_replaced_under_its_name_is_another_one(tmp_path):
+    model = lexicon()
+    adapter = str(tmp_path / "first" / "trained")
+    train(model, tmp_path / "first", max_steps=1)
+    train(model, tmp_path / "second", adapter=adapter, max_steps=2)
+    train(model, tmp_path / "other", max_steps=1, seed=1)
+    shutil.copytree(tmp_path / "other" / "trained", adapter, dirs_exist_ok=True)
+    with pytest.raises(InputError, match="different: adapter"):
+        train(model, tmp_path / "second", adapter=adapter, max_steps=2)
+
+
+def test_a_damaged_checkpoint_is_refused_by_name(tmp_path):
+    model = lexicon()
+    train(model, tmp_path / "run", epochs=1, train_head=True)  # two steps
+    found = assert_damage_is_refused(
+        lambda folder: train(model, folder, epochs=1, train_head=True), tmp_path / "run", unused=("trained",)
+    )
+    assert found >= 7  # adapter, head, optimizer, schedule, random numbers, state of the trainer and of the run
 
 
 def test_bad_input_is_refused_before_anything_starts(tmp_path):

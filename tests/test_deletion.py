@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
+from pellucid.analysis.deletion import deletion_test
 from pellucid.errors import InputError
-from pellucid.questions.deletion import deletion_test
 from tables import TableEmbedder, check_views, random_table, units
 
 both = pytest.mark.parametrize("sparse", [False, True])

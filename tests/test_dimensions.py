@@ -19,7 +19,7 @@ from pellucid.base import Embedder
 from pellucid.dimensions import Dimension, Dimensions, read_dimensions, write_dimensions
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.words import Vocabulary
+from pellucid.text import Vocabulary
 
 WORDS = [f"w{chr(97 + n // 26)}{chr(97 + n % 26)}" for n in range(40)]
 PROBES = ["waa wab", "wac", "wad wae waf wba", "zebra", "", "wbb WBC wbn"]
@@ -285,6 +285,37 @@ def test_an_anchor_text_changed_in_the_table_is_encoded_anew(tmp_path: Path) -> 
     assert list(reopened(after, tmp_path / "again").dimensions) == list(after.dimensions)
 
 
+def test_bars_in_a_changed_cell_separate_texts_unless_a_backslash_says_no(tmp_path: Path) -> None:
+    anchors().save_pretrained(tmp_path / "model")
+    edit_table(tmp_path / "model", cell(0, 3, "one | two"))
+    edit_table(tmp_path / "model", cell(1, 3, r"two \| three"))
+    after = opened(tmp_path / "model")
+    assert [item.about for item in after.dimensions][:2] == [("one", "two"), ("two | three",)]
+    assert after.dimensions.names[:2] == ["one | two", "two | three"]
+    mean = hashed(["one", "two"])
+    mean = (mean / np.linalg.norm(mean, axis=1, keepdims=True)).sum(axis=0)
+    np.testing.assert_allclose(after.vectors[0], mean / np.linalg.norm(mean), atol=1e-3)
+
+
+def test_a_table_written_without_backslashes_and_apostrophes_is_read(tmp_path: Path) -> None:
+    """As it was written at first: what nobody changed is what the model was saved with."""
+    model = AnchorEmbedder(hashed, ["a | b", "C:\\\\server", "=1+1", "x"]).rename({3: "+ x"})
+    model.save_pretrained(tmp_path / "model")
+    edit_table(tmp_path / "model", lambda rows: [row[:1] + [c.replace("\\|", "|").replace("\\\\", "\\").lstrip("'")
+                                                           for c in row[1:]] for row in rows])  # fmt: skip
+    text = (tmp_path / "model" / "dimensions.tsv").read_text("utf-8")
+    assert "\t=1+1" in text and "\t+ x" in text and "a | b\t1\ta | b" in text
+    seen: list[str] = []
+
+    def encoder(texts: list[str]) -> np.ndarray:
+        seen.extend(texts)
+        return hashed(texts)
+
+    after = AnchorEmbedder.from_pretrained(tmp_path / "model", encoder=encoder)
+    assert list(after.dimensions)[0::2] == list(model.dimensions)[0::2] and after.dimensions.names[3] == "+ x"
+    assert seen[0] == "a | b"
+
+
 def test_an_anchor_text_and_its_scale_changed_together(tmp_path: Path) -> None:
     anchors().save_pretrained(tmp_path / "model")
     edit_table(tmp_path / "model", cell(4, 3, "new"))
@@ -395,7 +426,8 @@ def test_a_huge_table_is_refused_before_it_fills_the_memory(tmp_path: Path, monk
 
 hostile = st.text(st.characters(exclude_characters="\x00", exclude_categories=()), min_size=1, max_size=12) | (
     st.lists(
-        st.sampled_from(['"', "\t", "\n", "\r", "\r\n", "\u2028", "\x85", " | ", "'", "\ufeff", "a", "=1"]), min_size=1
+        st.sampled_from(['"', "\t", "\n", "\r", "\r\n", "\u2028", "\x85", " | ", "'", "\ufeff", "a", "=1", *"|\\ +-@"]),
+        min_size=1,
     )
 ).map("".join)
 
@@ -412,8 +444,10 @@ def test_any_text_survives_the_table(tmp_path_factory: pytest.TempPathFactory, i
     path = tmp_path_factory.getbasetemp() / "any.tsv"
     write_dimensions(path, dimensions)
     table = read_dimensions(path, len(dimensions))
-    assert table.names == dimensions.names
-    assert table.about == [" | ".join(dimension.about) for dimension in dimensions]
+    assert list(table.dimensions) == list(dimensions)
+    with open(path, encoding="utf-8", newline="") as file:
+        cells = [cell for row in csv.reader(file, dialect="excel-tab") for cell in row]
+    assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) for cell in cells)  # formulas
     assert set(table.scales) == {1.0}
 
 
@@ -506,4 +540,4 @@ def test_a_family_without_edits_says_so() -> None:
 def test_a_bundled_model_encodes_without_what_edits_need() -> None:
     script = "import sys, pellucid; pellucid.load('static-en').encode(['a loan']); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"scipy", "scipy.sparse", "numba", "torch", "transformers", "pellucid.static.directions"} & set(loaded)
+    assert not {"scipy", "scipy.sparse", "numba", "torch", "transformers", "pellucid.static.making"} & set(loaded)

@@ -10,13 +10,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pellucid.distillation import extraction as extraction_module
-from pellucid.distillation.distill import PcaSettings, distill, distill_extraction, project, subwords_of
-from pellucid.distillation.extraction import Extraction, ExtractionSettings, extract
-from pellucid.distillation.refinement import Bags, RefinementSettings, _neighbourhoods, refine, similarity_loss
-from pellucid.distillation.tabletrainer import TableTrainer
 from pellucid.errors import CorpusError, InputError
-from pellucid.words import Vocabulary, split_words
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.making import extraction as extraction_module
+from pellucid.static.making.distill import PcaSettings, distill, distill_extraction, project, subwords_of
+from pellucid.static.making.extraction import Extraction, ExtractionSettings, extract
+from pellucid.static.making.training import (
+    Bags,
+    RefinementSettings,
+    TableTrainer,
+    _neighbourhoods,
+    refine,
+    similarity_loss,
+)
+from pellucid.text import Vocabulary, split_words
+from pellucid.workfolder import WorkFolder
+from resuming import assert_damage_is_refused, reversed_lines, stop_at_write, stopped_at_writes
 
 torch = pytest.importorskip("torch")
 sentence_transformers = pytest.importorskip("sentence_transformers")
@@ -136,7 +145,7 @@ def test_killed_and_resumed_equals_uninterrupted(
     monkeypatch.setattr(extraction_module, "forward", forward)
     again = extract(teacher, iter(()), tmp_path / "cut", ExtractionSettings(occurrences=5))
     np.testing.assert_array_equal(again.teacher_vectors, whole.teacher_vectors)
-    np.testing.assert_allclose(again.vectors, whole.vectors, atol=1e-6)
+    np.testing.assert_array_equal(again.vectors, whole.vectors)
     assert again.sentences == whole.sentences == corpus
 
 
@@ -144,6 +153,90 @@ def test_a_work_dir_of_another_run_is_refused(teacher: object, tmp_path: Path) -
     extract(teacher, ["the cat sees"], tmp_path, ExtractionSettings())
     with pytest.raises(InputError, match="different: occurrences"):
         extract(teacher, ["the cat sees"], tmp_path, ExtractionSettings(occurrences=7))
+
+
+def small_distill(teacher: object, corpus: Path, work_dir: Path) -> StaticEmbedder:
+    return distill(
+        teacher,
+        corpus,
+        work_dir=work_dir,
+        pca=PcaSettings(dimensions=8, drop=1),
+        refinement=RefinementSettings(steps=30, batch_size=32, evaluate_every=10),
+        show_progress_bar=False,
+    )
+
+
+def test_a_distillation_stopped_anywhere_ends_like_one_that_was_not(
+    teacher: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extraction_module, "_SHARD", 100)
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("\n".join(sentences(400)))
+    runs = stopped_at_writes(lambda folder: small_distill(teacher, corpus, folder), tmp_path / "runs", 12)
+    (_, whole), *others = runs
+    assert len(others) == 12
+    for folder, other in others:
+        np.testing.assert_array_equal(other.vectors, whole.vectors, err_msg=str(folder))
+        assert other.vocabulary.words == whole.vocabulary.words
+    assert assert_damage_is_refused(lambda folder: small_distill(teacher, corpus, folder), tmp_path / "runs" / "0") == 7
+
+
+@pytest.mark.parametrize("write", [12, 30, None])  # while the teacher reads, while vectors are refined, at the end
+def test_a_corpus_replaced_by_one_of_its_size_is_refused(
+    teacher: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: int | None
+) -> None:
+    monkeypatch.setattr(extraction_module, "_SHARD", 100)
+    corpus, work_dir = tmp_path / "corpus.txt", tmp_path / "work"
+    corpus.write_text("\n".join(sentences(400)))
+    kept = corpus.read_text()
+    whole = small_distill(teacher, corpus, tmp_path / "whole")
+    if write is None:
+        small_distill(teacher, corpus, work_dir)
+    else:
+        stop_at_write(lambda: small_distill(teacher, corpus, work_dir), write)
+    before = {path.name: path.read_bytes() for path in work_dir.glob("*.state*")}
+    reversed_lines(corpus)
+    with pytest.raises(
+        InputError, match=r"corpus\.txt is not the corpus that the run .*: texts 1 to 3.. are not the same"
+    ):
+        small_distill(teacher, corpus, work_dir)
+    assert {path.name: path.read_bytes() for path in work_dir.glob("*.state*")} == before
+    corpus.write_text(kept)
+    np.testing.assert_array_equal(small_distill(teacher, corpus, work_dir).vectors, whole.vectors)
+
+
+def test_a_second_run_in_one_work_dir_is_told_who_is_there(teacher: object, tmp_path: Path) -> None:
+    small_distill(teacher, sentences(400), tmp_path)
+    (tuning,) = tmp_path.glob("tuning-*")
+    for folder in (tmp_path, tuning):
+        with WorkFolder(folder), pytest.raises(InputError, match=rf"{folder.name} is in use by process \d+ since"):
+            small_distill(teacher, sentences(400), tmp_path)
+
+
+def test_a_list_is_known_by_what_it_holds(teacher: object, tmp_path: Path) -> None:
+    whole = extract(teacher, ["the cat sees", "a dog"], tmp_path, ExtractionSettings())
+    with pytest.raises(InputError, match=r"the corpus is not the corpus .*: texts 1 to 2 are not the same"):
+        extract(teacher, ["the cat sees", "a cat"], tmp_path, ExtractionSettings())
+    (tmp_path / "texts.txt").write_text("the cat sees\na dog\n")  # the same texts, from elsewhere
+    again = extract(teacher, tmp_path / "texts.txt", tmp_path, ExtractionSettings())
+    np.testing.assert_array_equal(again.vectors, whole.vectors)
+
+
+def test_settings_may_change_while_there_is_nothing_to_lose(teacher: object, tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="lower min_count"):
+        extract(teacher, ["the cat sees"], tmp_path, ExtractionSettings(min_count=2))
+    assert extract(teacher, ["the cat sees"], tmp_path, ExtractionSettings()).words == ["cat", "sees", "the"]
+
+
+def test_other_settings_of_later_steps_take_up_the_extraction(
+    teacher: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = sentences(400)
+    small_distill(teacher, corpus, tmp_path / "work")
+    monkeypatch.setattr(extraction_module, "forward", None)  # no sentence is read again
+    refinement = RefinementSettings(steps=20, batch_size=32)
+    model = distill(teacher, corpus, work_dir=tmp_path / "work", pca=PcaSettings(6, 1), refinement=refinement)
+    assert model.get_embedding_dimension() == 6
 
 
 @pytest.mark.parametrize("corpus", [[], ["", "  "], ["one"], ["?!"]])
@@ -219,7 +312,7 @@ def test_refinement_resumes_to_the_same_vectors(tmp_path: Path, monkeypatch: pyt
     extraction = made_up_extraction()
     bags = Bags.of(extraction.sentences, Vocabulary(extraction.words))
     whole = refine(extraction.vectors, bags, extraction.teacher_vectors, SMALL)
-    path, train_on = tmp_path / "state.safetensors", TableTrainer.train_on
+    train_on = TableTrainer.train_on
 
     def dying(self: TableTrainer, batch: np.ndarray) -> None:
         if self.step == 250:
@@ -227,11 +320,16 @@ def test_refinement_resumes_to_the_same_vectors(tmp_path: Path, monkeypatch: pyt
         train_on(self, batch)
 
     monkeypatch.setattr(TableTrainer, "train_on", dying)
-    with pytest.raises(KeyboardInterrupt):
-        refine(extraction.vectors, bags, extraction.teacher_vectors, SMALL, checkpoint=path)
+    with pytest.raises(KeyboardInterrupt), WorkFolder(tmp_path) as work:
+        refine(extraction.vectors, bags, extraction.teacher_vectors, SMALL, work=work)
     monkeypatch.setattr(TableTrainer, "train_on", train_on)
-    resumed = refine(extraction.vectors, bags, extraction.teacher_vectors, SMALL, checkpoint=path)
-    np.testing.assert_allclose(resumed, whole, atol=1e-6)
+    with pytest.raises(InputError, match="different: table"), WorkFolder(tmp_path) as work:
+        refine(extraction.vectors[::-1], bags, extraction.teacher_vectors, SMALL, work=work)
+    with pytest.raises(InputError, match="different: sentences trained on"), WorkFolder(tmp_path) as work:
+        refine(extraction.vectors, bags.take(np.arange(1000)), extraction.teacher_vectors, SMALL, work=work)
+    with WorkFolder(tmp_path) as work:
+        resumed = refine(extraction.vectors, bags, extraction.teacher_vectors, SMALL, work=work)
+    np.testing.assert_array_equal(resumed, whole)
 
 
 def test_neighbourhoods_hold_every_sentence_once() -> None:

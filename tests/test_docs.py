@@ -53,7 +53,7 @@ def python_blocks(page: str) -> str:
 @pytest.mark.parametrize("page", EXECUTED)
 def test_the_code_on_a_page_runs(page, tmp_path, monkeypatch):
     if "static-en" not in bundled_models():
-        pytest.skip("src/pellucid/models/static-en is not in this checkout; its recipe makes it")
+        pytest.skip("src/pellucid/bundled/static-en is not in this checkout; its recipe makes it")
     monkeypatch.chdir(tmp_path)
     script = python_blocks(page)
     assert "pellucid." in script
@@ -83,16 +83,6 @@ def test_links_lead_to_files(page):
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
         if not target.startswith(("http://", "https://")):
             assert ((ROOT / page).parent / target).exists(), f"{page} links to {target}"
-
-
-def test_the_readme_says_what_each_file_is_for():
-    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## The files")[2].partition("\n## ")[0]
-    named = []
-    for row in re.findall(r"^\| (`.+)", section, re.MULTILINE):  # of a room: `room/` and its files; else a file
-        room = re.match(r"`(\w+/)`", row)
-        named += [(room[1] if room else "") + name for name in re.findall(r"`(\w+\.py)`", row)]
-    files = [path for path in PACKAGE.rglob("*.py") if not path.name.startswith("__")]
-    assert sorted(named) == sorted(path.relative_to(PACKAGE).as_posix() for path in files)
 
 
 def test_a_room_says_what_it_is_for_and_imports_nothing():
@@ -165,3 +155,12 @@ def test_no_public_function_swallows_keywords(module):
     for function in public_functions(importlib.import_module(f"pellucid.{module}")):
         kinds = {parameter.kind for parameter in inspect.signature(function).parameters.values()}
         assert inspect.Parameter.VAR_KEYWORD not in kinds, f"{module}.{function.__qualname__}"
+
+
+@pytest.mark.parametrize("name", bundled_models())
+def test_every_bundled_model_has_its_licence_told(name):
+    card = (PACKAGE / "bundled" / name / "README.md").read_text(encoding="utf-8")
+    assert "\nlicense: cc-by-sa-4.0\n" in card and "\nlanguage:" in card
+    licences = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Licences")[2]
+    notice = (ROOT / "NOTICE").read_text(encoding="utf-8").partition("CC BY-SA 4.0")[2]
+    assert f"`{name}`" in licences and name in notice

@@ -12,9 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.anchors.folder import read_anchors
-from pellucid.encoders import anchor_vectors, encode_with, is_ours, is_sentence_transformer, open_encoder
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.pretrained import bundled_models
+from pellucid.pretrained import (
+    anchor_vectors,
+    bundled_models,
+    encode_with,
+    is_ours,
+    is_sentence_transformer,
+    open_encoder,
+)
 from pellucid.static.embedder import StaticEmbedder
 
 ANIMALS = ["cat", "dog", "cow"]
@@ -111,7 +117,7 @@ def test_roles_reach_the_encoders_that_know_them() -> None:
             return super().encode([f"car {text}" for text in texts])
 
     words = StaticEmbedder.__new__(Roles)
-    from pellucid.words import Vocabulary
+    from pellucid.text import Vocabulary
 
     words.__init__(Vocabulary(["car", "apple"]), np.eye(2, dtype=np.float32))
     np.testing.assert_allclose(encode_with(words, ["apple"], role="query"), [[0.5**0.5, 0.5**0.5]], atol=1e-7)

@@ -14,12 +14,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from pellucid.errors import InputError, MissingExtraError
-from pellucid.explanation import Explanation, Row
+from pellucid.explanation import Coverage, Explanation, Row
 from pellucid.static.embedder import StaticEmbedder
+from pellucid.text import Vocabulary
 from pellucid.views import render
-from pellucid.words import Vocabulary
+from tables import check_terminal
 
 SCHEMA = json.loads((Path(__file__).parents[1] / "docs" / "schema" / "explanation-v1.json").read_text("utf-8"))
 TYPES = {
@@ -158,14 +160,16 @@ def test_the_dict_of_a_small_explanation_is_pinned(fruit: StaticEmbedder) -> Non
                 "spans1": [[0, 4]],
                 "spans2": [],
                 "spans3": [],
+                "key": ["pear", "pear"],
             }
         ],
-        "remainder": 0.0,
+        "remainder": pytest.approx(0.0, abs=1e-15),
         "exact": True,
         "unknown1": [[5, 10]],
         "unknown2": [],
         "text3": None,
         "unknown3": [],
+        "coverage": [{"known": 1, "total": 2, "partly": 0, "share": 0.5}],
     }
 
 
@@ -176,6 +180,111 @@ def test_json_fits_the_schema_and_comes_back_equal(why: Explanation) -> None:
     text.encode("utf-8")
     check_schema(json.loads(text), SCHEMA)
     assert Explanation.from_dict(json.loads(text)) == why
+
+
+def test_a_term_that_is_there_twice_is_refused() -> None:
+    """Subtraction would lose one of the two."""
+    twice = [Row("the", ("the",), 0.25, 0.0), Row("the", ("the",), 0.5, 0.0)]
+    with pytest.raises(InputError, match="the rows hold 'the' twice"):
+        Explanation.from_terms("anchors", ("a", "b"), 0.75, twice)
+    told = [row._replace(key=(str(number),)) for number, row in enumerate(twice)]
+    why = Explanation.from_terms("anchors", ("a", "b"), 0.75, told)
+    gap = why - Explanation.from_terms("anchors", ("a", "c"), 0.25, told[:1])
+    assert sorted(row.contribution for row in gap.rows) == [0.0, 0.5] and gap.score == 0.5
+    value = why.to_dict()
+    for row in value["rows"]:
+        row["key"] = ["the"]
+    with pytest.raises(InputError, match="twice"):
+        Explanation.from_dict(value)
+
+
+def test_what_is_left_over_is_the_remainder_and_nothing_sets_it_to_zero() -> None:
+    rows = [Row("x", ("x",), 0.4, 0.0)]
+    with pytest.raises(InputError, match="miss the score"):  # too much for rounding
+        Explanation.from_terms("anchors", ("a", "b"), 0.40005, rows)
+    assert Explanation.from_terms("anchors", ("a", "b"), 0.4000001, rows).remainder == pytest.approx(1e-7, rel=1e-6)
+    why = Explanation.from_terms("anchors", ("a", "b"), 0.40005, rows, exact=False)
+    assert why.remainder == 0.40005 - 0.4
+    assert (why - why).remainder == 0
+    with pytest.raises(InputError, match="was changed, or its family is wrong"):
+        Explanation.from_dict(why.to_dict() | {"score": 0.5})
+    with pytest.raises(InputError, match="was changed"):
+        Explanation.from_dict(why.to_dict() | {"remainder": float("nan")})
+    with pytest.raises(InputError, match="no finite number"):
+        Explanation.from_terms("anchors", ("a", "b"), 0.4, [rows[0]._replace(contribution=float("inf"))], exact=False)
+
+
+def test_a_word_in_another_spelling_is_the_same_term(fruit: StaticEmbedder) -> None:
+    why = fruit.explain("apple", "Apple pear") - fruit.explain("Apple".lower(), "the apple")
+    assert len([row for row in why.rows if "pple × " in row.name and row.name.lower().endswith("apple")]) == 1
+    cased = StaticEmbedder(Vocabulary(["US", "us", "the"]), np.eye(3, dtype=np.float32) + 0.1)
+    why = cased.explain("us", "US us Us") - cased.explain("us", "us")
+    assert sorted(row.key for row in why.rows) == [("us", "us", "US", "us"), ("us", "us", "us", "us")]
+
+
+def test_a_file_without_keys_and_coverage_is_read(fruit: StaticEmbedder) -> None:
+    """As version 1 was written at first."""
+    why = anchors()
+    value = why.to_dict()
+    del value["coverage"]
+    for row in value["rows"]:
+        del row["key"]
+    assert Explanation.from_dict(value) == why
+    value = fruit.explain("apple", "pear").to_dict()
+    del value["coverage"]
+    assert Explanation.from_dict(value).coverage == ()
+    assert "known" not in str(Explanation.from_dict(value))
+    with pytest.raises(InputError, match="coverage of 3 words known of 2 cannot be"):
+        Explanation.from_dict(value | {"coverage": [{"known": 3, "total": 2}] * 2})
+    with pytest.raises(InputError, match="2 texts and 1 coverages"):
+        Explanation.from_dict(value | {"coverage": [{"known": 1, "total": 2}]})
+
+
+def test_every_view_says_of_which_text_little_is_known(fruit: StaticEmbedder) -> None:
+    why = fruit.explain("apple zebra quagga", "apple pear")
+    said = "Only 1 of 3 words of text 1 known"
+    assert [coverage.share for coverage in why.coverage] == [1 / 3, 1.0]
+    assert said in str(why) and said in why.to_html() and "words of text 2 known" not in str(why)
+    assert why.to_frame().attrs["coverage"] == (1 / 3, 1.0)
+    gap = fruit.explain("apple", "pear") - fruit.explain("apple", "car zebra quagga")
+    assert "Only 1 of 3 words of text 3 known" in str(gap)
+    one = fruit.explain("zebra quagga")
+    assert "Only 0 of 2 words of the text known: the model can say nothing of it." in str(one)
+    for each in (why, one):
+        assert "words of" in each.plot().axes[0].get_title(loc="left")
+    assert "words of" not in str(fruit.explain("apple zebra", "apple")) + str(fruit.explain(""))  # half is enough
+
+
+def test_a_word_known_by_its_beginning_counts_and_is_told_apart() -> None:
+    def subwords() -> Tokenizer:
+        tokenizer = Tokenizer(models.WordPiece({"[UNK]": 0, "token": 1, "##iser": 2, "##s": 3}, unk_token="[UNK]"))
+        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        return tokenizer
+
+    model = StaticEmbedder(Vocabulary(["token", "the"], subwords), np.eye(2, dtype=np.float32))
+    why = model.explain("the tokenisers zebra Token tokenisers")
+    assert why.coverage == (Coverage(known=4, total=5, partly=2),) and why.coverage[0].share == 0.8
+    assert "known by their beginning alone: 2 of 5 words" in str(why)
+    assert "known by their beginning alone" in why.to_html()
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_coverage_is_the_same_by_the_compiled_path(fruit: StaticEmbedder, text: str) -> None:
+    texts = [text, "", "apple " + text, "zebra"]
+    plain = fruit.coverage(texts)
+    assert plain.dtype == np.float32 and plain[1] == 1 and plain[3] == 0
+    assert fruit.coverage(text) == plain[0]
+    fruit._characters = 10**9
+    fruit.encode(texts)
+    assert fruit._bulk is not None
+    assert fruit.coverage(texts).tolist() == plain.tolist() and fruit.coverage([]).shape == (0,)
+
+
+def test_a_family_from_a_file_cannot_steer_a_terminal(fruit: StaticEmbedder) -> None:
+    why = Explanation.from_dict(fruit.explain("apple [red]", "pear").to_dict() | {"family": "\x1b[31m[red]<b>"})
+    check_terminal(why)
+    assert "\x1b" not in repr(why) + str(why) and "<b>" not in why.to_html().replace("<b>0.", "")
+    assert "[red]" in str(why)
 
 
 def test_from_dict_refuses_what_is_no_explanation(fruit: StaticEmbedder) -> None:
@@ -195,7 +304,7 @@ def test_from_dict_refuses_what_is_no_explanation(fruit: StaticEmbedder) -> None
 def test_frame_adds_up_with_the_remainder(fruit: StaticEmbedder) -> None:
     pytest.importorskip("pandas")
     frame = fruit.explain("apple car", "pear bicycle").to_frame()
-    assert list(frame.columns) == ["name", "parts", "contribution", "share", "spans1", "spans2", "spans3"]
+    assert list(frame.columns) == ["name", "parts", "contribution", "share", "spans1", "spans2", "spans3", "key"]
     assert frame["contribution"].sum() == pytest.approx(frame.attrs["score"])
     frame = anchors().to_frame()
     assert frame["contribution"].sum() == pytest.approx(0.5)

@@ -14,11 +14,18 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import pellucid
+from pellucid.analysis.frequencies import document_frequencies
 from pellucid.cli.app import app
 from pellucid.errors import InputError
-from pellucid.questions.firing import Thresholds, lexical_firing
-from pellucid.questions.firingwords import Meaning, fired_words, first_words, own_words, shared_piece
-from pellucid.questions.frequencies import document_frequencies
+from pellucid.research.firing import (
+    Meaning,
+    Thresholds,
+    fired_words,
+    first_words,
+    lexical_firing,
+    own_words,
+    shared_piece,
+)
 from test_lexicon import backbone_of, dense
 from tiny_models import word_piece
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pellucid.analysis import coordinates
+from pellucid.analysis.groups import contrast, contrast_all
 from pellucid.errors import InputError
-from pellucid.questions import coordinates
-from pellucid.questions.groups import contrast, contrast_all
 from tables import HOSTILE, TableEmbedder, check_views, random_table, units
 
 both = pytest.mark.parametrize("sparse", [False, True])

@@ -32,7 +32,7 @@ from pellucid.index.engine import Point
 from pellucid.index.index import Index
 from pellucid.index.reasons import WordTable
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.words import Vocabulary, well_formed
+from pellucid.text import Vocabulary, well_formed
 from tables import HOSTILE, SCHEMAS
 
 TEXTS = {

@@ -14,13 +14,12 @@ from typer.testing import CliRunner
 import pellucid
 from pellucid.cli.app import app
 from pellucid.errors import CorpusError, InputError
-from pellucid.inspection.components import principal_components
-from pellucid.inspection.languages import language_separation
-from pellucid.inspection.norms import norms_by_rank, norms_by_tag
-from pellucid.inspection.tagged import coarse, read_tagged
 from pellucid.pretrained import bundled_models
+from pellucid.research.components import principal_components
+from pellucid.research.language_separation import language_separation
+from pellucid.research.norms import coarse, norms_by_rank, norms_by_tag, read_tagged
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.words import Vocabulary
+from pellucid.text import Vocabulary
 from tables import check_views, random_table
 
 
@@ -171,7 +170,7 @@ def test_lengths_by_rank_are_scipys_correlation():
 
 def test_the_bundled_model_weighs_frequent_words_less():
     if "static-en" not in bundled_models():
-        pytest.skip("src/pellucid/models/static-en is not in this checkout; its recipe makes it")
+        pytest.skip("src/pellucid/bundled/static-en is not in this checkout; its recipe makes it")
     model = pellucid.load("static-en")
     found = norms_by_rank(model)
     assert found.correlation > 0.4 and [b.relative for b in found.bands] == sorted(b.relative for b in found.bands)

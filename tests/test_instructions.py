@@ -9,8 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from pellucid.errors import InputError
-from pellucid.evaluation.evaluate import Results, Row, evaluate
-from pellucid.evaluation.instructions import read_instructions, told
+from pellucid.evaluation.evaluate import Results, Row, evaluate, read_instructions, told
 from pellucid.transformer.reading import Settings
 from test_evaluate import WRITERS, Planar
 
@@ -131,7 +130,7 @@ def test_a_template_without_a_place_for_it_is_told_nothing():
 
 
 def test_the_released_checkpoints_are_told_and_new_models_are_not():
-    from pellucid.lexicon.lens import SETTINGS
+    from pellucid.lexicon.folder import SETTINGS
 
     assert SETTINGS.takes_instruction and not Settings().takes_instruction
     assert told(SimpleNamespace(settings=SETTINGS, with_instruction=str.upper), AUTO, "STS12", "STS") == (

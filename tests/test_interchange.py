@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -18,9 +19,9 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 import pellucid
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.interchange import quantize
+from pellucid.static.folder import quantize
 from pellucid.store import read_tensors
-from pellucid.words import Vocabulary
+from pellucid.text import Vocabulary
 
 LOWER = ["the", "apple", "token", "café", ",", "new▁york", "don't", "οδος", "don", "t", "2024", "東京"]
 CASED = ["the", "Apple", "apple", "token", "New", "york", "."]
@@ -74,6 +75,20 @@ def test_sentence_transformers_gives_our_vectors(tmp_path):
             model(words).save_pretrained(folder, dtype=dtype, extra_words=EXTRA)
             theirs = sentence_transformers.SentenceTransformer(str(folder), device="cpu").encode(TEXTS)
             np.testing.assert_allclose(theirs, pellucid.load(folder).encode(TEXTS), atol=5e-6, err_msg=folder.name)
+
+
+def test_words_written_out_once_stay_written_out(made, tmp_path):
+    made.save_pretrained(tmp_path / "m", extra_words=EXTRA)
+    opened = pellucid.load(tmp_path / "m")
+    opened.save_pretrained(tmp_path / "copy")
+    opened.save_pretrained(tmp_path / "m")  # over what it was opened from
+    vocabularies = [Tokenizer.from_file(str(tmp_path / name / "tokenizer.json")).get_vocab() for name in ("m", "copy")]
+    made.save_pretrained(tmp_path / "plain")
+    plain = Tokenizer.from_file(str(tmp_path / "plain" / "tokenizer.json")).get_vocab()
+    assert vocabularies[0].keys() == vocabularies[1].keys() > plain.keys()
+    (tmp_path / "m" / "tokenizer.json").unlink()
+    opened.save_pretrained(tmp_path / "gone")
+    assert Tokenizer.from_file(str(tmp_path / "gone" / "tokenizer.json")).get_vocab() == plain
 
 
 def test_the_exported_rule_is_ours_word_for_word(made, tmp_path):
@@ -235,6 +250,25 @@ def test_text_vectors_are_read_in_every_usual_form(tmp_path, name, ending):
         assert opened.vocabulary.words[:2] == ["the", "apple"] and len(opened.vocabulary) == 3
         np.testing.assert_array_equal(opened.vectors, np.array([[1, 2, 3], [4, -0.5, 6], [7, 8, 9]], np.float32))
     assert len(StaticEmbedder.from_text_vectors(path, max_words=2).vocabulary) == 2
+
+
+def test_a_text_file_of_vectors_does_not_ask_for_more_memory_than_it_holds(tmp_path):
+    """One line of 65,536 numbers made room for 16,384 such; every repeated word was kept for the warning."""
+    (tmp_path / "wide.txt").write_bytes(b"a" + b" 1" * 65_536)
+    (tmp_path / "again.txt.gz").write_bytes(gzip.compress(b"a 1\n" * 300_000))
+    tracemalloc.start()
+    assert StaticEmbedder.from_text_vectors(tmp_path / "wide.txt").vectors.shape == (1, 65_536)
+    with pytest.warns(UserWarning, match=r"299999 lines repeat a word and were skipped, the first is line 2 \('a'\)"):
+        assert len(StaticEmbedder.from_text_vectors(tmp_path / "again.txt.gz").vocabulary) == 1
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 1 << 25
+
+
+def test_text_vectors_in_utf_16_are_named(tmp_path):
+    (tmp_path / "v.txt").write_bytes("a 1 2\nb 3 4\n".encode("utf-16"))
+    with pytest.raises(ModelFolderError, match="is UTF-16 or UTF-32; save it as UTF-8"):
+        StaticEmbedder.from_text_vectors(tmp_path / "v.txt")
 
 
 def test_many_text_vectors_grow_the_array_and_survive_a_save(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.errors import InputError
@@ -21,7 +23,7 @@ from pellucid.static import bulk
 from pellucid.static.bulk import BulkEncoder
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.store import read_tensors, write_tensors
-from pellucid.words import Vocabulary, split_words
+from pellucid.text import Vocabulary, split_words
 
 _LONG = "pneumonoultramicroscopicsilicovolcanoconiosis"
 _UNCASED = [
@@ -34,9 +36,12 @@ _CASED = [*_UNCASED, "The", "École", "éCole", "USA", "Token", "Σίσυφος"
 _PIECES = ["[UNK]", "token", "##is", "##er", "##s", "a", "##b", "é", "##c", "##ole", "the", "##x", "b"]
 
 
-def _tokenizer() -> Tokenizer:
-    tokenizer = Tokenizer(WordPiece({piece: i for i, piece in enumerate(_PIECES)}, unk_token="[UNK]"))
+def _tokenizer(lower: bool = False, **settings: Any) -> Tokenizer:
+    pieces = {piece: i for i, piece in enumerate(_PIECES)}
+    tokenizer = Tokenizer(WordPiece(pieces, unk_token="[UNK]", **settings))
     tokenizer.pre_tokenizer = BertPreTokenizer()
+    if lower:
+        tokenizer.normalizer = BertNormalizer(lowercase=True)
     return tokenizer
 
 
@@ -44,7 +49,7 @@ def _model(cased: bool, subwords: bool, dtype: str, dimension: int = 77) -> Stat
     """A model whose 77 dimensions take every width of columns that is compiled (64, 8 and 1)."""
     words = _CASED if cased else _UNCASED
     rng = np.random.default_rng(len(words))
-    vocabulary = Vocabulary(words, _tokenizer() if subwords else None)
+    vocabulary = Vocabulary(words, _tokenizer(lower=dtype == "float32") if subwords else None)
     if dtype == "int8":
         scales = rng.uniform(0.001, 0.1, len(words)).astype(np.float32)
         return StaticEmbedder(vocabulary, rng.integers(-127, 128, (len(words), dimension), dtype=np.int8), scales)
@@ -182,8 +187,80 @@ def test_an_unknown_word_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> N
     row = model.vocabulary.row
     monkeypatch.setattr(model.vocabulary, "row", lambda word: asked.append(word) or row(word))
     for _ in range(3):
-        encoder.encode(["Tokenisers zzz ÉCOLE tokenisers zzz"] * 50)
-    assert sorted(asked) == ["Tokenisers", "tokenisers", "zzz", "ÉCOLE"]
+        encoder.encode(["Tokenisés zzé ÉCOLE tokenisés zzé"] * 50)
+    assert sorted(asked) == ["Tokenisés", "tokenisés", "zzé", "ÉCOLE"]
+    monkeypatch.setattr(bulk, "_LEARNT_WORDS", 4)
+    encoder.encode(["aéa aéb aéc aéd aée aéf aée zzé aéf"])  # in one text of more unknown words than are asked at once
+    assert sorted(asked[4:]) == ["aéa", "aéb", "aéc", "aéd", "aée", "aéf"]
+
+
+def test_python_is_asked_of_no_word_that_the_compiled_rule_can_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = _model(True, True, "int8")
+    encoder = _bulk(model)
+    texts = [" ".join(f"tokenis{ending}{i}" for ending in ("", "er", "ers", "x") for i in range(1000)), "TOKENisX abbb"]
+    plain = model._encode_plainly(texts)
+    monkeypatch.setattr(model.vocabulary, "row", lambda word: pytest.fail(f"asked for {word!r}"))
+    np.testing.assert_allclose(encoder.encode(texts), plain, atol=1e-5)
+
+
+def _added(content: str) -> Tokenizer:
+    tokenizer = _tokenizer()
+    tokenizer.add_tokens([content])
+    return tokenizer
+
+
+def _cut_short() -> Tokenizer:
+    tokenizer = _tokenizer()
+    tokenizer.enable_truncation(2)
+    return tokenizer
+
+
+def _padded() -> Tokenizer:
+    tokenizer = _tokenizer()
+    tokenizer.enable_padding(length=6)
+    return tokenizer
+
+
+@pytest.mark.parametrize(
+    "tokenizer",
+    [
+        _added("sers"),
+        _added("[x]"),
+        _cut_short(),
+        _padded(),
+        _tokenizer(max_input_chars_per_word=9),
+        _tokenizer(max_input_chars_per_word=300),
+        _tokenizer(continuing_subword_prefix="s"),
+        _tokenizer(continuing_subword_prefix="@@"),
+    ],
+)
+def test_tokenizers_that_are_not_quite_berts(tokenizer: Tokenizer) -> None:
+    words = ["token", "tokenis", "tokeniser", "a", "ab", "abb", "the", "[UNK]"]
+    model = StaticEmbedder(Vocabulary(words, tokenizer), np.eye(len(words), dtype=np.float32))
+    texts = [
+        "tokenisers",
+        "tokeniserss",
+        "tokenisx",
+        "abbb",
+        f"a{'b' * 99}",
+        f"a{'b' * 100}",
+        "thex",
+        "Tokenisers",
+        "tq",
+    ]
+    _agree(model, _bulk(model), texts)
+
+
+@pytest.mark.parametrize("letter", ["a", "é"])
+def test_a_text_of_unknown_words_alone_needs_little_memory(letter: str) -> None:
+    words = np.random.default_rng(0).integers(97, 123, (100_000, 9), dtype=np.uint8)
+    words[:, 8] = 32
+    text = words.tobytes().decode().replace("a", letter)
+    tracemalloc.start()
+    _bulk(_MODELS[True, True, "int8"]).encode([text])
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 30 * len(text)  # lists of all its words alone would take 40
 
 
 def test_ten_megabytes_in_one_text() -> None:
@@ -240,7 +317,7 @@ def test_an_error_in_one_thread_ends_the_others(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(model.vocabulary, "row", row)
     with pytest.raises(RuntimeError, match="no answer"):
-        encoder.encode([f"zzz{i}" for i in range(200_000)])
+        encoder.encode([f"zzé{i}" for i in range(200_000)])
     assert len(asked) < 100_000
 
 

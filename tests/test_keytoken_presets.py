@@ -12,8 +12,8 @@ torch = pytest.importorskip("torch")
 peft = pytest.importorskip("peft")
 
 from pellucid.errors import InputError, ModelFolderError  # noqa: E402
-from pellucid.keytokens.presets import PRESETS, open_preset  # noqa: E402
-from pellucid.keytokens.settings import PROMPT_EOL  # noqa: E402
+from pellucid.keytokens.states import PROMPT_EOL  # noqa: E402
+from pellucid.research.presets import PRESETS, open_preset  # noqa: E402
 
 TEXT = "the doctor gave a boy medicine"
 MAKES = {"sgpt": ("gpt_neo", byte_level), "opt": ("opt", byte_level), "llama": ("llama", sentence_piece)}
@@ -65,6 +65,7 @@ def test_there_are_the_papers_eight():
     assert facts["sgpt-nli"] == facts["sgpt-msmarco"] == ("causal", "weighted_mean", "cosine")
     assert {facts[n] for n in facts if "eol" in n} == {("causal", "prompt_eol", "dot")}
     assert facts["gritlm"] == facts["llm2vec"] == ("bidirectional", "mean", "cosine")
+    assert PRESETS["sgpt-nli"].backbone == "Muennighoff/SGPT-1.3B-weightedmean-nli"  # the authors' is not "-bitfit"
     assert PRESETS["sgpt-nli"].head == "EleutherAI/gpt-neo-1.3B"
     assert PRESETS["llm2vec"].head == "mistralai/Mistral-7B-Instruct-v0.2"
 

@@ -21,7 +21,7 @@ from pellucid.errors import InputError, ModelFolderError  # noqa: E402
 from pellucid.keytokens.adjustments import Adjustment, choose_adjustment, component_adjustment, mean_adjustment  # noqa: E402
 from pellucid.keytokens.embedder import KeyTokenEmbedder  # noqa: E402
 from pellucid.keytokens.head import TokenHead, read_head  # noqa: E402
-from pellucid.keytokens.settings import PROMPT_EOL, KeyTokenSettings  # noqa: E402
+from pellucid.keytokens.states import PROMPT_EOL, KeyTokenSettings  # noqa: E402
 from pellucid.transformer.backbone import open_backbone, prepare  # noqa: E402
 from pellucid.transformer.tokenwords import Rank  # noqa: E402
 
@@ -631,3 +631,16 @@ def test_key_tokens_of_a_small_real_model_name_what_the_text_is_about(shared):
     fitted = model.fitted(texts, "mean")
     assert {"cake", "birthday", "baked"} <= {name for name, _ in fitted.key_tokens(cake, 6)}
     assert fitted.explain(cake, "She made cookies and pie.").score > fitted.explain(cake, "The car is fast.").score
+
+
+def test_a_merged_dimension_comes_back_with_what_it_is_about(llama, tmp_path):
+    """As several tokens, also where one is the bar between them or a backslash."""
+    names = llama.dimensions.names
+    spelled = {dimension.about[0]: dimension.name for dimension in llama.dimensions if dimension.about}
+    merged = llama.merge(spelled["|"], spelled["\\"], spelled["="], name="signs").merge(names[50], names[60])
+    merged.save_pretrained(tmp_path / "model")
+    after = KeyTokenEmbedder.from_pretrained(tmp_path / "model")
+    assert list(after.dimensions) == list(merged.dimensions)
+    assert set(after.dimensions["signs"].about) == {"|", "\\", "="}
+    llama.save_pretrained(tmp_path / "plain")
+    assert KeyTokenEmbedder.from_pretrained(tmp_path / "plain").mixing is None

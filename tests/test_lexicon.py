@@ -22,8 +22,7 @@ import pellucid  # noqa: E402
 from pellucid.errors import InputError, ModelFolderError  # noqa: E402
 from pellucid.lexicon.clusters import Clusters, cluster_vocabulary  # noqa: E402
 from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
-from pellucid.transformer.adapters import unchanged_names  # noqa: E402
-from pellucid.transformer.backbone import prepare  # noqa: E402
+from pellucid.transformer.backbone import prepare, unchanged_names  # noqa: E402
 from pellucid.transformer.reading import Reader, Settings, whole_words  # noqa: E402
 
 TEXTS = ["The man is riding a horse.", "a doctor gave the sick boy medicine", "", "cars quickly, swift cars!"]
@@ -649,7 +648,7 @@ def test_an_authors_model_is_saved_as_ours(authors, tmp_path):
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_a_pickled_head_is_read_without_unpickling(tmp_path, dtype, monkeypatch):
-    from pellucid.lexicon.lens import _read_pth
+    from pellucid.lexicon.folder import _read_pth
 
     linear = torch.nn.Linear(8, 5, bias=False).to(getattr(torch, dtype))
     torch.save(linear, tmp_path / "lm_head.pth")
@@ -658,7 +657,7 @@ def test_a_pickled_head_is_read_without_unpickling(tmp_path, dtype, monkeypatch)
 
 
 def test_a_harmful_pickle_is_not_run(tmp_path):
-    from pellucid.lexicon.lens import _read_pth
+    from pellucid.lexicon.folder import _read_pth
 
     class Harm:
         def __reduce__(self):
@@ -681,3 +680,22 @@ def test_a_checkpoint_without_centroids_says_where_it_looked(authors, tmp_path):
     root, *_ = authors
     with pytest.raises(ModelFolderError, match=r"no centroids: no lm_head\.weight .* none of lm_head\.pth"):
         LexiconEmbedder.from_pretrained(root / "base")
+
+
+@pytest.mark.parametrize("content", ["null", "[]", "5"])
+def test_an_adapter_file_of_the_authors_form_that_is_no_object_is_refused(tmp_path, content):
+    (tmp_path / "checkpoint-1").mkdir()
+    (tmp_path / "checkpoint-1" / "adapter_config.json").write_text(content)
+    with pytest.raises(ModelFolderError, match="is an adapter; give the name"):
+        LexiconEmbedder.from_pretrained(tmp_path)
+
+
+def test_words_that_are_bars_or_formulas_come_back(bert, tmp_path):
+    names = bert.dimensions.names
+    merged = bert.rename({names[0]: "=SUM(1)", names[1]: "-", names[2]: "a | b"}).merge(names[3], names[4])
+    merged.save_pretrained(tmp_path / "model")
+    assert list(LexiconEmbedder.from_pretrained(tmp_path / "model").dimensions) == list(merged.dimensions)
+    odd = replace(bert.clusters, words=[("|", "\\", "a | b", "=1"), *bert.clusters.words[1:]])
+    model = LexiconEmbedder(bert.backbone, odd)
+    model.save_pretrained(tmp_path / "odd")
+    assert list(LexiconEmbedder.from_pretrained(tmp_path / "odd").dimensions) == list(model.dimensions)

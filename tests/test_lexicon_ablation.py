@@ -93,6 +93,11 @@ def test_a_paper_like_outcome_is_confirmed(script, pages):
     assert "69.6 ± 0.7 (1)" in written
 
 
+def test_few_seeds_are_said_to_have_no_power(script, pages):
+    written = pages.page(paper_like(script, pages, 1), FACTS)
+    assert "next to no power" in written.partition("## Which")[0]
+
+
 def test_the_opposite_outcome_is_not(script, pages):
     written = pages.page(paper_like(script, pages, -1), FACTS)
     assert "Table 5: 9 of 9 not confirmed" in written

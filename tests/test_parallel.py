@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.distillation.parallel import read_parallel
 from pellucid.errors import CorpusError, InputError
+from pellucid.static.making.bilingual import read_parallel
 
 EN_DE = ("en", "de")
 PAIRS = [("Go.", "Geh."), ("Run!", "Lauf!")]
@@ -85,7 +85,7 @@ def test_an_empty_line_in_one_of_two_files_is_named(tmp_path):
         read((tmp_path / "b.txt", tmp_path / "a.txt"))
 
 
-@given(st.lists(st.tuples(*[st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]))] * 2)))
+@given(st.lists(st.tuples(*[st.text(st.characters(exclude_characters="\n\0", exclude_categories=["Cs"]))] * 2)))
 def test_no_character_but_a_line_feed_shifts_a_line(tmp_path_factory, pairs):
     """U+2028, a lone carriage return or a form feed end a line elsewhere; here they must not."""
     pairs = [(f"x{one}x", f"y{other}y") for one, other in pairs]
@@ -101,7 +101,7 @@ def test_what_cannot_be_read(tmp_path):
     (tmp_path / "p.txt").write_text("Go.\tGeh.\n")
     (tmp_path / "p.jsonl").write_text('"Go."\n')
     for files, message in [
-        (tmp_path / "p.tsv", "damaged or not UTF-8"),
+        (tmp_path / "p.tsv", r"p\.tsv, line 1 is not UTF-8"),
         (tmp_path / "q.tsv.xz", "damaged"),
         (tmp_path / "p.txt", r"p\.txt is not a \.tsv file"),
         (tmp_path / "none.tsv", r"parallel file not found: .*none\.tsv"),

@@ -10,13 +10,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
 
 import pellucid
 from pellucid import pretrained
+from pellucid.anchors.embedder import AnchorEmbedder
+from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.store import write_json
-from pellucid.words import Vocabulary
+from pellucid.store import checksum, read_tensors, write_json, write_tensors
+from pellucid.text import Vocabulary
 
 TEXTS = ["the apple", "a pear on a bicycle", "", "unknown"]
 
@@ -168,6 +172,119 @@ def test_the_config_says_who_wrote_it(saved):
     assert ours["family"] == "static" and ours["format"] == 1 and ours["version"] == pellucid.__version__
     present = {entry.name for entry in saved.iterdir()}
     assert set(ours["files"]) == present - {"config.json", "README.md"}
+
+
+# --- checksums
+
+
+def checked(folder):
+    """What `verify` says of each file that is not sound."""
+    return {file.name: file.state for file in pretrained.verify(folder) if not file.sound}
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[-2] ^= 1
+    path.write_bytes(content)
+
+
+def test_a_changed_file_of_a_small_model_is_refused_by_name(saved, checksums):
+    checksums()
+    assert pellucid.load(saved).encode("apple").any() and checked(saved) == {}
+    for name in ("model.safetensors", "words.txt", "modules.json", "tokenizer.json"):
+        content = (saved / name).read_bytes()
+        flip(saved / name)
+        with pytest.raises(ModelFolderError, match=rf"{name} is not the file that was saved"):
+            StaticEmbedder.from_pretrained(saved)
+        assert list(checked(saved)) == [name]
+        (saved / name).write_bytes(content)
+    pellucid.load(saved)
+
+
+def test_a_large_model_is_held_against_its_checksums_only_when_asked(saved, checksums, monkeypatch):
+    checksums()
+    monkeypatch.setattr(pretrained, "_ALWAYS_CHECKED", 100)
+    flip(saved / "words.txt")
+    pellucid.load(saved)
+    assert "changed" in checked(saved)["words.txt"]
+
+
+def test_a_missing_file_of_a_model_of_any_size_is_named(fruit, tmp_path, checksums, monkeypatch):
+    """Without subwords.json the model would open, and know fewer words."""
+    checksums()
+    monkeypatch.setattr(pretrained, "_ALWAYS_CHECKED", 100)
+    tokenizer = Tokenizer(WordPiece({"[UNK]": 0, "app": 1, "##les": 2}, unk_token="[UNK]"))
+    StaticEmbedder(Vocabulary(fruit.vocabulary.words, tokenizer), fruit.vectors).save_pretrained(tmp_path / "m")
+    (tmp_path / "m" / "subwords.json").unlink()
+    with pytest.raises(ModelFolderError, match=r"subwords\.json is missing"):
+        pellucid.load(tmp_path / "m")
+    assert checked(tmp_path / "m") == {"subwords.json": "missing"}
+
+
+def test_what_people_may_edit_has_no_checksum(saved, checksums):
+    checksums()
+    for name in ("README.md", "dimensions.tsv"):
+        (saved / name).write_text((saved / name).read_text().replace("dimension 1", "wheels"))
+    (saved / "notes.txt").write_text("mine")
+    pellucid.load(saved)
+    states = {file.name: file.state for file in pretrained.verify(saved)}
+    assert states["README.md"] == states["dimensions.tsv"] == "may be edited"
+    assert "notes.txt" not in states and checked(saved) == {}
+
+
+def test_a_folder_of_an_older_version_has_no_checksums_and_opens(fruit, saved, checksums):
+    checksums()
+    config = json.loads((saved / "config.json").read_text())
+    del config["pellucid"]["sha256"]
+    write_json(saved / "config.json", config)
+    np.testing.assert_array_equal(pellucid.load(saved).vectors, fruit.vectors)
+    assert {file.state for file in pretrained.verify(saved)} == {
+        "has no checksum",
+        "holds the checksums",
+        "may be edited",
+    }
+
+
+@pytest.mark.parametrize(
+    "sums", [[], "x", {"words.txt": 3}, {"../secret": "0"}, {"/etc/passwd": "0"}, {"a/../../b": "0"}, {"": "0"}, None]
+)
+def test_checksums_of_files_elsewhere_are_refused(saved, sums):
+    config = json.loads((saved / "config.json").read_text())
+    config["pellucid"]["sha256"] = sums
+    write_json(saved / "config.json", config)
+    for look in (pellucid.load, pretrained.verify):
+        with pytest.raises(ModelFolderError, match="'sha256' must be"):
+            look(saved)
+
+
+def test_every_file_of_a_model_within_a_model_has_a_checksum(fruit, tmp_path, checksums):
+    checksums()
+    model = EnsembleEmbedder([AnchorEmbedder(fruit, ["apple", "car"]), fruit])
+    model.save_pretrained(tmp_path / "m")
+    states = {file.name: file.state for file in pretrained.verify(tmp_path / "m")}
+    assert states["part_0/encoder/model.safetensors"] == states["part_0/anchors/model.safetensors"] == "ok"
+    assert states["part_0/dimensions.tsv"] == "may be edited"
+    flip(tmp_path / "m" / "part_0" / "encoder" / "words.txt")
+    with pytest.raises(ModelFolderError, match=r"part_0/encoder/words\.txt"):
+        pellucid.load(tmp_path / "m")
+
+
+def test_verify_searches_tables_for_nan_whatever_their_checksum(saved):
+    tensors, _ = read_tensors(saved / "model.safetensors")
+    vectors = np.array(tensors["embeddings"])
+    vectors[2, 1] = np.nan
+    write_tensors(saved / "model.safetensors", {**tensors, "embeddings": vectors})
+    config = json.loads((saved / "config.json").read_text())
+    config["pellucid"]["sha256"]["model.safetensors"] = checksum(saved / "model.safetensors")
+    write_json(saved / "config.json", config)
+    assert "NaN or infinity" in checked(saved)["model.safetensors"]
+
+
+@pytest.mark.parametrize("name", pretrained.bundled_models())
+def test_the_files_of_the_bundled_models_are_as_they_were_made(name):
+    states = pretrained.verify(name)
+    assert all(file.sound and file.state != "has no checksum" for file in states)
+    assert sum(file.state == "ok" for file in states) >= 3
 
 
 def test_a_model_may_be_saved_over_the_folder_it_is_mapped_from(saved):

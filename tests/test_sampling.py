@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from itertools import islice, pairwise
 from pathlib import Path
 
@@ -11,11 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from pellucid.anchors import candidatestore, farthest, sampling
+from pellucid.anchors import candidates as candidatestore
+from pellucid.anchors import farthest, sampling
 from pellucid.anchors.candidates import CandidateSettings, Filtered, candidate_texts, is_sentence
 from pellucid.anchors.sampling import choose_anchors, farthest_points, kmeans_points, uniform_points
 from pellucid.corpus import read_texts
 from pellucid.errors import CorpusError, InputError, PellucidError
+from resuming import assert_damage_is_refused, reversed_lines, stopped_at_writes
 
 # --- Farthest point sampling ------------------------------------------------------------------------------------------
 
@@ -365,8 +370,8 @@ def test_farthest_anchors_are_the_picks_of_the_vectors():
 
 
 def test_the_frame_method_is_reached(monkeypatch):
-    pytest.importorskip("pellucid.anchors.frames")
-    monkeypatch.setattr("pellucid.anchors.frames.frame_points", lambda vectors, n, *, seed: np.arange(n) * 17 + seed)
+    pytest.importorskip("pellucid.anchors.sampling")
+    monkeypatch.setattr("pellucid.anchors.sampling.frame_points", lambda vectors, n, *, seed: np.arange(n) * 17 + seed)
     settings = CandidateSettings(near_duplicates=None)
     expected = [SENTENCES[row] for row in (5, 22, 39)]
     assert choose_anchors(encode, SENTENCES, 3, seed=5, settings=settings) == expected
@@ -388,7 +393,7 @@ def test_too_many_anchors_asked_for():
     said = r"11 anchors asked for, but 10 of 13 texts left \(dropped: 1 link, 1 no sentence, 1 duplicate\)"
     with pytest.raises(InputError, match=said):
         choose_anchors(encode, texts, 11, method="uniform")
-    with pytest.raises(InputError, match="near_duplicates"):
+    with pytest.raises(InputError, match="add texts, or allow nearer ones"):
         choose_anchors(lambda texts: np.ones((len(texts), 3)), SENTENCES, 2, method="fps")
 
 
@@ -437,7 +442,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path, monkeypatch):
     monkeypatch.setattr(candidatestore, "_SHARD", 50)
     whole = choose_anchors(encode, SENTENCES, 9, method="fps")
     assert run_until_killed(tmp_path, 3) == [50, 50, 50]
-    with open(tmp_path / "vectors.npy", "ab") as file:
+    with open(tmp_path / "vectors.state.bin", "ab") as file:
         file.write(b"half a shard that was being written")
     sizes: list[int] = []
 
@@ -447,7 +452,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path, monkeypatch):
 
     assert choose_anchors(counting, SENTENCES, 9, method="fps", work_dir=tmp_path) == whole
     assert sizes == [8, 50, 50, 38]  # the encoder is compared on 8 texts, then the rest
-    assert np.load(tmp_path / "vectors.npy").shape == (len(SENTENCES), 64)
+    assert (tmp_path / "vectors.state.bin").stat().st_size == 2 * 64 * len(SENTENCES)
     sizes.clear()
     assert choose_anchors(counting, SENTENCES, 9, method="fps", work_dir=tmp_path) == whole
     assert sizes == [8]
@@ -456,14 +461,80 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path, monkeypatch):
 
 def test_a_work_dir_of_another_run_is_refused(tmp_path):
     choose_anchors(encode, SENTENCES, 3, method="fps", work_dir=tmp_path)
-    with pytest.raises(InputError, match="different: corpus"):
+    with pytest.raises(InputError, match=r"the corpus that the run in .* texts 1 to 288 are not the same.* after 287"):
         choose_anchors(encode, SENTENCES[1:], 3, method="fps", work_dir=tmp_path)
+    with pytest.raises(InputError, match="that ended after 288 texts"):
+        choose_anchors(encode, [*SENTENCES, "One more."], 3, method="fps", work_dir=tmp_path)
+    assert len(choose_anchors(encode, iter([]), 3, method="fps", work_dir=tmp_path)) == 3  # not looked at
     with pytest.raises(InputError, match="different: words"):
         choose_anchors(encode, SENTENCES, 3, settings=CandidateSettings(words=None), method="fps", work_dir=tmp_path)
     with pytest.raises(InputError, match="another encoder"):
         choose_anchors(lambda t: encode(t)[:, ::-1], SENTENCES, 3, method="fps", work_dir=tmp_path)
     with pytest.raises(InputError, match="another encoder"):
         choose_anchors(lambda t: encode(t)[:, :9], SENTENCES, 3, method="fps", work_dir=tmp_path)
+
+
+def test_anchors_of_a_run_that_was_stopped_are_those_of_one_that_was_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(candidatestore, "_SHARD", 50)
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("\n".join(SENTENCES))
+
+    def run(folder):
+        chosen = choose_anchors(encode, corpus, 9, method="fps", work_dir=folder)
+        return chosen, (folder / "vectors.state.bin").read_bytes(), (folder / "candidates.state.jsonl").read_bytes()
+
+    (_, whole), *others = stopped_at_writes(run, tmp_path / "runs")
+    assert len(others) == 8 and all(other == whole for _, other in others)
+    assert assert_damage_is_refused(run, tmp_path / "runs" / "0") == 3
+    reversed_lines(corpus)
+    for folder in ("0", "1"):
+        with pytest.raises(InputError, match=r"corpus\.txt is not the corpus.*: texts 1 to 288 are not the same"):
+            run(tmp_path / "runs" / folder)
+
+
+def test_as_much_of_a_corpus_is_proven_as_was_read(tmp_path):
+    settings = CandidateSettings(max_candidates=20)
+    chosen = choose_anchors(encode, SENTENCES, 3, method="fps", settings=settings, work_dir=tmp_path)
+    others = [*SENTENCES[:20], "Another one."]
+    assert choose_anchors(encode, others, 3, method="fps", settings=settings, work_dir=tmp_path) == chosen
+    with pytest.raises(InputError, match="texts 1 to 20 are not the same"):
+        choose_anchors(encode, SENTENCES[1:], 3, method="fps", settings=settings, work_dir=tmp_path)
+
+
+KILLED = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from test_sampling import *
+candidatestore._SHARD = 10
+choose_anchors(lambda texts: time.sleep(0.05) or encode(texts), SENTENCES, 9, method="fps", work_dir=sys.argv[2])
+"""
+
+
+def test_a_run_killed_at_any_moment_goes_on(tmp_path):
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED)
+    folder, random = tmp_path / "work", np.random.default_rng(0)
+    command = [sys.executable, str(script), str(Path(__file__).parent), str(folder)]
+    grown = [0]
+    for _ in range(3):
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        while process.poll() is None and _size(folder) == grown[-1]:
+            time.sleep(0.002)
+        with pytest.raises(InputError, match=f"work is in use by process {process.pid} since 20"):
+            choose_anchors(encode, SENTENCES, 9, method="fps", work_dir=folder)
+        time.sleep(random.uniform(0, 0.08))
+        process.kill()
+        process.wait()
+        grown.append(_size(folder))
+    assert 0 < grown[1] < grown[3] < 2 * 64 * len(SENTENCES)
+    assert choose_anchors(encode, SENTENCES, 9, method="fps", work_dir=folder) == choose_anchors(
+        encode, SENTENCES, 9, method="fps"
+    )
+
+
+def _size(folder):
+    path = folder / "vectors.state.bin"
+    return path.stat().st_size if path.exists() else 0
 
 
 def test_from_a_file_and_a_static_model(tmp_path, fruit):
@@ -479,7 +550,7 @@ def test_from_a_file_and_a_static_model(tmp_path, fruit):
     settings = CandidateSettings(language=None)
     anchors = choose_anchors(fruit, corpus, 2, method="fps", settings=settings, work_dir=tmp_path / "work")
     assert set(anchors) <= set(texts[:4])
-    assert list(read_texts(tmp_path / "work" / "candidates.jsonl")) == texts
+    assert list(read_texts(tmp_path / "work" / "candidates.state.jsonl")) == texts
     with pytest.raises(CorpusError, match="no candidate"):
         choose_anchors(fruit, [], 2)
 

@@ -18,14 +18,14 @@ from tokenizers.models import WordPiece
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.dimensions import Dimension, Dimensions
-from pellucid.distillation import segmentation
-from pellucid.distillation.refinement import Bags
-from pellucid.distillation.segmentation import segmenter
 from pellucid.errors import InputError, MissingExtraError
 from pellucid.static.bulk import BulkEncoder
 from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.making import segmentation
+from pellucid.static.making.segmentation import segmenter
+from pellucid.static.making.training import Bags
 from pellucid.static.tables import as_static, merge_static
-from pellucid.words import Vocabulary, _is_punctuation, shown_word, split_words, unspaced_run
+from pellucid.text import Vocabulary, _is_punctuation, shown_word, split_words, unspaced_run
 
 
 def found(words: list[str], text: str) -> list[str]:
@@ -240,7 +240,7 @@ def test_cutting_writes_nothing_and_says_nothing(tmp_path: Path) -> None:
     pytest.importorskip("jieba"), pytest.importorskip("sudachipy"), pytest.importorskip("pythainlp")
     program = (
         "import socket; socket.socket.connect = None\n"
-        "from pellucid.distillation.segmentation import segmenter\n"
+        "from pellucid.static.making.segmentation import segmenter\n"
         "for language, text in (('zh', '我爱北京'), ('ja', '東京都に'), ('th', 'ฉันรักไทย')):\n"
         "    assert len(segmenter(language)(text)) == 3\n"
         "import os; assert 'PYTHAINLP_READ_ONLY' not in os.environ"

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from pellucid.alignment.aligned import EmbeddedTexts, measure
-from pellucid.alignment.spectrum import Moments, spectrum_of
-from pellucid.alignment.spectrum_report import contributions, variation
-from pellucid.alignment.sweep import sweep
 from pellucid.errors import InputError
+from pellucid.pca import Moments, spectrum_of
+from pellucid.research.alignment import EmbeddedTexts, measure
+from pellucid.research.spectrum import contributions, variation
+from pellucid.research.sweep import sweep
 from pellucid.transformer.tokenwords import readable
 from tables import check_views
 

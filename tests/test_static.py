@@ -12,7 +12,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.errors import InputError
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.words import Vocabulary
+from pellucid.text import Vocabulary
 
 WORDS = ["the", "apple", "Apple", "pear", "straße", "日本", "e\u0301cole", "naïve"]
 
@@ -71,7 +71,7 @@ def test_pairs_of_words_by_hand(fruit: StaticEmbedder) -> None:
     assert [row.share for row in why.rows[:2]] == pytest.approx([9 / 15, 6 / 15])
     assert why.rows[0].name == "apple × apple"
     assert (why.rows[0].spans1, why.rows[0].spans2) == (((0, 5),), ((5, 10),))
-    assert why.exact and why.remainder == 0.0
+    assert why.exact and why.remainder == pytest.approx(0, abs=1e-15)
 
 
 def test_one_text_by_hand(fruit: StaticEmbedder) -> None:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -21,6 +22,8 @@ from safetensors.numpy import load_file, save_file
 
 from pellucid import store
 from pellucid.errors import InputError, ModelFolderError, WritingError
+from pellucid.workfolder import WorkFolder
+from resuming import assert_damage_is_refused
 
 
 def write_model(path, text):
@@ -204,6 +207,56 @@ def test_what_is_no_model_is_never_replaced(tmp_path):
     assert (tmp_path / "empty" / "words.txt").read_text() == "new"
 
 
+@pytest.mark.parametrize("place", ["queue", "notes/queue"])
+def test_a_pipe_beside_a_models_files_is_refused_when_the_model_is_replaced(tmp_path, place):
+    write_model(tmp_path / "m", "old")
+    (tmp_path / "m" / "notes").mkdir()
+    os.mkfifo(tmp_path / "m" / place)
+    with pytest.raises(InputError, match=rf"{place} is neither a file nor a link.*new name"):
+        write_model(tmp_path / "m", "new")
+    assert (tmp_path / "m" / "words.txt").read_text() == "old"
+    assert names(tmp_path) == ["m"]
+
+
+def test_a_link_to_a_pipe_or_device_goes_with_the_new_model_as_a_link(tmp_path):
+    write_model(tmp_path / "m", "old")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "m" / "queue").symlink_to(tmp_path / "pipe")
+    (tmp_path / "m" / "zeros").symlink_to("/dev/zero")
+    write_model(tmp_path / "m", "new")
+    assert (tmp_path / "m" / "queue").is_symlink() and (tmp_path / "m" / "zeros").is_symlink()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_number_that_is_none_is_found_wherever_it_is(dtype, value, monkeypatch, tmp_path):
+    monkeypatch.setattr(store, "_BLOCK", 4)
+    for place in range(11):
+        array = np.full(11, -3, dtype)
+        assert store.is_sound(array)
+        array[place] = value
+        assert not store.is_sound(array)
+        store.write_tensors(tmp_path / "x.safetensors", {"a": np.ones(3, np.int8), "b": array})
+        assert store.broken_tensor(tmp_path / "x.safetensors") == "b"
+
+
+def test_bfloat16_is_searched_without_torch(tmp_path):
+    """1, -2 and the largest number, then NaN and infinity."""
+    described = {"x": entry([3], 0, 6, "BF16")}
+    sound, broken = ([0x3F80, 0xC000, 0x7F7F], [0x3F80, 0x7FC0, 0xFF80])
+    for bits, expected in ((sound, None), (broken, "x"), (broken[:1] * 2 + broken[2:], "x")):
+        (tmp_path / "x.safetensors").write_bytes(safetensors_bytes(described, np.array(bits, "<u2").tobytes()))
+        assert store.broken_tensor(tmp_path / "x.safetensors") == expected
+    with pytest.raises(ModelFolderError, match="broken header"):
+        store.read_tensors(tmp_path / "x.safetensors")
+
+
+def test_numbers_beyond_a_bound_are_found(tmp_path):
+    assert store.is_sound(np.array([1e15, -1e15], np.float64), 1e15)
+    assert not store.is_sound(np.array([1.0, -2e15], np.float32), 1e15)
+    assert store.is_sound(np.zeros((0, 3), np.float32)) and store.is_sound(np.array([200], np.uint8), 1)
+
+
 def test_a_link_to_a_model_stays_a_link(tmp_path):
     write_model(tmp_path / "real", "old")
     (tmp_path / "link").symlink_to("real")
@@ -271,9 +324,105 @@ def test_a_kill_in_the_middle_of_a_save_leaves_the_old_model(tmp_path):
         process.wait()
     assert (tmp_path / "m" / "words.txt").read_text() == "old"
     left = [name for name in names(tmp_path) if name != "m"]
-    assert all(name.startswith(".m.") and name.endswith(".part") for name in left)
+    assert len(left) == 2 and all(name.startswith(".m.") and name.endswith((".part", ".lock")) for name in left)
     write_model(tmp_path / "m", "new")  # what the killed process left is in nobody's way
     assert (tmp_path / "m" / "words.txt").read_text() == "new"
+    assert names(tmp_path) == ["m"]
+
+
+def test_what_killed_writers_of_a_file_left_is_removed_and_nothing_else(tmp_path):
+    others = [".x.json.bak", ".x.json.part", ".x.json.y.abcd1234.part", ".y.json.abcd1234.part", "x.json.abcd1234.part"]
+    for name in [".x.json.abcd1234.part", ".x.json.lock", *others]:
+        (tmp_path / name).write_text("half")
+    store.write_json(tmp_path / "x.json", 1)
+    assert names(tmp_path) == sorted(["x.json", *others])
+
+
+def test_what_a_living_writer_writes_is_not_removed(tmp_path):
+    with store.writing(tmp_path / "x.json") as first:
+        with store.writing(tmp_path / "y.json") as second:
+            second.write_text("2")
+        first.write_text("1")
+    assert names(tmp_path) == ["x.json", "y.json"]
+
+
+def test_a_model_that_was_aside_when_its_saver_was_killed_comes_back(tmp_path):
+    """On systems that cannot exchange two folders in one step there is a moment without a model at the path."""
+    write_model(tmp_path / ".m.abcd1234.part" / "model", "old")
+    (tmp_path / ".m.abcd1234.part" / "model" / "notes.md").write_text("mine")
+    (tmp_path / ".m.efgh5678.part").mkdir()
+    write_model(tmp_path / "m", "new")
+    assert (tmp_path / "m" / "words.txt").read_text() == "new"
+    assert (tmp_path / "m" / "notes.md").read_text() == "mine"
+    assert names(tmp_path) == ["m"]
+
+
+def test_the_second_saver_waits_for_the_first(tmp_path):
+    """Else it takes over files of a model that it did not know of when it began."""
+    write_model(tmp_path / "m", "old")
+
+    def save_more():
+        with store.writing_folder(tmp_path / "m") as folder:
+            (folder / "subwords.json").write_text("{}")
+            (folder / "config.json").write_text(json.dumps({"pellucid": {"files": ["subwords.json"]}}))
+
+    with ThreadPoolExecutor(1) as pool:
+        with store.writing_folder(tmp_path / "m") as folder:
+            (folder / "words.txt").write_text("first")
+            (folder / "config.json").write_text(json.dumps({"pellucid": {"files": ["words.txt"]}}))
+            second = pool.submit(save_more)
+            time.sleep(0.3)
+            assert not second.done()
+        second.result()
+    assert names(tmp_path / "m") == ["config.json", "subwords.json"]
+    assert names(tmp_path) == ["m"]
+
+
+def test_a_saver_that_waits_for_too_long_is_told_for_whom(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "_PATIENCE", 0.1)
+    with store.writing(tmp_path / "x.json"), pytest.raises(WritingError, match=rf"process {os.getpid()} has been"):
+        store.write_json(tmp_path / "x.json", 1)
+    store.write_json(tmp_path / "x.json", 2)
+    assert names(tmp_path) == ["x.json"]
+
+
+def test_a_file_system_without_locks_is_written_to_all_the_same(tmp_path, monkeypatch):
+    def no_locks(handle):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(store, "_try_lock", no_locks)
+    (tmp_path / ".x.json.abcd1234.part").write_text("perhaps another's")
+    store.write_json(tmp_path / "x.json", 1)
+    assert names(tmp_path) == [".x.json.abcd1234.part", "x.json"]
+
+
+def test_processes_that_save_different_models_to_one_path_leave_a_whole_one(tmp_path):
+    """One has a tokenizer for unknown words, one has none: after each round the folder is that of either."""
+    script = """
+    import sys
+    import numpy as np
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordPiece
+    from pellucid.static.embedder import StaticEmbedder
+    from pellucid.text import Vocabulary
+    subwords = Tokenizer(WordPiece({"[UNK]": 0, "a": 1, "##b": 2}, unk_token="[UNK]"))
+    words = ["a", "b"] if sys.argv[2] == "0" else ["a", "b", "c"]
+    vocabulary = Vocabulary(words, subwords if sys.argv[2] == "1" else None)
+    model = StaticEmbedder(vocabulary, np.eye(len(words), 2, dtype="f"))
+    for line in sys.stdin:
+        model.save_pretrained(sys.argv[1])
+        print("saved", flush=True)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "m")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
+    with subprocess.Popen([*command, "0"], **pipes) as first, subprocess.Popen([*command, "1"], **pipes) as second:
+        for _ in range(100):
+            for process in (first, second):
+                process.stdin.write("go\n")
+            assert [process.stdout.readline() for process in (first, second)] == ["saved\n"] * 2
+            words = (tmp_path / "m" / "words.txt").read_text().split()
+            assert ("subwords.json" in names(tmp_path / "m")) == (len(words) == 3)
+            assert names(tmp_path) == ["m"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no exchange in one step")
@@ -294,3 +443,161 @@ def test_a_reader_sees_a_whole_model_at_every_moment_of_a_save(tmp_path):
             time.sleep(0.0005)
     assert process.returncode == 0
     assert len(seen) > 1 and all(text.startswith("version") for text in seen)
+
+
+# Work folders
+
+
+def read_in(folder, texts, stop=None, commit=True):
+    """Read texts under one key, up to `stop`; return those that came."""
+    with WorkFolder(folder) as work:
+        came = []
+        for text in work.texts("corpus", texts, "texts.txt"):
+            came.append(text)
+            if len(came) == stop:
+                break
+        if commit:
+            work.commit({"read": len(came)})
+        return came
+
+
+TEXTS = [f"text {number}" for number in range(3_000)]
+
+
+@pytest.mark.parametrize("stop", [1, 1024, 1500, 2999, 3000, None])
+def test_texts_read_before_are_proven_and_the_others_noted(tmp_path, stop):
+    assert read_in(tmp_path, TEXTS, stop) == TEXTS[:stop]
+    assert read_in(tmp_path, iter(TEXTS)) == TEXTS
+    assert read_in(tmp_path, TEXTS) == TEXTS
+    marks = json.loads((tmp_path / "state.json").read_text())["texts"]["corpus"]["marks"]
+    assert marks[-1][0] == 3000 and max(np.diff([0, *(count for count, _ in marks)])) <= 1024
+
+
+@pytest.mark.parametrize("place", [0, 1023, 1024, 1499])
+@pytest.mark.parametrize("change", ["other", "less", "moved"])
+def test_no_text_that_changed_gets_out(tmp_path, place, change):
+    read_in(tmp_path, TEXTS, 1500)
+    before = (tmp_path / "state.json").read_bytes()
+    texts = list(TEXTS)
+    if change == "other":
+        texts[place] += "!"
+    elif change == "less":
+        del texts[place]
+    else:  # the same characters in the same order
+        texts[place : place + 2] = [texts[place] + texts[place + 1][0], texts[place + 1][1:]]
+    came = []
+    first, last = (0, 1024) if place < 1024 else (1024, 1500)
+    told = rf"texts\.txt is not .* {tmp_path} .*: texts {first + 1:,} to {last:,} are not the same.*Give that"
+    with WorkFolder(tmp_path) as work, pytest.raises(InputError, match=told):
+        came.extend(work.texts("corpus", texts, "texts.txt"))
+    assert came == TEXTS[:first]
+    assert (tmp_path / "state.json").read_bytes() == before
+    assert read_in(tmp_path, TEXTS) == TEXTS
+
+
+def test_a_corpus_that_ended_may_not_grow_and_one_that_did_not_may(tmp_path):
+    read_in(tmp_path / "whole", TEXTS[:9])
+    with pytest.raises(InputError, match="that ended after 9 texts"):
+        read_in(tmp_path / "whole", TEXTS[:10])
+    with pytest.raises(InputError, match="texts 1 to 9 are not the same, and it ends after 8"):
+        read_in(tmp_path / "whole", TEXTS[:8])
+    read_in(tmp_path / "part", TEXTS[:9], 9)
+    assert read_in(tmp_path / "part", TEXTS[:10]) == TEXTS[:10]
+
+
+def test_what_was_not_committed_does_not_count(tmp_path):
+    read_in(tmp_path, ["a", "b"], commit=False)
+    with WorkFolder(tmp_path) as work:
+        work.claim({"n": 1})
+        work.append("rows", np.arange(6, dtype=np.float16).reshape(3, 2))
+        work.save("table", {"x": np.zeros(3)})
+    with WorkFolder(tmp_path) as work:
+        work.claim({"n": 2})
+        assert list(work.texts("corpus", ["c"], "texts.txt")) == ["c"]
+        assert "rows" not in work and "table" not in work and not work.facts
+        work.append("rows", np.ones((1, 2), np.float16))
+        work.save("table", {"x": np.ones(3)})
+        work.commit({"step": 1})
+        work.append("rows", np.zeros((5, 2), np.float16))
+        work.save("table", {"x": np.zeros(3)})
+    with WorkFolder(tmp_path) as work:
+        assert work.facts == {"step": 1} and work.rows("rows") == 1
+        work.append("rows", np.full((1, 2), 2, np.float16))
+        np.testing.assert_array_equal(work.array("rows"), [[1, 1], [2, 2]])
+        np.testing.assert_array_equal(work.load("table")["x"], np.ones(3))
+        work.save("table", {"x": np.full(3, 3.0)})
+        work.commit()
+        np.testing.assert_array_equal(work.load("table")["x"], np.full(3, 3.0))
+        with pytest.raises(InputError, match=r"another run \(different: m, n\); give the same arguments"):
+            work.claim({"m": 2, "n": 3})
+    assert len(list(tmp_path.glob("table.*"))) == 1
+
+
+def test_any_damage_of_a_work_folder_is_refused_by_name(tmp_path):
+    def run(folder):
+        with WorkFolder(folder) as work:
+            if "rows" not in work:
+                work.append("rows", np.arange(6).reshape(3, 2))
+                work.save("table", {"x": np.arange(5.0)})
+                work.save_texts("words", ["a", "b", "é"])
+                work.commit({"step": 1})
+            work.array("rows"), work.load("table"), work.file("words")
+
+    run(tmp_path / "work")
+    run(tmp_path / "work")
+    assert assert_damage_is_refused(run, tmp_path / "work") == 4
+    state = tmp_path / "work" / "state.json"
+    content = state.read_bytes()
+    for place in range(len(content) - 1):
+        state.write_bytes(content[:place] + bytes([content[place] ^ 2]) + content[place + 1 :])
+        with pytest.raises(ModelFolderError, match=r"state\.json"):
+            run(tmp_path / "work")
+
+
+HOLDER = """
+import sys, time
+from pellucid.workfolder import WorkFolder
+with WorkFolder(sys.argv[1]):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_the_second_run_in_a_folder_is_told_who_holds_it(tmp_path):
+    folder = tmp_path / "work"
+    process = subprocess.Popen([sys.executable, "-c", HOLDER, str(folder)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "held\n"
+        told = rf"work is in use by process {process.pid} since 20[-\d]{{8}} [:\d]{{8}}; wait until it has ended"
+        with pytest.raises(InputError, match=told), WorkFolder(folder):
+            pass
+        with WorkFolder(folder, alone=False) as work:  # a further process of the same run
+            work.claim({"n": 1})
+            work.commit({"step": 1})
+        assert not json.loads((folder / "state.json").read_text())["facts"]
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    with WorkFolder(folder) as first:  # a lock goes with its process
+        with pytest.raises(InputError, match=f"process {os.getpid()} "), WorkFolder(folder):
+            pass
+        first.commit({"step": 2})
+    with WorkFolder(folder) as work:
+        assert work.facts == {"step": 2}
+
+
+def test_a_work_folder_that_cannot_be_written_says_so(tmp_path, monkeypatch):
+    with WorkFolder(tmp_path) as work:
+
+        def full(handle):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(WritingError, match=r"rows\.state\.bin: No space left"):
+            work.append("rows", np.zeros(3))
+        with pytest.raises(WritingError, match=r"state\.json: No space left"):
+            work.commit({"step": 1})
+    monkeypatch.undo()
+    with WorkFolder(tmp_path) as work:
+        assert not work.facts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import mmap
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,19 +16,18 @@ from typer.testing import CliRunner
 import pellucid
 from pellucid.cli.app import app
 from pellucid.corpus import read_texts
-from pellucid.distillation.extraction import ExtractionSettings
-from pellucid.distillation.refinement import Bags, RefinementSettings
 from pellucid.errors import CorpusError, InputError
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.vocabulary import sentencestore
-from pellucid.vocabulary.add import add_words
-from pellucid.vocabulary.maps import fit_space
-from pellucid.vocabulary.merge import merge_vocabularies
-from pellucid.vocabulary.prune import prune
-from pellucid.vocabulary.reading import AddingSettings
-from pellucid.vocabulary.retrain import retrain
-from pellucid.vocabulary.sentencestore import store_sentences
-from pellucid.words import Vocabulary, split_words
+from pellucid.static.making import retraining as sentencestore
+from pellucid.static.making.adding import AddingSettings, add_words
+from pellucid.static.making.extraction import ExtractionSettings
+from pellucid.static.making.merging import fit_space, merge_vocabularies
+from pellucid.static.making.pruning import prune
+from pellucid.static.making.retraining import retrain, store_sentences
+from pellucid.static.making.training import Bags, RefinementSettings
+from pellucid.text import Vocabulary, split_words
+from pellucid.workfolder import WorkFolder
+from resuming import assert_damage_is_refused, reversed_lines, stop_at_write, stopped_at_writes
 from tables import check_views, random_table
 
 WIDTH = 6
@@ -240,7 +240,7 @@ def states_of(bert, text, start, end):
 
 
 def test_in_sentences_an_entry_has_the_mean_of_its_states(bert, monkeypatch):
-    from pellucid.vocabulary import reading as vocabulary_reading
+    from pellucid.static.making import adding as vocabulary_reading
 
     known = "a man is riding the horse on beach quickly swift car vehicle doctor gave sick boy rapid cars".split()
     rng = np.random.default_rng(6)
@@ -253,7 +253,7 @@ def test_in_sentences_an_entry_has_the_mean_of_its_states(bert, monkeypatch):
         given.update(source=source, target=target)
         return fit_space(source, target, **options)
 
-    monkeypatch.setattr("pellucid.vocabulary.add.fit_space", noted)
+    monkeypatch.setattr("pellucid.static.making.adding.fit_space", noted)
     reading = vocabulary_reading.Reading
     found = reading(
         Vocabulary([*model.vocabulary.words, "swiftly", "sick▁boy"]), ["swiftly", "sick▁boy"], AddingSettings()
@@ -278,7 +278,7 @@ def test_sentences_that_do_not_hold_the_entry(bert, world):
         add_words(model, ["zebra", "zoo", "horse"], bert, ["a man", "the horse"])
     with pytest.raises(InputError, match="2 words to fit a map on"):
         add_words(model, ["horse"], bert, ["a man", "the horse"])
-    with pytest.raises(InputError, match="only a SentenceTransformer reads words in sentences, got function"):
+    with pytest.raises(InputError, match="only a sentence-transformers model reads words in"):
         add_words(model, ["horse"], teacher_of(world), ["a man", "the horse"])
     long = " ".join(["man"] * 40 + ["horse"])
     with pytest.raises(CorpusError, match="reads 'horse' in no sentence whole"):
@@ -469,23 +469,23 @@ def test_a_killed_store_goes_on_and_knows_its_teacher(world, corpus, tmp_path, m
     vocabulary, teacher = Vocabulary(world[0]), teacher_of(world)
     whole = store_sentences(tmp_path / "whole", vocabulary, teacher, corpus, ExtractionSettings(), {})
     calls = []
-    append = sentencestore._append
+    append = WorkFolder.append
 
-    def dying(path, values, first):
-        calls.append(path)
-        if len(calls) == 9:  # the teacher's vectors and rows of the third shard are written, its offsets are not
+    def dying(self, name, rows):
+        calls.append(name)
+        if len(calls) == 10:  # the teacher's vectors and rows of the third shard are written, its offsets are not
             raise KeyboardInterrupt
-        append(path, values, first)
+        append(self, name, rows)
 
     def run(encoder, **options):
         return store_sentences(tmp_path / "cut", vocabulary, encoder, corpus, ExtractionSettings(**options), {})
 
-    monkeypatch.setattr(sentencestore, "_append", dying)
+    monkeypatch.setattr(WorkFolder, "append", dying)
     with pytest.raises(KeyboardInterrupt):
         run(teacher)
-    monkeypatch.setattr(sentencestore, "_append", append)
-    assert json.loads((tmp_path / "cut" / "state.json").read_text())["read"] == 200
-    with pytest.raises(InputError, match="vectors of another teacher"):
+    monkeypatch.setattr(WorkFolder, "append", append)
+    assert json.loads((tmp_path / "cut" / "state.json").read_text())["facts"] == {"read": 200}
+    with pytest.raises(InputError, match="vectors of another encoder"):
         run(lambda texts: teacher(texts)[:, ::-1])
     resumed = run(teacher)
     np.testing.assert_array_equal(resumed.bags.rows, whole.bags.rows)
@@ -506,7 +506,7 @@ def test_retraining_learns_the_teachers_similarities(world, corpus, tmp_path):
 
 def test_retraining_killed_and_resumed_equals_uninterrupted(world, corpus, tmp_path, monkeypatch):
     pytest.importorskip("torch")
-    from pellucid.distillation import refinement
+    from pellucid.static.making import training as refinement
 
     def run(folder):
         return retrain(
@@ -514,19 +514,57 @@ def test_retraining_killed_and_resumed_equals_uninterrupted(world, corpus, tmp_p
         )
 
     whole, _ = run("whole")
-    draw = refinement._draw
+    draw = refinement._draw_texts
 
     def dying(groups, train, settings, step):
         if step == 120:
             raise KeyboardInterrupt
         return draw(groups, train, settings, step)
 
-    monkeypatch.setattr(refinement, "_draw", dying)
+    monkeypatch.setattr(refinement, "_draw_texts", dying)
     with pytest.raises(KeyboardInterrupt):
         run("cut")
-    monkeypatch.setattr(refinement, "_draw", draw)
+    monkeypatch.setattr(refinement, "_draw_texts", draw)
     resumed, _ = run("cut")
-    np.testing.assert_allclose(resumed.vectors, whole.vectors, atol=1e-6)
+    np.testing.assert_array_equal(resumed.vectors, whole.vectors)
+
+
+def test_retraining_stopped_anywhere_ends_like_one_that_was_not(world, corpus, tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setattr(sentencestore, "_SHARD", 500)
+
+    def run(folder):
+        settings = replace(SMALL, steps=60, evaluate_every=20)
+        return retrain(noisy(world), teacher_of(world), corpus, work_dir=folder, refinement=settings)
+
+    (_, (whole, told)), *others = stopped_at_writes(run, tmp_path / "runs")
+    assert len(others) == 8
+    for folder, (other, report) in others:
+        np.testing.assert_array_equal(other.vectors, whole.vectors, err_msg=str(folder))
+        assert report == told
+    assert assert_damage_is_refused(run, tmp_path / "runs" / "0") == 6
+
+
+@pytest.mark.parametrize("write", [15, None])
+def test_a_corpus_replaced_by_one_of_its_size_is_not_retrained_on(world, corpus, tmp_path, monkeypatch, write):
+    pytest.importorskip("torch")
+    monkeypatch.setattr(sentencestore, "_SHARD", 500)
+    texts = tmp_path / "texts.txt"
+    texts.write_bytes(corpus.read_bytes())
+
+    def run(texts=texts, work_dir=tmp_path / "work"):
+        return retrain(model_of(world), teacher_of(world), texts, work_dir=work_dir, refinement=SMALL)
+
+    stop_at_write(run, write) if write else run()
+    with WorkFolder(tmp_path / "work" / "sentences"), pytest.raises(InputError, match="sentences is in use by process"):
+        run()
+    reversed_lines(texts)
+    with pytest.raises(InputError, match=r"texts\.txt is not the corpus .*: texts 1 to \d+ are not the same"):
+        run()
+    lines = corpus.read_text().split("\n")
+    run(lines, tmp_path / "list")
+    with pytest.raises(InputError, match=r"the corpus is not the corpus .*: texts 1,025 to 1,504 are not the same"):
+        run([*lines[:-1], "w1 w2"], tmp_path / "list")
 
 
 def test_retraining_that_cannot_be(world, corpus, tmp_path):
@@ -579,7 +617,7 @@ def test_the_commands(world, corpus, tmp_path, monkeypatch):
     assert len(pellucid.load("small").vocabulary) == 40
     merged = json.loads(run("merge", "first", "second", "--method", "procrustes", "-o", "both", "--json").stdout)
     assert merged["shared"] == 200 and len(pellucid.load("both").vocabulary) == 300
-    monkeypatch.setattr("pellucid.distillation.refinement.RefinementSettings", lambda steps: SMALL)
+    monkeypatch.setattr("pellucid.static.making.training.RefinementSettings", lambda steps: SMALL)
     trained = run("retrain", "first", str(corpus), "--teacher", "t", "-o", "own", "--json", "--max-sentences", "900")
     assert json.loads(trained.stdout)["sentences"] == 881 and (tmp_path / "own.work").is_dir()
     assert pellucid.load("own").vectors.dtype == np.float16

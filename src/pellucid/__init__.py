@@ -23,7 +23,7 @@ FAMILIES = {
     "lexicon": "lexicon.embedder.LexiconEmbedder",
     "keytokens": "keytokens.embedder.KeyTokenEmbedder",
     "ensemble": "ensemble.embedder.EnsembleEmbedder",
-    "dense": "lexicon.dense.DenseEmbedder",  # a baseline
+    "dense": "research.baselines.DenseEmbedder",  # a baseline
 }
 """Family, and its class with the file it is in: a new family is that file, or room, and one line here."""
 
@@ -33,7 +33,7 @@ _HOMES = {
     "Explanation": "explanation",
     "Index": "index.index",
     "load": "pretrained",
-    "distill": "distillation.distill",
+    "distill": "static.making.distill",
     "errors": "errors",
 }
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pellucid.dimensions import Dimensions, Edit, Which
-    from pellucid.explanation import Explanation
+    from pellucid.explanation import Coverage, Explanation, Span
 
 Vectors = npt.NDArray[np.float32]
 
@@ -126,8 +126,49 @@ class Embedder(ABC):
         product = first.multiply(second) if hasattr(first, "multiply") else first * second
         return np.asarray(product.sum(axis=1), dtype=np.float32).ravel()
 
+    def coverage(self, texts: str | Iterable[str]) -> Any:
+        """Return how much of each text the model knows.
+
+        That is the share of the text's words, each counted as often as it occurs, that have a vector. A transformer has
+        a token for everything: there it is the share of the words before it cuts the text. A word found by its
+        beginning alone counts as known. A text without words has 1: nothing in it is unknown.
+
+        Args:
+            texts: a text, or any iterable of texts.
+
+        Returns:
+            float32 [texts], from 0 to 1; one number for one string.
+
+        Raises:
+            InputError: an item is not a string.
+        """
+        checked = check_texts([texts] if isinstance(texts, str) else texts)
+        shares = self._shares(checked)
+        return shares[0] if isinstance(texts, str) else shares
+
+    def _shares(self, texts: list[str]) -> Vectors:
+        """Return the coverage of checked texts."""
+        return np.array([known.share for known, _ in self._known(texts)], np.float32)
+
+    def _known(self, texts: list[str]) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        """Return for each text how much of it is known, and the stretches that are not; here, all is known."""
+        from pellucid.explanation import words_before
+
+        return [words_before(text, len(text)) for text in texts]
+
     def describe(self, text: str, *, top_k: int = 5) -> str:
-        """Say in one line what `text` is mostly about for this model, strongest first."""
+        """Say in one line what `text` is mostly about for this model, strongest first, and where it knows little of it.
+
+        Raises:
+            InputError: `text` is no string, or `top_k` is below 1.
+        """
+        if top_k < 1:
+            raise InputError(f"top_k is {top_k}; it must be at least 1")
+        explained_texts(text, None)
+        return self._strongest(text, top_k) + _little_known(self._known([text])[0][0])
+
+    def _strongest(self, text: str, top_k: int) -> str:
+        """Return what `text` is mostly about."""
         rows = [row for row in self.explain(text).rows if row.contribution > 0][:top_k]
         if not rows:
             return "nothing this model knows"
@@ -246,6 +287,10 @@ def explained_texts(text1: str, text2: str | None) -> list[str]:
         if not isinstance(text, str):
             raise InputError(f"explain takes texts, got {type(text).__name__} ({text!r:.40}); pass a str")
     return texts
+
+
+def _little_known(coverage: Coverage) -> str:
+    return f" (only {coverage.known:,} of {coverage.total:,} words known)" if coverage.known and coverage.is_low else ""
 
 
 def _percent(share: float) -> str:

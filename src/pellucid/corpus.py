@@ -1,20 +1,28 @@
 """Reading a corpus of any size, one text at a time.
 
 Plain text (`.txt`, one text a line), JSON lines (`.jsonl`, a string or an object with a text field a line), either
-of them compressed (`.xz`, `.gz`), `.parquet` (a text column), or any iterable of strings.
+of them compressed (`.xz`, `.gz`), `.parquet` (a text column), or any iterable of strings. As many texts come out as
+there are lines, rows or items: a blank line and a null are the empty text.
+
+`read_lines` is what every reader of text files stands on. Only a line feed ends a line. One carriage return before it
+belongs to the end, and a byte order mark at the start of the file to nothing.
 """
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import json
 import lzma
 import os
-from collections.abc import Iterable, Iterator
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
-from typing import IO, Any, Union
+from typing import Any, BinaryIO, Union
 
-from pellucid.errors import CorpusError, missing_extra
+from pellucid.errors import CorpusError, PellucidError, missing_extra
 
 Corpus = Union[str, "os.PathLike[str]", Iterable[str]]
 """A path, or an iterable of texts (a list, a generator, ...)."""
@@ -22,76 +30,237 @@ Corpus = Union[str, "os.PathLike[str]", Iterable[str]]
 UNPACKERS: dict[str, Any] = {".xz": lzma.open, ".gz": gzip.open}
 """What opens a packed file, by the end of its name."""
 
-DAMAGED = (UnicodeDecodeError, lzma.LZMAError, EOFError, gzip.BadGzipFile)
-"""What reading a broken or wrongly encoded file raises."""
+LONGEST_LINE = 1 << 26
+"""Bytes in a line, unpacked, or in a text of a parquet file; a longer one is refused before memory is filled."""
 
-_FORMATS = ".txt, .jsonl (each also with .xz or .gz) and .parquet"
+UNREADABLE = (OSError, EOFError, lzma.LZMAError, zlib.error, MemoryError)
+"""What opening or reading a missing, locked, damaged or hostile file raises, packed or not."""
+
+_FORMATS = ".txt (one text a line), .jsonl (either also with .xz or .gz) and .parquet"
+_CHUNK = 1 << 18  # bytes asked for at once
+_BATCH = 256  # rows of a parquet file in memory at once
+_TEXT_COLUMN = re.compile(r"(large_)?string(_view)?|null|dictionary<values=(large_)?string,.*")
+_PEEK = 4096  # bytes at the start of a file that tell UTF-16 from UTF-8
 
 
 def is_path(corpus: Corpus) -> bool:
-    """Whether `corpus` names a file rather than holding the texts itself."""
-    return isinstance(corpus, (str, os.PathLike))
+    """Whether `corpus` names a file that can be read again, rather than a pipe or the texts themselves."""
+    return _is_name(corpus) and not _is_stream(Path(corpus))  # type: ignore[arg-type]
 
 
 def read_texts(corpus: Corpus, *, field: str = "text") -> Iterator[str]:
     """Yield the texts of `corpus` in order, in bounded memory; `field` names the JSON key or parquet column.
 
+    A blank line and a null are the empty text. A pipe is read as its name ends, and as plain text without an ending.
+
     Raises:
-        CorpusError: the file is absent, of an unknown format, broken at a named line, or lacks `field`.
+        CorpusError: the file is absent, of an unknown format, broken at a named line, or lacks `field`; or a line is
+            longer than 64 MB.
     """
-    if not is_path(corpus):
+    if not _is_name(corpus):
         yield from _check_strings(corpus)  # type: ignore[arg-type]
         return
     path = Path(corpus)  # type: ignore[arg-type]
-    if not path.is_file():
-        raise CorpusError(f"corpus file not found: {path}")
     suffixes = [s.lower() for s in path.suffixes]
     packed = suffixes[-1] if suffixes and suffixes[-1] in UNPACKERS else ""
     kind = suffixes[-2 if packed else -1] if len(suffixes) > bool(packed) else ""
     if kind == ".parquet" and not packed:
         yield from _read_parquet(path, field)
-        return
-    if kind not in (".txt", ".jsonl"):
+    elif kind == ".jsonl":
+        yield from _read_jsonl(path, field)
+    elif kind == ".txt" or _is_stream(path):
+        yield from read_lines(path)
+    else:
+        check_file(path)
         raise CorpusError(f"cannot tell the format of corpus file {path}; pellucid reads {_FORMATS}")
+
+
+def check_file(path: Path, what: str = "corpus file") -> None:
+    """Refuse a path where there is nothing to read.
+
+    Raises:
+        CorpusError: nothing is there, or a folder.
+    """
+    if os.path.isdir(path):
+        raise CorpusError(f"{path} is a folder; name a file")
+    if not os.path.exists(path):
+        raise CorpusError(f"{what} not found: {path}")
+
+
+def read_lines(source: Path | BinaryIO, name: str = "corpus file") -> Iterator[str]:
+    """Yield the lines of a UTF-8 file, also `.xz` and `.gz`, without their ends; blank ones too.
+
+    Args:
+        source: a path, or a binary stream with `read1`.
+        name: what messages call the stream, or the kind of file.
+
+    Raises:
+        CorpusError: the file is absent, damaged or in another encoding, or a line is longer than 64 MB. The message
+            names the line.
+    """
+    return chain.from_iterable(_lines(source, name) if not isinstance(source, Path) else _file_lines(source, name))
+
+
+def parse_json(line: str, place: str = "") -> Any:
+    """Return what a line of JSON holds.
+
+    Raises:
+        CorpusError: it is not JSON, nested too deeply, or holds an integer of thousands of digits; the message begins
+            with `place`.
+    """
     try:
-        with UNPACKERS.get(packed, open)(path, "rt", encoding="utf-8") as lines:
-            yield from _read_jsonl(lines, path, field) if kind == ".jsonl" else (line.rstrip("\r\n") for line in lines)
-    except DAMAGED as error:
-        raise CorpusError(f"corpus file {path} is damaged or not UTF-8: {error}") from error
+        return json.loads(line)
+    except RecursionError as error:
+        raise CorpusError(f"{place}JSON that is nested too deeply") from error
+    except json.JSONDecodeError as error:
+        raise CorpusError(f"{place}not JSON ({error.msg})") from error
+    except ValueError as error:
+        raise CorpusError(f"{place}a number has too many digits") from error
+
+
+def parquet_rows(path: Path, choose: Callable[[Any], list[str]]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a parquet file, with the columns that `choose` takes of its Arrow schema.
+
+    Raises:
+        CorpusError: the file is absent, damaged or no parquet file.
+        MissingExtraError: pyarrow is not installed.
+    """
+    try:
+        from pyarrow.parquet import ParquetFile
+    except ImportError as error:
+        raise missing_extra("pyarrow", "parquet") from error
+    check_file(path)
+    if _is_stream(path):
+        raise CorpusError(f"{path} is a pipe or device; a parquet file cannot be read from one")
+    number = 0
+    try:
+        with ParquetFile(path, page_checksum_verification=True) as table:
+            for batch in table.iter_batches(_BATCH, columns=choose(table.schema_arrow)):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield row
+    except PellucidError:
+        raise
+    except Exception as error:  # pyarrow has no common class for what damage makes it raise
+        place = f", after row {number}," if number else ""
+        raise CorpusError(f"{path}{place} is damaged or no parquet file: {_reason(error)}") from error
+
+
+def _is_name(corpus: Corpus) -> bool:
+    return isinstance(corpus, (str, os.PathLike))
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether there is a pipe or a device, which can be read once."""
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
 def _check_strings(texts: Iterable[str]) -> Iterator[str]:
     for position, text in enumerate(texts):
         if not isinstance(text, str):
-            raise CorpusError(f"corpus item {position} is {type(text).__name__} {text!r}; every item must be a str")
+            raise CorpusError(f"corpus item {position} is {type(text).__name__} {text!r:.80}; every item must be a str")
         yield text
 
 
-def _read_jsonl(lines: IO[str], path: Path, field: str) -> Iterator[str]:
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+def _file_lines(path: Path, name: str) -> Iterator[list[str]]:
+    check_file(path, name)
+    try:
+        stream = UNPACKERS.get(path.suffix.lower(), open)(path, "rb")
+    except UNREADABLE as error:
+        raise CorpusError(f"{path} cannot be read: {_reason(error)}") from error
+    with stream:
+        yield from _lines(stream, str(path))
+
+
+def _lines(stream: BinaryIO, name: str) -> Iterator[list[str]]:
+    """Yield the lines of a stream, many at a time."""
+    number = 0  # of lines so far
+    for block in _blocks(stream, name):
+        if number == 0:
+            _check_encoding(block, name)
+            block = block.removeprefix(codecs.BOM_UTF8)
         try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise CorpusError(f"{path}, line {number}: not JSON ({error.msg})") from error
-        text = row.get(field) if isinstance(row, dict) else row
-        if not isinstance(text, str):
-            raise CorpusError(f"{path}, line {number}: no text under {field!r}; name the field that holds it")
-        yield text
+            text = block.decode("utf-8")
+        except UnicodeDecodeError as error:
+            line = number + 1 + block.count(b"\n", 0, error.start)
+            place = error.start - block.rfind(b"\n", 0, error.start) - 1
+            raise CorpusError(f"{name}, line {line} is not UTF-8: {error.reason} at byte {place}") from error
+        if text:
+            lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+            lines[-1] = lines[-1] if block.endswith(b"\n") else lines[-1].removesuffix("\r")
+            yield lines
+            number += len(lines)
+
+
+def _blocks(stream: BinaryIO, name: str) -> Iterator[bytes]:
+    """Yield stretches of whole lines; what a pipe has is given out at once."""
+    pieces: list[bytes] = []  # of a line that has not ended yet
+    size = number = 0
+    while chunk := _chunk(stream, name, number):
+        end, last = chunk.find(b"\n"), chunk.rfind(b"\n") + 1
+        if size + (len(chunk) if end < 0 else end) > LONGEST_LINE:
+            raise CorpusError(
+                f"{name}, line {number + 1} is longer than {LONGEST_LINE:,} bytes; split it, or name a text file"
+            )
+        pieces.append(chunk[:last] if last else chunk)
+        size += len(chunk)
+        if last:
+            yield b"".join(pieces)
+            number += chunk.count(b"\n")
+            pieces, size = [chunk[last:]], len(chunk) - last
+    yield b"".join(pieces)
+
+
+def _chunk(stream: BinaryIO, name: str, number: int) -> bytes:
+    try:
+        chunk: bytes = stream.read1(_CHUNK)  # type: ignore[attr-defined]
+    except UNREADABLE as error:
+        raise CorpusError(f"{name} is damaged or cannot be read after line {number}: {_reason(error)}") from error
+    return chunk
+
+
+def _check_encoding(block: bytes, name: str) -> None:
+    """Refuse UTF-16 and UTF-32; in Latin letters half of their bytes are zero, which UTF-8 would take."""
+    start = block[:_PEEK]
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or 3 * start.count(0) > len(start):
+        raise CorpusError(f"{name} is UTF-16, UTF-32 or no text; save it as UTF-8")
+
+
+def _reason(error: BaseException) -> str:
+    """Return what an error of another library says, or else its kind, on one short line."""
+    said = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return " ".join(said.split())[:200]
+
+
+def _read_jsonl(path: Path, field: str) -> Iterator[str]:
+    for number, line in enumerate(read_lines(path), 1):
+        place = f"{path}, line {number}: "
+        row = parse_json(line, place) if line and not line.isspace() else None
+        if isinstance(row, dict) and field not in row:
+            raise CorpusError(f"{place}no field {field!r:.80}; name the field that holds the text")
+        yield _as_text(row[field] if isinstance(row, dict) else row, field, place)
 
 
 def _read_parquet(path: Path, field: str) -> Iterator[str]:
-    try:
-        from pyarrow import lib
-        from pyarrow.parquet import ParquetFile
-    except ImportError as error:
-        raise missing_extra("pyarrow", "parquet") from error
-    try:
-        table = ParquetFile(path)
-    except lib.ArrowInvalid as error:
-        raise CorpusError(f"corpus file {path} is not a parquet file: {error}") from error
-    if field not in table.schema_arrow.names:
-        raise CorpusError(f"{path} has no column {field!r}; it has {table.schema_arrow.names}")
-    for batch in table.iter_batches(columns=[field]):
-        yield from (text for text in batch.column(0).to_pylist() if text is not None)
+    def choose(schema: Any) -> list[str]:
+        if field not in schema.names:
+            raise CorpusError(f"{path} has no column {field!r:.80}; it has {schema.names!s:.300}")
+        kind = str(schema.field(field).type)
+        if not _TEXT_COLUMN.fullmatch(kind):
+            raise CorpusError(f"{path}: column {field!r:.80} holds {kind:.80}, not text; name the column of the texts")
+        return [field]
+
+    for number, row in enumerate(parquet_rows(path, choose), 1):
+        text = _as_text(row[field], field, f"{path}, row {number}: ")
+        if len(text) > LONGEST_LINE:
+            raise CorpusError(f"{path}, row {number} is longer than {LONGEST_LINE:,} characters; split it")
+        yield text
+
+
+def _as_text(value: Any, field: str, place: str) -> str:
+    """Return the text of a row; a null is the empty text."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise CorpusError(f"{place}no text under {field!r:.80} but {value!r:.40}; name the field that holds the text")
+    return value

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -19,7 +20,7 @@ import numpy as np
 
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.store import read_regular, writing
-from pellucid.words import well_formed
+from pellucid.text import well_formed
 
 Which = str | int
 """A dimension, by its name or its number."""
@@ -27,6 +28,7 @@ Which = str | int
 _COLUMNS = ["dimension", "name", "scale", "about"]
 _MAX_BYTES = 1 << 30
 _BETWEEN = " | "
+_FORMULA = re.compile("'*[=+\\-@\uff1d\uff0b\uff0d\uff20\t\r\n]")
 _MOST_SCALE = 1e6  # the squares of what it gives stay far from the end of float32
 
 
@@ -256,14 +258,28 @@ def write_dimensions(path: Path, dimensions: Dimensions, scales: Sequence[float]
         quoted = csv.writer(file, dialect="excel-tab", lineterminator="\n", quoting=csv.QUOTE_ALL)
         rows.writerow(_COLUMNS)
         for n, item in enumerate(dimensions):
-            row = [n, item.name, 1 if scales is None else scales[n], as_cell(item.about)]
+            row = [n, as_cell(item.name), 1 if scales is None else scales[n], as_cell(as_text(item.about))]
             # Before Python 3.13 a lone carriage return, which ends a row for the reader, is not quoted by itself.
             (quoted if any("\r" in str(cell) for cell in row) else rows).writerow(row)
 
 
-def as_cell(about: Iterable[str]) -> str:
-    """Return what a dimension is about as `dimensions.tsv` writes it."""
-    return _BETWEEN.join(about)
+def as_cell(text: str) -> str:
+    """Return `text` as a cell of a file: behind an apostrophe where a spreadsheet would take it for a formula."""
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def _from_cell(cell: str) -> str:
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+
+
+def as_text(about: Iterable[str]) -> str:
+    """Return what a dimension is about as one text: a bar between, and a backslash before one that is no separator."""
+    return _BETWEEN.join(text.replace("\\", "\\\\").replace("|", "\\|") for text in about)
+
+
+def _from_text(text: str) -> tuple[str, ...]:
+    """Return what a dimension is about; a backslash that stands before anything else is itself."""
+    return tuple(re.sub(r"\\([\\|])", r"\1", part) for part in text.split(_BETWEEN)) if text else ()
 
 
 def on_one_line(text: str) -> str:
@@ -274,13 +290,18 @@ def on_one_line(text: str) -> str:
 class Table(NamedTuple):
     """What `dimensions.tsv` says, in the order of the dimensions."""
 
-    names: list[str]
+    dimensions: Dimensions
     scales: list[float]
-    about: list[str]
 
 
-def read_dimensions(path: Path, count: int) -> Table:
+def read_dimensions(path: Path, count: int, saved: Sequence[tuple[str, ...]] | None = None) -> Table:
     """Read the table of a model with `count` dimensions, in any order of its rows.
+
+    Args:
+        path: of the file.
+        count: of the dimensions.
+        saved: what each was about when the model was saved, where another file says it: what a person left alone is
+            taken from there, also where an older version wrote it without backslashes.
 
     Raises:
         ModelFolderError: the file cannot be read, a row is missing, doubled or broken; the message names it.
@@ -290,7 +311,7 @@ def read_dimensions(path: Path, count: int) -> Table:
         number, name, scale = _parsed(row, count, f"{path}, line {line}")
         if number in found:
             raise ModelFolderError(f"{path}, line {line}: dimension {number} has a second row; leave one of them")
-        found[number] = (name, scale, row[3])
+        found[number] = (name, scale, _from_cell(row[3]))
     missing = [number for number in range(count) if number not in found]
     if missing:
         shown = ", ".join(map(str, missing[:5])) + (" ..." if len(missing) > 5 else "")
@@ -298,12 +319,15 @@ def read_dimensions(path: Path, count: int) -> Table:
             f"{path}: {len(missing)} of {count} dimensions have no row ({shown}). "
             "To silence a dimension set its scale to 0; to drop it use model.without"
         )
-    names, scales, about = zip(*(found[number] for number in range(count)))
+    names, scales, cells = zip(*(found[number] for number in range(count)))
+    about = [_from_text(cell) for cell in cells]
+    for number, texts in enumerate(saved or ()):
+        if cells[number] in (as_text(texts), _BETWEEN.join(texts)):
+            about[number] = texts
     try:
-        Dimensions(map(Dimension, names))
+        return Table(Dimensions(map(Dimension, names, about)), list(scales))
     except InputError as error:
         raise ModelFolderError(f"{path}: {error}") from error
-    return Table(list(names), list(scales), list(about))
 
 
 def _rows(path: Path) -> list[tuple[int, list[str]]]:
@@ -336,4 +360,4 @@ def _parsed(row: list[str], count: int, place: str) -> tuple[int, str, float]:
         scale = math.nan
     if not 0 <= scale <= _MOST_SCALE:  # nor NaN
         raise ModelFolderError(f"{place}: the scale is {row[2]!r:.40}; it must be a number between 0 and a million")
-    return int(row[0]), row[1], scale
+    return int(row[0]), _from_cell(row[1]), scale

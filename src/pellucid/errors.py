@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import metadata
+from typing import Any
+
 
 class PellucidError(Exception):
     """Base of every error pellucid raises on purpose."""
@@ -34,3 +40,51 @@ class MissingExtraError(PellucidError, ImportError):
 def missing_extra(module: str, extra: str) -> MissingExtraError:
     """Return the error for an absent optional `module` that `pip install "pellucid[extra]"` brings."""
     return MissingExtraError(f'{module} is not installed. Run: pip install "pellucid[{extra}]"')
+
+
+_OLDEST = {
+    "sentence_transformers": (6, 2),
+    "transformers": (5, 6, 2),
+}  # older ones run code from a folder, or lack parts
+
+
+def require(module: str, extra: str = "torch") -> None:
+    """Refuse an optional library that is absent, or older than the one that is relied on.
+
+    Args:
+        module: as it is imported.
+        extra: of pellucid that brings it.
+
+    Raises:
+        MissingExtraError: it is; the message holds the pip line.
+    """
+    try:
+        found = metadata.version(module)
+    except metadata.PackageNotFoundError as error:
+        raise missing_extra(module.replace("_", "-"), extra) from error
+    oldest = _OLDEST.get(module, ())
+    if tuple(int(part) for part in re.findall(r"\d+", found)[:3]) < oldest:
+        raise MissingExtraError(
+            f"{module.replace('_', '-')} {found} is installed, and {'.'.join(map(str, oldest))} or newer is needed. "
+            f'Run: pip install -U "pellucid[{extra}]"'
+        )
+
+
+@contextmanager
+def without_panic(what: Any) -> Iterator[None]:
+    """Turn a panic of a library written in Rust into our error; it is no `Exception`, and nothing else would catch it.
+
+    Raises:
+        ModelFolderError: there was one; the message names `what` was used.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if not is_panic(error):
+            raise
+        raise ModelFolderError(f"{what} cannot be used: {error!s:.300}") from error
+
+
+def is_panic(error: BaseException) -> bool:
+    """Whether an error is a panic of Rust code; the class has no name that could be imported."""
+    return type(error).__name__ == "PanicException"

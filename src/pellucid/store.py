@@ -1,7 +1,9 @@
 """Files that are whole or absent, and tensors read without copying.
 
 Writing goes to a temporary neighbour that is renamed at the end, so that a crash, a kill or a full disk leaves the old
-file or none. What a killed process leaves behind is named `.<name>.<random>.part`; nothing reads it, delete it freely.
+file or none. Who writes holds a lock, `.<name>.lock`; another writer of the same path waits for up to five minutes and
+is then told which process it is. What a killed process leaves behind, the lock file and `.<name>.<random>.part`, is in
+nobody's way, and the next writer of that path removes it.
 Reading maps safetensors into memory after checking the header against the file, because a folder may come from
 anyone. Only safetensors, JSON and plain text are read, under names the library chose itself; nothing read can run code.
 """
@@ -9,15 +11,20 @@ anyone. Only safetensors, JSON and plain text are read, under names the library 
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import math
+import mmap
 import os
+import re
 import shutil
+import stat
 import struct
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +44,18 @@ _DTYPES = {
     "U8": np.uint8,
 }
 _DTYPE_NAMES = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
+_OTHER_DTYPES = {"BF16": "V2", "U64": np.uint64, "U32": np.uint32, "U16": np.uint16, "BOOL": np.bool_}
+_EXPONENT = {np.dtype(np.float16): 0x7C00, np.dtype("V2"): 0x7F80}  # all ones in NaN and infinity
+_BLOCK = 1 << 20  # numbers or bytes looked at together
 _MAX_HEADER = 16 << 20  # bytes; the format allows 100 MB, a model of ours needs a few hundred bytes
 _MAX_JSON = 64 << 20
 _MOST_AXES = 8
 _MOST_CELLS = 1 << 40  # numpy cannot describe many more, not even where another side is 0
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
+_PATIENCE = 300  # seconds that a writer waits for another one of the same path
+_BUSY = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK}  # what systems say of a lock that is held
+_BEYOND = 1 << 20  # which byte of a lock file Windows locks: not the process id, which others read
+_OLD = "model"  # what the model before is called where it cannot be exchanged in one step
 _RENAME_EXCHANGE = 2  # linux/fs.h
 _AT_FDCWD = -100
 
@@ -51,11 +65,11 @@ def writing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path beside `path`; it becomes `path` when the block ends without an error.
 
     Raises:
-        WritingError: no space, no permission, or a read-only disk; what was at `path` is untouched.
+        WritingError: no space, no permission, a read-only disk, or another process goes on writing it; what was at
+            `path` is untouched.
     """
     path = Path(path)
-    with _explained(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with writing_explained(path), _alone(path):
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
         os.close(handle)
         aside = Path(name)
@@ -75,15 +89,16 @@ def writing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     On Linux an older model at `path` is exchanged in one step, so that at every moment one whole model is there.
     What its owner added to it (notes, `.git`) moves to the new one; the files the older model consisted of do not.
+    Two that save to one path do so one after the other.
 
     Raises:
-        InputError: `path` is a file, or a folder that holds something else than a model.
-        WritingError: no space, no permission, or a read-only disk; what was at `path` is untouched.
+        InputError: `path` is a file, or a folder that holds something else than a model, or a pipe or device beside it.
+        WritingError: no space, no permission, a read-only disk, or another process goes on saving there; what was at
+            `path` is untouched.
     """
     path = Path(path).resolve()  # a link to a folder stays a link
-    outdated = _replaceable(path)
-    with _explained(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with writing_explained(path), _alone(path):
+        outdated = _replaceable(path)
         aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
         try:
             yield aside
@@ -100,7 +115,7 @@ def writing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def writing_explained(path: Path) -> Iterator[None]:
     """Turn the system's refusal to write into an error that says what and what now."""
     try:
         yield
@@ -114,6 +129,120 @@ def _explained(path: Path) -> Iterator[None]:
             f"cannot write {path}: {error.strerror}. Nothing that was there is changed; "
             "free some space or choose another place",
         ) from error
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Keep other writers of `path` away, and remove what killed ones left beside it.
+
+    The system lifts the lock when its holder ends, however it ends. On a file system that has no locks nobody waits.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    name = path.parent / f".{path.name}.lock"
+    handle = _lock(name, path)
+    try:
+        if handle is not None:
+            _remove_parts(path)
+        yield
+    finally:
+        if os.name == "posix":  # before the next one may have it
+            with suppress(OSError):
+                name.unlink()
+        if handle is not None:
+            os.close(handle)
+        if os.name != "posix":  # elsewhere an open file cannot be removed, nor one that the next one has open
+            with suppress(OSError):
+                name.unlink()
+
+
+def _lock(name: Path, path: Path) -> int | None:
+    """Return the handle of the lock file `name` once this writer of `path` has the lock, None if there are no locks."""
+    end = time.monotonic() + _PATIENCE
+    while True:
+        handle = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            _try_lock(handle)
+            if _is_at(handle, name):
+                os.ftruncate(handle, 0)
+                os.lseek(handle, 0, os.SEEK_SET)
+                os.write(handle, str(os.getpid()).encode())
+                return handle
+        except OSError as error:
+            if error.errno not in _BUSY:
+                os.close(handle)
+                return None
+        holder = _holder(handle)
+        os.close(handle)
+        if time.monotonic() > end:
+            raise WritingError(
+                errno.EBUSY,
+                f"cannot write {path}: process {holder} has been writing it for more than {_PATIENCE} seconds. "
+                "Wait for it, end it, or choose another place",
+            )
+        time.sleep(0.02)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder.
+
+    Raises:
+        InputError: another process holds it; the message says which.
+    """
+    with open(folder / ".lock", "a+", encoding="utf-8", errors="replace") as file:
+        try:
+            _try_lock(file.fileno())
+        except OSError as error:
+            if error.errno in _BUSY:
+                file.seek(0)
+                raise InputError(
+                    f"{folder} is in use by {file.read(200).strip() or 'another run'}; wait until it has ended, or "
+                    "give another work_dir"
+                ) from error  # else a file system without locks
+        file.truncate(0)
+        file.write(f"process {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S')}\n")
+        file.flush()
+        yield
+
+
+def _try_lock(handle: int) -> None:
+    """Lock an open file, or raise OSError."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        os.lseek(handle, _BEYOND, os.SEEK_SET)
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _holder(handle: int) -> str:
+    """Return the process id that a lock file holds."""
+    os.lseek(handle, 0, os.SEEK_SET)
+    return os.read(handle, 20).decode(errors="replace")
+
+
+def _is_at(handle: int, name: Path) -> bool:
+    """Whether an open file is the one at `name`: the holder before removes it while others wait for it."""
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(name))
+    except FileNotFoundError:
+        return False
+
+
+def _remove_parts(path: Path) -> None:
+    """Remove what killed writers of `path` left; the old model is put back where one was killed between two renames."""
+    left_by = re.compile(re.escape(f".{path.name}.") + r"[a-z0-9_]{8}\.part")
+    for part in [entry for entry in path.parent.iterdir() if left_by.fullmatch(entry.name)]:
+        if (part / _OLD).is_dir() and not path.exists():
+            os.replace(part / _OLD, path)
+        if part.is_dir() and not part.is_symlink():
+            shutil.rmtree(part, ignore_errors=True)
+        else:
+            with suppress(OSError):  # another user's, say
+                part.unlink()
 
 
 def _replaceable(path: Path) -> set[str]:
@@ -138,9 +267,23 @@ def _carry_over(old: Path, new: Path, outdated: set[str]) -> None:
         if entry.name in outdated or target.exists():
             continue
         if entry.is_dir() and not entry.is_symlink():
-            shutil.copytree(entry, target, symlinks=True)
+            shutil.copytree(entry, target, symlinks=True, copy_function=_copy)
         else:
-            shutil.copy2(entry, target, follow_symlinks=False)
+            _copy(entry, target)
+
+
+def _copy(source: str | os.PathLike[str], target: str | os.PathLike[str], **_: Any) -> None:
+    """Copy a file or link; a pipe or device, which could block or never end, is refused."""
+    kind = os.lstat(source).st_mode
+    if stat.S_ISLNK(kind):
+        os.symlink(os.readlink(source), target)
+        return
+    if not stat.S_ISREG(kind):
+        raise InputError(
+            f"{os.fspath(source)} is neither a file nor a link, and cannot go with the new model; move it away, or "
+            "give a new name"
+        )
+    shutil.copy2(source, target)
 
 
 def _put_in_place(aside: Path, path: Path) -> None:
@@ -151,11 +294,11 @@ def _put_in_place(aside: Path, path: Path) -> None:
     if _exchange(aside, path):
         return
     old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
-    os.replace(path, old / "model")
+    os.replace(path, old / _OLD)
     try:
         os.replace(aside, path)
     except OSError:
-        os.replace(old / "model", path)
+        os.replace(old / _OLD, path)
         raise
     finally:
         shutil.rmtree(old, ignore_errors=True)
@@ -217,6 +360,25 @@ def _opened(path: Path) -> Iterator[Any]:
         raise ModelFolderError(f"cannot read {path}: {error.strerror or error}") from error
 
 
+def checksum(path: str | os.PathLike[str]) -> str:
+    """Return the sha256 of a regular file, as hexadecimal digits.
+
+    Raises:
+        ModelFolderError: the file is absent, unreadable, or a pipe, device or folder.
+    """
+    return str(hashed(Path(path)).hexdigest())
+
+
+def hashed(path: Path, size: int | None = None) -> Any:
+    """Return the running sha256 of a file, or of its first `size` bytes."""
+    digest, left = hashlib.sha256(), math.inf if size is None else size
+    with _opened(path) as file:
+        while left and (chunk := file.read(int(min(_BLOCK, left)))):
+            digest.update(chunk)
+            left -= len(chunk)
+    return digest
+
+
 def write_json(path: str | os.PathLike[str], value: Any, *, indent: int | None = 2) -> None:
     """Write `value` as UTF-8 JSON, indented or (None) on one line, whole or not at all."""
     with writing(path) as aside:
@@ -229,34 +391,19 @@ def read_json(path: str | os.PathLike[str], *, max_bytes: int = _MAX_JSON) -> An
     Raises:
         ModelFolderError: the file is absent, too large, or is not JSON.
     """
-    return _parse(read_regular(path, max_bytes), f"{path} is not valid JSON")
+    return parse_json(read_regular(path, max_bytes), f"{path} is not valid JSON")
 
 
-def _parse(content: bytes, complaint: str) -> Any:
+def parse_json(content: bytes, complaint: str) -> Any:
+    """Return what `content` says as JSON.
+
+    Raises:
+        ModelFolderError: it is none, or nested too deeply; the message begins with `complaint`.
+    """
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, an endless number, or nested too deep
         raise ModelFolderError(f"{complaint}: {error}") from error
-
-
-def check_same_run(folder: Path, saved: Mapping[str, Any], asked: Mapping[str, Any], what: str = "state") -> None:
-    """Refuse to go on with what another run left in `folder`.
-
-    Args:
-        folder: where it lies.
-        saved: what that run was asked for.
-        asked: what this one is.
-        what: it left.
-
-    Raises:
-        InputError: the two differ; the message names where.
-    """
-    if saved != asked:
-        differing = sorted(key for key in asked if asked[key] != saved.get(key))
-        raise InputError(
-            f"{folder} holds the {what} of another run (different: {', '.join(differing)}); "
-            "give the same arguments to resume it, or another work_dir"
-        )
 
 
 def write_tensors(
@@ -291,18 +438,48 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, npt.NDArray[An
     Raises:
         ModelFolderError: the file is absent, truncated, or its header does not describe its bytes exactly.
     """
-    path = Path(path)
+    return _map_tensors(Path(path), _DTYPES)
+
+
+def broken_tensor(path: str | os.PathLike[str]) -> str | None:
+    """Return the name of a tensor in a safetensors file that holds NaN or infinity, None if all numbers are finite.
+
+    Raises:
+        ModelFolderError: see `read_tensors`; types that numpy lacks are known here.
+    """
+    tensors, _ = _map_tensors(Path(path), _DTYPES | _OTHER_DTYPES)
+    return next((name for name, tensor in tensors.items() if not is_sound(tensor)), None)
+
+
+def is_sound(array: npt.NDArray[Any], largest: float = math.inf) -> bool:
+    """Whether all numbers of `array` are finite and none is larger than `largest`, whatever its sign."""
+    numbers = array.reshape(-1)
+    for start in range(0, numbers.size, _BLOCK):
+        block = numbers[start : start + _BLOCK]
+        if array.dtype in _EXPONENT:  # numpy is slow at float16, and knows no bfloat16
+            exponent = _EXPONENT[array.dtype]
+            if (block.view(np.uint16) & exponent).max() == exponent:
+                return False
+        elif array.dtype.kind == "f":
+            most = min(largest, float(np.finfo(array.dtype).max))
+            if not (block.max() <= most and block.min() >= -most):  # nor NaN
+                return False
+    return True
+
+
+def _map_tensors(path: Path, dtypes: Mapping[str, Any]) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
     with _opened(path) as file:
         size = os.fstat(file.fileno()).st_size
         header_size = struct.unpack("<Q", file.read(8))[0] if size >= 8 else -1
         if not 0 < header_size <= min(_MAX_HEADER, size - 8):
             raise ModelFolderError(f"{path} is not a safetensors file, or it is truncated ({size} bytes)")
-        header = _parse(file.read(header_size), f"{path} has a broken safetensors header")
-        data = np.memmap(file, dtype=np.uint8, mode="r").view(np.ndarray)[8 + header_size :]
+        header = parse_json(file.read(header_size), f"{path} has a broken safetensors header")
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        data = np.frombuffer(mapped, np.uint8)[8 + header_size :]  # no np.memmap: joblib would map the path once more
     if not isinstance(header, dict):
         raise ModelFolderError(f"{path} has a broken safetensors header: it is not an object")
     metadata = header.pop("__metadata__", None)
-    entries = {name: _Entry(name, value, len(data), path) for name, value in header.items()}
+    entries = {name: _Entry(name, value, len(data), path, dtypes) for name, value in header.items()}
     _check_no_overlap(entries, len(data), path)
     arrays = {name: entry.view(data) for name, entry in entries.items()}
     return arrays, metadata if isinstance(metadata, dict) else {}
@@ -311,9 +488,9 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, npt.NDArray[An
 class _Entry:
     """One tensor's place in a safetensors file, checked against the file's size."""
 
-    def __init__(self, name: str, value: Any, size: int, path: Path) -> None:
+    def __init__(self, name: str, value: Any, size: int, path: Path, dtypes: Mapping[str, Any]) -> None:
         try:
-            self.dtype = np.dtype(_DTYPES[value["dtype"]])
+            self.dtype = np.dtype(dtypes[value["dtype"]])
             self.shape = tuple(value["shape"])
             self.start, self.end = value["data_offsets"]
         except (KeyError, TypeError, ValueError) as error:
@@ -331,7 +508,7 @@ class _Entry:
 
     def view(self, data: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
         """Return the tensor without copying, unless it lies askew in the file."""
-        array = data[self.start : self.end].view(self.dtype).reshape(self.shape)
+        array: npt.NDArray[Any] = data[self.start : self.end].view(self.dtype).reshape(self.shape)
         return array if array.flags.aligned else array.copy()
 
 

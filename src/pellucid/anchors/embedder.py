@@ -20,12 +20,15 @@ import numpy.typing as npt
 
 from pellucid.base import Embedder, Vectors, check_texts, explained_texts, unit_rows
 from pellucid.dimensions import Dimension, Dimensions, Edit, on_one_line
-from pellucid.encoders import Encoder, anchor_vectors, encode_with
-from pellucid.errors import InputError
-from pellucid.explanation import Explanation, Row
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.explanation import Coverage, Explanation, Row, Span
+from pellucid.pretrained import Encoder, anchor_vectors, encode_with, known_to
+from pellucid.store import is_sound
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+_LARGEST = 1e15  # the squares of coordinates stay within float32
 
 
 class AnchorEmbedder(Embedder):
@@ -71,12 +74,15 @@ class AnchorEmbedder(Embedder):
             encoder_name: see the attribute.
 
         Raises:
-            InputError: the numbers of vectors and dimensions differ, or a dimension has no anchor text.
+            InputError: the numbers of vectors and dimensions differ, a dimension has no anchor text, or a number in
+                `vectors` is NaN, infinite or beyond 1e15.
         """
         if vectors.ndim != 2 or len(vectors) != len(dimensions):
             raise InputError(f"{len(dimensions)} dimensions need as many vectors, got shape {vectors.shape}")
         if not all(dimension.about for dimension in dimensions):
             raise InputError("a dimension of an anchor model has its anchor text in `about`; one has none")
+        if not is_sound(vectors, _LARGEST):
+            raise InputError(f"the anchors' vectors hold NaN, infinity or numbers beyond {_LARGEST:g}")
         model = cls.__new__(cls)
         model.encoder, model.encoder_name = encoder, encoder_name
         model.vectors, model._dimensions = vectors, dimensions
@@ -97,26 +103,31 @@ class AnchorEmbedder(Embedder):
         from pellucid.anchors.folder import read_folder
 
         model, name = read_folder(path_or_id, encoder)
-        return cls.from_parts(*model, encoder_name=name)
+        try:
+            return cls.from_parts(*model, encoder_name=name)
+        except InputError as error:
+            raise ModelFolderError(f"{path_or_id}: {error}") from error
 
     def save_pretrained(self, path: str | Path, *, encoder_name: str | None = None) -> None:
         """Write the model to folder `path`, whole or not at all.
 
-        With a SentenceTransformer or static model as encoder, plain sentence-transformers opens the folder and gives
-        the same coordinates. `dimensions.tsv` holds the anchors and may be edited (docs/anchors.md).
+        With a copy of a SentenceTransformer or static model as encoder, or of anchors over one, plain
+        sentence-transformers opens the folder and gives the same coordinates; over a static model as far as that
+        library knows the words (see `StaticEmbedder.save_pretrained`). `dimensions.tsv` holds the anchors and may be
+        edited (docs/anchors.md). A warning says where the encoder has no form in that library.
 
         Args:
             path: the folder; a model that is there is replaced in one step.
             encoder_name: keep no copy of the encoder but this name of it: of a bundled model, or a hub id. Loading then
-                finds it by name, and plain sentence-transformers cannot open the folder. None does as the folder does
-                that the model was opened from, and otherwise writes a copy.
+                finds it by name, and plain sentence-transformers cannot open the folder. "" writes a copy. None does
+                as the folder does that the model was opened from, and otherwise writes a copy.
 
         Raises:
             WritingError: it cannot be written; what was at `path` is untouched.
         """
         from pellucid.anchors.folder import write_folder
 
-        write_folder(path, self, encoder_name or self.encoder_name)
+        write_folder(path, self, self.encoder_name if encoder_name is None else encoder_name or None)
 
     def get_embedding_dimension(self) -> int:
         """Return the number of anchors."""
@@ -161,24 +172,30 @@ class AnchorEmbedder(Embedder):
         """Take apart the cosine of two texts' coordinates: one row an anchor, all of them.
 
         For one text a row is the anchor's part of the coordinates' squared length. Which words make a text similar to
-        an anchor: `model.encoder.explain(text, anchor)`, where the encoder is a pellucid model.
+        an anchor: `model.encoder.explain(text, anchor)`, where the encoder is a pellucid model. `coverage` and what is
+        unknown are the encoder's.
 
         Raises:
             InputError: an argument is no string.
         """
-        units = unit_rows(self.encode(explained_texts(text1, text2)), np.float64)
+        texts = explained_texts(text1, text2)
+        units = unit_rows(self.encode(texts), np.float64)
         products = units[0] * units[-1]
         terms = [
             Row(name, (name,), value, 0.0)
             for name, value in zip(self._dimensions.names, products.tolist(), strict=True)
             if value
         ]
-        return Explanation.from_terms(self.family, (text1, text2), float(products.sum()), terms)
+        coverage, unknown = zip(*self._known(texts))
+        return Explanation.from_terms(
+            self.family, (text1, text2), float(products.sum()), terms, unknown=(*unknown, ())[:2], coverage=coverage
+        )
 
-    def describe(self, text: str, *, top_k: int = 5) -> str:
-        """Say which anchors `text` is closest to, with their coordinates (cosines, unless weighted)."""
-        if top_k < 1:
-            raise InputError(f"top_k is {top_k}; it must be at least 1")
+    def _known(self, texts: list[str]) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        return known_to(self.encoder, texts)
+
+    def _strongest(self, text: str, top_k: int) -> str:
+        """Return the anchors that `text` is closest to, with their coordinates (cosines, unless weighted)."""
         coordinates = self.encode(text)
         best = [j for j in np.argsort(-coordinates, kind="stable")[:top_k].tolist() if coordinates[j] > 0]
         if not best:

@@ -1,7 +1,8 @@
 """An anchor model on disk: the encoder, a stock Dense module whose rows are the anchors, and `dimensions.tsv`.
 
-With an encoder that sentence-transformers can open, the folder is one it opens too: the encoder's modules, Normalize
-and Dense. The encoder can also be kept by name alone, or, where it is a callable, not at all.
+With an encoder that sentence-transformers can open (one of its own, a static model, anchors over these), the folder is
+one it opens too: the encoder's modules, Normalize and Dense. The encoder can also be kept by name alone, or, where it
+is a callable, not at all.
 
 `dimensions.tsv` is for people. What they changed is found by comparing it with the anchor texts in
 `anchors.json`: a changed text is encoded anew when the model is opened.
@@ -9,34 +10,32 @@ and Dense. The encoder can also be kept by name alone, or, where it is a callabl
 
 from __future__ import annotations
 
+import shutil
+import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pellucid.base import Embedder, Vectors
-from pellucid.dimensions import (
-    Dimension,
-    Dimensions,
-    Table,
-    as_cell,
-    on_one_line,
-    read_dimensions,
-    scaling,
-    write_dimensions,
-)
-from pellucid.encoders import (
+from pellucid.base import Embedder, Vectors, unit_rows
+from pellucid.dimensions import Dimension, Dimensions, Table, on_one_line, read_dimensions, scaling, write_dimensions
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.pretrained import (
     Encoder,
     anchor_vectors,
+    check_family,
     encode_with,
     is_sentence_transformer,
+    load,
+    locate,
     open_encoder,
     open_sentence_transformer,
+    read_config,
+    saving,
     without_bars,
 )
-from pellucid.errors import InputError, ModelFolderError
-from pellucid.pretrained import check_family, load, locate, read_config, saving
-from pellucid.store import read_json, read_regular, read_tensors, write_json, write_tensors
+from pellucid.store import is_sound, read_json, read_regular, read_tensors, write_json, write_tensors
 
 if TYPE_CHECKING:
     from pellucid.anchors.embedder import AnchorEmbedder
@@ -46,6 +45,8 @@ Parts = tuple[Encoder, Vectors, Dimensions]
 
 _DENSE = "anchors"  # the folder of the Dense module
 _ENCODER = "encoder"  # the folder of a pellucid model that serves as encoder
+_PROMPTS = "config_sentence_transformers.json"  # of a SentenceTransformer, at the top of its folder
+_STOCK_FAMILIES = ("static", "anchors")  # whose `modules.json` gives the vectors that `encode` gives
 _MAX_LIST = 1 << 28  # bytes
 _IDENTITY = "torch.nn.modules.linear.Identity"
 _STOCK, _OURS, _CALLABLE = "sentence-transformers", "pellucid", "function"  # what config.json says without a name
@@ -114,9 +115,19 @@ def _write_encoder(folder: Path, encoder: Encoder) -> list[dict[str, Any]]:
         return list(read_json(folder / "modules.json"))
     if not isinstance(encoder, Embedder):
         return []
-    encoder.save_pretrained(folder / _ENCODER)
-    inner = folder / _ENCODER / "modules.json"
-    modules = read_json(inner) if inner.exists() else []
+    copied = {"encoder_name": ""} if encoder.family == "anchors" else {}
+    encoder.save_pretrained(folder / _ENCODER, **copied)
+    if encoder.family not in _STOCK_FAMILIES or not (folder / _ENCODER / "modules.json").exists():
+        warnings.warn(
+            f"plain sentence-transformers will not open this anchor model, pellucid does: the encoder "
+            f"({type(encoder).__name__}) has no form in modules of that library",
+            stacklevel=4,
+        )
+        return []
+    prompts = folder / _ENCODER / _PROMPTS
+    if prompts.exists():
+        shutil.copy(prompts, folder)
+    modules = read_json(folder / _ENCODER / "modules.json")
     return [{**module, "path": (Path(_ENCODER) / module["path"]).as_posix()} for module in modules]
 
 
@@ -130,7 +141,7 @@ def read_folder(path_or_id: str | Path, encoder: Encoder | None) -> tuple[Parts,
     check_family(folder, "anchors")
     vectors = _read_vectors(folder / _DENSE / "model.safetensors")
     about, first = _read_record(folder / "anchors.json", vectors.shape)
-    table = read_dimensions(folder / "dimensions.tsv", len(vectors))
+    table = read_dimensions(folder / "dimensions.tsv", len(vectors), about)
     name = read_config(folder).get("encoder")
     opened = _read_encoder(folder, name) if encoder is None else encoder
     _check_encoder(opened, about[0][0], first, folder)
@@ -145,12 +156,12 @@ def _read_vectors(path: Path) -> Vectors:
     vectors = read_tensors(path)[0].get("linear.weight")
     if vectors is None or vectors.ndim != 2 or 0 in vectors.shape or vectors.dtype.kind != "f":
         raise ModelFolderError(f"{path} holds no table 'linear.weight' [anchors, dimension] of floats")
-    if not np.isfinite(vectors).all():
+    if not is_sound(vectors):
         raise ModelFolderError(f"{path} holds NaN or infinity; make or download the model again")
     return np.asarray(vectors, np.float32)
 
 
-def _read_record(path: Path, shape: tuple[int, ...]) -> tuple[list[list[str]], Vectors]:
+def _read_record(path: Path, shape: tuple[int, ...]) -> tuple[list[tuple[str, ...]], Vectors]:
     """Return what `_record` gave: the texts, and the vector of the first."""
     record = read_json(path)
     about, vector = (record.get("anchors"), record.get("first_vector")) if isinstance(record, dict) else (None, None)
@@ -158,7 +169,9 @@ def _read_record(path: Path, shape: tuple[int, ...]) -> tuple[list[list[str]], V
         raise ModelFolderError(f"{path} must hold {shape[0]} lists of texts, one an anchor; it is of another model")
     if not (isinstance(vector, list) and len(vector) == shape[1] and all(isinstance(x, float) for x in vector)):
         raise ModelFolderError(f"{path} must hold a 'first_vector' of {shape[1]} numbers; it is of another model")
-    return about, np.array(vector, np.float32)
+    with np.errstate(all="ignore"):  # zeros, NaN and what overflows become NaN, which `_check_encoder` refuses
+        first = np.array(vector, np.float64)
+        return about, (first / np.linalg.norm(first)).astype(np.float32)
 
 
 def _is_texts(value: Any) -> bool:
@@ -190,6 +203,8 @@ def _read_encoder(folder: Path, name: Any) -> Encoder:
 def _open_stock(folder: Path) -> Encoder:
     """Open the whole folder with sentence-transformers and leave its last module, the anchors, off."""
     whole = open_sentence_transformer(str(folder))
+    if len(whole) < 2:
+        raise ModelFolderError(f"{folder / 'modules.json'} names {len(whole)} modules; the anchors need an encoder")
     del whole[-1]
     return whole
 
@@ -200,7 +215,8 @@ def _check_encoder(encoder: Encoder, text: str, expected: Vectors, folder: Path)
         vector = encode_with(encoder, [text], dimension=len(expected))[0]
     except InputError as error:
         raise ModelFolderError(f"{folder}: the encoder does not fit the anchors: {error}") from error
-    cosine = float(expected @ vector)
+    length = float(np.linalg.norm(expected))
+    cosine = float(expected @ vector) / length if 0 < length < np.inf else 0.0
     if not cosine >= _SAME:  # nor NaN
         raise ModelFolderError(
             f"{folder}: the encoder gives another vector for the first anchor than when the model was saved (cosine "
@@ -208,26 +224,28 @@ def _check_encoder(encoder: Encoder, text: str, expected: Vectors, folder: Path)
         )
 
 
-def _with_edits(encoder: Encoder, vectors: Vectors, about: list[list[str]], table: Table) -> tuple[Vectors, Dimensions]:
+def _with_edits(
+    encoder: Encoder, vectors: Vectors, about: list[tuple[str, ...]], table: Table
+) -> tuple[Vectors, Dimensions]:
     """Return the vectors and dimensions after what was changed in `dimensions.tsv`."""
-    changed = [n for n, texts in enumerate(about) if table.about[n] != as_cell(texts)]
-    items = [Dimension(name, tuple(texts)) for name, texts in zip(table.names, about, strict=True)]
-    for n in changed:
-        items[n] = _with_text(items[n], table.about[n])
+    items = [_with_text(item, texts) for item, texts in zip(table.dimensions, about, strict=True)]
     dimensions = Dimensions(items)
+    changed = [n for n, texts in enumerate(about) if items[n].about != Dimension("", texts).about]
     if changed:
-        texts = [table.about[n] for n in changed]
+        texts = [text for n in changed for text in items[n].about]
+        starts = np.cumsum([0] + [len(items[n].about) for n in changed])[:-1]
+        sums = np.add.reduceat(anchor_vectors(encoder, texts, dimension=vectors.shape[1]), starts, axis=0)
         lengths = np.linalg.norm(vectors[changed], axis=1, keepdims=True)
         vectors = vectors.copy()
-        vectors[changed] = anchor_vectors(encoder, texts, dimension=vectors.shape[1]) * lengths
+        vectors[changed] = unit_rows(sums) * lengths
     if set(table.scales) != {1.0}:
         vectors = (scaling(dimensions, dict(enumerate(table.scales))).mixing @ vectors).astype(np.float32)
     return vectors, dimensions
 
 
-def _with_text(old: Dimension, text: str) -> Dimension:
-    """Return the dimension with another anchor text; a name that was the old text follows it."""
-    if not text.strip():
-        raise InputError(f"the anchor text of {old.name!r:.80} is empty; to drop a dimension use model.without")
-    named_by_text = old.name == on_one_line(as_cell(old.about))
-    return Dimension(on_one_line(text) if named_by_text else old.name, (text,))
+def _with_text(item: Dimension, before: tuple[str, ...]) -> Dimension:
+    """Return the dimension as the table has it; a name that was the anchor text follows it."""
+    if not item.about or not all(map(str.strip, item.about)):
+        raise InputError(f"the anchor text of {item.name!r:.80} is empty; to drop a dimension use model.without")
+    named_by_text = len(before) == 1 and item.name == on_one_line(before[0])
+    return replace(item, name=on_one_line(" | ".join(item.about)) if named_by_text else item.name)

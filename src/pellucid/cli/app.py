@@ -11,21 +11,24 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from pellucid import __version__
 from pellucid.cli.input import JsonOption, ModelOption, blocks, open_model, pairs_of, read, tabbed_pairs
-from pellucid.cli.inspect import inspect
-from pellucid.cli.look import align, audit, card, cards, compare, contrast, deletion, dimensions, edit, rank
+from pellucid.cli.look import align, audit, card, cards, compare, contrast, deletion, dimensions, edit, inspect, rank
 from pellucid.cli.make import anchors, distill, ensemble, train_lexicon
-from pellucid.cli.output import json_line, model_facts, show, write_html, write_plot
+from pellucid.cli.output import json_line, model_facts, say, show, shown_json, write_html, write_plot
 from pellucid.cli.search import index, search
 from pellucid.cli.vocabulary import vocabulary
 from pellucid.errors import PellucidError
+
+if TYPE_CHECKING:
+    from pellucid.base import Embedder
 
 
 class _Commands(TyperGroup):
@@ -43,7 +46,7 @@ class _Commands(TyperGroup):
             typer.echo("interrupted", err=True)
             raise typer.Exit(130) from None
         except (PellucidError, OSError) as error:
-            typer.echo(f"error: {_one_line(error)}", err=True)
+            say(f"error: {_one_line(error)}", err=True)
             raise typer.Exit(1) from None
 
 
@@ -132,7 +135,8 @@ def similarity(
 ) -> None:
     """Print how similar texts are: two, or each pair in two files.
 
-    The number is the cosine of their embeddings, from -1 to 1.
+    The number is the cosine of their embeddings, from -1 to 1. Where the model knows
+    fewer than half of the words of a text, a note on stderr says so.
 
     \b
     Examples:
@@ -143,12 +147,36 @@ def similarity(
     if pairs is not None and a is not None:
         raise typer.BadParameter("--pairs goes without A and B", param_hint="A")
     found = tabbed_pairs(pairs) if pairs is not None else pairs_of(a, b, as_text=as_text, field=field)
+    import numpy as np
+
+    from pellucid.explanation import LOW_COVERAGE
+
     opened = open_model(model)
+    low = total = 0
     for block in blocks(found):
-        first, second = (opened.encode(list(side)) for side in zip(*block))
-        for (text1, text2), score in zip(block, opened.similarity_pairwise(first, second)):
+        sides = [list(side) for side in zip(*block)]
+        scores = opened.similarity_pairwise(*map(opened.encode, sides))
+        shares = np.array([opened.coverage(side) for side in sides])
+        for (text1, text2), score, known in zip(block, scores, shares.T.tolist()):
             line = {"text1": text1, "text2": text2, "similarity": round(float(score), 6)}
+            line |= {"coverage1": round(known[0], 6), "coverage2": round(known[1], 6)}
             typer.echo(json_line(line) if json else f"{score:.4f}")
+        low += int((shares.min(axis=0) < LOW_COVERAGE).sum())
+        total += len(block)
+    if low:
+        _say_of_low(opened, block[0], low, total)
+
+
+def _say_of_low(model: Embedder, pair: tuple[str, str], low: int, total: int) -> None:
+    """Say on stderr of which texts little is known: of one pair in words, of several how many."""
+    from pellucid.views.render import little_known
+
+    if total > 1:
+        say(f"note: the model knows fewer than half of the words of a text in {low:,} of {total:,} pairs", err=True)
+        return
+    for number, (text, (coverage, gaps)) in enumerate(zip(pair, model._known(list(pair))), 1):
+        for said in little_known(coverage, f"text {number}", [text[start:end] for start, end in gaps]):
+            say(f"note: {said}", err=True)
 
 
 @app.command()
@@ -183,9 +211,9 @@ def explain(
     for path, write in ((html, write_html), (plot, write_plot)):
         if path is not None:
             write(explanation, path, top)
-            typer.echo(f"wrote {path}", err=True)
+            say(f"wrote {path}", err=True)
     if json:
-        typer.echo(explanation.to_json())
+        typer.echo(shown_json(explanation.to_json()))
     elif html is None and plot is None:
         show(explanation, top, plain)
 
@@ -208,7 +236,11 @@ def describe(
     opened = open_model(model)
     for text in found:
         said = opened.describe(text, top_k=top)
-        typer.echo(json_line({"text": text, "description": said}) if json else said)
+        if json:
+            share = round(float(opened.coverage(text)), 6)
+            typer.echo(json_line({"text": text, "description": said, "coverage": share}))
+        else:
+            say(said)
 
 
 @app.command("eval")
@@ -249,7 +281,10 @@ def evaluate(
 
 @app.command()
 def models(json: JsonOption = False) -> None:
-    """List the models that come with the package.
+    """List the models that come with the package: what each is, needs and is licensed as.
+
+    The models have licences of their own; the code is under Apache-2.0. A model's
+    card lists the texts it was made from and their licences.
 
     Any of these names, a folder or a Hugging Face hub id can follow --model.
     """
@@ -263,6 +298,33 @@ def models(json: JsonOption = False) -> None:
             typer.echo("\n  ".join([facts.pop("name"), *(f"{k.replace('_', ' ')}: {v}" for k, v in facts.items())]))
     if not found:
         typer.echo("no model is bundled with this installation", err=True)
+
+
+@app.command()
+def verify(
+    model: Annotated[str, typer.Argument(help="A bundled name, a folder, or a hub id.")] = "static-en",
+    json: JsonOption = False,
+) -> None:
+    """Check that the files of a model are those that were saved.
+
+    Every file is held against its checksum in config.json, and every table is
+    searched for NaN and infinity. dimensions.tsv and README.md are meant to be
+    edited and may differ. The exit code is 1 if a file is not sound.
+
+    \b
+    Examples:
+      pellucid verify static-en
+      pellucid verify ./my-model
+    """
+    from pellucid.errors import ModelFolderError
+    from pellucid.pretrained import verify as check
+
+    found = check(model)
+    for file in found:
+        typer.echo(json_line(file._asdict()) if json else f"{file.name}\t{file.state}")
+    broken = [file.name for file in found if not file.sound]
+    if broken:
+        raise ModelFolderError(f"{len(broken)} of {len(found)} files of {model} are not sound: {', '.join(broken)}")
 
 
 for _command in (
@@ -293,4 +355,9 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # an old terminal encoding must not end a long run
+    warnings.showwarning = _show_warning
     app(prog_name="pellucid")
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    say(f"warning: {' '.join(str(message).split())}", err=True)

@@ -17,6 +17,7 @@ import numpy as np
 
 from pellucid.errors import InputError, missing_extra
 from pellucid.store import writing
+from pellucid.text import well_formed
 
 FORMATS = ("npy", "jsonl", "parquet")
 
@@ -146,7 +147,7 @@ def _open_parquet(path: Path, dimension: int) -> Iterator[Write]:
             column = _sparse_column(embeddings.tocsr())
         else:
             column = pa.FixedSizeListArray.from_arrays(np.asarray(embeddings, np.float32).ravel(), type=dense)
-        table = pa.table({"text": pa.array(texts, pa.string()), "embedding": column})
+        table = pa.table({"text": pa.array(map(well_formed, texts), pa.string()), "embedding": column})
         writer = writer or ParquetWriter(path, table.schema)
         writer.write_table(table)
 

@@ -6,7 +6,8 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeVar, cast
 
 import typer
 
@@ -14,8 +15,8 @@ from pellucid.errors import InputError
 
 if TYPE_CHECKING:
     from pellucid.base import Embedder
-    from pellucid.distillation.parallel import Languages, ParallelFiles
-    from pellucid.keytokens.settings import KeyPooling
+    from pellucid.keytokens.states import KeyPooling
+    from pellucid.static.making.bilingual import Languages, ParallelFiles
 
 ModelOption = Annotated[str, typer.Option("--model", "-m", help="A bundled name, a folder, or a Hugging Face hub id.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON.")]
@@ -45,16 +46,13 @@ def open_decoder(name: str, pooling: str) -> Any:
     if "model_type" not in config or "pellucid" in config:
         return open_model(name)
     from pellucid.keytokens.embedder import KeyTokenEmbedder
-    from pellucid.keytokens.settings import KEY_POOLINGS, KeyTokenSettings
+    from pellucid.keytokens.states import KEY_POOLINGS, KeyTokenSettings
     from pellucid.transformer.attention import is_causal_lm
-    from pellucid.transformer.backbone import loading, open_backbone
+    from pellucid.transformer.backbone import open_backbone, read_transformer_config
 
     if pooling not in KEY_POOLINGS:
         raise InputError(f"pooling is {pooling!r:.40}; it must be one of {', '.join(KEY_POOLINGS)}")
-    with loading(name):
-        from transformers import AutoConfig
-
-        causal = is_causal_lm(AutoConfig.from_pretrained(place))
+    causal = is_causal_lm(read_transformer_config(place))
     backbone = open_backbone(place, attention="causal" if causal else "bidirectional")
     return KeyTokenEmbedder(backbone, KeyTokenSettings(pooling=cast("KeyPooling", pooling), top_k=None))
 
@@ -63,11 +61,7 @@ def read(source: str, field: str = "text") -> Iterator[str]:
     """Return the texts of file `source`, or of stdin where it is "-"; there each line is a text."""
     from pellucid.corpus import read_texts
 
-    if source != "-":
-        return read_texts(source, field=field)
-    if sys.stdin.isatty():
-        raise typer.BadParameter("name a file, or pipe texts in", param_hint="FILE")
-    return _lines(sys.stdin.buffer, "stdin")
+    return _stdin() if source == "-" else read_texts(source, field=field)
 
 
 def blocks(items: Iterable[_Item]) -> Iterator[list[_Item]]:
@@ -99,8 +93,11 @@ def pairs_of(a: str | None, b: str | None, *, as_text: bool, field: str) -> Iter
 
 def tabbed_pairs(source: str) -> Iterator[Pair]:
     """Yield the two columns of a file with a tab between them, or of stdin where `source` is "-"."""
+    from pellucid.corpus import read_lines
+
     name = "stdin" if source == "-" else source
-    for number, line in enumerate(_text_lines(source), 1):
+    lines = _stdin() if source == "-" else read_lines(Path(source), "file of pairs")
+    for number, line in enumerate(lines, 1):
         columns = line.split("\t")
         if len(columns) != 2:
             raise InputError(f"{name}, line {number} has {len(columns)} columns; two texts and a tab are needed")
@@ -131,7 +128,7 @@ def _is_file(name: str) -> bool:
     """Whether `name` is a file; one that is merely named like a file is an error, not a text."""
     if "\0" in name:
         return False
-    if os.path.isfile(name):
+    if os.path.exists(name) and not os.path.isdir(name):  # a pipe, as of <(command), is read like a file
         return True
     if name.lower().endswith(_FILE_ENDINGS) and not any(map(str.isspace, name)):
         raise InputError(f"file not found: {name}. Add --text if this is the text itself")
@@ -146,17 +143,9 @@ def _side_by_side(a: str, b: str, field: str) -> Iterator[Pair]:
         yield text1, text2
 
 
-def _text_lines(source: str) -> Iterator[str]:
-    if source == "-":
-        yield from read("-")
-        return
-    with open(source, "rb") as file:
-        yield from _lines(file, source)
+def _stdin() -> Iterator[str]:
+    from pellucid.corpus import read_lines
 
-
-def _lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
-    for number, line in enumerate(stream, 1):
-        try:
-            yield line.decode("utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise InputError(f"{name}, line {number} is not UTF-8: {error.reason} at byte {error.start}") from error
+    if sys.stdin.isatty():
+        raise typer.BadParameter("name a file, or pipe texts in", param_hint="FILE")
+    return read_lines(cast("BinaryIO", sys.stdin.buffer), "stdin")

@@ -1,19 +1,25 @@
-"""The commands that look into a model and change it: `pellucid dimensions | card | audit | compare | align | ...`."""
+"""The commands that look into a model and change it: `pellucid dimensions | card | audit | compare | align | ...`.
+
+The command that looks inside a static model: `pellucid inspect`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pellucid.cli.input import JsonOption, ModelOption, open_decoder, open_model, read, tabbed_pairs
-from pellucid.cli.output import json_line, show_report
+from pellucid.cli.output import json_line, say, show_report
 from pellucid.errors import InputError
 
 if TYPE_CHECKING:
     from pellucid.dimensions import Which
+    from pellucid.static.embedder import StaticEmbedder
     from pellucid.views.report import Report
+
 
 _Texts = Annotated[str, typer.Argument(help="A .txt (one text a line), .jsonl or .parquet; - is stdin.")]
 _Html = Annotated[Path | None, typer.Option(help="Write a self-contained HTML page to this file.")]
@@ -24,14 +30,20 @@ _Pairs = Annotated[str, typer.Argument(help="A file with two texts a line and a 
 def dimensions(json: JsonOption = False, model: ModelOption = "static-en") -> None:
     """List the dimensions of a model: number and name.
 
+    A tab is between them. A name that a spreadsheet would take for a formula has an
+    apostrophe before it.
+
     \b
     Examples:
       pellucid dimensions -m anchors-en-200
       pellucid dimensions -m my-anchors --json
     """
+    from pellucid.dimensions import as_cell
+    from pellucid.views.render import visible
+
     for number, dimension in enumerate(open_model(model).dimensions):
         line = {"dimension": number, "name": dimension.name, "about": list(dimension.about)}
-        typer.echo(json_line(line) if json else f"{number}\t{dimension.name}")
+        typer.echo(json_line(line) if json else f"{number}\t{as_cell(visible(dimension.name))}")
 
 
 def card(
@@ -49,7 +61,7 @@ def card(
       pellucid card 9 texts.txt -m anchors-en-200
       pellucid card "I accepted the offer." texts.txt -m anchors-en-200 --html card.html
     """
-    from pellucid.questions.cards import card as make
+    from pellucid.analysis.cards import card as make
 
     show_report(make(open_model(model), _which(dimension), read(texts)), json, html, plot)
 
@@ -66,7 +78,7 @@ def cards(
     Example:
       pellucid cards texts.txt -m anchors-en-200 --html cards.html
     """
-    from pellucid.questions.cards import cards as make
+    from pellucid.analysis.cards import cards as make
 
     show_report(make(open_model(model), read(texts), top_k=top), False, html, None)
 
@@ -98,14 +110,14 @@ def audit(
         return
     if encoder is not None:
         raise typer.BadParameter("only --lexical asks an encoder", param_hint="--encoder")
-    from pellucid.questions.audit import audit as make
+    from pellucid.analysis.audit import audit as make
 
     show_report(make(open_model(model), read(texts)), json, html, plot)
 
 
 def _lexical(model: str, texts: str, encoder: str | None) -> Report:
-    from pellucid.encoders import open_encoder
-    from pellucid.questions.firing import lexical_firing
+    from pellucid.pretrained import open_encoder
+    from pellucid.research.firing import lexical_firing
 
     meaning = None if encoder is None else open_encoder(encoder)
     return lexical_firing(open_model(model), read(texts), encoder=meaning)
@@ -130,7 +142,7 @@ def deletion(
       pellucid deletion pairs.tsv -m anchors-en-200
       pellucid deletion pairs.tsv --words
     """
-    from pellucid.questions.deletion import deletion_test
+    from pellucid.analysis.deletion import deletion_test
 
     units = "words" if words else "dimensions"
     tested = deletion_test(open_model(model), list(tabbed_pairs(pairs)), units=units, top_k=top)
@@ -151,7 +163,7 @@ def compare(
       pellucid compare static-en anchors-en-200 --pairs pairs.tsv
       pellucid compare my-anchors my-anchors-edited --pairs pairs.tsv --html compared.html
     """
-    from pellucid.questions.compare import compare as make
+    from pellucid.analysis.compare import compare as make
 
     opened = {name: open_model(name) for name in dict.fromkeys(models)}
     show_report(make(opened, list(tabbed_pairs(pairs))), json, html, plot)
@@ -171,7 +183,7 @@ def rank(
     Example:
       pellucid rank "cheap flights to Rome" offers.txt
     """
-    from pellucid.questions.ranking import rank as make
+    from pellucid.analysis.ranking import rank as make
 
     show_report(make(open_model(model), query, read(texts), top_k=top), json, html, None)
 
@@ -195,7 +207,7 @@ def align(
       pellucid align my-key-tokens texts.txt
       pellucid align owner/backbone owner/embedder texts.txt --centred --html page.html
     """
-    from pellucid.alignment.align import align as make
+    from pellucid.research.alignment import align as make
 
     opened = {name: open_decoder(name, pooling) for name in dict.fromkeys(models)}
     stems = None if language == "none" else language
@@ -217,7 +229,7 @@ def contrast(
     Example:
       pellucid contrast complaints.txt other-mails.txt -m anchors-en-200
     """
-    from pellucid.questions.groups import contrast as make
+    from pellucid.analysis.groups import contrast as make
 
     show_report(make(open_model(model), read(group), read(others)), json, html, plot)
 
@@ -245,19 +257,19 @@ def edit(
       pellucid edit my-lexicon -o mine --idf texts.txt --drop-above 0.5
     """
     edited = open_model(model)
-    names = edited.dimensions.names
-    gone = [names[edited.dimensions.number(_which(name))] for name in without or ()]
-    merged = [names[edited.dimensions.number(_which(name))] for name in merge or ()]
-    factors: dict[Which, float] = {
-        edited.dimensions.number(which): _factor(value) for which, value in map(_assigned, scale or ())
-    }
-    titles = {edited.dimensions.number(which): value for which, value in map(_assigned, rename or ())}
+    before = edited.dimensions
+    dropped = [before.number(_which(name)) for name in without or ()]
+    merged = [before.number(_which(name)) for name in merge or ()]
+    factors: dict[Which, float] = {before.number(which): _factor(value) for which, value in map(_assigned, scale or ())}
+    titles: dict[Which, str] = {before.number(which): value for which, value in map(_assigned, rename or ())}
     if idf is None and drop_above is not None:
         raise typer.BadParameter("it needs texts to count on; give --idf FILE", param_hint="--drop-above")
-    if not (gone or merged or factors or titles or idf):
+    if not (dropped or merged or factors or titles or idf):
         raise InputError("nothing to edit; give --without, --merge, --scale, --rename or --idf")
+    edited = edited.rename(titles) if titles else edited
+    gone = [edited.dimensions.names[number] for number in dropped]  # a merge changes the numbers
     if idf is not None:
-        from pellucid.questions.frequencies import document_frequencies
+        from pellucid.analysis.frequencies import document_frequencies
 
         counted = document_frequencies(edited, read(idf))
         gone += counted.common(drop_above) if drop_above is not None else []
@@ -265,9 +277,8 @@ def edit(
     edited = edited.scale(factors) if factors else edited
     edited = edited.merge(merged) if merged else edited
     edited = edited.without(gone) if gone else edited
-    edited = edited.rename({names[number]: title for number, title in titles.items()}) if titles else edited
     edited.save_pretrained(output)
-    typer.echo(f"wrote {output}: {len(names):,} dimensions before, {len(edited.dimensions):,} now", err=True)
+    say(f"wrote {output}: {len(before):,} dimensions before, {len(edited.dimensions):,} now", err=True)
 
 
 def _which(name: str) -> Which:
@@ -287,3 +298,91 @@ def _factor(value: str) -> float:
         return float(value)
     except ValueError:
         raise InputError(f"{value!r:.40} is no number to scale by") from None
+
+
+_WHAT = ("components", "ranks", "tags", "languages")
+
+
+def inspect(
+    model: Annotated[str, typer.Argument(help="A static model: a bundled name, a folder, or a hub id.")],
+    what: Annotated[str, typer.Argument(help="components, ranks, tags or languages.")] = "components",
+    files: Annotated[list[str] | None, typer.Argument(help="What these need; see below.")] = None,
+    component: Annotated[list[int] | None, typer.Option(help="To show; repeat for more. [default: 1 2 3]")] = None,
+    top: Annotated[int, typer.Option(min=1, help="Words of each end of a component.")] = 5,
+    words: Annotated[int, typer.Option(min=3, help="Look at so many of the most frequent words.")] = 10_000,
+    tagset: Annotated[str, typer.Option(help="Of tags: brown or penn brings them to classes, as-is.")] = "as-is",
+    drop: Annotated[int, typer.Option(min=1, help="Components left out for languages.")] = 7,
+    sample: Annotated[int, typer.Option(min=3, help="Items of each language.")] = 1_000,
+    metric: Annotated[str, typer.Option(help="Of the silhouette: cosine or euclidean.")] = "cosine",
+    tsne: Annotated[bool, typer.Option("--tsne", help="Map languages by t-SNE, not by PCA.")] = False,
+    json: JsonOption = False,
+    html: Annotated[Path | None, typer.Option(help="Write a self-contained HTML page to this file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write a picture to this file: .png, .svg, .pdf.")] = None,
+) -> None:
+    """Look inside a static model: what its components and the lengths of its vectors say.
+
+    \b
+    components  words at the ends of principal components; with a file of texts,
+                those of its sentence means
+    ranks       length of vectors by frequency; with a file of texts, in that
+    tags        length of vectors by part of speech, in tagged files: "word/TAG" or
+                "word TAG" lines, tabs, CoNLL-U
+    languages   how far languages are apart, with and without the first components;
+                files as NAME=FILE, a word or sentence a line
+
+    \b
+    Examples:
+      pellucid inspect static-en
+      pellucid inspect static-en components texts.txt --component 1 --component 6
+      pellucid inspect static-en ranks --plot ranks.png
+      pellucid inspect static-en tags brown/c* --tagset brown
+      pellucid inspect my-model languages en=en.txt de=de.txt --tsne --plot maps.svg
+    """
+    given = files or []
+    _check(what, given)
+    opened: StaticEmbedder = open_model(model)  # type: ignore[assignment]
+    found: Report
+    if what == "components":
+        from pellucid.research.components import principal_components
+
+        texts = read(given[0]) if given else None
+        found = principal_components(opened, texts, components=component or None, top_k=top, words=words)
+    elif what == "ranks":
+        from pellucid.research.norms import norms_by_rank
+
+        found = norms_by_rank(opened, read(given[0]) if given else None, words=words)
+    elif what == "tags":
+        from pellucid.research.norms import norms_by_tag, read_tagged
+
+        found = norms_by_tag(opened, read_tagged(*given), words=words, tagset=tagset)
+    else:
+        from pellucid.research.language_separation import language_separation
+
+        projection = "tsne" if tsne else "pca"
+        languages = _languages(given)
+        found = language_separation(opened, languages, drop=drop, sample=sample, metric=metric, projection=projection)
+    show_report(found, json, html, plot)
+
+
+def _check(what: str, files: list[str]) -> None:
+    if what not in _WHAT:
+        raise typer.BadParameter(f"{what!r:.40} is none of {', '.join(_WHAT)}", param_hint="WHAT")
+    if what in ("components", "ranks") and len(files) > 1:
+        raise typer.BadParameter(f"{what} takes one file of texts, not {len(files)}", param_hint="FILES")
+    if what == "tags" and not files:
+        raise typer.BadParameter("tags needs at least one tagged file", param_hint="FILES")
+
+
+def _languages(files: list[str]) -> dict[str, Iterator[str]]:
+    """Return the items of each language; each NAME=FILE is one."""
+    languages = {name: read(file) for name, file in map(_named, files)}
+    if len(languages) < len(files):
+        raise InputError("a language is given twice; its words go into one file")
+    return languages
+
+
+def _named(said: str) -> tuple[str, str]:
+    name, equals, file = said.partition("=")
+    if not equals or not name or not file:
+        raise InputError(f"{said!r:.80} is not NAME=FILE, such as de=german.txt")
+    return name, file

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pellucid.cli.input import parallel_files, read
+from pellucid.cli.output import say
 
 if TYPE_CHECKING:
     from pellucid.anchors.candidates import CandidateSettings
     from pellucid.corpus import Corpus
-    from pellucid.distillation.parallel import Languages, ParallelFiles
     from pellucid.lexicon.embedder import LexiconEmbedder
+    from pellucid.static.making.bilingual import Languages, ParallelFiles
 
 
 def distill(
@@ -61,9 +62,9 @@ def distill(
       pellucid distill sentence-transformers/LaBSE -o static-en-de \\
         --lang en=english.txt --lang de=german.txt --parallel en-de=pairs.tsv
     """
-    from pellucid.distillation.distill import PcaSettings
-    from pellucid.distillation.extraction import ExtractionSettings
-    from pellucid.static.interchange import DTYPES
+    from pellucid.static.folder import DTYPES
+    from pellucid.static.making.distill import PcaSettings
+    from pellucid.static.making.extraction import ExtractionSettings
 
     if dtype not in DTYPES:  # told now, not after hours of work
         raise typer.BadParameter(f"{dtype!r} is none of {', '.join(DTYPES)}", param_hint="--dtype")
@@ -72,22 +73,20 @@ def distill(
     extraction = ExtractionSettings(max_vocabulary=vocabulary, cased=bool(lang) if cased is None else cased)
     pca = PcaSettings(dimensions=dimensions, drop=drop)
     if corpus is not None:
-        from pellucid.distillation.distill import distill as make
-        from pellucid.distillation.refinement import RefinementSettings
+        from pellucid.static.making.distill import distill as make
+        from pellucid.static.making.training import RefinementSettings
 
         refinement = RefinementSettings(steps=30_000 if steps is None else steps)
         sentences = read("-") if corpus == "-" else corpus
         model = make(teacher, sentences, work_dir=work_dir, extraction=extraction, pca=pca, refinement=refinement)
     else:
-        from pellucid.distillation.bilingual import JoinSettings, distill_languages
-        from pellucid.distillation.translation import TranslationSettings
+        from pellucid.static.making.bilingual import JoinSettings, distill_languages
+        from pellucid.static.making.training import TranslationSettings
 
         join = JoinSettings(pca, TranslationSettings(steps=10_000 if steps is None else steps))
         model = distill_languages(teacher, *texts, work_dir=work_dir, extraction=extraction, join=join)
     model.save_pretrained(output, dtype=dtype)
-    typer.echo(
-        f"wrote {output}: {len(model.vocabulary):,} words, {model.get_embedding_dimension()} dimensions", err=True
-    )
+    say(f"wrote {output}: {len(model.vocabulary):,} words, {model.get_embedding_dimension()} dimensions", err=True)
 
 
 def anchors(
@@ -108,6 +107,9 @@ def anchors(
     interrupted run goes on when the same command is given again; with another -n,
     --method or --decorrelate it need not encode again.
 
+    The folder holds a copy of the encoder. Where that is a sentence-transformers
+    or a static model, plain sentence-transformers opens the folder too.
+
     \b
     Examples:
       pellucid anchors static-en corpus.txt -n 200 -o my-anchors
@@ -116,8 +118,7 @@ def anchors(
     """
     from pellucid.anchors.embedder import AnchorEmbedder
     from pellucid.anchors.sampling import choose_anchors
-    from pellucid.encoders import open_encoder
-    from pellucid.pretrained import bundled_models
+    from pellucid.pretrained import open_encoder
 
     opened = open_encoder(encoder)
     texts = choose_anchors(
@@ -129,8 +130,8 @@ def anchors(
         work_dir=work_dir or output.with_name(output.name + ".work"),
     )
     model = AnchorEmbedder(opened, texts).decorrelate(decorrelate)
-    model.save_pretrained(output, encoder_name=encoder if encoder in bundled_models() else None)
-    typer.echo(f"wrote {output}: {n:,} anchors over {encoder}; they can be edited in dimensions.tsv", err=True)
+    model.save_pretrained(output)
+    say(f"wrote {output}: {n:,} anchors over {encoder}; they can be edited in dimensions.tsv", err=True)
 
 
 def train_lexicon(
@@ -155,15 +156,15 @@ def train_lexicon(
       pellucid train-lexicon sentence-transformers/all-MiniLM-L6-v2 pairs.jsonl -o my-lexicon
       pellucid explain "one text" "another" --model my-lexicon
     """
-    from pellucid.training.contrastive import TrainingSettings
-    from pellucid.training.contrastive import train_lexicon as train
-    from pellucid.training.data import read_training_sets
+    from pellucid.lexicon.training.contrastive import TrainingSettings
+    from pellucid.lexicon.training.contrastive import train_lexicon as train
+    from pellucid.lexicon.training.data import read_training_sets
 
     settings = TrainingSettings(epochs=epochs, batch_size=batch_size, chunk=chunk, bf16=bf16)
     sets = read_training_sets(data)  # before the model: what is wrong with them is told at once
     trained = train(_lexicon(model, clusters), sets, work_dir or output.with_name(output.name + ".work"), settings)
     trained.save_pretrained(output, backbone_name=model if by_name else None)
-    typer.echo(f"wrote {output}: {trained.get_embedding_dimension():,} dimensions", err=True)
+    say(f"wrote {output}: {trained.get_embedding_dimension():,} dimensions", err=True)
 
 
 def ensemble(
@@ -182,8 +183,8 @@ def ensemble(
       pellucid ensemble static-en anchors-en-200 -o both
       pellucid ensemble static-en my-lexicon --weight 0.3 --weight 0.7 -o hybrid
     """
-    from pellucid.encoders import open_encoder
     from pellucid.ensemble.embedder import EnsembleEmbedder
+    from pellucid.pretrained import open_encoder
 
     names = [Path(model).name for model in models]
     names = names if len(set(names)) == len(names) else models
@@ -192,7 +193,7 @@ def ensemble(
     made = EnsembleEmbedder(dict(zip(names, map(open_encoder, models))), weight)
     made.save_pretrained(output, sources=dict(zip(names, models)) if by_name else None)
     shares = ", ".join(f"{part.name} {part.weight:.2f}" for part in made.parts)
-    typer.echo(f"wrote {output}: {made.get_embedding_dimension():,} dimensions ({shares})", err=True)
+    say(f"wrote {output}: {made.get_embedding_dimension():,} dimensions ({shares})", err=True)
 
 
 def _texts_of_languages(
@@ -219,9 +220,9 @@ def _texts_of_languages(
 
 def _lexicon(model: str, clusters: int) -> LexiconEmbedder:
     """Open a lexicon model, or put a head of clusters on a transformer."""
-    from pellucid.encoders import is_ours
     from pellucid.lexicon.clusters import cluster_vocabulary
     from pellucid.lexicon.embedder import LexiconEmbedder
+    from pellucid.pretrained import is_ours
     from pellucid.transformer.backbone import open_backbone
 
     if is_ours(model):

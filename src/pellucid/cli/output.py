@@ -14,12 +14,26 @@ if TYPE_CHECKING:
     from pellucid.explanation import Explanation
     from pellucid.views.report import Report
 
+_STEERING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")  # beyond those JSON has no room for
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print a line that may hold a user's text, name or file, with control characters made visible."""
+    from pellucid.views.render import visible
+
+    typer.echo(visible(text), err=err)
+
 
 def json_line(value: Any) -> str:
     """Return `value` as JSON on one line."""
     import json
 
-    return json.dumps(value, ensure_ascii=False)
+    return shown_json(json.dumps(value, ensure_ascii=False))
+
+
+def shown_json(text: str) -> str:
+    """Return JSON with the characters that could steer a terminal written as escapes, which says the same."""
+    return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def show(explanation: Explanation, top: int, plain: bool) -> None:
@@ -59,9 +73,9 @@ def show_report(report: Report, json: bool, html: Path | None, plot: Path | None
     if plot is not None:
         _save_figure(report.plot(), plot)  # type: ignore[attr-defined]
     for path in filter(None, (html, plot)):
-        typer.echo(f"wrote {path}", err=True)
+        say(f"wrote {path}", err=True)
     if json:
-        typer.echo(report.to_json())
+        typer.echo(shown_json(report.to_json()))
     elif html is None and plot is None:
         _print_report(report)
 
@@ -88,20 +102,38 @@ def _save_figure(figure: Any, path: Path) -> None:
 
 
 def model_facts(name: str) -> dict[str, Any]:
-    """Return what a person chooses a bundled model by: what its config and its card say, and its size."""
+    """Return what a person chooses a bundled model by: what its config and its card say, its needs and its size."""
     from pellucid.pretrained import locate, read_config
 
     folder = locate(name)
     config = read_config(folder)
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    facts = {key: value for key, value in config.items() if key not in ("format", "files")}
-    return {"name": name, **_card(folder / "README.md"), **facts, "megabytes": round(size / 1e6, 1)}
+    facts = {key: value for key, value in config.items() if key not in ("format", "files", "sha256")}
+    card = folder / "README.md"
+    about = {"name": name, **_card(card), "needs": _needs(config)}
+    return {**about, **facts, "megabytes": round(size / 1e6, 1), "card": str(card)}
+
+
+def _needs(config: dict[str, Any]) -> str:
+    """Say what a model needs beside its folder and the core of pellucid."""
+    from pellucid.pretrained import bundled_models
+
+    source = config.get("encoder") or config.get("backbone")
+    if config["family"] == "static" or source in bundled_models():
+        return "nothing more"
+    fetched = f", and {source} from the Hugging Face hub" if "/" in str(source) else ""
+    return f"pellucid[torch]{fetched}"
 
 
 def _card(path: Path) -> dict[str, str]:
-    """Return the licence in a model card's heading, and the first paragraph below its title."""
+    """Return what a model card's heading says of licence and languages, and the first paragraph below its title."""
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     licence = re.search(r"^license: *(.+)$", text, re.MULTILINE)
+    languages = re.search(r"^language:((?: .+)?(?:\n- .+)*)", text, re.MULTILINE)
     about = re.search(r"^# .*\n\n((?:[^\n#].*\n)+)", text, re.MULTILINE)
-    found = {"about": about and " ".join(about[1].split()), "licence": licence and licence[1].strip()}
+    found = {
+        "about": about and " ".join(about[1].split()),
+        "licence": licence and licence[1].strip(),
+        "languages": languages and ", ".join(re.findall(r"[\w-]*\w", languages[1])),
+    }
     return {key: value for key, value in found.items() if value}

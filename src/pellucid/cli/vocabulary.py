@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pellucid.cli.input import JsonOption, open_model, parallel_files, read
-from pellucid.cli.output import show_report
+from pellucid.cli.output import say, show_report
 
 if TYPE_CHECKING:
-    from pellucid.distillation.parallel import Languages
+    from pellucid.static.making.bilingual import Languages
     from pellucid.views.report import Report
 
 vocabulary = typer.Typer(
@@ -51,8 +51,7 @@ def add(
       pellucid vocabulary add static-en --words terms.txt --sentences texts.txt \\
         --teacher sentence-transformers/all-MiniLM-L6-v2 -o mine
     """
-    from pellucid.vocabulary.add import add_words
-    from pellucid.vocabulary.reading import AddingSettings
+    from pellucid.static.making.adding import AddingSettings, add_words
 
     entries = [*(words or []), *((line for line in read(str(words_file)) if line.strip()) if words_file else [])]
     corpus = (read("-") if sentences == "-" else sentences) if sentences else None
@@ -81,7 +80,7 @@ def prune(
       pellucid vocabulary prune static-en texts.txt -o small
       pellucid vocabulary prune static-en --max-words 20000 -o common
     """
-    from pellucid.vocabulary.prune import prune as make
+    from pellucid.static.making.pruning import prune as make
 
     corpus = None if texts is None else list(read(texts))
     made, report = make(_static(model), corpus, min_count=min_count, max_words=max_words)
@@ -110,9 +109,9 @@ def retrain(
       pellucid vocabulary retrain static-en corpus.txt \\
         --teacher sentence-transformers/all-MiniLM-L6-v2 -o mine
     """
-    from pellucid.distillation.extraction import ExtractionSettings
-    from pellucid.distillation.refinement import RefinementSettings
-    from pellucid.vocabulary.retrain import retrain as make
+    from pellucid.static.making.extraction import ExtractionSettings
+    from pellucid.static.making.retraining import retrain as make
+    from pellucid.static.making.training import RefinementSettings
 
     made, report = make(
         _static(model),
@@ -143,7 +142,7 @@ def merge(
     Example:
       pellucid vocabulary merge static-en my-terms -o both
     """
-    from pellucid.vocabulary.merge import merge_vocabularies
+    from pellucid.static.making.merging import merge_vocabularies
 
     made, report = merge_vocabularies(_static(first), _static(second), method=method, shared=shared)
     _save(made, report, output, dtype, json)
@@ -174,8 +173,8 @@ def languages(
       pellucid vocabulary languages static-en --parallel en-fr=english.txt,french.txt \\
         --parallel en-ja=pairs.tsv.xz -o static-en-fr-ja
     """
-    from pellucid.distillation.anchored import AnchoringSettings, add_languages
-    from pellucid.distillation.translation import TranslationSettings
+    from pellucid.static.making.anchored import AnchoringSettings, add_languages
+    from pellucid.static.making.training import TranslationSettings
 
     settings = AnchoringSettings(vocabulary, min_count, translation=TranslationSettings(steps=steps))
     made = add_languages(
@@ -186,7 +185,7 @@ def languages(
         work_dir=work_dir or output.with_name(output.name + ".work"),
     )
     made.save_pretrained(output, dtype=dtype)
-    typer.echo(f"wrote {output}: {len(made.vocabulary):,} words", err=True)
+    say(f"wrote {output}: {len(made.vocabulary):,} words", err=True)
 
 
 def _codes(parallel: list[str], known: str) -> Iterator[tuple[str, Languages]]:
@@ -203,7 +202,7 @@ def _static(name: str) -> Any:
 
 
 def _opened(teacher: str) -> Any:
-    from pellucid.encoders import open_encoder
+    from pellucid.pretrained import open_encoder
 
     return open_encoder(teacher)
 
@@ -215,4 +214,4 @@ def _dtype_of(model: str) -> str:
 def _save(made: Any, report: Report, output: Path, dtype: str | None, json: bool) -> None:
     made.save_pretrained(output, dtype=dtype)
     show_report(report, json, None, None)
-    typer.echo(f"wrote {output}: {len(made.vocabulary):,} words", err=True)
+    say(f"wrote {output}: {len(made.vocabulary):,} words", err=True)

@@ -16,10 +16,19 @@ from typing import Any
 import numpy as np
 
 from pellucid.base import Embedder
-from pellucid.encoders import Encoder, is_sentence_transformer, open_encoder, open_sentence_transformer, without_bars
-from pellucid.ensemble.parts import Part, checked_weights, make_parts
+from pellucid.ensemble.embedder import Part, checked_weights, make_parts
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.pretrained import check_family, load, locate, saving
+from pellucid.pretrained import (
+    Encoder,
+    check_family,
+    is_sentence_transformer,
+    load,
+    locate,
+    open_encoder,
+    open_sentence_transformer,
+    saving,
+    without_bars,
+)
 from pellucid.store import read_json, write_json
 
 _FACTS = "ensemble.json"
@@ -99,8 +108,15 @@ def _is_record(value: Any) -> bool:
     return (
         isinstance(value, dict)
         and all(isinstance(value.get(key), kind) for key, kind in kinds.items())
-        and all(isinstance(cosine, (int, float)) for cosine in value["cosines"])
+        and all(_is_number(number) for number in (value["weight"], *value["cosines"]))
+        and type(value["dimension"]) is int
+        and all(abs(cosine) < 2 for cosine in value["cosines"])
     )
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value of JSON is a number that a float can hold, and no NaN."""
+    return type(value) in (int, float) and abs(value) < 1e18
 
 
 def _read_part(folder: Path, number: int, record: dict[str, Any], instead: Mapping[str, Encoder]) -> Part:

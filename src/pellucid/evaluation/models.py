@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
-import importlib.util
 import logging
 import tempfile
 from collections.abc import Callable
@@ -15,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from pellucid.base import Embedder
-from pellucid.encoders import open_encoder, without_bars
 from pellucid.errors import InputError, missing_extra
+from pellucid.pretrained import open_encoder, without_bars
 
 _FORMS = (
     "a pellucid model (bundled name, folder or hub id), a sentence-transformers model (folder or hub id), 'wordllama', "
@@ -52,7 +50,7 @@ def open_any(spec: str | Path) -> Any:
     if kind == "model2vec" and colon:
         return _open_model2vec(rest)
     if kind == "baseline" and colon:
-        from pellucid.lexicon.baselines import open_baseline
+        from pellucid.research.baselines import open_baseline
 
         return open_baseline(rest)
     if kind == "vectors" and colon:
@@ -89,10 +87,9 @@ def _open_wordllama(dimensions: str) -> Any:
 
 
 def fingerprint(model: Any) -> str:
-    """Return a sha256 that changes with any weight of `model`, with its settings and with the code that encodes.
+    """Return a sha256 that changes with any weight of `model`, with its settings and with its package's version.
 
-    It covers the files that the model's own `save_pretrained` writes (WordLlama: table and tokenizer), the version of
-    its package and, for a pellucid model, the source files of its class.
+    It covers the files that the model's own `save_pretrained` writes (WordLlama: table and tokenizer).
 
     Raises:
         InputError: the model cannot be saved, so there is nothing to tell it apart by.
@@ -100,9 +97,6 @@ def fingerprint(model: Any) -> str:
     total = hashlib.sha256()
     total.update(f"{type(model).__module__}.{type(model).__qualname__} {_version(model)}".encode())
     total.update(f" {getattr(model, 'truncate_dim', None)}".encode())
-    inner = [type(part.model) for part in getattr(model, "parts", ())]  # of an ensemble
-    for _, source in sorted((name, s) for kind in (type(model), *inner) for name, s in _sources(kind).items()):
-        total.update(source.encode())
     if hasattr(model, "save_pretrained"):
         _hash_saved(model, total)
     elif hasattr(model, "embedding") and hasattr(model, "tokenizer"):
@@ -130,31 +124,6 @@ def _version(model: Any) -> str:
         return metadata.version(type(model).__module__.partition(".")[0])
     except metadata.PackageNotFoundError:
         return ""
-
-
-def _sources(kind: type) -> dict[str, str]:
-    """Return module name -> source of the pellucid modules that `kind` is written in, and of those they import."""
-    waiting = [base.__module__ for base in kind.__mro__ if base.__module__.startswith("pellucid.")]
-    found: dict[str, str] = {}
-    while waiting:
-        name = waiting.pop()
-        spec = importlib.util.find_spec(name)
-        if name in found or name in _IRRELEVANT or spec is None or spec.origin is None:
-            continue
-        found[name] = Path(spec.origin).read_text(encoding="utf-8")
-        waiting += _imported(found[name])
-    return found
-
-
-def _imported(source: str) -> list[str]:
-    """Return the modules of pellucid that a source imports from, wherever in it; of a room, what it names of it."""
-    modules = []
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "pellucid":
-            spec = importlib.util.find_spec(str(node.module))
-            room = spec is not None and spec.submodule_search_locations is not None
-            modules += [f"{node.module}.{alias.name}" for alias in node.names] if room else [str(node.module)]
-    return modules
 
 
 class TextEncoder:

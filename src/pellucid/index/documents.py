@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pellucid.errors import IndexFolderError, WritingError
-from pellucid.words import well_formed
+from pellucid.text import well_formed
 
 PASSAGE_BITS = 16
 """A document has at most 2 ** 16 passages."""

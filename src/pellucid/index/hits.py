@@ -10,8 +10,8 @@ from typing import Any, ClassVar, NamedTuple, overload
 from pellucid.errors import InputError
 from pellucid.explanation import Explanation
 from pellucid.index.reasons import Reasons
+from pellucid.text import well_formed
 from pellucid.views.report import VERSION, Column, Heading, Part, Report, Table, counted, signed
-from pellucid.words import well_formed
 
 _NAMED = 5  # rows named in a table and in JSON
 

@@ -44,7 +44,7 @@ from pellucid.index.reasons import WordTable
 from pellucid.index.searching import Parts, Question
 from pellucid.progress import Progress
 from pellucid.store import read_json, write_json
-from pellucid.words import well_formed
+from pellucid.text import well_formed
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -14,7 +14,7 @@ from typing import Any
 
 from pellucid.errors import InputError
 from pellucid.index.engine import Test, Where
-from pellucid.words import well_formed
+from pellucid.text import well_formed
 
 _OPERATORS = ("eq", "ne", "in", "nin", "gt", "gte", "lt", "lte", "exists")
 _LARGEST = 2**53  # up to which every integer is a float

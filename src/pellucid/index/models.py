@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from pellucid.base import Embedder, Vectors, unit_rows
-from pellucid.encoders import Encoder, encode_with, is_sentence_transformer, open_encoder
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError
 from pellucid.index.engine import Vector
+from pellucid.pretrained import Encoder, encode_with, is_sentence_transformer, open_encoder
 from pellucid.static.embedder import StaticEmbedder
 
 BM25 = "bm25"

@@ -55,6 +55,10 @@ class Adjustment:
         if (self.offset is None) != (self.kind == "none"):
             wants = "has no" if self.kind == "none" else "needs an"
             raise InputError(f"an adjustment of kind {self.kind!r} {wants} offset")
+        if type(self.strength) not in (int, float) or not abs(self.strength) < 1e18:  # nor NaN
+            raise InputError(f"an adjustment's strength is {self.strength!r:.40}; it must be a finite number")
+        if type(self.texts) is not int or self.texts < 0:
+            raise InputError(f"an adjustment's texts are {self.texts!r:.40}; it must be a number of texts")
         if self.offset is not None:
             offset = np.asarray(self.offset, np.float32)
             if offset.ndim != 1 or not np.isfinite(offset).all():
@@ -106,7 +110,7 @@ def component_adjustment(
     Raises:
         InputError: fewer than two rows are not zero, or `strength` is not finite.
     """
-    from pellucid.alignment.spectrum import spectrum_of
+    from pellucid.pca import spectrum_of
 
     rows = _known(embeddings)
     first = spectrum_of(rows).first  # points to the side of the mean
@@ -218,8 +222,7 @@ def _candidates(embeddings: Vectors) -> list[Adjustment]:
 
 def _said(model: KeyTokenEmbedder, adjustment: Adjustment, texts: list[str], embeddings: Vectors) -> float:
     """Return how much of the texts their adjusted embeddings say."""
-    from pellucid.alignment.align import embedded_texts
-    from pellucid.alignment.aligned import measure
+    from pellucid.research.alignment import embedded_texts, measure
 
     given = embedded_texts(model.with_adjustment(adjustment), texts, embeddings=embeddings)
     return measure("", given, 1, stems=None, examples=0).weighted_lar

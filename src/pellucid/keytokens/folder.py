@@ -1,4 +1,10 @@
-"""A key-token model on disk: how texts are read and decoded, the adjustment, and the transformer or its name.
+"""A key-token model as modules of plain sentence-transformers: Transformer, Pooling, Dense with ReLU.
+
+The logits of the tokens are one linear layer over the pooled states, whose weight is the head and whose bias takes up
+the adjustment, E (h + offset) = E h + E offset, so that a stock SparseEncoder gives the same rows. What it cannot do
+(a template, a head with layers of its own, pooling over the text's tokens alone) is refused with the reason.
+
+A key-token model on disk: how texts are read and decoded, the adjustment, and the transformer or its name.
 
     config.json            the family, and how the backbone is opened
     keytokens.json         the settings, and what the adjustment is
@@ -12,6 +18,7 @@ With `sparse_encoder` the folder is one that plain sentence-transformers opens a
 
 from __future__ import annotations
 
+import copy
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,16 +26,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.dimensions import Dimension, Dimensions, Edit, read_dimensions, scaling, write_dimensions
+from pellucid.dimensions import Dimensions, Edit, read_dimensions, scaling, write_dimensions
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.keytokens.adjustments import Adjustment
-from pellucid.keytokens.settings import KeyTokenSettings
+from pellucid.keytokens.states import KeyTokenSettings, has_layers
 from pellucid.pretrained import check_family, locate, read_config, saving
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.transformer.backbone import Backbone
 from pellucid.transformer.folder import (
+    BACKBONE,
     backbone_facts,
     check_fingerprint,
+    finite,
     mixing_tensors,
     read_backbone,
     read_mixing,
@@ -37,6 +46,111 @@ from pellucid.transformer.folder import (
 
 if TYPE_CHECKING:
     from pellucid.keytokens.embedder import KeyTokenEmbedder
+
+
+_POOLING, _NORMALIZE, _DENSE = "1_Pooling", "2_Normalize", "key_tokens"
+_MODES = {"mean": "mean", "weighted_mean": "weightedmean", "last": "lasttoken"}
+_MODULES = "sentence_transformers.models"
+_RELU = "torch.nn.modules.activation.ReLU"
+
+
+def check_expressible(model: KeyTokenEmbedder, backbone_name: str | None) -> None:
+    """Refuse a model that stock modules cannot express.
+
+    Raises:
+        InputError: it is one; the message names every reason.
+    """
+    settings, backbone = model.settings, model.backbone
+    reasons = {
+        "the backbone is kept by name; a SparseEncoder folder holds it": backbone_name is not None,
+        "the head has layers of its own before its rows": has_layers(backbone),
+        "signs='signed' keeps negative logits, and a SparseEncoder none": settings.signs != "positive",
+        f"pooling is {settings.pooling!r}, with a template": settings.pooling not in _MODES,
+        "the text stands in a template or behind an instruction": settings.template != "{text}"
+        or bool(settings.instruction),
+        "a start or end token is added that the tokenizer does not add": settings.start_token or settings.end_token,
+        "special tokens are not averaged, but the stock module averages them (special_tokens=True does as well)": (
+            not settings.special_tokens and not settings.takes_last and _adds_tokens(backbone.tokenizer)
+        ),
+        "its dimensions were edited while top_k counts tokens before the edits": (
+            model.mixing is not None and settings.top_k is not None
+        ),
+        "the tokenizer has no token to pad with": not any(_fillers(backbone.tokenizer)),
+        "its dimensions were merged": model.mixing is not None and not _one_to_one(model.mixing),
+        "a decoder that reads in both directions may be opened as a causal one": (
+            backbone.predicts_next and backbone.attention == "bidirectional"
+        ),
+    }
+    found = [reason for reason, holds in reasons.items() if holds]
+    if found:
+        raise InputError(f"stock modules of sentence-transformers cannot express this model: {'; '.join(found)}")
+
+
+def _adds_tokens(tokenizer: Any) -> bool:
+    return bool(tokenizer.num_special_tokens_to_add())
+
+
+def _one_to_one(mixing: Any) -> bool:
+    """Whether each dimension is one token, scaled or not."""
+    return bool((np.diff(mixing.tocsc().indptr) <= 1).all())
+
+
+def write_modules(folder: Path, model: KeyTokenEmbedder) -> None:
+    """Write what plain sentence-transformers needs beside the copy of the backbone in `folder`."""
+    settings = model.settings
+    names = [(BACKBONE, "Transformer"), (_POOLING, "Pooling")]
+    names += [(_NORMALIZE, "Normalize")] if settings.normalize else []
+    names.append((_DENSE, "Dense"))
+    modules = [
+        {"idx": n, "name": str(n), "path": path, "type": f"{_MODULES}.{kind}"} for n, (path, kind) in enumerate(names)
+    ]
+    write_json(folder / "modules.json", modules)
+    sparse = {"model_type": "SparseEncoder", "similarity_fn_name": "cosine", "max_active_dims": settings.top_k}
+    write_json(folder / "config_sentence_transformers.json", {"prompts": {}, "default_prompt_name": None, **sparse})
+    length = {"max_seq_length": settings.max_length, "do_lower_case": False}
+    write_json(folder / BACKBONE / "sentence_bert_config.json", length)
+    _write_tokenizer(folder / BACKBONE, model.backbone.tokenizer)
+    for name, _ in names[1:]:
+        (folder / name).mkdir()
+    width = model.head.dimension
+    pooling = {"embedding_dimension": width, "pooling_mode": _MODES[settings.pooling], "include_prompt": True}
+    write_json(folder / _POOLING / "config.json", pooling)
+    weight, bias = _layer(model)
+    dense = {"in_features": width, "out_features": len(weight), "bias": bias is not None, "activation_function": _RELU}
+    write_json(folder / _DENSE / "config.json", dense)
+    tensors = {"linear.weight": weight} | ({} if bias is None else {"linear.bias": bias})
+    write_tensors(folder / _DENSE / "model.safetensors", tensors)
+
+
+def _write_tokenizer(folder: Path, tokenizer: Any) -> None:
+    """Write the tokenizer as sentence-transformers needs it: padding on the right, and with a token to do so."""
+    padded = copy.deepcopy(tokenizer)
+    padded.padding_side = "right"
+    if padded.pad_token is None:
+        padded.pad_token = next(token for token in _fillers(padded) if token is not None)
+    padded.save_pretrained(folder)
+
+
+def _fillers(tokenizer: Any) -> list[str | None]:
+    """Return what may fill up shorter texts; it is masked."""
+    return [tokenizer.pad_token, tokenizer.eos_token, tokenizer.bos_token, tokenizer.unk_token]
+
+
+def _layer(model: KeyTokenEmbedder) -> tuple[Any, Any]:
+    """Return weight [dimensions, d] and bias, zero for tokens that are never decoded to."""
+    head, offset = model.head, model.adjustment.offset
+    weight = np.zeros((len(head), head.dimension), np.float32)
+    weight[head.shown] = head.rows()[head.shown]
+    bias = None
+    if head.bias is not None or offset is not None:
+        own = np.zeros(len(head), np.float32) if head.bias is None else head.bias
+        bias = np.zeros(len(head), np.float32)
+        bias[head.shown] = own[head.shown] + (0 if offset is None else weight[head.shown] @ offset)
+    if model.mixing is not None:
+        weight = np.asarray(model.mixing.T @ weight, np.float32)
+        bias = None if bias is None else np.asarray(model.mixing.T @ bias, np.float32)
+    return np.ascontiguousarray(weight), bias
+
 
 _TENSORS, _FACTS, _TABLE = "keytokens.safetensors", "keytokens.json", "dimensions.tsv"
 
@@ -59,8 +173,6 @@ def write_folder(
     if dtype not in ("float32", "float16"):
         raise InputError(f"a given head is saved as float32 or float16, not {dtype!r:.40}")
     if sparse_encoder:
-        from pellucid.keytokens.sparsefolder import check_expressible, write_modules
-
         check_expressible(model, backbone_name)
     backbone = model.backbone
     facts = {"dimensions": model.get_embedding_dimension(), **backbone_facts(backbone, backbone_name)}
@@ -90,6 +202,9 @@ def read_folder(path_or_id: str | Path, backbone: Backbone | str | Path | None) 
     found = {name: np.array(tensor) for name, tensor in read_tensors(folder / _TENSORS)[0].items()}
     if "fingerprint" not in found:
         raise ModelFolderError(f"{folder / _TENSORS} holds no fingerprint; it is of another model or broken")
+    found["fingerprint"] = finite(found["fingerprint"], (-1,), f"{folder / _TENSORS}: 'fingerprint'")
+    if "offset" in found:
+        found["offset"] = finite(found["offset"], (-1,), f"{folder / _TENSORS}: 'offset'")
     settings, adjustment = _read_facts(folder / _FACTS, found.get("offset"))
     opened = backbone if isinstance(backbone, Backbone) else read_backbone(folder, backbone)
     check_fingerprint(opened, found["fingerprint"], folder)
@@ -98,11 +213,7 @@ def read_folder(path_or_id: str | Path, backbone: Backbone | str | Path | None) 
 
 def _read_head(tensors: dict[str, npt.NDArray[Any]], folder: Path) -> npt.NDArray[np.float32] | None:
     head = tensors.get("head")
-    if head is None:
-        return None
-    if head.ndim != 2 or not np.isfinite(head).all():
-        raise ModelFolderError(f"{folder / _TENSORS}: 'head' must be a matrix of finite numbers, got {head.shape}")
-    return head.astype(np.float32)
+    return None if head is None else finite(head, (-1, -1), f"{folder / _TENSORS}: 'head'")
 
 
 def _read_facts(path: Path, offset: npt.NDArray[Any] | None) -> tuple[KeyTokenSettings, Adjustment]:
@@ -127,18 +238,18 @@ def read_edit(parts: Parts, tokens: Dimensions) -> Edit | None:
 
     folder = parts.folder
     count = read_config(folder).get("dimensions")
-    if type(count) is not int or count < 1:
+    if type(count) is not int or not 1 <= count <= len(tokens):
         raise ModelFolderError(
-            f"{folder / 'config.json'} must say how many dimensions the model has, not {count!r:.40}"
+            f"{folder / 'config.json'} must say how many dimensions the model has, 1 to {len(tokens)}, "
+            f"not {count!r:.40}"
         )
-    table = read_dimensions(folder / _TABLE, count)
     mixing = read_mixing(parts.tensors, len(tokens), count, folder / _TENSORS)
-    scaled = set(table.scales) != {1.0}
-    if mixing is None and not scaled and table.names == tokens.names:
+    saved = [token.about for token in tokens] if mixing is None else None
+    dimensions, scales = read_dimensions(folder / _TABLE, count, saved)
+    scaled = set(scales) != {1.0}
+    if mixing is None and not scaled and list(dimensions) == list(tokens):
         return None
-    about = [(cell,) if cell else () for cell in table.about]
-    dimensions = Dimensions(Dimension(name, some) for name, some in zip(table.names, about, strict=True))
     mixing = sparse.eye_array(len(tokens), format="csr") if mixing is None else mixing
     if scaled:
-        mixing = mixing @ scaling(dimensions, dict(enumerate(table.scales))).mixing
+        mixing = mixing @ scaling(dimensions, dict(enumerate(scales))).mixing
     return Edit(dimensions, mixing)

@@ -3,6 +3,8 @@
 A vocabulary has many tokens for one meaning: `review`, `Review`, `reviews`, and the piece `Rev`. KMeans over the rows
 of the model's output head, or of the input embeddings where both are one, puts such tokens together; the centroids
 take the place of the head, and each cluster is a dimension that is called by its best-formed words.
+
+How good the clusters of a vocabulary are, in figures and examples.
 """
 
 from __future__ import annotations
@@ -12,19 +14,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pellucid import base
-from pellucid.dimensions import Dimension, Dimensions, as_cell, read_dimensions, write_dimensions
+from pellucid.dimensions import Dimension, Dimensions, as_text, read_dimensions, write_dimensions
 from pellucid.errors import InputError, ModelFolderError, missing_extra
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.transformer.tokenwords import Rank, Token, readable, vocabulary_of
-
-if TYPE_CHECKING:
-    from pellucid.lexicon.clusterreport import ClusterReport
 
 _TENSORS, _WORDS, _TABLE = "clusters.safetensors", "clusters.json", "dimensions.tsv"
 FILES = (_TENSORS, _WORDS, _TABLE)
@@ -86,8 +85,6 @@ class Clusters:
 
     def report(self, rows: Any = None) -> ClusterReport:
         """Return how good the clusters are; with the `rows` [vocabulary, d] also how much of them they explain."""
-        from pellucid.lexicon.clusterreport import ClusterReport
-
         return ClusterReport(self, None if rows is None else _explained(_as_rows(rows), self))
 
     def take(self, chosen: npt.NDArray[np.int64]) -> Clusters:
@@ -135,7 +132,7 @@ class Clusters:
             assignment, centroids = tensors["assignment"], tensors["centroids"].astype(np.float32)
         except (KeyError, TypeError) as error:
             raise ModelFolderError(f"{folder} holds no clusters: {error!r} in {_TENSORS} and {_WORDS}") from error
-        names = read_dimensions(folder / _TABLE, len(centroids)).names
+        names = read_dimensions(folder / _TABLE, len(centroids), words).dimensions.names
         try:
             return cls(assignment, centroids, names, words)
         except InputError as error:
@@ -150,7 +147,7 @@ class Clusters:
 
     def __repr__(self) -> str:
         """Return the numbers and the first names."""
-        return f"<{len(self)} clusters of {int(self.sizes.sum())} tokens: {as_cell(self.names[:3])!r:.80}>"
+        return f"<{len(self)} clusters of {int(self.sizes.sum())} tokens: {as_text(self.names[:3])!r:.80}>"
 
 
 def cluster_vocabulary(
@@ -339,3 +336,44 @@ def _name(members: Sequence[Token]) -> str:
             folded = token.text.casefold()
             spellings[folded] = token.text if token.text == folded else spellings.get(folded, token.text)
     return ", ".join(list(spellings.values())[:_NAMED_BY])
+
+
+class ClusterReport:
+    """How good clusters are: sizes, dead ones, those named by shards alone, and examples."""
+
+    def __init__(self, clusters: Clusters, explained: float | None) -> None:
+        """Take the clusters and the share of the rows' variance that they explain, None where rows are not known."""
+        self._clusters = clusters
+        sizes = clusters.sizes
+        self.k = len(clusters)
+        self.tokens = int(sizes.sum())
+        self.outside = int((clusters.assignment < 0).sum())
+        self.dead = np.flatnonzero(sizes == 0).tolist()
+        self.singles = int((sizes == 1).sum())
+        self.median_size = float(np.median(sizes)) if self.k else 0.0
+        self.largest = np.argsort(-sizes, kind="stable")[:5].tolist()
+        self.shards_only = [n for n, words in enumerate(clusters.words) if words and words[0].startswith("…")]
+        self.explained = explained
+
+    def examples(self, count: int = 10, *, seed: int = 0) -> list[tuple[str, ...]]:
+        """Return the words of `count` clusters of two tokens or more, drawn at random."""
+        several = np.flatnonzero(self._clusters.sizes > 1)
+        drawn = np.random.default_rng(seed).permutation(several)[:count]
+        return [self._clusters.words[number] for number in sorted(drawn)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures by name."""
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+    def __str__(self) -> str:
+        """Return the figures as lines of text, with the largest clusters and ten examples."""
+        sizes, words = self._clusters.sizes, self._clusters.words
+        lines = [
+            f"{self.k:,} clusters of {self.tokens:,} tokens; {self.outside:,} tokens are in none",
+            f"size: median {self.median_size:g}, largest {int(sizes.max(initial=0)):,}; of one token: {self.singles:,}",
+            f"dead (no token): {len(self.dead):,}; named by shards alone: {len(self.shards_only):,}",
+        ]
+        if self.explained is not None:
+            lines.append(f"variance of the rows explained: {self.explained:.1%}")
+        lines += [f"largest: {int(sizes[n]):,} tokens: {', '.join(words[n][:8])}" for n in self.largest]
+        return "\n".join([*lines, *(f"example: {', '.join(example[:8])}" for example in self.examples())])

@@ -23,12 +23,11 @@ import numpy.typing as npt
 
 from pellucid.base import Embedder, Vectors, check_texts, explained_texts
 from pellucid.dimensions import Dimensions, Edit
-from pellucid.errors import InputError
-from pellucid.explanation import Explanation, Row, Span
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.explanation import Coverage, Explanation, Row, Span
 from pellucid.progress import Progress
-from pellucid.transformer.ownwords import kept_own_words
-from pellucid.transformer.reading import Reader, Reading, Settings, whole_words, words_left_out
-from pellucid.words import well_formed
+from pellucid.text import well_formed
+from pellucid.transformer.reading import Reader, Reading, Settings, kept_own_words, known_words, whole_words
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -142,7 +141,10 @@ class LexiconEmbedder(Embedder):
         from pellucid.lexicon.folder import read_folder
 
         backbone, clusters, settings, bias, mixed = read_folder(path_or_id, backbone)
-        return cls.from_parts(backbone, clusters, settings, bias=bias, mixed=mixed)
+        try:
+            return cls.from_parts(backbone, clusters, settings, bias=bias, mixed=mixed)
+        except InputError as error:
+            raise ModelFolderError(f"{path_or_id}: {error}") from error
 
     def save_pretrained(self, path: str | Path, *, backbone_name: str | None = None, dtype: str = "float32") -> None:
         """Write the model to folder `path`, whole or not at all; `dimensions.tsv` may be edited.
@@ -269,9 +271,13 @@ class LexiconEmbedder(Embedder):
             Row(names[j], (names[j],), value, 0.0, *(place(j) for place in places))
             for j, value in zip(products.indices.tolist(), products.data.tolist(), strict=True)
         ]
-        left_out = [words_left_out(well_formed(text), reading) for text, reading in zip(texts, readings, strict=True)]
-        unknown = (left_out[0], left_out[1] if text2 is not None else ())
-        return Explanation.from_terms(self.family, (text1, text2), float(products.sum()), terms, unknown=unknown)
+        coverage, left_out = zip(*map(known_words, texts, readings))
+        return Explanation.from_terms(
+            self.family, (text1, text2), float(products.sum()), terms, unknown=(*left_out, ())[:2], coverage=coverage
+        )
+
+    def _known(self, texts: list[str]) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        return self._reader.known(texts)
 
     def _places(self, text: str, reading: Reading, weights: Vectors, fired: npt.NDArray[np.int64]) -> Any:
         """Return the function from a dimension to where in `text` it was fired, as a tuple of at most one span."""

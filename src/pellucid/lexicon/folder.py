@@ -7,10 +7,27 @@
     backbone/, adapter/    the transformer, as in `transformer/folder.py`
 
 The fingerprint is a mean state of the backbone: a backbone found by name that gives another one is refused.
+
+The LENS authors' published checkpoints (LENS-d4000, LENS-d8000), and what their training code writes.
+
+Both are a Mistral with three added tokens and a head of centroids. What they look like:
+
+    published    config.json, model*.safetensors, tokenizer; the centroids as `lm_head.weight` among the weights, with
+                 another number of rows than the vocabulary, or beside them in `lm_head.pth`
+    trained      checkpoint-N/adapter_*, embedding/input_emb.pth, embedding/lm_head.pth, tokenizer; the weights of the
+                 model it was trained from are elsewhere
+
+A `.pth` file is a pickle, which could run code. Here it is never unpickled: it is a zip archive whose one array is read
+as numbers, and only the names of types are looked up in the pickle beside it.
 """
 
 from __future__ import annotations
 
+import pickletools
+import re
+import warnings
+import zipfile
+import zlib
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,15 +35,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.dimensions import Dimension, Dimensions, Table, as_cell, read_dimensions, scaling, write_dimensions
+from pellucid.dimensions import Dimensions, Table, read_dimensions, scaling, write_dimensions
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.lexicon.clusters import Clusters
-from pellucid.pretrained import check_family, locate, saving
+from pellucid.lexicon.clusters import Clusters, name_clusters
+from pellucid.pretrained import check_family, loading, locate, saving
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
-from pellucid.transformer.backbone import Backbone
+from pellucid.transformer.backbone import (
+    CONFIG,
+    Backbone,
+    find_adapter,
+    merge_adapter,
+    open_backbone,
+    open_tokenizer,
+    prepare,
+)
 from pellucid.transformer.folder import (
     backbone_facts,
     check_fingerprint,
+    finite,
     mixing_tensors,
     read_backbone,
     read_mixing,
@@ -36,6 +62,7 @@ from pellucid.transformer.reading import Settings
 
 if TYPE_CHECKING:
     from pellucid.lexicon.embedder import LexiconEmbedder
+
 
 _TENSORS, _FACTS, _TABLE = "lexicon.safetensors", "lexicon.json", "dimensions.tsv"
 
@@ -87,8 +114,6 @@ def read_folder(path_or_id: str | Path, backbone: Backbone | str | Path | None) 
     """Open what `write_folder` wrote or the LENS authors published; see `LexiconEmbedder.from_pretrained`."""
     folder = locate(path_or_id)
     if not _is_ours(folder):
-        from pellucid.lexicon.lens import is_published, open_published
-
         if is_published(folder):
             return open_published(folder, path_or_id, backbone)
     check_family(folder, "lexicon")
@@ -96,9 +121,16 @@ def read_folder(path_or_id: str | Path, backbone: Backbone | str | Path | None) 
     settings, clusters, about = _read_facts(folder / _FACTS, tensors)
     opened = backbone if isinstance(backbone, Backbone) else read_backbone(folder, backbone)
     check_fingerprint(opened, tensors["fingerprint"], folder)
-    table = read_dimensions(folder / _TABLE, len(about))
+    table = read_dimensions(folder / _TABLE, len(about), about)
     mixing = read_mixing(tensors, len(clusters), len(about), folder / _TENSORS)
-    clusters, mixed = _with_edits(clusters, mixing, about, table)
+    try:
+        clusters, mixed = _with_edits(clusters, mixing, table)
+    except InputError as error:
+        raise ModelFolderError(f"{folder / _TABLE}: {error}") from error
+    if clusters.centroids.shape[1] != opened.dimension or (
+        settings.own_words and len(clusters.assignment) < len(opened.tokenizer)
+    ):
+        raise ModelFolderError(f"{folder / _TENSORS}: the clusters are of another backbone than {opened.name!r}")
     return opened, clusters, settings, tensors.get("bias"), mixed
 
 
@@ -112,16 +144,14 @@ def _checked_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
     tensors, _ = read_tensors(path)
     found = {name: np.array(tensor) for name, tensor in tensors.items()}  # torch wants arrays it may write to
     needed = ("centroids", "assignment", "fingerprint")
-    if not all(name in found for name in needed) or found["centroids"].ndim != 2:
+    if not all(name in found for name in needed) or found["assignment"].dtype.kind != "i":
         raise ModelFolderError(f"{path} must hold {', '.join(needed)}; it is of another model or broken")
-    found["centroids"] = found["centroids"].astype(np.float32)
+    found["centroids"] = finite(found["centroids"], (-1, -1), f"{path}: 'centroids'")
     found["assignment"] = found["assignment"].astype(np.int64)
     k, width = found["centroids"].shape
-    for name, shape in (("fingerprint", (width,)), ("bias", (k,))):
-        if name in found and (found[name].shape != shape or not np.isfinite(found[name]).all()):
-            raise ModelFolderError(f"{path}: {name!r} must be {shape[0]} finite numbers, got {found[name].shape}")
-    if not np.isfinite(found["centroids"]).all():
-        raise ModelFolderError(f"{path}: the centroids hold NaN or infinity")
+    for name, side in (("fingerprint", width), ("bias", k)):
+        if name in found:
+            found[name] = finite(found[name], (side,), f"{path}: {name!r}")
     return found
 
 
@@ -130,25 +160,27 @@ def _read_facts(path: Path, tensors: dict[str, npt.NDArray[Any]]) -> tuple[Setti
     facts = read_json(path)
     try:
         settings = Settings(**facts["settings"])
-        words = [tuple(map(str, cluster)) for cluster in facts["words"]]
-        about = words if facts["about"] is None else [tuple(map(str, texts)) for texts in facts["about"]]
-        clusters = Clusters(tensors["assignment"], tensors["centroids"], list(map(str, facts["names"])), words)
+        words = _lists(facts["words"])
+        about = words if facts["about"] is None else _lists(facts["about"])
+        (names,) = _lists([facts["names"]])
+        clusters = Clusters(tensors["assignment"], tensors["centroids"], list(names), words)
     except (KeyError, TypeError, InputError) as error:
         raise ModelFolderError(f"{path} does not describe a lexicon model: {error}") from error
     return settings, clusters, about
 
 
-def _with_edits(
-    clusters: Clusters, mixing: Any, about: list[tuple[str, ...]], table: Table
-) -> tuple[Clusters, Mixed | None]:
+def _lists(value: Any) -> list[tuple[str, ...]]:
+    """Return lists of texts after checking that they are such."""
+    if not isinstance(value, list) or not all(isinstance(texts, list) for texts in value):
+        raise TypeError(f"there must be lists of texts, not {value!r:.40}")
+    if not all(isinstance(text, str) for texts in value for text in texts):
+        raise TypeError("a word is no text")
+    return [tuple(texts) for texts in value]
+
+
+def _with_edits(clusters: Clusters, mixing: Any, table: Table) -> tuple[Clusters, Mixed | None]:
     """Return the clusters and the mixing after what was changed in `dimensions.tsv`."""
-    try:
-        dimensions = Dimensions(
-            Dimension(name, texts if cell == as_cell(texts) else (cell,))
-            for name, cell, texts in zip(table.names, table.about, about, strict=True)
-        )
-    except InputError as error:
-        raise ModelFolderError(f"{_TABLE}: {error}") from error
+    dimensions = table.dimensions
     scaled = set(table.scales) != {1.0}
     if mixing is None and not scaled:
         return replace(clusters, names=dimensions.names, words=[item.about for item in dimensions]), None
@@ -156,3 +188,196 @@ def _with_edits(
         scales = scaling(dimensions, dict(enumerate(table.scales))).mixing
         mixing = scales if mixing is None else mixing @ scales
     return clusters, (mixing, dimensions)
+
+
+_QUERY = "<instruct>{instruction}\n<query>{text}"
+SETTINGS = Settings(instructed_template=_QUERY, shift=True, end_token=True, takes_instruction=True)
+"""How the authors read texts: queries behind their instruction, documents alone (their README and eval/model.py)."""
+
+_STORED: dict[str, np.dtype[Any]] = {
+    "FloatStorage": np.dtype("<f4"),
+    "HalfStorage": np.dtype("<f2"),
+    "BFloat16Storage": np.dtype("<u2"),
+}
+_INPUTS = "embedding/input_emb.pth"
+_HEADS = ("lm_head.pth", "embedding/lm_head.pth", "lm_head.npy")
+_MOST_BESIDE = 1 << 20  # bytes of what describes the array in such a file
+_HEAD_NAME = "lm_head.weight"
+
+
+def is_published(folder: Path) -> bool:
+    """Whether `folder` holds a model in one of the authors' two forms."""
+    if _adapter_folder(folder) is not None:
+        return True
+    config = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
+    return isinstance(config, dict) and config.get("model_type") == "mistral"
+
+
+def open_published(folder: Path, source: str | Path, backbone: Backbone | str | Path | None) -> Parts:
+    """Open such a model.
+
+    Args:
+        folder: where its files are.
+        source: what the user gave, a folder or a hub id.
+        backbone: the model it was trained from, or its name, from which clusters are named; the trained form names it
+            itself.
+
+    Raises:
+        ModelFolderError: a file is missing or broken.
+    """
+    if (adapter := _adapter_folder(folder)) is not None:
+        opened, rows = _open_trained(folder, source, adapter, backbone)
+        centroids = _centroids(folder, source, opened.dimension, len(rows))
+        return opened, name_clusters(centroids, rows, opened.tokenizer), SETTINGS, None, None
+    opened = open_backbone(folder, head="input", dtype=_stored_dtype(folder))
+    vocabulary = len(opened.head)
+    centroids = _centroids(folder, source, opened.dimension, vocabulary)
+    return opened, _named(centroids, backbone), SETTINGS, None, None
+
+
+def _named(centroids: npt.NDArray[np.float32], origin: Backbone | str | Path | None) -> Clusters:
+    """Return the clusters, named by the tokens of the model they were made from where it is given."""
+    if origin is None:
+        warnings.warn(
+            "the checkpoint holds the centroids of its clusters and not the tokens they were made of, so that clusters "
+            "are called by numbers; give the model it was trained from: backbone='mistralai/Mistral-7B-v0.1'",
+            stacklevel=6,
+        )
+        return Clusters.nameless(centroids)
+    opened = origin if isinstance(origin, Backbone) else open_backbone(origin, attention="causal", head="lm")
+    return name_clusters(centroids, opened.head, opened.tokenizer)
+
+
+def _stored_dtype(folder: Path) -> str:
+    config = read_json(folder / "config.json")
+    found = str(config.get("dtype", config.get("torch_dtype", "float32"))).removeprefix("torch.")
+    return found if found in ("float32", "bfloat16", "float16") else "float32"
+
+
+def _adapter_folder(folder: Path) -> Path | None:
+    """Return where the adapter is: in the last checkpoint, as the authors take it, or in the folder itself."""
+    numbered = [(int(m[1]), p) for p in folder.glob("checkpoint-*") if (m := re.fullmatch(r"checkpoint-(\d+)", p.name))]
+    places = [place for _, place in sorted(numbered, reverse=True)] + [folder]
+    return next((place for place in places if (place / CONFIG).is_file()), None)
+
+
+def _open_trained(
+    folder: Path, source: str | Path, adapter: Path, backbone: Backbone | str | Path | None
+) -> tuple[Backbone, npt.NDArray[np.float32]]:
+    """Return the model with the adapter and the added tokens, and the head's rows it was clustered from."""
+    import torch
+
+    config = read_json(adapter / CONFIG)
+    origin = backbone or (config.get("base_model_name_or_path") if isinstance(config, dict) else None)
+    if not isinstance(origin, (str, Path)):
+        raise ModelFolderError(f"{folder} is an adapter; give the name or folder of the model it was trained from")
+    base = open_backbone(origin, attention="causal", head="lm", device="cpu")
+    rows = base.head.float().numpy().copy()
+    with loading(str(folder)):
+        tokenizer = open_tokenizer(str(folder))
+        path = _fetched(folder, source, _INPUTS)
+        if path is None:
+            raise ModelFolderError(f"{folder} has no {_INPUTS}, which holds the rows of the added tokens")
+        inputs = _read_pth(path, base.model.get_input_embeddings().weight.shape[1])
+        spare = np.zeros((max(0, len(inputs) - len(rows)), rows.shape[1]), np.float32)
+        base.model.resize_token_embeddings(len(inputs), mean_resizing=False)
+        with torch.no_grad():
+            base.model.get_input_embeddings().weight.copy_(torch.from_numpy(inputs))
+        model, kept = merge_adapter(base.model, find_adapter(adapter))
+    opened = prepare(model, tokenizer, attention="bidirectional", name=str(folder), adapter=kept)
+    return opened, np.vstack([rows, spare])
+
+
+def _centroids(folder: Path, source: str | Path, width: int, vocabulary: int) -> npt.NDArray[np.float32]:
+    """Return the centroids [k, width], wherever the checkpoint has them."""
+    for file in sorted(folder.glob("*.safetensors")):
+        found = _head_of(file)
+        if found is not None and len(found) != vocabulary and found.shape[1] == width:
+            return found
+    for name in _HEADS:
+        path = _fetched(folder, source, name)
+        if path is not None:
+            return _read_npy(path, width) if path.suffix == ".npy" else _read_pth(path, width)
+    raise ModelFolderError(
+        f"{folder} has no centroids: no {_HEAD_NAME} with another number of rows than the vocabulary ({vocabulary}) "
+        f"in its safetensors files, and none of {', '.join(_HEADS)}"
+    )
+
+
+def _head_of(file: Path) -> npt.NDArray[np.float32] | None:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(str(file), framework="pt") as tensors:
+            if _HEAD_NAME in tensors.keys():
+                return finite(tensors.get_tensor(_HEAD_NAME).float().numpy(), (-1, -1), f"{file}: {_HEAD_NAME}")
+    except (SafetensorError, OSError) as error:
+        raise ModelFolderError(f"{file} is broken: {error}") from error
+    return None
+
+
+def _fetched(folder: Path, source: str | Path, name: str) -> Path | None:
+    """Return file `name` of the folder; of a hub model it is downloaded now, as such files usually are not."""
+    if (folder / name).is_file():
+        return folder / name
+    if Path(source).exists():
+        return None
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return Path(hf_hub_download(str(source), name))
+    except (HfHubHTTPError, LocalEntryNotFoundError):
+        return None
+
+
+def _read_npy(path: Path, width: int) -> npt.NDArray[np.float32]:
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (ValueError, OSError, EOFError, MemoryError) as error:
+        raise ModelFolderError(f"{path} is no array: {error}") from error
+    return finite(array, (-1, width), f"{path}, the centroids,")
+
+
+def _read_pth(path: Path, width: int) -> npt.NDArray[np.float32]:
+    """Return the one array [rows, width] of a `torch.save` file, without running what is in it.
+
+    Raises:
+        ModelFolderError: the file is missing, no such archive, or holds another number of arrays.
+    """
+    if not path.is_file():
+        raise ModelFolderError(f"file not found: {path}")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            pickled = next(name for name in archive.namelist() if name.endswith("data.pkl"))
+            root = pickled.removesuffix("data.pkl")
+            arrays = [n for n in archive.namelist() if re.fullmatch(re.escape(root) + r"data/\d+", n)]
+            if len(arrays) != 1 or archive.getinfo(arrays[0]).compress_type != zipfile.ZIP_STORED:
+                raise ModelFolderError(f"{path} holds {len(arrays)} arrays; one was expected, not compressed")
+            if any(one.file_size > _MOST_BESIDE for one in archive.infolist() if one.filename != arrays[0]):
+                raise ModelFolderError(f"{path} holds more than one array and what describes it")
+            order = archive.read(root + "byteorder") if root + "byteorder" in archive.namelist() else b"little"
+            kind, content = _storage(archive.read(pickled), path), archive.read(arrays[0])
+    except (zipfile.BadZipFile, zlib.error, StopIteration, OSError, RuntimeError, ValueError, EOFError) as error:
+        if isinstance(error, ModelFolderError):
+            raise
+        raise ModelFolderError(f"{path} is no file that torch.save wrote: {error}") from error
+    if order != b"little" or len(content) % (width * kind.itemsize):
+        raise ModelFolderError(f"{path} holds no rows of {width} numbers")
+    flat = np.frombuffer(content, kind)
+    if kind == np.dtype("<u2"):  # bfloat16 is the upper half of a float32
+        flat = (flat.astype("<u4") << 16).view("<f4")
+    return finite(flat.astype(np.float32).reshape(-1, width), (-1, width), str(path))
+
+
+def _storage(pickled: bytes, path: Path) -> np.dtype[Any]:
+    """Return the type of the numbers, by the name of their storage among the strings of the pickle."""
+    try:
+        said = [str(argument) for _, argument, _ in pickletools.genops(pickled) if isinstance(argument, str)]
+    except Exception as error:  # the disassembler meets whatever a broken file leads it to
+        raise ModelFolderError(f"{path} has a broken pickle: {error}") from error
+    kinds = {kind for name, kind in _STORED.items() if any(text.split()[-1:] == [name] for text in said)}
+    if len(kinds) != 1:
+        raise ModelFolderError(f"{path} holds numbers of no type that is known: {', '.join(_STORED)}")
+    (kind,) = kinds
+    return kind

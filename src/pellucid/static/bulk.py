@@ -13,25 +13,29 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from string import punctuation
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.base import Vectors
 from pellucid.errors import InputError
 from pellucid.progress import Progress
-from pellucid.static import kernels, lookup, pooling
-from pellucid.words import Vocabulary, well_formed
+from pellucid.static import kernels
+from pellucid.static.folder import is_known_sound, not_finite
+from pellucid.text import LONGEST_WORD, Vocabulary, well_formed
 
 _BLOCK_TEXTS = 1024
 _BLOCK_CHARACTERS = 1 << 18  # what a block needs stays in a core's own cache; a longer text is a block by itself
 _LARGEST_BLOCK = 1 << 31  # bytes; positions are 32-bit
 _PADDING = "\0" * 96  # so that 64 bytes may be read from any place in a text
 _PAGE = 1024  # code points classified at once
-_LEARNT_WORDS = 1 << 15
-_LEARNT_BYTES = 128  # a longer word is asked for each time
+_LEARNT_WORDS = 1 << 15  # also the most that Python is asked at once: a text may have millions that nobody knows
 
 
 class BulkEncoder:
@@ -50,9 +54,13 @@ class BulkEncoder:
         """
         self.threads = default_threads()
         self._vocabulary = vocabulary
+        self._sound = is_known_sound(vectors, scales)
+        if not self._sound and vectors.dtype == np.float16:  # whose infinity and NaN the kernels take for numbers
+            vectors = vectors.astype(np.float32)
         self._vectors = _as_kernel_array(vectors.view(np.int16) if vectors.dtype == np.float16 else vectors)
         self._scales = _as_kernel_array(np.ones(1, np.float32) if scales is None else scales)
         self._words = _table(vocabulary.words)
+        self._pieces = _pieces(vocabulary)
         self._cased = vocabulary.cased
         self._idle: list[_Worker] = []
 
@@ -89,28 +97,57 @@ class BulkEncoder:
                         blocks.stop()
         return embeddings
 
+    def coverage(self, texts: list[str]) -> Vectors:
+        """Return how much of each text has a row, float32 [texts].
+
+        Raises:
+            InputError: a text has 2 GB or more.
+        """
+        shares = np.empty(len(texts), np.float32)
+        worker = self._worker()
+        for first, last in _blocks(texts):
+            worker.coverage(texts[first:last], shares[first:last])
+        self._idle.append(worker)
+        return shares
+
     def _worker(self) -> _Worker:
         """Return a worker that no other thread uses; those of earlier calls keep their memory and what they learnt."""
         try:
             return self._idle.pop()
         except IndexError:
-            return _Worker(self._vocabulary, self._words, self._cased, self._vectors, self._scales)
+            learnt = _empty_table(_LEARNT_WORDS, _LEARNT_WORDS * 16)
+            complete = self._vocabulary.subwords is None
+            lexicon = kernels.Lexicon(self._words, learnt, self._cased, complete, self._pieces)
+            return _Worker(self._vocabulary, lexicon, self._vectors, self._scales, self._sound)
 
 
 class _Worker:
-    """What one thread needs: memory used for block after block, and the answers of `Vocabulary.row` so far."""
+    """What one thread needs: memory used for block after block, and in `lexicon.learnt` the answers so far."""
 
     def __init__(
-        self, vocabulary: Vocabulary, words: lookup.Table, cased: bool, vectors: npt.NDArray[Any], scales: Vectors
+        self, vocabulary: Vocabulary, lexicon: kernels.Lexicon, vectors: npt.NDArray[Any], scales: Vectors, sound: bool
     ) -> None:
-        self._vocabulary, self._vectors, self._scales = vocabulary, vectors, scales
-        self._learnt = _empty_table(_LEARNT_WORDS, _LEARNT_WORDS * 16)
-        self._learnt_words = self._learnt_bytes = 0
-        self._lexicon = lookup.Lexicon(words, self._learnt, cased, vocabulary.subwords is None)
+        self._vocabulary, self._lexicon = vocabulary, lexicon
+        self._vectors, self._scales, self._sound = vectors, scales, sound
         self._scratch = _scratch(_BLOCK_CHARACTERS)
 
     def encode(self, texts: list[str], embeddings: Vectors) -> None:
         """Set `embeddings` to those of one block of texts."""
+        rows, ends = self._rows(texts)
+        kernels.pool(self._vectors, self._scales, rows, ends, embeddings)
+        if not (self._sound or np.isfinite(embeddings.sum())):  # rows of length 1 add up to a number
+            raise not_finite(texts[int((~np.isfinite(embeddings)).any(axis=1).argmax())])
+
+    def coverage(self, texts: list[str], shares: Vectors) -> None:
+        """Set `shares` to how much of each text of a block has a row; 1 for one without words."""
+        rows, ends = self._rows(texts)
+        known = np.concatenate([[0], np.cumsum(rows[: ends[-1]] >= 0)])
+        starts = np.concatenate([[0], ends[:-1]])
+        words = ends - starts
+        shares[:] = np.where(words > 0, (known[ends] - known[starts]) / np.maximum(words, 1), 1)
+
+    def _rows(self, texts: list[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Return the rows of all words of a block of texts, and where each text's words end among them."""
         texts = self._vocabulary.spaced(texts)
         utf8 = _join(texts)
         used = len(utf8) - len(_PADDING)
@@ -126,33 +163,23 @@ class _Worker:
             while (point := kernels.drop_separators(block, used, CLASSES, scratch)) >= 0:
                 _classify_page(point)
         words = kernels.cut(used, ends, scratch)
-        missing = lookup.look_up(block, words, self._lexicon, scratch)
-        if missing:
-            self._ask(utf8, scratch, scratch.missing[:missing])
-        pooling.pool(self._vectors, self._scales, scratch.rows, ends, embeddings)
+        missing = kernels.look_up(block, words, self._lexicon, scratch)
+        for first in range(0, missing, _LEARNT_WORDS):
+            last = min(first + _LEARNT_WORDS, missing)
+            still = kernels.look_again(block, first, last, self._lexicon, scratch) if first else last
+            self._ask(utf8, block, scratch, scratch.missing[first : first + still])
+        return scratch.rows, ends
 
-    def _ask(self, utf8: bytes, scratch: kernels.Scratch, missing: npt.NDArray[np.int32]) -> None:
+    def _ask(
+        self, utf8: bytes, block: npt.NDArray[np.uint8], scratch: kernels.Scratch, missing: npt.NDArray[np.int32]
+    ) -> None:
         """Set the rows of the words at `missing` as `Vocabulary.row` says, once for each word."""
-        edges = scratch.edges.reshape(-1, 2)[missing].tolist()
-        spelled = [utf8[start:end] for start, end in edges]
+        edges = scratch.edges.reshape(-1, 2)[missing]
+        spelled = [utf8[start:end] for start, end in edges.tolist()]
         row_of = {word: self._vocabulary.row(word.decode()) for word in set(spelled)}
-        scratch.rows[missing] = [row_of[word] for word in spelled]
-        self._learn({word: row for word, row in row_of.items() if len(word) <= _LEARNT_BYTES})
-
-    def _learn(self, row_of: dict[bytes, int]) -> None:
-        """Remember `row_of`; when the memory for it is full, forget everything first."""
-        blob = b"".join(row_of)
-        room = len(self._learnt.blob) - 16
-        if self._learnt_words + len(row_of) > _LEARNT_WORDS or self._learnt_bytes + len(blob) > room:
-            _clear(self._learnt)
-            self._learnt_words = self._learnt_bytes = 0
-            if len(row_of) > _LEARNT_WORDS or len(blob) > room:
-                return  # one block with more news than fits
-        starts = self._learnt_bytes + np.cumsum([0, *map(len, row_of)])
-        self._learnt.blob[starts[0] : starts[-1]] = np.frombuffer(blob, np.uint8)
-        lookup.insert(self._learnt, starts, np.array(list(row_of.values()), np.int64))
-        self._learnt_words += len(row_of)
-        self._learnt_bytes += len(blob)
+        rows = np.array([row_of[word] for word in spelled], np.int32)
+        scratch.rows[missing] = rows
+        kernels.learn_all(self._lexicon.learnt, block, edges, rows)
 
 
 class _Shared:
@@ -221,7 +248,7 @@ def _scratch(size: int) -> kernels.Scratch:
         word_bits=np.empty(chunks, np.int64),
         other_bits=np.empty(chunks, np.int64),
         edges=np.empty(chunks * 64, np.int32),
-        rows=np.zeros(chunks * 32 + pooling.AHEAD, np.int32),
+        rows=np.zeros(chunks * 32 + kernels.AHEAD, np.int32),
         missing=np.empty(chunks * 32, np.int32),
     )
 
@@ -233,27 +260,49 @@ def _as_kernel_array(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return view
 
 
-def _table(words: Sequence[str]) -> lookup.Table:
+def _table(words: Sequence[str]) -> kernels.Table:
     """Index `words`, each at its own number."""
     spelled = [word.encode("utf-8", "surrogatepass") for word in words]
     starts = np.cumsum([0, *map(len, spelled)])
     table = _empty_table(len(spelled), int(starts[-1]))
     table.blob[: starts[-1]] = np.frombuffer(b"".join(spelled), np.uint8)
-    lookup.insert(table, starts, np.arange(len(spelled)))
+    kernels.insert(table, starts, np.arange(len(spelled)))
     return table
 
 
-def _empty_table(words: int, size: int) -> lookup.Table:
+def _empty_table(words: int, size: int) -> kernels.Table:
     slots = np.empty((2 << max(words, 1).bit_length(), 4), np.int64)
     mixers = np.random.default_rng().integers(-(2**63), 2**63, size=2, dtype=np.int64) | 1
-    table = lookup.Table(slots, np.zeros(size + 16, np.uint8), mixers)
-    _clear(table)
-    return table
+    slots[:] = 0
+    slots[:, 3] = -1
+    return kernels.Table(slots, np.zeros(size + 16, np.uint8), mixers, np.zeros(2, np.int64))
 
 
-def _clear(table: lookup.Table) -> None:
-    table.slots[:] = 0
-    table.slots[:, 3] = -1
+def _pieces(vocabulary: Vocabulary) -> kernels.Pieces:
+    """Return the pieces of the teacher's tokenizer if what it makes of ASCII is BERT's rule and nothing else."""
+    tokenizer = vocabulary.subwords
+    if tokenizer is None or not _cuts_like_bert(tokenizer):
+        return kernels.Pieces(_table([]), _table([]), 0, 0, False)
+    model, tokens = tokenizer.model, tokenizer.get_vocab(with_added_tokens=False)
+    first = [token for token in tokens if token.isascii() and not token.startswith("##")]
+    inside = [token[2:] for token in tokens if token.isascii() and token.startswith("##")]
+    longest = max(map(len, first + inside), default=0)
+    longest_word = min(LONGEST_WORD, model.max_input_chars_per_word)
+    lower = tokenizer.normalizer is not None and tokenizer.normalizer.lowercase
+    return kernels.Pieces(_table(first), _table(inside), longest, longest_word, lower)
+
+
+def _cuts_like_bert(tokenizer: Tokenizer) -> bool:
+    model, normalizer = tokenizer.model, tokenizer.normalizer
+    added = (token.content for token in tokenizer.get_added_tokens_decoder().values())
+    return (
+        isinstance(model, WordPiece)
+        and model.continuing_subword_prefix == "##"
+        and (normalizer is None or isinstance(normalizer, BertNormalizer))
+        and isinstance(tokenizer.pre_tokenizer, BertPreTokenizer)
+        and tokenizer.truncation is None
+        and all(any(mark in token for mark in punctuation) for token in added)  # else a word may hold one
+    )
 
 
 CLASSES = np.zeros(0x110000, np.uint8)

@@ -1,4 +1,6 @@
-"""Static word embeddings (SWE): a text is the mean of its words' vectors, at length 1.
+"""The dimensions of a static model: directions, each known by the words at its two ends.
+
+Static word embeddings (SWE): a text is the mean of its words' vectors, at length 1.
 
 After Wada et al., "Static Word Embeddings for Sentence Semantic Representation", section 3 and the inference rule of
 section 4.1. Because the embedding is a mean, a cosine is exactly a sum over pairs of words, one of each text:
@@ -6,12 +8,14 @@ section 4.1. Because the embedding is a mean, a cosine is exactly a sum over pai
     cos(a, b) = sum over w in a, v in b of  w . v / (n_a n_b |mean a| |mean b|)
 
 This file holds the readable form of encoding; `bulk.py` holds the fast one for many texts, and the tests hold the
-two equal. How a model is made is in `distillation/extraction.py` and `distillation/distill.py`.
+two equal. How a model is made is in `static/making/extraction.py` and `static/making/distill.py`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -19,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from pellucid.base import Embedder, Vectors, explained_texts
+from pellucid.base import Embedder, Vectors, explained_texts, unit_rows
 from pellucid.dimensions import (
     Dimension,
     Dimensions,
@@ -30,15 +34,72 @@ from pellucid.dimensions import (
     write_dimensions,
 )
 from pellucid.errors import InputError
-from pellucid.explanation import Explanation, Row, Span
+from pellucid.explanation import Coverage, Explanation, Row, Span
 from pellucid.pretrained import check_family, locate, saving
-from pellucid.static.interchange import STOCK_CONFIG, Table, read_static, write_static
-from pellucid.static.textvectors import read_text_vectors
-from pellucid.words import Vocabulary, shown_word
+from pellucid.static.folder import (
+    STOCK_CONFIG,
+    Table,
+    not_finite,
+    read_static,
+    read_text_vectors,
+    write_static,
+    written_out,
+)
+from pellucid.text import JOINER, Vocabulary, shown_word, unspaced_run
+
+_WORDS = 10_000  # the first of the vocabulary, in most models the commonest: rare words at an end name nothing
+_IN_NAME, _IN_ABOUT = 3, 12  # words of each end
+_BLOCK = 8_192  # words at a time
+
+
+def name_directions(model: StaticEmbedder) -> Dimensions:
+    """Return the dimensions of `model`, named "high words / low words" and about a dozen words of each end.
+
+    Words are compared at length 1, so that a word's frequency, which is in its length, does not choose it.
+    """
+    rows = [row for row, word in enumerate(model.vocabulary.words[: 2 * _WORDS]) if _names(word)]
+    rows = rows[:_WORDS] or list(range(min(len(model.vocabulary), _WORDS)))
+    high, low = _ends(model, np.array(rows))
+    words = model.vocabulary.words
+    named: list[Dimension] = []
+    taken: set[str] = set()
+    for number, ends in enumerate(zip(high, low, strict=True)):
+        up, down = ([shown_word(words[row]) for row in end] for end in ends)
+        name = f"{', '.join(up[:_IN_NAME])} / {', '.join(down[:_IN_NAME])}"
+        name = name if name not in taken else f"{name} ({number})"
+        taken.add(name)
+        named.append(Dimension(name, (f"high: {', '.join(up)}", f"low: {', '.join(down)}")))
+    return Dimensions(named)
+
+
+def _names(word: str) -> bool:
+    """Whether `word` says something: letters alone, and more of them than function words have."""
+    letters = word.replace(JOINER, "")
+    return letters.isalpha() and len(letters) > (1 if unspaced_run.fullmatch(letters) else 2)
+
+
+def _ends(model: StaticEmbedder, rows: np.typing.NDArray[np.int64]) -> tuple[list[list[int]], list[list[int]]]:
+    """Return for each dimension the `rows` with the highest and those with the lowest coordinates, strongest first."""
+    units = np.empty((len(rows), model.get_embedding_dimension()), np.float32)
+    for start in range(0, len(rows), _BLOCK):
+        block = model.word_vectors(rows[start : start + _BLOCK])
+        units[start : start + _BLOCK] = unit_rows(block)
+    most = min(_IN_ABOUT, len(rows))
+    order = [np.argsort(column, kind="stable") for column in units.T]
+    return [rows[o[::-1][:most]].tolist() for o in order], [rows[o[:most]].tolist() for o in order]
+
 
 _SMALL = 250_000  # characters in all calls so far: a quarter of a second for the readable path, half of what it takes
 # to start the compiled one, which is the faster one from the first text on once it has started
 _MOST_PAIRS = 250_000  # rows of an explanation: about 2 s and 0.2 GB
+
+
+class _Found(NamedTuple):
+    """The words of a text, by row and lower-case form: words that share a prefix's row stay apart."""
+
+    spans: dict[tuple[int, str], list[Span]]
+    shown: dict[tuple[int, str], str]
+    unknown: tuple[Span, ...]
 
 
 class _WeightedWords(NamedTuple):
@@ -46,9 +107,11 @@ class _WeightedWords(NamedTuple):
 
     words: list[str]
     names: list[str]
+    keys: list[tuple[str, str]]
     vectors: npt.NDArray[np.float64]
     spans: list[tuple[Span, ...]]
     unknown: tuple[Span, ...]
+    coverage: Coverage
 
 
 class StaticEmbedder(Embedder):
@@ -61,6 +124,7 @@ class StaticEmbedder(Embedder):
     """
 
     family: ClassVar[str] = "static"
+    _folder: Path | None = None  # that the model was opened from
 
     def __init__(
         self,
@@ -94,12 +158,17 @@ class StaticEmbedder(Embedder):
         self._bulk: Any = None  # bulk.BulkEncoder, made when first needed
         self._characters = 0  # encoded without it
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the running encoder: its arrays are views of one another, which copies of them are not."""
+        return {**self.__dict__, "_bulk": None}
+
     @classmethod
     def from_pretrained(cls, path_or_id: str | Path) -> StaticEmbedder:
         """Open a static model: a bundled name, a saved folder, a hub id, or a text file of word vectors.
 
         The table is mapped, not read: opening takes milliseconds, and processes that open the same folder share its
-        memory. Float tables up to 64 MB are searched for NaN; for larger ones that would mean to read them whole.
+        memory. Float tables up to 64 MB are searched for NaN; for larger ones that would mean to read them whole, and a
+        text that meets one is refused by `encode` (`pellucid verify` searches tables of any size).
 
         Raises:
             ModelFolderError: nothing is there, it is of another family, or its files are broken.
@@ -109,7 +178,10 @@ class StaticEmbedder(Embedder):
             return cls.from_text_vectors(place)
         check_family(place, cls.family)
         model = cls(*read_static(place))
-        return model._with_table(place / "dimensions.tsv") if (place / "dimensions.tsv").exists() else model
+        if (place / "dimensions.tsv").exists():
+            model = model._with_table(place / "dimensions.tsv")
+        model._folder = place
+        return model
 
     @classmethod
     def from_text_vectors(
@@ -133,16 +205,17 @@ class StaticEmbedder(Embedder):
 
         model2vec and sentence-transformers (6.2 or later, for the scales of int8) open the folder too. They know the
         rule for unknown words only as far as it is written out: the vocabulary in any case (in a cased vocabulary:
-        lower, Capitalised and UPPER), and `extra_words`. For the same vectors there on texts with rarer words, give
-        the words that the vocabulary was too small for. They cut scripts without spaces as we do, but for words that
-        mix scripts ("T恤") and stretches of more than 200 characters, which they do not know. They see no phrases:
-        "new york" is two words to them.
+        lower, Capitalised and UPPER), and `extra_words`. For the same vectors there, give the words of your texts;
+        docs/static.md has how many sentences differ without. They cut scripts without spaces as we do, but for words
+        that mix scripts ("T恤") and stretches of more than 200 characters, which they do not know. They see no
+        phrases: "new york" is two words to them.
 
         Args:
             path: the folder; a model that is there is replaced in one step, its own README.md kept. A folder that
                 holds anything else is refused.
             dtype: "float32", "float16" or "int8" (one scale a row, a quarter of float32); None keeps the table's.
-            extra_words: strings to look up now for those other readers, for instance rare words of a corpus.
+            extra_words: strings to look up now for those other readers, for instance rare words of a corpus, beside
+                those of the folder that the model was opened from.
 
         Raises:
             InputError: an unknown dtype, values it cannot hold, or a word with a line break in it.
@@ -155,7 +228,8 @@ class StaticEmbedder(Embedder):
         config = {**STOCK_CONFIG, "embedding_dtype": facts["dtype"]}
         with saving(path, self.family, facts, config) as folder:
             table = Table(self.vocabulary, self.vectors, self.scales)
-            write_static(folder, table, dtype=dtype, extra_words=extra_words)
+            told = written_out(self._folder) if self._folder else ()
+            write_static(folder, table, dtype=dtype, extra_words=chain(extra_words, told))
             write_dimensions(folder / "dimensions.tsv", self.dimensions)
 
     def get_embedding_dimension(self) -> int:
@@ -166,18 +240,14 @@ class StaticEmbedder(Embedder):
     def dimensions(self) -> Dimensions:
         """The directions of the table, named by the words at their ends unless a person named them."""
         if self._dimensions is None:
-            from pellucid.static.directions import name_directions
-
             self._dimensions = name_directions(self)
         return self._dimensions
 
     def _with_table(self, path: Path) -> StaticEmbedder:
         """Return the model with the names and scales that `dimensions.tsv` gives."""
-        table = read_dimensions(path, self.get_embedding_dimension())
-        about = (tuple(cell.split(" | ")) for cell in table.about)
-        named = Dimensions(Dimension(name, texts) for name, texts in zip(table.names, about, strict=True))
+        named, scales = read_dimensions(path, self.get_embedding_dimension())
         model = StaticEmbedder(self.vocabulary, self.vectors, self.scales, dimensions=named)
-        return model if set(table.scales) == {1.0} else model._edited(scaling(named, dict(enumerate(table.scales))))
+        return model if set(scales) == {1.0} else model._edited(scaling(named, dict(enumerate(scales))))
 
     def _edited(self, edit: Edit) -> StaticEmbedder:
         columns = selected_columns(edit)
@@ -214,7 +284,7 @@ class StaticEmbedder(Embedder):
             rows = [self.vocabulary.row(word.text) for word in self.vocabulary.split(text)]
             known = [row for row in rows if row >= 0]
             total = self.word_vectors(known).sum(axis=0, dtype=np.float64)  # the length absorbs the mean's 1 / n
-            length = np.linalg.norm(total)
+            length = _length(total, text)
             if length > 0:
                 embedding[:] = total / length
         return embeddings
@@ -236,27 +306,54 @@ class StaticEmbedder(Embedder):
             _check_size(len(first.words), 1)
             pull = first.vectors @ first.vectors.sum(axis=0)
             terms = [
-                Row(name, (word,), c, 0.0, spans)
-                for name, word, c, spans in zip(first.names, first.words, pull.tolist(), first.spans, strict=True)
+                Row(name, (word,), c, 0.0, spans, key=key)
+                for name, word, c, spans, key in zip(
+                    first.names, first.words, pull.tolist(), first.spans, first.keys, strict=True
+                )
             ]
             return Explanation.from_terms(
-                self.family, (text1, None), float(pull.sum()), terms, unknown=(first.unknown, ())
-            )
+                self.family, (text1, None), float(pull.sum()), terms, unknown=(first.unknown, ()),
+                coverage=(first.coverage,),
+            )  # fmt: skip
         second = self._weighted_words(text2)
         _check_size(len(first.words), len(second.words))
         table = first.vectors @ second.vectors.T  # [words of text 1, words of text 2]
         terms = [
-            Row(f"{first.names[i]} × {second.names[j]}", (w, v), c, 0.0, first.spans[i], second.spans[j])
+            Row(
+                f"{first.names[i]} × {second.names[j]}",
+                (w, v),
+                c,
+                0.0,
+                first.spans[i],
+                second.spans[j],
+                key=(*first.keys[i], *second.keys[j]),
+            )
             for i, (w, values) in enumerate(zip(first.words, table.tolist(), strict=True))
             for j, (v, c) in enumerate(zip(second.words, values, strict=True))
         ]
         return Explanation.from_terms(
-            self.family, (text1, text2), float(table.sum()), terms, unknown=(first.unknown, second.unknown)
-        )
+            self.family, (text1, text2), float(table.sum()), terms, unknown=(first.unknown, second.unknown),
+            coverage=(first.coverage, second.coverage),
+        )  # fmt: skip
 
     def _weighted_words(self, text: str) -> _WeightedWords:
         """Return the distinct words of `text` with the vectors that add up to its embedding (float64)."""
-        spans: dict[tuple[int, str], list[Span]] = {}  # words that share a prefix's row stay apart
+        found = self._found(text)
+        spans, shown, unknown = found
+        rows = [row for row, _ in spans]
+        counts = np.array([len(places) for places in spans.values()], dtype=np.float64)
+        vectors = self.word_vectors(rows).astype(np.float64) * counts[:, None]
+        length = _length(vectors.sum(axis=0), text)
+        if length > 0:
+            vectors /= length
+        names = [self._name(word, row) for (row, _), word in shown.items()]
+        words = list(map(shown_word, shown.values()))
+        keys = [(self.vocabulary.words[row], lower) for row, lower in spans]
+        places = list(map(tuple, spans.values()))
+        return _WeightedWords(words, names, keys, vectors, places, unknown, self._coverage_of(found))
+
+    def _found(self, text: str) -> _Found:
+        spans: dict[tuple[int, str], list[Span]] = {}
         shown: dict[tuple[int, str], str] = {}
         unknown: list[Span] = []
         for word in self.vocabulary.split(text):
@@ -266,15 +363,24 @@ class StaticEmbedder(Embedder):
             else:
                 spans.setdefault((row, word.text.lower()), []).append((word.start, word.end))
                 shown.setdefault((row, word.text.lower()), word.text)
-        rows = [row for row, _ in spans]
-        counts = np.array([len(places) for places in spans.values()], dtype=np.float64)
-        vectors = self.word_vectors(rows).astype(np.float64) * counts[:, None]
-        length = np.linalg.norm(vectors.sum(axis=0))
-        if length > 0:
-            vectors /= length
-        names = [self._name(word, row) for (row, _), word in shown.items()]
-        words = list(map(shown_word, shown.values()))
-        return _WeightedWords(words, names, vectors, list(map(tuple, spans.values())), tuple(unknown))
+        return _Found(spans, shown, tuple(unknown))
+
+    def _coverage_of(self, found: _Found) -> Coverage:
+        counts = {key: len(places) for key, places in found.spans.items()}
+        known = sum(counts.values())
+        vocabulary = self.vocabulary
+        partly = [n for key, n in counts.items() if key[1] not in vocabulary and found.shown[key] not in vocabulary]
+        return Coverage(known, known + len(found.unknown), sum(partly))
+
+    def _shares(self, texts: list[str]) -> Vectors:
+        if self._bulk is None:
+            return super()._shares(texts)
+        shares: Vectors = self._bulk.coverage(texts)
+        return shares
+
+    def _known(self, texts: list[str]) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        every = map(self._found, texts)
+        return [(self._coverage_of(found), found.unknown) for found in every]
 
     def _name(self, word: str, row: int) -> str:
         """Return the user's `word`, with the vocabulary's word where that is more than another case."""
@@ -292,6 +398,14 @@ class StaticEmbedder(Embedder):
         scores = self.similarity(self.encode(word_or_text), vectors)[0]
         best = np.argsort(-scores, kind="stable")[:top_k]
         return [(shown_word(self.vocabulary.words[row]), float(scores[row])) for row in best]
+
+
+def _length(total: npt.NDArray[np.float64], text: str) -> float:
+    """Return the length of the sum of a text's vectors; refuse one that is no number."""
+    length = float(np.linalg.norm(total))
+    if not math.isfinite(length):
+        raise not_finite(text)
+    return length
 
 
 def _check_size(words1: int, words2: int) -> None:

@@ -8,6 +8,17 @@
 
 All run without the GIL and make no Python object. numba keeps compiled code until the file that holds it changes and
 does not look at imported ones: what is compiled into a function is best in the same file.
+
+From words to their rows in the table of vectors, compiled.
+
+Each word is hashed 8 bytes at a time and looked up in a table of open addressing. The bytes are compared, never the
+hash alone, so that no two words are taken for one another. `Vocabulary.row` says what is computed; a word that these
+functions cannot tell is left to it.
+
+From the rows of words to embeddings, compiled; the second half of bulk encoding.
+
+The rows of a text are added up 64 dimensions at a time, so that the sums stay in registers (numba would keep them in
+memory), while the processor is asked for the rows of the words that follow.
 """
 
 from __future__ import annotations
@@ -19,7 +30,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -205,3 +216,443 @@ def cut(used: int, ends: Any, scratch: Scratch) -> int:
             edges &= edges - 1
             found += 1
     return found >> 1
+
+
+_WORD64 = ir.IntType(64)
+
+
+@intrinsic
+def _load_8(typing: Any, text: Any, offset: Any) -> Any:
+    """Return the 8 bytes from `offset` of `text`, which need not be aligned, as one integer."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        address = address_of(context, builder, signature.args[0], *arguments)
+        return builder.load(builder.bitcast(address, _WORD64.as_pointer()), align=1)
+
+    return types.int64(text, types.int64), generate
+
+
+@intrinsic
+def _prefetch_slot(typing: Any, slots: Any, slot: Any) -> Any:
+    """Ask for the cache line of a slot of 32 bytes ahead of its use."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        offset = builder.mul(arguments[1], ir.Constant(_WORD64, 4))
+        prefetch(builder, address_of(context, builder, signature.args[0], arguments[0], offset))
+        return context.get_dummy_value()
+
+    return types.void(slots, types.int64), generate
+
+
+class Table(NamedTuple):
+    """Words and their rows: open addressing, never more than half full.
+
+    A slot holds a key of 16 bytes, `length | start in blob << 32`, and the row. Up to 16 bytes the key is the word; for
+    a longer word it is a hash, and the bytes in `blob` decide.
+    """
+
+    slots: npt.NDArray[np.int64]  # [2 ** n, 4]
+    blob: npt.NDArray[np.uint8]
+    mixers: npt.NDArray[np.int64]  # [2] odd; drawn anew each time, so that nobody can prepare words that all collide
+    used: npt.NDArray[np.int64]  # [2] how many words and bytes it holds; see `learn`
+
+
+class Pieces(NamedTuple):
+    """The pieces into which BERT's tokenizer cuts letters and digits of ASCII: the longest known one each time."""
+
+    first: Table  # those that begin a word
+    inside: Table  # those that go on with one, without the mark
+    longest: int  # bytes of the longest piece; 0 where the tokenizer is of another kind
+    longest_word: int  # bytes; a longer word is not cut
+    lower: bool  # it reads a word in lower case
+
+
+class Lexicon(NamedTuple):
+    """All that says which row a word has."""
+
+    words: Table  # the vocabulary
+    learnt: Table  # rows of words that are not in it; -1 for unknown ones
+    cased: bool  # the vocabulary has words that are not lower-case: try a word as it is first
+    complete: bool  # there is no prefix to try: an ASCII word that is not found is unknown
+    pieces: Pieces
+
+
+_BATCH = 32  # words whose slots are asked for together
+_LEARNT_BYTES = 128  # a longer word is not remembered
+_KEEP = np.array([(1 << 8 * n) - 1 for n in range(8)] + [-1], dtype=np.int64)  # the first n of 8 bytes
+
+
+@inlined
+def _key(text: Any, start: Any, length: Any) -> tuple[int, int]:
+    """Return 16 bytes that stand for a word: its bytes, or for more than 16 a hash of them."""
+    first = _load_8(text, start) & _KEEP[min(length, 8)]
+    second = _load_8(text, start + 8) & _KEEP[min(max(length - 8, 0), 8)]
+    if length > 16:
+        return _long_key(text, start, length, first, second)
+    return first, second
+
+
+@compiled
+def _long_key(text: Any, start: Any, length: Any, first: int, second: int) -> tuple[int, int]:
+    for at in range(16, length, 8):
+        piece = _load_8(text, start + at) & _KEEP[min(length - at, 8)]
+        first = (first ^ piece) * 0x2545F4914F6CDD1D
+        first ^= (first >> 29) & 0x7FFFFFFFF
+        second = (second + first) * 0x369DEA0F31A53F85
+    return first, second
+
+
+@inlined
+def _probe(slots: Any, slot: Any, first: Any, second: Any, length: Any) -> Any:
+    """Return the first slot from `slot` on that is empty or has this key and length."""
+    while slots[slot, 2] != 0 and not (
+        slots[slot, 0] == first and slots[slot, 1] == second and slots[slot, 2] & 0xFFFFFFFF == length
+    ):
+        slot = (slot + 1) & (len(slots) - 1)
+    return slot
+
+
+@inlined
+def _home(slots: Any, mixers: Any, key: Any, length: Any) -> Any:
+    """Return the slot where a key belongs: the highest bits, the only ones that depend on every bit of the key."""
+    mixed = key[0] * mixers[0] + key[1] * mixers[1] + length
+    return (mixed >> (64 - trailing_zeros(len(slots)))) & (len(slots) - 1)
+
+
+@inlined
+def _find_from(slot: Any, key: Any, slots: Any, blob: Any, text: Any, start: Any, length: Any) -> Any:
+    """Return the first slot from `slot` on that is empty or holds the word `text[start : start + length]`."""
+    slot = _probe(slots, slot, key[0], key[1], length)
+    if length > 16:
+        while slots[slot, 2] != 0 and not _same(blob, slots[slot, 2] >> 32, text, start, length):
+            slot = _probe(slots, (slot + 1) & (len(slots) - 1), key[0], key[1], length)
+    return slot
+
+
+@compiled
+def _find(table: Table, text: Any, start: Any, length: Any) -> Any:
+    """Return the slot of the word `text[start : start + length]`, or the empty one where it would go."""
+    slots, blob, mixers, _ = table
+    key = _key(text, start, length)
+    return _find_from(_home(slots, mixers, key, length), key, slots, blob, text, start, length)
+
+
+@compiled
+def _same(blob: Any, at: int, text: Any, start: Any, length: Any) -> bool:
+    for byte in range(length):
+        if blob[at + byte] != text[start + byte]:
+            return False
+    return True
+
+
+@compiled
+def insert(table: Table, starts: Any, rows: Any) -> None:
+    """Put the words `blob[starts[i]:starts[i + 1]]` with their `rows` into the table, unless they are there."""
+    slots, blob = table.slots, table.blob
+    for word in range(len(rows)):
+        start, length = starts[word], starts[word + 1] - starts[word]
+        slot = _find(table, blob, start, length)
+        if length > 0 and slots[slot, 2] == 0:
+            slots[slot, 0], slots[slot, 1] = _key(blob, start, length)
+            slots[slot, 2], slots[slot, 3] = length | (start << 32), rows[word]
+
+
+@compiled
+def learn(table: Table, text: Any, start: Any, end: Any, row: Any) -> None:
+    """Put the word `text[start:end]` with its row into a table that forgets everything when it is full."""
+    slots, blob, _, used = table
+    length = np.int64(end) - start
+    if length == 0 or length > _LEARNT_BYTES:
+        return
+    if 2 * used[0] >= len(slots) or used[1] + length > len(blob) - 16:
+        slots[:] = 0
+        slots[:, 3] = -1
+        used[:] = 0
+    slot = _find(table, text, start, length)
+    if slots[slot, 2] == 0:
+        blob[used[1] : used[1] + length] = text[start:end]
+        slots[slot, 0], slots[slot, 1] = _key(text, start, length)
+        slots[slot, 2], slots[slot, 3] = length | (used[1] << 32), row
+        used[0] += 1
+        used[1] += length
+
+
+@compiled
+def _is_ascii(text: Any, start: Any, end: Any) -> bool:
+    for at in range(start, end):
+        if text[at] >= 0x80:
+            return False
+    return True
+
+
+@compiled
+def _is_alphanumeric(text: Any, start: Any, end: Any) -> bool:
+    """Whether a word, which holds neither blank nor punctuation, has no control character and none beyond ASCII."""
+    for at in range(start, end):
+        if text[at] < 0x30 or text[at] >= 0x7F:
+            return False
+    return True
+
+
+@compiled
+def _longest_known(table: Table, text: Any, start: Any, most: Any) -> Any:
+    """Return the length, at most `most`, of the longest word of the table that the text goes on with, or 0."""
+    slots, blob, mixers, _ = table
+    length = most
+    while length > 0:
+        key = _key(text, start, length)
+        slot = _find_from(_home(slots, mixers, key, length), key, slots, blob, text, start, length)
+        if slots[slot, 2] != 0:
+            break
+        length -= 1
+    return length
+
+
+@compiled
+def _prefix_row(text: Any, start: Any, end: Any, words: Table, pieces: Pieces) -> int:
+    """Return the row of the longest known prefix that ends between two pieces, or -1; see `Vocabulary.row`."""
+    row = np.int64(-1)
+    if end - start > pieces.longest_word:
+        return row
+    table = pieces.first
+    place = start
+    while place < end:
+        length = _longest_known(table, text, place, min(end - place, np.int64(pieces.longest)))
+        if length == 0:  # the word has no pieces
+            return np.int64(-1)
+        place += length
+        if place < end:
+            known = words.slots[_find(words, text, start, place - start), 3]
+            row = known if known >= 0 else row
+        table = pieces.inside
+    return row
+
+
+@inlined
+def _fetch(slots: Any, mixers: Any, text: Any, edges: Any, first: int, last: int, keys: Any) -> None:
+    """Compute key and home slot of the words `first` to `last`, and ask for these slots ahead of their use."""
+    for word in range(first, last):
+        start, end = np.int64(edges[2 * word]), np.int64(edges[2 * word + 1])
+        key = _key(text, start, end - start)
+        home = _home(slots, mixers, key, end - start)
+        _prefetch_slot(slots, home)
+        keys[word - first, 0], keys[word - first, 1], keys[word - first, 2] = key[0], key[1], home
+
+
+@compiled
+def look_up(block: Any, words: int, lexicon: Lexicon, scratch: Scratch) -> int:
+    """Set the row of each word; return how many words are neither in the vocabulary nor learnt."""
+    slots, blob, mixers, _ = lexicon.words
+    text = block if lexicon.cased else scratch.lowered_view
+    edges, rows = scratch.edges, scratch.rows
+    keys = np.empty((_BATCH, 3), np.int64)
+    missing = 0
+    for batch in range(0, words, _BATCH):
+        last = min(batch + _BATCH, words)
+        _fetch(slots, mixers, text, edges, batch, last, keys)
+        for word in range(batch, last):
+            start, length = np.int64(edges[2 * word]), np.int64(edges[2 * word + 1]) - np.int64(edges[2 * word])
+            key, home = (keys[word - batch, 0], keys[word - batch, 1]), keys[word - batch, 2]
+            slot = _find_from(home, key, slots, blob, text, start, length)
+            rows[word] = slots[slot, 3]
+            if rows[word] < 0:
+                missing += _try_further(block, word, lexicon, scratch, missing)
+    return missing
+
+
+@compiled
+def _try_further(block: Any, word: int, lexicon: Lexicon, scratch: Scratch, missing: int) -> int:
+    """Set the row of a word that is not in the vocabulary as written; return 1 if only Python can tell it."""
+    start, end = np.int64(scratch.edges[2 * word]), np.int64(scratch.edges[2 * word + 1])
+    ascii_only = _is_ascii(block, start, end)
+    if lexicon.cased and ascii_only:  # lowering ASCII letters alone could meet a half-lowered word of the vocabulary
+        row = lexicon.words.slots[_find(lexicon.words, scratch.lowered_view, start, end - start), 3]
+        if row >= 0:
+            scratch.rows[word] = row
+            return 0
+    if lexicon.complete and ascii_only:
+        return 0
+    slot = _find(lexicon.learnt, block, start, end - start)
+    scratch.rows[word] = lexicon.learnt.slots[slot, 3]
+    if lexicon.learnt.slots[slot, 2] != 0:
+        return 0
+    if lexicon.pieces.longest > 0 and _is_alphanumeric(block, start, end):
+        text = scratch.lowered_view if lexicon.pieces.lower else block
+        scratch.rows[word] = _prefix_row(text, start, end, lexicon.words, lexicon.pieces)
+        learn(lexicon.learnt, block, start, end, scratch.rows[word])
+        return 0
+    scratch.missing[missing] = word
+    return 1
+
+
+@compiled
+def look_again(block: Any, first: int, last: int, lexicon: Lexicon, scratch: Scratch) -> int:
+    """Look up the missing words `first` to `last` once more; list those still missing from `first` on, return how many.
+
+    What was learnt of the words before them may be the answer.
+    """
+    missing = 0
+    for place in range(first, last):
+        missing += _try_further(block, scratch.missing[place], lexicon, scratch, first + missing)
+    return missing
+
+
+@compiled
+def learn_all(table: Table, text: Any, edges: Any, rows: Any) -> None:
+    """Put the words `text[edges[i, 0]:edges[i, 1]]` with their `rows` into a table, see `learn`."""
+    for word in range(len(rows)):
+        learn(table, text, np.int64(edges[word, 0]), np.int64(edges[word, 1]), rows[word])
+
+
+_BYTE, _INT32, _WORD64, _FLOAT = ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.FloatType()
+
+
+def _row_address(context: Any, builder: Any, kind: Any, table: Any, row: Any, column: Any) -> Any:
+    """Return the address of `table[row, column]` of a C-ordered 2-d array."""
+    array = context.make_array(kind)(context, builder, table)
+    width = cgutils.unpack_tuple(builder, array.shape, 2)[1]
+    return builder.gep(array.data, [builder.add(builder.mul(row, width), column)])
+
+
+@intrinsic
+def _prefetch_row(typing: Any, table: Any, row: Any, column: Any) -> Any:
+    """Ask for the cache line of `table[row, column]` ahead of its use; the row may lie outside."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        prefetch(builder, _row_address(context, builder, signature.args[0], *arguments))
+        return context.get_dummy_value()
+
+    return types.void(table, types.int64, types.int64), generate
+
+
+def _floats(builder: Any, values: Any, width: int) -> Any:
+    """Turn a vector of int8, of float16 kept as int16, or of float32 into one of float32."""
+    floats, integers = ir.VectorType(_FLOAT, width), ir.VectorType(_INT32, width)
+    if values.type.element == _FLOAT:
+        return values
+    if values.type.element == _BYTE:
+        return builder.sitofp(values, floats)
+    # float16: move sign, exponent and fraction to where float32 has them, then make up for the other exponent bias
+    moved = builder.shl(builder.sext(values, integers), ir.Constant(integers, [13] * width))
+    moved = builder.and_(moved, ir.Constant(integers, [0x8FFFE000] * width))
+    return builder.fmul(builder.bitcast(moved, floats), ir.Constant(floats, [2.0**112] * width), flags=["fast"])
+
+
+def _spread(builder: Any, value: Any, width: int) -> Any:
+    """Return the vector that holds `value` everywhere."""
+    nothing = ir.Constant(ir.VectorType(value.type, width), ir.Undefined)
+    first = builder.insert_element(nothing, value, ir.Constant(_INT32, 0))
+    return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(_INT32, width), [0] * width))
+
+
+def _sum_columns(pieces: int, width: int) -> Any:
+    """Make the function that adds up `pieces * width` columns of some rows, keeping the sums in registers."""
+    floats = ir.VectorType(_FLOAT, width)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vectors, scales, rows, first, last, column, total = arguments
+        kind = signature.args[0]
+        stored = ir.VectorType(context.get_value_type(kind.dtype), width).as_pointer()
+        row_of = context.make_array(signature.args[2])(context, builder, rows).data
+        scale_of = context.make_array(signature.args[1])(context, builder, scales).data
+        target = context.make_array(signature.args[6])(context, builder, total).data
+        starts = [ir.Constant(_WORD64, piece * width) for piece in range(pieces)]
+        sums = [cgutils.alloca_once_value(builder, ir.Constant(floats, [0.0] * width)) for _ in starts]
+        with cgutils.for_range_slice(builder, first, last, ir.Constant(_WORD64, 1)) as (word, _):
+            row = builder.sext(builder.load(builder.gep(row_of, [word])), _WORD64)
+            address = _row_address(context, builder, kind, vectors, row, column)
+            if kind.dtype == types.int8:
+                scale = _spread(builder, builder.load(builder.gep(scale_of, [row])), width)
+            for start, piece in zip(starts, sums, strict=True):
+                place = builder.bitcast(builder.gep(address, [start]), stored)
+                values = _floats(builder, builder.load(place, align=1), width)
+                if kind.dtype == types.int8:
+                    values = builder.fmul(values, scale, flags=["fast"])
+                builder.store(builder.fadd(builder.load(piece), values, flags=["fast"]), piece)
+        for start, piece in zip(starts, sums, strict=True):
+            place = builder.gep(target, [builder.add(column, start)])
+            builder.store(builder.load(piece), builder.bitcast(place, floats.as_pointer()), align=4)
+        return context.get_dummy_value()
+
+    @intrinsic
+    def sum_columns(
+        typing: Any, vectors: Any, scales: Any, rows: Any, first: Any, last: Any, column: Any, total: Any
+    ) -> Any:
+        """Set the columns of `total` from `column` on to the sum of `vectors[rows[first:last]]` (times `scales`)."""
+        place = types.int64
+        return types.void(vectors, scales, rows, place, place, place, total), generate
+
+    return sum_columns
+
+
+_sum_64, _sum_1 = _sum_columns(4, 16), _sum_columns(1, 1)
+
+
+AHEAD = 12  # words; far enough for a row to arrive from memory, near enough for it to be there still
+_PART = 256  # words; float32 sums of more would lose digits
+
+
+@inlined
+def _sum(vectors: Any, scales: Any, rows: Any, first: int, last: int, total: Any) -> None:
+    """Set `total` to the sum of the vectors of `rows[first:last]`."""
+    dimension = len(total)
+    for column in range(0, dimension - 63, 64):
+        _sum_64(vectors, scales, rows, first, last, column, total)
+    if dimension % 64:
+        if dimension > 64:  # the last 64, some of them again
+            _sum_64(vectors, scales, rows, first, last, dimension - 64, total)
+        else:
+            for column in range(dimension):
+                _sum_1(vectors, scales, rows, first, last, column, total)
+
+
+@inlined
+def _known(vectors: Any, rows: Any, first: int, last: int) -> int:
+    """Move the known words of a text to its front, return where they end; meanwhile ask for rows needed soon."""
+    known = first
+    for word in range(first, last):
+        for column in range(0, vectors.shape[1], 64):
+            _prefetch_row(vectors, np.int64(rows[word + AHEAD]), column)
+        row = rows[word]
+        rows[known] = row
+        known += row >= 0
+    return known
+
+
+@inlined
+def _square(total: Any) -> Any:
+    square = np.float32(0)
+    for j in range(len(total)):
+        square += total[j] * total[j]
+    return square
+
+
+@compiled
+def pool(vectors: Any, scales: Any, rows: Any, ends: Any, out: Any) -> None:
+    """Set `out[i]` to the sum of the vectors of the known words before `ends[i]`, at length 1.
+
+    `vectors` is float32, float16 viewed as int16, or int8 [words, dimension]; `scales` float32 [words] for int8 only.
+    """
+    dimension = out.shape[1]
+    total, exact = np.empty(dimension, np.float32), np.empty(dimension, np.float64)
+    first = 0
+    for text in range(len(ends)):
+        last = _known(vectors, rows, first, np.int64(ends[text]))
+        long = last > first + _PART
+        for j in range(dimension if long else 0):
+            exact[j] = 0
+        for start in range(first, max(last, first + 1), _PART):  # once for most texts, for one without words too
+            _sum(vectors, scales, rows, start, min(last, start + _PART), total)
+            for j in range(dimension if long else 0):
+                exact[j] += total[j]
+        for j in range(dimension if long else 0):
+            total[j] = exact[j]
+        first = np.int64(ends[text])
+        square = np.float64(_square(total))
+        if not 1e-30 < square < 1e30:  # beyond what float32 can square
+            square = 0.0
+            for j in range(dimension):
+                square += np.float64(total[j]) * np.float64(total[j])
+        factor = np.float32(1 / np.sqrt(square)) if square > 0 else np.float32(0)
+        for j in range(dimension):
+            out[text, j] = total[j] * factor

@@ -1,4 +1,6 @@
-"""The transformer under a lexicon or key-token model: hidden states, the vocabulary head, the way attention looks.
+"""Low-rank adapters (LoRA) of peft: merged into the weights, and kept aside so that a model can be saved small.
+
+The transformer under a lexicon or key-token model: hidden states, the vocabulary head, the way attention looks.
 
 Any causal language model or encoder of transformers serves. Nothing about it is assumed that can be found out: whether
 attention looks both ways is seen in two forward passes that differ in one late token, with and without padding; that
@@ -9,7 +11,8 @@ a lexicon model is used (with `attention.py` and `keytokens/states.py`).
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,8 +21,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.errors import InputError, ModelFolderError, missing_extra
-from pellucid.transformer.adapters import Adapter, find_adapter, merge_adapter
+from pellucid.errors import InputError, ModelFolderError, require
+from pellucid.pretrained import loading, local_folder, locate
+from pellucid.store import read_json, write_json
 from pellucid.transformer.attention import (
     context_length,
     head_module,
@@ -31,9 +35,150 @@ from pellucid.transformer.attention import (
     states,
 )
 from pellucid.transformer.reading import Reading
+from pellucid.untrusted import check_finite, check_folder, check_size, check_token_ids, tame, tensor_sizes
 
 if TYPE_CHECKING:
     import torch
+
+
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+
+_OTHERS = ("megatron_config", "layer_replication", "loftq_config", "eva_config", "corda_config", "arrow_config")
+
+Adapter = tuple[dict[str, Any], dict[str, Any]]
+"""What an adapter's two files hold: its configuration, and its tensors by name."""
+
+
+def find_adapter(path_or_id: str | Path) -> Path:
+    """Return the folder of an adapter, given by that folder or a hub id.
+
+    Raises:
+        ModelFolderError: there is none.
+    """
+    folder = locate(path_or_id)
+    if not (folder / CONFIG).is_file():
+        raise ModelFolderError(f"{folder} holds no adapter: there is no {CONFIG} in it")
+    return folder
+
+
+def read_adapter(folder: Path) -> Adapter:
+    """Return what the two files of the adapter in `folder` hold, numbers as float32.
+
+    Raises:
+        ModelFolderError: a file is missing or broken.
+    """
+    from safetensors.torch import load_file
+
+    config = read_json(folder / CONFIG)
+    if not (folder / WEIGHTS).is_file():
+        raise ModelFolderError(f"{folder} has no {WEIGHTS}; only adapters in that form are read")
+    tensor_sizes(folder)  # refuses a broken file
+    tensors = {name: _cast(tensor, "float32") for name, tensor in load_file(str(folder / WEIGHTS)).items()}
+    broken = [name for name, tensor in tensors.items() if not tensor.isfinite().all()]
+    if broken:
+        raise ModelFolderError(f"{folder / WEIGHTS}: {broken[0]} holds NaN or infinity; download the adapter again")
+    longest = max((side for tensor in tensors.values() for side in tensor.shape), default=0)
+    _check_config(config, longest, folder / CONFIG)
+    return config, tensors
+
+
+def _check_config(config: Any, longest: int, path: Path) -> None:
+    """Refuse what is no low-rank adapter, or would take memory or time that its tensors, of `longest`, do not need."""
+    if not isinstance(config, dict) or config.get("peft_type") != "LORA":
+        raise ModelFolderError(f"{path} does not describe a low-rank adapter (LORA)")
+    others = [key for key in _OTHERS if config.get(key)]
+    if others:
+        raise ModelFolderError(f"{path}: {others[0]} is set; only plain low-rank adapters are opened")
+    ranks, alphas = config.get("rank_pattern") or {}, config.get("alpha_pattern") or {}
+    if not isinstance(ranks, dict) or not isinstance(alphas, dict):
+        raise ModelFolderError(f"{path}: rank_pattern and alpha_pattern must be objects")
+    for rank in (config.get("r"), *ranks.values()):
+        if type(rank) is not int or not 1 <= rank <= longest:
+            raise ModelFolderError(f"{path}: the rank is {rank!r:.40}; the tensors' longest side is {longest}")
+    patterns = [config.get("target_modules"), config.get("exclude_modules"), config.get("layers_pattern")]
+    if not all(tame(one) for one in (*patterns, *ranks, *alphas) if isinstance(one, str)):
+        raise ModelFolderError(f"{path} has a regular expression that may take endless time")
+
+
+def merge_adapter(model: Any, folder: Path) -> tuple[Any, Adapter]:
+    """Return `model` with the adapter in `folder` added to its weights, and what the adapter's files hold.
+
+    Raises:
+        ModelFolderError: a file is missing or broken, or the adapter changes no layer of this model.
+        InputError: the adapter fits another model.
+        MissingExtraError: peft is not installed.
+    """
+    require("peft")
+    from peft import PeftModel
+
+    config, tensors = read_adapter(folder)
+    with unchanged_names():
+        try:
+            adapted = PeftModel.from_pretrained(model, str(folder), local_files_only=True)
+        except (RuntimeError, ValueError) as error:
+            raise InputError(f"the adapter in {folder} does not fit {type(model).__name__}: {error}") from error
+        _check_all_used(adapted, tensors, folder)
+        return adapted.merge_and_unload(), (config, tensors)
+
+
+@contextmanager
+def unchanged_names() -> Iterator[None]:
+    """Keep quiet about names of transformers that will change and that peft uses."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        yield
+
+
+def _cast(tensor: Any, dtype: str) -> Any:
+    """Return a tensor of floats in another type, any other as it is."""
+    import torch
+
+    return tensor.to(getattr(torch, dtype)) if tensor.is_floating_point() else tensor
+
+
+def _check_all_used(adapted: Any, tensors: Mapping[str, Any], folder: Path) -> None:
+    """Refuse an adapter whose tensors did not reach the model; peft only warns, and the model would be the bare one."""
+    from peft import get_peft_model_state_dict
+
+    loaded = get_peft_model_state_dict(adapted, save_embedding_layers=False)
+    tensors = {name: tensor for name, tensor in tensors.items() if "lora_" in name}
+    lost = [name for name, tensor in tensors.items() if name not in loaded or loaded[name].shape != tensor.shape]
+    different = [name for name in tensors if name not in lost and not _same(loaded[name], tensors[name])]
+    if lost or different:
+        name = (lost + different)[0]
+        raise ModelFolderError(
+            f"{folder}: {len(lost) + len(different)} of {len(tensors)} tensors of the adapter do not reach the model "
+            f"({name}); it was made for another architecture, or another class of the same"
+        )
+
+
+def _same(found: Any, expected: Any) -> bool:
+    """Whether two tensors are equal, as far as half precision tells."""
+    found, expected = found.float().cpu(), expected.float()
+    return bool((found - expected).norm() <= 0.01 * expected.norm())
+
+
+def write_adapter(folder: Path, adapter: Adapter, dtype: str = "float32") -> None:
+    """Write the adapter's two files into the new folder `folder`, as peft does.
+
+    Args:
+        folder: where.
+        adapter: what the files hold.
+        dtype: of the tensors on disk, "float32" or "float16"; `merge_adapter` gives them back as float32.
+
+    Raises:
+        InputError: a number is too large for float16.
+    """
+    from safetensors.torch import save
+
+    folder.mkdir()
+    write_json(folder / CONFIG, adapter[0])
+    tensors = {name: _cast(tensor, dtype).contiguous() for name, tensor in adapter[1].items()}
+    large = [name for name, tensor in tensors.items() if not tensor.isfinite().all()]
+    if large:
+        raise InputError(f"the adapter's tensor {large[0]} holds numbers that {dtype} cannot; save it as float32")
+    (folder / WEIGHTS).write_bytes(save(tensors, metadata={"format": "pt"}))  # save_file lets nobody else read it
+
 
 Attention = Literal["bidirectional", "causal"]
 HeadKind = Literal["auto", "lm", "input"]
@@ -101,12 +246,12 @@ class Backbone:
         """Return ids, attention mask and which states are the texts' own, each [B, L], padded on the right."""
         import torch
 
-        longest = max(len(reading.ids) for reading in readings)
+        longest = max(1, *(len(reading.ids) for reading in readings))  # a text may have no token at all
         ids = torch.full((len(readings), longest), padding_id(self.model.config))
         mask, own = (torch.zeros_like(ids) for _ in range(2))
         for n, reading in enumerate(readings):
             ids[n, : len(reading.ids)] = torch.tensor(reading.ids)
-            mask[n, : len(reading.ids)] = 1
+            mask[n, : max(1, len(reading.ids))] = 1  # to see nothing at all gives NaN in some attentions
             own[n, reading.first : reading.first + len(reading.spans)] = 1
         return ids.to(self.device), mask.to(self.device), own.bool().to(self.device)
 
@@ -233,11 +378,14 @@ def open_backbone(
     name = os.fspath(name_or_path)
     if attention not in ("bidirectional", "causal"):
         raise InputError(f"attention is {attention!r:.40}; it must be 'bidirectional' or 'causal'")
+    local_folder(name_or_path)
     with loading(name):
         model, head_kind = _open_model(name, head, dtype)
-        tokenizer = _open_tokenizer(name)
+        tokenizer = open_tokenizer(name)
         model, kept = (model, None) if adapter is None else merge_adapter(model, find_adapter(adapter))
-    return prepare(model, tokenizer, attention=attention, head_kind=head_kind, name=name, adapter=kept, device=device)
+        return prepare(
+            model, tokenizer, attention=attention, head_kind=head_kind, name=name, adapter=kept, device=device
+        )
 
 
 def prepare(
@@ -269,53 +417,58 @@ def prepare(
             f"the tokenizer has {len(tokenizer)} tokens and the model {rows} input embeddings; "
             "they are of different models, or the model was not resized after tokens were added"
         )
+    check_token_ids(tokenizer, rows)
     set_attention(model, attention)
     open_head(model, head_kind)
     length = context_length(model, tokenizer)
     return Backbone(model, tokenizer, attention, is_causal_lm(model.config), head_kind, length, name, adapter)
 
 
-@contextmanager
-def loading(name: str) -> Iterator[None]:
-    """Turn what transformers raises into our errors, and keep its bars away.
+def read_transformer_config(name_or_path: str | Path) -> Any:
+    """Return what transformers reads of a model's `config.json`; a folder's files are checked first.
 
     Raises:
-        MissingExtraError: torch or transformers is not installed.
-        ModelFolderError: nothing is there, or it is broken.
+        ModelFolderError: nothing is there, or it is broken, or names code.
+        MissingExtraError: torch or transformers is not installed, or too old.
     """
-    try:
-        import torch  # noqa: F401  (transformers imports without it and fails later)
+    name = os.fspath(name_or_path)
+    with loading(name):
+        from transformers import AutoConfig
 
-        from pellucid.encoders import without_bars
-
-        with without_bars():
-            yield
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        if isinstance(error, ModuleNotFoundError) and error.name in ("torch", "transformers", "peft"):
-            raise missing_extra(error.name, "torch") from error
-        if isinstance(error, (InputError, ModelFolderError)):
-            raise
-        raise ModelFolderError(f"transformers cannot open {name!r}: {error}") from error
+        folder = local_folder(name_or_path)
+        if folder is not None:
+            check_folder(folder)
+        return AutoConfig.from_pretrained(name, trust_remote_code=False, local_files_only=folder is not None)
 
 
-def _open_tokenizer(name: str) -> Any:
+def open_tokenizer(name: str) -> Any:
+    """Open the tokenizer of a transformer, a folder or a hub id; call it within `loading`."""
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(name)
+    return AutoTokenizer.from_pretrained(name, trust_remote_code=False, local_files_only=Path(name).is_dir())
 
 
 def _open_model(name: str, head: str, dtype: str) -> tuple[Any, str]:
     """Return the model and the kind of its head; weights that would be random are refused."""
+    if dtype not in ("float32", "bfloat16", "float16"):
+        raise InputError(f"dtype is {dtype!r:.40}; it must be 'float32', 'bfloat16' or 'float16'")
+    config = read_transformer_config(name)
     import torch
     import transformers
 
-    if dtype not in ("float32", "bfloat16", "float16"):
-        raise InputError(f"dtype is {dtype!r:.40}; it must be 'float32', 'bfloat16' or 'float16'")
-    config = transformers.AutoConfig.from_pretrained(name)
     loader = _loader(config, head, name)
-    model, found = getattr(transformers, loader).from_pretrained(
-        name, dtype=getattr(torch, dtype), use_safetensors=True, output_loading_info=True
+    opener, local = getattr(transformers, loader), Path(name).is_dir()
+    if local:
+        check_size(opener, config, Path(name))
+    model, found = opener.from_pretrained(
+        name,
+        dtype=getattr(torch, dtype),
+        use_safetensors=True,
+        output_loading_info=True,
+        trust_remote_code=False,
+        local_files_only=local,
     )
+    check_finite(model, name)
     missing = [key for key in found["missing_keys"] if "pooler" not in key]
     if missing:
         raise ModelFolderError(

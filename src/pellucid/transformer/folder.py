@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.encoders import without_bars
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.pretrained import read_config
-from pellucid.transformer.adapters import write_adapter
-from pellucid.transformer.backbone import Backbone, open_backbone
+from pellucid.pretrained import read_config, without_bars
+from pellucid.transformer.backbone import Backbone, open_backbone, write_adapter
 
 BACKBONE, ADAPTER = "backbone", "adapter"
+_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")  # of a copy, beside its weights
 _SAME = 0.98  # cosine of two fingerprints; half precision and other machines stay above
+_LARGEST = 1e18  # of a number in a table: its square is one in float32
 
 
 def backbone_facts(backbone: Backbone, name: str | None) -> dict[str, Any]:
@@ -33,6 +33,7 @@ def backbone_facts(backbone: Backbone, name: str | None) -> dict[str, Any]:
         "attention": backbone.attention,
         "head": backbone.head_kind,
         "dtype": str(backbone.model.dtype).removeprefix("torch."),
+        "adapter": name is not None and backbone.adapter is not None,
     }
 
 
@@ -59,7 +60,12 @@ def read_backbone(folder: Path, instead: str | Path | None) -> Backbone:
         raise ModelFolderError(f"{folder / 'config.json'} must name the backbone, its attention and its head")
     inside = name == BACKBONE and instead is None
     where = folder / BACKBONE if inside else (instead or name)
-    adapter = folder / ADAPTER if not inside and (folder / ADAPTER).is_dir() else None
+    missing = [file for file in _FILES if inside and not (folder / BACKBONE / file).is_file()]
+    if missing:
+        raise ModelFolderError(f"file not found: {folder / BACKBONE / missing[0]}")
+    adapter = folder / ADAPTER if not inside and (folder / ADAPTER).exists() else None
+    if adapter is None and facts.get("adapter", False) and instead is None:
+        raise ModelFolderError(f"{folder} was saved with an adapter, and there is no {folder / ADAPTER}")
     dtype = facts.get("dtype", "float32")
     try:
         opened = open_backbone(where, attention=attention, head=head, adapter=adapter, dtype=dtype)  # type: ignore[arg-type]
@@ -82,15 +88,37 @@ def check_fingerprint(backbone: Backbone, expected: npt.NDArray[np.float32], fol
     found = backbone.fingerprint()
     if found.shape != expected.shape:
         raise ModelFolderError(
-            f"{folder} was made with a backbone of {len(expected)} dimensions, {backbone.name!r} has {len(found)}"
+            f"{folder} was made with a backbone of {expected.shape} dimensions, {backbone.name!r} has {found.shape}"
         )
     lengths = float(np.linalg.norm(found) * np.linalg.norm(expected))
-    cosine = float(found @ expected) / lengths if lengths else 1.0
-    if cosine < _SAME:
+    cosine = float(found @ expected) / lengths if lengths else 0.0
+    if not cosine >= _SAME:  # nor NaN
         raise ModelFolderError(
             f"{folder}: the backbone {backbone.name!r} gives other states than the one the model was made with "
             f"(cosine {cosine:.3f}): other weights, a missing adapter, or another attention"
         )
+
+
+def finite(array: npt.NDArray[Any], shape: tuple[int, ...], what: str) -> npt.NDArray[np.float32]:
+    """Return numbers of a file as a float32 array that may be written to.
+
+    Args:
+        array: as it was read.
+        shape: what it must be; -1 for a side of any length above 0.
+        what: the file and the field, for the error.
+
+    Raises:
+        ModelFolderError: it is of another shape or type, or holds NaN, infinity or what has no square in float32.
+    """
+    fits = array.ndim == len(shape) and all(side in (-1, found) for side, found in zip(shape, array.shape))
+    if array.dtype.kind != "f" or not fits or 0 in array.shape:
+        wanted = " x ".join("any" if side < 0 else str(side) for side in shape)
+        raise ModelFolderError(f"{what} must be {wanted} numbers, got {array.dtype} {list(array.shape)}")
+    with np.errstate(over="ignore"):
+        numbers = np.array(array, np.float32)
+    if not (np.abs(numbers) <= _LARGEST).all():  # nor NaN
+        raise ModelFolderError(f"{what} holds NaN, infinity or a number beyond {_LARGEST:g}")
+    return numbers
 
 
 def mixing_tensors(mixing: Any) -> dict[str, npt.NDArray[Any]]:
@@ -120,6 +148,9 @@ def read_mixing(tensors: dict[str, npt.NDArray[Any]], rows: int, columns: int, p
         return None
     try:
         values, row, column = parts
-        return sparse.csr_array(sparse.coo_array((values, (row, column)), shape=(rows, columns)))
+        found = sparse.csr_array(sparse.coo_array((values, (row, column)), shape=(rows, columns)))
+        if found.dtype.kind != "f" or not (np.abs(found.data) <= _LARGEST).all():
+            raise ValueError("its values are NaN, infinite or no numbers")
+        return found
     except (ValueError, TypeError) as error:
         raise ModelFolderError(f"{path} holds a broken mixing: {error}") from error

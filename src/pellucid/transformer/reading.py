@@ -3,6 +3,12 @@
 A text may stand behind an instruction, between special tokens, or contain the very strings that a tokenizer takes for
 special tokens. Which tokens are the text's own is therefore decided by where they stand (character offsets), never by
 looking for a marker in the token ids. Texts are padded on the right by `backbone.py`, whatever the tokenizer prefers.
+
+The words of a text itself: the only ones that a PromptReps embedding weighs.
+
+PromptReps (Zhuang et al., section 3) looks at the logits of one position, where most of a vocabulary has some weight,
+and keeps the tokens of the words that occur in the text, lower-cased, without function words and punctuation. A text
+of function words alone keeps its ten strongest tokens.
 """
 
 from __future__ import annotations
@@ -10,19 +16,25 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from pellucid.errors import InputError
-from pellucid.explanation import Span
-from pellucid.transformer.ownwords import own_word_ids
-from pellucid.words import split_words, well_formed
+from pellucid.errors import InputError, without_panic
+from pellucid.explanation import Coverage, Span, words_before
+from pellucid.text import split_words, well_formed
+
+if TYPE_CHECKING:
+    from pellucid.base import Vectors
+
 
 Pooling = Literal["max", "sum", "last"]
 POOLINGS = ("max", "sum", "last")
 
 _DEFAULT_LENGTH = 512  # tokens, as in the LENS paper
+_BLOCK = 4_096  # texts read at a time, where only counts of them are kept
 _TEXT, _INSTRUCTION = "{text}", "{instruction}"
 
 
@@ -71,7 +83,7 @@ class Settings:
         if self.pooling not in POOLINGS:
             raise InputError(f"pooling is {self.pooling!r:.40}; it must be one of {', '.join(POOLINGS)}")
         for name in ("shift", "end_token"):
-            if getattr(self, name) not in (True, False, None):
+            if getattr(self, name) is not None and type(getattr(self, name)) is not bool:
                 raise InputError(f"{name} is {getattr(self, name)!r:.40}; it must be True, False or None")
         for name in ("takes_instruction", "own_words"):
             if not isinstance(getattr(self, name), bool):
@@ -170,7 +182,8 @@ class Reader:
             )
         self.settings, self.max_length = settings, settings.max_length or _DEFAULT_LENGTH
         described = tokenizer.backend_tokenizer.to_str()
-        self._joint, self._plain = (Tokenizer.from_str(described) for _ in range(2))
+        with without_panic("the tokenizer"):
+            self._joint, self._plain = (Tokenizer.from_str(described) for _ in range(2))
         for copy in (self._joint, self._plain):
             copy.no_truncation()
             copy.no_padding()
@@ -178,9 +191,15 @@ class Reader:
         self._specials = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
         self._before, self._behind = self._outer_tokens(tokenizer)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Set what a copied tokenizer has forgotten."""
+        self.__dict__.update(state)
+        self._plain.encode_special_tokens = True
+
     def _outer_tokens(self, tokenizer: Any) -> tuple[list[int], list[int]]:
         """Return the special tokens at both ends: the tokenizer's own, and those the settings ask for."""
-        marked = self._joint.encode("a")
+        with without_panic("the tokenizer"):
+            marked = self._joint.encode("a")
         own = [n for n, special in enumerate(marked.special_tokens_mask) if not special]
         before = marked.ids[: own[0]] if own else []
         behind = marked.ids[own[-1] + 1 :] if own else []
@@ -217,11 +236,12 @@ class Reader:
         clean = [well_formed(text) for text in texts]
         odd = {n for n, text in enumerate(clean) if any(special in text for special in self._specials)}
         regular = [text.join(around) for n, text in enumerate(clean) if n not in odd]
-        encoded = iter(self._joint.encode_batch(regular, add_special_tokens=False))
-        return [
-            self._reading(text, self._apart(text, around) if n in odd else _split(next(encoded), text, around))
-            for n, text in enumerate(clean)
-        ]
+        with without_panic("the tokenizer"):
+            encoded = iter(self._joint.encode_batch(regular, add_special_tokens=False))
+            return [
+                self._reading(text, self._apart(text, around) if n in odd else _split(next(encoded), text, around))
+                for n, text in enumerate(clean)
+            ]
 
     def _apart(self, text: str, around: tuple[str, ...]) -> _Parts:
         """Read a text that contains a special token's string on its own, so that it stays text."""
@@ -247,6 +267,14 @@ class Reader:
         words = own_word_ids(text, self._plain) if self.settings.own_words else None
         last = len(ids) - 1 if kept else -1
         return Reading(ids, first, parts.spans[:room], last, len(parts.own) - len(kept), words)
+
+    def known(self, texts: Sequence[str]) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        """Return for each text how much of it is read, told the instruction where one is set, and what is left out."""
+        found: list[tuple[Coverage, tuple[Span, ...]]] = []
+        for start in range(0, len(texts), _BLOCK):
+            block = texts[start : start + _BLOCK]
+            found += map(known_words, block, self.read(block, instructed=True))
+        return found
 
     def warn_of_cut(self, cut: Sequence[int], texts: int, stacklevel: int) -> None:
         """Tell how many of `texts` texts lost their ends, if any did.
@@ -315,9 +343,62 @@ def whole_words(text: str, spans: Sequence[Span]) -> list[Span]:
     return found
 
 
-def words_left_out(text: str, reading: Reading) -> tuple[Span, ...]:
-    """Return the words of `text` that did not fit, where it was cut."""
-    if not reading.cut:
-        return ()
-    seen_to = reading.spans[-1][1]
-    return tuple((word.start, word.end) for word in split_words(text) if word.start >= seen_to)
+def known_words(text: str, reading: Reading) -> tuple[Coverage, tuple[Span, ...]]:
+    """Return how much of `text` was read, and the words that did not fit, where it was cut."""
+    return words_before(well_formed(text), reading.spans[-1][1] if reading.cut else len(text))
+
+
+_WITHOUT_WORDS = 10  # tokens, as in the published code
+
+FUNCTION_WORDS = frozenset(
+    """
+    i me my mine myself we us our ours ourselves you your yours yourself yourselves he him his himself she her hers
+    herself it its itself they them their theirs themselves this that these those who whom whose which what when where
+    why how am is are was were be been being have has had having do does did doing done will would shall should can
+    could may might must a an the and or nor but if then else than because as until while though although since so of
+    at by for with without within about against between among into onto through during before after above below to
+    from up down in out on off over under upon per via again further once here there now just only own same too very
+    not no yes all any both each every either neither few more most other another some such also ever never always
+    s t d m o re ve ll don didn doesn isn aren wasn weren won wouldn shouldn couldn hasn haven hadn ain mustn needn
+    """.split()
+)
+"""English words that carry no topic. The published code takes NLTK's list, which is about the same."""
+
+
+def own_word_ids(text: str, tokenizer: Any) -> tuple[int, ...]:
+    """Return the ids of the tokens that the words of `text` are written with, each word by itself and in lower case.
+
+    Args:
+        text: all of it counts, also what is longer than the model reads.
+        tokenizer: of tokenizers.
+    """
+    words = dict.fromkeys(word.text.lower() for word in split_words(text))
+    kept = [word for word in words if word not in FUNCTION_WORDS]
+    encoded = tokenizer.encode_batch(kept, add_special_tokens=False) if kept else []
+    return tuple(dict.fromkeys(token for one in encoded for token in one.ids))
+
+
+def kept_own_words(weights: Vectors, readings: Sequence[Reading], assignment: npt.NDArray[np.int64]) -> Vectors:
+    """Return weights [texts, k] without those of words that a text does not have, where its reading names any.
+
+    Args:
+        weights: float32 [texts, k], of 0 or more; changed in place.
+        readings: one a text.
+        assignment: int64 [vocabulary], the cluster of each token, -1 for none.
+
+    Raises:
+        InputError: the clusters do not know their tokens.
+    """
+    for row, reading in zip(weights, readings, strict=True):
+        if reading.words is None:
+            continue
+        if not len(assignment):
+            raise InputError("own_words needs clusters that know their tokens; these have centroids alone")
+        found = assignment[list(reading.words)]
+        columns = found[found >= 0]
+        if not len(columns):
+            columns = np.argsort(-row, kind="stable")[:_WITHOUT_WORDS]
+        left_out = np.ones(len(row), bool)
+        left_out[columns] = False
+        row[left_out] = 0
+    return weights

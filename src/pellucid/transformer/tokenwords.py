@@ -27,7 +27,7 @@ _PLACEHOLDER = re.compile(
 _LONE_BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 _INSIDE_WORDS = "'-\u2019"  # beside letters
 _COMMON = 0.01  # the share of tokens that carries a scheme's mark, at least
-_WORDS = Path(__file__).parents[1] / "models" / "static-en" / "words.txt"
+_WORDS = Path(__file__).parents[1] / "bundled" / "static-en" / "words.txt"
 
 
 class Rank(IntEnum):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from html import escape
 
 from pellucid.explanation import Explanation
+from pellucid.text import well_formed
 from pellucid.views.render import (
     WEAK,
     Summary,
@@ -18,6 +19,7 @@ from pellucid.views.render import (
     column_title,
     decimals,
     leftovers,
+    low_coverage,
     notes,
     pieces,
     share,
@@ -60,6 +62,7 @@ STYLE = """
 :is(ON_DARK) .pellucid { DARK; }
 .pellucid p { margin: .2em 0; }
 .pellucid .head b { font-size: 1.5em; margin: 0 .4em; font-variant-numeric: tabular-nums; }
+.pellucid .warning { font-weight: 600; border-left: 3px solid rgb(var(--against)); padding-left: .6em; }
 .pellucid .dim { opacity: .72; font-size: .93em; }
 .pellucid .text { margin: .8em 0; padding-left: .8em; border-left: 2px solid var(--line); }
 .pellucid .text .own { white-space: pre-wrap; overflow-wrap: anywhere; max-height: 18em; overflow: auto;
@@ -127,7 +130,7 @@ def page(explanation: Explanation, *, top_k: int, fragment: bool) -> str:
 
 def safe(text: str) -> str:
     """Escape `text` for HTML, after making control characters visible."""
-    return escape(text.translate(_CONTROLS))
+    return escape(well_formed(text).translate(_CONTROLS))
 
 
 def _sign(value: float) -> str:
@@ -142,6 +145,7 @@ def _tint(value: float, scale: float) -> str:
 def _heading(explanation: Explanation) -> str:
     head = f'<p class="head">{title(explanation)}<b>{explanation.score:.4f}</b>'
     head += f'<span class="dim">{safe(explanation.family)} model</span></p>'
+    head += "".join(f'<p class="warning">{safe(said)}</p>' for said in low_coverage(explanation))
     return head + "".join(f'<p class="dim">{safe(note)}</p>' for note in notes(explanation))
 
 

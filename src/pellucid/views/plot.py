@@ -15,6 +15,7 @@ from pellucid.views.render import (
     WordMatrix,
     decimals,
     leftovers,
+    low_coverage,
     notes,
     shorten,
     summarise,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 FOR, AGAINST, NEUTRAL = "#0072b2", "#d55e00", "#f7f7f7"  # as in the HTML view
 _MOST_NUMBERS = 300  # cells; with more, a number in each is too small to read
+_WARNING_WIDTH = 5.0  # inches
 _LONGEST_WORD, _LONGEST_NAME = 18, 48  # characters
 
 
@@ -44,13 +46,16 @@ def figure(explanation: Explanation, *, max_words: int) -> Figure:
         raise missing_extra("matplotlib", "plot") from error
     matrix = word_matrix(explanation, max_words)
     size = _bars_size(explanation, max_words) if matrix is None else _matrix_size(matrix)
+    if low_coverage(explanation):
+        size = max(size[0], _WARNING_WIDTH), size[1]
     drawn = Figure(figsize=size, layout="constrained")
     axes = drawn.add_subplot()
     if matrix is None:
         _draw_bars(axes, explanation, max_words)
     else:
         _draw_matrix(axes, matrix, explanation)
-    heading = f"{title(explanation)} {explanation.score:.4f}"
+    little = [said.partition(":")[0] for said in low_coverage(explanation)]
+    heading = "\n".join([f"{title(explanation)} {explanation.score:.4f}", *little])
     axes.set_title(heading, loc="left", fontsize=11, fontweight="bold", parse_math=False)
     return drawn
 

@@ -7,7 +7,7 @@ terminal view uses rich, which leaves colour out when NO_COLOR is set and all st
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError
-from pellucid.explanation import Explanation, Row, Span
+from pellucid.explanation import Coverage, Explanation, Row, Span
+from pellucid.text import well_formed
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -32,7 +33,7 @@ STRONG, WEAK = 0.5, 0.05  # of the strongest word's contribution; below the seco
 # One character for one, so that spans keep their meaning: what could move the cursor or reorder a line is made visible.
 _VISIBLE = (
     {code: chr(0x2400 + code) for code in range(0x20)}
-    | {code: 0xFFFD for code in (*range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F)}
+    | dict.fromkeys((*range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x61C), 0xFFFD)
     | {ord("\n"): "\u23ce", ord("\r"): " ", ord("\t"): " ", 0x85: "\u23ce", 0x2028: "\u23ce", 0x2029: "\u23ce"}
 )
 
@@ -119,6 +120,31 @@ def notes(explanation: Explanation) -> list[str]:
     return said
 
 
+def low_coverage(explanation: Explanation) -> list[str]:
+    """Say of which texts the model knows little."""
+    said = []
+    for number, coverage in enumerate(explanation.coverage, 1):
+        label = text_label(explanation, number)
+        said += little_known(coverage, label if " " in label else f"the {label}")
+    return said
+
+
+def little_known(coverage: Coverage, text: str, unknown: Sequence[str] = ()) -> list[str]:
+    """Say that the model knows little of `text`, and which words it does not; nothing where it knows enough."""
+    if not coverage.is_low:
+        return []
+    listed = f" Unknown: {_listed(unknown, 12)}." if unknown else ""
+    if not coverage.known:
+        return [f"Only 0 of {coverage.total:,} words of {text} known: the model can say nothing of it.{listed}"]
+    rests = "it" if coverage.known == 1 else "them"
+    return [f"Only {coverage.known:,} of {coverage.total:,} words of {text} known: the score rests on {rests}.{listed}"]
+
+
+def _listed(words: Sequence[str], most: int) -> str:
+    more = f" and {len(words) - most:,} more" if len(words) > most else ""
+    return ", ".join(shorten(word, 40) for word in words[:most]) + more
+
+
 def _blank_texts(explanation: Explanation) -> str:
     """Name the texts that hold no word but unknown ones."""
     if len(explanation.texts) == 1:
@@ -135,12 +161,13 @@ def _blank_texts(explanation: Explanation) -> str:
 
 
 def unknown_note(explanation: Explanation, text: int, *, most: int = 12) -> str:
-    """List the words of a text that the model has no vector for; empty when it knows all of them."""
+    """List the words of a text that the model has no vector for, and count those it knows in part; else empty."""
     words = explanation.unknown_words(text)
-    if not words:
-        return ""
-    more = f" and {len(words) - most:,} more" if len(words) > most else ""
-    return "not in the vocabulary: " + ", ".join(shorten(word, 40) for word in words[:most]) + more
+    said = ["not in the vocabulary: " + _listed(words, most)] if words else []
+    if explanation.coverage and explanation.coverage[text - 1].partly:
+        coverage = explanation.coverage[text - 1]
+        said.append(f"known by their beginning alone: {coverage.partly:,} of {coverage.total:,} words")
+    return "; ".join(said)
 
 
 def shorten(text: str, length: int) -> str:
@@ -149,8 +176,12 @@ def shorten(text: str, length: int) -> str:
 
 
 def visible(text: str) -> str:
-    """Replace control characters one for one by visible ones, so that a text cannot steer a terminal."""
-    return text.translate(_VISIBLE)
+    """Replace control characters one for one by visible ones, so that a text cannot steer a terminal.
+
+    What a terminal, a picture or Markdown shows of a user's text, name or file goes through here; what a page shows,
+    through `page.safe`.
+    """
+    return well_formed(text).translate(_VISIBLE)
 
 
 def pieces(explanation: Explanation, text: int, limit: int) -> Iterator[tuple[str, str, float]]:
@@ -241,7 +272,10 @@ def terminal(explanation: Explanation, *, top_k: int = 10) -> Iterator[Renderabl
     from rich.text import Text
 
     heading = Text(f"{title(explanation)}  ", style="bold")
-    yield heading.append(f"{explanation.score:.4f}").append(f"   {explanation.family} model", style="not bold dim")
+    heading.append(f"{explanation.score:.4f}")
+    yield heading.append(f"   {visible(explanation.family)} model", style="not bold dim")
+    for said in low_coverage(explanation):
+        yield Text(said, style=f"bold {_AGAINST}")
     yield Text("\n".join(notes(explanation)), style="dim")
     yield ""
     yield _texts(explanation)

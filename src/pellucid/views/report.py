@@ -14,8 +14,8 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pellucid.errors import missing_extra
+from pellucid.text import well_formed
 from pellucid.views.render import shorten, visible
-from pellucid.words import well_formed
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -44,9 +44,10 @@ class Heading(NamedTuple):
 
 
 class Note(NamedTuple):
-    """A sentence."""
+    """A sentence; a warning stands out."""
 
     text: str
+    is_warning: bool = False
 
 
 class Word(NamedTuple):
@@ -226,17 +227,17 @@ def _terminal(part: Part, options: ConsoleOptions) -> Iterator[RenderableType]:
     from rich.text import Text
 
     if isinstance(part, Heading):
-        line = Text(f"{part.title}  ").append(visible(well_formed(part.value)), style="bold")
-        yield line.append(f"   {part.after}" if part.after else "", style="not bold dim")
+        line = Text(f"{visible(part.title)}  ").append(visible(part.value), style="bold")
+        yield line.append(f"   {visible(part.after)}" if part.after else "", style="not bold dim")
     elif isinstance(part, Note):
-        yield Text(visible(well_formed(part.text)), style="dim")
+        yield Text(visible(part.text), style=f"bold {_AGAINST}" if part.is_warning else "dim")
     elif isinstance(part, Histogram):
         yield ""
         yield _sparkline(part, blocks=not options.ascii_only)
     elif isinstance(part, Fold):
         yield ""
-        line = Text(f"{part.lead}  " if part.lead else "", style="dim")
-        yield line.append(visible(well_formed(part.summary)), style="not dim bold")
+        line = Text(f"{visible(part.lead)}  " if part.lead else "", style="dim")
+        yield line.append(visible(part.summary), style="not dim bold")
         for inner in part.parts:
             for shown in _terminal(inner, options):
                 yield Padding(shown, (0, 0, 0, 2)) if shown else ""
@@ -275,7 +276,7 @@ def _cell(value: Any, kind: str, options: ConsoleOptions) -> Text:
         return _bar(value or 0.0, blocks=not options.ascii_only)
     if kind == "words":
         return _words(value)
-    written = visible(well_formed(value))
+    written = visible(value)
     return Text(written if kind == "code" else shorten(written, _LONGEST_CELL), style="dim" if kind == "code" else "")
 
 
@@ -286,7 +287,7 @@ def _words(words: Sequence[Word]) -> Text:
     line = Text()
     for number, word in enumerate(words):
         style = {"strong": f"bold {_FOR}", "faint": _FOR}.get(word.mark, "")
-        shown = visible(well_formed(shorten(word.text, _LONGEST_WORD)))
+        shown = visible(shorten(word.text, _LONGEST_WORD))
         line.append("  " if number else "").append(shown + MARKS[word.mark], style=style)
     return line
 
@@ -306,7 +307,7 @@ def _sparkline(histogram: Histogram, *, blocks: bool) -> Text:
 
     most = max(histogram.counts, default=0) or 1
     marks = _BLOCKS if blocks else " .:-=+*#"
-    line = Text(f"{histogram.title}  ", style="bold").append(f"{histogram.edges[0]:.3f} ", style="not bold")
+    line = Text(f"{visible(histogram.title)}  ", style="bold").append(f"{histogram.edges[0]:.3f} ", style="not bold")
     for count, low, high in zip(histogram.counts, histogram.edges, histogram.edges[1:]):
         middle = (low + high) / 2
         colour = _FOR if middle > histogram.fires else _AGAINST if middle < -histogram.fires else "dim"

@@ -8,9 +8,9 @@ from typing import Any
 
 from pellucid.views.render import visible
 from pellucid.views.report import Column, Fold, Heading, Note, Part, Table, Word
-from pellucid.words import well_formed
 
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~$])")
+_SPECIAL = re.compile(r"([\\`*\[\]<>|#~$&]|(?<!\w)_|_(?!\w))")  # an underscore inside a word is one
+_OPENING = re.compile(r"^(\d*)([-+=.)])")  # of a list, or the line below a heading
 _DEEPEST = 6  # level of a heading
 
 
@@ -23,40 +23,41 @@ def _markdown(part: Part, level: int) -> list[str]:
     """Return the blocks of a part, under a heading of `level`."""
     if isinstance(part, Heading):
         words = " ".join(filter(None, (part.title, part.value, part.after and f"({part.after})")))
-        return [f"{'#' * level} {_text(words)}"]
+        return [f"{'#' * level} {markdown_text(words)}"]
     if isinstance(part, Note):
-        return [_text(part.text)]
+        written = _OPENING.sub(r"\1\\\2", markdown_text(part.text))
+        return [f"**{written}**" if part.is_warning else written]
     if isinstance(part, Fold):
         title = " ".join(filter(None, (part.lead, part.summary)))
         inner = [piece for child in part.parts for piece in _markdown(child, min(level + 2, _DEEPEST))]
-        return [f"{'#' * min(level + 1, _DEEPEST)} {_text(title)}", *inner]
+        return [f"{'#' * min(level + 1, _DEEPEST)} {markdown_text(title)}", *inner]
     if isinstance(part, Table):
-        return [*([f"**{_text(part.title)}**"] if part.title else []), _table(part)]
-    return [f"{_text(part.title)}: {sum(part.counts):,} between {part.edges[0]:.3f} and {part.edges[-1]:.3f}"]
+        return [*([f"**{markdown_text(part.title)}**"] if part.title else []), _table(part)]
+    return [f"{markdown_text(part.title)}: {sum(part.counts):,} between {part.edges[0]:.3f} and {part.edges[-1]:.3f}"]
 
 
 def _table(table: Table) -> str:
     shown = [n for n, column in enumerate(table.columns) if column.kind != "bar"]
-    lines = [[_text(table.columns[n].title) for n in shown]]
+    lines = [[markdown_text(table.columns[n].title) for n in shown]]
     lines.append(["---:" if table.columns[n].kind == "number" else "---" for n in shown])
     lines += [[_cell(table.columns[n], row[n]) for n in shown] for row in table.rows]
     if table.foot:
-        lines.append([_text(str(table.foot[n] or "")) for n in shown])
+        lines.append([markdown_text(str(table.foot[n] or "")) for n in shown])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _cell(column: Column, value: Any) -> str:
     if column.kind == "words":
         return ", ".join(map(_word, value))
-    written = _text(value or "")
+    written = markdown_text(value or "")
     return f"<code>{written}</code>" if column.kind == "code" and written else written
 
 
 def _word(word: Word) -> str:
     around = {"strong": "**", "faint": "*"}.get(word.mark, "")
-    return f"{around}{_text(word.text)}{around}"
+    return f"{around}{markdown_text(word.text)}{around}"
 
 
-def _text(text: str) -> str:
+def markdown_text(text: str) -> str:
     """Return `text` on one line, with what Markdown would read as its own escaped."""
-    return _SPECIAL.sub(r"\\\1", " ".join(visible(well_formed(text)).split()))
+    return _SPECIAL.sub(r"\\\1", " ".join(visible(text).split()))

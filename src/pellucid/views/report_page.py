@@ -11,7 +11,6 @@ from typing import Any
 from pellucid.views.page import PAGE, STYLE, safe
 from pellucid.views.render import shorten
 from pellucid.views.report import MARKS, Column, Fold, Heading, Histogram, Note, Part, Table, Word
-from pellucid.words import well_formed
 
 _LONGEST_CELL = 600  # characters of a text in a table
 _LONGEST_WORD = 40  # characters of a word among others
@@ -59,35 +58,31 @@ def report_page(parts: Sequence[Part], *, fragment: bool) -> str:
         return body
     headings = [part for part in parts if isinstance(part, Heading)]
     title = f"{headings[0].title} {headings[0].value}" if headings else "pellucid"
-    return PAGE.format(title=_text(shorten(title, 120)), body=f'<main style="padding: 1em 1.4em">\n{body}\n</main>')
-
-
-def _text(text: str) -> str:
-    return safe(well_formed(text))
+    return PAGE.format(title=safe(shorten(title, 120)), body=f'<main style="padding: 1em 1.4em">\n{body}\n</main>')
 
 
 def _html(part: Part) -> str:
     if isinstance(part, Heading):
-        after = f' <span class="dim">{_text(part.after)}</span>' if part.after else ""
-        return f"<h2><span>{_text(part.title)}</span> <bdi>{_text(part.value)}</bdi>{after}</h2>"
+        after = f' <span class="dim">{safe(part.after)}</span>' if part.after else ""
+        return f"<h2><span>{safe(part.title)}</span> <bdi>{safe(part.value)}</bdi>{after}</h2>"
     if isinstance(part, Note):
-        return f'<p class="dim" dir="auto">{_text(part.text)}</p>'
+        return f'<p class="{"warning" if part.is_warning else "dim"}" dir="auto">{safe(part.text)}</p>'
     if isinstance(part, Histogram):
         return _histogram(part)
     if isinstance(part, Fold):
         inner = "\n".join(map(_html, part.parts))
         state = " open" if part.is_open else ""
-        lead = f'<span class="dim">{_text(part.lead)}</span> ' if part.lead else ""
-        summary = f"<summary>{lead}<bdi>{_text(part.summary)}</bdi></summary>"
+        lead = f'<span class="dim">{safe(part.lead)}</span> ' if part.lead else ""
+        summary = f"<summary>{lead}<bdi>{safe(part.summary)}</bdi></summary>"
         return f"<details{state}>{summary}<div>{inner}</div></details>"
     return _table(part)
 
 
 def _table(table: Table) -> str:
     """Return a table that scrolls sideways where it is wider than the page."""
-    title = f"<h3>{_text(table.title)}</h3>" if table.title else ""
+    title = f"<h3>{safe(table.title)}</h3>" if table.title else ""
     spans = [_span([row[n] for row in table.rows]) for n in range(len(table.columns))]
-    head = "".join(f'<th class="{column.kind}">{_text(column.title)}</th>' for column in table.columns)
+    head = "".join(f'<th class="{column.kind}">{safe(column.title)}</th>' for column in table.columns)
     head = f"<thead><tr>{head}</tr></thead>" if any(column.title for column in table.columns) else ""
     rows = "".join(
         "<tr>" + "".join(map(_cell, table.columns, row, spans)) + "</tr>" for row in table.rows
@@ -109,7 +104,7 @@ def _cell(column: Column, value: Any, span: tuple[float, float]) -> str:
         return f'<td class="bar">{_bar(value, *span) if isinstance(value, float) else ""}</td>'
     if column.kind == "words":
         return f'<td class="words" dir="auto">{" ".join(map(_word, value))}</td>'
-    written = _text(shorten(value or "", _LONGEST_CELL))
+    written = safe(shorten(value or "", _LONGEST_CELL))
     if column.kind == "code":
         return f'<td class="code"><code>{written}</code></td>'
     if column.kind == "number":
@@ -119,7 +114,7 @@ def _cell(column: Column, value: Any, span: tuple[float, float]) -> str:
 
 def _word(word: Word) -> str:
     """Return a word as a mark, tinted by how strong it is."""
-    written = f"<bdi>{_text(shorten(word.text, _LONGEST_WORD))}</bdi>{MARKS[word.mark]}"
+    written = f"<bdi>{safe(shorten(word.text, _LONGEST_WORD))}</bdi>{MARKS[word.mark]}"
     if not word.mark:
         return f"<span>{written}</span>"
     tint = {"strong": ".42", "faint": ".14"}[word.mark]
@@ -145,6 +140,5 @@ def _histogram(histogram: Histogram) -> str:
         columns.append(f'<i class="{sign}" style="height:{count / most:.1%}" title="{said}"></i>')
     ends = f"<span>{histogram.edges[0]:.3f}</span><span>{histogram.edges[-1]:.3f}</span>"
     return (
-        f'<h3>{_text(histogram.title)}</h3><div class="histogram">{"".join(columns)}</div>'
-        f'<p class="ends dim">{ends}</p>'
+        f'<h3>{safe(histogram.title)}</h3><div class="histogram">{"".join(columns)}</div><p class="ends dim">{ends}</p>'
     )

@@ -1,1 +1,0 @@
-"""Do embeddings say the tokens of their texts, and what has their first principal component to do with it?"""

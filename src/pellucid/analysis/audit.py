@@ -1,0 +1,360 @@
+"""Which dimensions of a model are dead, doubled or crowded, and the edit that mends each.
+
+Written against `Embedder` alone. Every verdict is a number over a threshold of `Thresholds`, and both are reported;
+a verdict says what a corpus shows, so the corpus should be like the texts the model is for. What "fires" means is in
+`coordinates.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from pellucid.analysis.coordinates import Spread, correlations, spread, support
+from pellucid.base import Embedder
+from pellucid.errors import InputError
+from pellucid.views.figure import Canvas, short_name
+from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent, quoted, signed
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+KINDS = ("dead", "duplicate", "crowded")
+_NO_SCORE = 0.01  # below this mean score of two texts, shares of it mean nothing
+_MOST_NAMED = 8  # points with their name beside them
+_FEW_TEXTS = 1_000  # below, the audit warns that a rare dimension may only seem dead
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """From where on a dimension is reported.
+
+    Attributes:
+        dead_rate: it fires on at most this share of the texts, and varies no more than dimensions do on average.
+        duplicate: the correlation of two dimensions is at least this in size.
+        duplicate_texts: the variation of both rests on at least so many texts (`coordinates.support`); on fewer, a high
+            correlation is chance.
+        crowded_rate: it fires on at least this share of the texts.
+        crowded_share: it gives at least this share of the mean score of two texts, and three times the even share.
+    """
+
+    dead_rate: float = 0.001
+    duplicate: float = 0.95
+    duplicate_texts: int = 10
+    crowded_rate: float = 0.95
+    crowded_share: float = 0.05
+
+    def __post_init__(self) -> None:
+        """Check the ranges.
+
+        Raises:
+            InputError: a share is outside 0 to 1, `duplicate` is not above 0.5, or `duplicate_texts` is below 2.
+        """
+        for name in (f.name for f in fields(self) if f.name != "duplicate_texts"):
+            low = 0.5 if name == "duplicate" else 0.0
+            if not low <= getattr(self, name) <= 1:
+                raise InputError(f"{name} is {getattr(self, name)!r}; it must be between {low:g} and 1")
+        if self.duplicate_texts < 2:
+            raise InputError(f"duplicate_texts is {self.duplicate_texts}; it must be at least 2")
+
+
+class Finding(NamedTuple):
+    """One thing that is wrong.
+
+    Attributes:
+        verdict: "dead", "duplicate" or "crowded".
+        dimensions: names; the first of a duplicate is the one the others resemble.
+        measure: what was measured: "firing rate", "deviation", "correlation" or "share of the mean score".
+        value: what it was; of a duplicate the smallest in size of its members.
+        said: a sentence with the number.
+        edit: the proposed edit, as code on a `model`.
+        mirrored: those of a duplicate's dimensions that fall where the first rises.
+    """
+
+    verdict: str
+    dimensions: tuple[str, ...]
+    measure: str
+    value: float
+    said: str
+    edit: str
+    mirrored: tuple[str, ...] = ()
+
+
+class Measured(NamedTuple):
+    """What was measured of one dimension.
+
+    Attributes:
+        name: of the dimension.
+        firing_rate: share of the texts that it fires on.
+        share: mean share of an embedding that it carries; the shares add up to 1.
+        common: what it gives to the mean score of two different texts; these add up to that score.
+        deviation: standard deviation of its coordinate.
+        nearest: the dimension with the largest correlation in size; "" where all are 0.
+        correlation: that correlation.
+        verdict: "" or what the findings say of it.
+    """
+
+    name: str
+    firing_rate: float
+    share: float
+    common: float
+    deviation: float
+    nearest: str
+    correlation: float
+    verdict: str
+
+
+@dataclass(frozen=True, repr=False)
+class Audit(Report):
+    """The state of a model's dimensions over a corpus.
+
+    Attributes:
+        family: the family of the model.
+        texts: how many texts it rests on.
+        blank: how many more the model knows nothing of.
+        mean_score: mean cosine of two different texts.
+        thresholds: what the verdicts were made with.
+        findings: what is wrong: dead, then duplicates, then crowded, each by falling weight.
+        measured: every dimension in order.
+    """
+
+    kind: ClassVar[str] = "audit"
+
+    family: str
+    texts: int
+    blank: int
+    mean_score: float
+    thresholds: Thresholds
+    findings: tuple[Finding, ...]
+    measured: tuple[Measured, ...] = field(repr=False)
+
+    def of(self, verdict: str) -> list[Finding]:
+        """Return the findings of one verdict: "dead", "duplicate" or "crowded".
+
+        Raises:
+            InputError: there is no such verdict.
+        """
+        _check_verdicts([verdict])
+        return [finding for finding in self.findings if finding.verdict == verdict]
+
+    def cleaned(self, model: Embedder, verdicts: Iterable[str] = ("dead", "duplicate")) -> Embedder:
+        """Return `model` with the proposed edits made: duplicates merged, the others removed.
+
+        A crowded dimension may be what all texts of the corpus have in common, so it goes only when asked for. Whether
+        the model became better is for `compare` to say, with gold scores.
+
+        Args:
+            model: the model that was audited.
+            verdicts: which findings to act on.
+
+        Raises:
+            InputError: an unknown verdict, the model lacks a dimension of a finding, or no dimension would be left.
+        """
+        _check_verdicts(verdicts := tuple(verdicts))
+        gone, groups = _plan(f for f in self.findings if f.verdict in verdicts)
+        for group in groups:
+            model = model.merge(*group)
+        return model.without(*gone) if gone else model
+
+    def plot(self, *, dark: bool = False) -> Figure:
+        """Return a matplotlib Figure: how often each dimension fires against the share it carries.
+
+        Args:
+            dark: draw for a dark background.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed.
+        """
+        title = f"{counted(len(self.measured), 'dimension')}, {self.texts:,} texts"
+        canvas = Canvas((7.2, 4.8), title, dark=dark)
+        across, down = "fires on, % of the texts", "carries, % of an embedding (dashed: even share)"
+        axes, colours = canvas.panel(across=across, down=down), canvas.colours
+        shades = {"": colours.faint, "dead": colours.ink, "duplicate": colours.lowers, "crowded": colours.adds}
+        for verdict, colour in shades.items():
+            points = [m for m in self.measured if m.verdict.partition(",")[0] == verdict]
+            if points:
+                places = [100 * m.firing_rate for m in points], [100 * m.share for m in points]
+                size, alpha = (34, 0.9) if verdict else (16, 0.55)
+                label = f"{verdict or 'no finding'} ({len(points):,})"
+                axes.scatter(*places, s=size, color=colour, alpha=alpha, linewidths=0, label=label, zorder=2)
+        for m in sorted((m for m in self.measured if m.verdict), key=lambda m: -m.share)[:_MOST_NAMED]:
+            place = 100 * m.firing_rate, 100 * m.share
+            options: dict[str, Any] = {"fontsize": 7.5, "color": colours.ink, "parse_math": False}
+            axes.annotate(short_name(m.name, 32), place, xytext=(5, 4), textcoords="offset points", **options)
+        axes.axhline(100 / len(self.measured), color=colours.ink, linewidth=0.8, linestyle=(0, (4, 3)))
+        canvas.legend(axes)
+        return canvas.figure
+
+    def __repr__(self) -> str:
+        """Return one short line."""
+        found = ", ".join(f"{len(self.of(kind))} {kind}" for kind in KINDS)
+        return f"<Audit {self.family}: {len(self.measured):,} dimensions over {self.texts:,} texts, {found}>"
+
+    def _parts(self) -> Iterator[Part]:
+        yield Heading("Audit", counted(len(self.findings), "finding"), f"{self.family} model")
+        said = f"{counted(len(self.measured), 'dimension')} over {counted(self.texts, 'text')}"
+        blank = f" and {self.blank:,} more that the model knows nothing of" if self.blank else ""
+        yield Note(f"{said}{blank}. Two different texts score {signed(self.mean_score, 4)} on average.")
+        if self.texts < _FEW_TEXTS:
+            yield Note(f"So few texts cannot tell a rare dimension from a dead one; use {_FEW_TEXTS:,} or more.")
+        for kind, title in zip(KINDS, _titles(self.thresholds), strict=True):
+            found = self.of(kind)
+            if not found:
+                yield Note(f"None {title}.")
+                continue
+            rows = tuple((" | ".join(f.dimensions), f.said, f.edit) for f in found)
+            columns = (Column("dimension"), Column("because"), Column("edit", "code"))
+            yield Table(f"{len(found):,} {title}", columns, rows)
+
+    def _records(self) -> Sequence[Measured]:
+        return self.measured
+
+
+def audit(model: Embedder, texts: Iterable[str], *, thresholds: Thresholds | None = None, seed: int = 0) -> Audit:
+    """Find the dimensions of `model` that are dead, duplicates of each other, or crowded.
+
+    Dead: it fires on (almost) no text and varies little, or has the same coordinate in all. Duplicate: its coordinate
+    rises and falls with another's. Crowded: it fires on nearly every text, or gives much of the score that any two
+    texts have, so that it tells texts apart less than it blurs them; the second is not judged where two texts score
+    below 0.01 on average.
+
+    Args:
+        model: any family.
+        texts: a corpus like the texts the model is for, read once and in blocks.
+        thresholds: where verdicts begin; None takes the defaults.
+        seed: of the sample that correlations are computed on: at most 20,000 texts, fewer above 1,677 dimensions.
+
+    Raises:
+        InputError: the model knows fewer than two of the texts, or an item is no string.
+    """
+    thresholds = thresholds or Thresholds()
+    names = model.dimensions.names
+    measured = spread(model, texts, seed=seed)
+    dead = _dead(measured, names, thresholds)
+    alive = np.ones(len(names), bool)
+    alive[list(dead)] = False
+    alive &= support(measured.sample) >= thresholds.duplicate_texts
+    relatives, groups = _duplicates(measured, alive, thresholds.duplicate)
+    crowded = {n: f for n, f in _crowded(measured, names, thresholds).items() if n not in dead}
+    doubled = [_duplicate_finding(group, names) for group in groups]
+    findings = (*dead.values(), *doubled, *crowded.values())
+    return Audit(
+        family=model.family,
+        texts=measured.texts,
+        blank=measured.blank,
+        mean_score=float(measured.common.sum()),
+        thresholds=thresholds,
+        findings=findings,
+        measured=tuple(_rows(measured, names, relatives, findings)),
+    )
+
+
+def _titles(thresholds: Thresholds) -> tuple[str, str, str]:
+    """Say what each verdict means."""
+    return (
+        f"dead: the same in all texts, or firing on at most {percent(thresholds.dead_rate)} of them and varying little",
+        f"duplicate: correlation {thresholds.duplicate:g} or more in size",
+        f"crowded: firing on {percent(thresholds.crowded_rate)} of the texts or more, or giving "
+        f"{percent(thresholds.crowded_share)} of the mean score or more",
+    )
+
+
+def _dead(measured: Spread, names: list[str], thresholds: Thresholds) -> dict[int, Finding]:
+    """Return the findings by number, the rarest first."""
+    found: dict[int, Finding] = {}
+    flat, quiet = measured.flat, measured.quiet
+    for number in np.argsort(measured.firing, kind="stable").tolist():
+        rate, edit = float(measured.firing[number]), f"model.without({quoted(names[number])})"
+        if flat[number]:
+            value = float(measured.deviation[number])
+            said = f"its coordinate is {signed(float(measured.mean[number]))} in all texts"
+            found[number] = Finding("dead", (names[number],), "deviation", value, said, edit)
+        elif rate <= thresholds.dead_rate and quiet[number]:
+            said = f"fires on {round(rate * measured.texts):,} of {counted(measured.texts, 'text')}"
+            found[number] = Finding("dead", (names[number],), "firing rate", rate, said, edit)
+    return found
+
+
+def _crowded(measured: Spread, names: list[str], thresholds: Thresholds) -> dict[int, Finding]:
+    """Return the findings by number, the largest part of the mean score first."""
+    found: dict[int, Finding] = {}
+    score = float(measured.common.sum())
+    floor = max(thresholds.crowded_share, 3 / len(names))
+    for number in np.argsort(-measured.common, kind="stable").tolist():
+        rate, part = float(measured.firing[number]), float(measured.common[number])
+        edit = f"model.without({quoted(names[number])})"
+        if score >= _NO_SCORE and part / score >= floor:
+            said = f"gives {percent(part / score)} of the score that two texts have on average"
+            found[number] = Finding("crowded", (names[number],), "share of the mean score", part / score, said, edit)
+        elif rate >= thresholds.crowded_rate:
+            found[number] = Finding(
+                "crowded", (names[number],), "firing rate", rate, f"fires on {percent(rate)} of the texts", edit
+            )
+    return found
+
+
+Group = list[tuple[int, float]]
+"""Numbers of dimensions that resemble the first of them, with their correlation to it (its own: 1)."""
+
+
+def _duplicates(measured: Spread, alive: np.typing.NDArray[np.bool_], least: float) -> tuple[Group, list[Group]]:
+    """Return each dimension's nearest relative, and the groups; a group's members all resemble its first."""
+    relatives: Group = []
+    groups: list[Group] = []
+    taken: set[int] = set()
+    for where, block in correlations(measured.sample):
+        for number, line in enumerate(block, where.start):
+            best = int(np.abs(line).argmax())
+            relatives.append((best, float(line[best])))
+            if number in taken or not alive[number]:
+                continue
+            same = [
+                n for n in np.flatnonzero((np.abs(line) >= least) & alive).tolist() if n > number and n not in taken
+            ]
+            if same:
+                taken.update([number, *same])
+                groups.append([(number, 1.0), *((n, float(line[n])) for n in same)])
+    return relatives, sorted(groups, key=lambda group: -min(abs(value) for _, value in group))
+
+
+def _duplicate_finding(group: Group, names: list[str]) -> Finding:
+    """Merge what rises together; remove what mirrors the first, as a sum with it would be nothing."""
+    members = [names[number] for number, _ in group]
+    merged = [names[number] for number, value in group if value > 0]
+    mirrored = [names[number] for number, value in group if value < 0]
+    edit = f"model.merge({', '.join(map(quoted, merged))})" if len(merged) > 1 else "model"
+    edit += f".without({', '.join(map(quoted, mirrored))})" if mirrored else ""
+    value = min((value for _, value in group[1:]), key=abs)
+    said = f"correlation {signed(value)}" + (f" or more, {len(group)} of them" if len(group) > 2 else "")
+    return Finding("duplicate", tuple(members), "correlation", value, said, edit, tuple(mirrored))
+
+
+def _rows(measured: Spread, names: list[str], relatives: Group, findings: Sequence[Finding]) -> Iterator[Measured]:
+    verdicts: dict[str, list[str]] = {}
+    for finding in findings:
+        for name in finding.dimensions:
+            verdicts.setdefault(name, []).append(finding.verdict)
+    columns = zip(names, measured.firing, measured.shares, measured.common, measured.deviation, relatives, strict=True)
+    for name, firing, share, common, deviation, (other, value) in columns:
+        near = names[other] if value else ""
+        said = ", ".join(verdicts.get(name, []))
+        yield Measured(name, float(firing), float(share), float(common), float(deviation), near, value, said)
+
+
+def _plan(findings: Iterable[Finding]) -> tuple[list[str], list[list[str]]]:
+    """Return the dimensions to remove and the groups to merge, none in both."""
+    findings = list(findings)
+    gone = {name for f in findings for name in (f.mirrored if f.verdict == "duplicate" else f.dimensions)}
+    groups = [f.dimensions for f in findings if f.verdict == "duplicate"]
+    merged = [[name for name in group if name not in gone] for group in groups]
+    return sorted(gone), [group for group in merged if len(group) > 1]
+
+
+def _check_verdicts(verdicts: Iterable[str]) -> None:
+    for verdict in verdicts:
+        if verdict not in KINDS:
+            raise InputError(f"verdict {verdict!r} is unknown; there are {', '.join(KINDS)}")

@@ -1,0 +1,332 @@
+"""What one dimension is: what it stands for, how often it fires, its strongest texts, its nearest relatives.
+
+`card` describes one dimension of any family over a corpus, `cards` all or the weightiest on one page. A dimension fires
+on a text when it carries more than its even share of the embedding there, coordinate^2 > |embedding|^2 / n; see
+`coordinates.py`. Coordinates are those of embeddings at length 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from pellucid.analysis.coordinates import Example, Spread, nearest, spread
+from pellucid.base import Embedder
+from pellucid.dimensions import Dimension, Which
+from pellucid.errors import InputError
+from pellucid.views.figure import Canvas
+from pellucid.views.report import (
+    Column,
+    Fold,
+    Heading,
+    Histogram,
+    Note,
+    Part,
+    Report,
+    Table,
+    bars,
+    counted,
+    percent,
+    signed,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+_BINS = 30
+_SPARK = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
+
+
+class Relative(NamedTuple):
+    """Another dimension and the correlation of its coordinate with this one's."""
+
+    name: str
+    correlation: float
+
+
+class CardRow(NamedTuple):
+    """A card as a row of a table."""
+
+    dimension: int
+    name: str
+    firing_rate: float
+    share: float
+    common: float
+    mean: float
+    deviation: float
+    low: float
+    high: float
+    strongest: str
+
+
+@dataclass(frozen=True, repr=False)
+class Card(Report):
+    """One dimension over a corpus.
+
+    Attributes:
+        family: the family of the model.
+        dimension: its number, from 0.
+        dimensions: how many the model has.
+        name: what it is called.
+        about: what it stands for: the anchor text, the words of a cluster, the words at the ends of a direction.
+        texts: how many texts this rests on.
+        blank: how many more the model knows nothing of.
+        firing_rate: share of the texts that it fires on.
+        share: mean share of an embedding (its squared length) that it carries; the even share is 1 / dimensions.
+        common: what it adds to the mean score of two different texts.
+        mean_score: that score.
+        mean: mean coordinate.
+        deviation: standard deviation of the coordinate.
+        low: smallest coordinate.
+        high: largest coordinate.
+        quantiles: the coordinates below which lie 5, 25, 50, 75 and 95 % of the texts (of a sample, if many).
+        edges: of the histogram, one more than counts.
+        counts: texts (of a sample, if many) with a coordinate between two edges.
+        strongest: the texts with the largest coordinates above 0, best first; each text once.
+        weakest: the texts with the lowest coordinates below 0, lowest first; none where no coordinate is negative.
+        relatives: the dimensions with the largest correlation in size.
+    """
+
+    kind: ClassVar[str] = "card"
+
+    family: str
+    dimension: int
+    dimensions: int
+    name: str
+    about: tuple[str, ...]
+    texts: int
+    blank: int
+    firing_rate: float
+    share: float
+    common: float
+    mean_score: float
+    mean: float
+    deviation: float
+    low: float
+    high: float
+    quantiles: tuple[float, ...]
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
+    strongest: tuple[Example, ...]
+    weakest: tuple[Example, ...]
+    relatives: tuple[Relative, ...]
+
+    def plot(self, *, dark: bool = False) -> Figure:
+        """Return a matplotlib Figure: how the coordinate is distributed, strongly drawn where the dimension fires.
+
+        Args:
+            dark: draw for a dark background.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed.
+        """
+        below = f"fires on {percent(self.firing_rate)} of {counted(self.texts, 'text')}"
+        canvas = Canvas((6.4, 3.2), self.name, below, dark=dark)
+        across = "coordinate; beyond the dashed lines the dimension fires"
+        axes, colours = canvas.panel(across=across, down="texts"), canvas.colours
+        edges = np.array(self.edges)
+        middle, even = (edges[1:] + edges[:-1]) / 2, self.dimensions**-0.5
+        shades = [colours.adds if v > even else colours.lowers if v < -even else colours.faint for v in middle.tolist()]
+        axes.bar(middle, self.counts, width=np.diff(edges) * 0.94, color=shades)
+        for line in (-even, even):
+            if edges[0] < line < edges[-1]:
+                axes.axvline(line, color=colours.ink, linewidth=0.8, linestyle=(0, (4, 3)))
+        return canvas.figure
+
+    def __repr__(self) -> str:
+        """Return one short line."""
+        return f"<Card {self.family}: {self.name!r:.60}, fires on {percent(self.firing_rate)} of {self.texts:,} texts>"
+
+    def _parts(self) -> Iterator[Part]:
+        yield Heading(f"Dimension {self.dimension}", self.name, f"{self.family} model")
+        yield from self._body()
+
+    def _body(self) -> Iterator[Part]:
+        """Yield everything below the heading."""
+        for line in self.about:
+            if line != self.name:
+                yield Note(line)
+        yield Note(
+            f"Fires on {percent(self.firing_rate)} of {counted(self.texts, 'text')}. Carries {percent(self.share)} of "
+            f"an embedding (even share {percent(1 / self.dimensions)}), and gives {signed(self.common, 4)} of the mean "
+            f"score of two texts, {signed(self.mean_score, 4)}."
+        )
+        yield Histogram("coordinate", self.edges, self.counts, self.dimensions**-0.5)
+        for title, examples in (("strongest texts", self.strongest), ("most negative texts", self.weakest)):
+            if examples:
+                yield _examples(title, examples)
+        if self.relatives:
+            yield _relatives(self.relatives)
+
+    def _records(self) -> Sequence[CardRow]:
+        return [_card_row(self)]
+
+
+@dataclass(frozen=True, repr=False)
+class Cards(Report):
+    """Cards of several dimensions, over one corpus.
+
+    Attributes:
+        family: the family of the model.
+        dimensions: how many the model has.
+        texts: how many texts this rests on.
+        cards: the cards, in the order of the model.
+    """
+
+    kind: ClassVar[str] = "cards"
+
+    family: str
+    dimensions: int
+    texts: int
+    cards: tuple[Card, ...]
+
+    def __len__(self) -> int:
+        """Return the number of cards."""
+        return len(self.cards)
+
+    def __iter__(self) -> Iterator[Card]:
+        """Yield the cards in the order of the model."""
+        return iter(self.cards)
+
+    def __repr__(self) -> str:
+        """Return one short line."""
+        return f"<Cards {self.family}: {len(self.cards)} of {self.dimensions:,} dimensions over {self.texts:,} texts>"
+
+    def _parts(self) -> Iterator[Part]:
+        shown = f"{len(self.cards):,} of {self.dimensions:,}" if len(self.cards) < self.dimensions else ""
+        yield Heading("Dimensions", shown or f"{self.dimensions:,}", f"{self.family} model, {self.texts:,} texts")
+        yield Note(
+            "Before each name: how its coordinate is spread, and on how many of the texts it fires, that is, carries "
+            "more than its even share of the embedding."
+        )
+        for number, card in enumerate(self.cards):
+            lead = f"{_spark(card.counts)} {percent(card.firing_rate)}"
+            yield Fold(card.name, tuple(card._body()), lead=lead, is_open=number == 0)
+
+    def _records(self) -> Sequence[CardRow]:
+        return [_card_row(card) for card in self.cards]
+
+    def _columns(self) -> Sequence[str]:
+        return CardRow._fields
+
+
+def card(model: Embedder, dimension: Which, texts: Iterable[str], *, examples: int = 5, seed: int = 0) -> Card:
+    """Describe one dimension of `model` by the texts of a corpus.
+
+    Args:
+        model: any family.
+        dimension: its name or number.
+        texts: a corpus, read once and in blocks; a thousand texts give a fair picture.
+        examples: how many strongest texts, most negative texts and nearest dimensions to name.
+        seed: of the sample that quantiles, histogram and correlations use where there are more than 20,000 texts.
+
+    Raises:
+        InputError: the dimension is unknown, `examples` is below 1, or the model knows fewer than two of the texts.
+    """
+    return cards(model, texts, dimensions=[dimension], examples=examples, seed=seed).cards[0]
+
+
+def cards(
+    model: Embedder,
+    texts: Iterable[str],
+    *,
+    dimensions: Iterable[Which] | None = None,
+    top_k: int | None = None,
+    examples: int = 5,
+    seed: int = 0,
+) -> Cards:
+    """Describe several dimensions of `model`, reading the corpus once.
+
+    Args:
+        model: any family.
+        texts: a corpus, read once and in blocks.
+        dimensions: names or numbers; None takes all.
+        top_k: keep only the cards of so many dimensions, those that carry most of the embeddings; None keeps all.
+        examples: how many strongest texts, most negative texts and nearest dimensions to name in each card.
+        seed: of the sample that quantiles, histogram and correlations use where there are more than 20,000 texts.
+
+    Raises:
+        InputError: a dimension is unknown, `top_k` or `examples` is below 1, or the model knows fewer than two texts.
+    """
+    for name, value in (("top_k", top_k), ("examples", examples)):
+        if value is not None and value < 1:
+            raise InputError(f"{name} is {value}; it must be at least 1")
+    known = model.dimensions
+    numbers = list(range(len(known))) if dimensions is None else sorted(known.numbers(dimensions))
+    measured = spread(model, texts, examples=examples, of=numbers, seed=seed)
+    if top_k is not None:
+        numbers = sorted(sorted(numbers, key=lambda number: -measured.shares[number])[:top_k])
+    relatives = nearest(measured.sample, numbers, examples)
+    columns = _sample_columns(measured.sample, numbers)
+    made = []
+    for number in numbers:
+        near = tuple(Relative(known[other].name, value) for other, value in relatives[number])
+        made.append(_card((model.family, number, known[number]), measured, columns[number], near))
+    return Cards(model.family, len(known), measured.texts, tuple(made))
+
+
+def _sample_columns(sample: Any, numbers: list[int]) -> dict[int, Any]:
+    """Return the coordinates of the sample in some dimensions."""
+    columns = sample.tocsc() if hasattr(sample, "tocsr") else sample
+    dense = (columns[:, [n]].toarray() if hasattr(columns, "tocsr") else columns[:, [n]] for n in numbers)
+    return {number: column.ravel() for number, column in zip(numbers, dense, strict=True)}
+
+
+def _card(which: tuple[str, int, Dimension], measured: Spread, column: Any, relatives: tuple[Relative, ...]) -> Card:
+    """Return the card of dimension `which` (family, number, name); `column` is its coordinate in the sample."""
+    family, number, dimension = which
+    low, high = float(measured.low[number]), float(measured.high[number])
+    margin = 0.0 if high > low else measured.even_share / 2  # a constant has no width of its own
+    counts, edges = np.histogram(column, bins=_BINS, range=(low - margin, high + margin))
+    return Card(
+        family=family,
+        dimension=number,
+        dimensions=len(measured.mean),
+        name=dimension.name,
+        about=dimension.about,
+        texts=measured.texts,
+        blank=measured.blank,
+        firing_rate=float(measured.firing[number]),
+        share=float(measured.shares[number]),
+        common=float(measured.common[number]),
+        mean_score=float(measured.common.sum()),
+        mean=float(measured.mean[number]),
+        deviation=float(measured.deviation[number]),
+        low=low,
+        high=high,
+        quantiles=tuple(np.quantile(column, _QUANTILES).tolist()),
+        edges=tuple(edges.tolist()),
+        counts=tuple(counts.tolist()),
+        strongest=measured.highest[number],
+        weakest=measured.lowest[number],
+        relatives=relatives,
+    )
+
+
+def _card_row(card: Card) -> CardRow:
+    strongest = card.strongest[0].text if card.strongest else ""
+    numbers = (card.firing_rate, card.share, card.common, card.mean, card.deviation, card.low, card.high)
+    return CardRow(card.dimension, card.name, *numbers, strongest)
+
+
+def _examples(title: str, examples: Sequence[Example]) -> Table:
+    cells = zip(examples, bars([example.coordinate for example in examples]), strict=True)
+    rows = tuple((signed(example.coordinate), bar, example.text) for example, bar in cells)
+    return Table(title, (Column("", "number"), Column("", "bar"), Column("")), rows)
+
+
+def _relatives(relatives: Sequence[Relative]) -> Table:
+    rows = tuple((signed(r.correlation, 2), r.correlation, r.name) for r in relatives)
+    return Table("nearest dimensions, by correlation", (Column("", "number"), Column("", "bar"), Column("")), rows)
+
+
+def _spark(counts: Sequence[int], most: int = 10) -> str:
+    """Return the histogram as a short line of blocks."""
+    size = -(-len(counts) // most)
+    sums = [sum(counts[start : start + size]) for start in range(0, len(counts), size)]
+    return "".join(_SPARK[round(value / max(max(sums), 1) * 7)] for value in sums)

@@ -1,0 +1,370 @@
+"""Do the rows that an explanation names carry the score? Take them away, and others at random, and look.
+
+What it shows: that the score falls faster without the top rows than without as many chosen by chance, and by how much.
+On embeddings (`units="dimensions"`) this checks the arithmetic with the lengths recomputed, and how concentrated a
+score is: ten rows of 500 that carry half of it, or all of them a little. On texts (`units="words"`) the model reads the
+shortened texts anew, so that it checks the explanation against the model's behaviour.
+
+What it does not show: that a dimension means what its name says, that a person would have given the same reasons, or
+that the score was right. Random rows are a weak opponent; a test that is passed rules out explanations that point at
+nothing in particular, no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.analysis.compare import Floats, Pair, check_pairs
+from pellucid.base import Embedder, unit_rows
+from pellucid.errors import InputError
+from pellucid.progress import Progress
+from pellucid.views.figure import Canvas
+from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent, signed
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from pellucid.explanation import Explanation
+
+
+UNITS = ("dimensions", "words")
+_CURVE = (1, 2, 5, 10, 20)
+_BLOCK = 1_024  # pairs
+_LEFT = 1e-6  # of an embedding's squared length; less is rounding, and the embedding is gone
+
+
+class Interval(NamedTuple):
+    """A mean over pairs of texts and its 95 % confidence interval (Student's t)."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class Deletion(NamedTuple):
+    """What taking `k` rows away does to the score.
+
+    Attributes:
+        k: how many, at most: a pair with fewer rows for its score loses those.
+        top: fall of the score without the rows that contribute most.
+        random: fall without as many at random.
+        difference: the first less the second, pair by pair.
+        wins: share of the pairs whose score falls more without the top rows.
+    """
+
+    k: int
+    top: Interval
+    random: Interval
+    difference: Interval
+    wins: float
+
+
+class DeletionRow(NamedTuple):
+    """A point of the curve as a row of a table."""
+
+    k: int
+    top: float
+    top_low: float
+    top_high: float
+    random: float
+    random_low: float
+    random_high: float
+    difference: float
+    difference_low: float
+    difference_high: float
+    wins: float
+
+
+@dataclass(frozen=True, repr=False)
+class DeletionTest(Report):
+    """How the score falls without the rows that an explanation puts first, and without others.
+
+    Attributes:
+        family: the family of the model.
+        units: "dimensions" or "words".
+        pairs: how many pairs of texts it rests on.
+        skipped: how many more had no row that raises the score.
+        top_k: the k that `result` is about.
+        draws: random deletions a pair and k.
+        seed: of these.
+        mean_score: mean score of the pairs with nothing taken away.
+        curve: the result for several k, in order.
+    """
+
+    kind: ClassVar[str] = "deletion"
+
+    family: str
+    units: str
+    pairs: int
+    skipped: int
+    top_k: int
+    draws: int
+    seed: int
+    mean_score: float
+    curve: tuple[Deletion, ...]
+
+    @property
+    def result(self) -> Deletion:
+        """The point of the curve for `top_k`."""
+        return next(point for point in self.curve if point.k == self.top_k)
+
+    def plot(self, *, dark: bool = False) -> Figure:
+        """Return a matplotlib Figure: the fall of the score over k, with 95 % intervals.
+
+        Args:
+            dark: draw for a dark background.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed.
+        """
+        below = f"mean of {counted(self.pairs, 'pair')} with 95 % intervals; mean score {signed(self.mean_score)}"
+        canvas = Canvas((6.4, 4.0), f"How the score falls without some {self.units}", below, dark=dark)
+        axes, colours = canvas.panel(across=f"{self.units} taken away", down="fall of the score"), canvas.colours
+        ks = [point.k for point in self.curve]
+        lines = (("top", colours.adds, "those that contribute most"), ("random", colours.faint, "as many at random"))
+        for kind, colour, label in lines:
+            values = np.array([getattr(point, kind) for point in self.curve])
+            axes.fill_between(ks, values[:, 1], values[:, 2], color=colour, alpha=0.22, linewidth=0)
+            axes.plot(ks, values[:, 0], color=colour, marker="o", markersize=4, linewidth=1.6)
+            axes.annotate(label, (ks[-1], values[-1, 0]), xytext=(-4, 8), textcoords="offset points", ha="right",
+                          color=colour, fontsize=9)  # fmt: skip
+        axes.axhline(0.0, color=colours.ink, linewidth=0.8)
+        axes.set_xscale("log")
+        axes.set_xticks(ks, [str(k) for k in ks])
+        axes.minorticks_off()
+        axes.margins(y=0.18)
+        if min(min(point.top.low, point.random.low) for point in self.curve) >= 0:
+            axes.set_ylim(bottom=0.0)
+        return canvas.figure
+
+    def __repr__(self) -> str:
+        """Return one short line."""
+        point = self.result
+        said = f"top {point.k} {self.units} {signed(-point.top.mean)}, random {signed(-point.random.mean)}"
+        return f"<DeletionTest {self.family}: {self.pairs:,} pairs, {said}>"
+
+    def _parts(self) -> Iterator[Part]:
+        point = self.result
+        yield Heading("Deletion test", f"top {point.k} {self.units}", f"{self.family} model")
+        yield Note(
+            f"{counted(self.pairs, 'pair')} with a mean score of {signed(self.mean_score)}. Without the {self.units} "
+            f"that contribute most it falls by {_unsigned(point.top.mean)}, without as many at random by "
+            f"{_unsigned(point.random.mean)}, and more without the former in {percent(point.wins)} of the pairs."
+        )
+        yield Note("Brackets hold 95 % confidence intervals of the mean fall.")
+        if self.skipped:
+            yield Note(f"{counted(self.skipped, 'pair')} left out: nothing raises the score.")
+        columns = ("k", "fall, top", "fall, random", "difference", "top falls more")
+        rows = tuple(
+            (str(p.k), _interval(p.top), _interval(p.random), _interval(p.difference), percent(p.wins))
+            for p in self.curve
+        )
+        yield Table("", tuple(Column(title, "number") for title in columns), rows)
+
+    def _records(self) -> Sequence[DeletionRow]:
+        return [DeletionRow(p.k, *p.top, *p.random, *p.difference, p.wins) for p in self.curve]
+
+
+def deletion_test(
+    model: Embedder,
+    pairs: Iterable[Pair],
+    *,
+    units: str = "dimensions",
+    top_k: int = 5,
+    draws: int = 20,
+    seed: int = 0,
+) -> DeletionTest:
+    """Compare the score of text pairs without their top rows to the score without random ones.
+
+    Dimensions: the `top_k` with the largest positive contribution are taken out of both embeddings, what is left is
+    brought to length 1 and the cosine recomputed; against as many of the dimensions that contribute anything, whatever
+    their sign. Words, for families whose explanations stand in the text: the `top_k` words of one text that contribute
+    most go, wherever they stand in it, and what is left is encoded anew and compared with the other text as it was;
+    then the same with the sides exchanged, and the mean of both. (Without its best words in both texts at once, a pair
+    may stay as alike as before.) That encodes 2 x k's x `draws` texts a pair: a few hundred pairs are enough for a slow
+    model.
+
+    Args:
+        model: any family.
+        pairs: pairs of texts that are similar in varying degree, an STS set for instance.
+        units: "dimensions" or "words".
+        top_k: rows taken away in the result that is reported first; the curve adds 1, 2, 5, 10 and 20.
+        draws: random deletions a pair and k.
+        seed: of the random deletions.
+
+    Raises:
+        InputError: fewer than two pairs that have a row raising the score, an item is no pair of strings, `top_k` or
+            `draws` is below 1, `top_k` is above the number of dimensions, or the explanations have no words.
+    """
+    pairs = check_pairs(pairs)
+    if units not in UNITS:
+        raise InputError(f"units is {units!r}; it must be one of {', '.join(UNITS)}")
+    most = model.get_embedding_dimension() if units == "dimensions" else top_k
+    for name, value, limit in (("top_k", top_k, most), ("draws", draws, draws)):
+        if not 1 <= value <= limit:
+            raise InputError(f"{name} is {value}; it must be at least 1" + (f" and at most {limit}" * (limit == most)))
+    ks = sorted({k for k in (*_CURVE, top_k) if units == "words" or k < most or k == top_k})
+    fall = _fall_of_embeddings if units == "dimensions" else _fall_of_texts
+    random = np.random.default_rng(seed)
+    done = [item for item in fall(model, pairs, ks, draws, random) if item is not None]
+    if len(done) < 2:
+        raise InputError(
+            f"at least two pairs with {units} that raise the score are needed; {len(done)} of {len(pairs)}"
+        )
+    scores, tops, others = (np.array(column) for column in zip(*done, strict=True))
+    curve = tuple(_point(k, tops[:, n], others[:, n]) for n, k in enumerate(ks))
+    return DeletionTest(
+        model.family, units, len(done), len(pairs) - len(done), top_k, draws, seed, float(scores.mean()), curve
+    )
+
+
+Orders = Callable[[int], list[list[int]]]
+Falls = tuple[float, list[float], list[float]]
+"""A pair's score, and for each k how much it falls without the top rows and, on average, without random ones."""
+
+
+def _fall_of_embeddings(
+    model: Embedder, pairs: list[Pair], ks: list[int], draws: int, random: np.random.Generator
+) -> Iterator[Falls | None]:
+    """Yield the falls of each pair, None where no dimension raises its score."""
+    for start in range(0, len(pairs), _BLOCK):
+        block = pairs[start : start + _BLOCK]
+        rows = [unit_rows(model.encode([pair[side] for pair in block])) for side in (0, 1)]
+        for number in range(len(block)):
+            first, second = (_dense_row(side, number) for side in rows)
+            yield _fall_of_rows(first, second, ks, draws, random)
+
+
+def _dense_row(rows: Any, number: int) -> Floats:
+    row = rows[[number]]
+    dense: Floats = (row.toarray() if hasattr(row, "toarray") else row).ravel().astype(np.float64)
+    return dense
+
+
+def _fall_of_rows(
+    first: Floats, second: Floats, ks: list[int], draws: int, random: np.random.Generator
+) -> Falls | None:
+    """Return the falls of one pair; an order of dimensions gives the result for every k by running sums."""
+    parts = first * second
+    some = np.flatnonzero(parts)
+    order = some[np.argsort(-parts[some], kind="stable")]
+    raising = int((parts > 0).sum())
+    if not raising:
+        return None
+    counts = np.minimum(ks, raising)
+    by_chance = random.permuted(np.broadcast_to(some, (draws, len(some))), axis=1)[:, : max(counts)]
+    scores = _scores_without(np.vstack([order[: max(counts)], by_chance]), counts, first, second)
+    score = float(parts.sum())
+    return score, (score - scores[0]).tolist(), (score - scores[1:].mean(axis=0)).tolist()
+
+
+def _scores_without(
+    orders: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], first: Floats, second: Floats
+) -> Floats:
+    """Return the cosine without the first `counts` dimensions of each order, [orders, counts]."""
+    parts, mine, theirs = (
+        total.sum() - np.cumsum(total[orders], axis=1)[:, counts - 1]
+        for total in (first * second, first * first, second * second)
+    )
+    left = (mine > _LEFT) & (theirs > _LEFT)
+    scores: Floats = np.divide(parts, np.sqrt(np.where(left, mine * theirs, 1.0)), out=np.zeros_like(parts), where=left)
+    return scores
+
+
+def _fall_of_texts(
+    model: Embedder, pairs: list[Pair], ks: list[int], draws: int, random: np.random.Generator
+) -> Iterator[Falls | None]:
+    """Yield the falls of each pair, None where no word raises its score."""
+
+    def orders(count: int) -> list[list[int]]:
+        return [random.permutation(count).tolist() for _ in range(draws)]
+
+    with Progress("deleting words", total=len(pairs), unit="pairs") as progress:
+        for number, pair in enumerate(pairs):
+            explanation = model.explain(*pair)
+            if explanation.rows and not any(row.spans1 for row in explanation.rows):
+                raise InputError(
+                    f"the rows of the {model.family} family's explanations do not stand in the text (pair {number}); "
+                    'use units="dimensions"'
+                )
+            sides = [_fall_of_words(model, explanation, side, ks, orders) for side in (1, 2)]
+            some = [side for side in sides if side is not None]
+            progress.advance()
+            if not some:
+                yield None
+                continue
+            tops, others = (np.mean(column, axis=0).tolist() for column in zip(*some, strict=True))
+            yield explanation.score, tops, others
+
+
+class _Word(NamedTuple):
+    """A word of a text, where it stands there and what it adds to the score."""
+
+    spans: tuple[tuple[int, int], ...]
+    contribution: float
+
+
+def _words(explanation: Explanation, number: int) -> list[_Word]:
+    """Return the distinct words of a text that add anything, the largest contribution first."""
+    found: dict[str, list[tuple[tuple[int, int], float]]] = {}
+    text = explanation.texts[number - 1]
+    for (start, end), value in explanation.word_contributions(number).items():
+        found.setdefault(text[start:end].lower(), []).append(((start, end), value))
+    words = [_Word(tuple(span for span, _ in places), sum(v for _, v in places)) for places in found.values()]
+    return sorted((word for word in words if word.contribution), key=lambda word: -word.contribution)
+
+
+def _fall_of_words(
+    model: Embedder, explanation: Explanation, number: int, ks: list[int], orders: Orders
+) -> tuple[Floats, Floats] | None:
+    """Return the falls for each k without words of text `number`: its top words, and random ones on average."""
+    words = _words(explanation, number)
+    raising = sum(word.contribution > 0 for word in words)
+    if not raising:
+        return None
+    shortened = [
+        _without(explanation.texts[number - 1], [words[n] for n in order[: min(k, raising)]])
+        for order in (list(range(len(words))), *orders(len(words)))
+        for k in ks
+    ]
+    rows = model.encode([*shortened, explanation.texts[2 - number]])
+    scores = model.similarity(rows[:-1], rows[[-1]]).astype(np.float64).reshape(-1, len(ks))
+    falls = explanation.score - scores
+    return falls[0], falls[1:].mean(axis=0)
+
+
+def _without(text: str, words: list[_Word]) -> str:
+    """Return the text with a space in the place of each of the words."""
+    left = list(text)
+    for word in words:
+        for start, end in word.spans:
+            left[start:end] = [" "] + [""] * (end - start - 1)
+    return "".join(left)
+
+
+def _point(k: int, tops: Floats, others: Floats) -> Deletion:
+    wins = float((tops > others).mean())
+    return Deletion(k, _confidence(tops), _confidence(others), _confidence(tops - others), wins)
+
+
+def _confidence(values: Floats) -> Interval:
+    """Return the mean and its 95 % interval by Student's t over the pairs."""
+    from scipy.stats import t
+
+    mean, error = float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
+    reach = float(t.ppf(0.975, len(values) - 1)) * error
+    return Interval(mean, mean - reach, mean + reach)
+
+
+def _interval(interval: Interval) -> str:
+    return f"{signed(interval.mean)} [{_unsigned(interval.low)}, {_unsigned(interval.high)}]"
+
+
+def _unsigned(value: float) -> str:
+    """Write a number with a sign only where it is negative."""
+    return signed(value).lstrip("+")

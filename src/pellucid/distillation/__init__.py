@@ -1,1 +1,0 @@
-"""Making a static model from a sentence transformer, in one language or several."""

@@ -1,0 +1,217 @@
+"""The words at the ends of a static model's principal components, after the paper's section 5.2 (Table 8).
+
+The components are those of word vectors, or of the sentence means of a corpus, which is what the method itself drops
+the first of ("all but the top"). They are centred. A word's value along one is (v - mean) . u.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from pellucid.errors import InputError
+from pellucid.pca import Moments, Spectrum
+from pellucid.research.tableviews import all_vectors, mean_blocks, static_model
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.text import shown_word
+from pellucid.views.figure import Canvas
+from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent, signed
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+_MOST_DRAWN = 6  # components drawn with their words
+_SCREE = 30  # components in the picture of the variance
+_WORDS = 10_000  # the paper looks among so many of the most frequent
+
+
+class WordValue(NamedTuple):
+    """A word and its value along a component."""
+
+    word: str
+    value: float
+
+
+class Component(NamedTuple):
+    """One principal component.
+
+    Attributes:
+        number: 1 for the first.
+        share: of the variance.
+        cumulative: share of all components up to this one.
+        largest: the words with the largest values, the largest first.
+        smallest: the words with the smallest values, the smallest first.
+    """
+
+    number: int
+    share: float
+    cumulative: float
+    largest: tuple[WordValue, ...]
+    smallest: tuple[WordValue, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class Components(Report):
+    """Principal components of a static model, by the words at their ends.
+
+    Attributes:
+        of: what they are the components of, "words" or "sentences".
+        vectors: how many of these they rest on.
+        blank: sentences the model knows nothing of.
+        words: the ends were looked for among so many words.
+        shares: of the variance, all components in order.
+        components: those asked for.
+    """
+
+    kind: ClassVar[str] = "components"
+
+    of: str
+    vectors: int
+    blank: int
+    words: int
+    shares: tuple[float, ...] = field(repr=False)
+    components: tuple[Component, ...] = field(repr=False)
+
+    def plot(self, *, dark: bool = False) -> Figure:
+        """Draw the explained variance, and the words at the ends of each component.
+
+        Args:
+            dark: draw for a dark background.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed.
+        """
+        shown = self.components[:_MOST_DRAWN]
+        ends = max((len(c.largest) for c in shown), default=1)
+        size = (3.4 + 2.6 * len(shown), max(3.2, 1.4 + 0.44 * ends))
+        title, below = f"Principal components of {self.of}", f"{self.vectors:,} vectors"
+        canvas = Canvas(size, title, below, dark=dark)
+        shares = 100 * np.array(self.shares[:_SCREE])
+        axes = canvas.panel((1, 1 + len(shown), 1), across="component", down="% of the variance")
+        drawn = {component.number for component in shown}
+        shades = [canvas.colours.adds if n in drawn else canvas.colours.faint for n in range(1, len(shares) + 1)]
+        axes.bar(range(1, len(shares) + 1), shares, color=shades)
+        for number, component in enumerate(shown, 2):
+            title = f"PC{component.number}, {percent(component.share)}"
+            _draw_ends(canvas, canvas.panel((1, 1 + len(shown), number), title), component)
+        return canvas.figure
+
+    def __repr__(self) -> str:
+        """Return one short line."""
+        return f"<Components of {self.vectors:,} {self.of}: {len(self.components)} of {len(self.shares)}>"
+
+    def _parts(self) -> Iterator[Part]:
+        yield Heading("Principal components", self.of, "static model")
+        blank = f"; {self.blank:,} more hold no known word" if self.blank else ""
+        yield Note(
+            f"Of {counted(self.vectors, self.of[:-1] + ' vector')}{blank}. "
+            f"Words are the ends among the first {self.words:,} of the vocabulary."
+        )
+        for component in self.components:
+            title = (
+                f"component {component.number}: {percent(component.share)} of the variance, "
+                f"{percent(component.cumulative)} with those before it"
+            )
+            sides = (Column("largest"), Column("", "number"), Column("smallest"), Column("", "number"))
+            pairs = zip(component.largest, component.smallest, strict=True)
+            rows = tuple((a.word, signed(a.value), b.word, signed(b.value)) for a, b in pairs)
+            yield Table(title, sides, rows)
+
+    def _records(self) -> Sequence[tuple[Any, ...]]:
+        return [
+            (c.number, c.share, end, word.word, word.value)
+            for c in self.components
+            for end, words in (("largest", c.largest), ("smallest", c.smallest))
+            for word in words
+        ]
+
+    def _columns(self) -> Sequence[str]:
+        return ("component", "share", "end", "word", "value")
+
+
+def principal_components(
+    model: StaticEmbedder,
+    texts: Iterable[str] | None = None,
+    *,
+    components: Iterable[int] | None = None,
+    top_k: int = 5,
+    words: int = _WORDS,
+) -> Components:
+    """Find the principal components of a static model and the words at their ends.
+
+    Args:
+        model: a static model.
+        texts: sentences; the components are then those of their means. None takes the vectors of the first `words`.
+        components: which to show, from 1 on; None takes the first three.
+        top_k: words of each end.
+        words: look among so many of the vocabulary, in most models the most frequent.
+
+    Raises:
+        InputError: the model is not static, a number is out of range, or fewer than two vectors are known.
+    """
+    static_model(model, "the components of words")
+    width = model.get_embedding_dimension()
+    wanted = list(dict.fromkeys(range(1, min(width, 3) + 1) if components is None else components))
+    for number in wanted:
+        if not 1 <= number <= width:
+            raise InputError(f"component {number} does not exist; this model has components 1 to {width}")
+    if top_k < 1 or words < 2:
+        raise InputError(f"top_k is {top_k} and words {words}; at least 1 word of 2 is needed")
+    vectors = all_vectors(model, words)
+    blank, moments = 0, Moments()
+    if texts is None:
+        moments.add(vectors)
+    else:
+        blank = _add_means(moments, model, texts)
+    spectrum = moments.spectrum(centred=True)
+    values = (vectors - spectrum.mean) @ spectrum.components.T[:, [number - 1 for number in wanted]]
+    names = [shown_word(word) for word in model.vocabulary.words[:words]]
+    found = tuple(
+        _component(spectrum, number, names, column, top_k) for number, column in zip(wanted, values.T, strict=True)
+    )
+    of = "words" if texts is None else "sentences"
+    return Components(of, moments.count, blank, len(names), tuple(spectrum.shares.tolist()), found)
+
+
+def _add_means(moments: Moments, model: StaticEmbedder, texts: Iterable[str]) -> int:
+    """Take the means of the texts in and return how many have none."""
+    read = 0
+
+    def noted() -> Iterator[str]:
+        nonlocal read
+        for text in texts:
+            read += 1
+            yield text
+
+    for _, means in mean_blocks(model, noted() if not isinstance(texts, str) else texts):
+        moments.add(means)
+    if moments.count < 2:
+        raise InputError(
+            f"{moments.count} of {read:,} texts hold a word that the model knows; components need at least 2 such texts"
+        )
+    return read - moments.count
+
+
+def _component(spectrum: Spectrum, number: int, words: list[str], values: Any, top_k: int) -> Component:
+    order = np.argsort(values, kind="stable")
+    ends = [
+        tuple(WordValue(words[row], float(values[row])) for row in end.tolist())
+        for end in (order[::-1][:top_k], order[:top_k])
+    ]
+    shares = spectrum.shares
+    return Component(number, float(shares[number - 1]), float(shares[:number].sum()), ends[0], ends[1])
+
+
+def _draw_ends(canvas: Canvas, axes: Axes, component: Component) -> None:
+    """Draw the words at both ends of a component as bars."""
+    words = [*component.largest, *reversed(component.smallest)]
+    high = len(component.largest)
+    colours = [canvas.colours.adds] * high + [canvas.colours.lowers] * (len(words) - high)
+    canvas.bars(axes, [word.value for word in words], colours=colours)
+    canvas.names(axes, [word.word for word in words], 18)
+    axes.axhline(high - 0.5, color=canvas.colours.faint, linewidth=0.6, linestyle=(0, (4, 3)))

@@ -1,0 +1,534 @@
+"""Which word of a text fired a cluster, and what such a word has in common with the cluster's own: letters, meaning.
+
+Clusters of a lexicon model that fire for the letters of a word and not for its meaning (LENS paper, section 5.5).
+
+The paper shows such clusters by example: `tuple` fires for "tutoring", `count` for "county", as their tokens share a
+piece. Two things can be measured over a corpus, and the report has both for each cluster among a text's strongest:
+
+    lookalike   the share of its firings by a word that is not the cluster's own, shares a piece of letters with one of
+                the cluster's first words, and is no nearer to them in meaning than words and clusters drawn at random
+    alike       how much more alike two texts are that it fires on, through different words, than any two texts; with
+                the cluster itself left out of the comparison. At 0 or below, sharing the cluster says nothing
+
+Meaning is the model's own without the cluster in question, or that of another encoder, which has other blind spots.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.analysis.coordinates import Floats, known_rows
+from pellucid.base import Embedder, check_texts
+from pellucid.dimensions import Dimension
+from pellucid.errors import InputError
+from pellucid.lexicon.embedder import LexiconEmbedder
+from pellucid.pretrained import Encoder, encode_with
+from pellucid.progress import Progress
+from pellucid.text import well_formed
+from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent, signed
+
+_BATCH = 32  # texts of one forward pass
+_ACTIVE = 256  # coordinates kept of a text or word, where the model keeps more
+_FIRST = 3  # words of a cluster that say what it means
+_PAIRS = 4_096  # compared at once
+_SHARD = "…"  # as `tokenwords` marks a piece of a word
+_NOTHING = 1e-6  # of a vector's length; less is rounding
+_START, _INSIDE = 2, 3  # letters of a shared piece at least: at the start of both words, elsewhere
+
+Integers = npt.NDArray[np.int64]
+
+
+class Firing(NamedTuple):
+    """A cluster among the strongest of a text: which text, which cluster, what fired it, and its coordinate."""
+
+    text: int
+    dimension: int
+    word: str
+    weight: float
+
+
+def fired_words(model: LexiconEmbedder, texts: Sequence[str], top_k: int) -> tuple[Any, list[Firing]]:
+    """Return the embeddings of `texts` and what fired the strongest clusters of each.
+
+    Args:
+        model: with a pooling that knows what fired.
+        texts: any number.
+        top_k: clusters of each text.
+
+    Returns:
+        CSR float32 [texts, dimensions] with rows of length 1 and at most 256 coordinates (more if `top_k` is), and the
+        firings, text by text, the strongest first. Firings by what is no word (a mark of punctuation) are left out.
+    """
+    from scipy import sparse
+
+    model = _sparser(model, max(top_k, _ACTIVE))
+    # As `encode` does, but the tokens that fired are kept, and not only their weights.
+    readings = model._reader.read(texts, instructed=True)
+    order = sorted(range(len(texts)), key=lambda n: -len(readings[n].ids))
+    parts, firings = [sparse.csr_matrix((0, model.get_embedding_dimension()), dtype=np.float32)], []
+    with Progress("encoding", total=len(texts)) as progress:
+        for start in range(0, len(order), _BATCH):
+            chosen = order[start : start + _BATCH]
+            weights, fired = model._weights([readings[n] for n in chosen])
+            rows = model._mixed(weights)
+            parts.append(rows)
+            for place, number in enumerate(chosen):
+                text = well_formed(texts[number])
+                where = model._places(text, readings[number], weights[place], fired[place])
+                firings += _strongest(rows[[place]], where, number, text, top_k)
+            progress.advance(len(chosen))
+    cut = sum(reading.cut > 0 for reading in readings)
+    if cut:
+        warnings.warn(
+            f"{cut} of {len(texts)} texts are longer than the model reads; their ends say nothing", stacklevel=3
+        )
+    return sparse.vstack(parts, format="csr")[np.argsort(order)], sorted(firings, key=lambda f: (f.text, -f.weight))
+
+
+def _sparser(model: LexiconEmbedder, most: int) -> LexiconEmbedder:
+    """Return the model with at most so many coordinates a text, so that thousands of texts fit into memory."""
+    most = min(most, model.settings.max_active_dims or most)
+    return model.with_settings(replace(model.settings, max_active_dims=most))
+
+
+def _strongest(row: Any, where: Any, number: int, text: str, top_k: int) -> list[Firing]:
+    """Return the firings of one text's row."""
+    found = []
+    for n in np.argsort(-row.data, kind="stable")[:top_k].tolist():
+        dimension = int(row.indices[n])
+        for start, end in where(dimension):
+            word = text[start:end].casefold()
+            if any(map(str.isalnum, word)):
+                found.append(Firing(number, dimension, word, float(row.data[n])))
+    return found
+
+
+def own_words(dimension: Dimension) -> frozenset[str]:
+    """Return the words and pieces of a cluster, as a text has them, in lower case."""
+    return frozenset(map(_plain, dimension.about))
+
+
+def first_words(dimension: Dimension, *, whole: bool = False) -> list[str]:
+    """Return the best-formed words of a cluster; with `whole` no pieces of words, unless it has nothing else."""
+    words = [word for word in dimension.about if any(map(str.isalnum, word))][:_FIRST]
+    if whole:
+        words = [word for word in words if not word.startswith(_SHARD)] or words
+    return list(dict.fromkeys(map(_plain, words)))
+
+
+def _plain(word: str) -> str:
+    return word.removeprefix(_SHARD).casefold()
+
+
+def shared_piece(word: str, other: str) -> str:
+    """Return the letters by which two words look alike, "" where they do not.
+
+    That is a beginning of two letters or more that both have, if it is a third of the shorter word; or three letters or
+    more that begin or end one of them, but not an ending of both, which is grammar (`riding`, `tuning`), unless it is
+    the whole of one.
+
+    >>> [shared_piece(*pair) for pair in (("tutoring", "tuple"), ("hangar", "anger"), ("riding", "tuning"))]
+    ['tu', 'ang', '']
+    """
+    match = SequenceMatcher(None, word, other, autojunk=False).find_longest_match(0, len(word), 0, len(other))
+    piece = word[match.a : match.a + match.size]
+    ends = [match.a + match.size == len(word), match.b + match.size == len(other)]
+    begins = [match.a == 0, match.b == 0]
+    whole = any(begin and end for begin, end in zip(begins, ends, strict=True))
+    if len(piece) >= _INSIDE and (whole or (any(begins + ends) and not all(ends))):
+        return piece
+    start = next((n for n, (a, b) in enumerate(zip(word, other)) if a != b), min(len(word), len(other)))
+    return word[:start] if start >= max(_START, min(len(word), len(other)) / 3) else ""
+
+
+class Meaning:
+    """How alike texts and words are: by the model's coordinates without one of them, or by an encoder."""
+
+    def __init__(self, model: LexiconEmbedder, rows: Any, texts: Sequence[str], encoder: Encoder | None) -> None:
+        """Take the model, its `rows` of the texts, and the encoder that counts, or None."""
+        self._model, self._encoder = _sparser(model, _ACTIVE), encoder
+        self.name = "the model's own" if encoder is None else f"that of {type(encoder).__name__}"
+        self._texts: Any = rows if encoder is None else encode_with(encoder, list(texts))
+        self._words: Any = None
+        self._numbers: dict[str, int] = {}
+
+    def draw(self, first: Integers, second: Integers) -> None:
+        """Take the pairs of texts that "any two" means, by number."""
+        self._drawn = (first, second)
+        self._any_two = _cosines(self._texts, first, second, None)
+        self._columns = self._texts.tocsc() if self._encoder is None else None
+
+    def any_two(self, dimension: int | None = None) -> float:
+        """Return the mean cosine of the texts drawn; of the model's own coordinates all but `dimension` count."""
+        if dimension is None or self._columns is None:
+            return float(self._any_two.mean())
+        column = self._columns[:, [dimension]].toarray().ravel().astype(np.float64)
+        return float(_without(self._any_two, *(column[numbers] for numbers in self._drawn)).mean())
+
+    def learn(self, words: Iterable[str]) -> None:
+        """Encode the words that are compared."""
+        listed = sorted(words)
+        self._numbers = {word: number for number, word in enumerate(listed)}
+        self._words = self._model.encode(listed) if self._encoder is None else encode_with(self._encoder, listed)
+
+    def texts_alike(self, pairs: Integers, dimension: int) -> Floats:
+        """Return the cosines of `pairs` of texts, by number; of the model's own coordinates all but one count."""
+        left_out = np.full(len(pairs), dimension) if self._encoder is None else None
+        return _cosines(self._texts, pairs[:, 0], pairs[:, 1], left_out)
+
+    def related(self, pairs: Sequence[tuple[str, Sequence[str], int]]) -> Floats:
+        """Return for each word, words of a cluster and number of it the largest cosine; NaN where one is unknown."""
+        known, number = known_rows(self._words), self._numbers
+        found = np.full(len(pairs), np.nan)
+        flat = [
+            (n, number[word], number[other], j)
+            for n, (word, of, j) in enumerate(pairs)
+            for other in of
+            if known[number[word]] and known[number[other]]
+        ]
+        if flat:
+            place, first, second, left_out = np.array(flat).T
+            cosines = _cosines(self._words, first, second, left_out if self._encoder is None else None)
+            np.fmax.at(found, place, cosines)
+        return found
+
+
+def _cosines(units: Any, first: Integers, second: Integers, left_out: Integers | None) -> Floats:
+    """Return the cosines of rows of length 1 (or 0), each pair without one coordinate where it is given."""
+    found = np.zeros(len(first))
+    for start in range(0, len(first), _PAIRS):
+        some = slice(start, start + _PAIRS)
+        a, b = units[first[some]], units[second[some]]
+        product = a.multiply(b) if hasattr(a, "multiply") else a * b
+        cosines = np.asarray(product.sum(axis=1), np.float64).ravel()
+        if left_out is not None:
+            rows = np.arange(a.shape[0])
+            u, v = (np.asarray(side[rows, left_out[some]], np.float64).ravel() for side in (a, b))
+            cosines = _without(cosines, u, v)
+        found[some] = cosines
+    return found
+
+
+def _without(cosines: Floats, u: Floats, v: Floats) -> Floats:
+    """Return the cosines of vectors of length 1 after one coordinate, `u` here and `v` there, is taken out."""
+    rest = np.sqrt(np.clip((1 - u**2) * (1 - v**2), 0, None))
+    return np.divide(cosines - u * v, rest, out=np.zeros_like(rest), where=rest > _NOTHING)
+
+
+VERDICTS = ("lookalike", "scattered")
+_SHOWN = 20  # clusters in a view
+_WORDS = 5  # words of each in a view
+_DRAWN = 5_000  # pairs of a word and a cluster, or of texts, that "at random" rests on
+_STRONGEST = 50  # texts of a cluster that are compared with each other
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """From where on a cluster is reported.
+
+    Attributes:
+        top_k: a cluster is looked at where it is among so many of the largest coordinates of a text (the paper's 10).
+        texts: it is judged if that is so in at least so many texts.
+        lookalike: a lookalike has at least this share of its firings by lookalike words.
+        unrelated: a word is unrelated to a cluster that is no nearer to it than this share of random pairs are.
+        pairs: "scattered" needs at least so many pairs of texts.
+    """
+
+    top_k: int = 10
+    texts: int = 3
+    lookalike: float = 0.5
+    unrelated: float = 0.95
+    pairs: int = 45
+
+    def __post_init__(self) -> None:
+        """Check the ranges.
+
+        Raises:
+            InputError: a count is below 1, or a share is not above 0 and at most 1.
+        """
+        for name in ("top_k", "texts", "pairs"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)!r}; it must be at least 1")
+        for name in ("lookalike", "unrelated"):
+            if not 0 < getattr(self, name) <= 1:
+                raise InputError(f"{name} is {getattr(self, name)!r}; it must be above 0 and at most 1")
+
+
+class FiringWord(NamedTuple):
+    """A word that fired a cluster.
+
+    Attributes:
+        word: in lower case.
+        texts: in how many texts.
+        piece: the letters it shares with one of the cluster's first words; "" for none, and for the cluster's own word.
+        related: share of random pairs of a word and a cluster that are no more alike in meaning; 1 for the cluster's
+            own word, None where the meaning is not known, as an encoder may not know a word.
+        lookalike: whether it has a piece of the cluster and not its meaning.
+    """
+
+    word: str
+    texts: int
+    piece: str
+    related: float | None
+    lookalike: bool
+
+
+class FiringCluster(NamedTuple):
+    """What was measured of one cluster.
+
+    Attributes:
+        name: of the dimension.
+        verdict: "", "lookalike", "scattered", or both with a comma between them.
+        texts: in how many texts it was among the strongest.
+        lookalike: share of these in which a lookalike word fired it.
+        alike: how much more alike texts are that different words of theirs make share it; None without such texts.
+        pairs: of texts that `alike` rests on.
+        words: what fired it, the commonest first.
+    """
+
+    name: str
+    verdict: str
+    texts: int
+    lookalike: float
+    alike: float | None
+    pairs: int
+    words: tuple[FiringWord, ...]
+
+
+class FiringRow(NamedTuple):
+    """A cluster as a row of a table."""
+
+    name: str
+    verdict: str
+    texts: int
+    lookalike: float
+    alike: float | None
+    pairs: int
+    words: str
+
+
+@dataclass(frozen=True, repr=False)
+class LexicalFiring(Report):
+    """Which clusters of a model fire for letters, not for meaning.
+
+    Attributes:
+        family: the family of the model.
+        texts: how many texts it rests on.
+        meaning: whose: "its own", or the class of the encoder.
+        mean_score: mean cosine of two texts drawn at random.
+        chance: share of random pairs of a word and a cluster that would pass for lookalikes.
+        thresholds: what the verdicts were made with.
+        measured: the clusters that were judged: those with a verdict first, then by falling number of texts.
+    """
+
+    kind: ClassVar[str] = "firing"
+
+    family: str
+    texts: int
+    meaning: str
+    mean_score: float
+    chance: float
+    thresholds: Thresholds
+    measured: tuple[FiringCluster, ...] = field(repr=False)
+
+    def of(self, verdict: str) -> list[FiringCluster]:
+        """Return the clusters with a verdict: "lookalike" or "scattered".
+
+        Raises:
+            InputError: there is no such verdict.
+        """
+        if verdict not in VERDICTS:
+            raise InputError(f"verdict {verdict!r:.40} is unknown; there are {', '.join(VERDICTS)}")
+        return [cluster for cluster in self.measured if verdict in cluster.verdict.split(", ")]
+
+    @property
+    def names(self) -> list[str]:
+        """The clusters with a verdict, for `model.without(*report.names)`."""
+        return [cluster.name for cluster in self.measured if cluster.verdict]
+
+    def cleaned(self, model: Embedder, verdicts: Iterable[str] = VERDICTS) -> Embedder:
+        """Return `model` without the clusters of some verdicts; whether it is better is for `compare` to say.
+
+        Raises:
+            InputError: an unknown verdict, the model lacks one of the clusters, or none would be left.
+        """
+        gone = list(dict.fromkeys(cluster.name for verdict in verdicts for cluster in self.of(verdict)))
+        return model.without(*gone) if gone else model
+
+    def __repr__(self) -> str:
+        """Return one short line."""
+        found = ", ".join(f"{len(self.of(verdict))} {verdict}" for verdict in VERDICTS)
+        return f"<LexicalFiring {self.family}: {len(self.measured):,} clusters over {self.texts:,} texts, {found}>"
+
+    def _parts(self) -> Iterator[Part]:
+        limits = self.thresholds
+        yield Heading("Lexical firing", counted(len(self.names), "cluster"), f"{self.family} model")
+        yield Note(
+            f"{counted(len(self.measured), 'cluster')} among the {limits.top_k} strongest of {limits.texts} texts or "
+            f"more, over {counted(self.texts, 'text')}. Meaning is {self.meaning}. Two random texts score "
+            f"{signed(self.mean_score, 4)}; of random words and clusters {percent(self.chance)} pass for lookalikes."
+        )
+        titles = (
+            f"lookalike: {percent(limits.lookalike)} of the firings or more by words that only look like its own",
+            "scattered: texts that share it through different words are no more alike than any two",
+        )
+        for verdict, title in zip(VERDICTS, titles, strict=True):
+            found = self.of(verdict)
+            more = f" (the first {_SHOWN})" if len(found) > _SHOWN else ""
+            yield _table(f"{len(found):,} {title}{more}", found[:_SHOWN]) if found else Note(f"None {title}.")
+
+    def _records(self) -> Sequence[FiringRow]:
+        return [FiringRow(*cluster[:-1], _said(cluster.words, len(cluster.words))) for cluster in self.measured]
+
+    def _columns(self) -> Sequence[str]:
+        return FiringRow._fields
+
+
+def _table(title: str, clusters: Sequence[FiringCluster]) -> Table:
+    kinds = {"cluster": "text", "fired by": "text", "texts": "number", "lookalike": "number", "alike": "number"}
+    rows = tuple(
+        (c.name, _said(c.words, _WORDS), f"{c.texts:,}", percent(c.lookalike), signed(c.alike, 3)) for c in clusters
+    )
+    return Table(title, tuple(Column(head, kind) for head, kind in kinds.items()), rows)
+
+
+def _said(words: Sequence[FiringWord], most: int) -> str:
+    """Write the words with their numbers of texts; a star marks lookalikes."""
+    return ", ".join(f"{w.word}{'*' if w.lookalike else ''} ({w.texts})" for w in words[:most])
+
+
+def lexical_firing(
+    model: Embedder,
+    texts: Iterable[str],
+    *,
+    encoder: Encoder | None = None,
+    thresholds: Thresholds | None = None,
+    seed: int = 0,
+) -> LexicalFiring:
+    """Find the clusters of `model` that fire for the letters of words and not for their meaning.
+
+    Args:
+        model: a lexicon model, with "max" or "sum" pooling.
+        texts: like those the model is for, some thousands; they are held in memory.
+        encoder: whose meaning counts: a SentenceTransformer, a pellucid model or a callable; None takes the model's
+            own, which may have learnt the same mistakes.
+        thresholds: where verdicts begin; None takes the defaults.
+        seed: of the random pairs.
+
+    Raises:
+        InputError: the model is of another family, its clusters have no words or its pooling knows none, it knows
+            fewer than two of the texts, or an item is no string.
+    """
+    limits = thresholds or Thresholds()
+    model = _checked(model)
+    texts = check_texts(texts)
+    rows, firings = fired_words(model, texts, limits.top_k)
+    known = np.flatnonzero(np.diff(rows.indptr))
+    if len(known) < 2:
+        raise InputError(f"at least two texts that the model knows something of are needed, got {len(known)}")
+    meaning = Meaning(model, rows, texts, encoder)
+    random = np.random.default_rng(seed)
+    first, second = random.choice(known, (2, _DRAWN))
+    meaning.draw(first[first != second], second[first != second])
+    words = _Words(model, firings, meaning, limits, random)
+    measured = [
+        _cluster(dimension, group, words, meaning, limits)
+        for dimension, group in _by_dimension(firings).items()
+        if len(group) >= limits.texts
+    ]
+    return LexicalFiring(
+        family=model.family,
+        texts=len(known),
+        meaning=meaning.name,
+        mean_score=meaning.any_two(),
+        chance=words.chance,
+        thresholds=limits,
+        measured=tuple(sorted(measured, key=lambda c: (not c.verdict, -c.texts, c.name))),
+    )
+
+
+def _checked(model: Embedder) -> LexiconEmbedder:
+    """Return the model, if it can say what fired."""
+    if not isinstance(model, LexiconEmbedder):
+        raise InputError(f"only a lexicon model has clusters that words fire, got {type(model).__name__}")
+    if model.settings.pooling == "last":
+        raise InputError("after 'last' pooling no word is known to have fired a cluster; use 'max' or 'sum'")
+    if not any(item.about for item in model.dimensions):
+        raise InputError("the model's clusters have no words; open it with the backbone it was trained from")
+    return model
+
+
+def _by_dimension(firings: Sequence[Firing]) -> dict[int, list[Firing]]:
+    found: dict[int, list[Firing]] = {}
+    for firing in firings:
+        found.setdefault(firing.dimension, []).append(firing)
+    return found
+
+
+class _Words:
+    """What the pairs of a firing word and a cluster have in common, held against random pairs."""
+
+    def __init__(
+        self,
+        model: LexiconEmbedder,
+        firings: Sequence[Firing],
+        meaning: Meaning,
+        limits: Thresholds,
+        random: np.random.Generator,
+    ) -> None:
+        self.names, self._limit = model.dimensions.names, limits.unrelated
+        dimensions = sorted({firing.dimension for firing in firings})
+        self.own = {j: own_words(model.dimensions[j]) for j in dimensions}
+        self.first = {j: first_words(model.dimensions[j]) for j in dimensions}
+        meant = {j: first_words(model.dimensions[j], whole=True) for j in dimensions}
+        pairs = sorted({(f.word, f.dimension) for f in firings if f.word not in self.own[f.dimension]})
+        spoken = sorted({firing.word for firing in firings})
+        chosen = zip(random.integers(len(spoken), size=_DRAWN), random.integers(len(dimensions), size=_DRAWN))
+        others = [(spoken[a], dimensions[b]) for a, b in chosen]
+        others = [(word, j) for word, j in others if word not in self.own[j] and self.first[j]]
+        meaning.learn({word for word, _ in [*pairs, *others]} | {w for words in meant.values() for w in words})
+        values = meaning.related([(word, meant[j], j) for word, j in [*pairs, *others]])
+        floor = np.sort(values[len(pairs) :])
+        floor = floor[~np.isnan(floor)]
+        ranks = np.searchsorted(floor, values, side="right") / max(len(floor), 1)
+        judged = [
+            self._judged(*pair, None if np.isnan(value) else float(rank))
+            for pair, value, rank in zip([*pairs, *others], values, ranks, strict=True)
+        ]
+        self._found = dict(zip(pairs, judged, strict=False))
+        self.chance = sum(word.lookalike for word in judged[len(pairs) :]) / max(len(floor), 1)
+
+    def _judged(self, word: str, dimension: int, related: float | None) -> FiringWord:
+        piece = max((shared_piece(word, other) for other in self.first[dimension]), key=len, default="")
+        return FiringWord(word, 0, piece, related, bool(piece) and related is not None and related <= self._limit)
+
+    def of(self, word: str, dimension: int, texts: int) -> FiringWord:
+        """Return what is known of a word that fired a cluster in so many texts."""
+        found = self._found.get((word, dimension), FiringWord(word, 0, "", 1.0, False))
+        return found._replace(texts=texts)
+
+
+def _cluster(
+    dimension: int, firings: Sequence[Firing], words: _Words, meaning: Meaning, limits: Thresholds
+) -> FiringCluster:
+    """Return what was measured of one cluster."""
+    counts = Counter(firing.word for firing in firings)
+    spoken = tuple(words.of(word, dimension, count) for word, count in counts.most_common())
+    share = sum(word.texts for word in spoken if word.lookalike) / len(firings)
+    strongest = sorted(firings, key=lambda firing: -firing.weight)[:_STRONGEST]
+    pairs = [(a.text, b.text) for n, a in enumerate(strongest) for b in strongest[:n] if a.word != b.word]
+    alike = None
+    if pairs:
+        alike = float(meaning.texts_alike(np.array(pairs), dimension).mean()) - meaning.any_two(dimension)
+    verdicts = [VERDICTS[0]] if share >= limits.lookalike else []
+    if alike is not None and alike <= 0 and len(pairs) >= limits.pairs:
+        verdicts.append(VERDICTS[1])
+    return FiringCluster(words.names[dimension], ", ".join(verdicts), len(firings), share, alike, len(pairs), spoken)

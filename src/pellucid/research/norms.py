@@ -1,0 +1,435 @@
+"""Reading texts with part-of-speech tags: "word/TAG word/TAG" lines, "word TAG" lines, tab-separated and CoNLL-U files.
+
+Tags are taken as they are, or brought to the coarse classes of the static-word-embeddings paper's Figure 2 by the Brown
+corpus's or the Penn Treebank's tag set.
+
+What the lengths of a static model's vectors follow: parts of speech and frequency, after the paper's section 5.3.
+
+In a mean of words the length of a vector is the weight of its word. The paper finds that the method makes articles,
+prepositions and frequent words short and proper nouns long (Figure 2, Table 12), much as the SIF heuristic does by
+frequency alone: Spearman's correlation of length and frequency rank.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.corpus import read_lines
+from pellucid.errors import CorpusError, InputError
+from pellucid.research.tableviews import count_rows, static_model
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.text import shown_word
+from pellucid.views.figure import Canvas, short_name
+from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, signed
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+Tagged = tuple[str, str]
+"""A word and its tag."""
+
+_NAMED = 12  # words with their name beside them, in a picture
+_CONLL_U = 10  # columns: number, form, lemma, universal tag, ...
+
+_BROWN = (
+    ("np", "Proper Noun"), ("nn", "Noun"), ("nr", "Noun"), ("at", "Article"), ("in", "Preposition"),
+    ("cd", "Numeral"), ("od", "Numeral"), ("jj", "Adjective"), ("rb", "Adverb"), ("rn", "Adverb"), ("ql", "Adverb"),
+    ("wrb", "Adverb"), ("wql", "Adverb"), ("rp", "Particle"), ("vb", "Verb"), ("be", "Verb"), ("do", "Verb"),
+    ("hv", "Verb"), ("md", "Modal"), ("pp", "Pronoun"), ("pn", "Pronoun"), ("wp", "Pronoun"), ("dt", "Determiner"),
+    ("ap", "Determiner"), ("ab", "Determiner"), ("wdt", "Determiner"), ("cc", "Conjunction"), ("cs", "Conjunction"),
+    ("uh", "Interjection"), ("ex", "Pronoun"), ("to", "Particle"), ("*", "Adverb"),
+)  # fmt: skip
+_PENN = (
+    ("nnp", "Proper Noun"), ("nn", "Noun"), ("cd", "Numeral"), ("jj", "Adjective"), ("rb", "Adverb"),
+    ("wrb", "Adverb"), ("rp", "Particle"), ("vb", "Verb"), ("md", "Modal"), ("prp", "Pronoun"), ("wp", "Pronoun"),
+    ("ex", "Pronoun"), ("in", "Preposition"), ("dt", "Determiner"), ("pdt", "Determiner"), ("wdt", "Determiner"),
+    ("cc", "Conjunction"), ("uh", "Interjection"), ("to", "Particle"),
+)  # fmt: skip
+TAGSETS = ("as-is", "brown", "penn")
+
+
+def coarse(tagset: str) -> Callable[[str], str]:
+    """Return the function from a tag to its class, "" for punctuation and what has none.
+
+    >>> coarse("brown")("NP-TL"), coarse("brown")("fw-in"), coarse("penn")("VBZ"), coarse("brown")(".")
+    ('Proper Noun', 'Foreign', 'Verb', '')
+
+    Raises:
+        InputError: the tag set is unknown.
+    """
+    if tagset not in TAGSETS:
+        raise InputError(f"tag set {tagset!r:.40} is unknown; known are {', '.join(TAGSETS)}")
+    if tagset == "as-is":
+        return lambda tag: tag
+    classes = sorted(_BROWN if tagset == "brown" else _PENN, key=lambda item: -len(item[0]))
+
+    def to_class(tag: str) -> str:
+        tag = tag.lower()
+        if tag.startswith("fw"):
+            return "Foreign"
+        return next((name for start, name in classes if tag.startswith(start)), "")
+
+    return to_class
+
+
+def read_tagged(*paths: str | Path) -> Iterator[Tagged]:
+    """Yield the words and tags of files, also .gz and .xz.
+
+    A line is "word/TAG word/TAG ...", the form of the Brown corpus; or one word and its tag, with a space or a tab
+    between them; or CoNLL-U, whose universal tag is taken. Empty lines and CoNLL-U's "#" comments are passed over.
+
+    Raises:
+        CorpusError: a file is missing or broken, or a line (named by its number) has no tag.
+    """
+    for path in map(Path, paths):
+        yield from _read_lines(read_lines(path, "tagged file"), path)
+
+
+def _read_lines(lines: Iterable[str], path: Path) -> Iterator[Tagged]:
+    slashed: bool | None = None  # whether the file has words with a slash and a tag; its first line tells
+    for number, line in enumerate(lines, 1):
+        pieces = line.split()
+        if not pieces or (line.startswith("# ") and len(pieces) > 2):  # a comment of CoNLL-U
+            continue
+        if "\t" in line:
+            pairs = _columns(line.split("\t"))
+        else:
+            slashed = all("/" in piece for piece in pieces) if slashed is None else slashed
+            pairs = _slashed(pieces) if slashed else [(pieces[0], pieces[1] if len(pieces) == 2 else "")]
+        if not all(word and tag for word, tag in pairs):
+            raise CorpusError(
+                f"{path}, line {number}: {line.strip()!r:.60} has a word without a tag; a line is 'word TAG', "
+                "'word/TAG word/TAG ...', or has tabs between columns"
+            )
+        yield from pairs
+
+
+def _columns(columns: list[str]) -> list[Tagged]:
+    """Return the word and tag of a line with tabs; numbers such as "1-2" in CoNLL-U stand for no single word."""
+    columns = [column.strip() for column in columns]
+    if len(columns) == _CONLL_U:
+        return [(columns[1], columns[3])] if columns[0].isdigit() else []
+    return [(columns[0], columns[1])]
+
+
+def _slashed(pieces: list[str]) -> list[Tagged]:
+    parts = [piece.rpartition("/") for piece in pieces]
+    return [(word, tag) for word, _, tag in parts]
+
+
+_EXAMPLES = 5  # words of a class or band
+_POINTS = 1_000  # of the picture, at most
+_LEAST = 3  # words: a correlation of fewer says nothing
+_HEADS = (*(Column(title, "number") for title in ("mean", "sd", "relative")), Column("", "bar"))
+
+Rows = npt.NDArray[np.int64]
+
+
+class TagNorm(NamedTuple):
+    """The vectors of one part of speech.
+
+    Attributes:
+        tag: the part of speech.
+        words: how many words it has, each counted once.
+        mean: length of a vector.
+        deviation: standard deviation of the lengths.
+        relative: `mean` over the largest `mean` of all parts of speech.
+        examples: its most frequent words.
+    """
+
+    tag: str
+    words: int
+    mean: float
+    deviation: float
+    relative: float
+    examples: tuple[str, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class TagNorms(Report):
+    """Lengths of word vectors by part of speech.
+
+    Attributes:
+        tokens: tagged words that were read.
+        unknown: share of them that are no single word of the model.
+        words: different words that were compared, the most frequent.
+        left_out: words of parts of speech that have too few of them.
+        tags: by descending mean length.
+    """
+
+    kind: ClassVar[str] = "tag-norms"
+
+    tokens: int
+    unknown: float
+    words: int
+    left_out: int
+    tags: tuple[TagNorm, ...] = field(repr=False)
+
+    def plot(self, *, dark: bool = False) -> Figure:
+        """Draw the mean lengths as bars, relative to the largest.
+
+        Args:
+            dark: draw for a dark background.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed.
+        """
+        below = f"{counted(self.words, 'word')}; mean length relative to the largest, and the number of words"
+        canvas = Canvas((6.8, 1.5 + 0.3 * len(self.tags)), "Vector length by part of speech", below, dark=dark)
+        axes = canvas.panel(across="mean length of a vector / that of the longest part of speech")
+        canvas.bars(axes, [tag.relative for tag in self.tags], [f"{t.relative:.2f}  ({t.words:,})" for t in self.tags])
+        canvas.names(axes, [tag.tag for tag in self.tags], 28)
+        axes.set_xlim(0, 1.18)
+        return canvas.figure
+
+    def __repr__(self) -> str:
+        """Return one short line."""
+        return f"<TagNorms of {self.words:,} words in {len(self.tags)} parts of speech>"
+
+    def _parts(self) -> Iterator[Part]:
+        yield Heading("Vector length by part of speech", counted(self.words, "word"), "static model")
+        rare = f" {self.left_out:,} words of rarer parts of speech are left out." if self.left_out else ""
+        yield Note(
+            f"The most frequent words of {self.tokens:,} tagged ones, each under its most frequent tag; "
+            f"{self.unknown:.1%} are no single word of the model.{rare}"
+        )
+        heads = (Column("part of speech"), Column("words", "number"), *_HEADS, Column("most frequent"))
+        drawn = bars([tag.relative for tag in self.tags])
+        rows = tuple(
+            (t.tag, f"{t.words:,}", *_lengths(t), bar, ", ".join(t.examples))
+            for t, bar in zip(self.tags, drawn, strict=True)
+        )
+        yield Table("", heads, rows)
+
+    def _records(self) -> Sequence[TagNorm]:
+        return self.tags
+
+
+class RankBand(NamedTuple):
+    """Words whose frequency rank is from `first` to `last`, with the mean length of their vectors.
+
+    `relative` is that mean over the mean of the last band, of the rarest words.
+    """
+
+    first: int
+    last: int
+    mean: float
+    deviation: float
+    relative: float
+    examples: tuple[str, ...]
+
+
+class RankedWord(NamedTuple):
+    """A word, its frequency rank (1 is the most frequent) and the length of its vector."""
+
+    word: str
+    rank: int
+    norm: float
+
+
+@dataclass(frozen=True, repr=False)
+class RankNorms(Report):
+    """Lengths of word vectors by frequency rank.
+
+    Attributes:
+        ranked_by: "vocabulary" for the order of the vocabulary, "texts" for counts in given ones.
+        words: how many were compared.
+        correlation: Spearman's, of length and rank; above 0 frequent words are shorter. None where it has no value.
+        bands: of ranks, ten times as wide each.
+        points: words over all ranks for the picture, at most 1,000.
+    """
+
+    kind: ClassVar[str] = "rank-norms"
+
+    ranked_by: str
+    words: int
+    correlation: float | None
+    bands: tuple[RankBand, ...] = field(repr=False)
+    points: tuple[RankedWord, ...] = field(repr=False)
+
+    def plot(self, *, dark: bool = False) -> Figure:
+        """Draw the length of words against their rank, and the mean of each band.
+
+        Args:
+            dark: draw for a dark background.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed.
+        """
+        below = f"{counted(self.words, 'word')}; Spearman's correlation with the rank {signed(self.correlation)}"
+        canvas = Canvas((7.2, 4.2), "Vector length by frequency rank", below, dark=dark)
+        across = "frequency rank, 1 is the most frequent"
+        axes, colours = canvas.panel(across=across, down="length of the vector"), canvas.colours
+        ranks = [point.rank for point in self.points]
+        axes.scatter(ranks, [point.norm for point in self.points], s=9, color=colours.adds, alpha=0.45, linewidths=0)
+        for number, band in enumerate(self.bands):
+            label = "mean of the band" if number == 0 else None
+            axes.plot([band.first, band.last], [band.mean] * 2, color=colours.lowers, linewidth=2.2, label=label)
+        halo = {"boxstyle": "round,pad=0.1", "facecolor": colours.paper, "alpha": 0.75, "linewidth": 0}
+        for point in self._spread_out():
+            axes.scatter([point.rank], [point.norm], s=14, color=colours.ink, zorder=3)
+            place = (point.rank, point.norm)
+            options: dict[str, Any] = {"fontsize": 8, "color": colours.ink, "parse_math": False}
+            word = short_name(point.word, 16)
+            axes.annotate(word, place, xytext=(5, 4), textcoords="offset points", bbox=halo, zorder=3, **options)
+        axes.set_xscale("log")
+        canvas.legend(axes, loc="lower right")
+        return canvas.figure
+
+    def _spread_out(self) -> list[RankedWord]:
+        """Return a few words evenly apart on the logarithmic axis."""
+        marks = np.geomspace(1, max(self.words, 1), _NAMED)
+        ranks = np.array([point.rank for point in self.points])
+        chosen = dict.fromkeys(int(np.abs(ranks - mark).argmin()) for mark in marks)
+        return [self.points[n] for n in chosen]
+
+    def __repr__(self) -> str:
+        """Return one short line."""
+        return f"<RankNorms of {self.words:,} words: correlation {signed(self.correlation)}>"
+
+    def _parts(self) -> Iterator[Part]:
+        yield Heading("Vector length by frequency", signed(self.correlation), "Spearman's correlation with the rank")
+        by = "their place in the vocabulary" if self.ranked_by == "vocabulary" else "their count in the texts"
+        yield Note(
+            f"Of {counted(self.words, 'word')}, ranked by {by}. Above 0, frequent words are shorter and weigh less in "
+            "a mean, as with the SIF heuristic."
+        )
+        drawn = bars([band.relative for band in self.bands])
+        rows = tuple(
+            (f"{b.first:,} to {b.last:,}", *_lengths(b), bar, ", ".join(b.examples))
+            for b, bar in zip(self.bands, drawn, strict=True)
+        )
+        yield Table("", (Column("ranks"), *_HEADS, Column("first of them")), rows)
+
+    def _records(self) -> Sequence[RankBand]:
+        return self.bands
+
+
+def norms_by_tag(
+    model: StaticEmbedder, tagged: Iterable[Tagged], *, words: int = 10_000, tagset: str = "as-is", least: int = 5
+) -> TagNorms:
+    """Compare the lengths of word vectors by part of speech (Figure 2, Table 12).
+
+    Args:
+        model: a static model.
+        tagged: words and tags, as `tagged.read_tagged` reads them; a word counts under its most frequent tag.
+        words: compare so many of the most frequent words, as in the paper.
+        tagset: "brown" or "penn" brings tags to the paper's classes, "as-is" keeps them.
+        least: leave out parts of speech with fewer words.
+
+    Raises:
+        InputError: the model is not static, no word is known, or no part of speech has `least` words.
+    """
+    static_model(model, "comparing lengths")
+    to_class = coarse(tagset)
+    tags_of: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    tokens = unknown = 0
+    for word, tag in tagged:
+        name = to_class(tag)
+        if not name:
+            continue
+        tokens += 1
+        key = word if word in model.vocabulary else word.lower()
+        if key in model.vocabulary:
+            tags_of[key][name] += 1
+        else:
+            unknown += 1
+    if not tags_of:
+        raise InputError(f"none of {tokens:,} tagged words is in the vocabulary; is it another language or format?")
+    frequent = sorted(tags_of, key=lambda key: (-tags_of[key].total(), key))[:words]
+    found, left_out = _by_tag(model, frequent, tags_of, least)
+    return TagNorms(tokens, unknown / tokens, len(frequent), left_out, found)
+
+
+def _by_tag(
+    model: StaticEmbedder, frequent: list[str], tags_of: dict[str, Counter[str]], least: int
+) -> tuple[tuple[TagNorm, ...], int]:
+    """Return the parts of speech by descending mean, and the number of words in those with fewer than `least`."""
+    norm_of = dict(zip(frequent, _norms(model, [model.vocabulary.row(key) for key in frequent]).tolist(), strict=True))
+    members: defaultdict[str, list[str]] = defaultdict(list)
+    for key in frequent:
+        members[tags_of[key].most_common(1)[0][0]].append(key)
+    kept = {tag: keys for tag, keys in members.items() if len(keys) >= least}
+    if not kept:
+        raise InputError(f"no part of speech has {least} known words, the largest {max(map(len, members.values()))}")
+    lengths = {tag: np.array([norm_of[key] for key in keys]) for tag, keys in kept.items()}
+    largest = max(float(values.mean()) for values in lengths.values()) or 1.0
+    found = [
+        TagNorm(tag, len(keys), mean := float(lengths[tag].mean()), float(lengths[tag].std()), mean / largest,
+                tuple(map(shown_word, keys[:_EXAMPLES])))
+        for tag, keys in kept.items()
+    ]  # fmt: skip
+    return tuple(sorted(found, key=lambda t: -t.mean)), len(frequent) - sum(map(len, kept.values()))
+
+
+def norms_by_rank(
+    model: StaticEmbedder, texts: Iterable[str] | None = None, *, words: int | None = 10_000
+) -> RankNorms:
+    """Compare the lengths of word vectors with the frequency ranks of the words.
+
+    Args:
+        model: a static model.
+        texts: rank words by their counts in these; None takes the order of the vocabulary, which most models have
+            with the most frequent word first.
+        words: compare only so many, the first in rank, as in the paper; None takes all. Far down the ranks vectors
+            may become shorter again, since the teacher has little to say of very rare words.
+
+    Raises:
+        InputError: the model is not static, or fewer than three words are left.
+    """
+    static_model(model, "comparing lengths")
+    rows, ranks = np.arange(len(model.vocabulary)), np.arange(1, len(model.vocabulary) + 1, dtype=np.float64)
+    if texts is not None:
+        from scipy.stats import rankdata
+
+        counts = count_rows(model.vocabulary, texts).counts
+        rows = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
+        ranks = rankdata(-counts[rows])  # equal counts have equal ranks
+    rows, ranks = rows[:words], ranks[:words]
+    if len(rows) < _LEAST:
+        raise InputError(f"{len(rows)} words are left to compare; at least {_LEAST} are needed. Give more text")
+    norms = _norms(model, rows)
+    names = [shown_word(model.vocabulary.words[row]) for row in rows.tolist()]
+    chosen = np.unique(np.geomspace(1, len(rows), _POINTS).astype(np.int64)) - 1  # evenly on a logarithmic axis
+    points = tuple(RankedWord(names[n], n + 1, float(norms[n])) for n in chosen.tolist())
+    ranked_by = "vocabulary" if texts is None else "texts"
+    return RankNorms(ranked_by, len(rows), _correlation(norms, ranks), _bands(norms, names), points)
+
+
+def _lengths(row: TagNorm | RankBand) -> tuple[str, str, str]:
+    return f"{row.mean:.3f}", f"{row.deviation:.3f}", f"{row.relative:.2f}"
+
+
+def _norms(model: StaticEmbedder, rows: Any) -> npt.NDArray[np.float64]:
+    norms: npt.NDArray[np.float64] = np.linalg.norm(model.word_vectors(rows).astype(np.float64), axis=1)
+    return norms
+
+
+def _correlation(norms: npt.NDArray[np.float64], ranks: npt.NDArray[np.float64]) -> float | None:
+    """Return Spearman's correlation, None where one side is constant."""
+    from scipy.stats import spearmanr
+
+    if np.ptp(norms) == 0 or np.ptp(ranks) == 0:
+        return None
+    return float(spearmanr(norms, ranks).statistic)
+
+
+def _bands(norms: npt.NDArray[np.float64], names: list[str]) -> tuple[RankBand, ...]:
+    edges = [0]
+    while edges[-1] < len(norms):
+        edges.append(min(max(10, edges[-1] * 10), len(norms)))
+    last = float(norms[edges[-2] :].mean()) or 1.0
+    return tuple(
+        RankBand(a + 1, b, mean := float(norms[a:b].mean()), float(norms[a:b].std()), mean / last,
+                 tuple(names[a : min(b, a + _EXAMPLES)]))
+        for a, b in pairwise(edges)
+    )  # fmt: skip

@@ -1,0 +1,276 @@
+"""What tuning does to the principal components of an embedding space, and which tokens the first of them feeds.
+
+"A Text is Worth Several Tokens", section 4, on the spectra of `spectrum.py`: `variation` is its Figure 3,
+`contributions` its Figure 4a. The first component added and taken away, Figure 4b, is in `sweep.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.errors import InputError
+from pellucid.keytokens.head import head_rows, top_tokens
+from pellucid.pca import Moments, Spectrum, blocks
+from pellucid.research.alignment import EmbeddedTexts, Relations, Stems, draw_tokens
+from pellucid.views.figure import Canvas
+from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, percent, signed
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MOST_BARS = 40  # components drawn with bars that can be told apart
+
+
+_SHOWN = 12  # components in a table
+
+
+class Shift(NamedTuple):
+    """One component and how tuning moves the embeddings along it.
+
+    Attributes:
+        component: its number, from 1.
+        share: of the backbone embeddings' squared length.
+        level: the mean backbone embedding's part along it.
+        variation: v_j, what tuning adds to that on average (Eq. 10).
+        deviation: the standard deviation of what it adds, over the texts.
+    """
+
+    component: int
+    share: float
+    level: float
+    variation: float
+    deviation: float
+
+
+@dataclass(frozen=True, repr=False)
+class Variation(Report):
+    """How fine-tuning moves text embeddings along each principal component of its backbone's.
+
+    Attributes:
+        base: the name of the backbone.
+        tuned: the name of its fine-tuned version.
+        texts: how many this rests on.
+        dominance: the share of the first component in the squared length of v.
+        components: all of them, by descending singular value.
+    """
+
+    kind: ClassVar[str] = "variation"
+
+    base: str
+    tuned: str
+    texts: int
+    dominance: float
+    components: tuple[Shift, ...]
+
+    @property
+    def first(self) -> float:
+        """v_1, the amount lambda of the paper's adjustment h + lambda u_1."""
+        return self.components[0].variation
+
+    def plot(self, *, dark: bool = False) -> Figure:
+        """Return a matplotlib Figure: v_j over the components (the paper's Figure 3).
+
+        Args:
+            dark: draw for a dark background.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed.
+        """
+        below = f"{self.texts:,} texts; v\u2081 is {percent(self.dominance)} of the squared length of v"
+        title = f"{self.base} \u2192 {self.tuned}: variation in each principal component"
+        canvas = Canvas((7.0, 3.4), title, below, dark=dark)
+        across = "principal component of the backbone's embeddings"
+        axes, colours = canvas.panel(across=across, down="variation v\u2c7c"), canvas.colours
+        values = np.array([shift.variation for shift in self.components])
+        numbers = np.arange(1, len(values) + 1)
+        signs = [colours.adds if value > 0 else colours.lowers for value in values]
+        if len(values) <= _MOST_BARS:
+            axes.bar(numbers, values, color=signs)
+        else:
+            axes.vlines(numbers, 0, values, colors=signs, linewidth=1.4)
+        axes.axhline(0.0, color=colours.ink, linewidth=0.8)
+        axes.annotate(f"v\u2081 = {signed(values[0])}", (1, values[0]), xytext=(8, 0), textcoords="offset points",
+                      fontsize=8.5, color=colours.ink, va="center")  # fmt: skip
+        axes.margins(y=0.1)
+        return canvas.figure
+
+    def __repr__(self) -> str:
+        """Return one short line."""
+        return f"<Variation {self.base!r:.40} to {self.tuned!r:.40}: v_1 {signed(self.first)}, {self.texts:,} texts>"
+
+    def _records(self) -> Sequence[Shift]:
+        return self.components
+
+    def _parts(self) -> Iterator[Part]:
+        yield Heading("Variation", f"{self.base} \u2192 {self.tuned}", counted(self.texts, "text"))
+        largest = max(self.components, key=lambda shift: abs(shift.variation))
+        yield Note(
+            f"v_1 is {signed(self.first)}, {percent(self.dominance)} of the squared length of v; the largest is "
+            f"v_{largest.component}, {signed(largest.variation)}. A component points to the side of the backbone's "
+            "mean embedding, so that below 0 tuning takes away from what the texts have in common."
+        )
+        shown = self.components[:_SHOWN]
+        titles = ("share of the backbone", "mean part", "v_j", "deviation")
+        columns = (Column("j", "number"), Column("v_j", "bar"), *(Column(title, "number") for title in titles))
+        rows = tuple(
+            (str(s.component), bar, percent(s.share), signed(s.level), signed(s.variation), f"{s.deviation:.3f}")
+            for s, bar in zip(shown, bars([s.variation for s in shown]))
+        )
+        yield Table(f"the first {len(shown)} of {counted(len(self.components), 'component')}", columns, rows)
+
+
+def variation(base: Any, tuned: Any, *, names: tuple[str, str] = ("backbone", "tuned")) -> Variation:
+    """Measure how tuning moves embeddings along the principal components of the backbone's (Eq. 9 and 10).
+
+    Args:
+        base: the backbone's embeddings, [n, d], or an iterable of blocks.
+        tuned: the tuned model's of the same texts, in the same order and the same blocks.
+        names: of the two.
+
+    Raises:
+        InputError: the models differ in width or the numbers of texts differ, there are fewer than two texts, or a
+            number is NaN or infinity.
+    """
+    moments, shifts = Moments(), Moments()
+    for one, other in zip_longest(blocks(base), blocks(tuned)):
+        if one is None or other is None or np.shape(one) != np.shape(other):
+            shapes = [None if block is None else np.shape(block) for block in (one, other)]
+            raise InputError(
+                f"the blocks have shapes {shapes[0]} ({names[0]}) and {shapes[1]} ({names[1]}); both models must be of "
+                "one width, the tuned one made from the backbone, and embed the same texts in the same blocks"
+            )
+        moments.add(one)
+        shifts.add(np.asarray(other, np.float64) - np.asarray(one, np.float64))
+    found = moments.spectrum()
+    moved = found.components @ shifts.mean
+    spread = np.einsum("jd,de,je->j", found.components, shifts.second(centred=True), found.components, optimize=True)
+    levels, length = found.components @ found.mean, float(moved @ moved)
+    deviations = np.sqrt(np.maximum(spread, 0.0))
+    numbers = zip(found.shares.tolist(), levels.tolist(), moved.tolist(), deviations.tolist())
+    components = tuple(Shift(j, *values) for j, values in enumerate(numbers, 1))
+    return Variation(*names, moments.count, float(moved[0] ** 2 / length) if length > 0 else 0.0, components)
+
+
+class Contribution(NamedTuple):
+    """A token's score for a text: what the first component gives, what the rest gives, which add up to it (Eq. 12)."""
+
+    token: str
+    relation: str
+    score: float
+    first: float
+    rest: float
+
+
+@dataclass(frozen=True, repr=False)
+class Contributions(Report):
+    """The scores of the first tokens of a text, split into the first principal component and the rest.
+
+    Attributes:
+        text: the text.
+        part: the length of its embedding along u_1.
+        top: the tokens that score highest, best first.
+        by_rest: those that score highest without the first component.
+        correlation: of first and rest over the whole vocabulary, Pearson's; 0 where one is constant.
+    """
+
+    kind: ClassVar[str] = "contributions"
+
+    text: str
+    part: float
+    top: tuple[Contribution, ...]
+    by_rest: tuple[Contribution, ...]
+    correlation: float
+
+    def plot(self, *, dark: bool = False) -> Figure:
+        """Return a matplotlib Figure: both parts of each score (the paper's Figure 4a).
+
+        Args:
+            dark: draw for a dark background.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed.
+        """
+        below = "left: the tokens that score highest; right: those that do without the first component"
+        canvas = Canvas((9.0, 1.6 + 0.26 * max(len(self.top), 1)), self.text, below, dark=dark)
+        for number, rows in enumerate((self.top, self.by_rest), 1):
+            axes, colours = canvas.panel((1, 2, number), across="part of the score"), canvas.colours
+            places = np.arange(len(rows))
+            axes.barh(places - 0.19, [r.first for r in rows], 0.36, color=colours.lowers, label="first component")
+            axes.barh(places + 0.19, [r.rest for r in rows], 0.36, color=colours.adds, label="the other components")
+            draw_tokens(canvas, axes, rows)
+            axes.axvline(0.0, color=colours.ink, linewidth=0.8)
+        canvas.legend(canvas.figure.axes[0], loc="upper center", at=(0.5, -0.12), columns=2)
+        return canvas.figure
+
+    def __repr__(self) -> str:
+        """Return one short line."""
+        return f"<Contributions to {len(self.top)} tokens of {self.text!r:.60}>"
+
+    def _records(self) -> Sequence[Contribution]:
+        return self.top
+
+    def _parts(self) -> Iterator[Part]:
+        yield Heading("Scores by component of", self.text)
+        yield Note(f"score = first principal component + rest. The embedding's part along it is {signed(self.part)}.")
+        yield _contribution_table("tokens that score highest", self.top)
+        yield _contribution_table("tokens that score highest without the first component", self.by_rest)
+
+
+def _contribution_table(title: str, rows: Sequence[Contribution]) -> Table:
+    numbers = (Column("score", "number"), Column("first", "number"), Column("rest", "number"))
+    columns = (Column("token"), Column("rest", "bar"), *numbers, Column("in the text"))
+    lengths = bars([row.rest for row in rows])
+    values = ((signed(row.score), signed(row.first), signed(row.rest)) for row in rows)
+    return Table(title, columns, tuple((r.token, b, *v, r.relation) for r, b, v in zip(rows, lengths, values)))
+
+
+def contributions(
+    found: Spectrum, given: EmbeddedTexts, *, text: int = 0, k: int = 10, language: str | None = "en"
+) -> Contributions:
+    """Split the scores of a text's first tokens into the first component's part and the rest (Eq. 11 and 12).
+
+    Args:
+        found: the spectrum of the backbone's embeddings.
+        given: texts with embeddings.
+        text: the number of the text looked at.
+        k: tokens shown.
+        language: whose stems are compared; None tells literal tokens alone.
+
+    Raises:
+        InputError: there is no such text, `k` is out of range, or the widths differ.
+        MissingExtraError: snowballstemmer or simplemma is not installed.
+    """
+    if not 0 <= text < len(given.texts):
+        raise InputError(f"text is {text}; there are {len(given.texts)} texts, numbered from 0")
+    row = np.asarray(given.embeddings, np.float32)[text : text + 1]
+    part, (first, rest) = float(found.project(row)[0, 0]), found.split(row)
+    related = Relations(given.vocabulary, None if language is None else Stems(language))
+
+    def rows(ids: list[int]) -> tuple[Contribution, ...]:
+        relations = related.relations(given.texts[text], given.tokens[text], ids)
+        tokens = np.concatenate([head_rows(given.head, token, token + 1) for token in ids]).astype(np.float64)
+        parts = zip((tokens @ first[0]).tolist(), (tokens @ rest[0]).tolist())
+        return tuple(
+            Contribution(related.name(token), relation, one + other, one, other)
+            for token, relation, (one, other) in zip(ids, relations, parts)
+        )
+
+    top, without = (rows(top_tokens(part, given.head, k).ids[0].tolist()) for part in (row, rest))
+    return Contributions(given.texts[text], part, top, without, _correlation(given.head, first[0], rest[0]))
+
+
+def _correlation(head: Any, first: npt.NDArray[np.float64], rest: npt.NDArray[np.float64]) -> float:
+    """Return Pearson's correlation over the vocabulary of E first and E rest, the head read in chunks."""
+    moments = Moments()
+    both = np.stack([first, rest], axis=1)
+    for start in range(0, head.shape[0], 8192):
+        moments.add(head_rows(head, start, start + 8192) @ both)
+    covariance = moments.second(centred=True)
+    spread = float(covariance[0, 0] * covariance[1, 1])
+    return float(covariance[0, 1] / np.sqrt(spread)) if spread > 0 else 0.0

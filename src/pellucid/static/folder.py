@@ -1,0 +1,510 @@
+"""A static model as the stock folder that sentence-transformers and model2vec open without us.
+
+Those two know token ids and rows, not our rule for words out of the vocabulary (exact, lower case, prefix). So the
+rule is applied when the folder is written: every string it finds a row for gets a token id of its own, and `mapping`
+sends the id to the row. Strings nobody thought of stay unknown there, and are found here as ever.
+
+A vocabulary that cuts scripts without spaces is written as a WordPiece tokenizer, whose rule, the longest known piece
+from the left, is ours: its words get a second id for where they do not begin a stretch of such script, and a character
+that is only part of words gets ids that count for nothing, since one unknown piece makes a whole stretch unknown there.
+Phrases have ids that only text with "▁" itself reaches: no tokenizer of theirs joins words.
+
+Rows keep the vocabulary's order, with one zero row at the end for what counts for nothing, so that the table on disk
+is the table in memory.
+
+Word vectors as text, one word a line: the form of word2vec, GloVe, fastText (.vec) and the SWE authors' files.
+
+A first line of two whole numbers ("count dimension") is optional. Words may hold spaces, as some of GloVe's do: the
+last `dimension` fields of a line are the vector. A key of several words (`new▁york`) is kept; no text reaches it.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers import Regex, Tokenizer, pre_tokenizers
+from tokenizers.models import WordLevel, WordPiece
+from tokenizers.normalizers import Lowercase
+from tokenizers.pre_tokenizers import BertPreTokenizer
+
+from pellucid.corpus import UNPACKERS, UNREADABLE
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.store import is_sound, read_json, read_regular, read_tensors, write_json, write_tensors, writing
+from pellucid.text import UNSPACED, Vocabulary, is_phrase, split_words, unspaced_run, well_formed
+from pellucid.untrusted import MAX_TOKENIZER, parse_tokenizer
+
+DTYPES = ("float32", "float16", "int8")
+STOCK_CONFIG = {"model_type": "model2vec", "architectures": ["StaticModel"], "normalize": True, "max_length": None}
+"""What model2vec reads from the top of `config.json`; `max_length` null keeps it from cutting long texts."""
+
+LARGEST = 1e30
+"""No number of a table is larger: the sum of any text's vectors stays within float32."""
+
+_BLOCK = 8192  # rows converted at a time
+_MAX_WORDS_BYTES = 1 << 30
+_SEARCHED_BYTES = 1 << 26  # a float table up to this size is searched for NaN; a larger one would be read whole
+_LONGEST_PIECE = 200  # characters; WordPiece takes the square of it, and calls what is longer unknown
+_UNKNOWN = "[UNK]"  # the pre-tokenizer cuts the brackets off, so no text holds this word
+_MODULES = [
+    {"idx": 0, "name": "0", "path": ".", "type": "sentence_transformers.models.StaticEmbedding"},
+    {"idx": 1, "name": "1", "path": "1_Normalize", "type": "sentence_transformers.models.Normalize"},
+]
+
+
+class Table(NamedTuple):
+    """A vocabulary and its vectors as they lie on disk; `scales` belongs to int8 `vectors` alone."""
+
+    vocabulary: Vocabulary
+    vectors: npt.NDArray[Any]
+    scales: npt.NDArray[np.float32] | None
+
+
+def write_static(folder: Path, table: Table, *, dtype: str | None = None, extra_words: Iterable[str] = ()) -> None:
+    """Write the tensors, the words and the tokenizers of a static model into `folder`.
+
+    Args:
+        folder: an existing folder.
+        table: the model; its vectors may be memory-mapped.
+        dtype: "float32", "float16" or "int8" (one scale a row); None keeps what the table has.
+        extra_words: strings to resolve for readers that do not know our rule for unknown words.
+
+    Raises:
+        InputError: an unknown dtype, a word that cannot be written as one line, or values the dtype cannot hold.
+    """
+    words = table.vocabulary.words
+    check_writable(words)
+    vectors, scales = convert(table, dtype or str(table.vectors.dtype))
+    tokens, mapping = _token_ids(table.vocabulary, extra_words)
+    inside = _inside_mark(tokens) if table.vocabulary.cuts_scripts else None
+    if inside is not None:
+        tokens, mapping = _with_pieces(table.vocabulary, tokens, mapping, inside)
+    tensors: dict[str, npt.NDArray[Any]] = {"embeddings": vectors}
+    if not np.array_equal(mapping, np.arange(len(vectors))):
+        tensors["mapping"] = mapping
+    if scales is not None:
+        tensors["weights"] = np.concatenate([scales, scales[mapping[len(scales) :]]])
+    elif vectors.dtype == np.float16:  # with weights sentence-transformers computes in float32; without, NaN for ""
+        tensors["weights"] = np.ones(len(mapping), np.float32)
+    write_tensors(folder / "model.safetensors", tensors)
+    with writing(folder / "words.txt") as aside:
+        aside.write_bytes("".join(f"{word}\n" for word in words).encode("utf-8"))
+    _write_tokenizer(folder / "tokenizer.json", _word_tokenizer(tokens, len(words), not table.vocabulary.cased, inside))
+    if table.vocabulary.subwords is not None:
+        _write_tokenizer(folder / "subwords.json", table.vocabulary.subwords)
+    write_json(folder / "modules.json", _MODULES)
+
+
+def _word_tokenizer(tokens: list[str], unknown: int, lower: bool, inside: str | None) -> Tokenizer:
+    """Return the tokenizer whose ids are places in `tokens`; the token at `unknown` stands for all others."""
+    ids = {token: i for i, token in enumerate(tokens)}
+    if inside is None:
+        tokenizer = Tokenizer(WordLevel(ids, unk_token=tokens[unknown]))
+        tokenizer.pre_tokenizer = BertPreTokenizer()
+    else:
+        unk, longest = tokens[unknown], max(_LONGEST_PIECE, *map(len, tokens))
+        pieces = WordPiece(ids, unk_token=unk, max_input_chars_per_word=longest, continuing_subword_prefix=inside)
+        tokenizer = Tokenizer(pieces)
+        known = "".join(sorted({c for token in tokens if unspaced_run.fullmatch(token) for c in token}))
+        others = UNSPACED.encode().decode("unicode_escape")
+        runs = pre_tokenizers.Split(Regex(f"[{known}]+|[{others}]"), "isolated")
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([BertPreTokenizer(), runs])
+    if lower:
+        tokenizer.normalizer = Lowercase()
+    return tokenizer
+
+
+def _inside_mark(words: Sequence[str]) -> str:
+    """Return what a piece that does not begin its stretch starts with: BERT's mark, or more of it."""
+    mark = "##"
+    while any(word.startswith(mark) for word in words):
+        mark += "#"
+    return mark
+
+
+def _with_pieces(
+    vocabulary: Vocabulary, tokens: list[str], mapping: npt.NDArray[np.int64], inside: str
+) -> tuple[list[str], npt.NDArray[np.int64]]:
+    """Return the tokens and their rows with those that cutting unspaced script needs."""
+    runs = [(row, word) for row, word in enumerate(vocabulary.words) if unspaced_run.fullmatch(word)]
+    rows = {inside + word: row for row, word in runs}
+    for character in sorted({character for _, word in runs for character in word}):
+        for token in (character, inside + character):
+            if token not in vocabulary:
+                rows.setdefault(token, len(vocabulary))
+    for token in tokens:
+        rows.pop(token, None)
+    return [*tokens, *rows], np.concatenate([mapping, np.fromiter(rows.values(), np.int64, len(rows))])
+
+
+def _write_tokenizer(path: Path, tokenizer: Tokenizer) -> None:
+    """Write a tokenizer without padding and truncation, which would count for words that are not there."""
+    described = json.loads(tokenizer.to_str())
+    described["padding"] = described["truncation"] = None
+    with writing(path) as aside:
+        aside.write_text(json.dumps(described, ensure_ascii=False), encoding="utf-8")
+
+
+def check_writable(words: Sequence[str]) -> None:
+    """Refuse words that one line of UTF-8 cannot hold.
+
+    Raises:
+        InputError: a word holds a line break or a lone surrogate.
+    """
+    joined = "".join(words)
+    if "\n" in joined or "\r" in joined:
+        broken = next(word for word in words if "\n" in word or "\r" in word)
+        raise InputError(f"the word {broken!r} holds a line break; words.txt has one word a line. Leave the word out")
+    try:
+        joined.encode("utf-8")
+    except UnicodeEncodeError as error:
+        broken = next(word for word in words if word != well_formed(word))
+        raise InputError(f"the word {broken!r} holds a lone surrogate; UTF-8 has none. Leave it out") from error
+
+
+def convert(table: Table, dtype: str) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32] | None]:
+    """Return the vectors as `dtype` with a zero row appended, and for int8 their scales (also one more).
+
+    Raises:
+        InputError: an unknown dtype, vectors that are not finite, or too large for float16.
+    """
+    if dtype not in DTYPES:
+        raise InputError(f"dtype is {dtype!r}; known are {', '.join(DTYPES)}")
+    vectors, scales = table.vectors, table.scales
+    rows, dimension = vectors.shape
+    converted = np.zeros((rows + 1, dimension), dtype)
+    new_scales = np.zeros(rows + 1, np.float32) if dtype == "int8" else None
+    for start in range(0, rows, _BLOCK):
+        part = slice(start, min(start + _BLOCK, rows))
+        if vectors.dtype == np.int8 and new_scales is not None and scales is not None:
+            converted[part], new_scales[part] = vectors[part], scales[part]  # rounding twice would lose precision
+            continue
+        block = vectors[part].astype(np.float32)
+        if scales is not None:
+            block *= scales[part][:, None]
+        if new_scales is not None:
+            converted[part], new_scales[part] = quantize(block)
+        else:
+            with np.errstate(over="ignore"):
+                converted[part] = block
+        if not (is_sound(block, LARGEST) and is_sound(converted[part])):
+            raise InputError(
+                f"the vectors of words {start} to {part.stop} are not finite as {dtype}, or beyond {LARGEST:g}; "
+                "nothing is saved"
+            )
+    return converted, new_scales
+
+
+def quantize(block: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
+    """Return `block` as int8 with one scale a row, so that row = scale * integers; a zero row gets scale 0."""
+    scales = np.abs(block).max(axis=1, initial=0) / np.float32(127)
+    known = np.isfinite(scales) & (scales > 0)
+    steps = np.divide(block, scales[:, None], out=np.zeros_like(block), where=known[:, None])
+    return np.clip(np.rint(steps), -127, 127).astype(np.int8), scales  # a scale near 0 is itself rounded
+
+
+def _token_ids(vocabulary: Vocabulary, extra_words: Iterable[str]) -> tuple[list[str], npt.NDArray[np.int64]]:
+    """Return the token strings in id order and the row each is sent to; ids below len(vocabulary) are the rows."""
+    nothing = len(vocabulary)
+    unknown = _UNKNOWN
+    while unknown in vocabulary:
+        unknown = f"[{unknown}]"
+    tokens = [*vocabulary.words, unknown]
+    # Punctuation is dropped from texts before words are looked up: its ids must add nothing.
+    rows = [nothing if len(w) == 1 and not split_words(w) else row for row, w in enumerate(vocabulary.words)]
+    rows.append(nothing)
+    seen = {unknown}
+    for spelling, word in _likely_spellings(vocabulary, extra_words):
+        if vocabulary.cuts_scripts and unspaced_run.search(spelling):
+            continue  # several words
+        if spelling not in vocabulary and spelling not in seen and spelling == well_formed(spelling):
+            row = vocabulary.row(word)
+            if row >= 0:
+                seen.add(spelling)
+                tokens.append(spelling)
+                rows.append(row)
+    return tokens, np.array(rows, np.int64)
+
+
+def _likely_spellings(vocabulary: Vocabulary, extra_words: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield strings that texts are likely to hold, as the stock normaliser leaves them, and the word each is."""
+    if not vocabulary.cased:
+        yield from ((word.lower(), word) for word in extra_words)
+        # That normaliser lowers letter by letter; Python's lower() knows the other sigma at the end of a word.
+        yield from ((f"{word[:-1]}\u03c3", word) for word in vocabulary.words if word.endswith("\u03c2"))
+        return
+    for word in chain((word for word in vocabulary.words if not is_phrase(word)), extra_words):
+        yield from ((spelling, spelling) for spelling in (word, word.lower(), word.capitalize(), word.upper()))
+
+
+def written_out(folder: Path) -> list[str]:
+    """Return the strings beside the vocabulary that `write_static` looked up for a folder; none if it is gone."""
+    try:
+        described = read_json(folder / "tokenizer.json", max_bytes=MAX_TOKENIZER)
+        words = len(_read_words(folder / "words.txt"))
+        return [token for token, number in described["model"]["vocab"].items() if number > words and token[:2] != "##"]
+    except (ModelFolderError, KeyError, TypeError, AttributeError):
+        return []
+
+
+def read_static(folder: Path) -> Table:
+    """Open the folder that `write_static` wrote; the vectors are mapped, the teacher's tokenizer waits until needed.
+
+    Raises:
+        ModelFolderError: a file is missing, broken, or does not fit the others.
+    """
+    path = folder / "model.safetensors"
+    tensors, _ = read_tensors(path)
+    words = _read_words(folder / "words.txt")
+    embeddings = tensors.get("embeddings")
+    if embeddings is None or embeddings.ndim != 2 or str(embeddings.dtype) not in DTYPES or not embeddings.shape[1]:
+        raise ModelFolderError(f"{path} holds no table 'embeddings' [rows, dimension] of {', '.join(DTYPES)}")
+    if len(embeddings) != len(words) + 1:
+        raise ModelFolderError(
+            f"{folder}: words.txt has {len(words)} words, model.safetensors {len(embeddings)} rows, expected one more "
+            "than words; the files are of different models"
+        )
+    weights = _checked_weights(tensors, path, len(words))
+    if embeddings.dtype != np.int8 and embeddings.nbytes <= _SEARCHED_BYTES and not is_sound(embeddings, LARGEST):
+        raise ModelFolderError(
+            f"{path} holds vectors that are NaN or infinite, or beyond {LARGEST:g}; make or download the model again"
+        )
+    subwords = folder / "subwords.json"
+    try:
+        vocabulary = Vocabulary(words, _later(subwords) if subwords.exists() else None)
+    except InputError as error:
+        raise ModelFolderError(f"{folder / 'words.txt'}: {error}") from error
+    scales = weights[: len(words)] if weights is not None and embeddings.dtype == np.int8 else None
+    return Table(vocabulary, embeddings[: len(words)], scales)
+
+
+def _read_words(path: Path) -> list[str]:
+    """Return the lines of `words.txt`."""
+    try:
+        text = read_regular(path, _MAX_WORDS_BYTES).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ModelFolderError(f"{path} is not UTF-8: {error}") from error
+    if text and not text.endswith("\n"):
+        raise ModelFolderError(f"{path} does not end with a line end; it is truncated")
+    return text.replace("\r\n", "\n").split("\n")[:-1]
+
+
+def _checked_weights(tensors: dict[str, npt.NDArray[Any]], path: Path, words: int) -> npt.NDArray[np.float32] | None:
+    """Return the weights of the token ids after checking them and the mapping; an int8 table must have them."""
+    weights, mapping, embeddings = tensors.get("weights"), tensors.get("mapping"), tensors["embeddings"]
+    ids = len(embeddings) if mapping is None else mapping.size
+    if mapping is not None:
+        if mapping.ndim != 1 or mapping.dtype.kind != "i" or ids <= words:
+            raise ModelFolderError(f"{path}: 'mapping' must be integers, more than the {words} words")
+        if mapping.min() < 0 or mapping.max() >= len(embeddings):
+            raise ModelFolderError(f"{path}: 'mapping' points outside the {len(embeddings)} rows")
+    if weights is None and embeddings.dtype == np.int8:
+        raise ModelFolderError(f"{path} holds int8 vectors without 'weights', their scales")
+    if weights is not None:
+        if weights.shape != (ids,) or weights.dtype != np.float32:
+            found = f"{weights.dtype} {list(weights.shape)}"
+            raise ModelFolderError(f"{path}: 'weights' is {found}, expected float32 [{ids}]")
+        if not is_sound(weights, LARGEST / 127) or weights.min() < 0:
+            raise ModelFolderError(
+                f"{path}: 'weights' holds negative or non-finite numbers, or such beyond {LARGEST / 127:.0e}; it was "
+                "tampered with"
+            )
+    return weights
+
+
+def is_known_sound(vectors: npt.NDArray[Any], scales: npt.NDArray[np.float32] | None) -> bool:
+    """Whether the numbers of a table are finite and can be added up; False where one of float32 is too large to say."""
+    if scales is not None:
+        return is_sound(scales, LARGEST / 127)
+    searched = vectors.nbytes <= _SEARCHED_BYTES or vectors.dtype == np.float16
+    return searched and is_sound(vectors, LARGEST)
+
+
+def _later(path: Path) -> Callable[[], Tokenizer]:
+    """Read the teacher's tokenizer, whose folder may be gone when it is needed, and leave the parsing for then."""
+    return partial(parse_tokenizer, read_regular(path, MAX_TOKENIZER), path)
+
+
+def not_finite(text: str) -> InputError:
+    """Return the error for a text whose words' vectors add up to no number."""
+    return InputError(
+        f"the vectors of the words of {text!r:.60} are NaN or infinite, or too large to add up. The model's table is "
+        "broken: see what `pellucid verify` says of its folder, and make or download it again"
+    )
+
+
+_FIRST_NUMBERS = 1 << 22  # room for so many, 16 MB, where the file does not say how many words it has
+_MOST_DIMENSIONS = 1 << 16
+_LONGEST_LINE = 1 << 22  # bytes; a file without line ends is not read whole before it is refused
+
+
+class _Shape(NamedTuple):
+    """What the first line says: the dimension, the number of words (-1: not said) and whether it is a header."""
+
+    dimension: int
+    words: int
+    header: bool
+
+
+def read_text_vectors(
+    path: str | os.PathLike[str], *, max_words: int | None = None
+) -> tuple[list[str], npt.NDArray[np.float32]]:
+    """Read a text file of word vectors, plain or compressed (.gz, .xz), line by line into one array.
+
+    A word that occurs again is skipped with a warning: the first vector counts.
+
+    Args:
+        path: the file.
+        max_words: stop after so many words; such files are mostly sorted by frequency. None reads all.
+
+    Returns:
+        The words, and their vectors as float32 [words, dimension].
+
+    Raises:
+        InputError: `max_words` is below 1.
+        ModelFolderError: the file is missing, truncated, or a line is not a word and finite numbers; with its number.
+    """
+    path = Path(path)
+    if max_words is not None and max_words < 1:
+        raise InputError(f"max_words is {max_words}; it must be at least 1, or None for all")
+    lines = _lines(path)
+    first = next(lines, b"")
+    shape = _shape(first, path)
+    rows = _first_capacity(shape, path, max_words)
+    table = _Table(path, shape.dimension, rows)
+    if not shape.header:
+        table.add(1, first)
+    number = 1
+    for number, line in enumerate(lines, 2):
+        if len(table.rows) == max_words:
+            break
+        table.add(number, line)
+    else:
+        _check_count(shape, table, path)
+    table.warn_of_repeats()
+    return list(table.rows), table.vectors[: len(table.rows)]
+
+
+class _Table:
+    """The words and vectors read so far; the array doubles when it is full."""
+
+    def __init__(self, path: Path, dimension: int, rows: int) -> None:
+        self.path, self.dimension = path, dimension
+        self.rows: dict[str, int] = {}
+        self.vectors = np.empty((rows, dimension), np.float32)
+        self.repeats = 0
+        self.first_repeat = (0, "")  # line and word
+
+    def add(self, number: int, line: bytes) -> None:
+        """Take in line `number`."""
+        word, numbers = self._parse(number, line)
+        row = len(self.rows)
+        if self.rows.setdefault(word, row) != row:
+            self.repeats += 1
+            self.first_repeat = self.first_repeat if self.repeats > 1 else (number, word)
+            return
+        if row == len(self.vectors):
+            grown = np.empty((2 * row, self.dimension), np.float32)
+            grown[:row] = self.vectors
+            self.vectors = grown
+        self.vectors[row] = numbers
+
+    def _parse(self, number: int, line: bytes) -> tuple[str, npt.NDArray[np.float32]]:
+        """Return a line's word and vector."""
+        fields = line.split()
+        if len(fields) != self.dimension + 1:  # a word that holds spaces
+            fields = line.strip().rsplit(None, self.dimension)
+        vector = _vector(fields[1:])
+        if vector is None or len(vector) != self.dimension:
+            raise self._broken(number, f"expected a word and {self.dimension} numbers, got {_shown(line)}")
+        if not np.isfinite(vector).all():
+            raise self._broken(number, f"the vector of {_shown(fields[0])} is not finite in float32")
+        try:
+            return fields[0].decode("utf-8"), vector
+        except UnicodeDecodeError as error:
+            raise self._broken(number, f"the word {_shown(fields[0])} is not UTF-8") from error
+
+    def _broken(self, number: int, what: str) -> ModelFolderError:
+        hint = " (a binary file? only the text form is read)" if number <= 2 else ""
+        return ModelFolderError(f"{self.path}, line {number}: {what}{hint}")
+
+    def warn_of_repeats(self) -> None:
+        """Say how many words came again."""
+        if self.repeats:
+            number, word = self.first_repeat
+            warnings.warn(
+                f"{self.path}: {self.repeats} lines repeat a word and were skipped, the first is line {number} "
+                f"({word!r})",
+                stacklevel=4,
+            )
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a plain or compressed file."""
+    if not path.is_file():
+        raise ModelFolderError(f"{path} is not a regular file" if path.exists() else f"file not found: {path}")
+    number = 0
+    try:
+        with UNPACKERS.get(path.suffix.lower(), open)(path, "rb") as file:
+            while line := file.readline(_LONGEST_LINE):
+                number += 1
+                if len(line) == _LONGEST_LINE:
+                    raise ModelFolderError(f"{path}, line {number}: over {_LONGEST_LINE:,} bytes; not a text file")
+                yield line if number > 1 else line.removeprefix(codecs.BOM_UTF8)
+    except UNREADABLE as error:
+        raise ModelFolderError(f"{path} cannot be read after line {number}: {error}") from error
+
+
+def _shape(line: bytes, path: Path) -> _Shape:
+    """Return the dimension that the first line, a header or a word's vector, tells."""
+    if line.startswith(b"PK\x03\x04"):
+        raise ModelFolderError(f"{path} is a zip archive; unpack it and give the text file in it")
+    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise ModelFolderError(f"{path} is UTF-16 or UTF-32; save it as UTF-8")
+    fields = line.split()
+    if len(fields) == 2 and all(field.isdigit() and len(field) < 16 for field in fields):
+        shape = _Shape(int(fields[1]), int(fields[0]), header=True)
+    else:
+        shape = _Shape(len(fields) - 1, -1, header=False)
+    if not 1 <= shape.dimension <= _MOST_DIMENSIONS:
+        raise ModelFolderError(f"{path}, line 1: expected 'count dimension' or a word and numbers, got {_shown(line)}")
+    return shape
+
+
+def _first_capacity(shape: _Shape, path: Path, max_words: int | None) -> int:
+    """Return how many rows to make room for; a header is believed as far as the file's size allows."""
+    if shape.words < 1 or path.suffix.lower() in UNPACKERS:
+        return max(1, _FIRST_NUMBERS // shape.dimension)
+    possible = path.stat().st_size // (2 * shape.dimension) + 1  # a digit and a space for each number at least
+    return min(shape.words, possible, max_words or shape.words)
+
+
+def _check_count(shape: _Shape, table: _Table, path: Path) -> None:
+    """Refuse a file that ended early, or holds no word at all."""
+    read = len(table.rows) + table.repeats
+    if shape.header and read != shape.words:
+        raise ModelFolderError(f"{path}: line 1 promises {shape.words} words, the file holds {read}; is it truncated?")
+    if not read:
+        raise ModelFolderError(f"{path} holds no word vectors")
+
+
+def _vector(fields: list[bytes]) -> npt.NDArray[np.float32] | None:
+    """Return the numbers in `fields`, or None if one is no number."""
+    try:
+        with np.errstate(over="ignore"):  # a number too large for float32 becomes infinite and is refused as such
+            return np.array(list(map(float, fields)), np.float32)
+    except ValueError:
+        return None
+
+
+def _shown(text: bytes) -> str:
+    return repr(text[:60].decode("utf-8", errors="replace")) + ("..." if len(text) > 60 else "")

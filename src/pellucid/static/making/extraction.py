@@ -1,0 +1,404 @@
+"""A teacher's forward pass, read twice: the sentence's vector, and one vector for every whole word in it.
+
+The pieces of any fast tokenizer are matched to words by character spans, so that it does not matter how it marks the
+beginning of a word. A word that truncation cuts in two does not count.
+
+Word vectors from a sentence transformer, in one pass over a corpus (SWE paper, section 3.1, equation 1).
+
+A word's vector is the mean, over at most N of its occurrences, of the teacher's last hidden states at its pieces. The
+paper's N counts sentences, with a word's first place in each; here a sentence that holds a word twice counts twice.
+Each sentence is encoded once and serves every word in it; the published code encodes a sentence anew for each word, up
+to 15 million times. The same forward pass gives the sentence's own vector, which distillation (section 3.3) needs.
+
+Sentences are encoded in shards. After each shard the state is committed (`WorkFolder`), so that a killed run goes
+on where it stopped, with no sentence lost or counted twice. Nothing of this file is needed to use a model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.base import Vectors
+from pellucid.corpus import Corpus, is_path, read_texts
+from pellucid.errors import CorpusError, InputError
+from pellucid.progress import Progress
+from pellucid.static.making.segmentation import word_finder
+from pellucid.text import Word, well_formed
+from pellucid.workfolder import WorkFolder
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+WordVectors = tuple[npt.NDArray[np.int64], Vectors]
+"""Vocabulary rows [n] and vectors [n, d] of the whole words in a batch."""
+
+_TOKENIZING = Lock()
+
+
+@contextmanager
+def one_thread_a_batch(teacher: SentenceTransformer) -> Iterator[ThreadPoolExecutor]:
+    """Yield workers for whole batches: on a CPU several batches side by side beat several threads on one batch."""
+    import torch
+
+    threads = torch.get_num_threads()
+    on_cpu = teacher.device.type == "cpu"
+    if on_cpu:
+        torch.set_num_threads(1)
+    try:
+        with ThreadPoolExecutor(threads if on_cpu else 1) as workers:
+            yield workers
+    finally:
+        torch.set_num_threads(threads)
+
+
+def forward(
+    teacher: SentenceTransformer, texts: Sequence[str], prompt: str
+) -> tuple[Vectors, Vectors, npt.NDArray[np.int64]]:
+    """Encode `texts` once.
+
+    Returns:
+        sentence vectors [B, d] of length 1, last hidden states [B, L, d], and each piece's character span in its text
+        [B, L, 2] (empty or negative for padding, special tokens and the prompt).
+    """
+    import torch
+
+    with _TOKENIZING:  # a fast tokenizer refuses two threads at once
+        features = teacher.preprocess(list(texts), prompt=prompt or None)
+        encoded = teacher.tokenizer(
+            [prompt + text for text in texts],
+            padding=True,
+            truncation=True,
+            max_length=teacher.max_seq_length,
+            return_offsets_mapping=True,
+            return_tensors="np",
+        )
+    if encoded["input_ids"].shape != tuple(features["input_ids"].shape):
+        raise InputError(
+            "the teacher changes its texts before tokenising them (a chat template, perhaps), "
+            "so its pieces cannot be matched to words; use a teacher without one"
+        )
+    with torch.inference_mode():
+        out = teacher({k: v.to(teacher.device) if hasattr(v, "to") else v for k, v in features.items()})
+    sentence_vectors = torch.nn.functional.normalize(out["sentence_embedding"].float(), dim=1)
+    offsets = np.asarray(encoded["offset_mapping"]) - len(prompt)
+    return sentence_vectors.cpu().numpy(), out["token_embeddings"].float().cpu().numpy(), offsets
+
+
+def word_vectors(
+    texts: Sequence[str],
+    words: Sequence[Sequence[Word]],
+    token_vectors: Vectors,
+    offsets: npt.NDArray[np.int64],
+    number_of: dict[str, int],
+) -> WordVectors:
+    """Return the vocabulary row [n] and the vector [n, d] of every whole word occurrence in the batch."""
+    starts = np.cumsum([0, *(len(text) + 1 for text in texts)])
+    occurrence_at = np.full(starts[-1], -1, np.int64)  # character of the batch -> word occurrence
+    rows: list[int] = []
+    for text_start, text_words, spans in zip(starts, words, offsets):
+        seen_to = spans[:, 1].max()  # a truncated text ends here; a word cut in two does not count
+        for word in text_words:
+            row = number_of.get(word.text, -1)
+            if row >= 0 and word.end <= seen_to:
+                occurrence_at[text_start + word.start : text_start + word.end] = len(rows)
+                rows.append(row)
+    # A piece belongs to the word its last character stands in: byte-level tokenizers count a leading space in.
+    batch, position = np.nonzero((offsets[..., 1] > offsets[..., 0]) & (offsets[..., 1] > 0))
+    occurrence = occurrence_at[starts[batch] + offsets[batch, position, 1] - 1]
+    inside = occurrence >= 0
+    batch, position, occurrence = batch[inside], position[inside], occurrence[inside]
+    sums = np.zeros((len(rows), token_vectors.shape[2]), np.float32)
+    np.add.at(sums, occurrence, token_vectors[batch, position])
+    pieces = np.bincount(occurrence, minlength=len(rows))
+    whole = pieces > 0
+    means: Vectors = (sums[whole] / pieces[whole, None]).astype(np.float32)
+    return np.array(rows, np.int64)[whole], means
+
+
+@dataclass(frozen=True)
+class ExtractionSettings:
+    """What is taken from the corpus.
+
+    Attributes:
+        max_vocabulary: at most this many words, the most frequent first.
+        min_count: a word must occur this often in the corpus.
+        occurrences: at most this many occurrences of a word are averaged; the paper's N counts sentences.
+        cased: keep case; False lower-cases the words, as the paper does for English.
+        sentence_words: shortest and longest sentence taken, in words. Long ones carry word order, which a mean of
+            words cannot follow; the paper saw them harm.
+        enough: take a sentence only if one of its words has occurred fewer than this many times in those taken before;
+            None takes all. A sentence of well-known words adds little and costs a full pass of the teacher.
+        max_sentences: stop after this many usable sentences; None takes all.
+        prompt: put before each sentence for the teacher; its own pieces are never part of a word.
+        language: code of the corpus's language, for those written without spaces; None cuts at spaces and punctuation.
+        batch_size: sentences in one forward pass of the teacher.
+    """
+
+    max_vocabulary: int = 150_000
+    min_count: int = 1
+    occurrences: int = 100
+    cased: bool = False
+    sentence_words: tuple[int, int] = (2, 40)
+    enough: int | None = None
+    max_sentences: int | None = None
+    prompt: str = ""
+    language: str | None = None
+    batch_size: int = 64
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """What one pass over the corpus left.
+
+    Attributes:
+        words: the vocabulary, most frequent first.
+        counts: int64 [words], occurrences in the usable sentences of the corpus.
+        vectors: float32 [words, hidden size of the teacher]; a zero row where the teacher saw no whole occurrence.
+        sentences: the usable sentences, in order of the corpus.
+        teacher_vectors: float16 [sentences, teacher dimension], each of length 1.
+    """
+
+    words: list[str]
+    counts: npt.NDArray[np.int64]
+    vectors: npt.NDArray[np.float32]
+    sentences: list[str]
+    teacher_vectors: npt.NDArray[np.float16]
+
+
+_SHARD = 16_384  # sentences between two checkpoints: about a minute of a small teacher on two cores
+
+
+def extract(
+    teacher: SentenceTransformer,
+    corpus: Corpus,
+    work_dir: Path,
+    settings: ExtractionSettings,
+    *,
+    show_progress_bar: bool = True,
+) -> Extraction:
+    """Run or resume the pass of `teacher` over `corpus`, keeping its state in `work_dir`.
+
+    On a resume the whole corpus is read again and must be the same, text for text; so must every file of the state. Of
+    an iterator, which can be read but once, the run keeps a copy, and what a resume is given is not looked at.
+
+    Raises:
+        CorpusError: the corpus cannot be read, or no sentence of it is usable.
+        InputError: `work_dir` holds the state of another corpus, teacher or setting, or another run is at work in it.
+        ModelFolderError: the state in `work_dir` is damaged.
+    """
+    with WorkFolder(work_dir) as work:
+        corpus = spool(corpus, work)
+        words, total = _counted(teacher, corpus, work, settings, show_progress_bar)
+        sums = _Sums(work, len(words), int(teacher[0].get_embedding_dimension()))
+        number_of = {word: row for row, word in enumerate(words)}
+        sentences: list[str] = []
+        with Progress("teacher", total=total, unit="sentences", enabled=show_progress_bar) as progress:
+            for number, shard in enumerate(_shards(usable_sentences(_proven(corpus, work), settings))):
+                if number >= sums.shards_done:
+                    sums.save(_encode_shard(teacher, shard, number_of, sums, settings, progress))
+                else:
+                    progress.advance(len(shard))
+                sentences.extend(shard)
+        return Extraction(
+            words=words,
+            counts=work.array("counts"),
+            vectors=np.divide(sums.vectors, np.maximum(sums.used, 1)[:, None], dtype=np.float32),
+            sentences=sentences,
+            teacher_vectors=work.array("teacher"),
+        )
+
+
+def usable_sentences(corpus: Corpus, settings: ExtractionSettings) -> Iterator[str]:
+    """Yield the sentences of `corpus` that `settings` takes, in order; the same at every call."""
+    shortest, longest = settings.sentence_words
+    taken = 0
+    seen: Counter[str] = Counter()
+    for text in read_texts(corpus):
+        if taken == settings.max_sentences:
+            return
+        if len(text) > longest * 100:
+            continue
+        words = [word.text for word in _words(text, settings)]
+        if not shortest <= len(words) <= longest:
+            continue
+        if settings.enough is not None:
+            if all(seen[word] >= settings.enough for word in words):
+                continue
+            seen.update(words)
+        taken += 1
+        yield well_formed(text)
+
+
+def spool(corpus: Corpus, work: WorkFolder) -> Corpus:
+    """Write an iterable to disk once: the pass over it must be repeatable to be resumable. A path is returned as it is.
+
+    The copy counts from the next commit on.
+
+    Raises:
+        CorpusError: an item is no string.
+        InputError: the texts are not those written before; of an iterator this is not looked at.
+    """
+    if is_path(corpus):
+        return corpus
+    texts = map(well_formed, read_texts(corpus))
+    if "corpus" not in work:
+        work.save_texts("corpus", work.texts("corpus", texts, "the corpus"))
+    elif iter(corpus) is not corpus:  # type: ignore[arg-type]
+        work.check_texts("corpus", texts, "the corpus")
+    return work.file("corpus")
+
+
+def _proven(corpus: Corpus, work: WorkFolder) -> Iterable[str]:
+    """Return the texts of a spooled `corpus`, which must be the same at every call."""
+    return work.texts("corpus", read_texts(corpus), str(corpus))
+
+
+def count_words(
+    teacher: SentenceTransformer,
+    corpus: Corpus,
+    work_dir: Path,
+    settings: ExtractionSettings,
+    *,
+    show_progress_bar: bool = True,
+) -> list[str]:
+    """Return the words of `corpus`, most frequent first, counting only once per `work_dir`.
+
+    Raises:
+        CorpusError: the corpus cannot be read, or no sentence of it is usable.
+        InputError: `work_dir` holds the state of another corpus, teacher or setting, or another run is at work in it.
+        ModelFolderError: the state in `work_dir` is damaged.
+    """
+    with WorkFolder(work_dir) as work:
+        return _counted(teacher, spool(corpus, work), work, settings, show_progress_bar)[0]
+
+
+def _counted(
+    teacher: SentenceTransformer,
+    corpus: Corpus,
+    work: WorkFolder,
+    settings: ExtractionSettings,
+    show_progress_bar: bool,
+) -> tuple[list[str], int]:
+    """Return the words and the number of usable sentences of a spooled `corpus`."""
+    work.claim(_origin(teacher, settings))
+    if "words" in work:
+        return list(read_texts(work.file("words"))), work.facts["sentences"]
+    counter: Counter[str] = Counter()
+    total = 0
+    with Progress("counting words", unit="sentences", enabled=show_progress_bar) as progress:
+        for sentence in usable_sentences(_proven(corpus, work), settings):
+            counter.update(word.text for word in _words(sentence, settings))
+            total += 1
+            progress.advance()
+    if not total:
+        raise CorpusError(
+            f"the corpus has no usable sentence: none has {settings.sentence_words[0]} to "
+            f"{settings.sentence_words[1]} words; give sentences of that length, one a row"
+        )
+    ranked = sorted(counter.items(), key=lambda item: (-item[1], item[0]))[: settings.max_vocabulary]
+    kept = [(word, count) for word, count in ranked if count >= settings.min_count]
+    if not kept:
+        raise CorpusError(f"no word occurs {settings.min_count} times in the corpus; lower min_count")
+    words = [word for word, _ in kept]
+    work.save_texts("words", words)
+    work.append("counts", np.array([count for _, count in kept], np.int64))
+    work.commit({"sentences": total})
+    return words, total
+
+
+def _origin(teacher: SentenceTransformer, settings: ExtractionSettings) -> dict[str, Any]:
+    """What a resumed run must share with the run it goes on from, beside the corpus."""
+    digest = hashlib.sha256()
+    for name, weights in sorted(teacher.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(weights.detach().cpu().float().numpy().ravel()[:4096]).tobytes())
+    values = asdict(settings)
+    del values["batch_size"]  # changes the speed, not the result
+    return {"teacher": digest.hexdigest(), **values}
+
+
+def _words(sentence: str, settings: ExtractionSettings) -> list[Word]:
+    words = word_finder(settings.language)(sentence)
+    return words if settings.cased else [Word(w.text.lower(), w.start, w.end) for w in words]
+
+
+def _shards(sentences: Iterator[str]) -> Iterator[list[str]]:
+    shard: list[str] = []
+    for sentence in sentences:
+        shard.append(sentence)
+        if len(shard) == _SHARD:
+            yield shard
+            shard = []
+    if shard:
+        yield shard
+
+
+class _Sums:
+    """The running sums of the words' vectors, and how far they have come."""
+
+    def __init__(self, work: WorkFolder, words: int, dimension: int) -> None:
+        self.work = work
+        self.shards_done = work.facts.get("shards_done", 0)
+        self.vectors: Vectors = np.zeros((words, dimension), np.float32)
+        self.used: npt.NDArray[np.int32] = np.zeros(words, np.int32)
+        if "sums" in work:
+            tensors = work.load("sums")
+            self.vectors, self.used = np.array(tensors["sums"]), np.array(tensors["used"])
+
+    def save(self, teacher_vectors: npt.NDArray[np.float16]) -> None:
+        """Finish a shard, of which these are the sentences' vectors."""
+        self.work.append("teacher", teacher_vectors)
+        self.work.save("sums", {"sums": self.vectors, "used": self.used})
+        self.shards_done += 1
+        self.work.commit({"shards_done": self.shards_done})
+
+
+def _encode_shard(
+    teacher: SentenceTransformer,
+    shard: list[str],
+    number_of: dict[str, int],
+    sums: _Sums,
+    settings: ExtractionSettings,
+    progress: Progress,
+) -> npt.NDArray[np.float16]:
+    """Add the words of `shard` to the sums and return the sentences' vectors."""
+    order = sorted(range(len(shard)), key=lambda i: (len(shard[i]), i))  # equal lengths together: little padding
+    batches = [order[i : i + settings.batch_size] for i in range(0, len(order), settings.batch_size)]
+    vectors = np.zeros((len(shard), teacher.get_embedding_dimension()), np.float16)
+
+    def read(rows: list[int]) -> tuple[npt.NDArray[np.float32], WordVectors]:
+        texts = [shard[i] for i in rows]
+        sentence_vectors, token_vectors, offsets = forward(teacher, texts, settings.prompt)
+        words = [_words(text, settings) for text in texts]
+        return sentence_vectors, word_vectors(texts, words, token_vectors, offsets, number_of)
+
+    with one_thread_a_batch(teacher) as workers:
+        for rows, (sentence_vectors, (word_rows, found)) in zip(batches, workers.map(read, batches)):
+            vectors[rows] = sentence_vectors
+            _add_at_most(sums, word_rows, found, settings.occurrences)
+            progress.advance(len(rows))
+    return vectors
+
+
+def _add_at_most(sums: _Sums, rows: npt.NDArray[np.int64], vectors: npt.NDArray[np.float32], limit: int) -> None:
+    """Add each vector to its word's sum while the word has had fewer than `limit`."""
+    order = np.argsort(rows, kind="stable")
+    ranked = rows[order]
+    first = np.concatenate([[True], ranked[1:] != ranked[:-1]]) if len(ranked) else np.zeros(0, bool)
+    start = np.maximum.accumulate(np.where(first, np.arange(len(ranked)), 0))
+    rank = np.arange(len(ranked)) - start  # how many of the same word came before it in this batch
+    taken = order[sums.used[ranked] + rank < limit]
+    np.add.at(sums.vectors, rows[taken], vectors[taken])
+    np.add.at(sums.used, rows[taken], 1)

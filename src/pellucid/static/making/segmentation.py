@@ -1,0 +1,264 @@
+"""Cutting raw text of any language into words, for making vocabularies.
+
+Encoding needs none of this: there, text in a script without spaces is cut into the longest words of the vocabulary
+(`Vocabulary.split`). But which words a vocabulary is to have must be found in running text, by a program that knows
+the language: jieba for Chinese, SudachiPy with its small dictionary for Japanese, PyThaiNLP's newmm for Thai. They
+bring their dictionaries along; nothing is downloaded. The teacher's tokenizer was the other choice; its pieces are cut
+by frequency and often end inside words, and a reader of an explanation would see them.
+
+Words are such as `Vocabulary.split` can find again: a word holds characters of unspaced scripts alone, or none.
+
+The words of a text in a known language, with their places; and texts that a language's rule cannot cut into words.
+
+Used for making models alone: `segmentation.py` cuts, this file says where the words stand, which the reading of a
+teacher's states needs, and refuses text that would come out as a handful of endless words.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from itertools import islice
+from threading import Lock
+from typing import Any
+from unicodedata import name as character_name
+
+from pellucid.corpus import Corpus, is_path, read_texts
+from pellucid.errors import CorpusError, InputError, missing_extra
+from pellucid.text import Word, split_words, unspaced_run, well_formed
+
+_Cut = Callable[[str], list[str]]
+
+_LONGEST_RUN = 10_000  # characters cut at once; SudachiPy refuses 49,149 bytes
+_CODE = re.compile(r"([a-z]{2,3})(?:[-_][a-z0-9]{1,8})*", re.IGNORECASE)
+_LONG_CODES = {"zho": "zh", "chi": "zh", "cmn": "zh", "jpn": "ja", "tha": "th"}
+_WITHOUT_SEGMENTER = {
+    "lo": "Lao", "lao": "Lao", "km": "Khmer", "khm": "Khmer", "my": "Burmese", "mya": "Burmese", "bur": "Burmese",
+    "yue": "Cantonese", "wuu": "Wu Chinese", "lzh": "Classical Chinese",
+}  # fmt: skip
+
+
+def segmenter(language: str) -> Callable[[str], list[str]]:
+    """Return the function that cuts a text of `language` into its words, in order, punctuation left out.
+
+    The same text always gives the same words. Where the text holds no unspaced script, they are those of `split_words`.
+
+    Args:
+        language: an ISO 639 code, also with more behind it: "de", "zh", "zh-Hant", "jpn". "und" (no language given)
+            takes every language as one that puts spaces between its words.
+
+    Raises:
+        InputError: it is no such code, or the language is written without spaces and nothing here cuts it.
+        MissingExtraError: the library for this language is not installed.
+
+    >>> segmenter("fr")("C'est l'été.")
+    ['C', 'est', 'l', 'été']
+    """
+    found = _CODE.fullmatch(language) if isinstance(language, str) else None
+    if found is None:
+        raise InputError(f"the language is {language!r}; give an ISO 639 code such as 'de', 'zh' or 'jpn'")
+    code = found[1].lower()
+    if code in _WITHOUT_SEGMENTER:
+        raise InputError(
+            f"{_WITHOUT_SEGMENTER[code]} ({language!r}) is written without spaces and nothing here cuts it into words; "
+            "put spaces between the words of the texts and give the language as 'und'"
+        )
+    cut = {"zh": _chinese, "ja": _japanese, "th": _thai}.get(_LONG_CODES.get(code, code))
+    return _words if cut is None else _unspaced_cut_by(cut())
+
+
+def _words(text: str) -> list[str]:
+    return [word.text for word in split_words(text)]
+
+
+def _unspaced_cut_by(cut: _Cut) -> _Cut:
+    """Return the function that gives stretches of unspaced script to `cut` and leaves other words whole."""
+
+    def words(text: str) -> list[str]:
+        return [word for piece in split_words(text) for word in _parts(piece.text, cut)]
+
+    return words
+
+
+def _parts(piece: str, cut: _Cut) -> Iterator[str]:
+    done = 0
+    for run in unspaced_run.finditer(piece):
+        if run.start() > done:
+            yield piece[done : run.start()]
+        for start in range(run.start(), run.end(), _LONGEST_RUN):
+            yield from filter(None, cut(piece[start : min(start + _LONGEST_RUN, run.end())]))
+        done = run.end()
+    if done < len(piece):
+        yield piece[done:]
+
+
+@lru_cache(maxsize=1)
+def _chinese() -> _Cut:
+    """Return jieba's exact mode, its dictionary read without the cache file that it writes where all may write."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # its strings and imports are of older Pythons
+            import jieba
+    except ImportError as error:
+        raise missing_extra("jieba", "languages") from error
+    jieba.setLogLevel(logging.WARNING)
+    tokenizer = jieba.Tokenizer()
+    tokenizer.FREQ, tokenizer.total = tokenizer.gen_pfdict(tokenizer.get_dict_file())
+    tokenizer.initialized = True
+    cut: _Cut = tokenizer.lcut
+    return cut
+
+
+@lru_cache(maxsize=1)
+def _japanese() -> _Cut:
+    """Return SudachiPy's short units: a small vocabulary covers more text with them than with compounds."""
+    try:
+        import sudachidict_small  # noqa: F401  # what dict="small" opens
+        from sudachipy import Dictionary, SplitMode
+    except ImportError as error:
+        raise missing_extra("sudachipy or its sudachidict_small", "languages") from error
+    dictionary: Any = Dictionary(dict="small")
+    make = getattr(dictionary, "tokenizer", None) or dictionary.create  # renamed in 0.7
+    tokenizer = make(mode=SplitMode.A)
+    return lambda text: [found.surface() for found in tokenizer.tokenize(text)]
+
+
+@lru_cache(maxsize=1)
+def _thai() -> _Cut:
+    """Return PyThaiNLP's newmm: longest match within its dictionary and between Thai character clusters."""
+    try:
+        with _no_thai_folder():
+            from pythainlp.tokenize.newmm import segment
+    except ImportError as error:
+        raise missing_extra("pythainlp", "languages") from error
+    segment("ไทย")  # reads the dictionary
+    cut: _Cut = segment
+    return cut
+
+
+@contextmanager
+def _no_thai_folder() -> Iterator[None]:
+    """Keep PyThaiNLP from making a folder in the user's home, which only its downloads need."""
+    names = ("PYTHAINLP_READ_ONLY", "PYTHAINLP_READ_MODE")  # it refuses both at once
+    if any(name in os.environ for name in names):
+        yield
+        return
+    os.environ[names[0]] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[names[0]]
+
+
+_SAMPLE = 2_000  # texts
+_MOSTLY = 0.5  # of the characters of words
+
+_LONGEST = {"CJK": 4, "HIRAGANA": 4, "KATAKANA": 12, "THAI": 10, "LAO": 10, "KHMER": 10, "MYANMAR": 10}
+"""By script without spaces: where people have cut words apart, their average length is not above this."""
+
+_JAPANESE = ("CJK", "HIRAGANA", "KATAKANA")
+_SEGMENTED = {
+    "zh": ("CJK",), "zho": ("CJK",), "chi": ("CJK",), "cmn": ("CJK",),
+    "ja": _JAPANESE, "jpn": _JAPANESE,
+    "th": ("THAI",), "tha": ("THAI",),
+}  # fmt: skip
+"""Languages with a segmenter and the scripts it knows."""
+
+_SEGMENTING = Lock()
+
+
+@lru_cache(maxsize=16)
+def word_finder(language: str | None) -> Callable[[str], list[Word]]:
+    """Return the function that finds the words of a text in `language`; None cuts at spaces and punctuation.
+
+    Raises:
+        InputError: `language` is no code, or of a language that is written without spaces and has no segmenter.
+        MissingExtraError: the segmenter of the language is not installed.
+    """
+    if language is None:
+        return split_words
+
+    segment = segmenter(language)
+    if not _known_scripts(language):
+        return split_words
+
+    def find(text: str) -> list[Word]:
+        text = well_formed(text)
+        with _SEGMENTING:  # SudachiPy refuses two threads at once
+            pieces = segment(text)
+        return list(_placed(text, pieces))
+
+    return find
+
+
+def _known_scripts(language: str) -> tuple[str, ...]:
+    return _SEGMENTED.get(language.replace("_", "-").partition("-")[0].lower(), ())
+
+
+def _placed(text: str, pieces: Iterable[str]) -> Iterator[Word]:
+    """Yield the `pieces` of `text`, which come in order, with where they stand in it."""
+    end = 0
+    for piece in pieces:
+        start = text.find(piece, end)
+        if start >= 0:  # else the segmenter has rewritten what it cut
+            end = start + len(piece)
+            yield Word(piece, start, end)
+
+
+def check_script(language: str, corpus: Corpus) -> None:
+    """Refuse a corpus whose script the rule for `language` cannot cut into words, by its first texts.
+
+    Args:
+        language: a code.
+        corpus: read from its beginning.
+
+    Raises:
+        CorpusError: most of it is in a script without spaces between words that the language is not written in, and
+            nobody has put spaces there. The message shows a piece.
+    """
+    find, known = word_finder(language), _known_scripts(language)
+    words: Counter[str] = Counter()
+    characters: Counter[str] = Counter()
+    longest: dict[str, str] = {}
+    for text in islice(read_texts(corpus), _SAMPLE):
+        for word in find(text):
+            script = _script(word.text)
+            words[script] += 1
+            characters[script] += len(word.text)
+            longest[script] = max(longest.get(script, ""), word.text[:40], key=len)
+    foreign = [script for script in characters if script and script not in known]
+    if not foreign or sum(characters[script] for script in foreign) < _MOSTLY * characters.total():
+        return
+    script = max(foreign, key=characters.__getitem__)
+    length = characters[script] / words[script]
+    if known or length > _LONGEST[script]:
+        raise CorpusError(_unsegmentable(language, corpus, script, repr(longest[script])))
+
+
+def _unsegmentable(language: str, corpus: Corpus, script: str, piece: str) -> str:
+    where = f" ({corpus})" if is_path(corpus) else ""
+    special = {"CJK": "Chinese characters", "HIRAGANA": "kana", "KATAKANA": "kana", "MYANMAR": "Burmese script"}
+    name = special.get(script, f"{script.capitalize()} script")
+    right = [code for code in ("zh", "ja", "th") if script in _SEGMENTED[code]]
+    ways = [f"give its own code ({' or '.join(right)})"] if right else []
+    if _known_scripts(language):
+        rule = f"which the segmenter of {language!r} does not know"
+    else:
+        rule = f"without spaces between words, and {language!r} is cut at spaces"
+        ways.append("put spaces between its words")
+    way = f"; {', or '.join(ways)}" if ways else ""
+    return f"the text of {language!r}{where} is mostly in {name}, {rule}: it would have words such as {piece}{way}"
+
+
+@lru_cache(maxsize=65_536)
+def _script(word: str) -> str:
+    """Return the script of the first character in `word` that is of one without spaces, else an empty string."""
+    found = unspaced_run.search(word)
+    first = character_name(found[0][0], "").partition(" ")[0].partition("-")[0] if found else ""
+    return first if first in _LONGEST else "CJK" if found else ""

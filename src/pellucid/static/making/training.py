@@ -1,0 +1,521 @@
+"""Training a table of word vectors: batches of sentences as sums of their words' rows, and any loss over these sums.
+
+Only the rows of a batch's words have a gradient, which makes a step take milliseconds; the published code of the SWE
+paper moves the whole table at each step. `refinement.py` and `translation.py` say what is trained for.
+
+Refining word vectors against a teacher: distillation of in-batch similarities (SWE paper, section 3.3, eq. 2-3).
+
+For a batch of sentences the student's cosine matrix is drawn to the teacher's: the cross-entropy of row-wise softmaxes
+at a temperature, the diagonal left out. The teacher's vectors come from the extraction pass, so no sentence is encoded
+again, and only the rows of the batch's words have a gradient: minutes on two cores.
+
+Beyond the paper, `neighbours` fills a batch with groups of sentences that the teacher finds alike. Among random
+sentences almost every similarity is near zero, and what tells near sentences apart is hardly ever seen.
+
+A run that was stopped goes on from its last evaluation: the batches of a step depend on the seed and the step alone.
+
+Drawing translations together: two-way contrastive tuning on sentence pairs (SWE paper, sections 1.1 and 3.3).
+
+For a batch of pairs the cosine of each sentence with its translation is raised above those with the other sentences of
+the batch, in both directions; the two losses are summed, as in the paper. All languages share one table, so that a
+batch of English and German and one of English and Japanese both move the English words.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.base import Vectors
+from pellucid.errors import CorpusError, InputError
+from pellucid.progress import Progress
+from pellucid.text import Vocabulary
+from pellucid.workfolder import WorkFolder
+
+if TYPE_CHECKING:
+    import torch
+
+
+_CLIP = 5.0  # of the gradient's norm, as in the paper's code
+
+Batch = npt.NDArray[np.int64]
+Loss = Callable[["torch.nn.EmbeddingBag", Batch], "torch.Tensor"]
+
+
+def sums(words: torch.nn.EmbeddingBag, bags: Bags, sentences: Batch) -> torch.Tensor:
+    """Return the sums of the word vectors of some sentences, [sentences, d]; a sum has the direction of the mean."""
+    import torch
+
+    chosen = bags.take(sentences)
+    total: torch.Tensor = words(torch.from_numpy(chosen.rows), torch.from_numpy(chosen.offsets))
+    return total
+
+
+def scale_of(vectors: npt.NDArray[np.floating[Any]]) -> float:
+    """Return the root mean square of some vectors, never 0, so that it can be divided by."""
+    return max(float(np.sqrt(np.mean(np.square(vectors)))) if vectors.size else 0.0, 1e-12)
+
+
+@contextmanager
+def tuning_folder(
+    work_dir: Path | None, settings: RefinementSettings | TranslationSettings, others: Mapping[str, Any] | None = None
+) -> Iterator[WorkFolder | None]:
+    """Open the folder in `work_dir` where a table's training keeps its state; other settings have another one."""
+    if work_dir is None:
+        yield None
+        return
+    asked = json.dumps({"settings": asdict(settings), **(others or {})}, sort_keys=True, default=str)
+    with WorkFolder(work_dir / f"tuning-{hashlib.sha256(asked.encode()).hexdigest()[:12]}") as work:
+        yield work
+
+
+class TableTrainer:
+    """The table, its optimiser, and the best table so far.
+
+    Attributes:
+        step: batches trained on, those before a resumption included.
+        best: float32 [words, d], the table with the lowest loss on held-out sentences so far.
+        best_loss: that loss.
+        evaluations_without_gain: how many evaluations were not better, in a row.
+    """
+
+    def __init__(
+        self,
+        table: Vectors,
+        loss: Loss,
+        settings: RefinementSettings | TranslationSettings,
+        work: WorkFolder | None,
+        sentences: Mapping[str, Bags],
+    ) -> None:
+        """Take the table as it is at first, or as `work` has it.
+
+        Args:
+            table: float32 [words, d].
+            loss: of the trained table and the numbers of a batch's sentences.
+            settings: steps, learning rate, and when to evaluate and to stop.
+            work: where the state is kept from evaluation to evaluation; None keeps none.
+            sentences: what is trained on, by name.
+
+        Raises:
+            InputError: `work` holds the state of another table, other sentences or settings.
+            ModelFolderError: the state in `work` is damaged.
+        """
+        import torch
+
+        self.loss, self.settings, self.work = loss, settings, work
+        self.words = torch.nn.EmbeddingBag.from_pretrained(
+            torch.from_numpy(np.array(table, np.float32)),
+            freeze=False,
+            mode="sum",
+            sparse=True,
+            include_last_offset=True,
+        )
+        self.optimiser = torch.optim.SparseAdam(list(self.words.parameters()), lr=settings.learning_rate)
+        self.step, self.evaluations_without_gain = 0, 0
+        self.best, self.best_loss = np.array(table, np.float32), float("inf")
+        if work is not None:
+            bags = {f"sentences {name}": _hash(bag.rows, bag.offsets) for name, bag in sentences.items()}
+            work.claim({**asdict(settings), "table": _hash(self.best), **bags})
+            if "table" in work:
+                self._resume(work)
+
+    def run(self, draw: Callable[[int], Batch], held_out: Sequence[Batch], progress: Progress) -> Vectors:
+        """Train to the last step, or until evaluations stop getting better, and return the best table.
+
+        Args:
+            draw: returns the batch of a numbered step; the same at every call, so that a resumed run sees the same.
+            held_out: the batches that tables are compared on.
+            progress: counts the steps.
+        """
+        progress.advance(self.step)
+        if not self.step:
+            self.evaluate(held_out)  # the table as it is may be the best
+        while self.step < self.settings.steps and self.evaluations_without_gain < self.settings.patience:
+            self.train_on(draw(self.step))
+            if self.step % self.settings.evaluate_every == 0 or self.step == self.settings.steps:
+                self.evaluate(held_out)
+            progress.advance(1, note=f"loss {self.best_loss:.4f}")
+        return self.best
+
+    def train_on(self, batch: Batch) -> None:
+        """Take one step; the learning rate falls linearly to zero."""
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.settings.learning_rate * (1 - self.step / self.settings.steps)
+        self.optimiser.zero_grad()
+        self.loss(self.words, batch).backward()
+        gradient = self.words.weight.grad.coalesce()
+        norm = float(gradient.values().norm())
+        if norm > _CLIP:
+            gradient.values().mul_(_CLIP / norm)
+        self.words.weight.grad = gradient
+        self.optimiser.step()
+        self.step += 1
+
+    def evaluate(self, batches: Sequence[Batch]) -> None:
+        """Measure the mean loss of held-out batches, keep the table if it is the best, and write the state down."""
+        import torch
+
+        with torch.no_grad():
+            loss = float(np.mean([self.loss(self.words, batch).item() for batch in batches]))
+        self.evaluations_without_gain += 1
+        if loss < self.best_loss:
+            self.best_loss, self.evaluations_without_gain = loss, 0
+            self.best = self.words.weight.detach().numpy().copy()
+        if self.work is not None and self.step:
+            self._save(self.work)
+
+    def _save(self, work: WorkFolder) -> None:
+        state = self.optimiser.state[self.words.weight]
+        tensors = {"words": self.words.weight.detach().numpy(), "best": self.best}
+        tensors.update({name: state[name].numpy() for name in ("exp_avg", "exp_avg_sq")})
+        work.save("table", tensors)
+        facts = {"step": self.step, "best_loss": self.best_loss, "without_gain": self.evaluations_without_gain}
+        work.commit(facts)
+
+    def _resume(self, work: WorkFolder) -> None:
+        """Take up the state in `work`."""
+        import torch
+
+        tensors = {name: torch.from_numpy(np.array(values)) for name, values in work.load("table").items()}
+        with torch.no_grad():
+            self.words.weight.copy_(tensors["words"])
+        self.best = tensors["best"].numpy()
+        self.step, self.best_loss = work.facts["step"], work.facts["best_loss"]
+        self.evaluations_without_gain = work.facts["without_gain"]
+        moments = {name: tensors[name] for name in ("exp_avg", "exp_avg_sq")}
+        self.optimiser.state[self.words.weight] = {"step": self.step, **moments}
+
+
+def _hash(*arrays: npt.NDArray[Any]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+_DEV_BATCH = 512  # sentences in a batch of the loss that is watched
+_DEV_SHARE = 0.02
+
+
+@dataclass(frozen=True)
+class RefinementSettings:
+    """How the vectors are refined. The defaults are what the bundled model was made with.
+
+    Attributes:
+        steps: batches at most (the paper: 30,000); 0 leaves the vectors as they are, its "section 3.2" ablation.
+        batch_size: sentences in a batch (the paper: 128).
+        temperature: what cosines are divided by before the softmax (the paper: 0.05).
+        learning_rate: Adam's, at the first step; it falls linearly to zero. In units of the table's root mean square,
+            so that it does not depend on the teacher's scale.
+        neighbours: sentences of one neighbourhood put into a batch together; 1 draws at random as the paper does.
+        evaluate_every: steps between two evaluations on held-out sentences.
+        patience: stop after this many evaluations without a better one.
+        seed: of the held-out sentences and the batches.
+    """
+
+    steps: int = 12_000
+    batch_size: int = 512
+    temperature: float = 0.1
+    learning_rate: float = 0.01
+    neighbours: int = 32
+    evaluate_every: int = 1_000
+    patience: int = 5
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Bags:
+    """Sentences as rows of the table: sentence i is `rows[offsets[i] : offsets[i + 1]]`."""
+
+    rows: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, sentences: Sequence[str], vocabulary: Vocabulary) -> Bags:
+        """Look every word of `sentences` up, by the rule used when encoding; unknown words are left out."""
+        row_of: dict[str, int] = {}
+        rows: list[int] = []
+        offsets = [0]
+        for sentence in sentences:
+            for word in vocabulary.split(sentence):
+                row = row_of.get(word.text)
+                if row is None:
+                    row = row_of[word.text] = vocabulary.row(word.text)
+                if row >= 0:
+                    rows.append(row)
+            offsets.append(len(rows))
+        return cls(np.array(rows, np.int64), np.array(offsets, np.int64))
+
+    def __len__(self) -> int:
+        """Return the number of sentences."""
+        return len(self.offsets) - 1
+
+    def take(self, sentences: npt.NDArray[np.int64]) -> Bags:
+        """Return the bags of the numbered `sentences`."""
+        sizes = self.offsets[sentences + 1] - self.offsets[sentences]
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        shift = np.repeat(self.offsets[sentences] - offsets[:-1], sizes)
+        return Bags(self.rows[shift + np.arange(offsets[-1])], offsets)
+
+    def means(self, vectors: Vectors) -> Vectors:
+        """Return the mean vector of each sentence, float32 [sentences, dimension]; zero for an empty one."""
+        from scipy.sparse import csr_matrix
+
+        ones = np.ones(len(self.rows), np.float32)
+        counts = csr_matrix((ones, self.rows, self.offsets), shape=(len(self), len(vectors)))
+        sizes = np.maximum(np.diff(self.offsets), 1)[:, None].astype(np.float32)
+        return np.asarray(counts @ vectors, dtype=np.float32) / sizes
+
+
+def refine(
+    vectors: Vectors,
+    bags: Bags,
+    teacher_vectors: npt.NDArray[np.float16],
+    settings: RefinementSettings,
+    *,
+    work: WorkFolder | None = None,
+    show_progress_bar: bool = True,
+) -> Vectors:
+    """Return `vectors` [words, dimension] refined on sentences `bags`, with unit `teacher_vectors` [sentences, d].
+
+    The best vectors by the loss on held-out sentences are returned. Their scale is changed to a root mean square of 1,
+    which no cosine sees.
+
+    Raises:
+        CorpusError: fewer than two batches of sentences hold two known words.
+        InputError: `work` holds the state of other vectors, sentences or settings.
+        ModelFolderError: the state in `work` is damaged.
+    """
+    import torch
+
+    usable = np.flatnonzero(np.diff(bags.offsets) >= 2)
+    if len(usable) < 2 * settings.batch_size:
+        raise CorpusError(
+            f"{len(usable)} sentences hold two known words; refinement needs at least {2 * settings.batch_size} "
+            "(two batches). Give more text, or train with smaller batches"
+        )
+    table = vectors / scale_of(vectors)
+    order = np.random.default_rng(settings.seed).permutation(usable)
+    held_out = max(2, min(int(len(order) * _DEV_SHARE), 20 * _DEV_BATCH))
+    dev, train = np.sort(order[:held_out]), np.sort(order[held_out:])
+    teacher = torch.from_numpy(np.ascontiguousarray(teacher_vectors))
+
+    def loss(words: torch.nn.EmbeddingBag, sentences: npt.NDArray[np.int64]) -> torch.Tensor:
+        return similarity_loss(sums(words, bags, sentences), teacher[sentences].float(), settings.temperature)
+
+    trainer = TableTrainer(table, loss, settings, work, {"trained on": bags})
+    batches = np.array_split(dev, max(1, len(dev) // _DEV_BATCH))
+    groups = _neighbourhoods(teacher_vectors, train, settings)
+    with Progress("refining", total=settings.steps, unit="steps", enabled=show_progress_bar) as progress:
+        return trainer.run(lambda step: _draw_texts(groups, train, settings, step), batches, progress)
+
+
+def similarity_loss(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
+    """Cross-entropy between the rows of two in-batch cosine matrices (equation 2), diagonal left out.
+
+    Args:
+        student: sums of word vectors [B, d]; a sum has the direction of the mean.
+        teacher: the teacher's vectors [B, D], each of length 1.
+        temperature: what cosines are divided by.
+    """
+    import torch.nn.functional as F
+
+    unit = F.normalize(student, dim=1)
+    cosines, targets = unit @ unit.T / temperature, teacher @ teacher.T / temperature
+    # Not -inf: 0 * inf is NaN in the backward pass. exp(-1e4) is exactly 0 in float32.
+    cosines, targets = cosines.fill_diagonal_(-1e4), targets.fill_diagonal_(-1e4)
+    return F.cross_entropy(cosines, F.softmax(targets, dim=1))
+
+
+def _neighbourhoods(
+    teacher_vectors: npt.NDArray[np.float16], train: npt.NDArray[np.int64], settings: RefinementSettings
+) -> list[npt.NDArray[np.int64]]:
+    """Split the training sentences into neighbourhoods of about 200 by the teacher's vectors."""
+    if settings.neighbours <= 1:
+        return []
+    from sklearn.cluster import MiniBatchKMeans
+
+    count = max(1, len(train) // 200)
+    generator = np.random.default_rng(settings.seed)
+    sample = generator.choice(train, min(len(train), 50 * count, 100_000), replace=False)
+    means = MiniBatchKMeans(count, batch_size=4096, n_init=1, max_iter=5, random_state=settings.seed)
+    means.fit(teacher_vectors[sample].astype(np.float32))
+    parts = np.array_split(train, max(1, len(train) // 16_384))
+    labels = np.concatenate([means.predict(teacher_vectors[part].astype(np.float32)) for part in parts])
+    order = np.argsort(labels, kind="stable")
+    groups = np.split(train[order], np.cumsum(np.bincount(labels, minlength=count))[:-1])
+    return [group for group in groups if len(group) >= settings.neighbours]
+
+
+def _draw_texts(
+    groups: list[npt.NDArray[np.int64]], train: npt.NDArray[np.int64], settings: RefinementSettings, step: int
+) -> npt.NDArray[np.int64]:
+    """Return the sentences of batch `step`: random ones, or `neighbours` from each of several neighbourhoods."""
+    generator = np.random.default_rng([settings.seed, step])
+    wanted = settings.batch_size // max(settings.neighbours, 1)
+    if len(groups) < wanted:
+        return generator.choice(train, settings.batch_size, replace=False)
+    sizes = np.array([len(group) for group in groups], np.float64)
+    chosen = generator.choice(len(groups), wanted, replace=False, p=sizes / sizes.sum())
+    return np.concatenate([generator.choice(groups[i], settings.neighbours, replace=False) for i in chosen])
+
+
+_DEV_PAIRS_SHARE, _MOST_DEV = 0.02, 4_096  # of a language pair's sentences
+_DEV_PAIRS_BATCH = 512
+
+
+@dataclass(frozen=True)
+class TranslationSettings:
+    """How translations are drawn together.
+
+    Attributes:
+        steps: batches at most; 0 leaves the vectors as they are.
+        batch_size: sentence pairs in a batch, all of one language pair (the paper: 128).
+        temperature: what cosines are divided by before the softmax (the paper: 0.05).
+        learning_rate: Adam's, at the first step; it falls linearly to zero. In units of the table's root mean square.
+        evaluate_every: steps between two evaluations on held-out pairs.
+        patience: stop after this many evaluations without a better one.
+        seed: of the held-out pairs and the batches.
+    """
+
+    steps: int = 10_000
+    batch_size: int = 512
+    temperature: float = 0.05
+    learning_rate: float = 0.01
+    evaluate_every: int = 500
+    patience: int = 5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            InputError: one is of no use; the message names it.
+        """
+        for name, least in (("steps", 0), ("batch_size", 2), ("evaluate_every", 1), ("patience", 1), ("seed", 0)):
+            if getattr(self, name) < least:
+                raise InputError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        for name in ("temperature", "learning_rate"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise InputError(f"{name} is {getattr(self, name)}; it must be above 0")
+
+
+class PairBags(NamedTuple):
+    """Sentences and their translations as rows of one table.
+
+    Attributes:
+        name: of the language pair, such as "en-de".
+        first: the sentences in one language.
+        second: as many, their translations.
+    """
+
+    name: str
+    first: Bags
+    second: Bags
+
+
+def tune_on_pairs(
+    vectors: Vectors,
+    pairs: Sequence[PairBags],
+    settings: TranslationSettings,
+    *,
+    work: WorkFolder | None = None,
+    show_progress_bar: bool = True,
+) -> Vectors:
+    """Return `vectors` [words, d] after two-way contrastive tuning on one or several language pairs.
+
+    A batch is of one language pair, drawn with a probability in proportion to its number of sentences. The best vectors
+    by the loss on held-out pairs are returned, at a root mean square of 1.
+
+    Raises:
+        InputError: there are no pairs, two have one name, a pair's sides differ in number, or `work` holds the state of
+            other vectors, sentences or settings.
+        ModelFolderError: the state in `work` is damaged.
+        CorpusError: a language pair has too few sentences with a known word on both sides.
+    """
+    if not settings.steps:
+        return vectors
+    splits = [_split(pair, number, settings) for number, pair in enumerate(_checked(pairs))]
+    table = vectors / scale_of(vectors)
+
+    def loss(words: torch.nn.EmbeddingBag, batch: npt.NDArray[np.int64]) -> torch.Tensor:
+        pair, sentences = pairs[int(batch[0])], batch[1:]
+        first, second = (sums(words, side, sentences) for side in (pair.first, pair.second))
+        return translation_loss(first, second, settings.temperature)
+
+    sentences = {f"{pair.name} {n}": side for pair in pairs for n, side in enumerate((pair.first, pair.second), 1)}
+    trainer = TableTrainer(table, loss, settings, work, sentences)
+    trained = [train for _, train in splits]
+    held_out = [_numbered(n, part) for n, (dev, _) in enumerate(splits) for part in _in_batches(dev)]
+    with Progress(
+        "drawing translations together", total=settings.steps, unit="steps", enabled=show_progress_bar
+    ) as progress:
+        return trainer.run(lambda step: _draw_pairs(trained, settings, step), held_out, progress)
+
+
+def translation_loss(first: torch.Tensor, second: torch.Tensor, temperature: float) -> torch.Tensor:
+    """Return InfoNCE from the one language to the other plus InfoNCE back.
+
+    Args:
+        first: sums of word vectors [B, d].
+        second: those of the translations [B, d], in the same order.
+        temperature: what cosines are divided by.
+    """
+    import torch
+    import torch.nn.functional as F
+
+    cosines = F.normalize(first, dim=1) @ F.normalize(second, dim=1).T / temperature
+    own = torch.arange(len(cosines))
+    return F.cross_entropy(cosines, own) + F.cross_entropy(cosines.T, own)
+
+
+def _checked(pairs: Sequence[PairBags]) -> Sequence[PairBags]:
+    names = [pair.name for pair in pairs]
+    if not pairs or len(set(names)) < len(names):
+        raise InputError(f"tuning needs language pairs, each once; got {names}")
+    for pair in pairs:
+        if len(pair.first) != len(pair.second):
+            raise InputError(f"{pair.name}: {len(pair.first)} sentences have {len(pair.second)} translations")
+    return pairs
+
+
+def _split(
+    pair: PairBags, number: int, settings: TranslationSettings
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the numbers of the held-out pairs and of those trained on."""
+    usable = np.flatnonzero((np.diff(pair.first.offsets) > 0) & (np.diff(pair.second.offsets) > 0))
+    if len(usable) < 2 * settings.batch_size:
+        raise CorpusError(
+            f"{pair.name}: {len(usable)} of {len(pair.first)} sentence pairs have a known word on both sides; tuning "
+            f"needs at least {2 * settings.batch_size} (two batches). Give more text, or train with smaller batches"
+        )
+    order = np.random.default_rng([settings.seed, number]).permutation(usable)
+    held_out = max(2, min(int(len(order) * _DEV_PAIRS_SHARE), _MOST_DEV))
+    return np.sort(order[:held_out]), np.sort(order[held_out:])
+
+
+def _in_batches(dev: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
+    return np.array_split(dev, max(1, len(dev) // _DEV_PAIRS_BATCH))
+
+
+def _numbered(pair: int, sentences: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return a batch: the number of the language pair, then those of the sentences."""
+    return np.concatenate([[pair], sentences])
+
+
+def _draw_pairs(
+    trained: Sequence[npt.NDArray[np.int64]], settings: TranslationSettings, step: int
+) -> npt.NDArray[np.int64]:
+    """Return the batch of a step, which depends on the seed and the step alone."""
+    generator = np.random.default_rng([settings.seed, step])
+    sizes = np.array([len(train) for train in trained], np.float64)
+    pair = int(generator.choice(len(trained), p=sizes / sizes.sum()))
+    return _numbered(pair, generator.choice(trained[pair], settings.batch_size, replace=False))

@@ -1,0 +1,353 @@
+"""Words: splitting a text into them and finding their rows, the same at every stage of a static model.
+
+The rule is the one of the static-word-embeddings paper and its published code: BERT's pre-tokenizer without its
+normaliser (split at whitespace, every punctuation mark on its own; case and accents kept), then punctuation dropped.
+
+Beyond the paper, whose Chinese and Japanese text stays in one piece where its teacher's tokenizer does not cut it, a
+vocabulary cuts scripts that are written without spaces into the longest words it knows, and finds phrases: entries of
+several words, such as "new york". `Vocabulary.split` does both; `split_words` alone does neither.
+
+The authors drop the marks of a written list, which differs between their files. Here every character that BERT's
+pre-tokenizer isolates is dropped, so that there is one list and no mismatch between making a model and using it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeVar
+
+from tokenizers import Tokenizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+
+from pellucid.errors import InputError, without_panic
+
+_Start = TypeVar("_Start")
+
+_PRE_TOKENIZER = BertPreTokenizer()
+LONGEST_WORD = 100  # characters; BERT's own tokenizer calls a longer word unknown
+
+JOINER = "\u2581"
+"""What stands between the words of a phrase in a vocabulary: "new▁york"."""
+
+UNSPACED = (
+    r"\u2e80-\u2fdf\u3005-\u3007\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
+    r"\u3041-\u3096\u3099-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f\U0001b000-\U0001b16f"  # kana
+    r"\u0e01-\u0e3a\u0e40-\u0e4e"  # Thai
+    r"\u0e81-\u0ecf\u0edc-\u0edf"  # Lao
+    r"\u1780-\u17d3\u17d7\u17dc\u17dd"  # Khmer
+    r"\u1000-\u103f\u1050-\u108f\u109a-\u109f\ua9e0-\ua9ef\ua9fa-\ua9fe\uaa60-\uaa7f"  # Burmese
+)
+"""The characters of scripts written without spaces, as the inside of a regular expression's brackets.
+
+Their digits, currency signs and punctuation are left out: "2024年" is a number and a word, in any digits.
+"""
+
+unspaced_run = re.compile(f"[{UNSPACED}]+")
+"""One or more such characters in a row."""
+
+_ASCII_PIECE = re.compile(r"[^\t-\r !-/:-@\[-`{-~]+|[!-/:-@\[-`{-~]")  # BERT's rule for ASCII: a word, or one mark
+_ASCII_MARKS = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
+_SIMPLE = re.compile(r"[^\W_]+")  # letters and digits; every character that separates words ends such a stretch
+
+
+class Word(NamedTuple):
+    """A word of a text and where it stands there: `text[start:end]`, in characters."""
+
+    text: str
+    start: int
+    end: int
+
+
+def well_formed(text: str) -> str:
+    """Return `text` with each lone surrogate replaced by U+FFFD, so that it can be written as UTF-8.
+
+    The replacement has the same length, hence character spans keep their meaning.
+    """
+    if text.isascii():
+        return text
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in text)
+    return text
+
+
+@lru_cache(maxsize=4096)
+def _is_punctuation(mark: str) -> bool:
+    """Whether BERT's pre-tokenizer isolates the character `mark` inside a word."""
+    return len(_PRE_TOKENIZER.pre_tokenize_str(f"a{mark}a")) == 3
+
+
+def split_words(text: str) -> list[Word]:
+    """Return the words of `text` in order, with their character spans.
+
+    >>> [w.text for w in split_words("Don't panic: 3.14!")]
+    ['Don', 't', 'panic', '3', '14']
+    """
+    pieces = _PRE_TOKENIZER.pre_tokenize_str(well_formed(text))
+    return [Word(p, s, e) for p, (s, e) in pieces if e - s > 1 or not _is_punctuation(p)]
+
+
+def is_phrase(word: str) -> bool:
+    """Whether a vocabulary's `word` is several words, joined by "▁"."""
+    return JOINER in word and all(word.split(JOINER))
+
+
+def shown_word(word: str) -> str:
+    """Return a vocabulary's `word` as a person writes it.
+
+    >>> shown_word("new\u2581york")
+    'new york'
+    """
+    return word.replace(JOINER, " ") if is_phrase(word) else word
+
+
+class Vocabulary:
+    """The words of a static model and the rules that find them in a text and a row for any word.
+
+    `split` finds the words of a text. `row` finds the row of a word, in order (section 4.1 of the paper and its
+    footnote 9): the word itself; its lower-case form; and for a word of several pieces of the teacher's tokenizer, the
+    longest prefix that ends between two pieces and is a known word ("tokenisers" -> token ##iser ##s -> "tokeniser",
+    else "token"). Otherwise the word is unknown.
+    """
+
+    def __init__(self, words: Sequence[str], subwords: Tokenizer | Callable[[], Tokenizer] | None = None) -> None:
+        """Take the words in row order and the teacher's tokenizer; without one, no prefix is tried.
+
+        A function in place of the tokenizer is called when the first unknown word turns up, so that opening a model
+        does not wait for it.
+
+        Raises:
+            InputError: a word occurs twice.
+        """
+        self.words = words
+        self._subwords = subwords
+        self._row = {word: row for row, word in enumerate(words)}
+        if len(self._row) != len(words):
+            twice = next(word for row, word in enumerate(words) if self._row[word] != row)
+            raise InputError(f"the vocabulary holds {twice!r} twice")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Call the function in place of the tokenizer: it may be one that no pickle can hold, or read a file."""
+        return {**self.__dict__, "_subwords": self.subwords}
+
+    @property
+    def subwords(self) -> Tokenizer | None:
+        """The teacher's tokenizer, or None."""
+        subwords = self._subwords
+        if subwords is not None and not isinstance(subwords, Tokenizer):
+            self._subwords = subwords = subwords()
+        return subwords
+
+    @cached_property
+    def cased(self) -> bool:
+        """Whether a word is not in lower case: case then tells words apart."""
+        return any(word != word.lower() for word in self.words)
+
+    @property
+    def cuts_scripts(self) -> bool:
+        """Whether `split` cuts scripts that are written without spaces."""
+        return bool(self._unspaced_lengths)
+
+    def __len__(self) -> int:
+        """Return the number of words."""
+        return len(self.words)
+
+    def __contains__(self, word: str) -> bool:
+        """Whether `word` itself has a row."""
+        return word in self._row
+
+    def row(self, word: str) -> int:
+        """Return the row that stands for `word`, or -1 for an unknown word.
+
+        >>> Vocabulary(["the", "cat"]).row("The")
+        0
+        """
+        row = self._row.get(word, -1)
+        if row < 0:
+            row = self._row.get(word.lower(), -1)
+        return row if row >= 0 or self._subwords is None else self._prefix_row(word)
+
+    def split(self, text: str) -> list[Word]:
+        """Return the words of `text` as this vocabulary finds them, with their character spans.
+
+        After `split_words`: (1) what is in a script without spaces is cut off from what is not and, from the left, into
+        the longest words of the vocabulary; a character that begins none is a word by itself. A piece that is in the
+        vocabulary stays whole. (2) Words that together are a phrase of the vocabulary, with nothing but whitespace
+        between them, become one word, joined by "▁" as there; the longest phrase wins, from the left.
+
+        Only a vocabulary with a word of two or more characters in such a script does (1): a single sign such as "ツ"
+        among English words would be found inside words that it has nothing to do with.
+
+        >>> [word.text for word in Vocabulary(["new\u2581york", "東京", "に"]).split("New York、東京都に")]
+        ['New▁York', '東京', '都', 'に']
+        """
+        words = split_words(text)
+        if self._unspaced_lengths and not text.isascii():
+            words = [part for word in words for part in self._cut(word)]
+        return list(self._with_phrases(words, text)) if self._phrase_lengths else words
+
+    def spaced(self, texts: list[str]) -> list[str]:
+        """Return `texts` such that `split_words` finds in each the words that `split` finds in the original.
+
+        This is `split` for many texts: only those that need it are written anew, with spaces between their words.
+        """
+        if not self._phrase_lengths and not self._unspaced_lengths:
+            return texts
+        return [text if text.isascii() and not self._phrase_lengths else self._spaced(text) for text in texts]
+
+    def _spaced(self, text: str) -> str:
+        if text.isascii():
+            return self._spaced_ascii(text)
+        spaced = text
+        if self._unspaced_lengths and unspaced_run.search(text):
+            if self._has_mixed or JOINER in text:  # a piece such as "T恤" may have to stay whole
+                return " ".join([word.text for word in self.split(text)])
+            spaced = unspaced_run.sub(lambda run: f" {' '.join(self._longest_known(run[0]))} ", text)
+        if self._phrase_lengths and self._may_hold_phrase(spaced):
+            return " ".join([word.text for word in self.split(text)])
+        return spaced
+
+    def _spaced_ascii(self, text: str) -> str:
+        """Return an ASCII text with its phrases joined: `split` without the pre-tokenizer and the spans."""
+        lowered = _ASCII_PIECE.findall(text.lower())
+        if self._phrase_lengths.keys().isdisjoint(lowered):
+            return text
+        pieces = _ASCII_PIECE.findall(text)
+        written: list[str] = []
+        done = 0
+        for start, end, phrase in self._phrases(pieces, lowered, lambda s, e: _ASCII_MARKS.isdisjoint(pieces[s:e])):
+            written += pieces[done:start]
+            written.append(phrase)
+            done = end
+        return " ".join(written + pieces[done:]) if written else text
+
+    def _may_hold_phrase(self, spaced: str) -> bool:
+        """Whether a text may hold a phrase of the vocabulary; False is certain."""
+        if self._phrase_pairs is None:
+            return True
+        found = _simple_words(spaced)
+        return not self._phrase_pairs.isdisjoint(pairwise(found))
+
+    @cached_property
+    def _unspaced_lengths(self) -> dict[str, tuple[int, ...]]:
+        """The lengths of the known words in unspaced scripts by their first two characters, longest first."""
+        words = [word for word in self.words if not word.isascii() and unspaced_run.fullmatch(word)]
+        return _lengths((word[:2], len(word)) for word in words if len(word) > 1)
+
+    @cached_property
+    def _has_mixed(self) -> bool:
+        """Whether a known word holds characters of unspaced scripts beside others."""
+        words = (word for word in self.words if not word.isascii() and not is_phrase(word))
+        return any(unspaced_run.search(word) and not unspaced_run.fullmatch(word) for word in words)
+
+    @cached_property
+    def _phrase_lengths(self) -> dict[str, dict[str, tuple[int, ...]]]:
+        """The numbers of words of the known phrases by their first and second word in lower case, longest first."""
+        phrases = [word.split(JOINER) for word in self.words if is_phrase(word)]
+        lengths = _lengths(((parts[0].lower(), parts[1].lower()), len(parts)) for parts in phrases)
+        nested: dict[str, dict[str, tuple[int, ...]]] = {}
+        for (first, second), several in lengths.items():
+            nested.setdefault(first, {})[second] = several
+        return nested
+
+    @cached_property
+    def _phrase_pairs(self) -> set[tuple[str, str]] | None:
+        """Two stretches of letters that each phrase begins with; None if one has fewer."""
+        starts = [_simple_words(phrase)[:2] for phrase in self.words if is_phrase(phrase)]
+        return {(start[0], start[1]) for start in starts} if all(len(start) == 2 for start in starts) else None
+
+    def _known(self, word: str) -> bool:
+        return word in self._row or word.lower() in self._row
+
+    def _cut(self, word: Word) -> Iterator[Word]:
+        """Yield `word`, or where it holds unspaced script its known words and what is left."""
+        text, start, _ = word
+        if text.isascii() or self._known(text):
+            yield word
+            return
+        done = 0
+        for run in unspaced_run.finditer(text):
+            if run.start() > done:
+                yield Word(text[done : run.start()], start + done, start + run.start())
+            done = run.start()
+            for part in self._longest_known(run[0]):
+                yield Word(part, start + done, start + done + len(part))
+                done += len(part)
+        if done < len(text):
+            yield Word(text[done:], start + done, word.end)
+
+    def _longest_known(self, run: str) -> list[str]:
+        found = []
+        place = 0
+        while place < len(run):
+            for length in self._unspaced_lengths.get(run[place : place + 2], ()):
+                part = run[place : place + length]
+                if part in self._row:
+                    break
+            else:
+                part = run[place]
+            found.append(part)
+            place += len(part)
+        return found
+
+    def _with_phrases(self, words: list[Word], text: str) -> Iterator[Word]:
+        """Yield `words` with those that are a phrase as one."""
+
+        def close(start: int, end: int) -> bool:
+            gaps = (text[word.end : after.start] for word, after in pairwise(words[start:end]))
+            return all(not gap or gap.isspace() for gap in gaps)  # words of unspaced scripts have nothing between them
+
+        texts = [word.text for word in words]
+        done = 0
+        for start, end, phrase in self._phrases(texts, [word.lower() for word in texts], close):
+            yield from words[done:start]
+            yield Word(phrase, words[start].start, words[end - 1].end)
+            done = end
+        yield from words[done:]
+
+    def _phrases(
+        self, words: list[str], lowered: list[str], close: Callable[[int, int], bool]
+    ) -> Iterator[tuple[int, int, str]]:
+        """Yield where the phrases among `words` start and end, and their spelling; `close` says what may be one."""
+        done = 0
+        for start, (first, second) in enumerate(pairwise(lowered)):
+            if start < done or first not in self._phrase_lengths:
+                continue
+            for length in self._phrase_lengths[first].get(second, ()):
+                end = start + length
+                phrase = JOINER.join(words[start:end])
+                if end <= len(words) and self._known(phrase) and close(start, end):
+                    yield start, end, phrase
+                    done = end
+                    break
+
+    def _prefix_row(self, word: str) -> int:
+        if len(word) > LONGEST_WORD or self.subwords is None:
+            return -1
+        with without_panic("subwords.json"):
+            found = self.subwords.encode(word, add_special_tokens=False)
+        real = [token for token, is_real in zip(found.tokens, found.attention_mask) if is_real]  # no padding
+        pieces = [piece.removeprefix("##").lstrip("\u2581") for piece in real]
+        for kept in range(len(pieces) - 1, 0, -1):
+            prefix = "".join(pieces[:kept])
+            row = self._row.get(prefix, -1)
+            if row >= 0:
+                return row
+        return -1
+
+
+def _lengths(found: Iterable[tuple[_Start, int]]) -> dict[_Start, tuple[int, ...]]:
+    """Return for each start the lengths found with it, longest first."""
+    lengths: dict[_Start, set[int]] = {}
+    for start, length in found:
+        lengths.setdefault(start, set()).add(length)
+    return {start: tuple(sorted(several, reverse=True)) for start, several in lengths.items()}
+
+
+def _simple_words(text: str) -> list[str]:
+    """Return the stretches of letters and digits of `text`, the same for texts that differ in case alone."""
+    return _SIMPLE.findall(text.lower().replace("\u03c2", "\u03c3"))  # sigma at the end of a word

@@ -1,0 +1,334 @@
+"""What is checked of a folder from a stranger before the libraries of transformers open it.
+
+They trust what they open: sizes are taken from `config.json` and memory with them, weights that are absent become
+random numbers, code may be named, and a tokenizer is run as described, with regular expressions that take exponential
+time and replacements that multiply a text. What goes wrong in Rust is a panic, which is no `Exception`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+import struct
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from pellucid.errors import InputError, ModelFolderError, without_panic
+from pellucid.store import parse_json, read_json
+
+TOKENIZER = "tokenizer.json"
+MAX_TOKENIZER = 1 << 26  # bytes; the largest published ones have half of it
+
+_MOST_PARTS = 32  # of a sequence of normalizers, or of what stands beside it
+_MOST_GROWTH = 64  # times a text may grow by the replacements of a tokenizer
+_LONGEST_PIECE = 64  # bytes that a character map may put in the place of a character
+_LONGEST_TEXT = 1 << 15  # characters of any string in a part of a tokenizer
+_PARTS = {
+    "normalizer": "BertNormalizer Strip StripAccents NFC NFD NFKC NFKD Sequence Lowercase Nmt Precompiled Replace "
+    "Prepend ByteLevel",
+    "pre_tokenizer": "BertPreTokenizer ByteLevel CharDelimiterSplit Metaspace Whitespace Sequence Split Punctuation "
+    "WhitespaceSplit Digits UnicodeScripts FixedLength",
+    "model": "BPE WordPiece WordLevel Unigram",
+    "post_processor": "RobertaProcessing BertProcessing ByteLevel TemplateProcessing Sequence",
+    "decoder": "BPEDecoder ByteLevel WordPiece Metaspace CTC Sequence Replace Fuse Strip ByteFallback",
+}
+_RANDOM = ("dropout", "alpha", "nbest_size")  # settings of a model that cuts the same text in different ways
+_JSON = (
+    "config.json generation_config.json tokenizer_config.json special_tokens_map.json added_tokens.json "
+    "model.safetensors.index.json sentence_bert_config.json"
+).split()
+_INDEX = "model.safetensors.index.json"
+_COUNTED = re.compile("layer|expert|label|block|stage|depth")  # settings that say how often something is made
+_LEAST_COUNT = 1000  # that such a setting may be, whatever the number of tensors
+_SPARE = 1 << 27  # numbers a model may hold beside its weights, such as masks
+_GROUP = re.compile(r"\((?:\?(?:[imsx-]*:|[=!]|<[=!]|[imsx-]+\)))?")
+_QUANTIFIER = re.compile(r"[*+?]|\{\d*(?:,\d*)?\}")
+
+
+def parse_tokenizer(content: bytes, path: Path) -> Tokenizer:
+    """Return the tokenizer that `content` of the file `path` describes, without padding and truncation.
+
+    Raises:
+        ModelFolderError: it is none, or could take endless time or memory; the message says which part.
+    """
+    described = parse_json(content, f"{path} is no tokenizer")
+    check_tokenizer(described, path, regexes=True)
+    described["padding"] = described["truncation"] = None
+    try:
+        with without_panic(path):
+            return Tokenizer.from_str(json.dumps(described))
+    except ModelFolderError:
+        raise
+    except Exception as error:  # the library raises nothing more precise
+        raise ModelFolderError(f"{path} is no tokenizer: {error!s:.300}") from error
+
+
+def check_tokenizer(described: Any, path: Path, *, regexes: bool = False) -> None:
+    """Refuse a tokenizer that could take endless time or memory.
+
+    Args:
+        described: what its file holds.
+        path: of the file.
+        regexes: refuse regular expressions that may take exponential time, too. Elsewhere the library's own limit
+            serves, which ends in a panic.
+
+    Raises:
+        ModelFolderError: a part is of an unknown kind, random, or may multiply a text; the message names it.
+    """
+    if not isinstance(described, dict) or not isinstance(described.get("model"), dict):
+        raise ModelFolderError(f"{path} is no tokenizer: it has no model")
+    growth = 1.0
+    for place, kinds in _PARTS.items():
+        parts = list(_parts(described.get(place), f"{path}: {place}"))
+        if len(parts) > _MOST_PARTS:
+            raise ModelFolderError(f"{path}: {place} has more than {_MOST_PARTS} parts")
+        for part in parts:
+            _check_part(part, place, kinds.split(), path, regexes)
+        growth *= math.prod(map(_growth, parts))
+    if growth > _MOST_GROWTH:
+        raise ModelFolderError(f"{path}: its replacements may make a text {growth:,.0f} times as long")
+
+
+def _parts(part: Any, place: str, depth: int = 0) -> Iterator[dict[str, Any]]:
+    """Yield a part of a tokenizer and, of a sequence, its parts."""
+    if part is None:
+        return
+    if not isinstance(part, dict) or depth > 4:
+        raise ModelFolderError(f"{place} is no object, or too deep: {part!r:.80}")
+    yield part
+    for key in ("normalizers", "pretokenizers", "processors", "decoders"):
+        inner = part.get(key, [])
+        if not isinstance(inner, list) or len(inner) > _MOST_PARTS:
+            raise ModelFolderError(f"{place} has no list of at most {_MOST_PARTS} {key}")
+        for one in inner:
+            yield from _parts(one, place, depth + 1)
+
+
+def _check_part(part: dict[str, Any], place: str, kinds: list[str], path: Path, regexes: bool) -> None:
+    """Refuse a part of an unknown kind, a random one, and endless strings."""
+    kind = part.get("type", "WordPiece" if place == "model" else None)  # old files do not say it
+    if kind not in kinds:
+        raise ModelFolderError(f"{path}: {place} is of kind {kind!r:.40}; known are {', '.join(kinds)}")
+    random = [name for name in _RANDOM if place == "model" and part.get(name)]
+    if random:
+        raise ModelFolderError(f"{path}: the model's {random[0]} is {part[random[0]]!r:.40}; it would cut at random")
+    if kind == "Precompiled":
+        _check_map(part.get("precompiled_charsmap"), path)
+        return
+    pattern = part.get("pattern")
+    pattern = pattern if isinstance(pattern, dict) else {"String": pattern}
+    if any(len(value) > _LONGEST_TEXT for value in (*part.values(), *pattern.values()) if isinstance(value, str)):
+        raise ModelFolderError(f"{path}: {place} {kind} holds a string of more than {_LONGEST_TEXT:,} characters")
+    regex = pattern.get("Regex")
+    if regexes and isinstance(regex, str) and not tame(regex):
+        raise ModelFolderError(f"{path}: {place} has a regular expression that may take endless time: {regex!r:.80}")
+
+
+def _check_map(encoded: Any, path: Path) -> None:
+    """Refuse a map of characters that puts a long text in the place of one."""
+    try:
+        content = base64.b64decode(encoded or "", validate=True)
+        size = struct.unpack_from("<I", content)[0] if content else 0
+    except (ValueError, TypeError, struct.error) as error:
+        raise ModelFolderError(f"{path}: its map of characters is broken: {error}") from error
+    if max(map(len, content[4 + size :].split(b"\0"))) > _LONGEST_PIECE:
+        raise ModelFolderError(f"{path}: its map of characters has entries of more than {_LONGEST_PIECE} bytes")
+
+
+def _growth(part: dict[str, Any]) -> float:
+    """Return how many times as long a replacement may make a text."""
+    if part.get("type") not in ("Replace", "Prepend"):
+        return 1.0
+    content, pattern = part.get("content", ""), part.get("pattern", {})
+    if part["type"] == "Prepend":  # in front of every piece, which may be a character
+        return 1.0 if len(str(part.get("prepend", ""))) <= 16 else math.inf
+    matched = pattern.get("String") if isinstance(pattern, dict) else pattern
+    if matched is None:  # an expression may match between two characters
+        return 1.0 + len(str(content))
+    return max(1.0, len(str(content)) / len(matched)) if isinstance(matched, str) and matched else math.inf
+
+
+def tame(pattern: str) -> bool:
+    """Whether a regular expression needs no exponential time: no repeated group holds a repetition or a choice.
+
+    >>> [tame(pattern) for pattern in ("(a+)+$", " ?[^a-z]+|(?:ab|cd)?", "(?:a|aa)*")]
+    [False, True, False]
+    """
+    groups, inside, place = [False], 0, 0
+    while place < len(pattern):
+        letter = pattern[place]
+        width, closed = 1, None
+        if letter == "\\":
+            width = 2
+            if not inside and pattern[place + 1 : place + 2] in tuple("123456789kgXR"):
+                return False
+        elif letter == "[":
+            inside += 1
+        elif letter == "]" and inside:
+            inside -= 1
+        elif not inside and letter == "(":
+            head = _GROUP.match(pattern, place)
+            width = len(head[0]) if head else 1
+            if pattern[place + 1 : place + 2] == "?" and width == 1:
+                return False  # of a kind that is not known
+            if not pattern[place : place + width].endswith(")") or width == 1:
+                groups.append(False)
+        elif not inside and letter == ")":
+            closed = groups.pop()
+            if not groups:
+                return False
+        elif not inside and letter == "|":
+            groups[-1] = True
+        found = _QUANTIFIER.match(pattern, place + width) if not inside and letter not in "(|" else None
+        if found and not re.fullmatch(r"\?|\{\d{1,3}\}", found[0]):
+            if closed or len(found[0]) > 9:
+                return False
+            groups[-1] = True
+        elif closed:
+            groups[-1] = True
+        place += width + (len(found[0]) if found else 0)
+    return len(groups) == 1 and not inside
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder of a transformer or a tokenizer that cannot be opened safely.
+
+    Raises:
+        ModelFolderError: an entry is no regular file, a JSON file is broken, code is named, or the sizes that
+            `config.json` claims are not those of the weights; the message names the file.
+    """
+    for entry in folder.iterdir():
+        if not entry.is_file() and not entry.is_dir():
+            raise ModelFolderError(f"{entry} is not a regular file")
+    for name in _JSON:
+        if (folder / name).exists() and not isinstance(read_json(folder / name), dict):
+            raise ModelFolderError(f"{folder / name} holds no JSON object")
+    if (folder / _INDEX).exists():
+        _check_index(folder)
+    if (folder / TOKENIZER).exists():
+        check_tokenizer(read_json(folder / TOKENIZER, max_bytes=MAX_TOKENIZER), folder / TOKENIZER)
+    if (folder / "config.json").exists():
+        _check_config(read_json(folder / "config.json"), len(tensor_sizes(folder)), folder / "config.json")
+
+
+def _check_index(folder: Path) -> None:
+    """Refuse an index of several files of weights that names files elsewhere, or none."""
+    files = read_json(folder / _INDEX).get("weight_map")
+    names = set(map(str, files.values())) if isinstance(files, dict) else {""}
+    wrong = [name for name in names if Path(name).name != name or not (folder / name).is_file()]
+    if wrong or not names:
+        named = wrong[0] if wrong else "no file"
+        raise ModelFolderError(f"{folder / _INDEX} names {named!r:.80}, which is not beside it")
+
+
+def check_module(folder: Path) -> None:
+    """Refuse the folder of a module of sentence-transformers that cannot be opened safely.
+
+    Raises:
+        ModelFolderError: as `check_folder`; or its weights are pickled, or fewer than its `config.json` claims.
+    """
+    check_folder(folder)
+    held = sum(tensor_sizes(folder).values())
+    pickled = next(chain(folder.glob("*.bin"), folder.glob("*.pt"), folder.glob("*.pth")), None)
+    if pickled and not held:
+        raise ModelFolderError(f"{pickled} is a pickle, which is never opened; save the model as safetensors")
+    path = folder / "config.json"
+    config = read_json(path) if path.exists() else {}
+    if math.prod(value for key, value in config.items() if "_features" in key and type(value) is int) > 4 * held + 1:
+        raise ModelFolderError(f"{path} claims a larger layer than the weights beside it, {held:,} numbers")
+    activation = config.get("activation_function", "torch.nn.modules.")
+    if not isinstance(activation, str) or not activation.startswith("torch.nn.modules."):
+        raise ModelFolderError(f"{path} names code from elsewhere, {activation!r:.80}")
+
+
+def _check_config(config: Any, tensors: int, path: Path) -> None:
+    """Refuse settings that make far more of something than there are tensors, and those that name code."""
+    for key, value in config.items() if isinstance(config, dict) else ():
+        if _COUNTED.search(key) and type(value) is int and value > max(_LEAST_COUNT, tensors):
+            raise ModelFolderError(f"{path}: {key} is {value!r:.40}, and the weights beside it are {tensors} tensors")
+        if "implementation" in key and "/" in str(value):
+            raise ModelFolderError(f"{path}: {key} names code from elsewhere, {value!r:.80}; remove it")
+        _check_config(value, tensors, path)
+
+
+def tensor_sizes(folder: Path) -> dict[str, int]:
+    """Return how many numbers each tensor of the safetensors files in `folder` holds; only headers are read.
+
+    Raises:
+        ModelFolderError: a file is broken or truncated.
+    """
+    from safetensors import safe_open
+
+    sizes: dict[str, int] = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        if not file.is_file():
+            raise ModelFolderError(f"{file} is not a regular file")
+        try:
+            with without_panic(file), safe_open(str(file), framework="np") as tensors:
+                sizes |= {name: math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys()}
+        except ModelFolderError:
+            raise
+        except Exception as error:  # the library's own class, and what the system says
+            raise ModelFolderError(f"{file} is broken or truncated: {error!s:.300}") from error
+    return sizes
+
+
+def check_size(loader: Any, config: Any, folder: Path) -> None:
+    """Refuse a configuration that claims a far larger model than the weights in `folder` are.
+
+    The model is built without memory for its numbers, as transformers does before it reads weights.
+
+    Args:
+        loader: the class of transformers that will open it.
+        config: what it read of `config.json`.
+        folder: with safetensors files.
+
+    Raises:
+        ModelFolderError: it does, or there are no such files.
+    """
+    import torch
+
+    held = sum(tensor_sizes(folder).values())
+    if not held:
+        raise ModelFolderError(f"{folder} holds no weights in safetensors files; others are never opened")
+    with torch.device("meta"):
+        model = loader.from_config(config, trust_remote_code=False)
+    claimed = sum(tensor.numel() for tensor in chain(model.parameters(), model.buffers()))
+    if claimed > 4 * held + _SPARE:
+        raise ModelFolderError(
+            f"{folder / 'config.json'} describes a model of {claimed:,} numbers, and the safetensors files beside it "
+            f"hold {held:,}"
+        )
+
+
+def check_finite(model: Any, name: str) -> None:
+    """Refuse weights that are NaN or infinite.
+
+    Raises:
+        ModelFolderError: one is; the message names the tensor.
+    """
+    for key, weight in model.named_parameters():
+        if weight.is_floating_point() and weight.numel():
+            low, high = weight.detach().aminmax()  # no copy of a large table
+            if not math.isfinite(low.item()) or not math.isfinite(high.item()):
+                raise ModelFolderError(f"{name}: the weight {key} holds NaN or infinity; download the model again")
+
+
+def check_token_ids(tokenizer: Any, rows: int) -> None:
+    """Refuse a tokenizer with ids that a model of `rows` input embeddings cannot look up, or without words.
+
+    Raises:
+        InputError: it has such an id, or special tokens alone, as where its file is missing.
+    """
+    vocabulary = tokenizer.get_vocab()
+    beyond = [number for number in (*vocabulary.values(), *tokenizer("a")["input_ids"]) if not 0 <= number < rows]
+    if beyond:
+        raise InputError(f"the tokenizer has a token of number {beyond[0]}, and the model {rows} input embeddings")
+    if len(vocabulary) <= len(tokenizer.all_special_ids):
+        raise InputError(f"the tokenizer has {len(vocabulary)} special tokens and no word; its {TOKENIZER} is missing")

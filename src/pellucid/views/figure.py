@@ -1,0 +1,158 @@
+"""Pictures: one canvas, one palette and the few charts that every result draws itself with.
+
+A result calls down to these with names and numbers; nothing here knows a result. A picture is a matplotlib Figure that
+the caller shows or saves, for a light or a dark background. Nothing global is touched: no pyplot, no style, no window.
+Names are drawn as they are; a dollar sign is no formula.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.errors import missing_extra
+from pellucid.views.render import shorten, visible
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.container import BarContainer
+    from matplotlib.figure import Figure
+
+_LONGEST = 46  # characters of a name beside a bar
+
+
+class Palette(NamedTuple):
+    """Colours of a picture; `series` are told apart by colour-blind eyes."""
+
+    paper: str
+    ink: str
+    faint: str
+    neutral: str
+    series: tuple[str, ...]
+
+    @property
+    def adds(self) -> str:
+        """The colour of what adds to a score."""
+        return self.series[0]
+
+    @property
+    def lowers(self) -> str:
+        """The colour of what lowers it."""
+        return self.series[1]
+
+
+_LIGHT = Palette(
+    "#ffffff", "#222222", "#8c8c8c", "#f7f7f7", ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+)
+_DARK = Palette(
+    "#14171b", "#e6e6e6", "#7d838a", "#23282e", ("#3896dc", "#e6821e", "#1fb88a", "#d98fb6", "#e6b03c", "#7cc8f0")
+)
+
+
+class Canvas:
+    """A picture with its heading and its colours."""
+
+    def __init__(self, size: tuple[float, float], title: str, below: str = "", *, dark: bool = False) -> None:
+        """Open an empty picture.
+
+        Args:
+            size: width and height in inches.
+            title: the heading; any text.
+            below: a second line under it.
+            dark: draw for a dark background.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed.
+        """
+        try:
+            from matplotlib.figure import Figure
+        except ImportError as error:
+            raise missing_extra("matplotlib", "plot") from error
+        self.colours = _DARK if dark else _LIGHT
+        self.figure: Figure = Figure(figsize=size, layout="constrained", facecolor=self.colours.paper)
+        heading = short_name(title, 90) + (f"\n{short_name(below, 120)}" if below else "")
+        self.figure.suptitle(heading, x=0.01, ha="left", fontsize=10.5, color=self.colours.ink, parse_math=False)
+
+    def panel(self, place: Any = (1, 1, 1), title: str = "", across: str = "", down: str = "") -> Axes:
+        """Return axes at `place` (a grid's cell, or rows, columns and number), in the picture's colours."""
+        axes = self.figure.add_subplot(*place) if isinstance(place, tuple) else self.figure.add_subplot(place)
+        return self.styled(axes, title, across, down)
+
+    def styled(self, axes: Axes, title: str = "", across: str = "", down: str = "") -> Axes:
+        """Give axes the colours of the picture, a title and labels."""
+        ink = self.colours.ink
+        axes.set_facecolor(self.colours.paper)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.spines[:].set_color(self.colours.faint)
+        axes.tick_params(labelsize=8, colors=ink)
+        axes.set_title(title, loc="left", fontsize=9.5, color=ink, parse_math=False)
+        axes.set_xlabel(across, fontsize=9, color=ink, parse_math=False)
+        axes.set_ylabel(down, fontsize=9, color=ink, parse_math=False)
+        return axes
+
+    def legend(self, axes: Axes, loc: Any = "best", at: tuple[float, float] | None = None, columns: int = 1) -> None:
+        """Draw the legend of axes without a frame; `loc` is the corner of it that lies `at` a place of the axes."""
+        axes.legend(fontsize=8, frameon=False, labelcolor=self.colours.ink, loc=loc, bbox_to_anchor=at, ncols=columns)
+
+    def names(self, axes: Axes, names: Sequence[str], longest: int = _LONGEST) -> None:
+        """Name the lines of horizontal bars, the first on top."""
+        written = [short_name(text, longest) for text in names]
+        axes.set_yticks(range(len(names)), written, fontsize=8.5, parse_math=False)
+        axes.set_ylim(max(len(names), 1) - 0.5, -0.5)
+        axes.tick_params(axis="y", length=0)
+
+    def bars(
+        self, axes: Axes, values: Sequence[float], written: Sequence[str] = (), colours: Sequence[str] = ()
+    ) -> BarContainer:
+        """Draw horizontal bars from 0, those below it in the other colour, with a number at each end if given."""
+        signs = colours or [self.colours.adds if value > 0 else self.colours.lowers for value in values]
+        drawn = axes.barh(range(len(values)), values, 0.72, color=signs)
+        if written:
+            axes.bar_label(drawn, written, padding=3, fontsize=8, color=self.colours.ink)
+            low, high = min(values, default=0.0), max(values, default=0.0)
+            room = 0.18 * (max(high, 0.0) - min(low, 0.0))  # for the numbers at the ends of the bars
+            if room:
+                axes.set_xlim(low - room if low < 0 else 0.0, high + room if high > 0 else 0.0)
+        axes.axvline(0.0, color=self.colours.ink, linewidth=0.8)
+        axes.spines["left"].set_visible(False)
+        return drawn
+
+    def heat_map(
+        self, axes: Axes, values: npt.NDArray[Any], down: Sequence[str], across: Sequence[str], said: str
+    ) -> float:
+        """Draw a table as coloured cells, 0 in the neutral colour and NaN as paper; `said` stands at the scale.
+
+        Returns:
+            the largest size among the values, where the colours end.
+        """
+        from matplotlib.colors import CenteredNorm, LinearSegmentedColormap
+
+        colours = self.colours
+        shades = LinearSegmentedColormap.from_list("pellucid", [colours.lowers, colours.neutral, colours.adds])
+        sizes = np.abs(values[~np.isnan(values)])
+        reach = float(sizes.max(initial=0.0)) or 1.0
+        image = axes.imshow(
+            values, cmap=shades.with_extremes(bad=colours.paper), norm=CenteredNorm(0.0, reach), aspect="auto"
+        )
+        options: dict[str, Any] = {"fontsize": 9, "parse_math": False}
+        turned: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+        axes.set_xticks(range(len(across)), [short_name(text, 22) for text in across], **turned, **options)
+        axes.set_yticks(range(len(down)), [short_name(text) for text in down], **options)
+        axes.spines[:].set_visible(False)
+        axes.set_xticks(np.arange(1, len(across)) - 0.5, minor=True)
+        axes.set_yticks(np.arange(1, len(down)) - 0.5, minor=True)
+        axes.grid(which="minor", color=colours.paper, linewidth=1)
+        axes.tick_params(which="both", length=0)
+        bar = self.figure.colorbar(image, ax=axes, shrink=0.8, pad=0.02)
+        bar.set_label(said, fontsize=9, color=colours.ink)
+        bar.ax.tick_params(labelsize=8, colors=colours.ink)
+        bar.outline.set_visible(False)
+        return reach
+
+
+def short_name(text: str, longest: int = _LONGEST) -> str:
+    """Return a text as a picture can hold it: cut, and without control characters."""
+    return shorten(visible(text), longest)

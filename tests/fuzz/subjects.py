@@ -1,0 +1,296 @@
+"""What is attacked: a model of every family in two versions, and a file of every format, all tiny."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import lzma
+import os
+import random
+import shutil
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from pyarrow.parquet import write_table
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer import modules
+from transformers.utils.logging import disable_progress_bar
+
+import pellucid
+from pellucid.anchors.embedder import AnchorEmbedder
+from pellucid.anchors.folder import read_anchors
+from pellucid.cli.input import tabbed_pairs
+from pellucid.corpus import read_texts
+from pellucid.ensemble.embedder import EnsembleEmbedder
+from pellucid.keytokens.embedder import KeyTokenEmbedder
+from pellucid.keytokens.index import KeyTokenIndex
+from pellucid.keytokens.states import KeyTokenSettings
+from pellucid.lexicon.clusters import cluster_vocabulary
+from pellucid.lexicon.embedder import LexiconEmbedder
+from pellucid.lexicon.training.contrastive import TrainingSettings, train_lexicon
+from pellucid.lexicon.training.data import TrainingRow, TrainingSet, read_training_sets
+from pellucid.research.baselines import DenseEmbedder
+from pellucid.static.bulk import BulkEncoder
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.folder import read_text_vectors
+from pellucid.static.making.bilingual import read_parallel
+from pellucid.text import Vocabulary
+from pellucid.transformer.backbone import open_backbone, prepare
+from tiny_models import WORDS, sentence_piece, tiny_model, word_piece
+
+TRAINING = TrainingSettings(max_steps=6, batch_size=4, group_size=2, learning_rate=1e-2, warmup_steps=0, rank=2,
+                            alpha=4, save_steps=2)  # fmt: skip
+ROWS = [TrainingRow(query, (pos,), ("beach", "horse")) for query, pos in zip(WORDS[:12], WORDS[6:])]
+_CHANGED = 1e-6  # relative difference of vectors, above what another alignment in memory makes of a sum
+_SENTENCES = 300
+
+
+def sentences(count: int = _SENTENCES, seed: int = 0) -> list[str]:
+    """Return distinct sentences of the tiny tokenizers' words."""
+    rng = random.Random(seed)
+    return list(dict.fromkeys(" ".join(rng.choices(WORDS, k=rng.randint(3, 8))) + "." for _ in range(count)))
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A saved model or index, its other version, how it is opened, and what it gave before it was damaged."""
+
+    name: str
+    path: Path
+    other: Path
+    open: Callable[[Path], Any]
+    seen: tuple[Any, list[str]]
+
+    def check(self, path: Path) -> str:
+        """Open a damaged copy; return what changed, "" for nothing."""
+        vectors, names = observe(self.open(path))
+        if vectors.shape != self.seen[0].shape or not np.isfinite(vectors).all():
+            return f"embeddings of shape {vectors.shape}, finite: {np.isfinite(vectors).all()}"
+        gap = np.abs(vectors - self.seen[0]).max() / np.abs(self.seen[0]).max()
+        if gap > _CHANGED:
+            return f"vectors differ by {gap:.2g} of the largest number"
+        return "" if names == self.seen[1] else "the names of dimensions differ"
+
+
+@dataclass(frozen=True)
+class File:
+    """A file, how it is read, and whether its format can tell that it was damaged (a checksum inside)."""
+
+    name: str
+    content: bytes
+    read: Callable[[Path], Any]
+    checked: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Subjects:
+    """All that is attacked, in one place on disk; models that are open serve as encoders."""
+
+    place: Path
+    folders: dict[str, Folder]
+    files: dict[str, File]
+    models: dict[str, tuple[Any, Any]]
+    teacher: Any
+
+
+TEXTS = [*WORDS, " ".join(WORDS), "sick boy", "東京 京都に", "Medicines!", "a" * 40, "", *sentences(20, 1)]
+
+
+def observe(opened: Any) -> tuple[Any, list[str]]:
+    """Return what a model gives for fixed texts, float64, and the names of its dimensions."""
+    if isinstance(opened, KeyTokenIndex):
+        hits = opened.search(TEXTS, top_k=100)
+        return np.array([hit.score for found in hits for hit in found]), [h.text for found in hits for h in found]
+    rows = [opened.encode(TEXTS), opened.encode_query(TEXTS[:4])]
+    dense = [row.toarray() if hasattr(row, "toarray") else row for row in rows]
+    return np.concatenate(dense).astype(np.float64), opened.dimensions.names
+
+
+def build(place: Path, names: Collection[str] = ()) -> Subjects:
+    """Make the files and the models of these names, or all, below `place`."""
+    torch.set_num_threads(1)
+    disable_progress_bar()
+    chosen = {name: make for name, make in MODELS.items() if not names or name in names}
+    teacher = _teacher(place / "teacher")
+    models = {name: (make(place, teacher, 0), make(place, teacher, 1)) for name, make in chosen.items()}
+    folders = {}
+    for name, versions in models.items():
+        for number, model in enumerate(versions):
+            save(name, model, place / str(number) / name, place)
+        path, other = place / "0" / name, place / "1" / name
+        opener = pellucid.load
+        if name == "index":
+            opener = lambda at: KeyTokenIndex.load(at, models["keytokens"][0])  # noqa: E731
+        if name.startswith("static"):  # compiled here, not in every process
+            opened = opener(path)
+            BulkEncoder(opened.vocabulary, opened.vectors, opened.scales).encode(TEXTS)
+        folders[name] = Folder(name, path, other, opener, observe(opener(path)))
+    return Subjects(place, folders, {file.name: file for file in _files(place)}, models, teacher)
+
+
+def save(name: str, model: Any, path: Path, place: Path) -> None:
+    """Save a model of `MODELS` as its name says; `place` is where all was built."""
+    if name == "index":
+        model.save(path)
+    elif name == "static-int8":
+        model.save_pretrained(path, dtype="int8", extra_words=["medicines"])
+    elif name == "lexicon-adapter":
+        model.save_pretrained(path, backbone_name=str(place / "backbone"))
+    elif name == "keytokens-sparse":
+        model.save_pretrained(path, sparse_encoder=True)
+    else:
+        model.save_pretrained(path)
+
+
+def _static(place: Path, teacher: Any, seed: int) -> StaticEmbedder:
+    words = [*WORDS, "sick▁boy", "東京", "京都", "に"]
+    vectors = np.random.default_rng(seed).normal(size=(len(words), 8)).astype(np.float32)
+    return StaticEmbedder(Vocabulary(words, word_piece().backend_tokenizer), vectors)
+
+
+def _backbone(kind: str, seed: int, *, headless: bool = False) -> Any:
+    tokenizer = word_piece() if kind == "bert" else sentence_piece()
+    model = tiny_model(kind, len(tokenizer), seed=seed, headless=headless)
+    attention = "bidirectional" if kind == "bert" else "causal"
+    return prepare(model, tokenizer, attention=attention, head_kind="input" if headless else "lm", device="cpu")
+
+
+def _lexicon(place: Path, teacher: Any, seed: int) -> LexiconEmbedder:
+    backbone = _backbone("bert", seed)
+    return LexiconEmbedder(backbone, cluster_vocabulary(backbone.head, backbone.tokenizer, 20))
+
+
+def _adapted(place: Path, teacher: Any, seed: int) -> LexiconEmbedder:
+    """A lexicon model that is kept as an adapter of a backbone found by its path."""
+    if not (place / "backbone").exists():
+        made = _backbone("bert", 0)
+        made.model.save_pretrained(place / "backbone")
+        made.tokenizer.save_pretrained(place / "backbone")
+    backbone = open_backbone(place / "backbone")
+    model = LexiconEmbedder(backbone, cluster_vocabulary(backbone.head, backbone.tokenizer, 20))
+    return train_lexicon(
+        model, [TrainingSet("pairs", ROWS[seed:])], place / f"training-{seed}", TRAINING, show_progress_bar=False
+    )
+
+
+def _keytokens(place: Path, teacher: Any, seed: int) -> KeyTokenEmbedder:
+    return KeyTokenEmbedder(_backbone("llama", seed), KeyTokenSettings(top_k=20))
+
+
+def _sparse(place: Path, teacher: Any, seed: int) -> KeyTokenEmbedder:
+    return KeyTokenEmbedder(_backbone("bert", seed, headless=True), KeyTokenSettings(top_k=20))
+
+
+def _index(place: Path, teacher: Any, seed: int) -> KeyTokenIndex:
+    return KeyTokenIndex.build(_keytokens(place, teacher, 0), sentences(30, seed), top_k=20)
+
+
+MODELS: dict[str, Callable[[Path, Any, int], Any]] = {
+    "static": _static,
+    "static-int8": _static,
+    "anchors": lambda *a: AnchorEmbedder(_static(*a), sentences(12, a[-1])),
+    "anchors-transformer": lambda place, teacher, seed: AnchorEmbedder(teacher, sentences(12, seed)),
+    "lexicon": _lexicon,
+    "lexicon-adapter": _adapted,
+    "keytokens": _keytokens,
+    "keytokens-sparse": _sparse,
+    "dense": lambda *a: DenseEmbedder(_backbone("bert", a[-1]), pooling="mean"),
+    "ensemble": lambda *a: EnsembleEmbedder({"words": _static(*a), "clusters": _lexicon(*a)}, [1, 2]),
+    "index": _index,
+}
+"""By name, the function that makes a model: (place, teacher, seed) -> model."""
+
+
+def _teacher(folder: Path) -> SentenceTransformer:
+    backbone = _backbone("bert", 0, headless=True)
+    backbone.model.save_pretrained(folder / "plain")
+    backbone.tokenizer.save_pretrained(folder / "plain")
+    words = modules.Transformer(str(folder / "plain"))
+    words.max_seq_length = 24
+    made = SentenceTransformer(modules=[words, modules.Pooling(32)], device="cpu")
+    made.save_pretrained(str(folder / "whole"))
+    return made
+
+
+# Files
+
+
+def _files(place: Path) -> list[File]:
+    texts = [*sentences(40), "", 'a "quoted" word', "é 東京"]
+    lines = "".join(f"{text}\n" for text in texts).encode()
+    objects = "".join(json.dumps({"text": text, "number": n}) + "\n" for n, text in enumerate(texts)).encode()
+    rows = "".join(
+        json.dumps({"query": row.query, "pos": row.pos, "neg": row.neg, "pos_scores": [1.5], "neg_scores": [0.5, 1]})
+        + "\n"
+        for row in ROWS
+    ).encode()
+    vectors = np.random.default_rng(0).normal(size=(len(WORDS), 8))
+    words = "".join(f"{word} {' '.join(f'{x:.4f}' for x in row)}\n" for word, row in zip(WORDS, vectors)).encode()
+    pairs = "".join(f"{text}\t{text[::-1]}\n" for text in sentences(40)).encode()
+    packed = {"": bytes, ".gz": lambda data: gzip.compress(data, mtime=0), ".xz": lzma.compress}
+    kinds: list[tuple[str, bytes, Callable[[Path], Any]]] = [
+        ("corpus.txt", lines, _all(read_texts)),
+        ("corpus.jsonl", objects, _all(read_texts)),
+        ("rows.jsonl", rows, _training),
+        ("vectors.txt", words, _vectors),
+        ("pairs.tsv", b"en\tde\n" + pairs, _all(lambda path: read_parallel(path, ("en", "de")))),
+    ]
+    files = [
+        File(name + end, pack(content), read, bool(end))
+        for name, content, read in kinds
+        for end, pack in packed.items()
+    ]
+    files += [
+        File("corpus.parquet", _parquet(place, {"text": [*texts, None], "other": [1] * (len(texts) + 1)}),
+             _all(read_texts), False),
+        File("rows.parquet", _parquet(place, {"query": [row.query for row in ROWS], "pos": [row.pos for row in ROWS]}),
+             _training, False),
+        File("columns.tsv", pairs, _all(lambda path: tabbed_pairs(str(path))), False),
+        File("anchors.json", json.dumps(texts).encode(), read_anchors, False),
+        File("anchors.txt", lines, read_anchors, False),
+        File("vectors.vec", f"{len(WORDS)} 8\n".encode() + words, _vectors, False),
+    ]  # fmt: skip
+    return files
+
+
+def _all(read: Callable[[Path], Any]) -> Callable[[Path], Any]:
+    return lambda path: list(read(path))
+
+
+def _vectors(path: Path) -> Any:
+    words, vectors = read_text_vectors(path)
+    return words, vectors.tolist()
+
+
+def _training(path: Path) -> Any:
+    return [row for part in read_training_sets(path) for row in part.rows]
+
+
+def _parquet(place: Path, columns: dict[str, Any]) -> bytes:
+    write_table(pa.table(columns), place / "made.parquet", row_group_size=20)
+    content = (place / "made.parquet").read_bytes()
+    (place / "made.parquet").unlink()
+    return content
+
+
+def digest(path: Path) -> str:
+    """Return what tells the content of a file or folder from any other; "" where there is nothing."""
+    if not path.exists():
+        return ""
+    found = hashlib.sha256()
+    for file in [path] if path.is_file() else sorted(path.rglob("*")):
+        found.update(f"{file.relative_to(path)}\0{file.is_dir()}\0".encode())
+        if file.is_file():
+            found.update(hashlib.sha256(file.read_bytes()).digest())
+    return found.hexdigest()
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy a folder, sharing the bytes of its files: what changes one must write a new file."""
+    shutil.copytree(source, target, copy_function=os.link)

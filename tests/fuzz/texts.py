@@ -1,0 +1,65 @@
+"""Odd texts: the compiled encoder against the readable one, and explanations whose rows add up."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+
+from fuzz.jobs import Failed
+from pellucid.static.bulk import BulkEncoder
+from tiny_models import WORDS
+
+BATCH = 100  # texts of a case
+_EXPLAINED = 8  # of them
+_GAP = 1e-5
+_PIECES = [
+    *WORDS, *map(str.upper, WORDS), "sick boy", "sick▁boy", "SICK  boy", "東京都に", "medicines", "medic", "ine", "##s",
+    "[UNK]", "[CLS]", "<query>", "é", "e\u0301", "İstanbul", "ß", "ﬁ", "Σίσυφος", "👩🏽\u200d🚀", "\u202e", "\ufeff",
+    "\x00", "\x1c", "\u2028", "a" * 130, "\u0300" * 40, "1e999", "�", "\U0010ffff", "ツ", "ーー", "ไทย", "한국어", "ْ",
+    "\ud800", "T恤", "$x^{", "<b>&amp;</b>", "\x1b[31m",
+]  # fmt: skip
+_GAPS = ["", " ", "  ", "\t", "\n", "\r\n", "-", ".", ",", "'", "’", "\u00a0", "\u200b", "\u3000", "▁", "_", "/"]
+
+
+def text(rng: random.Random) -> str:
+    """Return a text of words, pieces, marks and any code points."""
+    parts = []
+    for _ in range(rng.choice((0, 1, 2, 3, 5, 8, 30))):
+        kind = rng.random()
+        if kind < 0.7:
+            parts.append(rng.choice(_PIECES))
+        else:
+            parts.append(chr(rng.choice((rng.randrange(0x250), rng.randrange(0x3000), rng.randrange(0x110000)))))
+        parts.append(rng.choice(_GAPS))
+    return "".join(parts)
+
+
+def check(rng: random.Random, model: Any) -> str:
+    """Encode a batch of texts and explain some; return what was done."""
+    texts = [text(rng) for _ in range(BATCH)]
+    rows = model.encode(texts)
+    rows = rows.toarray() if hasattr(rows, "toarray") else rows
+    if rows.shape != (BATCH, model.get_embedding_dimension()) or not np.isfinite(rows).all():
+        raise Failed("wrong vectors", f"shape {rows.shape}, finite: {np.isfinite(rows).all()}")
+    if hasattr(model, "_encode_plainly"):
+        plain = model._encode_plainly(texts)
+        gaps = np.abs(BulkEncoder(model.vocabulary, model.vectors, model.scales).encode(texts) - plain).max(axis=1)
+        if gaps.max() > _GAP:
+            raise Failed("wrong vectors", f"{texts[int(gaps.argmax())]!r}: the two encoders differ by {gaps.max():.2g}")
+    scores = model.similarity_pairwise(model.encode(texts[:-1]), model.encode(texts[1:]))
+    for number in range(_EXPLAINED):
+        one, other = texts[number], texts[number + 1]
+        _check_adds_up(model.explain(one), None, (one,))
+        _check_adds_up(model.explain(one, other), float(scores[number]), (one, other))
+    return f"{BATCH} texts"
+
+
+def _check_adds_up(explanation: Any, score: float | None, texts: tuple[str, ...]) -> None:
+    total = sum(row.contribution for row in explanation.rows) + explanation.remainder
+    if abs(total - explanation.score) > 1e-6:
+        raise Failed("rows do not add up", f"{texts!r}: the rows give {total!r}, the score is {explanation.score!r}")
+    if score is not None and abs(explanation.score - score) > _GAP:
+        raise Failed("wrong score", f"{texts!r}: explained as {explanation.score!r}, similarity is {score!r}")
+    str(explanation).encode("utf-8")

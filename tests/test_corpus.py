@@ -1,0 +1,299 @@
+"""Texts from any source: as many come out as there are lines, rows or items, or our error says why not."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import lzma
+import os
+import random
+import resource
+import subprocess
+import sys
+import threading
+import tracemalloc
+import warnings
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pellucid import corpus
+from pellucid.corpus import is_path, read_lines, read_texts
+from pellucid.errors import CorpusError, PellucidError
+from pellucid.lexicon.training.data import read_training_sets
+from pellucid.research.norms import read_tagged
+from pellucid.static.folder import read_text_vectors
+from pellucid.static.making.bilingual import read_parallel
+
+TEXTS = ["the apple", "", "a\u2028b\u0085c\x0cd\x1ce", "lone\rreturn", " pear ", "", "école"]
+
+
+def _write(path: Path, texts: list[str | None]) -> Path:
+    """Write texts in the form that the name of the file says."""
+    if path.suffix == ".parquet":
+        pq.write_table(pa.table({"text": pa.array(texts, pa.string())}), path, row_group_size=3)
+        return path
+    pack = {".xz": lzma.compress, ".gz": gzip.compress}.get(path.suffix, bytes)
+    as_json = ".jsonl" in path.suffixes
+    lines = [json.dumps(text, ensure_ascii=False) if as_json else text or "" for text in texts]
+    path.write_bytes(pack("".join(f"{line}\n" for line in lines).encode()))
+    return path
+
+
+NAMES = ["t.txt", "t.txt.gz", "t.txt.xz", "t.jsonl", "t.jsonl.gz", "t.jsonl.xz", "t.parquet"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_as_many_texts_come_out_as_went_in(tmp_path, name):
+    assert list(read_texts(_write(tmp_path / name, [*TEXTS, None, "end"]))) == [*TEXTS, "", "end"]
+    assert list(read_texts(_write(tmp_path / name, []))) == []
+    assert list(read_texts(_write(tmp_path / name, [None]))) == [""]
+
+
+def test_blank_and_null_rows_of_json_lines_are_empty_texts(tmp_path):
+    (tmp_path / "t.jsonl").write_text('"a"\n\n  \nnull\n{"text": null}\r\n{"text": "", "n": 1}\n{"text": "b"}')
+    assert list(read_texts(tmp_path / "t.jsonl")) == ["a", "", "", "", "", "", "b"]
+
+
+@pytest.mark.parametrize(
+    ("content", "texts"),
+    [
+        (b"", []),
+        (b"\xef\xbb\xbf", []),
+        (b"\n", [""]),
+        (b"a", ["a"]),
+        (b"a\r", ["a"]),
+        (b"a\r\n\r\nb\r\n", ["a", "", "b"]),
+        (b"a\r\r\nb\rc\n", ["a\r", "b\rc"]),
+        (b"\xef\xbb\xbfa\n\xef\xbb\xbfb", ["a", "\ufeffb"]),
+        (b"a\0b\ncdefgh\n", ["a\0b", "cdefgh"]),
+    ],
+)
+def test_lines_of_a_file_and_of_a_stream_are_the_same(tmp_path, content, texts):
+    for name, pack in (("t.txt", bytes), ("t.txt.gz", gzip.compress), ("t.txt.xz", lzma.compress)):
+        (tmp_path / name).write_bytes(pack(content))
+        assert list(read_texts(tmp_path / name)) == texts
+    assert list(read_lines(io.BytesIO(content), "stdin")) == texts
+
+
+class _Drops(io.BytesIO):
+    """Gives out a few bytes at a time, as a slow pipe does."""
+
+    def read1(self, size: int | None = -1) -> bytes:
+        return super().read1(3)
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\n\0", exclude_categories=["Cs"]))))
+def test_where_the_chunks_end_changes_nothing(texts):
+    content = "x\n" + "".join(text + "\n" for text in texts)
+    expected = ["x", *(text.removesuffix("\r") for text in texts)]
+    assert list(read_lines(_Drops(content.encode()), "stdin")) == expected
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_word(tmp_path):
+    mark = b"\xef\xbb\xbf"
+    (tmp_path / "t.jsonl").write_bytes(mark + b'"a"\n')
+    (tmp_path / "p.tsv").write_bytes(mark + b"en\tde\na\tb\n")
+    (tmp_path / "tags.txt").write_bytes(mark + b"a/DT b/NN\n")
+    (tmp_path / "v.txt").write_bytes(mark + b"a 1 0\nb 0 1\n")
+    (tmp_path / "rows.jsonl").write_bytes(mark + b'{"query": "a", "pos": ["b"]}\n')
+    assert list(read_texts(tmp_path / "t.jsonl")) == ["a"]
+    assert list(read_parallel(tmp_path / "p.tsv", ("en", "de"))) == [("a", "b")]
+    assert list(read_tagged(tmp_path / "tags.txt")) == [("a", "DT"), ("b", "NN")]
+    assert read_text_vectors(tmp_path / "v.txt")[0] == ["a", "b"]
+    assert read_training_sets(tmp_path / "rows.jsonl")[0].rows[0].query == "a"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_utf_16_is_named(tmp_path, encoding):
+    (tmp_path / "t.txt").write_bytes("the apple\na pear\n".encode(encoding))
+    with pytest.raises(CorpusError, match=r"t\.txt is UTF-16, UTF-32 or no text; save it as UTF-8"):
+        list(read_texts(tmp_path / "t.txt"))
+
+
+def _table(path: Path, **columns: object) -> None:
+    pq.write_table(pa.table(columns), path)
+
+
+def test_what_is_no_corpus_is_named(tmp_path):
+    (tmp_path / "folder.txt").mkdir()
+    (tmp_path / "a.csv").write_text("a,b\n")
+    (tmp_path / "half.txt.gz").write_bytes(gzip.compress(b"the apple\n" * 100)[:-12])
+    (tmp_path / "half.txt.xz").write_bytes(lzma.compress(b"the apple\n" * 100)[:-30])
+    (tmp_path / "bytes.txt").write_bytes(b"good\nb\xff\n")
+    (tmp_path / "field.jsonl").write_text('{"text": "a"}\n\n{"txt": "b"}\n')
+    (tmp_path / "number.jsonl").write_text('"a"\n5\n')
+    (tmp_path / "deep.jsonl").write_text("[" * 100_000 + "\n")
+    (tmp_path / "digits.jsonl").write_text(f'{{"text": "a", "n": {"9" * 5000}}}\n')
+    (tmp_path / "words.parquet").write_text("the apple")
+    _table(tmp_path / "numbers.parquet", text=[1, 2])
+    _table(tmp_path / "binary.parquet", text=[b"\xff", b"a"])
+    _table(tmp_path / "other.parquet", title=["a"])
+    for name, message in [
+        ("none.txt", r"corpus file not found: .*none\.txt"),
+        ("folder.txt", r"folder\.txt is a folder"),
+        ("a.csv", r"cannot tell the format of .*a\.csv; pellucid reads \.txt \(one text a line\)"),
+        ("half.txt.gz", r"half\.txt\.gz is damaged or cannot be read after line \d+: Compressed file ended"),
+        ("half.txt.xz", r"half\.txt\.xz is damaged or cannot be read after line \d+: Compressed file ended"),
+        ("bytes.txt", r"bytes\.txt, line 2 is not UTF-8: invalid start byte at byte 1$"),
+        ("field.jsonl", r"field\.jsonl, line 3: no field 'text'"),
+        ("number.jsonl", r"number\.jsonl, line 2: no text under 'text' but 5"),
+        ("deep.jsonl", r"deep\.jsonl, line 1: JSON that is nested too deeply"),
+        ("digits.jsonl", r"digits\.jsonl, line 1: a number has too many digits"),
+        ("words.parquet", r"words\.parquet is damaged or no parquet file"),
+        ("numbers.parquet", r"numbers\.parquet: column 'text' holds int64, not text"),
+        ("binary.parquet", r"binary\.parquet: column 'text' holds binary, not text"),
+        ("other.parquet", r"other\.parquet has no column 'text'; it has \['title'\]"),
+    ]:
+        with pytest.raises(CorpusError, match=message):
+            list(read_texts(tmp_path / name))
+    with pytest.raises(CorpusError, match="corpus item 1 is NoneType None"):
+        list(read_texts(["a", None]))
+
+
+def test_a_damaged_page_in_the_middle_is_told_with_what_was_read(tmp_path):
+    path = tmp_path / "t.parquet"
+    table = pa.table({"text": [f"text {i}" for i in range(2000)]})
+    pq.write_table(table, path, row_group_size=500, use_dictionary=False, compression="none", write_page_checksum=True)
+    damaged = bytearray(path.read_bytes())
+    damaged[damaged.index(b"text 1200")] = 0xFF
+    path.write_bytes(damaged)
+    texts = read_texts(path)
+    assert next(texts) == "text 0"
+    with pytest.raises(CorpusError, match=r"t\.parquet, after row \d+, is damaged"):
+        list(texts)
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
+def test_a_line_without_end_does_not_fill_memory(tmp_path, monkeypatch, ending):
+    monkeypatch.setattr(corpus, "LONGEST_LINE", 1 << 20)
+    pack = {".xz": lzma.compress, ".gz": gzip.compress}.get(ending, bytes)
+    (tmp_path / f"t.txt{ending}").write_bytes(pack(b"good\n" + b"\xc3\xa9" * (1 << 19) + b"\n"))
+    assert [len(text) for text in read_texts(tmp_path / f"t.txt{ending}")] == [4, 1 << 19]
+    (tmp_path / f"t.txt{ending}").write_bytes(pack(b"good\n" + b"x" * ((1 << 20) + 1) + b"\n"))
+    with pytest.raises(CorpusError, match=r"t\.txt.*, line 2 is longer than 1,048,576 bytes"):
+        list(read_texts(tmp_path / f"t.txt{ending}"))
+    content = pack(b"x" * (1 << 24))
+    (tmp_path / f"t.txt{ending}").write_bytes(content)
+    del content
+    tracemalloc.start()
+    with pytest.raises(CorpusError, match="line 1 is longer"):
+        list(read_texts(tmp_path / f"t.txt{ending}"))
+    assert tracemalloc.get_traced_memory()[1] < 12 << 20  # the window of xz is 8 MB
+    tracemalloc.stop()
+
+
+def test_a_long_text_of_a_parquet_file_is_refused_as_a_long_line_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "LONGEST_LINE", 10)
+    with pytest.raises(CorpusError, match=r"t\.parquet, row 2 is longer than 10 characters"):
+        list(read_texts(_write(tmp_path / "t.parquet", ["0123456789", "0123456789x"])))
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="a device of Linux and macOS")
+def test_devices(monkeypatch):
+    monkeypatch.setattr(corpus, "LONGEST_LINE", 1 << 20)
+    assert list(read_texts("/dev/null")) == []
+    with pytest.raises(CorpusError, match="/dev/zero, line 1 is longer than"):
+        list(read_texts("/dev/zero"))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize(
+    ("name", "content"), [("pipe", b"a\n\nb\n"), ("p.jsonl.gz", gzip.compress(b'"a"\nnull\n"b"\n'))]
+)
+def test_a_named_pipe_is_read_once_and_as_its_name_says(tmp_path, name, content):
+    os.mkfifo(tmp_path / name)
+    writer = threading.Thread(target=(tmp_path / name).write_bytes, args=(content,))
+    writer.start()
+    assert not is_path(tmp_path / name) and is_path(tmp_path / "t.txt") and not is_path(["a"])
+    assert list(read_texts(tmp_path / name)) == ["a", "", "b"]
+    writer.join()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_parquet_does_not_wait_for_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "t.parquet")
+    with pytest.raises(CorpusError, match="is a pipe or device"):
+        list(read_texts(tmp_path / "t.parquet"))
+
+
+# --- Damage -----------------------------------------------------------------------------------------------------------
+
+
+def _originals(folder: Path) -> dict[Path, object]:
+    """Write a file of each format; return the readers."""
+    texts = [f"the apple {i} ist süß" for i in range(60)]
+    readers: dict[Path, object] = {_write(folder / name, [*texts, None]): read_texts for name in NAMES}
+    rows = pa.table({"query": texts, "pos": [[text] for text in texts]})
+    pq.write_table(rows, folder / "rows.parquet", compression="none", use_dictionary=False)
+    pq.write_table(pa.table({"text": texts}), folder / "plain.parquet", compression="none", use_dictionary=False)
+    pq.write_table(pa.table({"text": texts}), folder / "zstd.parquet", compression="zstd", write_page_checksum=True)
+    (folder / "rows.jsonl").write_text("".join(json.dumps({"query": t, "pos": [t]}) + "\n" for t in texts))
+    (folder / "pairs.tsv.gz").write_bytes(gzip.compress("".join(f"{t}\t{t}\n" for t in texts).encode()))
+    (folder / "tags.txt.xz").write_bytes(lzma.compress(b"the/DT apple/NN\n" * 60))
+    (folder / "v.vec").write_text("60 3\n" + "".join(f"word{i} 0.5 -1e3 {i}\n" for i in range(60)))
+    (folder / "v.vec.gz").write_bytes(gzip.compress((folder / "v.vec").read_bytes()))
+    readers |= {folder / name: read_texts for name in ("plain.parquet", "zstd.parquet")}
+    readers |= {folder / name: read_training_sets for name in ("rows.parquet", "rows.jsonl")}
+    readers |= {folder / name: read_text_vectors for name in ("v.vec", "v.vec.gz")}
+    readers[folder / "pairs.tsv.gz"] = lambda path: read_parallel(path, ("en", "de"))
+    readers[folder / "tags.txt.xz"] = read_tagged
+    return readers
+
+
+def _damaged(content: bytes, rng: random.Random) -> bytes:
+    """Flip, cut, double, blank out or exchange bytes."""
+    found = bytearray(content)
+    for _ in range(rng.choice((1, 1, 3, 20))):
+        at, size = rng.randrange(len(found)), rng.choice((1, 2, 8, 100))
+        kind = rng.randrange(5)
+        if kind == 0:
+            found[at] ^= 1 << rng.randrange(8)
+        elif kind == 1:
+            del found[at : at + size]
+        elif kind == 2:
+            found[at:at] = found[at : at + size]
+        elif kind == 3:
+            found[at : at + size] = rng.choice((b"\0", b"\xff", b"\n", b"9")) * len(found[at : at + size])
+        else:
+            found[at : at + size] = rng.randbytes(len(found[at : at + size]))
+        if len(found) < 2:
+            break
+    return bytes(found[: rng.randrange(len(found) + 1)] if rng.random() < 0.15 else found)
+
+
+def damage(folder: Path, rounds: int, seed: int = 0) -> list[str]:
+    """Read `rounds` damaged files of each format; return what ended in anything but texts or our error."""
+    rng = random.Random(seed)
+    wrong = []
+    for path, read in _originals(folder).items():
+        content = path.read_bytes()
+        for number in range(rounds):
+            damaged = _damaged(content, rng)
+            path.write_bytes(damaged)
+            try:
+                for _ in read(path):  # type: ignore[operator]
+                    pass
+            except PellucidError:
+                continue
+            except Exception as error:
+                wrong.append(f"{path.name}, number {number} of seed {seed}: {error!r}")
+    return wrong
+
+
+def test_damaged_files_give_texts_or_our_error_in_bounded_time_and_memory(tmp_path):
+    """In a process of its own: a damaged size must not fill memory, and a crash of a library must not end the tests."""
+    done = subprocess.run([sys.executable, __file__, tmp_path, "150"], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr[-2000:]
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    most = 4 << 30
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    print("\n".join(damage(Path(sys.argv[1]), int(sys.argv[2]), int((sys.argv[3:] or ["0"])[0]))), end="")

@@ -1,0 +1,530 @@
+"""Files from a stranger: tokenizers, configurations and weights that would hang, abort or run code are refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import sys
+from importlib import metadata
+
+import numpy as np
+import pytest
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+import pellucid
+from pellucid import errors
+from pellucid import pretrained as encoders
+from pellucid.errors import InputError, MissingExtraError, ModelFolderError, PellucidError
+from pellucid.pretrained import is_hub_id, local_folder, locate
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.store import write_tensors
+from pellucid.text import Vocabulary
+from pellucid.untrusted import check_folder, parse_tokenizer, tame, tensor_sizes
+
+LLAMA3 = "|".join(
+    [
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)",
+        r"[^\r\n\p{L}\p{N}]?\p{L}+",
+        r"\p{N}{1,3}",
+        r" ?[^\s\p{L}\p{N}]+[\r\n]*",
+        r"\s*[\r\n]+",
+        r"\s+(?!\S)",
+        r"\s+",
+    ]
+)
+CORPUS = ["a man is riding a horse on the beach", "tokenisers and tokens"]
+
+
+def word_piece():
+    tokenizer = Tokenizer(models.WordPiece({"[UNK]": 0, "token": 1, "##iser": 2, "##s": 3}, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    return tokenizer
+
+
+def described(**changes):
+    return {**json.loads(word_piece().to_str()), **changes}
+
+
+def replacing(*pairs):
+    parts = [{"type": "Replace", "pattern": pattern, "content": content} for pattern, content in pairs]
+    return {"type": "Sequence", "normalizers": parts}
+
+
+def split_at(regex):
+    return {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False}
+
+
+def deep(depth):
+    part = {"type": "Lowercase"}
+    for _ in range(depth):
+        part = {"type": "Sequence", "normalizers": [part]}
+    return part
+
+
+HOSTILE = {
+    "a chain of replacements": {"normalizer": replacing(*[({"String": "a"}, "aa")] * 30)},
+    "a long chain": {"normalizer": replacing(*[({"String": "a"}, "a")] * 1000)},
+    "one long replacement": {"normalizer": replacing(({"String": "a"}, "a" * 100_000))},
+    "a replacement of nothing": {"normalizer": replacing(({"String": ""}, "b"))},
+    "replacements between all characters": {"normalizer": replacing(*[({"Regex": "x*"}, "abcdefgh")] * 3)},
+    "a long text in front": {"normalizer": {"type": "Prepend", "prepend": "a" * 10_000}},
+    "exponential time": {"pre_tokenizer": split_at("(a+)+$")},
+    "exponential time in a choice": {"pre_tokenizer": split_at("(?:a|aa)*$")},
+    "a reference backwards": {"pre_tokenizer": split_at(r"(a)\1")},
+    "an unknown normalizer": {"normalizer": {"type": "Shell", "command": "true"}},
+    "an unknown model": {"model": {"type": "Remote", "vocab": {}}},
+    "no model": {"model": None},
+    "random pieces": {"model": {"type": "BPE", "dropout": 0.5, "vocab": {"a": 0}, "merges": []}},
+    "a part that is a list": {"normalizer": []},
+    "a sequence without end": {"normalizer": deep(50)},
+    "a map with long entries": {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAAAG" + "Fh" * 5000}},
+    "a map that is none": {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "?"}},
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_hostile_tokenizer_is_refused_before_it_is_opened(tmp_path, what):
+    path = tmp_path / "subwords.json"
+    path.write_text(json.dumps(described(**HOSTILE[what])))
+    with pytest.raises(ModelFolderError, match=r"subwords\.json"):
+        parse_tokenizer(path.read_bytes(), path)
+
+
+@pytest.mark.parametrize(
+    "content", ["[]", "null", '"x"', "[" * 100_000, "9" * 5000, "{}", "", '{"model": {}}', "\udcff"]
+)
+def test_what_is_no_tokenizer_is_refused(tmp_path, content):
+    path = tmp_path / "subwords.json"
+    path.write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises(ModelFolderError, match=r"subwords\.json"):
+        parse_tokenizer(path.read_bytes(), path)
+
+
+def test_a_panic_of_the_tokenizer_is_our_error_when_a_word_is_looked_up():
+    tokenizer = word_piece()
+    tokenizer.normalizer = None
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("(a+)+$"), "isolated")
+    with pytest.raises(ModelFolderError, match="retry-limit"):
+        Vocabulary(["horse"], tokenizer).row("a" * 60 + "b")
+
+
+def test_a_static_model_with_a_hostile_tokenizer_is_refused_at_the_first_unknown_word(tmp_path):
+    model = StaticEmbedder(Vocabulary(["token", "horse"], word_piece()), np.eye(2, dtype=np.float32))
+    model.save_pretrained(tmp_path / "m")
+    assert pellucid.load(tmp_path / "m").encode("tokenisers").any()
+    (tmp_path / "m" / "subwords.json").write_text(json.dumps(described(**HOSTILE["a chain of replacements"])))
+    with pytest.raises(ModelFolderError, match=r"subwords\.json"):
+        pellucid.load(tmp_path / "m").encode("tokenisers aaaaaa")
+
+
+def trained(kind):
+    """A tokenizer with the parts that published teachers of this kind have."""
+    if kind == "unigram":
+        tokenizer = Tokenizer(models.Unigram())
+        tokenizer.normalizer = normalizers.Sequence(
+            [normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
+        )
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
+        )
+        tokenizer.decoder = decoders.Metaspace()
+        trainer = trainers.UnigramTrainer(
+            vocab_size=60, unk_token="<unk>", special_tokens=["<unk>"], show_progress=False
+        )
+    elif kind == "llama":
+        tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+        tokenizer.decoder = decoders.Sequence(
+            [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+        )
+        trainer = trainers.BpeTrainer(vocab_size=60, special_tokens=["<unk>"], show_progress=False)
+    else:
+        tokenizer = Tokenizer(models.BPE())
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [pre_tokenizers.Split(Regex(LLAMA3), "isolated"), pre_tokenizers.ByteLevel(use_regex=False)]
+        )
+        tokenizer.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(vocab_size=60, show_progress=False)
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    return tokenizer
+
+
+@pytest.mark.parametrize("kind", ["unigram", "llama", "llama3"])
+def test_the_tokenizers_of_published_teachers_open(tmp_path, kind):
+    tokenizer = trained(kind)
+    tokenizer.enable_padding(length=50)
+    tokenizer.enable_truncation(3)
+    tokenizer.save(str(tmp_path / "t.json"))
+    opened = parse_tokenizer((tmp_path / "t.json").read_bytes(), tmp_path)
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    for text in CORPUS:
+        assert opened.encode(text).tokens == tokenizer.encode(text).tokens
+    assert opened.padding is None and opened.truncation is None
+
+
+def test_bundled_models_have_tokenizers_that_open():
+    for name in pellucid.pretrained.bundled_models():
+        path = locate(name) / "subwords.json"
+        if path.exists():
+            assert parse_tokenizer(path.read_bytes(), path).get_vocab_size() > 1000
+
+
+def test_regular_expressions_that_need_no_exponential_time():
+    published = [
+        LLAMA3,
+        " {2,}",
+        r" ?[^(\s|[.,!?…。，、।۔،])]+",
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}]*[\p{Ll}\p{Lm}]+(?i:'s|'t)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s+",
+        r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+""",
+        r"\p{N}{1,3}(?=(?:\p{N}{3})+\b)",
+    ]
+    assert all(map(tame, published))
+    exponential = ["(a+)+$", "(a|a)*b", "(a*)*", "((a))*+(b{2,})*", "(a{1,9}){2,9}", "((a+))+", "(?:(?:a|b))+x"]
+    unknown = [r"(a)\1", "(?~a)", "(?>a+)+", r"\g<1>", "(", "[", ")", "(?<n>a)"]
+    assert not any(map(tame, exponential + unknown))
+
+
+# Folders of transformers
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    """The folder of a tiny transformer."""
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    import tiny_models
+
+    folder = tmp_path_factory.mktemp("transformer") / "bert"
+    tokenizer = tiny_models.word_piece()
+    tiny_models.tiny_model("bert", len(tokenizer)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def copied(bert, tmp_path):
+    shutil.copytree(bert, tmp_path / "bert")
+    return tmp_path / "bert"
+
+
+def opened(folder):
+    from pellucid.transformer.backbone import open_backbone
+
+    return open_backbone(folder, device="cpu")
+
+
+def change(path, **changes):
+    path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), **changes}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hidden_size": 10**9, "num_attention_heads": 1}, "describes a model of|out of memory|overflow"),
+        ({"num_hidden_layers": 10**6}, "num_hidden_layers is 1000000"),
+        ({"num_labels": 10**9}, "num_labels is 1000000000"),
+        ({"intermediate_size": 10**12}, "describes a model of"),
+        ({"max_position_embeddings": 10**12}, "describes a model of"),
+        ({"num_attention_heads": 0}, "cannot open|cannot run"),
+        ({"vocab_size": 7}, "cannot open"),
+        ({"attn_implementation": "someone/kernel"}, "names code from elsewhere"),
+        ({"model_type": "llama"}, "cannot open|lacks"),
+        ({"architectures": 5}, "cannot open"),
+        ({"num_hidden_layers": 3}, "lacks 16 of the weights"),
+    ],
+)
+def test_a_configuration_that_claims_what_the_weights_do_not_hold(copied, changes, message):
+    change(copied / "config.json", **changes)
+    with pytest.raises(PellucidError, match=message):
+        opened(copied)
+
+
+def test_code_named_in_a_folder_is_never_run_nor_asked_for(copied, monkeypatch):
+    (copied / "evil.py").write_text("raise SystemExit('run')\n")
+    monkeypatch.setattr("builtins.input", lambda *a: pytest.fail("asked to run code"))
+    change(copied / "config.json", model_type="evil", auto_map={"AutoConfig": "evil.C", "AutoModel": "evil.M"})
+    with pytest.raises(ModelFolderError, match=r"trust_remote_code|custom code"):
+        opened(copied)
+    change(copied / "config.json", model_type="bert", auto_map={"AutoModelForMaskedLM": "evil.M"})
+    change(copied / "tokenizer_config.json", auto_map={"AutoTokenizer": ["evil.T", "evil.T"]})
+    assert opened(copied).dimension == 32  # the library's own classes serve
+
+
+def weights_of(folder):
+    from safetensors.numpy import load_file
+
+    return load_file(folder / "model.safetensors")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_are_not_finite_are_refused_by_name(copied, value):
+    weights = weights_of(copied)
+    name = sorted(weights)[3]
+    weights[name].flat[-1] = value
+    write_tensors(copied / "model.safetensors", weights)
+    with pytest.raises(ModelFolderError, match=rf"{name.removeprefix('bert.')} holds NaN or infinity"):
+        opened(copied)
+
+
+def test_pickled_weights_are_never_opened(copied, monkeypatch):
+    import torch
+
+    monkeypatch.setattr(torch, "load", lambda *a, **k: pytest.fail("a pickle was opened"))
+    (copied / "model.safetensors").rename(copied / "pytorch_model.bin")
+    with pytest.raises(ModelFolderError, match="safetensors"):
+        opened(copied)
+
+
+def test_a_missing_tokenizer_is_no_empty_one(copied):
+    (copied / "tokenizer.json").unlink()
+    with pytest.raises(PellucidError, match=r"tokenizer"):
+        opened(copied)
+
+
+@pytest.mark.parametrize("number", [86, 10**6])
+def test_ids_beyond_the_embeddings_are_refused(copied, number):
+    described = json.loads((copied / "tokenizer.json").read_text(encoding="utf-8"))
+    described["model"]["vocab"]["horse"] = number
+    (copied / "tokenizer.json").write_text(json.dumps(described))
+    with pytest.raises(InputError, match=f"token of number {number}|tokenizer has"):
+        opened(copied)
+
+
+def test_a_tokenizer_that_panics_on_some_text_is_our_error(copied):
+    from pellucid.research.baselines import DenseEmbedder
+
+    described = json.loads((copied / "tokenizer.json").read_text(encoding="utf-8"))
+    (copied / "tokenizer.json").write_text(json.dumps({**described, "pre_tokenizer": split_at("(a+)+$")}))
+    model = DenseEmbedder(opened(copied))
+    with pytest.raises(ModelFolderError, match="retry-limit"):
+        model.encode("a" * 60 + "b")
+
+
+@pytest.mark.parametrize("names", [["../model.safetensors"], ["/dev/zero"], ["absent.safetensors"], [], None])
+def test_an_index_of_weights_names_files_beside_it(copied, names):
+    index = {"weight_map": None if names is None else {f"w{n}": name for n, name in enumerate(names)}}
+    (copied / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(ModelFolderError, match=r"index\.json"):
+        check_folder(copied)
+
+
+def test_links_to_pipes_and_devices_are_refused(copied):
+    for make in (os.mkfifo, lambda path: os.symlink("/dev/zero", path)):
+        make(copied / "merges.txt")
+        with pytest.raises(ModelFolderError, match="not a regular file"):
+            opened(copied)
+        (copied / "merges.txt").unlink()
+
+
+def test_a_broken_file_of_weights_is_named(copied):
+    (copied / "model.safetensors").write_bytes(b"\xff" * 100)
+    with pytest.raises(ModelFolderError, match=r"model\.safetensors is broken"):
+        tensor_sizes(copied)
+
+
+def test_an_interruption_of_the_user_is_no_error_of_the_folder():
+    pytest.importorskip("transformers")
+    for kind in (KeyboardInterrupt, SystemExit):
+        with pytest.raises(kind), encoders.loading("x"):
+            raise kind
+
+
+ADAPTER = {"peft_type": "LORA", "r": 2, "target_modules": ["query"], "lora_alpha": 4, "task_type": None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"r": 10**9}, "the rank is 1000000000"),
+        ({"r": True}, "the rank is True"),
+        ({"rank_pattern": {"x": 10**9}}, "the rank is 1000000000"),
+        ({"rank_pattern": []}, None),
+        ({"rank_pattern": [1]}, "must be objects"),
+        ({"peft_type": "PROMPT_TUNING"}, "no low-rank|not describe"),
+        ({"megatron_config": {"a": 1}, "megatron_core": "antigravity"}, "megatron_config is set"),
+        ({"layer_replication": [[0, 10**6]]}, "layer_replication is set"),
+        ({"target_modules": "(a+)+$"}, "endless time"),
+    ],
+)
+def test_an_adapter_that_is_more_than_one_is_refused(tmp_path, changes, message):
+    pytest.importorskip("peft")
+    from pellucid.transformer.backbone import read_adapter
+
+    write_tensors(tmp_path / "adapter_model.safetensors", {"lora_A.weight": np.ones((2, 32), np.float32)})
+    (tmp_path / "adapter_config.json").write_text(json.dumps({**ADAPTER, **changes}))
+    if message is None:
+        assert read_adapter(tmp_path)[0]["r"] == 2
+        return
+    with pytest.raises(ModelFolderError, match=message):
+        read_adapter(tmp_path)
+    write_tensors(tmp_path / "adapter_model.safetensors", {"lora_A.weight": np.full((2, 32), np.nan, np.float32)})
+    with pytest.raises(ModelFolderError, match=r"lora_A.weight holds NaN"):
+        read_adapter(tmp_path)
+
+
+# Modules of sentence-transformers
+
+
+@pytest.fixture
+def stock(bert, tmp_path):
+    """The folder of a SentenceTransformer: a transformer, a pooling and a layer."""
+    library = pytest.importorskip("sentence_transformers")
+    parts = library.sentence_transformer.modules
+    transformer = parts.Transformer(str(bert))
+    layers = [transformer, parts.Pooling(32), parts.Dense(32, 8)]
+    library.SentenceTransformer(modules=layers, device="cpu").save_pretrained(str(tmp_path / "st"))
+    return tmp_path / "st"
+
+
+def test_a_stock_folder_opens(stock):
+    assert encoders.open_encoder(stock).encode(["a horse"]).shape == (1, 8)
+
+
+def modules_of(stock):
+    return json.loads((stock / "modules.json").read_text())
+
+
+def test_modules_from_elsewhere_are_refused(stock):
+    modules = modules_of(stock)
+    for change_of, message in (
+        ({"type": "os.system"}, "names code from elsewhere"),
+        ({"path": "../bert"}, "no place in this folder"),
+        ({"path": "/tmp"}, "no place in this folder"),
+        ({"path": 5}, "no place in this folder"),
+    ):
+        (stock / "modules.json").write_text(json.dumps([{**modules[0], **change_of}, *modules[1:]]))
+        with pytest.raises(ModelFolderError, match=message):
+            encoders.open_encoder(stock)
+    for content in ("{}", "null", "[5]", '"x"'):
+        (stock / "modules.json").write_text(content)
+        with pytest.raises(ModelFolderError, match=r"modules\.json"):
+            encoders.open_encoder(stock)
+
+
+def test_a_layer_that_claims_more_than_its_weights_or_names_code_is_refused(stock):
+    config = stock / modules_of(stock)[2]["path"] / "config.json"
+    before = config.read_text()
+    change(config, in_features=10**9, out_features=10**6)
+    with pytest.raises(ModelFolderError, match="claims a larger layer"):
+        encoders.open_encoder(stock)
+    config.write_text(before)
+    change(config, activation_function="subprocess.Popen")
+    with pytest.raises(ModelFolderError, match="names code from elsewhere"):
+        encoders.open_encoder(stock)
+
+
+def test_a_stock_folder_without_some_weights_is_refused_not_filled_at_random(stock):
+    weights = weights_of(stock)
+    write_tensors(stock / "model.safetensors", {name: rows for name, rows in weights.items() if "layer.1." not in name})
+    with pytest.raises(ModelFolderError, match="lacks 16 weights"):
+        encoders.open_encoder(stock)
+
+
+def test_a_stock_folder_with_nan_or_pickles_is_refused(stock):
+    weights = weights_of(stock)
+    weights[sorted(weights)[0]].flat[0] = np.nan
+    write_tensors(stock / "model.safetensors", weights)
+    with pytest.raises(ModelFolderError, match="NaN"):
+        encoders.open_encoder(stock)
+    (stock / "model.safetensors").rename(stock / "pytorch_model.bin")
+    with pytest.raises(ModelFolderError, match="safetensors"):
+        encoders.open_encoder(stock)
+
+
+# Names and paths
+
+
+@pytest.fixture
+def no_network(monkeypatch):
+    """Any attempt to reach another machine fails the test; the hub is not said to be off."""
+
+    def refuse(*arguments):
+        pytest.fail("a connection was tried")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    import huggingface_hub.constants
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+
+
+def openers():
+    yield "load", pellucid.load
+    yield "locate", locate
+    yield "open_encoder", encoders.open_encoder
+    yield "is_ours", encoders.is_ours
+    if "torch" in sys.modules or metadata.packages_distributions().get("torch"):
+        from pellucid.keytokens.head import read_head
+        from pellucid.lexicon.embedder import LexiconEmbedder
+        from pellucid.static.making.distill import open_teacher
+        from pellucid.transformer.backbone import find_adapter, open_backbone, read_transformer_config
+
+        yield "open_backbone", open_backbone
+        yield "read_transformer_config", read_transformer_config
+        yield "open_sentence_transformer", encoders.open_sentence_transformer
+        yield "open_teacher", open_teacher
+        yield "read_head", read_head
+        yield "find_adapter", find_adapter
+        yield "lens", LexiconEmbedder.from_pretrained
+
+
+@pytest.mark.parametrize("spec", ["./x", "../x/y", "models/x", "{here}/x", "x.d/y", "models/empty", "./models/empty"])
+@pytest.mark.parametrize("name", [name for name, _ in openers()])
+def test_a_path_is_never_asked_of_the_hub(no_network, tmp_path, monkeypatch, name, spec):
+    (tmp_path / "models" / "empty").mkdir(parents=True)
+    (tmp_path / "x.d").mkdir()
+    monkeypatch.chdir(tmp_path)
+    place = spec.format(here=tmp_path)
+    opener = dict(openers())[name]
+    for given in (place, tmp_path / place):
+        if name == "is_ours":
+            assert not opener(given)
+            continue
+        if (name == "locate" and "empty" in spec) or (name == "open_teacher" and given != place):
+            continue  # a folder that is there; an object
+        with pytest.raises((ModelFolderError, InputError)) as caught:
+            opener(given)
+        assert str(place.removeprefix("./")) in str(caught.value)
+
+
+def test_what_is_asked_of_the_hub(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").mkdir()
+    assert is_hub_id("owner/name") and not is_hub_id("here/name") and not is_hub_id("owner/name.json")
+    assert local_folder("owner/name") is None and local_folder("gpt2") is None
+    assert local_folder("here") is not None and str(local_folder("here")) == "here"
+    for path in ("here/x", "./x", "a/b/c", "~/x", "a\\b", "", tmp_path / "x"):
+        with pytest.raises(ModelFolderError):
+            local_folder(path)
+
+
+# Installed libraries
+
+
+def test_libraries_that_are_too_old_are_refused_with_the_line_to_run(monkeypatch, tmp_path):
+    monkeypatch.setattr(errors.metadata, "version", lambda name: {"sentence_transformers": "5.1.2"}.get(name, "4.57.1"))
+    with pytest.raises(MissingExtraError, match=r'5\.1\.2 is installed, and 6\.2 .*pip install -U "pellucid\[torch\]"'):
+        encoders.open_sentence_transformer(str(tmp_path))
+    with pytest.raises(MissingExtraError, match=r"transformers 4\.57\.1 is installed, and 5\.6\.2"):
+        errors.require("transformers")
+    for version, fine in (("6.2.0", True), ("6.10", True), ("6.1.9", False), ("7.0.0rc1", True), ("6.2.dev0", True)):
+        monkeypatch.setattr(errors.metadata, "version", lambda name, version=version: version)
+        if fine:
+            errors.require("sentence_transformers")
+            continue
+        with pytest.raises(MissingExtraError):
+            errors.require("sentence_transformers")
+
+
+def test_a_library_that_is_absent_is_named(monkeypatch):
+    def absent(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(errors.metadata, "version", absent)
+    with pytest.raises(MissingExtraError, match=r'sentence-transformers is not installed. Run: pip install "pellucid'):
+        errors.require("sentence_transformers")
