@@ -153,18 +153,59 @@ def test_columns_have_other_names(tmp_path):
         ("x.jsonl", b'{"text": "a", "title": 3}\n', "the title under 'title' is int"),
         ("x.csv", b"id,text\n1,a\n2,\xff\n", "x.csv, line 3 is not UTF-8"),
         ("x.csv", b"id,text\n1\n", "x.csv, line 2 has not as many cells"),
-        ("x.csv", b'id,text\n1,"a\n', "x.csv, line 1: unexpected end"),
-        ("x.parquet", b"no parquet", "is not a parquet file"),
+        ("x.csv", b'id,text\n1,"a\n', "x.csv, line 2: unexpected end"),
+        ("x.parquet", b"no parquet", "no parquet file"),
         ("x.gz", b"x", "cannot tell the format"),
         ("x.txt.gz", b"no gzip", "is damaged"),
         ("x.md", b"one\ntwo\n\xff", "x.md, line 3 is not UTF-8"),
         ("x.doc", b"x", "cannot tell the format"),
+        ("x.parquet.gz", b"x", "cannot tell the format"),
+        ("x.txt", "Ö".encode("utf-16"), "is UTF-16"),
+        ("x.md", "# Ö".encode("utf-16"), "is UTF-16"),
+        ("x.csv", "id,text".encode("utf-16-le"), "is UTF-16"),
+        ("x.jsonl", b"[" * 100_000, "line 1: JSON that is nested too deeply"),
+        ("x.jsonl", b'{"text": "a", "n": ' + b"1" * 5000 + b"}", "too many digits"),
     ],
 )
 def test_broken_files_are_named_with_their_line(tmp_path, name, content, said):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(CorpusError, match=said):
         list(read_documents(tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("x.txt", b"a" * 101),
+        ("x.jsonl", json.dumps({"text": "a" * 101}).encode()),
+        ("x.csv", b"id,text\n1," + b"a" * 101),
+        ("x.csv", b'id,text\n1,"' + b"a" * 60 + b"\n" + b"a" * 60 + b'"\n'),
+        ("x.md", b"word\n" * 21),
+        ("x.md", b"a" * 101),
+    ],
+)
+def test_no_line_or_text_fills_the_memory(tmp_path, monkeypatch, name, content):
+    for module in ("corpus", "index.records"):
+        monkeypatch.setattr(f"pellucid.{module}.LONGEST_LINE", 100)
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(CorpusError, match=r"longer than 100|field larger than field limit"):
+        list(read_documents(tmp_path / name))
+
+
+def test_files_follow_the_rules_of_every_corpus(tmp_path):
+    def texts(name, content):
+        (tmp_path / name).write_bytes(content)
+        return [(record.id, record.text) for record in read_documents(tmp_path / name)]
+
+    bom = b"\xef\xbb\xbf"
+    assert texts("x.txt", bom + b"a\r\n \n\xe2\x80\xa8b\x0cc") == [("x.txt:1", "a"), ("x.txt:3", "\u2028b\x0cc")]
+    assert texts("x.jsonl", bom + b'{"text": null}\r\n\r\nnull\r\n"c"') == [
+        ("x.jsonl:1", ""),
+        ("x.jsonl:3", ""),
+        ("x.jsonl:4", "c"),
+    ]
+    assert texts("x.csv", bom + b'id,text\r\n1,"a\r\nb"\r\n2,\r\n') == [("1", "a\nb"), ("2", "")]
+    assert texts("x.md.gz", gzip.compress(bom + b"# T\r\na\r\nb\r\n")) == [("x.md.gz", "a\nb")]
 
 
 def test_folders_without_texts(tmp_path):
