@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Container, Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 from pellucid.errors import InputError, missing_extra
@@ -81,14 +82,18 @@ class Analyser:
         if None in terms:
             terms = [self._known(word) if term is None else term for word, term in zip(words, terms)]
         length = len(terms) - terms.count("")
+        which = [n for n, term in enumerate(terms) if term is None or term in wanted]
         found: list[tuple[str, Span]] = []
-        for match, term in zip(_WORD.finditer(text), terms):
+        matches, last = _WORD.finditer(text), -1
+        for number in which:
+            match = next(islice(matches, number - last - 1, None))
+            term, last = terms[number], number
             if term is None:
                 pairs = _pairs(match[0])
                 length += len(pairs) - 1
                 places = [(at, at + len(pair)) for at, pair in enumerate(pairs, match.start())]
                 found += [(pair, place) for pair, place in zip(pairs, places) if pair in wanted]
-            elif term in wanted:
+            else:
                 found.append((term, match.span()))
         return found, length
 

@@ -26,6 +26,7 @@ from pellucid.text import is_phrase, shown_word
 
 _BETWEEN = ": "  # between the name of a part and of its row, as in an ensemble
 _ASCII_WORD = re.compile(r"[^\t-\r !-/:-@\[-`{-~]+")  # the words of `split_words` in an ASCII text
+_IN_WORD = np.array([_ASCII_WORD.match(chr(n)) is not None for n in range(128)])
 _NOT_ASCII = re.compile(r"[^\t-\r ]*[^\x00-\x7f][^\t-\r ]*")  # what stands between ASCII spaces, if not all ASCII
 _MOST_REMEMBERED = 1 << 20  # words whose row is kept
 
@@ -38,13 +39,13 @@ class Terms:
         values: float64 [n]; they add up to what the part adds to the score.
         row: number of a value -> its name, the words it is of and where these stand in query and passage.
         marks: float64 [m], the contributions of stretches of the passage.
-        spans: the m stretches.
+        spans: int64 [m, 2], where each starts and ends.
     """
 
     values: npt.NDArray[np.float64]
     row: Callable[[int], Row]
     marks: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    spans: Sequence[Span] = ()
+    spans: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), np.int64))
 
 
 class Reader(Protocol):
@@ -84,13 +85,13 @@ class Bm25Reader:
             return Row(name, (asked,), value_of[term], 0.0, tuple(self._asked[term]), tuple(found[term]))
 
         marks = np.array([value_of[term] / counts[term] for term, _ in places])
-        return Terms(np.array(list(value_of.values())), row, marks, [span for _, span in places])
+        return Terms(np.array(list(value_of.values())), row, marks, _span_array([span for _, span in places]))
 
 
 class _Words(NamedTuple):
     """A text's known words; the vectors of the distinct ones, times `factors`, add up to its embedding."""
 
-    spans: list[Span]  # of every occurrence
+    spans: npt.NDArray[np.int64]  # of every occurrence [occurrences, 2]
     which: npt.NDArray[np.int64]  # of the distinct words each occurrence is
     counts: npt.NDArray[np.int64]  # of each distinct word
     rows: list[int]  # in the model's table
@@ -99,7 +100,7 @@ class _Words(NamedTuple):
 
     def where(self, word: int) -> tuple[Span, ...]:
         """Return where a distinct word stands."""
-        return tuple(self.spans[n] for n in np.flatnonzero(self.which == word).tolist())
+        return tuple((start, end) for start, end in self.spans[self.which == word].tolist())
 
 
 class WordTable:
@@ -117,31 +118,29 @@ class WordTable:
         rows = list(map(self._rows.get, words))
         if None in rows:
             rows = [self._row(word) if row is None else row for word, row in zip(words, rows)]
-        if -1 in rows:
-            spans = [span for span, row in zip(spans, rows) if row != -1]
-            rows = [row for row in rows if row != -1]
-        distinct, which, counts = np.unique(np.array(rows, np.int64), return_inverse=True, return_counts=True)
+        found = np.array(rows, np.int64)
+        known = found != -1
+        distinct, which, counts = np.unique(found[known], return_inverse=True, return_counts=True)
         vectors = self.model.word_vectors(distinct)
         length = float(np.linalg.norm(counts.astype(np.float32) @ vectors))
-        return _Words(spans, which, counts, distinct.tolist(), vectors, counts / (length or 1.0))
+        return _Words(spans[known], which, counts, distinct.tolist(), vectors, counts / (length or 1.0))
 
-    def _split(self, text: str) -> tuple[list[str], list[Span]]:
+    def _split(self, text: str) -> tuple[list[str], npt.NDArray[np.int64]]:
         """Return what `Vocabulary.split` does, in any order; quicker where a text is mostly ASCII."""
         if not self._simple:
             found = self.model.vocabulary.split(text)
-            return [word.text for word in found], [(word.start, word.end) for word in found]
-        spans: list[Span] = []
+            return [word.text for word in found], _span_array([(word.start, word.end) for word in found])
         words: list[str] = []
-        done = 0
+        spans: list[Span] = []
         for other in () if text.isascii() else _NOT_ASCII.finditer(text):
-            spans += [match.span() for match in _ASCII_WORD.finditer(text, done, other.start())]
-            words += _ASCII_WORD.findall(text, done, other.start())
             for word in self.model.vocabulary.split(other[0]):
                 words.append(word.text)
                 spans.append((other.start() + word.start, other.start() + word.end))
-            done = other.end()
-        spans += [match.span() for match in _ASCII_WORD.finditer(text, done)]
-        return words + _ASCII_WORD.findall(text, done), spans
+        plain = text if text.isascii() else _NOT_ASCII.sub(lambda match: " " * len(match[0]), text)
+        inside = np.zeros(len(plain) + 2, bool)
+        inside[1:-1] = _IN_WORD[np.frombuffer(plain.encode(), np.uint8)]
+        edges = np.flatnonzero(inside[1:] != inside[:-1]).reshape(-1, 2)  # start and end of each word, in order
+        return words + _ASCII_WORD.findall(plain), np.concatenate([_span_array(spans), edges])
 
     def _row(self, word: str) -> int:
         if word not in self._rows:
@@ -230,7 +229,8 @@ class ModelReader:
         rows = [row._replace(contribution=row.contribution * self._weight, share=0.0) for row in (*own.rows, *rest)]
         values = np.array([row.contribution for row in rows])
         marks = [(row.contribution / len(row.spans2), span) for row in rows for span in row.spans2]
-        return Terms(values, rows.__getitem__, np.array([value for value, _ in marks]), [span for _, span in marks])
+        spans = _span_array([span for _, span in marks])
+        return Terms(values, rows.__getitem__, np.array([value for value, _ in marks]), spans)
 
 
 class WholeReader:
@@ -298,11 +298,11 @@ class Reasons:
 
     def words(self) -> list[tuple[int, int, float]]:
         """Return the stretches of `text` that have a part in the score: start, end, contribution, in text order."""
-        sums: dict[Span, float] = {}
-        for terms in self._terms.values():
-            for value, span in zip(terms.marks.tolist(), terms.spans):
-                sums[span] = sums.get(span, 0.0) + value
-        return [(start, end, value) for (start, end), value in sorted(sums.items())]
+        every = list(self._terms.values())
+        spans = np.concatenate([_span_array([]), *(terms.spans for terms in every)])
+        keys, which = np.unique(spans[:, 0] << 32 | spans[:, 1], return_inverse=True)
+        sums = np.bincount(which, np.concatenate([np.zeros(0), *(terms.marks for terms in every)]), len(keys))
+        return list(zip((keys >> 32).tolist(), (keys & 0xFFFFFFFF).tolist(), sums.tolist()))
 
     def parts(self) -> dict[str, float]:
         """Return the sum of the rows of each part."""
@@ -341,6 +341,10 @@ def _distinct(rows: list[Row]) -> list[Row]:
             row = row._replace(contribution=same.contribution + row.contribution, spans1=spans[0], spans2=spans[1])
         found[row.name, row.parts] = row
     return list(found.values())
+
+
+def _span_array(spans: Sequence[Span]) -> npt.NDArray[np.int64]:
+    return np.array(spans, np.int64).reshape(-1, 2)
 
 
 def _grouped(places: Iterable[tuple[str, Span]]) -> dict[str, list[Span]]:
