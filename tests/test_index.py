@@ -26,10 +26,10 @@ from pellucid.dimensions import Dimension, Dimensions
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, WritingError
 from pellucid.explanation import Explanation, Row
+from pellucid.index import Index
 from pellucid.index.bm25 import K1, Analyser, B
 from pellucid.index.documents import passage_ends
 from pellucid.index.engine import Point
-from pellucid.index.index import Index
 from pellucid.index.reasons import WordTable
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary, well_formed

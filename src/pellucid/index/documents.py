@@ -16,11 +16,12 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pellucid.errors import IndexFolderError, WritingError
+from pellucid.errors import IndexFolderError, InputError, WritingError
+from pellucid.index.metadata import checked_metadata
 from pellucid.text import well_formed
 
 PASSAGE_BITS = 16
@@ -34,6 +35,8 @@ CREATE TABLE documents (
 CREATE TABLE terms (number INTEGER PRIMARY KEY, term TEXT NOT NULL UNIQUE, passages INTEGER NOT NULL);
 CREATE TABLE garbage (number INTEGER NOT NULL, passages INTEGER NOT NULL);
 """
+_BATCH_DOCUMENTS, _BATCH_CHARACTERS = 1000, 4_000_000  # of one commit
+_ABSENT = object()
 _MOST_VARIABLES = 900  # in one statement
 _BREAKS = [
     re.compile(p) for p in (r"\n\s*\n", r"\n", r"[.!?\u2026]['\")\]]*\s+|[\u3002\uff01\uff1f]", r"\s+")
@@ -326,3 +329,61 @@ def _break_near(text: str, wish: int, first: int, last: int) -> int:
         if found:
             return min(found, key=lambda end: abs(end - wish))
     return wish
+
+
+def drafts(ids: Any, texts: Any, titles: Any, metadata: Any, limit: int) -> Iterator[Document]:
+    """Return checked documents without numbers, one at a time, their passages of at most `limit` characters.
+
+    Raises:
+        InputError: an item is of the wrong kind, an id occurs twice, there are not equally many, or a document has too
+            many passages.
+    """
+    for name, value in (("ids", ids), ("texts", texts), ("titles", titles)):
+        if isinstance(value, str):
+            raise InputError(f"{name} is one string, {value!r:.40}; give a list: [{value!r:.20}]")
+    untitled, plain = titles is None, metadata is None
+    columns = [ids, texts, () if untitled else titles, () if plain else metadata]
+    return _drafts(zip_longest(*columns, fillvalue=_ABSENT), untitled, plain, limit)
+
+
+def _drafts(items: Iterable[tuple[Any, ...]], untitled: bool, plain: bool, limit: int) -> Iterator[Document]:
+    seen: dict[str, int] = {}
+    for position, (own, text, title, metadata) in enumerate(items):
+        if _ABSENT in (own, text) or (title is _ABSENT and not untitled) or (metadata is _ABSENT and not plain):
+            raise InputError(f"ids, texts, titles and metadata must be equally many; one ends at {position}")
+        title = "" if title in (_ABSENT, None) else title
+        _check_strings(position, own, text, title)
+        if own in seen:
+            raise InputError(f"id {own!r:.80} is given twice, as item {seen[own]} and {position}; give each once")
+        seen[own] = position
+        known = checked_metadata(None if metadata is _ABSENT else metadata, f"document {own!r:.80}")
+        ends = passage_ends(text, limit)
+        if len(ends) > 1 << PASSAGE_BITS:
+            raise InputError(
+                f"document {own!r:.80} has {len(text):,} characters, which are {len(ends):,} passages; at most "
+                f"{1 << PASSAGE_BITS:,} are possible. Divide it, or create the index with longer passages"
+            )
+        yield Document(0, own, well_formed(title), well_formed(text), known, ends)
+
+
+def batch_of(checked: Iterator[Document]) -> list[Document]:
+    """Take the documents of one commit."""
+    batch: list[Document] = []
+    size = 0
+    for draft in checked:
+        batch.append(draft)
+        size += len(draft.text)
+        if len(batch) == _BATCH_DOCUMENTS or size >= _BATCH_CHARACTERS:
+            break
+    return batch
+
+
+def _check_strings(position: int, own: Any, text: Any, title: Any) -> None:
+    if not isinstance(own, str) or not own:
+        raise InputError(f"id {position} is {own!r:.40} ({type(own).__name__}); an id is a string that is not empty")
+    if well_formed(own) != own:
+        raise InputError(f"id {position} is {own!r:.80}, which holds half a character (a lone surrogate)")
+    for name, value in (("text", text), ("title", title)):
+        if not isinstance(value, str):
+            what = f"{type(value).__name__} {value!r:.40}"
+            raise InputError(f"the {name} of document {own!r:.80} is {what}; it must be a string")

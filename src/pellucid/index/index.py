@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import zip_longest
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -26,10 +25,10 @@ import numpy as np
 import pellucid
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError, WritingError
 from pellucid.index.bm25 import Analyser, impacts
-from pellucid.index.documents import PASSAGE_BITS, Document, Documents, State, passage_ends
+from pellucid.index.documents import PASSAGE_BITS, Document, Documents, State, batch_of, drafts
 from pellucid.index.engine import Engine, Point, Vector
 from pellucid.index.hits import Hit, Hits
-from pellucid.index.metadata import checked_metadata, parse_where, payload, register
+from pellucid.index.metadata import parse_where, payload, register
 from pellucid.index.models import (
     BM25,
     Model,
@@ -52,12 +51,10 @@ if TYPE_CHECKING:
 FORMAT = 1
 """The format this version writes; it reads this one and all before."""
 
-_BATCH_DOCUMENTS, _BATCH_CHARACTERS = 1000, 4_000_000  # of one commit
 _DRIFT = 1.1  # the mean length of a passage may change so much before the stored impacts are computed anew
 _SAMPLE = 500  # documents of a list that the first mean length is taken from
 _CHECKED = 200  # documents that `verify` encodes again
 _LEAST_FREE = 64 << 20  # bytes of the disk: the engine maps its files, and a full disk would end the process
-_ABSENT = object()
 
 
 class Index:
@@ -263,44 +260,20 @@ class Index:
                 too long, or a model gives NaN.
             WritingError: the disk is full; what was committed is safe.
         """
-        for name, value in (("ids", ids), ("texts", texts), ("titles", titles)):
-            if isinstance(value, str):
-                raise InputError(f"{name} is one string, {value!r:.40}; give a list: [{value!r:.20}]")
-        columns = [ids, texts, () if titles is None else titles, () if metadata is None else metadata]
-        drafts = self._drafts(zip_longest(*columns, fillvalue=_ABSENT), titles is None, metadata is None)
+        columns = (ids, texts, titles, metadata)
+        checked = drafts(*columns, self._documents.state.settings["passage_characters"])
         count, average = 0, 0.0
         with self._writing, Progress("indexing", unit="documents", enabled=show_progress_bar) as progress:
             self._check_open()
-            if all(isinstance(column, Sequence) for column in columns):  # all of it is checked before any is stored
-                checked = list(drafts)
-                average, drafts = self._first_average(checked), iter(checked)
-            while batch := _batch(drafts):
+            if all(column is None or isinstance(column, Sequence) for column in columns):
+                every = list(checked)  # all of it is checked before any is stored
+                average, checked = self._first_average(every), iter(every)
+            while batch := batch_of(checked):
                 self._commit(batch, self._documents.by_id([document.id for document in batch]), average)
                 count += len(batch)
                 progress.advance(len(batch))
             self._settle()
         return count
-
-    def _drafts(self, items: Iterable[tuple[Any, ...]], untitled: bool, plain: bool) -> Iterator[Document]:
-        """Yield checked documents without numbers."""
-        seen: dict[str, int] = {}
-        limit = self._documents.state.settings["passage_characters"]
-        for position, (own, text, title, metadata) in enumerate(items):
-            if _ABSENT in (own, text) or (title is _ABSENT and not untitled) or (metadata is _ABSENT and not plain):
-                raise InputError(f"ids, texts, titles and metadata must be equally many; one ends at {position}")
-            title = "" if title in (_ABSENT, None) else title
-            _check_strings(position, own, text, title)
-            if own in seen:
-                raise InputError(f"id {own!r:.80} is given twice, as item {seen[own]} and {position}; give each once")
-            seen[own] = position
-            known = checked_metadata(None if metadata is _ABSENT else metadata, f"document {own!r:.80}")
-            ends = passage_ends(text, limit)
-            if len(ends) > 1 << PASSAGE_BITS:
-                raise InputError(
-                    f"document {own!r:.80} has {len(text):,} characters, which are {len(ends):,} passages; at most "
-                    f"{1 << PASSAGE_BITS:,} are possible. Divide it, or create the index with longer passages"
-                )
-            yield Document(0, own, well_formed(title), well_formed(text), known, ends)
 
     def update(
         self,
@@ -662,29 +635,6 @@ def _same(stored: Vector | None, computed: Vector | None) -> bool:
         first, second = (dict(zip(*(side.tolist() for side in vector))) for vector in (stored, computed))
         return all(abs(first.get(n, 0.0) - second.get(n, 0.0)) < 1e-3 for n in first.keys() | second.keys())
     return bool(np.allclose(stored, computed, atol=1e-3))
-
-
-def _batch(drafts: Iterator[Document]) -> list[Document]:
-    """Take the documents of one commit."""
-    batch: list[Document] = []
-    size = 0
-    for draft in drafts:
-        batch.append(draft)
-        size += len(draft.text)
-        if len(batch) == _BATCH_DOCUMENTS or size >= _BATCH_CHARACTERS:
-            break
-    return batch
-
-
-def _check_strings(position: int, own: Any, text: Any, title: Any) -> None:
-    if not isinstance(own, str) or not own:
-        raise InputError(f"id {position} is {own!r:.40} ({type(own).__name__}); an id is a string that is not empty")
-    if well_formed(own) != own:
-        raise InputError(f"id {position} is {own!r:.80}, which holds half a character (a lone surrogate)")
-    for name, value in (("text", text), ("title", title)):
-        if not isinstance(value, str):
-            what = f"{type(value).__name__} {value!r:.40}"
-            raise InputError(f"the {name} of document {own!r:.80} is {what}; it must be a string")
 
 
 def _size(file: Path) -> int:
