@@ -10,9 +10,10 @@ BM25 alone on the training queries of SciFact, then the weight is the best on th
 set. About 130 settings were tried with test means printed beside them; reasonable ways of choosing on training queries
 give means of 49.0 to 49.5 for both, these 49.5.
 
-Times are processor time of one process on one thread, medians of five rounds of 60 queries. tantivy runs with its English stemmer, in memory, in the same process.
---transformer measures all-MiniLM-L6-v2 (in bfloat16) in the place of static-en, with the weight 0.4 that it has without
-being asked; its vectors are kept in the folder given, and nothing else is measured.
+Times are processor time of one process on one thread, medians of five rounds of 60 queries. tantivy runs with
+its English stemmer, in memory, in the same process. --transformer measures all-MiniLM-L6-v2 (in bfloat16) in the place
+of static-en, with the weight 0.4 that it has without being asked; its vectors are kept in the folder given, and nothing
+else is measured.
 """
 
 from __future__ import annotations

@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 pytest.importorskip("qdrant_edge")
 
 import pellucid
+from pellucid import Index
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.base import Embedder
 from pellucid.dimensions import Dimension, Dimensions
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, WritingError
 from pellucid.explanation import Explanation, Row
-from pellucid.index import Index
 from pellucid.index.bm25 import K1, Analyser, B
 from pellucid.index.documents import passage_ends
 from pellucid.index.engine import Point
