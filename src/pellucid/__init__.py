@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
-
 if TYPE_CHECKING:
     from pellucid.anchors.embedder import AnchorEmbedder
     from pellucid.base import Embedder
@@ -16,24 +14,14 @@ if TYPE_CHECKING:
     from pellucid.pretrained import load
     from pellucid.static.embedder import StaticEmbedder
 
-FAMILIES = {
-    "static": "static.embedder.StaticEmbedder",
-    "anchors": "anchors.embedder.AnchorEmbedder",
-    "lexicon": "lexicon.embedder.LexiconEmbedder",
-    "keytokens": "keytokens.embedder.KeyTokenEmbedder",
-    "ensemble": "ensemble.embedder.EnsembleEmbedder",
-    "dense": "research.baselines.DenseEmbedder",  # a baseline
-}
-"""Family, and its class with the file it is in: a new family is that file, or room, and one line here."""
-
 _HOMES = {
-    **{path.rpartition(".")[2]: path.rpartition(".")[0] for path in FAMILIES.values()},
     "Embedder": "base",
     "Explanation": "explanation",
     "load": "pretrained",
     "distill": "static.making.distill",
     "errors": "errors",
 }
+"""Public name -> the file it is in; the classes of families are in `pretrained.FAMILIES`."""
 
 __all__ = [
     "AnchorEmbedder",
@@ -51,12 +39,18 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, so that `import pellucid` stays fast."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'pellucid' has no attribute {name!r}")
     from importlib import import_module
 
-    module = import_module(f"pellucid.{_HOMES[name]}")
-    return module if name == _HOMES[name] else getattr(module, name)  # importing a module makes it an attribute anyway
+    if name == "__version__":
+        return import_module("pellucid.errors").VERSION
+    home = _HOMES.get(name)
+    if home is None and name.endswith("Embedder"):
+        paths = (path.rpartition(".") for path in import_module("pellucid.pretrained").FAMILIES.values())
+        home = next((module for module, _, found in paths if found == name), None)
+    if home is None:
+        raise AttributeError(f"module 'pellucid' has no attribute {name!r}")
+    module = import_module(f"pellucid.{home}")
+    return module if name == home else getattr(module, name)  # importing a module makes it an attribute anyway
 
 
 def __dir__() -> list[str]:

@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from importlib import metadata
 from typing import Any
 
+VERSION = "0.1.0"
+"""Of the library. It stands here, at the bottom, because the build, every saved folder and some messages name it."""
+
 
 class PellucidError(Exception):
     """Base of every error pellucid raises on purpose."""

@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from pellucid import __version__
 from pellucid.cli.input import JsonOption, ModelOption, blocks, open_model, pairs_of, read, tabbed_pairs
 from pellucid.cli.look import align, audit, card, cards, compare, contrast, deletion, dimensions, edit, inspect, rank
 from pellucid.cli.make import anchors, distill, ensemble, train_lexicon
 from pellucid.cli.output import json_line, model_facts, say, show, shown_json, write_html, write_plot
 from pellucid.cli.vocabulary import vocabulary
-from pellucid.errors import PellucidError
+from pellucid.errors import VERSION, PellucidError
 
 if TYPE_CHECKING:
     from pellucid.base import Embedder
@@ -74,7 +73,7 @@ _Output = Annotated[
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"pellucid {__version__}")
+        typer.echo(f"pellucid {VERSION}")
         raise typer.Exit
 
 

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 
 _FREE = ("save_steps",)  # settings that may differ when a run goes on
-_OTHERS = "rng_state_"  # what each of several devices writes by itself, perhaps later
 _BLOCK = 16_384  # vectors hashed at a time
 
 
@@ -79,14 +78,6 @@ def _items(part: Any) -> Iterator[str]:
     for start in range(0, len(part) if hasattr(part, "vectors") else 0, _BLOCK):
         block = np.ascontiguousarray(part.vectors[start : start + _BLOCK], np.float32)
         yield hashlib.blake2b(block.tobytes(), digest_size=16).hexdigest()
-
-
-def note_checkpoint(work: WorkFolder, folder: Path) -> None:
-    """Take a checkpoint that was just written into the state, and those that are gone out of it."""
-    known = {name: files for name, files in work.facts.get("checkpoints", {}).items() if (work.path / name).is_dir()}
-    files = [path for path in sorted(folder.iterdir()) if path.is_file() and not path.name.startswith(_OTHERS)]
-    known[folder.name] = {path.name: checksum(path) for path in files}
-    work.commit({"checkpoints": known})
 
 
 def last_checkpoint(work: WorkFolder) -> Path | None:

@@ -23,10 +23,10 @@ import numpy as np
 
 from pellucid.errors import InputError, missing_extra
 from pellucid.lexicon.embedder import LexiconEmbedder
-from pellucid.lexicon.training.contrastive import note_checkpoint
 from pellucid.lexicon.training.data import TrainingRow, TrainingSet
 from pellucid.progress import Progress
 from pellucid.static.making.training import similarity_loss
+from pellucid.store import checksum
 from pellucid.transformer.attention import padding_id
 from pellucid.transformer.backbone import WEIGHTS, last_pooled, pooled
 from pellucid.transformer.reading import Reader, Reading
@@ -40,6 +40,7 @@ try:
 except ImportError as error:
     raise missing_extra(error.name or "torch", "torch") from error
 
+_OTHERS = "rng_state_"  # what each of several devices writes by itself, perhaps later
 _OUT = -1e9  # a logit that is left out; -inf would make 0 * inf of what the teacher leaves out as well
 
 
@@ -378,6 +379,14 @@ def _number(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "big") >> 1
 
 
+def _note_checkpoint(work: WorkFolder, folder: Path) -> None:
+    """Take a checkpoint that was just written into the state, and those that are gone out of it."""
+    known = {name: files for name, files in work.facts.get("checkpoints", {}).items() if (work.path / name).is_dir()}
+    files = [path for path in sorted(folder.iterdir()) if path.is_file() and not path.name.startswith(_OTHERS)]
+    known[folder.name] = {path.name: checksum(path) for path in files}
+    work.commit({"checkpoints": known})
+
+
 class Watch(TrainerCallback):  # type: ignore[misc, unused-ignore]
     """Tells the collator the epoch, a person the loss, and the folder of the run its checkpoints."""
 
@@ -401,7 +410,7 @@ class Watch(TrainerCallback):  # type: ignore[misc, unused-ignore]
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Note that a checkpoint is whole."""
         if state.is_world_process_zero:
-            note_checkpoint(self.work, self.work.path / f"checkpoint-{state.global_step}")
+            _note_checkpoint(self.work, self.work.path / f"checkpoint-{state.global_step}")
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """Keep the loss to show."""
