@@ -13,17 +13,10 @@ from hypothesis import strategies as st
 
 from pellucid.errors import InputError, MissingExtraError
 from pellucid.keytokens import head as decoding
+from pellucid.keytokens.alignment import EmbeddedTexts, aligned_texts, literal_tokens, measure
 from pellucid.keytokens.head import BiasedHead, shifted_top_tokens, top_tokens
 from pellucid.research import alignment
-from pellucid.research.alignment import (
-    EmbeddedTexts,
-    align,
-    align_embeddings,
-    aligned_texts,
-    embedded_texts,
-    literal_tokens,
-    measure,
-)
+from pellucid.research.alignment import align, align_embeddings, embedded_texts
 from pellucid.research.comparison import compare_key_tokens
 from pellucid.transformer.tokenwords import readable
 from tables import HOSTILE, check_views

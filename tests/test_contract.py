@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import pellucid
+from pellucid import pretrained
 from pellucid.base import Embedder
 from pellucid.cli import app as cli
 from pellucid.ensemble.embedder import EnsembleEmbedder
@@ -152,7 +153,7 @@ def test_load_opens_the_family_by_its_one_line_in_families(tmp_path, monkeypatch
     LetterEmbedder().save_pretrained(tmp_path / "model")
     with pytest.raises(ModelFolderError, match="letters"):
         pellucid.load(tmp_path / "model")
-    monkeypatch.setitem(pellucid.FAMILIES, "letters", "letters.LetterEmbedder")
+    monkeypatch.setitem(pretrained.FAMILIES, "letters", "letters.LetterEmbedder")
     monkeypatch.setitem(sys.modules, "pellucid.letters", sys.modules[__name__])
     assert isinstance(pellucid.load(tmp_path / "model"), LetterEmbedder)
     assert isinstance(pellucid.load(str(tmp_path / "model")), LetterEmbedder)

@@ -15,6 +15,7 @@ from tokenizers.models import WordPiece
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 import pellucid
+from pellucid import pretrained
 from pellucid.analysis.audit import audit
 from pellucid.analysis.cards import card
 from pellucid.analysis.compare import compare
@@ -50,7 +51,7 @@ def cosines_of_lengths(texts1, texts2):
 @pytest.fixture
 def letters(monkeypatch):
     """The letter families as if they were in the package, so that they can be opened."""
-    monkeypatch.setitem(pellucid.FAMILIES, "letters", "letters.LetterEmbedder")
+    monkeypatch.setitem(pretrained.FAMILIES, "letters", "letters.LetterEmbedder")
     monkeypatch.setitem(sys.modules, "pellucid.letters", sys.modules["test_contract"])
     return LetterEmbedder()
 

@@ -143,13 +143,13 @@ def test_a_new_family_is_one_file_and_one_line(saved, monkeypatch):
     module = types.ModuleType("pellucid.echo")
     module.EchoEmbedder = EchoEmbedder
     monkeypatch.setitem(sys.modules, "pellucid.echo", module)
-    monkeypatch.setitem(pellucid.FAMILIES, "echo", "echo.EchoEmbedder")
+    monkeypatch.setitem(pretrained.FAMILIES, "echo", "echo.EchoEmbedder")
     write_json(saved / "config.json", {"pellucid": {"family": "echo", "format": 1}})
     assert pellucid.load(saved) == "opened fruit"
 
 
 def test_every_family_in_the_table_exists():
-    for family, path in pellucid.FAMILIES.items():
+    for family, path in pretrained.FAMILIES.items():
         name = path.rpartition(".")[2]
         assert pretrained.family_class(family, Path()).family == family
         assert getattr(pellucid, name).__name__ == name

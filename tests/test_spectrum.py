@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from pellucid.errors import InputError
+from pellucid.keytokens.alignment import EmbeddedTexts, measure
 from pellucid.pca import Moments, spectrum_of
-from pellucid.research.alignment import EmbeddedTexts, measure
 from pellucid.research.spectrum import contributions, variation
 from pellucid.research.sweep import sweep
 from pellucid.transformer.tokenwords import readable

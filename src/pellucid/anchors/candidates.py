@@ -297,7 +297,7 @@ def _filtered(corpus: Corpus, settings: CandidateSettings, work: WorkFolder, sho
 
 def _encode(encoder: Any, work: WorkFolder, count: int, show_progress_bar: bool) -> None:
     """Append to the vectors until there are all."""
-    from pellucid.pretrained import check_same_encoder, encode_with
+    from pellucid.encoders import check_same_encoder, encode_with
 
     path = work.file("candidates")
     done, dimension = 0, None

@@ -20,9 +20,9 @@ import numpy.typing as npt
 
 from pellucid.base import Embedder, Vectors, check_texts, explained_texts, unit_rows
 from pellucid.dimensions import Dimension, Dimensions, Edit, on_one_line
+from pellucid.encoders import Encoder, anchor_vectors, encode_with, known_to
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Coverage, Explanation, Row, Span
-from pellucid.pretrained import Encoder, anchor_vectors, encode_with, known_to
 from pellucid.store import is_sound
 
 if TYPE_CHECKING:

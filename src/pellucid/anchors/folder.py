@@ -20,13 +20,10 @@ import numpy as np
 
 from pellucid.base import Embedder, Vectors, unit_rows
 from pellucid.dimensions import Dimension, Dimensions, Table, on_one_line, read_dimensions, scaling, write_dimensions
+from pellucid.encoders import Encoder, anchor_vectors, encode_with, is_sentence_transformer
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.pretrained import (
-    Encoder,
-    anchor_vectors,
     check_family,
-    encode_with,
-    is_sentence_transformer,
     load,
     locate,
     open_encoder,

@@ -38,12 +38,9 @@ def open_model(name: str) -> Embedder:
 
 def open_decoder(name: str, pooling: str) -> Any:
     """Return a saved model, or one that decodes the transformer in a folder or on the hub by its own head."""
-    from pellucid.pretrained import locate
-    from pellucid.store import read_json
+    from pellucid.pretrained import identify, locate
 
-    place = locate(name)
-    config = read_json(place / "config.json") if (place / "config.json").is_file() else {}
-    if "model_type" not in config or "pellucid" in config:
+    if identify(name) not in ("transformer", "sentence-transformers"):
         return open_model(name)
     from pellucid.keytokens.embedder import KeyTokenEmbedder
     from pellucid.keytokens.states import KEY_POOLINGS, KeyTokenSettings
@@ -52,6 +49,7 @@ def open_decoder(name: str, pooling: str) -> Any:
 
     if pooling not in KEY_POOLINGS:
         raise InputError(f"pooling is {pooling!r:.40}; it must be one of {', '.join(KEY_POOLINGS)}")
+    place = locate(name)
     causal = is_causal_lm(read_transformer_config(place))
     backbone = open_backbone(place, attention="causal" if causal else "bidirectional")
     return KeyTokenEmbedder(backbone, KeyTokenSettings(pooling=cast("KeyPooling", pooling), top_k=None))

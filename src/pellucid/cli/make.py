@@ -222,10 +222,10 @@ def _lexicon(model: str, clusters: int) -> LexiconEmbedder:
     """Open a lexicon model, or put a head of clusters on a transformer."""
     from pellucid.lexicon.clusters import cluster_vocabulary
     from pellucid.lexicon.embedder import LexiconEmbedder
-    from pellucid.pretrained import is_ours
+    from pellucid.pretrained import identify
     from pellucid.transformer.backbone import open_backbone
 
-    if is_ours(model):
+    if identify(model) == "pellucid":
         return LexiconEmbedder.from_pretrained(model)
     backbone = open_backbone(model)
     return LexiconEmbedder(backbone, cluster_vocabulary(backbone.head, backbone.tokenizer, clusters))

@@ -28,9 +28,9 @@ import numpy.typing as npt
 
 from pellucid.base import Embedder, Vectors, check_texts, explained_texts, unit_rows
 from pellucid.dimensions import Dimension, Dimensions, Edit
+from pellucid.encoders import Encoder, encode_with, is_sentence_transformer, known_to
 from pellucid.errors import InputError
 from pellucid.explanation import Coverage, Explanation, Row, Span
-from pellucid.pretrained import Encoder, encode_with, is_sentence_transformer, known_to
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from pellucid.analysis.compare import check_pairs
 from pellucid.base import check_texts
+from pellucid.encoders import Encoder
 from pellucid.ensemble.embedder import Part, make_parts
 from pellucid.errors import InputError
-from pellucid.pretrained import Encoder
 
 _STEPS = (0.2, 0.1, 0.05, 0.02, 0.01)
 _GAIN = 1e-9  # less is rounding

@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 
 from pellucid.base import Embedder
+from pellucid.encoders import Encoder, is_sentence_transformer
 from pellucid.ensemble.embedder import Part, checked_weights, make_parts
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.pretrained import (
-    Encoder,
     check_family,
-    is_sentence_transformer,
     load,
     locate,
     open_encoder,

@@ -6,7 +6,7 @@ import hashlib
 import logging
 import tempfile
 from collections.abc import Callable
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ _FORMS = (
     "a pellucid model (bundled name, folder or hub id), a sentence-transformers model (folder or hub id), 'wordllama', "
     "'wordllama:DIMENSIONS', 'model2vec:FOLDER_OR_ID', 'baseline:NAME:FOLDER_OR_ID' or 'vectors:TEXT_FILE'"
 )
+_BASELINES = "pellucid.research.baselines"  # a name: nothing but the command line imports what research is made of
 _IRRELEVANT = {  # files that do not touch an embedding
     f"pellucid.{name}"
     for name in (
@@ -50,9 +51,7 @@ def open_any(spec: str | Path) -> Any:
     if kind == "model2vec" and colon:
         return _open_model2vec(rest)
     if kind == "baseline" and colon:
-        from pellucid.research.baselines import open_baseline
-
-        return open_baseline(rest)
+        return import_module(_BASELINES).open_baseline(rest)
     if kind == "vectors" and colon:
         from pellucid.static.embedder import StaticEmbedder
 

@@ -38,7 +38,7 @@ import numpy.typing as npt
 from pellucid.dimensions import Dimensions, Table, read_dimensions, scaling, write_dimensions
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.lexicon.clusters import Clusters, name_clusters
-from pellucid.pretrained import check_family, loading, locate, saving
+from pellucid.pretrained import check_family, identify, loading, locate, saving
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.transformer.backbone import (
     CONFIG,
@@ -113,9 +113,8 @@ def _tensors(model: LexiconEmbedder, dtype: str, *, mixed: bool) -> dict[str, np
 def read_folder(path_or_id: str | Path, backbone: Backbone | str | Path | None) -> Parts:
     """Open what `write_folder` wrote or the LENS authors published; see `LexiconEmbedder.from_pretrained`."""
     folder = locate(path_or_id)
-    if not _is_ours(folder):
-        if is_published(folder):
-            return open_published(folder, path_or_id, backbone)
+    if identify(folder) != "pellucid" and is_published(folder):
+        return open_published(folder, path_or_id, backbone)
     check_family(folder, "lexicon")
     tensors = _checked_tensors(folder / _TENSORS)
     settings, clusters, about = _read_facts(folder / _FACTS, tensors)
@@ -132,11 +131,6 @@ def read_folder(path_or_id: str | Path, backbone: Backbone | str | Path | None) 
     ):
         raise ModelFolderError(f"{folder / _TENSORS}: the clusters are of another backbone than {opened.name!r}")
     return opened, clusters, settings, tensors.get("bias"), mixed
-
-
-def _is_ours(folder: Path) -> bool:
-    config = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
-    return isinstance(config, dict) and "pellucid" in config
 
 
 def _checked_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:

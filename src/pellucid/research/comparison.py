@@ -16,17 +16,8 @@ import numpy.typing as npt
 
 from pellucid.base import check_texts
 from pellucid.errors import InputError
-from pellucid.research.alignment import (
-    LEGEND,
-    LONGEST_TOKEN,
-    TOKEN_STYLE,
-    AlignedText,
-    Stems,
-    aligned_texts,
-    check_family,
-    embedded_texts,
-    words_of,
-)
+from pellucid.keytokens.alignment import AlignedText, Stems, aligned_texts
+from pellucid.research.alignment import LEGEND, LONGEST_TOKEN, TOKEN_STYLE, check_family, embedded_texts, words_of
 from pellucid.views.figure import Canvas, short_name
 from pellucid.views.report import Column, Fold, Heading, Note, Part, Report, Table, counted
 

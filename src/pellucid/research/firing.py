@@ -28,9 +28,9 @@ import numpy.typing as npt
 from pellucid.analysis.coordinates import Floats, known_rows
 from pellucid.base import Embedder, check_texts
 from pellucid.dimensions import Dimension
+from pellucid.encoders import Encoder, encode_with
 from pellucid.errors import InputError
 from pellucid.lexicon.embedder import LexiconEmbedder
-from pellucid.pretrained import Encoder, encode_with
 from pellucid.progress import Progress
 from pellucid.text import well_formed
 from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent, signed

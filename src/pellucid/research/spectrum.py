@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError
+from pellucid.keytokens.alignment import EmbeddedTexts, Relations, Stems
 from pellucid.keytokens.head import head_rows, top_tokens
 from pellucid.pca import Moments, Spectrum, blocks
-from pellucid.research.alignment import EmbeddedTexts, Relations, Stems, draw_tokens
+from pellucid.research.alignment import draw_tokens
 from pellucid.views.figure import Canvas
 from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, percent, signed
 

@@ -11,16 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from pellucid.errors import InputError
+from pellucid.keytokens.alignment import EmbeddedTexts, ModelAlignment, Stems, measure_shifted
 from pellucid.pca import Spectrum
-from pellucid.research.alignment import (
-    LEGEND,
-    EmbeddedTexts,
-    ModelAlignment,
-    Stems,
-    draw_scores,
-    measure_shifted,
-    words_of,
-)
+from pellucid.research.alignment import LEGEND, draw_scores, words_of
 from pellucid.views.figure import Canvas
 from pellucid.views.report import Column, Fold, Heading, Note, Part, Report, Table, bars, counted, percent, signed
 

@@ -29,8 +29,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.corpus import UNPACKERS, check_file, parquet_rows, parse_json, read_lines
+from pellucid.encoders import Encoder, encode_with
 from pellucid.errors import CorpusError, InputError, missing_extra
-from pellucid.pretrained import Encoder, encode_with
 from pellucid.store import writing
 
 _ENDINGS = (".jsonl", *(f".jsonl{packed}" for packed in UNPACKERS), ".parquet")

@@ -21,8 +21,8 @@ import numpy as np
 
 from pellucid.base import Vectors, check_texts, unit_rows
 from pellucid.corpus import Corpus, read_texts
+from pellucid.encoders import encode_with, is_sentence_transformer
 from pellucid.errors import CorpusError, InputError
-from pellucid.pretrained import encode_with, is_sentence_transformer
 from pellucid.progress import Progress
 from pellucid.research.tableviews import all_vectors, static_model
 from pellucid.static.embedder import StaticEmbedder

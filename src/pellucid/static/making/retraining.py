@@ -23,8 +23,8 @@ import numpy.typing as npt
 
 from pellucid.base import Vectors, unit_rows
 from pellucid.corpus import Corpus, read_texts
+from pellucid.encoders import check_same_encoder, encode_with
 from pellucid.errors import CorpusError
-from pellucid.pretrained import check_same_encoder, encode_with
 from pellucid.progress import Progress
 from pellucid.research.tableviews import all_vectors, static_model
 from pellucid.static.embedder import StaticEmbedder
