@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.anchors.folder import Parts, read_folder, write_folder
 from pellucid.base import Embedder, Vectors, check_texts, explained_texts, unit_rows
 from pellucid.dimensions import Dimension, Dimensions, Edit, on_one_line
 from pellucid.encoders import Encoder, anchor_vectors, encode_with, known_to
@@ -100,11 +101,9 @@ class AnchorEmbedder(Embedder):
             ModelFolderError: nothing is there, its files are broken or do not fit together, or the encoder is missing
                 or another one than the anchors were made with.
         """
-        from pellucid.anchors.folder import read_folder
-
-        model, name = read_folder(path_or_id, encoder)
+        parts = read_folder(path_or_id, encoder)
         try:
-            return cls.from_parts(*model, encoder_name=name)
+            return cls.from_parts(*parts[:3], encoder_name=parts.encoder_name)
         except InputError as error:
             raise ModelFolderError(f"{path_or_id}: {error}") from error
 
@@ -125,9 +124,8 @@ class AnchorEmbedder(Embedder):
         Raises:
             WritingError: it cannot be written; what was at `path` is untouched.
         """
-        from pellucid.anchors.folder import write_folder
-
-        write_folder(path, self, self.encoder_name if encoder_name is None else encoder_name or None)
+        name = self.encoder_name if encoder_name is None else encoder_name or None
+        write_folder(path, Parts(self.encoder, self.vectors, self._dimensions, name))
 
     def get_embedding_dimension(self) -> int:
         """Return the number of anchors."""

@@ -274,9 +274,11 @@ class KeyTokenEmbedder(Embedder):
             InputError: `sparse_encoder` is asked for, and stock modules cannot express the model; the message says why.
             WritingError: it cannot be written; what was at `path` is untouched.
         """
-        from pellucid.keytokens.folder import write_folder
+        from pellucid.keytokens.folder import Model, write_folder
 
-        write_folder(path, self, backbone_name, dtype, sparse_encoder)
+        head, adjustment = (self.head, self.given_head), self.adjustment
+        model = Model(self.backbone, self.settings, *head, adjustment, self.mixing, self.dimensions)
+        write_folder(path, model, backbone_name, dtype, sparse_encoder)
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions: of rows of the head, unless dimensions were dropped or merged."""

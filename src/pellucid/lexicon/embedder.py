@@ -140,9 +140,9 @@ class LexiconEmbedder(Embedder):
         """
         from pellucid.lexicon.folder import read_folder
 
-        backbone, clusters, settings, bias, mixed = read_folder(path_or_id, backbone)
+        parts = read_folder(path_or_id, backbone)
         try:
-            return cls.from_parts(backbone, clusters, settings, bias=bias, mixed=mixed)
+            return cls.from_parts(*parts[:3], bias=parts.bias, mixed=parts.mixed)
         except InputError as error:
             raise ModelFolderError(f"{path_or_id}: {error}") from error
 
@@ -158,9 +158,10 @@ class LexiconEmbedder(Embedder):
         Raises:
             WritingError: it cannot be written; what was at `path` is untouched.
         """
-        from pellucid.lexicon.folder import write_folder
+        from pellucid.lexicon.folder import Parts, write_folder
 
-        write_folder(path, self, backbone_name, dtype)
+        mixed = None if self.mixing is None else (self.mixing, self._dimensions)
+        write_folder(path, Parts(self.backbone, self.clusters, self.settings, self.bias, mixed), backbone_name, dtype)
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions: of clusters, unless some were merged."""
