@@ -43,6 +43,23 @@ def moved_positions(backbone):
     return (difference > 1e-6).nonzero().flatten().tolist()
 
 
+def test_a_model_is_opened_on_one_thread(tmp_path, monkeypatch):
+    """The proofs are of a few tokens; beside other programs threads waited seconds for each other after each layer."""
+    tokenizer = sentence_piece()
+    tiny_model("llama", len(tokenizer)).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    threads, linear = [], torch.nn.Linear.forward
+    note = lambda self, x: threads.append(torch.get_num_threads()) or linear(self, x)  # noqa: E731
+    monkeypatch.setattr(torch.nn.Linear, "forward", note)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        open_backbone(tmp_path, attention="causal").fingerprint()
+        assert set(threads) == {1} and torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
 @pytest.mark.parametrize("kind", CAUSAL + ENCODERS)
 def test_bidirectional_means_that_every_state_sees_every_token(kind):
     assert moved_positions(opened(kind)) == list(range(20))

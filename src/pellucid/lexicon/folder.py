@@ -288,7 +288,7 @@ def _open_trained(
         with torch.no_grad():
             base.model.get_input_embeddings().weight.copy_(torch.from_numpy(inputs))
         model, kept = merge_adapter(base.model, find_adapter(adapter))
-    opened = prepare(model, tokenizer, attention="bidirectional", name=str(folder), adapter=kept)
+        opened = prepare(model, tokenizer, attention="bidirectional", name=str(folder), adapter=kept)
     return opened, np.vstack([rows, spare])
 
 
