@@ -29,7 +29,8 @@ import numpy.typing as npt
 from pellucid.base import Embedder, Vectors, check_texts, explained_texts, unit_rows
 from pellucid.dimensions import Dimension, Dimensions, Edit
 from pellucid.encoders import Encoder, encode_with, is_sentence_transformer, known_to
-from pellucid.errors import InputError
+from pellucid.ensemble.folder import SavedPart, read_folder, write_folder
+from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Coverage, Explanation, Row, Span
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ BETWEEN = ": "
 """What stands between a part's name and the name of a row or dimension of it."""
 
 _LARGEST = 1e100  # weight; their sum stays a number
+_PROBES = ["The bank raised the rate on home loans.", "Mortgages got dearer.", "A cat sleeps in the sun."]
+_SAME = 0.02  # difference of two cosines; half precision and other machines stay below
 _ROUNDING = 1e-6  # of the squared length of a float32 row
 _JOINED = " + "  # what `Embedder.merge` puts between names
 
@@ -231,6 +234,31 @@ def _dimension(model: Encoder) -> int:
     return int(encode_with(model, ["a text"]).shape[1])
 
 
+def _cosines(part: Part) -> list[float]:
+    """Return the cosines of the part between the sentences it is known again by."""
+    rows = part.rows(_PROBES)
+    products = rows @ rows.T
+    dense = np.asarray(products.toarray() if hasattr(products, "toarray") else products, np.float64)
+    return [round(value, 6) for value in dense[np.triu_indices(len(_PROBES))].tolist()]
+
+
+def _proved(saved: SavedPart, place: str | Path) -> Part:
+    """Return a part that was read, if it is the one that was saved."""
+    try:
+        (part,) = make_parts({saved.name: saved.model})
+        cosines = np.array(_cosines(part))
+    except InputError as error:
+        raise ModelFolderError(f"{place}: the part {saved.name!r:.80} cannot be used: {error}") from error
+    expected = np.array(saved.cosines, np.float64)
+    same = part.dimension == saved.dimension and cosines.shape == expected.shape
+    if not (same and np.abs(cosines - expected).max() <= _SAME):
+        raise ModelFolderError(
+            f"{place}: the part {saved.name!r:.80} is another model than the one that was saved: {part.dimension} "
+            f"dimensions for {saved.dimension}, cosines {cosines.tolist()} for {saved.cosines!r:.200}"
+        )
+    return replace(part, weight=saved.weight, source=saved.source)
+
+
 class EnsembleEmbedder(Embedder):
     """A text is what several models make of it, side by side.
 
@@ -288,9 +316,11 @@ class EnsembleEmbedder(Embedder):
             ModelFolderError: nothing is there, its files are broken, or a part is missing or another model than the one
                 that was saved.
         """
-        from pellucid.ensemble.folder import read_folder
-
-        return cls.from_parts(read_folder(path_or_id, parts or {}))
+        saved = read_folder(path_or_id, parts or {})
+        try:
+            return cls.from_parts([_proved(part, path_or_id) for part in saved])
+        except InputError as error:  # the weights
+            raise ModelFolderError(f"{path_or_id}: {error}") from error
 
     def save_pretrained(self, path: str | Path, *, sources: Mapping[str, str] | None = None) -> None:
         """Write the ensemble to folder `path`, whole or not at all, each part in a folder of its own.
@@ -305,12 +335,11 @@ class EnsembleEmbedder(Embedder):
             InputError: `sources` names no part.
             WritingError: it cannot be written; what was at `path` is untouched.
         """
-        from pellucid.ensemble.folder import write_folder
-
         unknown = set(sources or {}) - set(self.names)
         if unknown:
             raise InputError(f"no part is called {sorted(unknown)[0]!r:.80}; there are {', '.join(self.names)}")
-        write_folder(path, [replace(p, source=(sources or {}).get(p.name, p.source)) for p in self.parts])
+        named = [(part, (sources or {}).get(part.name, part.source)) for part in self.parts]
+        write_folder(path, [SavedPart(p.name, p.model, p.weight, p.dimension, s, _cosines(p)) for p, s in named])
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions of all parts together."""
