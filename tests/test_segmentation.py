@@ -23,8 +23,7 @@ from pellucid.static.bulk import BulkEncoder
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.making import segmentation
 from pellucid.static.making.segmentation import segmenter
-from pellucid.static.making.training import Bags
-from pellucid.static.tables import as_static, merge_static
+from pellucid.static.tables import Bags, as_static, merge_static
 from pellucid.text import Vocabulary, _is_punctuation, shown_word, split_words, unspaced_run
 
 

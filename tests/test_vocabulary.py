@@ -24,7 +24,8 @@ from pellucid.static.making.extraction import ExtractionSettings
 from pellucid.static.making.merging import fit_space, merge_vocabularies
 from pellucid.static.making.pruning import prune
 from pellucid.static.making.retraining import retrain, store_sentences
-from pellucid.static.making.training import Bags, RefinementSettings
+from pellucid.static.making.training import RefinementSettings
+from pellucid.static.tables import Bags
 from pellucid.text import Vocabulary, split_words
 from pellucid.workfolder import WorkFolder
 from resuming import assert_damage_is_refused, reversed_lines, stop_at_write, stopped_at_writes

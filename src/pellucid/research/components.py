@@ -14,8 +14,8 @@ import numpy as np
 
 from pellucid.errors import InputError
 from pellucid.pca import Moments, Spectrum
-from pellucid.research.tableviews import all_vectors, mean_blocks, static_model
 from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.tables import all_vectors, mean_blocks, static_model
 from pellucid.text import shown_word
 from pellucid.views.figure import Canvas
 from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent, signed

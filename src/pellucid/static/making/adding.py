@@ -24,11 +24,11 @@ from pellucid.corpus import Corpus, read_texts
 from pellucid.encoders import encode_with, is_sentence_transformer
 from pellucid.errors import CorpusError, InputError
 from pellucid.progress import Progress
-from pellucid.research.tableviews import all_vectors, static_model
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.folder import check_writable, quantize
 from pellucid.static.making.distill import open_teacher
 from pellucid.static.making.merging import FitQuality, fit_space
+from pellucid.static.tables import all_vectors, static_model
 from pellucid.text import JOINER, Vocabulary, Word, shown_word, split_words, well_formed
 from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted
 

@@ -23,7 +23,8 @@ from pellucid.errors import InputError, require
 from pellucid.pretrained import open_sentence_transformer
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.making.extraction import Extraction, ExtractionSettings, extract
-from pellucid.static.making.training import Bags, RefinementSettings, refine, tuning_folder
+from pellucid.static.making.training import RefinementSettings, refine, tuning_folder
+from pellucid.static.tables import Bags
 from pellucid.text import Vocabulary
 
 if TYPE_CHECKING:

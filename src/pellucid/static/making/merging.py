@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from pellucid.base import Vectors, unit_rows
 from pellucid.errors import InputError
-from pellucid.research.tableviews import all_vectors, static_model
 from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.tables import all_vectors, static_model
 from pellucid.text import Vocabulary
 from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent, signed
 

@@ -26,10 +26,10 @@ from pellucid.corpus import Corpus, read_texts
 from pellucid.encoders import check_same_encoder, encode_with
 from pellucid.errors import CorpusError
 from pellucid.progress import Progress
-from pellucid.research.tableviews import all_vectors, static_model
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.making.extraction import ExtractionSettings, spool, usable_sentences
-from pellucid.static.making.training import Bags, RefinementSettings, refine, scale_of, tuning_folder
+from pellucid.static.making.training import RefinementSettings, refine, scale_of, tuning_folder
+from pellucid.static.tables import Bags, all_vectors, static_model
 from pellucid.text import Vocabulary
 from pellucid.views.report import Heading, Note, Part, Report, counted, percent, signed
 from pellucid.workfolder import WorkFolder
