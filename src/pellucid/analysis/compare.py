@@ -18,7 +18,7 @@ import numpy.typing as npt
 from pellucid.base import Embedder
 from pellucid.errors import InputError
 from pellucid.views.figure import Canvas, short_name
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, percent, signed
+from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, frame, percent, signed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -148,14 +148,7 @@ class Comparison(Report):
     changed: tuple[ChangedPair, ...]
 
     def plot(self, *, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: each pair's score by the first model against the others'.
-
-        Args:
-            dark: draw for a dark background.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Return a matplotlib Figure: each pair's score by the first model against the others'."""
         scores = np.array(self.scores)[:: max(len(self.scores) // _MOST_POINTS, 1)]
         below = f"{counted(len(self.pairs), 'pair')} of texts; on the line nothing changed"
         canvas = Canvas((5.4, 5.2), "Scores side by side", below, dark=dark)
@@ -175,11 +168,6 @@ class Comparison(Report):
             canvas.legend(axes)
         axes.set(xlim=ends, ylim=ends, aspect="equal")
         return canvas.figure
-
-    def __repr__(self) -> str:
-        """Return one short line."""
-        said = ", ".join(f"{c.name!r:.40} changed by {c.mean_change:.4f}" for c in self.changes)
-        return f"<Comparison with {self.names[0]!r:.40} on {len(self.pairs):,} pairs: {said}>"
 
     def _parts(self) -> Iterator[Part]:
         yield Heading("Comparison", f"{len(self.names)} models", f"on {counted(len(self.pairs), 'pair')} of texts")
@@ -228,20 +216,16 @@ class Comparison(Report):
             kinds = ("number", "bar", "number", "number", "text")
             yield Table("", tuple(map(Column, heads, kinds)), rows)
 
-    def _records(self) -> Sequence[Any]:
-        return [pair + scores for pair, scores in zip(self.pairs, self.scores, strict=True)]
-
     def to_frame(self) -> Any:
         """Return a pandas DataFrame with one row a pair: text1, text2, the models' scores, gold where given.
 
         Raises:
             MissingExtraError: pandas is not installed.
         """
-        from pellucid.views.report import frame
-
         columns = ["text1", "text2", *self.names] + ["gold"] * bool(self.gold)
-        rows = self._records()
-        return frame([(*row, gold) for row, gold in zip(rows, self.gold, strict=True)] if self.gold else rows, columns)
+        gold = [(value,) for value in self.gold] or [()] * len(self.pairs)
+        rows = [pair + scores + last for pair, scores, last in zip(self.pairs, self.scores, gold, strict=True)]
+        return frame(rows, columns)
 
 
 def compare(

@@ -12,7 +12,7 @@ nothing in particular, no more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -64,22 +64,6 @@ class Deletion(NamedTuple):
     wins: float
 
 
-class DeletionRow(NamedTuple):
-    """A point of the curve as a row of a table."""
-
-    k: int
-    top: float
-    top_low: float
-    top_high: float
-    random: float
-    random_low: float
-    random_high: float
-    difference: float
-    difference_low: float
-    difference_high: float
-    wins: float
-
-
 @dataclass(frozen=True, repr=False)
 class DeletionTest(Report):
     """How the score falls without the rows that an explanation puts first, and without others.
@@ -97,6 +81,7 @@ class DeletionTest(Report):
     """
 
     kind: ClassVar[str] = "deletion"
+    table: ClassVar[str] = "curve"
 
     family: str
     units: str
@@ -114,14 +99,7 @@ class DeletionTest(Report):
         return next(point for point in self.curve if point.k == self.top_k)
 
     def plot(self, *, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: the fall of the score over k, with 95 % intervals.
-
-        Args:
-            dark: draw for a dark background.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Return a matplotlib Figure: the fall of the score over k, with 95 % intervals."""
         below = f"mean of {counted(self.pairs, 'pair')} with 95 % intervals; mean score {signed(self.mean_score)}"
         canvas = Canvas((6.4, 4.0), f"How the score falls without some {self.units}", below, dark=dark)
         axes, colours = canvas.panel(across=f"{self.units} taken away", down="fall of the score"), canvas.colours
@@ -142,12 +120,6 @@ class DeletionTest(Report):
             axes.set_ylim(bottom=0.0)
         return canvas.figure
 
-    def __repr__(self) -> str:
-        """Return one short line."""
-        point = self.result
-        said = f"top {point.k} {self.units} {signed(-point.top.mean)}, random {signed(-point.random.mean)}"
-        return f"<DeletionTest {self.family}: {self.pairs:,} pairs, {said}>"
-
     def _parts(self) -> Iterator[Part]:
         point = self.result
         yield Heading("Deletion test", f"top {point.k} {self.units}", f"{self.family} model")
@@ -165,9 +137,6 @@ class DeletionTest(Report):
             for p in self.curve
         )
         yield Table("", tuple(Column(title, "number") for title in columns), rows)
-
-    def _records(self) -> Sequence[DeletionRow]:
-        return [DeletionRow(p.k, *p.top, *p.random, *p.difference, p.wins) for p in self.curve]
 
 
 def deletion_test(

@@ -28,7 +28,6 @@ from pellucid.base import Embedder, unit_rows
 from pellucid.errors import InputError
 from pellucid.text import split_words
 from pellucid.views.figure import Canvas
-from pellucid.views.render import visible
 from pellucid.views.report import Column, Fold, Heading, Note, Part, Report, Table, bars, counted, signed
 
 if TYPE_CHECKING:
@@ -207,6 +206,7 @@ class Contrast(Report):
     """
 
     kind: ClassVar[str] = "contrast"
+    table: ClassVar[str] = "rows"
 
     family: str
     group: str
@@ -226,14 +226,7 @@ class Contrast(Report):
         return self.within - self.between
 
     def plot(self, *, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: the largest parts of the separation as bars.
-
-        Args:
-            dark: draw for a dark background.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Return a matplotlib Figure: the largest parts of the separation as bars."""
         shown = self.rows[:_MOST_BARS]
         values = [row.part for row in shown]
         below = f"these: {signed(sum(values), 4)} of the separation, {signed(self.separation, 4)}"
@@ -242,11 +235,6 @@ class Contrast(Report):
         canvas.bars(axes, values, [signed(value, 4) for value in values])
         canvas.names(axes, [row.name for row in shown])
         return canvas.figure
-
-    def __repr__(self) -> str:
-        """Return one short line."""
-        sizes = f"{self.texts:,} texts against {self.others:,}"
-        return f"<Contrast {self.family}: {self.group!r:.40}, {sizes}, separation {signed(self.separation, 4)}>"
 
     def _parts(self) -> Iterator[Part]:
         sizes = f"{counted(self.texts, 'text')} against {self.others:,}, {self.family} model"
@@ -288,9 +276,6 @@ class Contrast(Report):
         titles = ("pull", "", "texts", "elsewhere", "word")
         columns = (Column(title, "bar" if n == 1 else "text" if n == 4 else "number") for n, title in enumerate(titles))
         return Table("words that point its way", tuple(columns), rows)
-
-    def _records(self) -> Sequence[ContrastRow]:
-        return self.rows
 
 
 class GroupRow(NamedTuple):
@@ -340,14 +325,7 @@ class Contrasts(Report):
         )
 
     def plot(self, *, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: the largest dimensions of each group against all groups, coloured by effect.
-
-        Args:
-            dark: draw for a dark background.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Return a matplotlib Figure: the largest dimensions of each group against all groups, coloured by effect."""
         names = list(dict.fromkeys(row.name for group in self.groups for row in group.rows[:_EACH]))[:_MOST_LINES]
         effects = [{row.name: row.effect for row in group.rows} for group in self.groups]
         values = np.array([[effect[name] for effect in effects] for name in names])
@@ -356,10 +334,6 @@ class Contrasts(Report):
         groups = [group.group for group in self.groups]
         canvas.heat_map(canvas.panel(), values, names, groups, "effect, Cohen's d against all others")
         return canvas.figure
-
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return visible(f"<Contrasts {self.family}: {', '.join(c.group for c in self.groups):.100}>")
 
     def _parts(self) -> Iterator[Part]:
         texts = sum(contrast.texts for contrast in self.groups)

@@ -79,14 +79,7 @@ class KeyTokenComparison(Report):
     settings: tuple[Setting, ...]
 
     def plot(self, *, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: the tokens of each text by setting, and the cosines as heat maps.
-
-        Args:
-            dark: draw for a dark background.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Return a matplotlib Figure: the tokens of each text by setting, and the cosines as heat maps."""
         wide, lines = len(self.settings), max((len(a.tokens) for s in self.settings for a in s.texts), default=0)
         tall = len(self.texts) * (0.5 + 0.2 * lines)
         title, below = "What the same texts say", "bold: in the text; italic: of the same stem"
@@ -97,10 +90,6 @@ class KeyTokenComparison(Report):
             _write_tokens(canvas, axes, setting.texts, column == 0, lines)
             _draw_cosines(canvas, canvas.panel(grid[1, column], "cosine"), np.array(setting.cosines))
         return canvas.figure
-
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return f"<KeyTokenComparison of {counted(len(self.texts), 'text')} under {len(self.settings)} settings>"
 
     def _records(self) -> Sequence[ReadingRow]:
         return [

@@ -18,7 +18,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Any, ClassVar, NamedTuple
 
@@ -231,7 +231,7 @@ _STRONGEST = 50  # texts of a cluster that are compared with each other
 
 
 @dataclass(frozen=True)
-class Thresholds:
+class FiringThresholds:
     """From where on a cluster is reported.
 
     Attributes:
@@ -303,18 +303,6 @@ class FiringCluster(NamedTuple):
     words: tuple[FiringWord, ...]
 
 
-class FiringRow(NamedTuple):
-    """A cluster as a row of a table."""
-
-    name: str
-    verdict: str
-    texts: int
-    lookalike: float
-    alike: float | None
-    pairs: int
-    words: str
-
-
 @dataclass(frozen=True, repr=False)
 class LexicalFiring(Report):
     """Which clusters of a model fire for letters, not for meaning.
@@ -330,14 +318,15 @@ class LexicalFiring(Report):
     """
 
     kind: ClassVar[str] = "firing"
+    table: ClassVar[str] = "measured"
 
     family: str
     texts: int
     meaning: str
     mean_score: float
     chance: float
-    thresholds: Thresholds
-    measured: tuple[FiringCluster, ...] = field(repr=False)
+    thresholds: FiringThresholds
+    measured: tuple[FiringCluster, ...]
 
     def of(self, verdict: str) -> list[FiringCluster]:
         """Return the clusters with a verdict: "lookalike" or "scattered".
@@ -363,14 +352,10 @@ class LexicalFiring(Report):
         gone = list(dict.fromkeys(cluster.name for verdict in verdicts for cluster in self.of(verdict)))
         return model.without(*gone) if gone else model
 
-    def __repr__(self) -> str:
-        """Return one short line."""
-        found = ", ".join(f"{len(self.of(verdict))} {verdict}" for verdict in VERDICTS)
-        return f"<LexicalFiring {self.family}: {len(self.measured):,} clusters over {self.texts:,} texts, {found}>"
-
     def _parts(self) -> Iterator[Part]:
         limits = self.thresholds
-        yield Heading("Lexical firing", counted(len(self.names), "cluster"), f"{self.family} model")
+        found = ", ".join(f"{len(self.of(verdict))} {verdict}" for verdict in VERDICTS)
+        yield Heading("Lexical firing", counted(len(self.names), "cluster"), f"{found}, {self.family} model")
         yield Note(
             f"{counted(len(self.measured), 'cluster')} among the {limits.top_k} strongest of {limits.texts} texts or "
             f"more, over {counted(self.texts, 'text')}. Meaning is {self.meaning}. Two random texts score "
@@ -384,12 +369,6 @@ class LexicalFiring(Report):
             found = self.of(verdict)
             more = f" (the first {_SHOWN})" if len(found) > _SHOWN else ""
             yield _table(f"{len(found):,} {title}{more}", found[:_SHOWN]) if found else Note(f"None {title}.")
-
-    def _records(self) -> Sequence[FiringRow]:
-        return [FiringRow(*cluster[:-1], _said(cluster.words, len(cluster.words))) for cluster in self.measured]
-
-    def _columns(self) -> Sequence[str]:
-        return FiringRow._fields
 
 
 def _table(title: str, clusters: Sequence[FiringCluster]) -> Table:
@@ -410,7 +389,7 @@ def lexical_firing(
     texts: Iterable[str],
     *,
     encoder: Encoder | None = None,
-    thresholds: Thresholds | None = None,
+    thresholds: FiringThresholds | None = None,
     seed: int = 0,
 ) -> LexicalFiring:
     """Find the clusters of `model` that fire for the letters of words and not for their meaning.
@@ -427,7 +406,7 @@ def lexical_firing(
         InputError: the model is of another family, its clusters have no words or its pooling knows none, it knows
             fewer than two of the texts, or an item is no string.
     """
-    limits = thresholds or Thresholds()
+    limits = thresholds or FiringThresholds()
     model = _checked(model)
     texts = check_texts(texts)
     rows, firings = fired_words(model, texts, limits.top_k)
@@ -481,7 +460,7 @@ class _Words:
         model: LexiconEmbedder,
         firings: Sequence[Firing],
         meaning: Meaning,
-        limits: Thresholds,
+        limits: FiringThresholds,
         random: np.random.Generator,
     ) -> None:
         self.names, self._limit = model.dimensions.names, limits.unrelated
@@ -517,7 +496,7 @@ class _Words:
 
 
 def _cluster(
-    dimension: int, firings: Sequence[Firing], words: _Words, meaning: Meaning, limits: Thresholds
+    dimension: int, firings: Sequence[Firing], words: _Words, meaning: Meaning, limits: FiringThresholds
 ) -> FiringCluster:
     """Return what was measured of one cluster."""
     counts = Counter(firing.word for firing in firings)

@@ -8,8 +8,8 @@ together. Here that is measured: how much of each component lies between languag
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -21,7 +21,6 @@ from pellucid.pca import spectrum_of
 from pellucid.research.tableviews import mean_blocks, static_model
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.views.figure import Canvas, short_name
-from pellucid.views.render import visible
 from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, percent, signed
 
 if TYPE_CHECKING:
@@ -78,6 +77,7 @@ class LanguageSeparation(Report):
     """
 
     kind: ClassVar[str] = "languages"
+    table: ClassVar[str] = "components"
 
     languages: tuple[str, ...]
     counts: tuple[int, ...]
@@ -86,18 +86,11 @@ class LanguageSeparation(Report):
     drop: int
     metric: str
     projection: str
-    components: tuple[LanguageComponent, ...] = field(repr=False)
-    points: tuple[Point, ...] = field(repr=False)
+    components: tuple[LanguageComponent, ...]
+    points: tuple[Point, ...]
 
     def plot(self, *, dark: bool = False) -> Figure:
-        """Draw the items by language: on the first two components, and as a map before and after leaving some out.
-
-        Args:
-            dark: draw for a dark background.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Draw the items by language: on the first two components, and as a map before and after leaving some out."""
         before, after = (self.components[n].silhouette for n in (0, self.drop))
         mapped = self.projection == "tsne"
         first = "PC1 and PC2" if mapped else f"PC1 and PC2, as it is: silhouette {before:.3f}"
@@ -131,11 +124,6 @@ class LanguageSeparation(Report):
                 found[:, 0], found[:, 1], s=7, color=colour, alpha=0.5, linewidths=0, label=short_name(language, 20)
             )
 
-    def __repr__(self) -> str:
-        """Return one short line."""
-        before, after = (self.components[n].silhouette for n in (0, self.drop))
-        return visible(f"<LanguageSeparation {', '.join(self.languages)}: silhouette {before:.3f}, then {after:.3f}>")
-
     def _parts(self) -> Iterator[Part]:
         yield Heading("Languages apart", ", ".join(self.languages), "static model")
         items = ", ".join(f"{count:,} {name}" for name, count in zip(self.languages, self.counts, strict=True))
@@ -157,9 +145,6 @@ class LanguageSeparation(Report):
             for c, bar in zip(shown, bars([c.between for c in shown]), strict=True)
         ]
         yield Table("", tuple(heads), tuple(rows))
-
-    def _records(self) -> Sequence[LanguageComponent]:
-        return self.components
 
 
 def language_separation(

@@ -13,8 +13,8 @@ frequency alone: Spearman's correlation of length and frequency rank.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -167,22 +167,16 @@ class TagNorms(Report):
     """
 
     kind: ClassVar[str] = "tag-norms"
+    table: ClassVar[str] = "tags"
 
     tokens: int
     unknown: float
     words: int
     left_out: int
-    tags: tuple[TagNorm, ...] = field(repr=False)
+    tags: tuple[TagNorm, ...]
 
     def plot(self, *, dark: bool = False) -> Figure:
-        """Draw the mean lengths as bars, relative to the largest.
-
-        Args:
-            dark: draw for a dark background.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Draw the mean lengths as bars, relative to the largest."""
         below = f"{counted(self.words, 'word')}; mean length relative to the largest, and the number of words"
         canvas = Canvas((6.8, 1.5 + 0.3 * len(self.tags)), "Vector length by part of speech", below, dark=dark)
         axes = canvas.panel(across="mean length of a vector / that of the longest part of speech")
@@ -190,10 +184,6 @@ class TagNorms(Report):
         canvas.names(axes, [tag.tag for tag in self.tags], 28)
         axes.set_xlim(0, 1.18)
         return canvas.figure
-
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return f"<TagNorms of {self.words:,} words in {len(self.tags)} parts of speech>"
 
     def _parts(self) -> Iterator[Part]:
         yield Heading("Vector length by part of speech", counted(self.words, "word"), "static model")
@@ -209,9 +199,6 @@ class TagNorms(Report):
             for t, bar in zip(self.tags, drawn, strict=True)
         )
         yield Table("", heads, rows)
-
-    def _records(self) -> Sequence[TagNorm]:
-        return self.tags
 
 
 class RankBand(NamedTuple):
@@ -249,22 +236,16 @@ class RankNorms(Report):
     """
 
     kind: ClassVar[str] = "rank-norms"
+    table: ClassVar[str] = "bands"
 
     ranked_by: str
     words: int
     correlation: float | None
-    bands: tuple[RankBand, ...] = field(repr=False)
-    points: tuple[RankedWord, ...] = field(repr=False)
+    bands: tuple[RankBand, ...]
+    points: tuple[RankedWord, ...]
 
     def plot(self, *, dark: bool = False) -> Figure:
-        """Draw the length of words against their rank, and the mean of each band.
-
-        Args:
-            dark: draw for a dark background.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Draw the length of words against their rank, and the mean of each band."""
         below = f"{counted(self.words, 'word')}; Spearman's correlation with the rank {signed(self.correlation)}"
         canvas = Canvas((7.2, 4.2), "Vector length by frequency rank", below, dark=dark)
         across = "frequency rank, 1 is the most frequent"
@@ -292,10 +273,6 @@ class RankNorms(Report):
         chosen = dict.fromkeys(int(np.abs(ranks - mark).argmin()) for mark in marks)
         return [self.points[n] for n in chosen]
 
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return f"<RankNorms of {self.words:,} words: correlation {signed(self.correlation)}>"
-
     def _parts(self) -> Iterator[Part]:
         yield Heading("Vector length by frequency", signed(self.correlation), "Spearman's correlation with the rank")
         by = "their place in the vocabulary" if self.ranked_by == "vocabulary" else "their count in the texts"
@@ -309,9 +286,6 @@ class RankNorms(Report):
             for b, bar in zip(self.bands, drawn, strict=True)
         )
         yield Table("", (Column("ranks"), *_HEADS, Column("first of them")), rows)
-
-    def _records(self) -> Sequence[RankBand]:
-        return self.bands
 
 
 def norms_by_tag(

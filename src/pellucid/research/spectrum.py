@@ -61,6 +61,7 @@ class Variation(Report):
     """
 
     kind: ClassVar[str] = "variation"
+    table: ClassVar[str] = "components"
 
     base: str
     tuned: str
@@ -74,14 +75,7 @@ class Variation(Report):
         return self.components[0].variation
 
     def plot(self, *, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: v_j over the components (the paper's Figure 3).
-
-        Args:
-            dark: draw for a dark background.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Return a matplotlib Figure: v_j over the components (the paper's Figure 3)."""
         below = f"{self.texts:,} texts; v\u2081 is {percent(self.dominance)} of the squared length of v"
         title = f"{self.base} \u2192 {self.tuned}: variation in each principal component"
         canvas = Canvas((7.0, 3.4), title, below, dark=dark)
@@ -99,13 +93,6 @@ class Variation(Report):
                       fontsize=8.5, color=colours.ink, va="center")  # fmt: skip
         axes.margins(y=0.1)
         return canvas.figure
-
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return f"<Variation {self.base!r:.40} to {self.tuned!r:.40}: v_1 {signed(self.first)}, {self.texts:,} texts>"
-
-    def _records(self) -> Sequence[Shift]:
-        return self.components
 
     def _parts(self) -> Iterator[Part]:
         yield Heading("Variation", f"{self.base} \u2192 {self.tuned}", counted(self.texts, "text"))
@@ -180,6 +167,7 @@ class Contributions(Report):
     """
 
     kind: ClassVar[str] = "contributions"
+    table: ClassVar[str] = "top"
 
     text: str
     part: float
@@ -188,14 +176,7 @@ class Contributions(Report):
     correlation: float
 
     def plot(self, *, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: both parts of each score (the paper's Figure 4a).
-
-        Args:
-            dark: draw for a dark background.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Return a matplotlib Figure: both parts of each score (the paper's Figure 4a)."""
         below = "left: the tokens that score highest; right: those that do without the first component"
         canvas = Canvas((9.0, 1.6 + 0.26 * max(len(self.top), 1)), self.text, below, dark=dark)
         for number, rows in enumerate((self.top, self.by_rest), 1):
@@ -207,13 +188,6 @@ class Contributions(Report):
             axes.axvline(0.0, color=colours.ink, linewidth=0.8)
         canvas.legend(canvas.figure.axes[0], loc="upper center", at=(0.5, -0.12), columns=2)
         return canvas.figure
-
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return f"<Contributions to {len(self.top)} tokens of {self.text!r:.60}>"
-
-    def _records(self) -> Sequence[Contribution]:
-        return self.top
 
     def _parts(self) -> Iterator[Part]:
         yield Heading("Scores by component of", self.text)

@@ -40,19 +40,6 @@ class Step(NamedTuple):
     alignment: ModelAlignment
 
 
-class SweepRow(NamedTuple):
-    """A step as a row of a table."""
-
-    factor: float
-    amount: float
-    hit: float
-    lar: float
-    gar: float
-    weighted_lar: float
-    literal: float
-    distinct: int
-
-
 @dataclass(frozen=True, repr=False)
 class Sweep(Report):
     """The tokens that embeddings say as more and more of the first component is added to them or taken away.
@@ -64,6 +51,7 @@ class Sweep(Report):
     """
 
     kind: ClassVar[str] = "sweep"
+    table: ClassVar[str] = "steps"
 
     k: int
     unit: float
@@ -75,14 +63,7 @@ class Sweep(Report):
         return max(self.steps, key=lambda step: step.alignment.weighted_lar)
 
     def plot(self, *, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: tokens and scores of a text at three steps (Figure 4b), and the rates over all.
-
-        Args:
-            dark: draw for a dark background.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Return a matplotlib Figure: tokens and scores of a text at some steps (Figure 4b), and the rates over all."""
         first = self.steps[0].alignment
         below = first.examples[0].text if first.examples else f"{first.texts:,} texts"
         canvas = Canvas((9.4, 5.6), "The first principal component, taken away by and by", below, dark=dark)
@@ -106,13 +87,6 @@ class Sweep(Report):
         nearest = {min(range(len(factors)), key=lambda n: abs(factors[n] - factor)) for factor in wanted}
         return [self.steps[n] for n in sorted(nearest)]
 
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return f"<Sweep of {len(self.steps)} amounts, best {self.best.amount:+.3f} ({self.best.factor:g} of the unit)>"
-
-    def _records(self) -> Sequence[SweepRow]:
-        return [_sweep_row(step) for step in self.steps]
-
     def _parts(self) -> Iterator[Part]:
         first = self.steps[0].alignment
         yield Heading("First component, amount added", f"h + \u03bb u\u2081, unit {signed(self.unit)}",
@@ -130,14 +104,10 @@ class Sweep(Report):
             yield Fold(first.examples[number].text, (Table("", columns, rows),), is_open=number < 3)
 
 
-def _sweep_row(step: Step) -> SweepRow:
-    a = step.alignment
-    return SweepRow(step.factor, step.amount, a.hit, a.lar, a.gar, a.weighted_lar, a.literal, a.distinct)
-
-
 def _sweep_cells(step: Step) -> tuple[str, ...]:
-    row = _sweep_row(step)
-    return (f"{row.factor:g}", signed(row.amount), *map(percent, row[2:7]), f"{row.distinct:,}")
+    rates = step.alignment
+    shares = map(percent, (rates.hit, rates.lar, rates.gar, rates.weighted_lar, rates.literal))
+    return (f"{step.factor:g}", signed(step.amount), *shares, f"{rates.distinct:,}")
 
 
 def sweep(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -173,16 +173,13 @@ class Addition(Report):
     """
 
     kind: ClassVar[str] = "vocabulary-addition"
+    table: ClassVar[str] = "added"
 
     source: str
     words_before: int
     words_after: int
     fit: FitQuality
-    added: tuple[AddedWord, ...] = field(repr=False)
-
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return f"<Addition of {len(self.added):,} words, held-out cosine {self.fit.cosine:.3f}>"
+    added: tuple[AddedWord, ...]
 
     def _parts(self) -> Iterator[Part]:
         yield Heading("Added", counted(len(self.added), "word or phrase", "words and phrases"), "static model")
@@ -194,9 +191,6 @@ class Addition(Report):
         heads = (Column("added"), Column("occurrences", "number"), Column("length", "number"), Column("nearest words"))
         rows = tuple((a.word, f"{a.occurrences:,}", f"{a.length:.2f}", ", ".join(a.nearest)) for a in self.added)
         yield Table("", heads, rows)
-
-    def _records(self) -> Sequence[AddedWord]:
-        return self.added
 
 
 def add_words(

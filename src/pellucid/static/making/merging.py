@@ -12,9 +12,9 @@ side, so that a score is the weighted mean of theirs, is `EnsembleEmbedder.merge
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -213,10 +213,6 @@ class Merging(Report):
     rule: str
     fit: FitQuality
 
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return f"<Merging over {self.shared:,} shared words, held-out cosine {self.fit.cosine:.3f}>"
-
     def _parts(self) -> Iterator[Part]:
         yield Heading("Merged", counted(self.words, "word"), "static model")
         rule = "the mean of both vectors" if self.rule == "mean" else "the first model's vector"
@@ -225,13 +221,6 @@ class Merging(Report):
             f"shared; these have {rule}. The second is mapped onto the first ({self.method})."
         )
         yield from self.fit.parts()
-
-    def _records(self) -> Sequence[tuple[Any, ...]]:
-        return [(self.words_first, self.words_second, self.shared, self.words, self.method, self.rule, *self.fit)]
-
-    def _columns(self) -> Sequence[str]:
-        names = [item.name for item in fields(self) if item.name != "fit"]
-        return (*names, *(f"fit_{name}" for name in FitQuality._fields))
 
 
 def merge_vocabularies(

@@ -12,8 +12,8 @@ corpus is read as a stream, and sentences and the teacher's vectors lie on disk 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -163,10 +163,6 @@ class Retraining(Report):
     agreement_before: float | None
     agreement_after: float | None
 
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return f"<Retraining on {self.sentences:,} sentences>"
-
     def _parts(self) -> Iterator[Part]:
         yield Heading("Retrained", counted(self.sentences, "sentence"), "static model")
         yield Note(
@@ -174,12 +170,6 @@ class Retraining(Report):
             f"with the teacher on {self.held_out:,} sentences held out: {signed(self.agreement_before)} before, "
             f"{signed(self.agreement_after)} now."
         )
-
-    def _records(self) -> Sequence[tuple[Any, ...]]:
-        return [tuple(getattr(self, name) for name in self._columns())]
-
-    def _columns(self) -> Sequence[str]:
-        return tuple(item.name for item in fields(self))
 
 
 def retrain(
