@@ -14,8 +14,8 @@ import numpy as np
 
 from pellucid.errors import InputError
 from pellucid.pca import Moments, Spectrum
-from pellucid.research.tableviews import all_vectors, mean_blocks, static_model
-from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.bags import mean_blocks
+from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.text import shown_word
 from pellucid.views.figure import Canvas
 from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent, signed
@@ -158,7 +158,7 @@ def principal_components(
             raise InputError(f"component {number} does not exist; this model has components 1 to {width}")
     if top_k < 1 or words < 2:
         raise InputError(f"top_k is {top_k} and words {words}; at least 1 word of 2 is needed")
-    vectors = all_vectors(model, words)
+    vectors = model.word_vectors(np.arange(len(model.vocabulary))[:words])
     blank, moments = 0, Moments()
     if texts is None:
         moments.add(vectors)

@@ -18,8 +18,8 @@ import numpy.typing as npt
 from pellucid.base import Vectors
 from pellucid.errors import InputError, missing_extra
 from pellucid.pca import spectrum_of
-from pellucid.research.tableviews import mean_blocks, static_model
-from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.bags import mean_blocks
+from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.views.figure import Canvas, short_name
 from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, percent, signed
 

@@ -24,8 +24,8 @@ import numpy.typing as npt
 
 from pellucid.corpus import read_lines
 from pellucid.errors import CorpusError, InputError
-from pellucid.research.tableviews import count_rows, static_model
-from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.bags import count_rows
+from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.text import shown_word
 from pellucid.views.figure import Canvas, short_name
 from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, signed

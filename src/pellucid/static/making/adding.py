@@ -24,8 +24,7 @@ from pellucid.corpus import Corpus, read_texts
 from pellucid.errors import CorpusError, InputError
 from pellucid.pretrained import encode_with, is_sentence_transformer
 from pellucid.progress import Progress
-from pellucid.research.tableviews import all_vectors, static_model
-from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.static.folder import check_writable, quantize
 from pellucid.static.making.distill import open_teacher
 from pellucid.static.making.merging import FitQuality, fit_space
@@ -321,7 +320,7 @@ def _with_rows(model: StaticEmbedder, vocabulary: Vocabulary, keys: list[str], v
 
 def _nearest(model: StaticEmbedder, keys: list[str]) -> Iterator[tuple[str, ...]]:
     """Yield the words nearest to each of `keys`, without itself."""
-    units = unit_rows(all_vectors(model))
+    units = unit_rows(model.word_vectors(np.arange(len(model.vocabulary))))
     own = [model.vocabulary.row(key) for key in keys]
     most = min(_NEAREST + 1, len(units))
     for start in range(0, len(own), _BLOCK):

@@ -21,8 +21,7 @@ import numpy.typing as npt
 
 from pellucid.base import Vectors, unit_rows
 from pellucid.errors import InputError
-from pellucid.research.tableviews import all_vectors, static_model
-from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.text import Vocabulary
 from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent, signed
 
@@ -256,8 +255,8 @@ def merge_vocabularies(
     _check_common(first, second, len(common), method)
     mine, theirs = ([model.vocabulary.row(word) for word in common] for model in (first, second))
     mapping, quality = fit_space(second.word_vectors(theirs), first.word_vectors(mine), method=method, seed=seed)
-    mapped = mapping(all_vectors(second))
-    table = all_vectors(first)
+    mapped = mapping(second.word_vectors(np.arange(len(second.vocabulary))))
+    table = first.word_vectors(np.arange(len(first.vocabulary)))
     if shared == "mean":
         table[mine] = (table[mine] + mapped[theirs]) / 2
     new = [row for row, word in enumerate(second.vocabulary.words) if word not in first.vocabulary]

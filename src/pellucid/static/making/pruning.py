@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from pellucid.base import unit_rows
 from pellucid.errors import InputError
-from pellucid.research.tableviews import RowCounts, count_rows, static_model
-from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.bags import RowCounts, count_rows
+from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.text import Vocabulary
 from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent
 

@@ -26,10 +26,10 @@ from pellucid.corpus import Corpus, read_texts
 from pellucid.errors import CorpusError
 from pellucid.pretrained import check_same_encoder, encode_with
 from pellucid.progress import Progress
-from pellucid.research.tableviews import all_vectors, static_model
-from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.bags import Bags
+from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.static.making.extraction import ExtractionSettings, spool, usable_sentences
-from pellucid.static.making.training import Bags, RefinementSettings, refine, scale_of, tuning_folder
+from pellucid.static.making.training import RefinementSettings, refine, scale_of, tuning_folder
 from pellucid.text import Vocabulary
 from pellucid.views.report import Heading, Note, Part, Report, counted, percent, signed
 from pellucid.workfolder import WorkFolder
@@ -207,7 +207,7 @@ def retrain(
     """
     static_model(model, "retraining")
     work_dir, chosen, refinement = Path(work_dir), sentences or ExtractionSettings(), refinement or RefinementSettings()
-    vectors = all_vectors(model)
+    vectors = model.word_vectors(np.arange(len(model.vocabulary)))
     stored = store_sentences(
         work_dir / "sentences",
         model.vocabulary,

@@ -37,7 +37,7 @@ import numpy.typing as npt
 from pellucid.base import Vectors
 from pellucid.errors import CorpusError, InputError
 from pellucid.progress import Progress
-from pellucid.text import Vocabulary
+from pellucid.static.bags import Bags
 from pellucid.workfolder import WorkFolder
 
 if TYPE_CHECKING:
@@ -229,50 +229,6 @@ class RefinementSettings:
     evaluate_every: int = 1_000
     patience: int = 5
     seed: int = 0
-
-
-@dataclass(frozen=True)
-class Bags:
-    """Sentences as rows of the table: sentence i is `rows[offsets[i] : offsets[i + 1]]`."""
-
-    rows: npt.NDArray[np.int64]
-    offsets: npt.NDArray[np.int64]
-
-    @classmethod
-    def of(cls, sentences: Sequence[str], vocabulary: Vocabulary) -> Bags:
-        """Look every word of `sentences` up, by the rule used when encoding; unknown words are left out."""
-        row_of: dict[str, int] = {}
-        rows: list[int] = []
-        offsets = [0]
-        for sentence in sentences:
-            for word in vocabulary.split(sentence):
-                row = row_of.get(word.text)
-                if row is None:
-                    row = row_of[word.text] = vocabulary.row(word.text)
-                if row >= 0:
-                    rows.append(row)
-            offsets.append(len(rows))
-        return cls(np.array(rows, np.int64), np.array(offsets, np.int64))
-
-    def __len__(self) -> int:
-        """Return the number of sentences."""
-        return len(self.offsets) - 1
-
-    def take(self, sentences: npt.NDArray[np.int64]) -> Bags:
-        """Return the bags of the numbered `sentences`."""
-        sizes = self.offsets[sentences + 1] - self.offsets[sentences]
-        offsets = np.concatenate([[0], np.cumsum(sizes)])
-        shift = np.repeat(self.offsets[sentences] - offsets[:-1], sizes)
-        return Bags(self.rows[shift + np.arange(offsets[-1])], offsets)
-
-    def means(self, vectors: Vectors) -> Vectors:
-        """Return the mean vector of each sentence, float32 [sentences, dimension]; zero for an empty one."""
-        from scipy.sparse import csr_matrix
-
-        ones = np.ones(len(self.rows), np.float32)
-        counts = csr_matrix((ones, self.rows, self.offsets), shape=(len(self), len(vectors)))
-        sizes = np.maximum(np.diff(self.offsets), 1)[:, None].astype(np.float32)
-        return np.asarray(counts @ vectors, dtype=np.float32) / sizes
 
 
 def refine(
