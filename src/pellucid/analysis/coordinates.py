@@ -1,4 +1,4 @@
-"""How a model's coordinates are spread over many texts: what cards and audits are made of.
+"""How a model's coordinates are spread over many texts: what cards, audits, frequencies and contrasts rest on.
 
 Everything is measured on rows of length 1, so that nothing depends on how long a family leaves its rows, and over the
 texts that the model knows something of. A dimension *fires* on a text when it carries more than its even share of the
@@ -109,7 +109,7 @@ def spread(
     Raises:
         InputError: no texts, an item that is no string, or fewer than two texts that the model knows something of.
     """
-    tally = _Tally(model.get_embedding_dimension(), sorted(set(of)), examples, seed)
+    tally = _CoordinateTally(model.get_embedding_dimension(), sorted(set(of)), examples, seed)
     for block, rows in unit_blocks(model, texts):
         tally.add(block, rows)
     return tally.result()
@@ -211,6 +211,16 @@ def support(sample: Any) -> Floats:
     return found
 
 
+def spearman(first: npt.ArrayLike, second: npt.ArrayLike) -> float | None:
+    """Return Spearman's rank correlation of two lists of numbers, None where one of them has a single value."""
+    from scipy.stats import rankdata
+
+    ranks = [rankdata(values) for values in (first, second)]
+    if min(np.ptp(rank) for rank in ranks) == 0:
+        return None
+    return float(np.corrcoef(ranks)[0, 1])
+
+
 def _moments(sample: Any) -> tuple[Floats, Floats]:
     """Return mean and standard deviation of the columns."""
     mean, deviation = np.empty(sample.shape[1]), np.empty(sample.shape[1])
@@ -219,7 +229,7 @@ def _moments(sample: Any) -> tuple[Floats, Floats]:
     return mean, deviation
 
 
-class _Tally:
+class _CoordinateTally:
     """What is counted while the texts go by."""
 
     def __init__(self, width: int, of: list[int], examples: int, seed: int) -> None:

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from pellucid.analysis.compare import Floats, Pair, check_pairs
+from pellucid.analysis.compare import Pair, check_pairs
+from pellucid.analysis.coordinates import Floats, Integers
 from pellucid.base import Embedder, unit_rows
 from pellucid.errors import InputError
 from pellucid.progress import Progress
@@ -232,9 +232,7 @@ def _fall_of_rows(
     return score, (score - scores[0]).tolist(), (score - scores[1:].mean(axis=0)).tolist()
 
 
-def _scores_without(
-    orders: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], first: Floats, second: Floats
-) -> Floats:
+def _scores_without(orders: Integers, counts: Integers, first: Floats, second: Floats) -> Floats:
     """Return the cosine without the first `counts` dimensions of each order, [orders, counts]."""
     parts, mine, theirs = (
         total.sum() - np.cumsum(total[orders], axis=1)[:, counts - 1]
@@ -271,20 +269,20 @@ def _fall_of_texts(
             yield explanation.score, tops, others
 
 
-class _Word(NamedTuple):
+class _PlacedWord(NamedTuple):
     """A word of a text, where it stands there and what it adds to the score."""
 
     spans: tuple[tuple[int, int], ...]
     contribution: float
 
 
-def _words(explanation: Explanation, number: int) -> list[_Word]:
+def _words(explanation: Explanation, number: int) -> list[_PlacedWord]:
     """Return the distinct words of a text that add anything, the largest contribution first."""
     found: dict[str, list[tuple[tuple[int, int], float]]] = {}
     text = explanation.texts[number - 1]
     for (start, end), value in explanation.word_contributions(number).items():
         found.setdefault(text[start:end].lower(), []).append(((start, end), value))
-    words = [_Word(tuple(span for span, _ in places), sum(v for _, v in places)) for places in found.values()]
+    words = [_PlacedWord(tuple(span for span, _ in places), sum(v for _, v in places)) for places in found.values()]
     return sorted((word for word in words if word.contribution), key=lambda word: -word.contribution)
 
 
@@ -307,7 +305,7 @@ def _fall_of_words(
     return falls[0], falls[1:].mean(axis=0)
 
 
-def _without(text: str, words: list[_Word]) -> str:
+def _without(text: str, words: list[_PlacedWord]) -> str:
     """Return the text with a space in the place of each of the words."""
     left = list(text)
     for word in words:

@@ -1,6 +1,4 @@
-"""The arithmetic of `groups.py`: how alike the texts of a group are, how alike to others, dimension by dimension.
-
-What sets a group of texts apart from others: a cluster, a class, a complaint's twenty examples.
+"""What sets a group of texts apart from others: a cluster, a class, a complaint's twenty examples.
 
 The mean cosine of two different texts of a group is a sum over dimensions, and so is that of a text of the group and
 one outside it. Their difference, the separation, therefore has one part a dimension, exactly:
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+_SHOWN = 10  # rows in a view
 _MOST_BARS = 15  # of a picture
 _EACH, _MOST_LINES = 3, 40  # dimensions of a group, and of all, in a picture
 _MOST_WORDS = 2_000  # of the group's texts, the commonest; each is encoded
@@ -113,7 +112,7 @@ def along(rows: Any, direction: Floats) -> Floats:
     return cosines
 
 
-class Words:
+class _Pulls:
     """Which words the texts hold, and what the model makes of each alone; read once for all groups."""
 
     def __init__(self, model: Embedder, texts: Sequence[str]) -> None:
@@ -146,9 +145,6 @@ class Words:
             rows = unit_rows(self._model.encode(new))
             self._rows.update((word, rows[[number]]) for number, word in enumerate(new))
         return stacked([self._rows[word] for word in words])
-
-
-_SHOWN = 10  # rows in a view
 
 
 class ContrastRow(NamedTuple):
@@ -413,7 +409,7 @@ def _contrasts(model: Embedder, every: Encoded, members: dict[str, Mask], exampl
     for name, member in members.items():
         if not known[member].any() or not known[~member].any():
             raise InputError(f"the model knows nothing of any text of {name!r:.60}, or of any other text")
-    words = Words(model, every.texts)
+    words = _Pulls(model, every.texts)
     separations = separate(every.rows, list(members.values()))
     made = []
     for (name, member), apart in zip(members.items(), separations, strict=True):

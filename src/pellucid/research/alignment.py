@@ -511,7 +511,7 @@ def align_embeddings(
     Args:
         given: name -> the same texts with the embeddings of one model.
         k: of Hit@K, and how many of the first tokens are classed.
-        language: whose stems and lemmas are compared, a key of `stems.LANGUAGES`; None leaves those classes out.
+        language: whose stems and lemmas are compared, a key of `LANGUAGES`; None leaves those classes out.
         examples: texts whose tokens are kept, the first ones.
 
     Raises:
@@ -543,7 +543,7 @@ def align(
         instruction: look at each model twice, without an instruction and with this one.
         centred: look at each also with the mean of these texts' embeddings as its only adjustment.
         k: of Hit@K, and how many of the first tokens are classed.
-        language: whose stems and lemmas are compared, a key of `stems.LANGUAGES`; None leaves those classes out.
+        language: whose stems and lemmas are compared, a key of `LANGUAGES`; None leaves those classes out.
         examples: texts whose tokens are kept, the first ones.
 
     Raises:

@@ -1,17 +1,13 @@
-"""Dense embeddings of the same transformer: what a lexicon model is compared with.
-
-The state at the last position or the mean of the states of the text's own tokens, at length 1. Nobody can read the
-coordinates of such a vector, so an explanation is one row: the whole vector.
-
-What the LENS paper measures itself against, on any backbone and with the same interface (sections 2 and 3.1).
+"""What the LENS paper measures itself against, on any backbone and with the same interface (sections 2 and 3.1).
 
     splade            log(1 + relu(logit)), max over the text's tokens, one dimension a token (Formal et al.)
     echo              the same on a text that is given twice, of which the second is pooled, so that a model that reads
                       from left to right has seen all of it (Mistral-SPLADE, Doshi et al., after Springer et al.)
     promptreps        the logits of the next word after a prompt that asks for one word (Zhuang et al.)
     promptreps_dense  its dense half: the state these logits come from
-    dense             the state at the last position, or the mean of the text's own tokens
+    dense             the state at the last position, or the mean of the text's own tokens, L2-normalised
 
+Nobody can read the coordinates of a dense vector, so its explanation is one row: the whole vector.
 None of them is trained here: the papers' SPLADE and Mistral-SPLADE are, and train on from these with `train_lexicon`.
 """
 

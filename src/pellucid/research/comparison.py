@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pellucid.keytokens.embedder import KeyTokenEmbedder
 
 
-class Setting(NamedTuple):
+class SettingTokens(NamedTuple):
     """What the texts say to one model under one instruction.
 
     Attributes:
@@ -76,7 +76,7 @@ class KeyTokenComparison(Report):
     kind: ClassVar[str] = "keytokens"
 
     texts: tuple[str, ...]
-    settings: tuple[Setting, ...]
+    settings: tuple[SettingTokens, ...]
 
     def plot(self, *, dark: bool = False) -> Figure:
         """Return a matplotlib Figure: the tokens of each text by setting, and the cosines as heat maps."""
@@ -138,7 +138,7 @@ def compare_key_tokens(
         texts: a few.
         instructions: name -> instruction, "" for none; None leaves each model's own.
         k: tokens of each text.
-        language: whose stems and lemmas are compared, a key of `stems.LANGUAGES`.
+        language: whose stems and lemmas are compared, a key of `LANGUAGES`.
 
     Raises:
         InputError: there is no model, no instruction or no text, a model is of another family, or `k` or the language
@@ -169,12 +169,12 @@ def _under(
             yield name, model
 
 
-def _setting(name: str, model: KeyTokenEmbedder, texts: list[str], k: int, stems: Stems) -> Setting:
+def _setting(name: str, model: KeyTokenEmbedder, texts: list[str], k: int, stems: Stems) -> SettingTokens:
     embeddings = model.embed(texts)
     given = embedded_texts(model, texts, embeddings=embeddings)
     adjusted = model.adjustment.apply(embeddings)
     cosines = tuple(tuple(row) for row in model.similarity(adjusted, adjusted).tolist())
-    return Setting(name, model.settings.instruction, tuple(aligned_texts(given, k, stems=stems)), cosines)
+    return SettingTokens(name, model.settings.instruction, tuple(aligned_texts(given, k, stems=stems)), cosines)
 
 
 def _write_tokens(canvas: Canvas, axes: Axes, texts: Sequence[AlignedText], lead: bool, lines: int) -> None:

@@ -1,6 +1,4 @@
-"""Which word of a text fired a cluster, and what such a word has in common with the cluster's own: letters, meaning.
-
-Clusters of a lexicon model that fire for the letters of a word and not for its meaning (LENS paper, section 5.5).
+"""Clusters of a lexicon model that fire for the letters of a word and not for its meaning (LENS paper, section 5.5).
 
 The paper shows such clusters by example: `tuple` fires for "tutoring", `count` for "county", as their tokens share a
 piece. Two things can be measured over a corpus, and the report has both for each cluster among a text's strongest:
@@ -23,9 +21,8 @@ from difflib import SequenceMatcher
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from pellucid.analysis.coordinates import Floats, known_rows
+from pellucid.analysis.coordinates import Floats, Integers, known_rows
 from pellucid.base import Embedder, check_texts
 from pellucid.dimensions import Dimension
 from pellucid.errors import InputError
@@ -35,15 +32,18 @@ from pellucid.progress import Progress
 from pellucid.text import well_formed
 from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent, signed
 
+VERDICTS = ("lookalike", "scattered")
 _BATCH = 32  # texts of one forward pass
 _ACTIVE = 256  # coordinates kept of a text or word, where the model keeps more
 _FIRST = 3  # words of a cluster that say what it means
 _PAIRS = 4_096  # compared at once
 _SHARD = "…"  # as `tokenwords` marks a piece of a word
 _NOTHING = 1e-6  # of a vector's length; less is rounding
+_SHOWN = 20  # clusters in a view
+_WORDS = 5  # words of each in a view
+_DRAWN = 5_000  # pairs of a word and a cluster, or of texts, that "at random" rests on
+_STRONGEST = 50  # texts of a cluster that are compared with each other
 _START, _INSIDE = 2, 3  # letters of a shared piece at least: at the start of both words, elsewhere
-
-Integers = npt.NDArray[np.int64]
 
 
 class Firing(NamedTuple):
@@ -221,13 +221,6 @@ def _without(cosines: Floats, u: Floats, v: Floats) -> Floats:
     """Return the cosines of vectors of length 1 after one coordinate, `u` here and `v` there, is taken out."""
     rest = np.sqrt(np.clip((1 - u**2) * (1 - v**2), 0, None))
     return np.divide(cosines - u * v, rest, out=np.zeros_like(rest), where=rest > _NOTHING)
-
-
-VERDICTS = ("lookalike", "scattered")
-_SHOWN = 20  # clusters in a view
-_WORDS = 5  # words of each in a view
-_DRAWN = 5_000  # pairs of a word and a cluster, or of texts, that "at random" rests on
-_STRONGEST = 50  # texts of a cluster that are compared with each other
 
 
 @dataclass(frozen=True)
@@ -417,7 +410,7 @@ def lexical_firing(
     random = np.random.default_rng(seed)
     first, second = random.choice(known, (2, _DRAWN))
     meaning.draw(first[first != second], second[first != second])
-    words = _Words(model, firings, meaning, limits, random)
+    words = _WordPairs(model, firings, meaning, limits, random)
     measured = [
         _cluster(dimension, group, words, meaning, limits)
         for dimension, group in _by_dimension(firings).items()
@@ -452,7 +445,7 @@ def _by_dimension(firings: Sequence[Firing]) -> dict[int, list[Firing]]:
     return found
 
 
-class _Words:
+class _WordPairs:
     """What the pairs of a firing word and a cluster have in common, held against random pairs."""
 
     def __init__(
@@ -496,7 +489,7 @@ class _Words:
 
 
 def _cluster(
-    dimension: int, firings: Sequence[Firing], words: _Words, meaning: Meaning, limits: FiringThresholds
+    dimension: int, firings: Sequence[Firing], words: _WordPairs, meaning: Meaning, limits: FiringThresholds
 ) -> FiringCluster:
     """Return what was measured of one cluster."""
     counts = Counter(firing.word for firing in firings)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from pellucid.analysis.coordinates import Floats, Integers
 from pellucid.base import Vectors
 from pellucid.errors import InputError, missing_extra
 from pellucid.pca import spectrum_of
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 METRICS = ("cosine", "euclidean")
 _LEAST = 3  # items of a language
-
-Floats = npt.NDArray[np.float64]
 
 
 class LanguageComponent(NamedTuple):
@@ -50,7 +48,7 @@ class LanguageComponent(NamedTuple):
     silhouette: float
 
 
-class Point(NamedTuple):
+class PlacedText(NamedTuple):
     """A word or sentence in the plane of the first two components, and in a map before and after leaving some out."""
 
     text: str
@@ -87,7 +85,7 @@ class LanguageSeparation(Report):
     metric: str
     projection: str
     components: tuple[LanguageComponent, ...]
-    points: tuple[Point, ...]
+    points: tuple[PlacedText, ...]
 
     def plot(self, *, dark: bool = False) -> Figure:
         """Draw the items by language: on the first two components, and as a map before and after leaving some out."""
@@ -190,7 +188,7 @@ def language_separation(
     names = list(items)
     planes = (coordinates[:, :2].tolist(), before.tolist(), after.tolist())
     points = tuple(
-        Point(text, names[label], tuple(a), tuple(b), tuple(c))
+        PlacedText(text, names[label], tuple(a), tuple(b), tuple(c))
         for text, label, a, b, c in zip(texts, labels.tolist(), *planes, strict=True)
     )
     counts = tuple(np.bincount(labels, minlength=len(names)).tolist())
@@ -217,7 +215,7 @@ def _unshared(languages: Mapping[str, Iterable[str]]) -> tuple[dict[str, list[st
 
 def _sampled(
     model: StaticEmbedder, items: Mapping[str, list[str]], sample: int, seed: int
-) -> tuple[list[str], npt.NDArray[np.int64], Vectors, int]:
+) -> tuple[list[str], Integers, Vectors, int]:
     """Return texts, the number of their language, their means, and how many the model does not know."""
     generator = np.random.default_rng(seed)
     texts: list[str] = []
@@ -240,14 +238,14 @@ def _sampled(
     return texts, np.array(labels, np.int64), np.concatenate(parts), blank
 
 
-def _between(coordinates: Floats, labels: npt.NDArray[np.int64]) -> float:
+def _between(coordinates: Floats, labels: Integers) -> float:
     """Return the share of the squared length of centred rows that lies between the means of the groups."""
     total = float((coordinates**2).sum())
     means = [coordinates[labels == n].mean(axis=0) * np.sqrt((labels == n).sum()) for n in range(labels.max() + 1)]
     return float((np.array(means) ** 2).sum()) / total if total > 0 else 0.0
 
 
-def _silhouette(rows: Any, labels: npt.NDArray[np.int64], metric: str) -> float:
+def _silhouette(rows: Any, labels: Integers, metric: str) -> float:
     try:
         from sklearn.metrics import silhouette_score
     except ImportError as error:

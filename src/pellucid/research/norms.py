@@ -1,13 +1,11 @@
-"""Reading texts with part-of-speech tags: "word/TAG word/TAG" lines, "word TAG" lines, tab-separated and CoNLL-U files.
-
-Tags are taken as they are, or brought to the coarse classes of the static-word-embeddings paper's Figure 2 by the Brown
-corpus's or the Penn Treebank's tag set.
-
-What the lengths of a static model's vectors follow: parts of speech and frequency, after the paper's section 5.3.
+"""What the lengths of a static model's vectors follow: parts of speech and frequency, after the paper's section 5.3.
 
 In a mean of words the length of a vector is the weight of its word. The paper finds that the method makes articles,
 prepositions and frequent words short and proper nouns long (Figure 2, Table 12), much as the SIF heuristic does by
 frequency alone: Spearman's correlation of length and frequency rank.
+
+Tagged texts are read from "word/TAG word/TAG" lines, "word TAG" lines, tab-separated and CoNLL-U files. Tags are taken
+as they are, or brought to the coarse classes of Figure 2 by the Brown corpus's or the Penn Treebank's tag set.
 """
 
 from __future__ import annotations
@@ -20,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from pellucid.analysis.coordinates import Floats, spearman
 from pellucid.corpus import read_lines
 from pellucid.errors import CorpusError, InputError
 from pellucid.static.bags import count_rows
@@ -130,8 +128,6 @@ _EXAMPLES = 5  # words of a class or band
 _POINTS = 1_000  # of the picture, at most
 _LEAST = 3  # words: a correlation of fewer says nothing
 _HEADS = (*(Column(title, "number") for title in ("mean", "sd", "relative")), Column("", "bar"))
-
-Rows = npt.NDArray[np.int64]
 
 
 class TagNorm(NamedTuple):
@@ -295,7 +291,7 @@ def norms_by_tag(
 
     Args:
         model: a static model.
-        tagged: words and tags, as `tagged.read_tagged` reads them; a word counts under its most frequent tag.
+        tagged: words and tags, as `read_tagged` reads them; a word counts under its most frequent tag.
         words: compare so many of the most frequent words, as in the paper.
         tagset: "brown" or "penn" brings tags to the paper's classes, "as-is" keeps them.
         least: leave out parts of speech with fewer words.
@@ -376,28 +372,19 @@ def norms_by_rank(
     chosen = np.unique(np.geomspace(1, len(rows), _POINTS).astype(np.int64)) - 1  # evenly on a logarithmic axis
     points = tuple(RankedWord(names[n], n + 1, float(norms[n])) for n in chosen.tolist())
     ranked_by = "vocabulary" if texts is None else "texts"
-    return RankNorms(ranked_by, len(rows), _correlation(norms, ranks), _bands(norms, names), points)
+    return RankNorms(ranked_by, len(rows), spearman(norms, ranks), _bands(norms, names), points)
 
 
 def _lengths(row: TagNorm | RankBand) -> tuple[str, str, str]:
     return f"{row.mean:.3f}", f"{row.deviation:.3f}", f"{row.relative:.2f}"
 
 
-def _norms(model: StaticEmbedder, rows: Any) -> npt.NDArray[np.float64]:
-    norms: npt.NDArray[np.float64] = np.linalg.norm(model.word_vectors(rows).astype(np.float64), axis=1)
+def _norms(model: StaticEmbedder, rows: Any) -> Floats:
+    norms: Floats = np.linalg.norm(model.word_vectors(rows).astype(np.float64), axis=1)
     return norms
 
 
-def _correlation(norms: npt.NDArray[np.float64], ranks: npt.NDArray[np.float64]) -> float | None:
-    """Return Spearman's correlation, None where one side is constant."""
-    from scipy.stats import spearmanr
-
-    if np.ptp(norms) == 0 or np.ptp(ranks) == 0:
-        return None
-    return float(spearmanr(norms, ranks).statistic)
-
-
-def _bands(norms: npt.NDArray[np.float64], names: list[str]) -> tuple[RankBand, ...]:
+def _bands(norms: Floats, names: list[str]) -> tuple[RankBand, ...]:
     edges = [0]
     while edges[-1] < len(norms):
         edges.append(min(max(10, edges[-1] * 10), len(norms)))

@@ -1,6 +1,6 @@
 """What tuning does to the principal components of an embedding space, and which tokens the first of them feeds.
 
-"A Text is Worth Several Tokens", section 4, on the spectra of `spectrum.py`: `variation` is its Figure 3,
+"A Text is Worth Several Tokens", section 4, on the spectra of `pca.py`: `variation` is its Figure 3,
 `contributions` its Figure 4a. The first component added and taken away, Figure 4b, is in `sweep.py`.
 """
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MOST_BARS = 40  # components drawn with bars that can be told apart
-
-
 _SHOWN = 12  # components in a table
 
 

@@ -1,7 +1,7 @@
 """What text embeddings say as their first principal component is taken away or added.
 
 "A Text is Worth Several Tokens", Eq. 14 and Figure 4b: h + lambda u_1 for several lambda, with the tokens it is aligned
-with and, beside the paper, the rates of `aligned.py` at each. All amounts share one pass over the head.
+with and, beside the paper, the rates of alignment at each. All amounts share one pass over the head.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FACTORS = (0.0, 0.5, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.25, 1.5)
 """Of the amount that takes the first component out on average, or of v_1."""
 
 
-class Step(NamedTuple):
+class SweepStep(NamedTuple):
     """One amount of the first component added: the amount, the rates it gives, the tokens of the example."""
 
     factor: float
@@ -55,10 +55,10 @@ class Sweep(Report):
 
     k: int
     unit: float
-    steps: tuple[Step, ...]
+    steps: tuple[SweepStep, ...]
 
     @property
-    def best(self) -> Step:
+    def best(self) -> SweepStep:
         """The step with the largest weighted local alignment rate; the first of equals."""
         return max(self.steps, key=lambda step: step.alignment.weighted_lar)
 
@@ -80,7 +80,7 @@ class Sweep(Report):
             draw_scores(canvas, canvas.panel(grid[1, column], title, "score"), step.alignment.examples[0])
         return canvas.figure
 
-    def _four(self) -> list[Step]:
+    def _four(self) -> list[SweepStep]:
         """Return at most four steps: those nearest to factor 0, to the best one, to 0.95 and to 1.05."""
         factors = [step.factor for step in self.steps]
         wanted = (0.0, self.best.factor, 0.95, 1.05)
@@ -104,7 +104,7 @@ class Sweep(Report):
             yield Fold(first.examples[number].text, (Table("", columns, rows),), is_open=number < 3)
 
 
-def _sweep_cells(step: Step) -> tuple[str, ...]:
+def _sweep_cells(step: SweepStep) -> tuple[str, ...]:
     rates = step.alignment
     shares = map(percent, (rates.hit, rates.lar, rates.gar, rates.weighted_lar, rates.literal))
     return (f"{step.factor:g}", signed(step.amount), *shares, f"{rates.distinct:,}")
@@ -133,7 +133,7 @@ def sweep(
         examples: texts whose tokens are kept.
 
     Raises:
-        InputError: there is no factor, the widths differ, or as `aligned.measure`.
+        InputError: there is no factor, the widths differ, or as `measure`.
         MissingExtraError: snowballstemmer or simplemma is not installed.
     """
     size = -found.level if unit is None else unit
@@ -145,4 +145,4 @@ def sweep(
         raise InputError("two factors are the same to six digits; give one of them")
     stems = None if language is None else Stems(language)
     measured = measure_shifted(amounts, given, found.first, k, stems=stems, examples=examples)
-    return Sweep(k, size, tuple(map(Step, ordered, amounts.values(), measured)))
+    return Sweep(k, size, tuple(map(SweepStep, ordered, amounts.values(), measured)))

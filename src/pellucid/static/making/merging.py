@@ -19,6 +19,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.analysis.coordinates import spearman
 from pellucid.base import Vectors, unit_rows
 from pellucid.errors import InputError
 from pellucid.static.embedder import StaticEmbedder, static_model
@@ -174,14 +175,11 @@ def _chosen(source: Vectors, target: Vectors, rest: Rows, choosing: Rows) -> tup
 
 
 def _quality(mapped: Vectors, target: Vectors, test: Rows) -> FitQuality:
-    from scipy.stats import spearmanr
-
     directions, wanted = unit_rows(mapped), unit_rows(target)
     cosines = (directions * wanted[test]).sum(axis=1)
     nearest = np.array([int((wanted @ direction).argmax()) for direction in directions])
     lengths, true = (np.linalg.norm(rows, axis=1) for rows in (mapped, target[test]))
-    constant = len(test) < 3 or np.ptp(lengths) == 0 or np.ptp(true) == 0
-    correlation = None if constant else float(spearmanr(lengths, true).statistic)
+    correlation = None if len(test) < 3 else spearman(lengths, true)
     return FitQuality(len(target), len(test), float(cosines.mean()), float((nearest == test).mean()), correlation)
 
 

@@ -21,6 +21,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.analysis.coordinates import spearman
 from pellucid.base import Vectors, unit_rows
 from pellucid.corpus import Corpus, read_texts
 from pellucid.errors import CorpusError
@@ -255,11 +256,9 @@ def _apart(stored: StoredSentences) -> tuple[StoredSentences, StoredSentences]:
 
 def _agreement(vectors: Vectors, held_out: StoredSentences) -> float | None:
     """Return Spearman's correlation of the two models' cosines over all pairs of sentences."""
-    from scipy.stats import spearmanr
-
     if len(held_out.bags) < 3:
         return None
     units, teacher = unit_rows(held_out.bags.means(vectors)), held_out.teacher_vectors.astype(np.float32)
     upper = np.triu_indices(len(units), 1)
     ours, theirs = (units @ units.T)[upper], (teacher @ teacher.T)[upper]
-    return float(spearmanr(ours, theirs).statistic) if np.ptp(ours) and np.ptp(theirs) else None
+    return spearman(ours, theirs)
