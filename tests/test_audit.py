@@ -6,6 +6,7 @@ import itertools
 import json
 import runpy
 import sys
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,8 @@ from pellucid.analysis import coordinates
 from pellucid.analysis.audit import Thresholds, audit
 from pellucid.analysis.cards import card, cards
 from pellucid.analysis.coordinates import correlations, spread, support
+from pellucid.analysis.deletion import deletion_test
+from pellucid.analysis.ranking import rank
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.errors import InputError, MissingExtraError
 from tables import HOSTILE, SCHEMA, TableEmbedder, check_views, random_table, units
@@ -240,6 +243,27 @@ def test_no_text_or_name_can_steer_a_terminal_or_a_page(tmp_path):
     for figure in (found.plot(), card(model, 1, rows).plot()):
         figure.savefig(tmp_path / "plot.png", dpi=40)
     assert eval(found.findings[0].edit) is not None
+
+
+def test_a_frame_follows_from_the_records():
+    model = random_table()
+    one = cards(model, model.rows, dimensions=[0])
+    names = [field.name for field in fields(one.cards[0])]
+    assert list(one.to_frame().columns) == list(replace(one, cards=()).to_frame().columns) == names
+    assert one.to_dict()["cards"] == [card(model, 0, model.rows).to_dict()]  # a card among cards is a card
+    tested = deletion_test(model, [("t0", "t1"), ("t2", "t3"), ("t4", "t5")], top_k=1)
+    frame = tested.to_frame()
+    assert list(frame.columns)[:5] == ["k", "top_mean", "top_low", "top_high", "random_mean"]
+    assert frame["top_low"].tolist() == [point.top.low for point in tested.curve]
+    ranked = rank(model, "t0", ["t1", "t0"]).to_frame()
+    assert ranked[["rank", "document", "text"]].values.tolist() == [[1, 1, "t0"], [2, 0, "t1"]]
+    assert set(ranked.loc[0, "reasons"]) <= set(model.dimensions.names) and "known" in ranked
+
+
+def test_a_report_in_one_line():
+    model = random_table()
+    assert repr(cards(model, model.rows, top_k=2)) == "<Cards: 2 of 6, tables model, 60 texts>"
+    assert "\x1b" not in repr(rank(model, "t0", ["\x1b[31m"])) and "\n" not in repr(rank(model, "a\nb", ["t0"]))
 
 
 def test_pictures_show_the_numbers():

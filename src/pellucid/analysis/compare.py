@@ -216,8 +216,7 @@ class Comparison(Report):
             MissingExtraError: pandas is not installed.
         """
         columns = ["text1", "text2", *self.names] + ["gold"] * bool(self.gold)
-        gold = [(value,) for value in self.gold] or [()] * len(self.pairs)
-        rows = [pair + scores + last for pair, scores, last in zip(self.pairs, self.scores, gold, strict=True)]
+        rows = zip(*zip(*self.pairs), *zip(*self.scores), *[self.gold] * bool(self.gold))
         return frame(rows, columns)
 
 

@@ -347,8 +347,8 @@ class LexicalFiring(Report):
 
     def _parts(self) -> Iterator[Part]:
         limits = self.thresholds
-        found = ", ".join(f"{len(self.of(verdict))} {verdict}" for verdict in VERDICTS)
-        yield Heading("Lexical firing", counted(len(self.names), "cluster"), f"{found}, {self.family} model")
+        counts = ", ".join(f"{len(self.of(verdict))} {verdict}" for verdict in VERDICTS)
+        yield Heading("Lexical firing", counted(len(self.names), "cluster"), f"{counts}, {self.family} model")
         yield Note(
             f"{counted(len(self.measured), 'cluster')} among the {limits.top_k} strongest of {limits.texts} texts or "
             f"more, over {counted(self.texts, 'text')}. Meaning is {self.meaning}. Two random texts score "

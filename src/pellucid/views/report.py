@@ -168,7 +168,7 @@ class Report:
 
     def __repr__(self) -> str:
         """Return one short line: what the heading says."""
-        heading = next(self._parts())
+        heading: Any = next(self._parts())
         said = ", ".join(filter(None, (heading.value, heading.after)))
         return visible(f"<{type(self).__name__}: {shorten(said, _LONGEST_CELL)}>")
 
