@@ -36,8 +36,8 @@ class Thresholds:
     Attributes:
         dead_rate: it fires on at most this share of the texts, and varies no more than dimensions do on average.
         duplicate: the correlation of two dimensions is at least this in size.
-        duplicate_texts: the variation of both rests on at least so many texts (`coordinates.support`); on fewer, a high
-            correlation is chance.
+        duplicate_texts: the variation of both comes from at least so many texts (`coordinates.support`); of fewer, a
+            high correlation is chance.
         crowded_rate: it fires on at least this share of the texts.
         crowded_share: it gives at least this share of the mean score of two texts, and three times the even share.
     """
@@ -114,8 +114,8 @@ class Audit(Report):
 
     Attributes:
         family: the family of the model.
-        texts: how many texts it rests on.
-        blank: how many more the model knows nothing of.
+        texts: the number of texts.
+        blank: how many more have no known word.
         mean_score: mean cosine of two different texts.
         thresholds: what the verdicts were made with.
         findings: what is wrong: dead, then duplicates, then crowded, each by falling weight.

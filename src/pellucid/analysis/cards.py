@@ -2,7 +2,7 @@
 
 `card` describes one dimension of any family over a corpus, `cards` all or the weightiest on one page. A dimension fires
 on a text when it carries more than its even share of the embedding there, coordinate^2 > |embedding|^2 / n; see
-`coordinates.py`. Coordinates are those of embeddings at length 1.
+`coordinates.py`. Coordinates are those of L2-normalised embeddings.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Card(Report):
         dimensions: how many the model has.
         name: what it is called.
         about: what it stands for: the anchor text, the words of a cluster, the words at the ends of a direction.
-        texts: how many texts this rests on.
-        blank: how many more the model knows nothing of.
+        texts: the number of texts.
+        blank: how many more have no known word.
         firing_rate: share of the texts that it fires on.
         share: mean share of an embedding (its squared length) that it carries; the even share is 1 / dimensions.
         common: what it adds to the mean score of two different texts.
@@ -145,7 +145,7 @@ class Cards(Report):
     Attributes:
         family: the family of the model.
         dimensions: how many the model has.
-        texts: how many texts this rests on.
+        texts: the number of texts.
         cards: the cards, in the order of the model.
     """
 

@@ -71,7 +71,7 @@ class DeletionTest(Report):
     Attributes:
         family: the family of the model.
         units: "dimensions" or "words".
-        pairs: how many pairs of texts it rests on.
+        pairs: the number of pairs of texts.
         skipped: how many more had no row that raises the score.
         top_k: the k that `result` is about.
         draws: random deletions a pair and k.
@@ -150,13 +150,12 @@ def deletion_test(
 ) -> DeletionTest:
     """Compare the score of text pairs without their top rows to the score without random ones.
 
-    Dimensions: the `top_k` with the largest positive contribution are taken out of both embeddings, what is left is
-    brought to length 1 and the cosine recomputed; against as many of the dimensions that contribute anything, whatever
-    their sign. Words, for families whose explanations stand in the text: the `top_k` words of one text that contribute
-    most go, wherever they stand in it, and what is left is encoded anew and compared with the other text as it was;
-    then the same with the sides exchanged, and the mean of both. (Without its best words in both texts at once, a pair
-    may stay as alike as before.) That encodes 2 x k's x `draws` texts a pair: a few hundred pairs are enough for a slow
-    model.
+    Dimensions: the `top_k` with the largest positive contribution are set to 0 in both embeddings, what is left is
+    L2-normalised and the cosine recomputed; against as many random dimensions that contribute anything, whatever their
+    sign. Words, for families whose explanations have spans in the text: the `top_k` words of one text that contribute
+    most are deleted at every occurrence, the rest is encoded anew and compared with the other text as it was; then the
+    same with the sides exchanged, and the mean of both. (Without its best words in both texts, a pair may stay as alike
+    as before.) That encodes 2 x k's x `draws` texts a pair: a few hundred pairs are enough for a slow model.
 
     Args:
         model: any family.
@@ -270,7 +269,7 @@ def _fall_of_texts(
 
 
 class _PlacedWord(NamedTuple):
-    """A word of a text, where it stands there and what it adds to the score."""
+    """A word of a text, its spans and what it adds to the score."""
 
     spans: tuple[tuple[int, int], ...]
     contribution: float

@@ -48,8 +48,8 @@ class Frequencies(Report):
 
     Attributes:
         family: the family of the model.
-        texts: how many texts it rests on, N.
-        blank: how many more the model knows nothing of.
+        texts: the number of texts, N.
+        blank: how many more have no known word.
         measured: every dimension in order.
     """
 

@@ -7,8 +7,8 @@ one outside it. Their difference, the separation, therefore has one part a dimen
     between = sum over j of m_j m'_j                             m_j, m'_j: mean coordinate in the group and outside
     separation = within - between = sum over j of part_j
 
-Coordinates are those of embeddings at length 1; a text that the model knows nothing of has none, and a cosine of 0 to
-every other, as `similarity` says.
+Coordinates are those of L2-normalised embeddings; a text without a known word is a zero row, whose cosine to every
+other is 0, as in `similarity`.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ class Contrast(Report):
         group: its name.
         texts: how many texts it has.
         others: how many texts there are outside.
-        blank: how many texts of both the model knows nothing of.
+        blank: how many texts of both sides have no known word.
         within: mean cosine of two different texts of the group.
         between: mean cosine of a text of the group and one outside.
         rows: every dimension, by falling size of its part; the parts add up to within less between.

@@ -176,7 +176,7 @@ class ModelAlignment(NamedTuple):
 
     Attributes:
         name: of the model.
-        texts: how many were looked at.
+        texts: how many were measured.
         blank: how many more have no token.
         tokens: the mean number of different tokens in a text, |T|.
         hit: Hit@K.
@@ -540,14 +540,14 @@ def align(
     Args:
         models: name -> model.
         texts: at least one with a token; what a model cannot read of a long one is not embedded, but its tokens count.
-        instruction: look at each model twice, without an instruction and with this one.
-        centred: look at each also with the mean of these texts' embeddings as its only adjustment.
+        instruction: measure each model twice, without an instruction and with this one.
+        centred: measure each also with the mean of these texts' embeddings as its only adjustment.
         k: of Hit@K, and how many of the first tokens are classed.
         language: whose stems and lemmas are compared, a key of `LANGUAGES`; None leaves those classes out.
         examples: texts whose tokens are kept, the first ones.
 
     Raises:
-        InputError: a model is of another family, no text has a token, or `k` or the language is of no use.
+        InputError: a model is of another family, no text has a token, or `k` the language is not valid.
         MissingExtraError: snowballstemmer or simplemma is not installed.
     """
     read = check_texts(texts)

@@ -50,7 +50,7 @@ class DenseEmbedder(Embedder):
 
     Attributes:
         backbone: the transformer.
-        settings: how texts are read, everything decided; its own `pooling` is of no use here.
+        settings: how texts are read, everything decided; its own `pooling` is ignored.
         pooling: "last" or "mean".
     """
 
@@ -121,11 +121,11 @@ class DenseEmbedder(Embedder):
         return type(self)(self.backbone, settings, pooling=self.pooling)
 
     def with_instruction(self, instruction: str) -> Self:
-        """Return the same model with a task to tell it before each text that is no document; "" for none."""
+        """Return the same model with an instruction before each text that is no document; "" for none."""
         return self.with_settings(replace(self.settings, instruction=instruction))
 
     def encode_document(self, texts: str | Iterable[str], *, show_progress_bar: bool = False) -> Any:
-        """Encode documents: without the instruction, which `encode` and `encode_query` tell the model."""
+        """Encode documents: without the instruction, which `encode` and `encode_query` put in front."""
         rows = self._rows(check_texts([texts] if isinstance(texts, str) else texts), False, show_progress_bar)
         return rows[0] if isinstance(texts, str) else rows
 
@@ -244,7 +244,7 @@ def promptreps(backbone: Backbone, *, max_length: int | None = None) -> LexiconE
 
     Kept are the tokens of the text's own words (`Settings.own_words`), at most 128. Unlike in the published code the
     weights are not rounded to whole hundredths, and the score is the cosine, not the product. Queries are asked about
-    as a query, documents as a passage; an instruction is not told.
+    as a query, documents as a passage; an instruction is ignored.
 
     Args:
         backbone: a causal language model with attention="causal", best one that follows instructions: its chat

@@ -42,7 +42,7 @@ class SettingTokens(NamedTuple):
 
     Attributes:
         name: of the model, of the instruction, or of both.
-        instruction: what the model was told; "" for nothing.
+        instruction: the task given to the model; "" for none.
         texts: each text with its first tokens.
         cosines: of every text's embedding with every other's, adjusted as the model is.
     """
@@ -142,7 +142,7 @@ def compare_key_tokens(
 
     Raises:
         InputError: there is no model, no instruction or no text, a model is of another family, or `k` or the language
-            is of no use.
+            is not valid.
         MissingExtraError: snowballstemmer or simplemma is not installed.
     """
     read = check_texts(texts)

@@ -71,8 +71,8 @@ class Components(Report):
 
     Attributes:
         of: what they are the components of, "words" or "sentences".
-        vectors: how many of these they rest on.
-        blank: sentences the model knows nothing of.
+        vectors: the number of these.
+        blank: sentences without a known word.
         words: the ends were looked for among so many words.
         shares: of the variance, all components in order.
         components: those asked for.

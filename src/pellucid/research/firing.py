@@ -64,7 +64,7 @@ def fired_words(model: LexiconEmbedder, texts: Sequence[str], top_k: int) -> tup
         top_k: clusters of each text.
 
     Returns:
-        CSR float32 [texts, dimensions] with rows of length 1 and at most 256 coordinates (more if `top_k` is), and the
+        L2-normalised rows, CSR float32 [texts, dimensions], with at most 256 coordinates (more if `top_k` is), and the
         firings, text by text, the strongest first. Firings by what is no word (a mark of punctuation) are left out.
     """
     from scipy import sparse
@@ -228,7 +228,7 @@ class FiringThresholds:
     """From where on a cluster is reported.
 
     Attributes:
-        top_k: a cluster is looked at where it is among so many of the largest coordinates of a text (the paper's 10).
+        top_k: a cluster counts where it is among so many of the largest coordinates of a text (the paper's 10).
         texts: it is judged if that is so in at least so many texts.
         lookalike: a lookalike has at least this share of its firings by lookalike words.
         unrelated: a word is unrelated to a cluster that is no nearer to it than this share of random pairs are.
@@ -302,7 +302,7 @@ class LexicalFiring(Report):
 
     Attributes:
         family: the family of the model.
-        texts: how many texts it rests on.
+        texts: the number of texts.
         meaning: whose: "its own", or the class of the encoder.
         mean_score: mean cosine of two texts drawn at random.
         chance: share of random pairs of a word and a cluster that would pass for lookalikes.

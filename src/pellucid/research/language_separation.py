@@ -1,8 +1,8 @@
 """How far a static model of several languages keeps them apart, after the paper's section 5.2 (Figures 1, 5, 6).
 
-There the first principal components tell the language, and leaving them out ("all but the top") brings translations
-together. Here that is measured: how much of each component lies between languages, and the silhouette score, which is
-1 for clusters apart and 0 for mixed ones, as components are left out one after the other.
+There the first principal components separate the languages, and leaving them out ("all but the top") brings
+translations together. Here that is measured: how much of each component lies between languages, and the silhouette
+score, which is 1 for separate clusters and 0 for mixed ones, as components are left out one after the other.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class LanguageSeparation(Report):
     Attributes:
         languages: their names.
         counts: items of each that were compared.
-        shared: items left out because they stand in the lists of several languages.
+        shared: items left out because several languages have them.
         blank: items left out because the model knows none of their words.
         drop: components left out "after".
         metric: of the silhouette and of t-SNE.

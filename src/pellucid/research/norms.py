@@ -112,7 +112,7 @@ def _read_lines(lines: Iterable[str], path: Path) -> Iterator[Tagged]:
 
 
 def _columns(columns: list[str]) -> list[Tagged]:
-    """Return the word and tag of a line with tabs; numbers such as "1-2" in CoNLL-U stand for no single word."""
+    """Return the word and tag of a line with tabs; numbers such as "1-2" in CoNLL-U are no single word."""
     columns = [column.strip() for column in columns]
     if len(columns) == _CONLL_U:
         return [(columns[1], columns[3])] if columns[0].isdigit() else []

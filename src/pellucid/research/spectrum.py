@@ -53,7 +53,7 @@ class Variation(Report):
     Attributes:
         base: the name of the backbone.
         tuned: the name of its fine-tuned version.
-        texts: how many this rests on.
+        texts: the number of texts.
         dominance: the share of the first component in the squared length of v.
         components: all of them, by descending singular value.
     """
@@ -210,9 +210,9 @@ def contributions(
     Args:
         found: the spectrum of the backbone's embeddings.
         given: texts with embeddings.
-        text: the number of the text looked at.
+        text: the number of the text.
         k: tokens shown.
-        language: whose stems are compared; None tells literal tokens alone.
+        language: whose stems are compared; None marks literal tokens only.
 
     Raises:
         InputError: there is no such text, `k` is out of range, or the widths differ.

@@ -66,7 +66,7 @@ class Sweep(Report):
         """Return a matplotlib Figure: tokens and scores of a text at some steps (Figure 4b), and the rates over all."""
         first = self.steps[0].alignment
         below = first.examples[0].text if first.examples else f"{first.texts:,} texts"
-        canvas = Canvas((9.4, 5.6), "The first principal component, taken away by and by", below, dark=dark)
+        canvas = Canvas((9.4, 5.6), "The first principal component, taken away step by step", below, dark=dark)
         grid = canvas.figure.add_gridspec(2, 4, height_ratios=[1, 1.15])
         axes = canvas.panel(grid[0, :], across=f"\u03bb in units of {signed(self.unit)}", down="%")
         factors = [step.factor for step in self.steps]
@@ -125,7 +125,7 @@ def sweep(
     Args:
         found: the spectrum of the backbone's embeddings.
         given: texts with embeddings of the backbone.
-        unit: the paper's v_1, `Variation.first`, where a tuned model is at hand; None takes the amount that makes the
+        unit: the paper's v_1, `Variation.first`, where there is a tuned model; None takes the amount that makes the
             mean part along u_1 zero.
         factors: of the unit, in any order.
         k: of Hit@K, and tokens shown.
