@@ -49,7 +49,15 @@ class LanguageComponent(NamedTuple):
 
 
 class PlacedText(NamedTuple):
-    """A word or sentence in the plane of the first two components, and in a map before and after leaving some out."""
+    """A word or sentence in the pictures.
+
+    Attributes:
+        text: the word or sentence.
+        language: its language.
+        first: its place on the first two components.
+        before: its place in the map of the vectors as they are.
+        after: its place in the map without the first components.
+    """
 
     text: str
     language: str

@@ -198,9 +198,15 @@ class TagNorms(Report):
 
 
 class RankBand(NamedTuple):
-    """Words whose frequency rank is from `first` to `last`, with the mean length of their vectors.
+    """Words of a band of frequency ranks.
 
-    `relative` is that mean over the mean of the last band, of the rarest words.
+    Attributes:
+        first: rank of the first of them.
+        last: rank of the last.
+        mean: length of a vector.
+        deviation: standard deviation of the lengths.
+        relative: `mean` over the mean of the last band, of the rarest words.
+        examples: the first words.
     """
 
     first: int

@@ -143,7 +143,15 @@ def variation(base: Any, tuned: Any, *, names: tuple[str, str] = ("backbone", "t
 
 
 class Contribution(NamedTuple):
-    """A token's score for a text: what the first component gives, what the rest gives, which add up to it (Eq. 12)."""
+    """A token's score for a text, split in two (Eq. 12).
+
+    Attributes:
+        token: as it reads.
+        relation: to the text: "literal", "stem", "unrelated", or "" where not looked up.
+        score: the sum of `first` and `rest`.
+        first: what the first principal component gives.
+        rest: what the other components give.
+    """
 
     token: str
     relation: str

@@ -33,7 +33,13 @@ FACTORS = (0.0, 0.5, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.25, 1.5)
 
 
 class SweepStep(NamedTuple):
-    """One amount of the first component added: the amount, the rates it gives, the tokens of the example."""
+    """One amount of the first component added.
+
+    Attributes:
+        factor: the amount over the sweep's unit.
+        amount: lambda of h + lambda u_1.
+        alignment: the rates of the moved embeddings, and their tokens for some texts.
+    """
 
     factor: float
     amount: float
