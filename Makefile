@@ -43,8 +43,9 @@ fuzz: $(VENV)/test.stamp  ## attack it for minutes: damaged files, kills, full d
 docs: $(VENV)/docs.stamp help-docs  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict
 
-help-docs: $(VENV)/test.stamp  ## write docs/cli.md from the commands' --help
+help-docs: $(VENV)/test.stamp  ## write docs/cli.md from the commands' --help, docs/schema.json from the types
 	$(BIN)/python docs/cli_page.py
+	$(BIN)/python docs/schemas.py
 
 clean:  ## remove the environment and everything built
 	rm -rf $(VENV) site dist build .mypy_cache .pytest_cache .ruff_cache

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
+from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.making.bilingual import pair_bags, read_parallel
 from pellucid.static.making.distill import PcaSettings, rotate
 from pellucid.static.making.pruning import prune
 from pellucid.static.making.training import TranslationSettings, tune_on_pairs
-from pellucid.static.tables import Bags
 from pellucid.text import Vocabulary
 
 LANGUAGES = ("de", "fr", "zh", "ja")

@@ -7,12 +7,12 @@ import pytest
 
 from pellucid.errors import CorpusError, InputError
 from pellucid.evaluation.bitext import translation_scores
+from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.making.anchored import AnchoringSettings, add_languages, anchored_words
 from pellucid.static.making.bilingual import JoinSettings, join_languages
 from pellucid.static.making.distill import PcaSettings
 from pellucid.static.making.training import PairBags, TranslationSettings, tune_on_pairs
-from pellucid.static.tables import Bags
 from pellucid.text import Vocabulary
 from resuming import assert_damage_is_refused, reversed_lines
 

@@ -11,12 +11,18 @@ import numpy as np
 import pytest
 
 from pellucid.errors import CorpusError, InputError
+from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.making import extraction as extraction_module
 from pellucid.static.making.distill import PcaSettings, distill, distill_extraction, project, subwords_of
 from pellucid.static.making.extraction import Extraction, ExtractionSettings, extract
-from pellucid.static.making.training import RefinementSettings, TableTrainer, _neighbourhoods, refine, similarity_loss
-from pellucid.static.tables import Bags
+from pellucid.static.making.training import (
+    RefinementSettings,
+    TableTrainer,
+    _neighbourhoods,
+    refine,
+    similarity_loss,
+)
 from pellucid.text import Vocabulary, split_words
 from pellucid.workfolder import WorkFolder
 from resuming import assert_damage_is_refused, reversed_lines, stop_at_write, stopped_at_writes

@@ -19,11 +19,12 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.dimensions import Dimension, Dimensions
 from pellucid.errors import InputError, MissingExtraError
+from pellucid.static.bags import Bags
 from pellucid.static.bulk import BulkEncoder
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.making import segmentation
 from pellucid.static.making.segmentation import segmenter
-from pellucid.static.tables import Bags, as_static, merge_static
+from pellucid.static.tables import as_static, merge_static
 from pellucid.text import Vocabulary, _is_punctuation, shown_word, split_words, unspaced_run
 
 

@@ -17,6 +17,7 @@ import pellucid
 from pellucid.cli.app import app
 from pellucid.corpus import read_texts
 from pellucid.errors import CorpusError, InputError
+from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.making import retraining as sentencestore
 from pellucid.static.making.adding import AddingSettings, add_words
@@ -25,7 +26,6 @@ from pellucid.static.making.merging import fit_space, merge_vocabularies
 from pellucid.static.making.pruning import prune
 from pellucid.static.making.retraining import retrain, store_sentences
 from pellucid.static.making.training import RefinementSettings
-from pellucid.static.tables import Bags
 from pellucid.text import Vocabulary, split_words
 from pellucid.workfolder import WorkFolder
 from resuming import assert_damage_is_refused, reversed_lines, stop_at_write, stopped_at_writes

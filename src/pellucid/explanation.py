@@ -245,7 +245,7 @@ class Explanation:
             raise InputError(f"text is {text!r}; this explanation has texts 1 to {len(self.texts)}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain dicts, lists, strings, numbers and None; `docs/schema/explanation-v1.json` describes them."""
+        """Return plain dicts, lists, strings, numbers and None; `docs/schema.json` describes them."""
         names = [f.name for f in fields(self)]
         names.insert(names.index("exact"), "remainder")
         return {"version": SCHEMA_VERSION} | {name: _plain(getattr(self, name)) for name in names}

@@ -1,6 +1,4 @@
-"""Pairs of texts: checked, and scored by a model.
-
-Several models on the same pairs of texts: what they score, whose order changes, and which rows make the change.
+"""Several models on the same pairs of texts: what they score, whose order changes, and which rows make the change.
 
 The models may be of any families: a model and its edited version, two families, two sizes. The first one is what the
 others are held against.
@@ -13,24 +11,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from pellucid.analysis.coordinates import Floats, spearman
 from pellucid.base import Embedder
 from pellucid.errors import InputError
 from pellucid.views.figure import Canvas, short_name
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, percent, signed
+from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, frame, percent, signed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from pellucid.explanation import Explanation
 
-_MOST_POINTS = 20_000  # of a picture
-
-
 _BLOCK = 4_096  # pairs
+_MOST_POINTS = 20_000  # of a picture
+_PLACES = 6  # decimals of a score that count for its rank; the others are rounding of float32
 
-Floats = npt.NDArray[np.float64]
 Pair = tuple[str, str]
 
 
@@ -63,9 +59,6 @@ def pair_scores(model: Embedder, pairs: Sequence[Pair]) -> Floats:
         firsts, seconds = (model.encode([pair[side] for pair in block]) for side in (0, 1))
         scores[start : start + len(block)] = model.similarity_pairwise(firsts, seconds)
     return scores
-
-
-_PLACES = 6  # decimals of a score that count for its rank; the others are rounding of float32
 
 
 class Change(NamedTuple):
@@ -148,14 +141,7 @@ class Comparison(Report):
     changed: tuple[ChangedPair, ...]
 
     def plot(self, *, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: each pair's score by the first model against the others'.
-
-        Args:
-            dark: draw for a dark background.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Return a matplotlib Figure: each pair's score by the first model against the others'."""
         scores = np.array(self.scores)[:: max(len(self.scores) // _MOST_POINTS, 1)]
         below = f"{counted(len(self.pairs), 'pair')} of texts; on the line nothing changed"
         canvas = Canvas((5.4, 5.2), "Scores side by side", below, dark=dark)
@@ -175,11 +161,6 @@ class Comparison(Report):
             canvas.legend(axes)
         axes.set(xlim=ends, ylim=ends, aspect="equal")
         return canvas.figure
-
-    def __repr__(self) -> str:
-        """Return one short line."""
-        said = ", ".join(f"{c.name!r:.40} changed by {c.mean_change:.4f}" for c in self.changes)
-        return f"<Comparison with {self.names[0]!r:.40} on {len(self.pairs):,} pairs: {said}>"
 
     def _parts(self) -> Iterator[Part]:
         yield Heading("Comparison", f"{len(self.names)} models", f"on {counted(len(self.pairs), 'pair')} of texts")
@@ -228,20 +209,15 @@ class Comparison(Report):
             kinds = ("number", "bar", "number", "number", "text")
             yield Table("", tuple(map(Column, heads, kinds)), rows)
 
-    def _records(self) -> Sequence[Any]:
-        return [pair + scores for pair, scores in zip(self.pairs, self.scores, strict=True)]
-
     def to_frame(self) -> Any:
         """Return a pandas DataFrame with one row a pair: text1, text2, the models' scores, gold where given.
 
         Raises:
             MissingExtraError: pandas is not installed.
         """
-        from pellucid.views.report import frame
-
         columns = ["text1", "text2", *self.names] + ["gold"] * bool(self.gold)
-        rows = self._records()
-        return frame([(*row, gold) for row, gold in zip(rows, self.gold, strict=True)] if self.gold else rows, columns)
+        rows = zip(*zip(*self.pairs), *zip(*self.scores), *[self.gold] * bool(self.gold))
+        return frame(rows, columns)
 
 
 def compare(
@@ -282,7 +258,7 @@ def compare(
         scores=tuple(map(tuple, scores.tolist())),
         gold=tuple(goldens.tolist()),
         mean_scores=tuple(scores.mean(axis=0).tolist()),
-        gold_correlations=tuple(_spearman(goldens, column) for column in ranked.T) if len(goldens) else (),
+        gold_correlations=tuple(spearman(goldens, column) for column in ranked.T) if len(goldens) else (),
         changes=tuple(_change(names[n], scores[:, n] - scores[:, 0], ranked[:, [0, n]]) for n in columns),
         changed=tuple(_most_changed(models, pairs, scores, goldens, (top_k, rows))),
     )
@@ -322,23 +298,13 @@ def _change(name: str, difference: Floats, ranked: Floats) -> Change:
     flips = round((apart - agreement) / 2)  # tau-b's numerator is the pairs in the same order less those in the other
     largest = float(difference[np.abs(difference).argmax()])
     rate = flips / pairs if pairs else 0.0
-    return Change(name, float(np.abs(difference).mean()), largest, _spearman(before, after), flips, rate)
+    return Change(name, float(np.abs(difference).mean()), largest, spearman(before, after), flips, rate)
 
 
 def _tied_pairs(values: Floats) -> int:
     """Count the pairs of equal values, or of equal rows."""
     counts = np.unique(values, axis=0, return_counts=True)[1].astype(np.int64)
     return int((counts * (counts - 1) // 2).sum())
-
-
-def _spearman(first: Floats, second: Floats) -> float | None:
-    """Return the rank correlation, None where one side has a single value."""
-    from scipy.stats import rankdata
-
-    ranks = [rankdata(values) for values in (first, second)]
-    if min(np.ptp(rank) for rank in ranks) == 0:
-        return None
-    return float(np.corrcoef(ranks)[0, 1])
 
 
 def _most_changed(

@@ -8,8 +8,8 @@ the model. What "fires" means is in `coordinates.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
@@ -48,17 +48,18 @@ class Frequencies(Report):
 
     Attributes:
         family: the family of the model.
-        texts: how many texts it rests on, N.
-        blank: how many more the model knows nothing of.
+        texts: the number of texts, N.
+        blank: how many more have no known word.
         measured: every dimension in order.
     """
 
     kind: ClassVar[str] = "frequencies"
+    table: ClassVar[str] = "measured"
 
     family: str
     texts: int
     blank: int
-    measured: tuple[Frequency, ...] = field(repr=False)
+    measured: tuple[Frequency, ...]
 
     def factors(self, strength: float = 1.0) -> dict[Which, float]:
         """Return for each dimension idf ** `strength` over the mean of them, so that the factors have mean 1.
@@ -111,10 +112,6 @@ class Frequencies(Report):
     def _by_rate(self) -> list[Frequency]:
         return sorted(self.measured, key=lambda item: (-item.texts, item.name))
 
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return f"<Frequencies {self.family}: {len(self.measured):,} dimensions over {self.texts:,} texts>"
-
     def _parts(self) -> Iterator[Part]:
         yield Heading("Frequencies", counted(len(self.measured), "dimension"), f"{self.family} model")
         blank = f" and {self.blank:,} more that the model knows nothing of" if self.blank else ""
@@ -129,9 +126,6 @@ class Frequencies(Report):
         cells = zip(shown, bars([item.rate for item in shown]), strict=True)
         rows = tuple((i.name, f"{i.texts:,}", percent(i.rate), bar, f"{i.idf:.2f}") for i, bar in cells)
         yield Table("commonest", (*heads, Column("idf", "number")), rows)
-
-    def _records(self) -> Sequence[Frequency]:
-        return self.measured
 
 
 def document_frequencies(model: Embedder, texts: Iterable[str]) -> Frequencies:

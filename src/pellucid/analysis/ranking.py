@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -15,16 +15,6 @@ from pellucid.views.render import little_known
 from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, signed
 
 
-class RankedRow(NamedTuple):
-    """A document as a row of a table; `reasons` are the names of its largest rows."""
-
-    rank: int
-    document: int
-    score: float
-    text: str
-    reasons: tuple[str, ...]
-
-
 class Reason(NamedTuple):
     """A row of an explanation: its name and what it adds to the score."""
 
@@ -33,8 +23,18 @@ class Reason(NamedTuple):
 
 
 class Ranked(NamedTuple):
-    """A document: its number in the list, its text, its score, the rows that add most to it, what is known of it."""
+    """A document in its place.
 
+    Attributes:
+        rank: from 1.
+        document: its number in the list that was ranked, from 0.
+        text: the document.
+        score: cosine to the query.
+        reasons: the rows of the explanation that add most to the score.
+        coverage: how much of the document the model knows.
+    """
+
+    rank: int
     document: int
     text: str
     score: float
@@ -57,6 +57,7 @@ class Ranking(Report):
     """
 
     kind: ClassVar[str] = "ranking"
+    table: ClassVar[str] = "ranked"
 
     family: str
     query: str
@@ -64,7 +65,7 @@ class Ranking(Report):
     ranked: tuple[Ranked, ...]
     coverage: Coverage
     unknown: tuple[str, ...]
-    model: Embedder
+    model: Embedder = field(compare=False)
 
     @property
     def is_blind(self) -> bool:
@@ -88,17 +89,6 @@ class Ranking(Report):
         better, worse = (self.model.explain(self.query, text) for text in texts)
         return better - worse
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain dicts, lists, strings and numbers; `docs/schema/ranking-v1.json` describes them."""
-        from pellucid.views.report import VERSION, plain_value
-
-        content = {f.name: plain_value(getattr(self, f.name)) for f in fields(self) if f.name != "model"}
-        return {"version": VERSION, "kind": self.kind} | content
-
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return f"<Ranking {self.family}: {self.query!r:.60}, {len(self.ranked)} of {self.documents:,} documents>"
-
     def _parts(self) -> Iterator[Part]:
         yield Heading("Nearest to", self.query, f"{self.family} model, {counted(self.documents, 'document')}")
         for said in self._warnings():
@@ -107,9 +97,9 @@ class Ranking(Report):
             return
         shares = bars([max(item.score, 0.0) for item in self.ranked])
         rows = []
-        for rank, (item, bar) in enumerate(zip(self.ranked, shares, strict=True), 1):
+        for item, bar in zip(self.ranked, shares, strict=True):
             reasons = ", ".join(f"{reason.name} {signed(reason.contribution)}" for reason in item.reasons)
-            rows.append((str(rank), f"{item.score:.4f}", bar, item.text, reasons))
+            rows.append((str(item.rank), f"{item.score:.4f}", bar, item.text, reasons))
         kinds = (("", "number"), ("score", "number"), ("", "bar"), ("document", "text"), ("mostly for", "text"))
         yield Table("", tuple(Column(*kind) for kind in kinds), tuple(rows))
 
@@ -121,18 +111,9 @@ class Ranking(Report):
             yield f"The query is unknown: the model {why}{named}. Every score is 0, and there is nothing to rank by."
             return
         yield from little_known(self.coverage, "the query", self.unknown)
-        low = [str(rank) for rank, item in enumerate(self.ranked, 1) if item.coverage.is_low]
+        low = [str(item.rank) for item in self.ranked if item.coverage.is_low]
         if low:
             yield f"Fewer than half of the words are known of {counted(len(low), 'document')}: rank {', '.join(low)}."
-
-    def _records(self) -> Sequence[RankedRow]:
-        return [
-            RankedRow(rank, item.document, item.score, item.text, tuple(reason.name for reason in item.reasons))
-            for rank, item in enumerate(self.ranked, 1)
-        ]
-
-    def _columns(self) -> Sequence[str]:
-        return RankedRow._fields
 
 
 def rank(model: Embedder, query: str, documents: Iterable[str], *, top_k: int = 10, reasons: int = 3) -> Ranking:
@@ -164,9 +145,9 @@ def rank(model: Embedder, query: str, documents: Iterable[str], *, top_k: int = 
     order = np.argsort(-scores, kind="stable")[:top_k].tolist()
     (coverage, gaps), *known = model._known([query, *(texts[number] for number in order)])
     ranked = []
-    for number, (of_text, _) in zip(order, known, strict=True):
+    for place, (number, (of_text, _)) in enumerate(zip(order, known, strict=True), 1):
         rows = [row for row in model.explain(query, texts[number]).rows if row.contribution > 0][:reasons]
         best = tuple(Reason(row.name, row.contribution) for row in rows)
-        ranked.append(Ranked(number, texts[number], float(scores[number]), best, of_text))
+        ranked.append(Ranked(place, number, texts[number], float(scores[number]), best, of_text))
     unknown = tuple(dict.fromkeys(query[start:end] for start, end in gaps))
     return Ranking(model.family, query, len(texts), tuple(ranked), coverage, unknown, model)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -52,23 +52,6 @@ MARK_OF = {"literal": "strong", "stem": "faint"}
 LEGEND = "* stands in the text, ~ has the stem or lemma of a word there; the others are not literally related."
 
 
-class AlignmentRow(NamedTuple):
-    """A model as a row of a table; the fields of `ModelAlignment` without its examples."""
-
-    name: str
-    texts: int
-    blank: int
-    tokens: float
-    hit: float
-    lar: float
-    gar: float
-    weighted_lar: float
-    literal: float
-    stem: float | None
-    unrelated: float | None
-    distinct: int
-
-
 @dataclass(frozen=True, repr=False)
 class Alignment(Report):
     """How far the embeddings of one model or several say the tokens of the same texts.
@@ -79,19 +62,13 @@ class Alignment(Report):
     """
 
     kind: ClassVar[str] = "alignment"
+    table: ClassVar[str] = "models"
 
     k: int
     models: tuple[ModelAlignment, ...]
 
     def plot(self, *, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: the rates of each model (the paper's Figure 2), and how its tokens are related.
-
-        Args:
-            dark: draw for a dark background.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Return a matplotlib Figure: each model's rates (the paper's Figure 2), and how its tokens are related."""
         title = f"Alignment with {counted(self.models[0].texts, 'text')}, in percent"
         canvas = Canvas((10.0, 1.5 + 0.3 * len(self.models)), title, dark=dark)
         panels = canvas.figure.subplots(1, 5, sharey=True, width_ratios=[1, 1, 1, 1, 1.7])
@@ -120,14 +97,6 @@ class Alignment(Report):
         axes.set_xlim(0, 100)
         below = -0.06 - 0.4 / len(lines)
         canvas.legend(axes, loc="upper center", at=(0.45, below), columns=3)
-
-    def __repr__(self) -> str:
-        """Return one short line."""
-        rates = ", ".join(f"{m.name!r:.40} LAR {percent(m.lar)} GAR {percent(m.gar)}" for m in self.models)
-        return f"<Alignment of {self.models[0].texts:,} texts: {rates}>"
-
-    def _records(self) -> Sequence[AlignmentRow]:
-        return [AlignmentRow(*model[:-1]) for model in self.models]
 
     def _parts(self) -> Iterator[Part]:
         first = self.models[0]
@@ -196,7 +165,7 @@ def align_embeddings(
     Args:
         given: name -> the same texts with the embeddings of one model.
         k: of Hit@K, and how many of the first tokens are classed.
-        language: whose stems and lemmas are compared, a key of `stems.LANGUAGES`; None leaves those classes out.
+        language: whose stems and lemmas are compared, a key of `LANGUAGES`; None leaves those classes out.
         examples: texts whose tokens are kept, the first ones.
 
     Raises:
@@ -225,14 +194,14 @@ def align(
     Args:
         models: name -> model.
         texts: at least one with a token; what a model cannot read of a long one is not embedded, but its tokens count.
-        instruction: look at each model twice, without an instruction and with this one.
-        centred: look at each also with the mean of these texts' embeddings as its only adjustment.
+        instruction: measure each model twice, without an instruction and with this one.
+        centred: measure each also with the mean of these texts' embeddings as its only adjustment.
         k: of Hit@K, and how many of the first tokens are classed.
-        language: whose stems and lemmas are compared, a key of `stems.LANGUAGES`; None leaves those classes out.
+        language: whose stems and lemmas are compared, a key of `LANGUAGES`; None leaves those classes out.
         examples: texts whose tokens are kept, the first ones.
 
     Raises:
-        InputError: a model is of another family, no text has a token, or `k` or the language is of no use.
+        InputError: a model is of another family, no text has a token, or `k` the language is not valid.
         MissingExtraError: snowballstemmer or simplemma is not installed.
     """
     read = check_texts(texts)

@@ -1,17 +1,13 @@
-"""Dense embeddings of the same transformer: what a lexicon model is compared with.
-
-The state at the last position or the mean of the states of the text's own tokens, at length 1. Nobody can read the
-coordinates of such a vector, so an explanation is one row: the whole vector.
-
-What the LENS paper measures itself against, on any backbone and with the same interface (sections 2 and 3.1).
+"""What the LENS paper measures itself against, on any backbone and with the same interface (sections 2 and 3.1).
 
     splade            log(1 + relu(logit)), max over the text's tokens, one dimension a token (Formal et al.)
     echo              the same on a text that is given twice, of which the second is pooled, so that a model that reads
                       from left to right has seen all of it (Mistral-SPLADE, Doshi et al., after Springer et al.)
     promptreps        the logits of the next word after a prompt that asks for one word (Zhuang et al.)
     promptreps_dense  its dense half: the state these logits come from
-    dense             the state at the last position, or the mean of the text's own tokens
+    dense             the state at the last position, or the mean of the text's own tokens, L2-normalised
 
+Nobody can read the coordinates of a dense vector, so its explanation is one row: the whole vector.
 None of them is trained here: the papers' SPLADE and Mistral-SPLADE are, and train on from these with `train_lexicon`.
 """
 
@@ -54,7 +50,7 @@ class DenseEmbedder(Embedder):
 
     Attributes:
         backbone: the transformer.
-        settings: how texts are read, everything decided; its own `pooling` is of no use here.
+        settings: how texts are read, everything decided; its own `pooling` is ignored.
         pooling: "last" or "mean".
     """
 
@@ -125,11 +121,11 @@ class DenseEmbedder(Embedder):
         return type(self)(self.backbone, settings, pooling=self.pooling)
 
     def with_instruction(self, instruction: str) -> Self:
-        """Return the same model with a task to tell it before each text that is no document; "" for none."""
+        """Return the same model with an instruction before each text that is no document; "" for none."""
         return self.with_settings(replace(self.settings, instruction=instruction))
 
     def encode_document(self, texts: str | Iterable[str], *, show_progress_bar: bool = False) -> Any:
-        """Encode documents: without the instruction, which `encode` and `encode_query` tell the model."""
+        """Encode documents: without the instruction, which `encode` and `encode_query` put in front."""
         rows = self._rows(check_texts([texts] if isinstance(texts, str) else texts), False, show_progress_bar)
         return rows[0] if isinstance(texts, str) else rows
 
@@ -248,7 +244,7 @@ def promptreps(backbone: Backbone, *, max_length: int | None = None) -> LexiconE
 
     Kept are the tokens of the text's own words (`Settings.own_words`), at most 128. Unlike in the published code the
     weights are not rounded to whole hundredths, and the score is the cosine, not the product. Queries are asked about
-    as a query, documents as a passage; an instruction is not told.
+    as a query, documents as a passage; an instruction is ignored.
 
     Args:
         backbone: a causal language model with attention="causal", best one that follows instructions: its chat

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from pellucid.keytokens.embedder import KeyTokenEmbedder
 
 
-class Setting(NamedTuple):
+class SettingTokens(NamedTuple):
     """What the texts say to one model under one instruction.
 
     Attributes:
         name: of the model, of the instruction, or of both.
-        instruction: what the model was told; "" for nothing.
+        instruction: the task given to the model; "" for none.
         texts: each text with its first tokens.
         cosines: of every text's embedding with every other's, adjusted as the model is.
     """
@@ -67,17 +67,10 @@ class KeyTokenComparison(Report):
     kind: ClassVar[str] = "keytokens"
 
     texts: tuple[str, ...]
-    settings: tuple[Setting, ...]
+    settings: tuple[SettingTokens, ...]
 
     def plot(self, *, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: the tokens of each text by setting, and the cosines as heat maps.
-
-        Args:
-            dark: draw for a dark background.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Return a matplotlib Figure: the tokens of each text by setting, and the cosines as heat maps."""
         wide, lines = len(self.settings), max((len(a.tokens) for s in self.settings for a in s.texts), default=0)
         tall = len(self.texts) * (0.5 + 0.2 * lines)
         title, below = "What the same texts say", "bold: in the text; italic: of the same stem"
@@ -88,10 +81,6 @@ class KeyTokenComparison(Report):
             _write_tokens(canvas, axes, setting.texts, column == 0, lines)
             _draw_cosines(canvas, canvas.panel(grid[1, column], "cosine"), np.array(setting.cosines))
         return canvas.figure
-
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return f"<KeyTokenComparison of {counted(len(self.texts), 'text')} under {len(self.settings)} settings>"
 
     def _records(self) -> Sequence[ReadingRow]:
         return [
@@ -140,11 +129,11 @@ def compare_key_tokens(
         texts: a few.
         instructions: name -> instruction, "" for none; None leaves each model's own.
         k: tokens of each text.
-        language: whose stems and lemmas are compared, a key of `stems.LANGUAGES`.
+        language: whose stems and lemmas are compared, a key of `LANGUAGES`.
 
     Raises:
         InputError: there is no model, no instruction or no text, a model is of another family, or `k` or the language
-            is of no use.
+            is not valid.
         MissingExtraError: snowballstemmer or simplemma is not installed.
     """
     read = check_texts(texts)
@@ -171,12 +160,12 @@ def _under(
             yield name, model
 
 
-def _setting(name: str, model: KeyTokenEmbedder, texts: list[str], k: int, stems: Stems) -> Setting:
+def _setting(name: str, model: KeyTokenEmbedder, texts: list[str], k: int, stems: Stems) -> SettingTokens:
     embeddings = model.embed(texts)
     given = embedded_texts(model, texts, embeddings=embeddings)
     adjusted = model.adjustment.apply(embeddings)
     cosines = tuple(tuple(row) for row in model.similarity(adjusted, adjusted).tolist())
-    return Setting(name, model.settings.instruction, tuple(aligned_texts(given, k, stems=stems)), cosines)
+    return SettingTokens(name, model.settings.instruction, tuple(aligned_texts(given, k, stems=stems)), cosines)
 
 
 def _write_tokens(canvas: Canvas, axes: Axes, texts: Sequence[AlignedText], lead: bool, lines: int) -> None:

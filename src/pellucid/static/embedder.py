@@ -415,3 +415,14 @@ def _check_size(words1: int, words2: int) -> None:
             f"explaining {words1:,} x {words2:,} distinct words would give more than {_MOST_PAIRS:,} rows; "
             "explain shorter passages"
         )
+
+
+def static_model(model: Any, doing: str) -> StaticEmbedder:
+    """Return `model` if it is a static one.
+
+    Raises:
+        InputError: it is not; the message says what `doing` needs.
+    """
+    if not isinstance(model, StaticEmbedder):
+        raise InputError(f"{doing} needs a static model, one with a vector a word; got {type(model).__name__}")
+    return model

@@ -1,4 +1,4 @@
-"""Static tables: their words in texts, tables from elsewhere, and several tables in one.
+"""Static tables from elsewhere, and several static tables in one.
 
 WordLlama and model2vec average the vectors of *tokens*; a `StaticEmbedder` averages the vectors of *words*. A word is
 always cut into the same tokens, so the sum of their vectors is its vector, and a sum of words is a sum of tokens. What
@@ -8,152 +8,23 @@ given ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from pellucid.base import Vectors, check_texts
+from pellucid.base import Vectors
 from pellucid.dimensions import Dimensions
 from pellucid.errors import InputError
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary, is_phrase, shown_word, unspaced_run
 
 _BLOCK = 8_192  # words at a time
-_TEXTS = 4_096  # texts at a time
 _MOST_TEXTS = 10_000  # texts that the balance of merged tables rests on
 
 Floats = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Bags:
-    """Sentences as rows of the table: sentence i is `rows[offsets[i] : offsets[i + 1]]`."""
-
-    rows: npt.NDArray[np.int64]
-    offsets: npt.NDArray[np.int64]
-
-    @classmethod
-    def of(cls, sentences: Sequence[str], vocabulary: Vocabulary) -> Bags:
-        """Look every word of `sentences` up, by the rule used when encoding; unknown words are left out."""
-        row_of: dict[str, int] = {}
-        rows: list[int] = []
-        offsets = [0]
-        for sentence in sentences:
-            for word in vocabulary.split(sentence):
-                row = row_of.get(word.text)
-                if row is None:
-                    row = row_of[word.text] = vocabulary.row(word.text)
-                if row >= 0:
-                    rows.append(row)
-            offsets.append(len(rows))
-        return cls(np.array(rows, np.int64), np.array(offsets, np.int64))
-
-    def __len__(self) -> int:
-        """Return the number of sentences."""
-        return len(self.offsets) - 1
-
-    def take(self, sentences: npt.NDArray[np.int64]) -> Bags:
-        """Return the bags of the numbered `sentences`."""
-        sizes = self.offsets[sentences + 1] - self.offsets[sentences]
-        offsets = np.concatenate([[0], np.cumsum(sizes)])
-        shift = np.repeat(self.offsets[sentences] - offsets[:-1], sizes)
-        return Bags(self.rows[shift + np.arange(offsets[-1])], offsets)
-
-    def means(self, vectors: Vectors) -> Vectors:
-        """Return the mean vector of each sentence, float32 [sentences, dimension]; zero for an empty one."""
-        from scipy.sparse import csr_matrix
-
-        ones = np.ones(len(self.rows), np.float32)
-        counts = csr_matrix((ones, self.rows, self.offsets), shape=(len(self), len(vectors)))
-        sizes = np.maximum(np.diff(self.offsets), 1)[:, None].astype(np.float32)
-        return np.asarray(counts @ vectors, dtype=np.float32) / sizes
-
-
-class RowCounts(NamedTuple):
-    """How often a corpus uses each row of a table.
-
-    Attributes:
-        counts: int64 [words], uses of each row, also by words that find it by their prefix.
-        texts: how many were read.
-        tokens: words in them.
-        known: words among them that have a row.
-    """
-
-    counts: npt.NDArray[np.int64]
-    texts: int
-    tokens: int
-    known: int
-
-
-def static_model(model: Any, doing: str) -> StaticEmbedder:
-    """Return `model` if it is a static one.
-
-    Raises:
-        InputError: it is not.
-    """
-    if not isinstance(model, StaticEmbedder):
-        raise InputError(f"{doing} needs a static model, one with a vector a word; got {type(model).__name__}")
-    return model
-
-
-def all_vectors(model: StaticEmbedder, first: int | None = None) -> Vectors:
-    """Return the vectors of the `first` words, float32 [words, d]; None takes all."""
-    return model.word_vectors(np.arange(len(model.vocabulary))[:first])
-
-
-def text_blocks(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Cut texts into lists of bounded length.
-
-    Raises:
-        InputError: `texts` is one string, or an item is no string.
-    """
-    if isinstance(texts, str) or not isinstance(texts, Iterable):
-        raise InputError(f"give an iterable of texts, got {texts!r:.60}")
-    rest, done = iter(texts), 0
-    while block := check_texts(islice(rest, _TEXTS), first=done):
-        yield block
-        done += len(block)
-
-
-def mean_blocks(model: StaticEmbedder, texts: Iterable[str]) -> Iterator[tuple[list[str], Vectors]]:
-    """Yield the texts that the model knows and the means of their words, float32 [texts, d], of any length.
-
-    Raises:
-        InputError: an item is no string.
-    """
-    every = all_vectors(model)
-    for block in text_blocks(texts):
-        bags = Bags.of(block, model.vocabulary)
-        known = np.flatnonzero(np.diff(bags.offsets))
-        yield [block[n] for n in known.tolist()], bags.take(known).means(every)
-
-
-def count_rows(vocabulary: Vocabulary, texts: Iterable[str]) -> RowCounts:
-    """Count how often `texts` use each row of a table, by the rule used when encoding.
-
-    Raises:
-        InputError: an item is no string.
-    """
-    counts = np.zeros(len(vocabulary), np.int64)
-    row_of: dict[str, int] = {}
-    read = tokens = 0
-    for block in text_blocks(texts):
-        rows = []
-        for text in block:
-            for word in vocabulary.split(text):
-                row = row_of.get(word.text)
-                if row is None:
-                    row = row_of[word.text] = vocabulary.row(word.text)
-                rows.append(row)
-        found = np.array(rows, np.int64)
-        counts += np.bincount(found[found >= 0], minlength=len(counts))
-        read, tokens = read + len(block), tokens + len(rows)
-    return RowCounts(counts, read, tokens, int(counts.sum()))
 
 
 def as_static(model: Any, words: Sequence[str], *, subwords: Tokenizer | None = None) -> StaticEmbedder:

@@ -8,10 +8,12 @@ its own.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from io import StringIO
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, get_args, get_type_hints
 
 from pellucid.errors import missing_extra
 from pellucid.text import well_formed
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 VERSION = 1
-"""Version of the dict and JSON forms; `docs/schema` has one file for each kind."""
+"""Version of the dict and JSON forms; `docs/schema.json` describes them."""
 
 _FOR, _AGAINST = "color(32)", "color(166)"  # as in the view of an explanation
 _BAR = 12  # characters
@@ -96,39 +98,48 @@ Part = Heading | Note | Table | Histogram | Fold
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """A result with views: `print`, `to_frame`, `to_dict`, `to_json`, `to_html`, and the last value of a cell."""
+    """A result with views: `print`, `to_frame`, `to_dict`, `to_json`, `to_html`, and the last value of a cell.
+
+    A subclass declares its data as fields and yields `_parts`, the heading first; everything else follows from these.
+    A field with `compare=False` is no part of the data. A report may have `plot(dark=False)`, which returns a
+    matplotlib Figure and raises MissingExtraError where matplotlib is not installed.
+    """
 
     kind: ClassVar[str] = "report"
+    table: ClassVar[str] = ""
+    """The field whose items are the rows of `to_frame`; "" where the report is one row."""
 
     def _parts(self) -> Iterator[Part]:
         """Yield what the views show."""
         raise NotImplementedError
 
     def _records(self) -> Sequence[Any]:
-        """Return the rows of the table form, named tuples of one type."""
-        raise NotImplementedError
+        """Return the rows of the table form, named tuples or dataclasses of one type."""
+        return getattr(self, self.table) if self.table else [self]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain dicts, lists, strings, numbers and None; `docs/schema/KIND-v1.json` describes them."""
+        """Return plain dicts, lists, strings, numbers and None; `docs/schema.json` describes them by class."""
         content: dict[str, Any] = plain_value(self)
-        return {"version": VERSION, "kind": self.kind} | content
+        return content
 
     def to_json(self, *, indent: int | None = 2) -> str:
         """Return `to_dict` as JSON text; None as `indent` gives one line."""
         return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=indent)
 
     def to_frame(self) -> DataFrame:
-        """Return the rows as a pandas DataFrame.
+        """Return the rows as a pandas DataFrame with a column a field.
+
+        A record inside a row is written out as columns, with its name in front where theirs occur twice. Of a list of
+        records the cell holds a tuple of their names or texts; `to_dict` has them whole.
 
         Raises:
             MissingExtraError: pandas is not installed.
         """
-        return frame(self._records(), self._columns())
-
-    def _columns(self) -> Sequence[str]:
-        """Return the columns of the table form, also where it has no rows."""
         records = self._records()
-        return records[0]._fields if records else ()
+        kind = type(records[0]) if records else get_args(get_type_hints(type(self))[self.table])[0]
+        columns = columns_of(kind)
+        rows = ([_cell_value(attrgetter(path)(record)) for path in columns.values()] for record in records)
+        return frame(rows, list(columns))
 
     def to_html(self, *, fragment: bool = False) -> str:
         """Return a self-contained HTML page without scripts, for light and dark.
@@ -155,6 +166,12 @@ class Report:
             console.print(self)
         return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
+    def __repr__(self) -> str:
+        """Return one short line: what the heading says."""
+        heading: Any = next(self._parts())
+        said = ", ".join(filter(None, (heading.value, heading.after)))
+        return visible(f"<{type(self).__name__}: {shorten(said, _LONGEST_CELL)}>")
+
     def __str__(self) -> str:
         """Return the view for terminals as plain text."""
         return self.to_text()
@@ -168,7 +185,7 @@ class Report:
         return self.to_html(fragment=True)
 
 
-def frame(rows: Sequence[Any], columns: Sequence[str]) -> DataFrame:
+def frame(rows: Iterable[Any], columns: Sequence[str]) -> DataFrame:
     """Return tuples as a pandas DataFrame.
 
     Raises:
@@ -181,12 +198,38 @@ def frame(rows: Sequence[Any], columns: Sequence[str]) -> DataFrame:
     return pd.DataFrame(list(rows), columns=list(columns))
 
 
+def data_fields(kind: type) -> list[str] | None:
+    """Return the names of a record's fields, None for a type that is no record."""
+    if is_dataclass(kind):
+        return [field.name for field in fields(kind) if field.compare]
+    return list(getattr(kind, "_fields", ())) or None
+
+
+def columns_of(kind: type) -> dict[str, str]:
+    """Return the columns of a type of records, and for each the dotted name of the attribute that it shows."""
+    hints, names = get_type_hints(kind), data_fields(kind) or []
+    inner = {name: columns_of(hints[name]) for name in names if data_fields(hints[name])}
+    counts = Counter([name for name in names if name not in inner] + [name for some in inner.values() for name in some])
+    found: dict[str, str] = {}
+    for name in names:
+        prefix = f"{name}_" if any(counts[column] > 1 for column in inner.get(name, ())) else ""
+        some = {prefix + column: f"{name}.{path}" for column, path in inner[name].items()} if name in inner else {}
+        found |= some or {name: name}
+    return found
+
+
+def _cell_value(value: Any) -> Any:
+    """Return what a cell shows: of a tuple of records their first fields."""
+    if isinstance(value, tuple) and value and (names := data_fields(type(value[0]))):
+        return tuple(getattr(item, names[0]) for item in value)
+    return value
+
+
 def plain_value(value: Any) -> Any:
-    """Turn dataclasses and named tuples into dicts, tuples into lists, and make strings writable as UTF-8."""
-    if is_dataclass(value):
-        return {field.name: plain_value(getattr(value, field.name)) for field in fields(value)}
-    if hasattr(value, "_asdict"):
-        return {name: plain_value(item) for name, item in value._asdict().items()}
+    """Turn records into dicts, tuples into lists, and make strings writable as UTF-8; a report says what it is."""
+    if (names := data_fields(type(value))) is not None:
+        head = {"version": VERSION, "kind": value.kind} if isinstance(value, Report) else {}
+        return head | {name: plain_value(getattr(value, name)) for name in names}
     if isinstance(value, (tuple, list)):
         return [plain_value(item) for item in value]
     return well_formed(value) if isinstance(value, str) else value

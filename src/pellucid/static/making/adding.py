@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -24,11 +24,10 @@ from pellucid.corpus import Corpus, read_texts
 from pellucid.encoders import encode_with, is_sentence_transformer
 from pellucid.errors import CorpusError, InputError
 from pellucid.progress import Progress
-from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.static.folder import check_writable, quantize
 from pellucid.static.making.distill import open_teacher
 from pellucid.static.making.merging import FitQuality, fit_space
-from pellucid.static.tables import all_vectors, static_model
 from pellucid.text import JOINER, Vocabulary, Word, shown_word, split_words, well_formed
 from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted
 
@@ -173,16 +172,13 @@ class Addition(Report):
     """
 
     kind: ClassVar[str] = "vocabulary-addition"
+    table: ClassVar[str] = "added"
 
     source: str
     words_before: int
     words_after: int
     fit: FitQuality
-    added: tuple[AddedWord, ...] = field(repr=False)
-
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return f"<Addition of {len(self.added):,} words, held-out cosine {self.fit.cosine:.3f}>"
+    added: tuple[AddedWord, ...]
 
     def _parts(self) -> Iterator[Part]:
         yield Heading("Added", counted(len(self.added), "word or phrase", "words and phrases"), "static model")
@@ -194,9 +190,6 @@ class Addition(Report):
         heads = (Column("added"), Column("occurrences", "number"), Column("length", "number"), Column("nearest words"))
         rows = tuple((a.word, f"{a.occurrences:,}", f"{a.length:.2f}", ", ".join(a.nearest)) for a in self.added)
         yield Table("", heads, rows)
-
-    def _records(self) -> Sequence[AddedWord]:
-        return self.added
 
 
 def add_words(
@@ -327,7 +320,7 @@ def _with_rows(model: StaticEmbedder, vocabulary: Vocabulary, keys: list[str], v
 
 def _nearest(model: StaticEmbedder, keys: list[str]) -> Iterator[tuple[str, ...]]:
     """Yield the words nearest to each of `keys`, without itself."""
-    units = unit_rows(all_vectors(model))
+    units = unit_rows(model.word_vectors(np.arange(len(model.vocabulary))))
     own = [model.vocabulary.row(key) for key in keys]
     most = min(_NEAREST + 1, len(units))
     for start in range(0, len(own), _BLOCK):

@@ -22,11 +22,11 @@ import numpy.typing as npt
 
 from pellucid.base import Vectors, unit_rows
 from pellucid.errors import CorpusError, InputError
+from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.making.bilingual import Languages, LanguageWords, Parallel, ParallelFiles, named, read_parallel
 from pellucid.static.making.segmentation import check_script, word_finder
 from pellucid.static.making.training import PairBags, TranslationSettings, scale_of, tune_on_pairs, tuning_folder
-from pellucid.static.tables import Bags
 from pellucid.text import Vocabulary, unspaced_run
 
 Floats = npt.NDArray[np.float64]

@@ -30,12 +30,12 @@ import numpy.typing as npt
 from pellucid.base import Vectors
 from pellucid.corpus import UNPACKERS, Corpus, read_lines
 from pellucid.errors import CorpusError, InputError
+from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.making.distill import PcaSettings, check_pca, open_teacher, rotate, subwords_of
 from pellucid.static.making.extraction import ExtractionSettings, count_words, extract, spool
 from pellucid.static.making.segmentation import check_script, word_finder
 from pellucid.static.making.training import PairBags, TranslationSettings, tune_on_pairs, tuning_folder
-from pellucid.static.tables import Bags
 from pellucid.text import Vocabulary
 from pellucid.workfolder import WorkFolder
 

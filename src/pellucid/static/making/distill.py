@@ -21,10 +21,10 @@ from pellucid.base import Vectors
 from pellucid.corpus import Corpus
 from pellucid.errors import InputError, require
 from pellucid.pretrained import open_sentence_transformer
+from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.making.extraction import Extraction, ExtractionSettings, extract
 from pellucid.static.making.training import RefinementSettings, refine, tuning_folder
-from pellucid.static.tables import Bags
 from pellucid.text import Vocabulary
 
 if TYPE_CHECKING:

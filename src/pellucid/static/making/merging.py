@@ -12,17 +12,17 @@ side, so that a score is the weighted mean of theirs, is `EnsembleEmbedder.merge
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.analysis.coordinates import spearman
 from pellucid.base import Vectors, unit_rows
 from pellucid.errors import InputError
-from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.tables import all_vectors, static_model
+from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.text import Vocabulary
 from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent, signed
 
@@ -175,14 +175,11 @@ def _chosen(source: Vectors, target: Vectors, rest: Rows, choosing: Rows) -> tup
 
 
 def _quality(mapped: Vectors, target: Vectors, test: Rows) -> FitQuality:
-    from scipy.stats import spearmanr
-
     directions, wanted = unit_rows(mapped), unit_rows(target)
     cosines = (directions * wanted[test]).sum(axis=1)
     nearest = np.array([int((wanted @ direction).argmax()) for direction in directions])
     lengths, true = (np.linalg.norm(rows, axis=1) for rows in (mapped, target[test]))
-    constant = len(test) < 3 or np.ptp(lengths) == 0 or np.ptp(true) == 0
-    correlation = None if constant else float(spearmanr(lengths, true).statistic)
+    correlation = None if len(test) < 3 else spearman(lengths, true)
     return FitQuality(len(target), len(test), float(cosines.mean()), float((nearest == test).mean()), correlation)
 
 
@@ -213,10 +210,6 @@ class Merging(Report):
     rule: str
     fit: FitQuality
 
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return f"<Merging over {self.shared:,} shared words, held-out cosine {self.fit.cosine:.3f}>"
-
     def _parts(self) -> Iterator[Part]:
         yield Heading("Merged", counted(self.words, "word"), "static model")
         rule = "the mean of both vectors" if self.rule == "mean" else "the first model's vector"
@@ -225,13 +218,6 @@ class Merging(Report):
             f"shared; these have {rule}. The second is mapped onto the first ({self.method})."
         )
         yield from self.fit.parts()
-
-    def _records(self) -> Sequence[tuple[Any, ...]]:
-        return [(self.words_first, self.words_second, self.shared, self.words, self.method, self.rule, *self.fit)]
-
-    def _columns(self) -> Sequence[str]:
-        names = [item.name for item in fields(self) if item.name != "fit"]
-        return (*names, *(f"fit_{name}" for name in FitQuality._fields))
 
 
 def merge_vocabularies(
@@ -267,8 +253,8 @@ def merge_vocabularies(
     _check_common(first, second, len(common), method)
     mine, theirs = ([model.vocabulary.row(word) for word in common] for model in (first, second))
     mapping, quality = fit_space(second.word_vectors(theirs), first.word_vectors(mine), method=method, seed=seed)
-    mapped = mapping(all_vectors(second))
-    table = all_vectors(first)
+    mapped = mapping(second.word_vectors(np.arange(len(second.vocabulary))))
+    table = first.word_vectors(np.arange(len(first.vocabulary)))
     if shared == "mean":
         table[mine] = (table[mine] + mapped[theirs]) / 2
     new = [row for row, word in enumerate(second.vocabulary.words) if word not in first.vocabulary]

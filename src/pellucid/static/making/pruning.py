@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from pellucid.base import unit_rows
 from pellucid.errors import InputError
-from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.tables import RowCounts, count_rows, static_model
+from pellucid.static.bags import RowCounts, count_rows
+from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.text import Vocabulary
 from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent
 
@@ -52,10 +52,6 @@ class Pruning(Report):
     mean_cosine: float | None
     lost: int
 
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return f"<Pruning from {self.words_before:,} to {self.words_after:,} words>"
-
     def _parts(self) -> Iterator[Part]:
         yield Heading("Pruned", counted(self.words_after, "word"), "static model")
         heads = (Column(""), Column("before", "number"), Column("after", "number"))
@@ -73,12 +69,6 @@ class Pruning(Report):
                 f"Of {counted(self.compared, 'text')}, {percent(self.unchanged)} have the embedding they had; the mean "
                 f"cosine to it is {self.mean_cosine:.4f}; {self.lost:,} have no known word any more."
             )
-
-    def _records(self) -> Sequence[tuple[Any, ...]]:
-        return [tuple(getattr(self, name) for name in self._columns())]
-
-    def _columns(self) -> Sequence[str]:
-        return tuple(item.name for item in fields(self))
 
 
 def prune(

@@ -12,8 +12,8 @@ corpus is read as a stream, and sentences and the teacher's vectors lie on disk 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -21,15 +21,16 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.analysis.coordinates import spearman
 from pellucid.base import Vectors, unit_rows
 from pellucid.corpus import Corpus, read_texts
 from pellucid.encoders import check_same_encoder, encode_with
 from pellucid.errors import CorpusError
 from pellucid.progress import Progress
-from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.bags import Bags
+from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.static.making.extraction import ExtractionSettings, spool, usable_sentences
 from pellucid.static.making.training import RefinementSettings, refine, scale_of, tuning_folder
-from pellucid.static.tables import Bags, all_vectors, static_model
 from pellucid.text import Vocabulary
 from pellucid.views.report import Heading, Note, Part, Report, counted, percent, signed
 from pellucid.workfolder import WorkFolder
@@ -163,10 +164,6 @@ class Retraining(Report):
     agreement_before: float | None
     agreement_after: float | None
 
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return f"<Retraining on {self.sentences:,} sentences>"
-
     def _parts(self) -> Iterator[Part]:
         yield Heading("Retrained", counted(self.sentences, "sentence"), "static model")
         yield Note(
@@ -174,12 +171,6 @@ class Retraining(Report):
             f"with the teacher on {self.held_out:,} sentences held out: {signed(self.agreement_before)} before, "
             f"{signed(self.agreement_after)} now."
         )
-
-    def _records(self) -> Sequence[tuple[Any, ...]]:
-        return [tuple(getattr(self, name) for name in self._columns())]
-
-    def _columns(self) -> Sequence[str]:
-        return tuple(item.name for item in fields(self))
 
 
 def retrain(
@@ -217,7 +208,7 @@ def retrain(
     """
     static_model(model, "retraining")
     work_dir, chosen, refinement = Path(work_dir), sentences or ExtractionSettings(), refinement or RefinementSettings()
-    vectors = all_vectors(model)
+    vectors = model.word_vectors(np.arange(len(model.vocabulary)))
     stored = store_sentences(
         work_dir / "sentences",
         model.vocabulary,
@@ -265,11 +256,9 @@ def _apart(stored: StoredSentences) -> tuple[StoredSentences, StoredSentences]:
 
 def _agreement(vectors: Vectors, held_out: StoredSentences) -> float | None:
     """Return Spearman's correlation of the two models' cosines over all pairs of sentences."""
-    from scipy.stats import spearmanr
-
     if len(held_out.bags) < 3:
         return None
     units, teacher = unit_rows(held_out.bags.means(vectors)), held_out.teacher_vectors.astype(np.float32)
     upper = np.triu_indices(len(units), 1)
     ours, theirs = (units @ units.T)[upper], (teacher @ teacher.T)[upper]
-    return float(spearmanr(ours, theirs).statistic) if np.ptp(ours) and np.ptp(theirs) else None
+    return spearman(ours, theirs)

@@ -37,7 +37,7 @@ import numpy.typing as npt
 from pellucid.base import Vectors
 from pellucid.errors import CorpusError, InputError
 from pellucid.progress import Progress
-from pellucid.static.tables import Bags
+from pellucid.static.bags import Bags
 from pellucid.workfolder import WorkFolder
 
 if TYPE_CHECKING:
