@@ -44,8 +44,9 @@ def schema() -> dict[str, Any]:
 
 
 def text() -> str:
-    """Return the file: the schema as JSON."""
-    return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
+    """Return the file: the schema as JSON, with what holds nothing else on one line."""
+    lines = json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
+    return re.sub(r"[\[{]\n[^\[\]{}]*[\]}]", lambda inner: re.sub(r"\n *", " ", inner[0]), lines)
 
 
 def reports() -> list[type]:
