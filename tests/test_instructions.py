@@ -10,7 +10,7 @@ import pytest
 
 from pellucid.errors import InputError
 from pellucid.evaluation.evaluate import Results, Row, evaluate, read_instructions, told
-from pellucid.transformer.reading import Settings
+from pellucid.transformer.reading import LexiconSettings
 from test_evaluate import WRITERS, Planar
 
 SCIFACT = "Given a scientific claim, retrieve documents that support or refute the claim."
@@ -23,7 +23,9 @@ class Told(Planar):
 
     def __init__(self, instruction="", trained=True, seen=None, template="{instruction} {text}"):
         super().__init__()
-        self.settings = Settings(instruction=instruction, takes_instruction=trained, instructed_template=template)
+        self.settings = LexiconSettings(
+            instruction=instruction, takes_instruction=trained, instructed_template=template
+        )
         self.seen = [] if seen is None else seen
 
     def with_instruction(self, instruction):
@@ -132,7 +134,7 @@ def test_a_template_without_a_place_for_it_is_told_nothing():
 def test_the_released_checkpoints_are_told_and_new_models_are_not():
     from pellucid.lexicon.folder import SETTINGS
 
-    assert SETTINGS.takes_instruction and not Settings().takes_instruction
+    assert SETTINGS.takes_instruction and not LexiconSettings().takes_instruction
     assert told(SimpleNamespace(settings=SETTINGS, with_instruction=str.upper), AUTO, "STS12", "STS") == (
         STS.upper(),
         STS,
@@ -255,7 +257,7 @@ def test_a_lexicon_model_is_told(tmp_path):
         tiny_model("gpt_neox", len(tokenizer), max_position_embeddings=256), tokenizer, attention="causal", device="cpu"
     )
     clusters = cluster_vocabulary(backbone.head, tokenizer, 30)
-    model = LexiconEmbedder(backbone, clusters, Settings(takes_instruction=True))
+    model = LexiconEmbedder(backbone, clusters, LexiconSettings(takes_instruction=True))
     rows = [run(model, tmp_path, "STS", instructions=choice) for choice in ("none", "auto")]
     by_hand = run(model.with_instruction(STS), tmp_path, "STS", instructions="none")
     assert rows[0].instruction == "" and rows[1].instruction == by_hand.instruction == STS

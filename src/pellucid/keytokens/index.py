@@ -372,7 +372,7 @@ class KeyTokenIndex:
     def _literal(self, queries: Sequence[str]) -> list[list[int]]:
         """Return the tokens of each query that stand for text, each once."""
         tokens = self.model.head.tokens
-        read = [own_tokens(reading, self.model.settings) for reading in self.model.readings(list(queries))]
+        read = [own_tokens(reading) for reading in self.model.readings(list(queries))]
         return [[n for n in dict.fromkeys(ids) if tokens[n].rank < Rank.NONE] for ids in read]
 
     def _own(self, ids: list[int], spellings: bool) -> list[int]:
@@ -468,7 +468,7 @@ class KeyTokenIndex:
     def _places(self, text: str, *, document: bool) -> Places:
         model = self.model.with_instruction("") if document else self.model
         reading = model.readings([text])[0]
-        return Places(well_formed(text), own_tokens(reading, model.settings), reading.spans, model.head.tokens)
+        return Places(well_formed(text), own_tokens(reading), reading.spans, model.head.tokens)
 
     def save(self, path: str | Path) -> None:
         """Write the index to folder `path`, whole or not at all; the model is not in it.

@@ -58,7 +58,7 @@ from pellucid.transformer.folder import (
     read_mixing,
     write_backbone,
 )
-from pellucid.transformer.reading import Settings
+from pellucid.transformer.reading import LexiconSettings
 
 if TYPE_CHECKING:
     from pellucid.lexicon.embedder import LexiconEmbedder
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 _TENSORS, _FACTS, _TABLE = "lexicon.safetensors", "lexicon.json", "dimensions.tsv"
 
 Mixed = tuple[Any, Dimensions]
-Parts = tuple[Backbone, Clusters, Settings, "npt.NDArray[np.float32] | None", "Mixed | None"]
+Parts = tuple[Backbone, Clusters, LexiconSettings, "npt.NDArray[np.float32] | None", "Mixed | None"]
 """What `LexiconEmbedder.from_parts` takes."""
 
 
@@ -155,11 +155,13 @@ def _checked_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
     return found
 
 
-def _read_facts(path: Path, tensors: dict[str, npt.NDArray[Any]]) -> tuple[Settings, Clusters, list[tuple[str, ...]]]:
+def _read_facts(
+    path: Path, tensors: dict[str, npt.NDArray[Any]]
+) -> tuple[LexiconSettings, Clusters, list[tuple[str, ...]]]:
     """Return the settings, the clusters of the head, and what each dimension is about."""
     facts = read_json(path)
     try:
-        settings = Settings(**facts["settings"])
+        settings = LexiconSettings(**facts["settings"])
         words = _lists(facts["words"])
         about = words if facts["about"] is None else _lists(facts["about"])
         (names,) = _lists([facts["names"]])
@@ -191,7 +193,7 @@ def _with_edits(clusters: Clusters, mixing: Any, table: Table) -> tuple[Clusters
 
 
 _QUERY = "<instruct>{instruction}\n<query>{text}"
-SETTINGS = Settings(instructed_template=_QUERY, shift=True, end_token=True, takes_instruction=True)
+SETTINGS = LexiconSettings(instructed_template=_QUERY, shift=True, end_token=True, takes_instruction=True)
 """How the authors read texts: queries behind their instruction, documents alone (their README and eval/model.py)."""
 
 _STORED: dict[str, np.dtype[Any]] = {
