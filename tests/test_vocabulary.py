@@ -273,7 +273,7 @@ def test_in_sentences_an_entry_has_the_mean_of_its_states(bert, monkeypatch):
 
 def test_sentences_that_do_not_hold_the_entry(bert, world):
     model = StaticEmbedder(Vocabulary(["a", "man"]), np.eye(2, dtype=np.float32))
-    with pytest.raises(CorpusError, match=r"2 entries stand in no sentence, the first is 'zebra'"):
+    with pytest.raises(CorpusError, match=r"2 entries are in no sentence, the first is 'zebra'"):
         add_words(model, ["zebra", "zoo", "horse"], bert, ["a man", "the horse"])
     with pytest.raises(InputError, match="2 words to fit a map on"):
         add_words(model, ["horse"], bert, ["a man", "the horse"])

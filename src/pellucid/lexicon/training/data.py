@@ -1,17 +1,15 @@
-"""Rows to train on: a query with the texts that belong to it and the ones that do not, and a teacher's scores of both.
+"""Rows to train a lexicon model on: a query, texts that belong to it, texts that do not, and a teacher's scores.
 
-The form is that of the published training sets of BGE and LENS, one row a line of a `.jsonl` file (also with `.gz` or
-`.xz`) or of a `.parquet` file:
+The form is that of the published training sets of BGE and LENS, one row a line of a `.jsonl` file (also `.gz`, `.xz`)
+or of a `.parquet` file:
 
     {"query": str, "pos": [str], "neg": [str], "pos_scores": [float], "neg_scores": [float], "prompt": str, "type": str}
 
-Only `query` and `pos` must be there. Scores are a teacher's logits: the softmax over them is what is learned from them.
-A row that cannot be used is left out and named by file and line.
+Only `query` and `pos` are required. Scores are a teacher's logits: the softmax over them is the target. A row that
+cannot be used is left out and named by file and line.
 
-Hard negatives and a teacher's scores, made with any model: what training rows often lack.
-
-Mining is sentence-transformers' `mine_hard_negatives`, and so are its safeguards: a text that is nearly as near to the
-query as its positive may well belong to it, and is passed over.
+`mine_negatives` and `score_rows` add what rows often lack. Mining is sentence-transformers' `mine_hard_negatives` with
+its safeguards: a text nearly as near to the query as its positive may well belong to it, and is passed over.
 """
 
 from __future__ import annotations
@@ -293,10 +291,10 @@ class _AsSentenceTransformer:
 
         self.encoder, self.device = encoder, torch.device("cpu")
 
-    def encode_query(self, texts: Sequence[str], **options: Any) -> npt.NDArray[np.float32]:
+    def encode_query(self, texts: Sequence[str], **_: Any) -> npt.NDArray[np.float32]:
         return encode_with(self.encoder, list(texts), role="query")
 
-    def encode_document(self, texts: Sequence[str], **options: Any) -> npt.NDArray[np.float32]:
+    def encode_document(self, texts: Sequence[str], **_: Any) -> npt.NDArray[np.float32]:
         return encode_with(self.encoder, list(texts), role="document")
 
     @staticmethod
