@@ -282,6 +282,6 @@ def _check_common(first: StaticEmbedder, second: StaticEmbedder, common: int, me
     starts = [", ".join(map(repr, model.vocabulary.words[:3])) for model in (first, second)]
     raise InputError(
         f"the models share {common:,} words, and a map of {width} dimensions needs at least {needed:,} (the first "
-        f"begins with {starts[0]}, the second with {starts[1]}); use models of one language and spelling, or put "
-        "them side by side with EnsembleEmbedder, which needs no shared word"
+        f"begins with {starts[0]}, the second with {starts[1]}); use models of one language and spelling, or "
+        "combine them as an ensemble, which needs no shared word"
     )
