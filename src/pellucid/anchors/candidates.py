@@ -143,7 +143,7 @@ class Candidates:
 def prepare_candidates(
     encoder: Any, corpus: Corpus, settings: CandidateSettings, folder: Path, *, show_progress_bar: bool = True
 ) -> Candidates:
-    """Filter `corpus` and encode what is left into `folder`; a killed run goes on after its last 16,384 texts.
+    """Filter `corpus` and encode what is left into `folder`; an interrupted run resumes after its last 16,384 texts.
 
     A resume reads the corpus again, as far as the run had read it, and refuses other texts; an iterator, which can be
     read but once, is not looked at. The encoder must give the same vectors of the first texts.

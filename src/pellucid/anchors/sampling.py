@@ -304,7 +304,7 @@ def _as_matrix(vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:
             f"vectors are {matrix.dtype} of shape {matrix.shape}; give float16 or float32 [N, d], "
             "for instance vectors.astype(np.float32)"
         )
-    matrix = np.ascontiguousarray(matrix, matrix.dtype.newbyteorder("="))  # a copy only if they lie otherwise
+    matrix = np.ascontiguousarray(matrix, matrix.dtype.newbyteorder("="))  # a copy only if it is not C-ordered
     return matrix.view(np.uint16) if matrix.dtype == np.float16 else matrix
 
 

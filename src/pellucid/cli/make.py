@@ -112,7 +112,7 @@ def anchors(
     """Make an anchor model: each dimension is the similarity to a known sentence.
 
     Needs pellucid[anchors], and pellucid[torch] with a transformer as encoder. An
-    interrupted run goes on when the same command is given again; with another -n,
+    interrupted run resumes when the same command is given again; with another -n,
     --method or --decorrelate it need not encode again.
 
     The folder holds a copy of the encoder. Where that is a sentence-transformers

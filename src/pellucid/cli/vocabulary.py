@@ -114,7 +114,7 @@ def retrain(
 ) -> None:
     """Train the words of a static model on your own corpus.
 
-    Memory does not grow with the corpus; the teacher's vectors lie on disk. An
+    Memory does not grow with the corpus; the teacher's vectors are on disk. An
     interrupted run resumes when the same command is given again. Needs pellucid[torch].
 
     \b

@@ -110,7 +110,7 @@ class TokenHead:
 
     def _plain_name(self, number: int) -> str:
         token = self.tokens[number]
-        if token.rank == Rank.INNER:  # "man" in "fireman", told from the word
+        if token.rank == Rank.INNER:  # "man" in "fireman", as distinct from the word
             return _ELLIPSIS + token.text
         return token.text or self.spelled[number].strip() or f"unused {number}"
 

@@ -9,7 +9,7 @@ What the paper leaves open, and what is done here:
 - Special tokens are in neither set, and no document is aligned with them. Tokens of the instruction or of the template
   are not the query's own.
 - Logits keep their sign (`signs="signed"`). If most are negative, as those of a language model that was not tuned may
-  be, sharing a token lowers a score, and the ranking is of no use: fit an adjustment (`model.fitted`) or keep only
+  be, sharing a token lowers a score, and the ranking is useless: fit an adjustment (`model.fitted`) or keep only
   logits above 0 (`signs="positive"`).
 - A document that shares no token with the query is not found. The formula gives it 0.
 - Tokens are compared by their number: " Cake", "cake" and " cake" are three. `spellings=True` adds to a query's own
@@ -208,7 +208,7 @@ class KeyTokenIndex:
         spellings: bool = False,
         embeddings: Vectors | None = None,
     ) -> list[npt.NDArray[np.int64]]:
-        """Return the set of tokens that stands for each query (section 5.1): ids, its own first, none twice.
+        """Return the set of tokens of each query (section 5.1): ids, its own first, none twice.
 
         Args:
             queries: the texts.

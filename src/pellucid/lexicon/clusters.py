@@ -42,7 +42,7 @@ class Clusters:
         centroids: float32 [k, d], the rows of the new head.
         names: k different names, each up to three of the cluster's best-formed words.
         words: for each cluster its tokens as a reader sees them, best-formed first, then nearest to the centroid;
-            what stands inside words comes last, with an ellipsis (`…bed`).
+            what occurs inside words comes last, with an ellipsis (`…bed`).
     """
 
     assignment: npt.NDArray[np.int64]

@@ -1,6 +1,6 @@
 """A head for a transformer whose states were never taught to predict words.
 
-In a language model a state and the row of the word it stands for point the same way, so the centroids of the rows can
+In a language model a state and the head's row of its word point the same way, so the centroids of the rows can
 take the head's place as they are (LENS paper, section 3.2.1). A sentence encoder without a head of its own has only its
 input embeddings, and its last states live elsewhere: the plain products fire thousands of clusters for every text.
 Here the states are first carried back by the linear map W that comes nearest to it in least squares,

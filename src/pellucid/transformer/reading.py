@@ -205,8 +205,8 @@ class Reading(NamedTuple):
     Attributes:
         ids: token ids, special tokens included, without padding.
         first: position of the first state that is pooled.
-        spans: for each pooled state, in order, the characters of the text that its token stands for.
-        last: position of the state that stands for the whole in "last" pooling; -1 for a text without tokens.
+        spans: for each pooled state, in order, the characters of the text that its token covers.
+        last: position of the state that is the embedding in "last" pooling; -1 for a text without tokens.
         cut: tokens of the text that did not fit.
         words: ids of the tokens whose coordinates are kept; None keeps all.
     """
@@ -234,8 +234,8 @@ class Reader:
         """
         if not getattr(tokenizer, "is_fast", False):
             raise InputError(
-                f"{type(tokenizer).__name__} gives no character offsets, without which a text's own tokens cannot be "
-                "told from the instruction's; open the model with a fast tokenizer (a tokenizer.json)"
+                "the tokenizer gives no character offsets, without which a text's own tokens cannot be told apart "
+                "from the instruction's; open the model with a fast tokenizer (a tokenizer.json)"
             )
         self.settings, self.max_length = settings, settings.max_length or _DEFAULT_LENGTH
         described = tokenizer.backend_tokenizer.to_str()

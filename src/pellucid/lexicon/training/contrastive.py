@@ -30,7 +30,7 @@ from pellucid.workfolder import WorkFolder
 if TYPE_CHECKING:
     from pellucid.lexicon.training.trainer import Collator, LexiconModule, LexiconTrainer, TextSet
 
-_FREE = ("save_steps",)  # settings that may differ when a run goes on
+_FREE = ("save_steps",)  # settings that may differ when a run is resumed
 _OTHERS = "rng_state_"  # what each of several devices writes by itself, perhaps later
 _BLOCK = 16_384  # vectors hashed at a time
 _PREFIX, _DOWN, _UP = "base_model.model.", ".lora_A.weight", ".lora_B.weight"
@@ -51,13 +51,13 @@ class TrainingSettings:
             small one; None embeds a batch at once.
         temperature: what cosines are divided by.
         distillation: weight of the teacher's scores; 0 leaves them aside.
-        similarity_temperature: what cosines are divided by where texts without labels are drawn to a teacher's vectors.
+        similarity_temperature: the same for texts without labels, trained against a teacher's vectors.
         learning_rate: AdamW's, after the warmup; it falls linearly to zero.
         warmup_steps: batches over which it rises.
         rank: of the adapter.
         alpha: its scale, times 1 / rank.
         dropout: before the adapter.
-        adapter: folder of an adapter that training goes on from, such as `TRAINED` of an earlier run with this rank and
+        adapter: folder of an adapter that training starts from, such as `TRAINED` of an earlier run with this rank and
             alpha; None begins with one that changes nothing.
         train_head: train the centroids as well.
         bf16: compute in bfloat16, as CPUs and GPUs of some years can.
@@ -90,7 +90,7 @@ class TrainingSettings:
         """Check the values.
 
         Raises:
-            InputError: one is of no use; the message names it.
+            InputError: a value is not allowed; the message names it.
         """
         least: dict[str, float] = {"batch_size": 2, "group_size": 1, "rank": 1, "save_steps": 1, "warmup_steps": 0}
         least |= {"max_steps": 1, "chunk": 1, "dropout": 0, "distillation": 0, "seed": 0}
@@ -115,7 +115,7 @@ def train_lexicon(
 ) -> LexiconEmbedder:
     """Return a trained copy of `model`, which itself stays as it is.
 
-    Checkpoints are written to `output_dir`; a run that was stopped goes on from the last one when it is started again
+    Checkpoints are written to `output_dir`; an interrupted run resumes from the last one when it is started again
     with the same arguments, as if it had not been stopped. Rows, texts and vectors must then be the same, in their
     order, and the checkpoint undamaged.
 
@@ -282,7 +282,7 @@ def adapted_model(model: LexiconEmbedder, settings: TrainingSettings) -> Iterato
     """Put an adapter into all linear layers of the model's transformer, and take it out again.
 
     Raises:
-        InputError: the adapter to go on from has another rank, scale or form.
+        InputError: the adapter to start from has another rank, scale or form.
         ModelFolderError: there is none.
         MissingExtraError: torch or peft is not installed.
     """
@@ -325,7 +325,7 @@ def _take_over(adapted: Any, folder: Path, settings: TrainingSettings) -> None:
     config, tensors = read_adapter(folder)
     wanted, known = {"r": settings.rank, "lora_alpha": settings.alpha}, {n: config.get(n) for n in ("r", "lora_alpha")}
     if known != wanted or not _is_plain((config, tensors)):
-        raise InputError(f"the adapter in {folder} has {known}; to go on from it, train with rank and alpha like these")
+        raise InputError(f"the adapter in {folder} has {known}; to start from it, train with rank and alpha like these")
     loaded = set_peft_model_state_dict(adapted, tensors)
     missing = [name for name in loaded.missing_keys if ".lora_" in name]
     if loaded.unexpected_keys or missing:
@@ -403,7 +403,7 @@ def _is_plain(adapter: Adapter) -> bool:
 
 
 def claim(work: WorkFolder, model: LexiconEmbedder, sets: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    """Say what run the folder is of.
+    """Note in the folder which run it belongs to.
 
     Args:
         work: the folder.
@@ -431,7 +431,7 @@ def claim(work: WorkFolder, model: LexiconEmbedder, sets: Mapping[str, Any], set
 
 
 def _adapter(folder: Path) -> dict[str, str]:
-    """Return what tells the adapter that training goes on from."""
+    """Return the checksums of the adapter that training starts from."""
     return {path.name: checksum(path) for path in sorted(folder.glob("adapter_*")) if path.is_file()}
 
 
@@ -444,7 +444,7 @@ def _items(part: Any) -> Iterator[str]:
 
 
 def note_checkpoint(work: WorkFolder, folder: Path) -> None:
-    """Take a checkpoint that was just written into the state, and those that are gone out of it."""
+    """Add a checkpoint that was just written to the state, and remove those that are deleted."""
     known = {name: files for name, files in work.facts.get("checkpoints", {}).items() if (work.path / name).is_dir()}
     files = [path for path in sorted(folder.iterdir()) if path.is_file() and not path.name.startswith(_OTHERS)]
     known[folder.name] = {path.name: checksum(path) for path in files}

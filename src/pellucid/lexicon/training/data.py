@@ -49,7 +49,7 @@ class TrainingRow:
         neg: texts that do not, the more alike the better.
         pos_scores: a teacher's score of each of `pos` for the query, None where there is none.
         neg_scores: the same of `neg`.
-        prompt: the instruction that is told with the query; "" for none.
+        prompt: the instruction read before the query; "" for none.
         type: what is learned, in the words of the published sets; see `TrainingSet`.
     """
 
@@ -99,7 +99,7 @@ class TrainingSet:
 
     The words of the type decide how a query is compared: with all texts of its batch, as in retrieval, or, if it holds
     "symmetric" or "class", with its own `neg` alone, since other rows' texts may well belong to it. "only_1neg" takes
-    one of `neg`. Of types with "symmetric" and "sts" or "clustering" the candidates are told the instruction as well.
+    one of `neg`. Of types with "symmetric" and "sts" or "clustering" the candidates have the instruction too.
     The LENS paper has other rows' texts as negatives in retrieval alone; its published code also for "symmetric" types
     without "class" or "clustering", such as "symmetric_sts", and for "class" without "symmetric".
 
@@ -208,7 +208,7 @@ def _read_file(path: Path) -> tuple[list[TrainingRow], list[str]]:
 
 
 def _raw_rows(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield where each row stands and what it holds: a value, or an error in place of one that is not JSON."""
+    """Yield the place of each row and what it holds: a value, or an error in place of one that is not JSON."""
     check_file(path, "training file")
     if not path.name.lower().endswith(_ENDINGS):
         raise CorpusError(f"cannot tell the format of {path}; training rows are read from .jsonl, .gz, .xz or .parquet")

@@ -175,7 +175,7 @@ class Collator:
         return _Group([*texts, *[filler] * (size - len(texts))], scores, len(texts))
 
     def _read(self, texts: Sequence[str], prompts: Sequence[str]) -> list[Reading]:
-        """Return the readings of texts that are told their prompts; without one, the model's own instruction."""
+        """Return the readings of texts with their prompts; without one, with the model's own instruction."""
         read: dict[int, Reading] = {}
         for prompt in dict.fromkeys(prompts):
             places = [n for n, other in enumerate(prompts) if other == prompt]
@@ -209,7 +209,7 @@ class Collator:
 
 
 def _number(text: str) -> int:
-    """Return a number of 63 bits that stands for a text, the same in every process."""
+    """Return a hash of 63 bits of a text, the same in every process."""
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "big") >> 1
 
 
@@ -234,7 +234,7 @@ def excluded_candidates(
         texts: int64 [N], one number for each text.
         fillers: bool [N], candidates that only fill a group.
         positives: int64 [B, P], the numbers of the texts that belong to each row, padded by repeating one.
-        own: int64 [B], where each row's own positive stands, which is not excluded.
+        own: int64 [B], the number of each row's own positive, which is not excluded.
     """
     known = torch.stack([torch.isin(texts, row) for row in positives]) | fillers
     return known.scatter(1, own[:, None], False)
