@@ -495,7 +495,8 @@ def _batches(held_out: Batch) -> list[Batch]:
 def _shares(groups: Sequence[Batch]) -> npt.NDArray[np.float64]:
     """Return the share of each group in all items."""
     sizes = np.array([len(group) for group in groups], np.float64)
-    return sizes / sizes.sum()
+    shares: npt.NDArray[np.float64] = sizes / sizes.sum()
+    return shares
 
 
 def _numbered(pair: int, sentences: Batch) -> Batch:
