@@ -47,7 +47,7 @@ from pellucid.lexicon.training.data import (
 )
 from pellucid.store import read_json, write_json
 from pellucid.transformer.backbone import Attention, open_backbone
-from pellucid.transformer.reading import Settings
+from pellucid.transformer.reading import LexiconSettings
 from tatoeba_pairs import Pair, all_paraphrases, letters, test_sentences
 from vector_cache import CachedEncoder, Vectors, unit_rows
 
@@ -128,7 +128,7 @@ class Bench:
     def _lexicon(self, run: Run) -> dict[str, Any]:
         attention: Attention = "causal" if run.attention == "uni" else "bidirectional"
         backbone = open_backbone(self.model, attention=attention, device="cpu")
-        model = LexiconEmbedder(backbone, self._clusters(backbone, run), Settings(pooling=run.pooling))  # type: ignore[arg-type]
+        model = LexiconEmbedder(backbone, self._clusters(backbone, run), LexiconSettings(pooling=run.pooling))  # type: ignore[arg-type]
         if run.trained:
             with tempfile.TemporaryDirectory() as folder:
                 training_set = TrainingSet("tatoeba", self.rows)

@@ -31,7 +31,7 @@ from pellucid.lexicon.training.contrastive import TRAINED, TrainingSettings, tra
 from pellucid.lexicon.training.data import TrainingRow, TrainingSet
 from pellucid.lexicon.training.trainer import TextSet
 from pellucid.transformer.backbone import open_backbone, read_adapter, write_adapter
-from pellucid.transformer.reading import Settings
+from pellucid.transformer.reading import LexiconSettings
 from static_en import open_teacher
 from tatoeba_pairs import all_paraphrases, test_sentences
 
@@ -230,7 +230,7 @@ def _new_model(source: Source) -> LexiconEmbedder:
     texts = list(islice(read_texts(source.corpus), FITTED_ON))
     fitted = fit_head(backbone, cluster_vocabulary(backbone.head, backbone.tokenizer, CLUSTERS), texts)
     print(f"before training, {fitted.own:.1%} of the tokens fire their own cluster most", flush=True)
-    settings = Settings(max_length=256)  # what the sentence transformer reads
+    settings = LexiconSettings(max_length=256)  # what the sentence transformer reads
     return LexiconEmbedder(backbone, fitted.clusters, settings, bias=fitted.bias)
 
 

@@ -15,7 +15,7 @@ transformers = pytest.importorskip("transformers")
 
 from pellucid.errors import InputError, ModelFolderError  # noqa: E402
 from pellucid.transformer.backbone import last_pooled, open_backbone, pooled, prepare  # noqa: E402
-from pellucid.transformer.reading import Reader, Settings  # noqa: E402
+from pellucid.transformer.reading import LexiconSettings, Reader  # noqa: E402
 
 CAUSAL = ("mistral", "llama", "qwen2", "qwen3", "gemma", "gemma2", "gpt_neox", "gpt_neo", "gpt2", "opt", "phi")
 
@@ -121,7 +121,7 @@ def test_states_times_head_are_the_models_own_logits(kind, attention):
 @pytest.mark.parametrize("pooling", ["max", "sum", "last"])
 def test_weights_do_not_depend_on_the_texts_beside(kind, pooling):
     backbone = opened(kind)
-    settings = Settings().decided(backbone.tokenizer, backbone.predicts_next, backbone.max_length)
+    settings = LexiconSettings().decided(backbone.tokenizer, backbone.predicts_next, backbone.max_length)
     reader = Reader(backbone.tokenizer, settings)
     readings = reader.read(
         ["a car", "the man is riding a horse", "", "quickly the doctor gave a boy swift medicine"], instructed=False
@@ -294,7 +294,7 @@ def test_the_real_small_model_is_opened(shared):
 
 def test_a_byte_level_tokenizer_without_start_token_gets_one_for_the_shift():
     tokenizer = byte_level()
-    reader = Reader(tokenizer, Settings(shift=True, end_token=True))
+    reader = Reader(tokenizer, LexiconSettings(shift=True, end_token=True))
     (reading,) = reader.read(["the car"], instructed=False)
     assert reading.ids[0] == reading.ids[-1] == tokenizer.eos_token_id
     assert reading.first == 0 and len(reading.spans) == len(reading.ids) - 2

@@ -387,7 +387,7 @@ def test_eval_passes_its_arguments_on_and_prints_a_table(run, monkeypatch, tmp_p
 
     def fake(model, **settings):
         asked.update(settings, model=model)
-        return evaluate.Results("toy", (evaluate.Row("STS15", "STS", "cosine_spearman", 83.14),))
+        return evaluate.Results("toy", (evaluate.TaskScore("STS15", "STS", "cosine_spearman", 83.14),))
 
     monkeypatch.setattr(evaluate, "evaluate", fake)
     shown = run("eval", "toy", "--data", tmp_path, "--task", "STS15", "--task", "SICK-R").stdout

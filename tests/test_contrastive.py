@@ -41,7 +41,7 @@ from pellucid.lexicon.training.trainer import (  # noqa: E402
     excluded_candidates,
 )
 from pellucid.transformer.backbone import open_backbone, prepare  # noqa: E402
-from pellucid.transformer.reading import Settings  # noqa: E402
+from pellucid.transformer.reading import LexiconSettings  # noqa: E402
 from pellucid.workfolder import WorkFolder  # noqa: E402
 from resuming import assert_damage_is_refused  # noqa: E402
 
@@ -242,7 +242,7 @@ def test_cached_gradients_are_the_gradients(in_batch):
 
 
 def test_the_module_embeds_as_the_model_does():
-    model = lexicon("llama", Settings(instruction="query the horse"))
+    model = lexicon("llama", LexiconSettings(instruction="query the horse"))
     with adapted_model(model, QUICK) as adapted:
         module = LexiconModule(model, adapted, train_head=False).eval()
         query, candidate = columns(batch_of(model, numbers=[2], group=2))
@@ -579,7 +579,7 @@ def test_two_devices_train_what_one_does(tmp_path):
 
 
 def test_texts_too_long_for_the_model_are_counted(tmp_path):
-    model = lexicon(settings=Settings(max_length=5))
+    model = lexicon(settings=LexiconSettings(max_length=5))
     rows = [TrainingRow("a man is riding the horse", ("man",)), TrainingRow("car", ("vehicle",))]
     with pytest.warns(UserWarning, match="2 of 8 texts read in training are longer than the 5 tokens"):
         train(model, tmp_path, [TrainingSet("pairs", rows)])

@@ -32,7 +32,7 @@ from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
 from pellucid.research.baselines import DenseEmbedder  # noqa: E402
 from pellucid.store import read_tensors, write_tensors  # noqa: E402
 from pellucid.transformer.backbone import open_backbone, prepare  # noqa: E402
-from pellucid.transformer.reading import Settings  # noqa: E402
+from pellucid.transformer.reading import LexiconSettings  # noqa: E402
 from tiny_models import byte_level, sentence_piece, tiny_model, word_piece  # noqa: E402
 
 KINDS = ["lexicon", "named", "keytokens", "dense", "anchors", "ensemble"]
@@ -426,9 +426,9 @@ def embedders():
     for backbone in (gpt2, bert):
         clusters = cluster_vocabulary(backbone.head, backbone.tokenizer, 12)
         for pooling in ("max", "sum", "last"):
-            yield LexiconEmbedder(backbone, clusters, Settings(pooling=pooling, shift=False, end_token=False))
+            yield LexiconEmbedder(backbone, clusters, LexiconSettings(pooling=pooling, shift=False, end_token=False))
         for pooling in ("last", "mean"):
-            yield DenseEmbedder(backbone, Settings(end_token=False), pooling=pooling)
+            yield DenseEmbedder(backbone, LexiconSettings(end_token=False), pooling=pooling)
 
 
 @pytest.mark.filterwarnings("ignore:.*longer than")

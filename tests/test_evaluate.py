@@ -20,7 +20,7 @@ from scipy.stats import spearmanr
 
 from pellucid.base import Embedder
 from pellucid.errors import CorpusError, InputError, MissingExtraError, ModelFolderError
-from pellucid.evaluation.evaluate import Results, Row, evaluate, open_any, sts_spearman
+from pellucid.evaluation.evaluate import Results, TaskScore, evaluate, open_any, sts_spearman
 from pellucid.evaluation.tasks import find_tasks, read_table
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary
@@ -150,7 +150,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     assert attempts == []
 
 
-def score(model: Any, data: Path, *tasks: str) -> list[Row]:
+def score(model: Any, data: Path, *tasks: str) -> list[TaskScore]:
     return list(evaluate(model, data=data, tasks=tasks or None, cache_dir=data.parent / "cache").rows)
 
 
@@ -463,7 +463,11 @@ def test_missing_extra(data: Path, monkeypatch: pytest.MonkeyPatch, module: str)
 
 
 def test_views() -> None:
-    rows = (Row("STS12", "STS", "spearman", 70.04), Row("STS13", "STS", "spearman", 80), Row("x", "Retrieval", "n", 5))
+    rows = (
+        TaskScore("STS12", "STS", "spearman", 70.04),
+        TaskScore("STS13", "STS", "spearman", 80),
+        TaskScore("x", "Retrieval", "n", 5),
+    )
     results = Results("mine", rows)
     assert results.means == {"STS": pytest.approx(75.02), "Retrieval": 5}
     assert "| STS12 | STS | spearman | 70.0 |" in results.to_markdown()
@@ -489,9 +493,9 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_the_papers_tables(tables: Any) -> None:
-    def rows(scores: list[float]) -> tuple[Row, ...]:
+    def rows(scores: list[float]) -> tuple[TaskScore, ...]:
         names = ["STS12", "STS13", "STS14", "STS15", "STSBenchmark", "SICK-R"]
-        return tuple(Row(name, "STS", "cosine_spearman", score) for name, score in zip(names, scores))
+        return tuple(TaskScore(name, "STS", "cosine_spearman", score) for name, score in zip(names, scores))
 
     teacher = [72.37, 80.60, 75.60, 85.39, 82.03, 77.58]
     results = {tables.TEACHER: Results("t", rows(teacher)), "static-en": Results("s", rows([s / 2 for s in teacher]))}

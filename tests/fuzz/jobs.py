@@ -35,8 +35,7 @@ from pellucid.cli.app import app
 from pellucid.errors import PellucidError
 from pellucid.lexicon.training.contrastive import train_lexicon
 from pellucid.lexicon.training.data import TrainingSet
-from pellucid.static.making import extraction
-from pellucid.static.making import retraining as sentencestore
+from pellucid.static.making import extraction, retraining
 from pellucid.static.making.adding import AddingSettings, add_words
 from pellucid.static.making.bilingual import JoinSettings, distill_languages
 from pellucid.static.making.distill import PcaSettings, distill
@@ -153,7 +152,7 @@ _QUICK = RefinementSettings(steps=12, batch_size=16, neighbours=4, evaluate_ever
 
 def prepare() -> None:
     """Let the shards of what the jobs keep be small."""
-    for module in (extraction, sentencestore, candidatestore):
+    for module in (extraction, retraining, candidatestore):
         assert module._SHARD > 1000
         module._SHARD = 32
 

@@ -1,10 +1,8 @@
-"""The command line: `pellucid encode | similarity | explain | describe | eval | models`, and what makes models.
-
-The commands that make models are in `make.py`, those that look into one in `look.py`.
+"""The command line. A command is a function in this file, `look.py`, `make.py` or `vocabulary.py`, and nothing else.
 
 Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 an error that pellucid explains in one line,
-2 a command that was typed wrongly, 130 interrupted, 141 the reader of a pipe went away. Imports stand inside the
-commands, so that `--help` and completion answer at once.
+2 a command that was typed wrongly, 130 interrupted, 141 the reader of a pipe is gone. Imports are inside the commands,
+so that `--help` and completion answer at once.
 """
 
 from __future__ import annotations
@@ -18,11 +16,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from pellucid.cli.input import JsonOption, ModelOption, blocks, open_model, pairs_of, read, tabbed_pairs
-from pellucid.cli.look import align, audit, card, cards, compare, contrast, deletion, dimensions, edit, inspect, rank
-from pellucid.cli.make import anchors, distill, ensemble, train_lexicon
+from pellucid.cli import look, make, vocabulary
+from pellucid.cli.input import (
+    HtmlOption,
+    JsonOption,
+    ModelOption,
+    PlotOption,
+    blocks,
+    open_model,
+    pairs_of,
+    read,
+    tabbed_pairs,
+)
 from pellucid.cli.output import json_line, model_facts, say, show, shown_json, write_html, write_plot
-from pellucid.cli.vocabulary import vocabulary
 from pellucid.errors import VERSION, PellucidError
 
 if TYPE_CHECKING:
@@ -49,10 +55,10 @@ class _Commands(TyperGroup):
 
 
 def _one_line(error: Exception) -> str:
-    told = str(error)
+    text = str(error)
     if isinstance(error, OSError) and error.strerror:
-        told = error.strerror + (f": {error.filename}" if error.filename else "")
-    return " ".join(told.split())
+        text = error.strerror + (f": {error.filename}" if error.filename else "")
+    return " ".join(text.split())
 
 
 app = typer.Typer(
@@ -185,8 +191,8 @@ def explain(
     top: Annotated[int, typer.Option(min=0, help="Rows to show; the others are summed up in one line.")] = 10,
     plain: Annotated[bool, typer.Option("--plain", help="No colour and no styles, even in a terminal.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Write every row as JSON.")] = False,
-    html: Annotated[Path | None, typer.Option(help="Write a self-contained HTML page to this file.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Write a picture to this file: .png, .svg, .pdf.")] = None,
+    html: HtmlOption = None,
+    plot: PlotOption = None,
     model: ModelOption = "static-en",
 ) -> None:
     """Show what a similarity is made of.
@@ -248,23 +254,23 @@ def evaluate(
     task: Annotated[list[str] | None, typer.Option(help="A task or a type, as STS; repeat for more.")] = None,
     cache: Annotated[Path | None, typer.Option(help="Where scores are kept. [default: ~/.cache]")] = None,
     instructions: Annotated[
-        str, typer.Option(help="What a model is told of a task: auto, bundled, none or a JSON file; see below.")
+        str, typer.Option(help="The instructions of tasks: auto, bundled, none or a JSON file; see below.")
     ] = "auto",
     json: JsonOption = False,
 ) -> None:
     """Score a model with MTEB.
 
-    Scores are kept by a hash of weights and data, so that a run that was
-    interrupted goes on. Models of other libraries can be scored for comparison: a
+    Scores are kept by a hash of weights and data, so that an interrupted run
+    resumes. Models of other libraries can be scored for comparison: a
     sentence-transformers folder or hub id, wordllama, wordllama:128,
     model2vec:FOLDER_OR_ID, vectors:FILE (word2vec, GloVe or fastText text), and the
     LENS paper's baselines of a transformer, baseline:NAME:FOLDER_OR_ID with splade,
     echo, promptreps, promptreps-dense, dense-last or dense-mean.
 
-    A lexicon model that was trained with instructions is told the LENS paper's for
-    each task, before queries and before the texts of tasks that have none; no other
-    model is. --instructions bundled tells them to every model that can be told one,
-    as does a file of {"task": "instruction"}; none tells nothing.
+    A lexicon model that was trained with instructions gets the LENS paper's for each
+    task, before queries and before the texts of tasks that have none; no other model
+    does. --instructions bundled gives them to every model that can take one, as does
+    a file of {"task": "instruction"}; none gives none.
 
     \b
     Examples:
@@ -325,25 +331,9 @@ def verify(
         raise ModelFolderError(f"{len(broken)} of {len(found)} files of {model} are not sound: {', '.join(broken)}")
 
 
-for _command in (
-    dimensions,
-    card,
-    cards,
-    audit,
-    deletion,
-    compare,
-    rank,
-    align,
-    contrast,
-    edit,
-    inspect,
-    distill,
-    anchors,
-    train_lexicon,
-    ensemble,
-):
-    app.command()(_command)
-app.add_typer(vocabulary, name="vocabulary")
+for _part in (look, make, vocabulary):  # each registers its own commands
+    app.registered_commands += _part.commands.registered_commands
+    app.registered_groups += _part.commands.registered_groups
 
 
 def main() -> None:

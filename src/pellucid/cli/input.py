@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 ModelOption = Annotated[str, typer.Option("--model", "-m", help="A bundled name, a folder, or a Hugging Face hub id.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON.")]
+HtmlOption = Annotated[Path | None, typer.Option(help="Write a self-contained HTML page to this file.")]
+PlotOption = Annotated[Path | None, typer.Option(help="Write a picture to this file: .png, .svg, .pdf.")]
+NewModelOption = Annotated[Path, typer.Option("--output", "-o", help="The folder of the new model.")]
+WorkDirOption = Annotated[Path | None, typer.Option(help="Where the state is kept. [default: OUTPUT.work]")]
+ParallelHelp = typer.Option(metavar="CODE-CODE=FILE", help="Translations: a .tsv, or two aligned files A,B.")
+DtypeOption = Annotated[str, typer.Option(help="Of the saved table: float32, float16 or int8.")]
 
 Pair = tuple[str, str]
 _Item = TypeVar("_Item", str, Pair)
@@ -53,6 +59,16 @@ def open_decoder(name: str, pooling: str) -> Any:
     causal = is_causal_lm(read_transformer_config(place))
     backbone = open_backbone(place, attention="causal" if causal else "bidirectional")
     return KeyTokenEmbedder(backbone, KeyTokenSettings(pooling=cast("KeyPooling", pooling), top_k=None))
+
+
+def work_folder(given: Path | None, output: Path) -> Path:
+    """Return the folder for the state of a run that makes `output`."""
+    return given or output.with_name(output.name + ".work")
+
+
+def corpus_of(source: str) -> str | Iterator[str]:
+    """Return a corpus to read again and again: the file, or the lines of stdin where `source` is "-"."""
+    return read("-") if source == "-" else source
 
 
 def read(source: str, field: str = "text") -> Iterator[str]:

@@ -32,7 +32,14 @@ from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Explanation, Row, Span
 from pellucid.keytokens.adjustments import Adjustment, fit_adjustment
 from pellucid.keytokens.head import TokenHead, TopTokens, open_token_head
-from pellucid.keytokens.states import KeyTokenSettings, before_rows, embed_texts, own_tokens, state_width
+from pellucid.keytokens.states import (
+    KeyTokenSettings,
+    before_rows,
+    embed_readings,
+    embed_texts,
+    own_tokens,
+    state_width,
+)
 from pellucid.progress import Progress
 from pellucid.text import split_words, well_formed
 from pellucid.transformer.reading import Reader, Reading, known_words, whole_words
@@ -48,11 +55,11 @@ if TYPE_CHECKING:
 def explained(model: KeyTokenEmbedder, texts: list[str]) -> Explanation:
     """Take the cosine of one or two checked texts apart; see `KeyTokenEmbedder.explain`."""
     readings = model.readings(texts)
-    units = unit_rows(model.encode(texts)).astype(np.float64)
+    units = unit_rows(model.encode_readings(readings)).astype(np.float64)
     products = units[0].multiply(units[-1]).tocsr()
     clean = [well_formed(text) for text in texts]
     places = [
-        Places(text, own_tokens(reading, model.settings), reading.spans, model.head.tokens)
+        Places(text, own_tokens(reading), reading.spans, model.head.tokens)
         for text, reading in zip(clean, readings, strict=True)
     ]
     terms = word_rows(model, products.indices.tolist(), products.data.tolist(), places)
@@ -214,7 +221,7 @@ class KeyTokenEmbedder(Embedder):
             raise InputError(f"the adjustment is of {len(adjustment.offset)} dimensions and the embeddings of {width}")
         self.backbone, self.head, self.adjustment = backbone, head, adjustment
         self.settings = settings.decided(backbone.tokenizer, backbone.predicts_next, backbone.max_length)
-        self._reader = Reader(backbone.tokenizer, self.settings.reading())
+        self._reader = Reader(backbone.tokenizer, self.settings)
         self.mixing: Any = mixed and mixed[0]
         self._mixed_dimensions = mixed and mixed[1]
 
@@ -229,6 +236,10 @@ class KeyTokenEmbedder(Embedder):
     def readings(self, texts: list[str]) -> list[Reading]:
         """Return how the model reads `texts`, with the instruction where one is set."""
         return self._reader.read(texts, instructed=True)
+
+    def encode_readings(self, readings: Sequence[Reading]) -> Any:
+        """Return the rows of texts that have been read, CSR float32 [texts, dimensions]."""
+        return self._rows(embed_readings(self.backbone, readings, self.settings))
 
     @classmethod
     def from_pretrained(cls, path_or_id: str | Path, *, backbone: Backbone | str | Path | None = None) -> Self:

@@ -76,7 +76,7 @@ def check_expressible(model: Model, backbone_name: str | None) -> None:
         "signs='signed' keeps negative logits, and a SparseEncoder none": settings.signs != "positive",
         f"pooling is {settings.pooling!r}, with a template": settings.pooling not in _MODES,
         "the text stands in a template or behind an instruction": settings.template != "{text}"
-        or bool(settings.instruction),
+        or bool(settings.query_template or settings.instruction),
         "a start or end token is added that the tokenizer does not add": settings.start_token or settings.end_token,
         "special tokens are not averaged, but the stock module averages them (special_tokens=True does as well)": (
             not settings.special_tokens and not settings.takes_last and _adds_tokens(backbone.tokenizer)

@@ -25,9 +25,9 @@ from pellucid.base import Embedder, Vectors, check_texts, explained_texts
 from pellucid.dimensions import Dimensions, Edit
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Coverage, Explanation, Row, Span
-from pellucid.progress import Progress
+from pellucid.progress import Progress, length_batches
 from pellucid.text import well_formed
-from pellucid.transformer.reading import Reader, Reading, Settings, kept_own_words, known_words, whole_words
+from pellucid.transformer.reading import LexiconSettings, Reader, Reading, kept_own_words, known_words, whole_words
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -57,7 +57,7 @@ class LexiconEmbedder(Embedder):
         self,
         backbone: Backbone,
         clusters: Clusters,
-        settings: Settings | None = None,
+        settings: LexiconSettings | None = None,
         *,
         bias: npt.NDArray[np.float32] | None = None,
     ) -> None:
@@ -73,13 +73,13 @@ class LexiconEmbedder(Embedder):
         Raises:
             InputError: the clusters are not of this backbone's head, or the settings do not fit the tokenizer.
         """
-        self._set(backbone, clusters, settings or Settings(), _checked_bias(bias, backbone, clusters))
+        self._set(backbone, clusters, settings or LexiconSettings(), _checked_bias(bias, backbone, clusters))
 
     def _set(
         self,
         backbone: Backbone,
         clusters: Clusters,
-        settings: Settings,
+        settings: LexiconSettings,
         bias: npt.NDArray[np.float32] | None,
         mixed: tuple[Any, Dimensions] | None = None,
     ) -> None:
@@ -100,7 +100,7 @@ class LexiconEmbedder(Embedder):
         cls,
         backbone: Backbone,
         clusters: Clusters,
-        settings: Settings,
+        settings: LexiconSettings,
         *,
         bias: npt.NDArray[np.float32] | None,
         mixed: tuple[Any, Dimensions] | None = None,
@@ -172,7 +172,7 @@ class LexiconEmbedder(Embedder):
         """The clusters in order; `about` holds their words, the best-formed first."""
         return self._dimensions
 
-    def with_settings(self, settings: Settings) -> Self:
+    def with_settings(self, settings: LexiconSettings) -> Self:
         """Return the same model with other settings: `replace(model.settings, max_active_dims=256)` of dataclasses."""
         return self._like(settings=settings)
 
@@ -211,13 +211,12 @@ class LexiconEmbedder(Embedder):
         """Return the rows of some texts, the longest first through the model."""
         from scipy import sparse
 
-        order = np.argsort([-len(reading.ids) for reading in readings], kind="stable")
+        batches = list(length_batches([len(reading.ids) for reading in readings], _BATCH))
         parts = []
-        for start in range(0, len(order), _BATCH):
-            chosen = [readings[n] for n in order[start : start + _BATCH]]
-            parts.append(self._mixed(self._weights(chosen)[0]))
-            progress.advance(len(chosen))
-        return sparse.vstack(parts, format="csr")[np.argsort(order, kind="stable")]
+        for batch in batches:
+            parts.append(self._mixed(self._weights([readings[n] for n in batch])[0]))
+            progress.advance(len(batch))
+        return sparse.vstack(parts, format="csr")[np.argsort(np.concatenate(batches))]
 
     def _weights(self, readings: Sequence[Reading]) -> tuple[Vectors, npt.NDArray[np.int64]]:
         """Return the clusters' weights [texts, k] and the text's token that fired each."""

@@ -58,7 +58,7 @@ from pellucid.transformer.folder import (
     read_mixing,
     write_backbone,
 )
-from pellucid.transformer.reading import Settings
+from pellucid.transformer.reading import LexiconSettings
 
 _TENSORS, _FACTS, _TABLE = "lexicon.safetensors", "lexicon.json", "dimensions.tsv"
 
@@ -70,7 +70,7 @@ class Parts(NamedTuple):
 
     backbone: Backbone
     clusters: Clusters
-    settings: Settings
+    settings: LexiconSettings
     bias: npt.NDArray[np.float32] | None
     mixed: Mixed | None
 
@@ -159,11 +159,13 @@ def _checked_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
     return found
 
 
-def _read_facts(path: Path, tensors: dict[str, npt.NDArray[Any]]) -> tuple[Settings, Clusters, list[tuple[str, ...]]]:
+def _read_facts(
+    path: Path, tensors: dict[str, npt.NDArray[Any]]
+) -> tuple[LexiconSettings, Clusters, list[tuple[str, ...]]]:
     """Return the settings, the clusters of the head, and what each dimension is about."""
     facts = read_json(path)
     try:
-        settings = Settings(**facts["settings"])
+        settings = LexiconSettings(**facts["settings"])
         words = _lists(facts["words"])
         about = words if facts["about"] is None else _lists(facts["about"])
         (names,) = _lists([facts["names"]])
@@ -195,7 +197,7 @@ def _with_edits(clusters: Clusters, mixing: Any, table: Table) -> tuple[Clusters
 
 
 _QUERY = "<instruct>{instruction}\n<query>{text}"
-SETTINGS = Settings(instructed_template=_QUERY, shift=True, end_token=True, takes_instruction=True)
+SETTINGS = LexiconSettings(instructed_template=_QUERY, shift=True, end_token=True, takes_instruction=True)
 """How the authors read texts: queries behind their instruction, documents alone (their README and eval/model.py)."""
 
 _STORED: dict[str, np.dtype[Any]] = {

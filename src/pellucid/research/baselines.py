@@ -27,12 +27,12 @@ from pellucid.explanation import Coverage, Explanation, Row, Span
 from pellucid.lexicon.clusters import Clusters, cluster_vocabulary
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.pretrained import check_family, locate, saving
-from pellucid.progress import Progress
+from pellucid.progress import Progress, length_batches
 from pellucid.store import read_json, write_json
 from pellucid.transformer.attention import is_causal_lm
 from pellucid.transformer.backbone import Backbone, open_backbone, read_transformer_config
 from pellucid.transformer.folder import backbone_facts, check_fingerprint, finite, read_backbone, write_backbone
-from pellucid.transformer.reading import Reader, Reading, Settings
+from pellucid.transformer.reading import LexiconSettings, Reader, Reading
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -56,7 +56,9 @@ class DenseEmbedder(Embedder):
 
     family: ClassVar[str] = "dense"
 
-    def __init__(self, backbone: Backbone, settings: Settings | None = None, *, pooling: DensePooling = "last") -> None:
+    def __init__(
+        self, backbone: Backbone, settings: LexiconSettings | None = None, *, pooling: DensePooling = "last"
+    ) -> None:
         """Take the states of a backbone as they are.
 
         Args:
@@ -70,7 +72,7 @@ class DenseEmbedder(Embedder):
         """
         if pooling not in _POOLINGS:
             raise InputError(f"pooling is {pooling!r:.40}; it must be one of {', '.join(_POOLINGS)}")
-        given = settings or Settings()
+        given = settings or LexiconSettings()
         given = replace(given, shift=bool(given.shift))  # a state is about its own token; only logits look ahead
         self.backbone, self.pooling = backbone, pooling
         self.settings = given.decided(backbone.tokenizer, backbone.predicts_next, backbone.max_length)
@@ -87,7 +89,7 @@ class DenseEmbedder(Embedder):
         check_family(folder, cls.family)
         facts = read_json(folder / _FACTS)
         try:
-            settings, pooling = Settings(**facts["settings"]), facts["pooling"]
+            settings, pooling = LexiconSettings(**facts["settings"]), facts["pooling"]
             backbone = read_backbone(folder, None)
             if "fingerprint" in facts:  # older folders have none
                 expected = np.array(facts["fingerprint"], np.float64)
@@ -116,7 +118,7 @@ class DenseEmbedder(Embedder):
         """Return the length of a state."""
         return self.backbone.dimension if self.backbone.predicts_next else int(self.backbone.model.config.hidden_size)
 
-    def with_settings(self, settings: Settings) -> Self:
+    def with_settings(self, settings: LexiconSettings) -> Self:
         """Return the same model with other settings."""
         return type(self)(self.backbone, settings, pooling=self.pooling)
 
@@ -136,12 +138,10 @@ class DenseEmbedder(Embedder):
         """Return float32 [texts, d], rows of length 1, and 0 for a text without tokens."""
         rows = np.zeros((len(texts), self.get_embedding_dimension()), np.float32)
         readings = self._reader.read(texts, instructed=instructed)
-        order = np.argsort([-len(reading.ids) for reading in readings], kind="stable")
         with Progress("encoding", total=len(texts), enabled=show_progress_bar) as progress:
-            for start in range(0, len(order), _BATCH):
-                chosen = order[start : start + _BATCH]
-                rows[chosen] = self._pooled([readings[n] for n in chosen])
-                progress.advance(len(chosen))
+            for batch in length_batches([len(reading.ids) for reading in readings], _BATCH):
+                rows[batch] = self._pooled([readings[n] for n in batch])
+                progress.advance(len(batch))
         if not np.isfinite(rows).all():
             raise InputError("the backbone gives NaN or infinity; open it with dtype='float32'")
         cut = [reading.cut for reading in readings if reading.cut]
@@ -194,7 +194,7 @@ class DenseEmbedder(Embedder):
         return "a dense vector, whose dimensions have no names"
 
 
-ECHO_SETTINGS = Settings(
+ECHO_SETTINGS = LexiconSettings(
     template="Document: {text}\nDocument again: {text}",
     query_template="Query: {text}\nQuery again: {text}",
     instructed_template="Instruct: {instruction},\nQuery: {text}\nQuery again: {text}",
@@ -210,7 +210,7 @@ _ANSWER = 'The word is: "'
 _MOST_WORDS = 128  # tokens of a text that PromptReps keeps
 
 
-def splade(backbone: Backbone, settings: Settings | None = None) -> LexiconEmbedder:
+def splade(backbone: Backbone, settings: LexiconSettings | None = None) -> LexiconEmbedder:
     """Return a model with one dimension for each token of the vocabulary: a lexicon model without clusters.
 
     Args:
@@ -220,7 +220,9 @@ def splade(backbone: Backbone, settings: Settings | None = None) -> LexiconEmbed
     return LexiconEmbedder(backbone, _unclustered(backbone), settings)
 
 
-def echo(backbone: Backbone, clusters: Clusters | None = None, *, settings: Settings | None = None) -> LexiconEmbedder:
+def echo(
+    backbone: Backbone, clusters: Clusters | None = None, *, settings: LexiconSettings | None = None
+) -> LexiconEmbedder:
     """Return a model that is given each text twice and pools the second time.
 
     Args:
@@ -242,9 +244,9 @@ def echo(backbone: Backbone, clusters: Clusters | None = None, *, settings: Sett
 def promptreps(backbone: Backbone, *, max_length: int | None = None) -> LexiconEmbedder:
     """Return PromptReps' sparse half: a text weighs its own words by how likely they are the one word asked for.
 
-    Kept are the tokens of the text's own words (`Settings.own_words`), at most 128. Unlike in the published code the
-    weights are not rounded to whole hundredths, and the score is the cosine, not the product. Queries are asked about
-    as a query, documents as a passage; an instruction is ignored.
+    Kept are the tokens of the text's own words (`LexiconSettings.own_words`), at most 128. Unlike in the published
+    code the weights are not rounded to whole hundredths, and the score is the cosine, not the product. Queries are
+    asked about as a query, documents as a passage; an instruction is not told.
 
     Args:
         backbone: a causal language model with attention="causal", best one that follows instructions: its chat
@@ -304,7 +306,7 @@ def _unclustered(backbone: Backbone) -> Clusters:
     return cluster_vocabulary(backbone.head, backbone.tokenizer, None)
 
 
-def _asking(backbone: Backbone, max_length: int | None) -> Settings:
+def _asking(backbone: Backbone, max_length: int | None) -> LexiconSettings:
     """Return settings that ask for one word and pool at the position that predicts it."""
     if not backbone.predicts_next or backbone.attention != "causal":
         problem = (
@@ -312,7 +314,7 @@ def _asking(backbone: Backbone, max_length: int | None) -> Settings:
         )
         raise InputError(f"PromptReps asks a causal language model for the next word; this backbone {problem}")
     document, query = (_prompt(backbone.tokenizer, kind) for kind in ("Passage", "Query"))
-    settings = Settings("last", shift=True, end_token=False, template=document, query_template=query)
+    settings = LexiconSettings(pooling="last", shift=True, end_token=False, template=document, query_template=query)
     return replace(
         settings, instructed_template=query, max_length=max_length, max_active_dims=_MOST_WORDS, own_words=True
     )

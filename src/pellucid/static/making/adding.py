@@ -1,13 +1,11 @@
-"""A teacher's mean states at the places of words and phrases in sentences, for adding them to a static model.
+"""Adding words and phrases to a static model, with vectors from a teacher.
 
-Adding words and phrases to a static model that exists, with a teacher.
-
-The teacher gives each new entry a vector: the mean of its states at the entry's places in sentences, or what it makes
-of the entry by itself. Words that the model has get theirs in the same way, and a map from the teacher's space into the
-model's is fitted on them (`maps.py`). The other rows stay as they are, to the bit.
+The teacher gives each new entry a vector: the mean of its states at the entry's occurrences in sentences, or its
+embedding of the entry alone. Words that the model has get theirs in the same way, and a map from the teacher's space
+into the model's is fitted on them (`merging.py`). The other rows keep every bit.
 
 The weight of a word in a sentence is the length of its vector. A new word's is predicted from the teacher's vector; a
-phrase whose words are all known gets the length of their sum, the weight that these words had before.
+phrase whose words are all known gets the length of their sum, which is what these words weighed before.
 """
 
 from __future__ import annotations
@@ -23,13 +21,17 @@ from pellucid.base import Vectors, check_texts, unit_rows
 from pellucid.corpus import Corpus, read_texts
 from pellucid.encoders import encode_with, is_sentence_transformer
 from pellucid.errors import CorpusError, InputError
-from pellucid.progress import Progress
+from pellucid.progress import Progress, length_batches
 from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.static.folder import check_writable, quantize
 from pellucid.static.making.distill import open_teacher
+from pellucid.static.making.extraction import forward, word_vectors
 from pellucid.static.making.merging import FitQuality, fit_space
 from pellucid.text import JOINER, Vocabulary, Word, shown_word, split_words, well_formed
 from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted
+
+_NEAREST = 4  # words named in the report
+_BLOCK = 64  # entries whose neighbours are looked for at a time
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class AddingSettings:
     """How words are added.
 
     Attributes:
-        occurrences: with sentences, read so many that hold an entry; more only where another entry stands in them.
+        occurrences: with sentences, read so many that hold an entry; more only if they hold another entry too.
         fit_words: without sentences, fit the map on so many words of the model, evenly over its vocabulary.
         fit_sentences: with sentences, read at most so many of them for words the model knows.
         replace: give words that the model has already a new vector, instead of refusing them.
@@ -53,101 +55,6 @@ class AddingSettings:
     prompt: str = ""
     batch_size: int = 64
     seed: int = 0
-
-
-class Reading:
-    """The teacher's reading of the sentences that hold new entries, and of some others for the words of the model."""
-
-    def __init__(self, vocabulary: Vocabulary, keys: list[str], settings: AddingSettings) -> None:
-        """Take the vocabulary with the new entries, and their keys."""
-        self._vocabulary, self._keys, self._settings = vocabulary, keys, settings
-        self._new = set(keys)
-        self._seen: Counter[str] = Counter()
-
-    def run(
-        self, teacher: Any, sentences: Corpus, show_progress_bar: bool
-    ) -> tuple[list[int], Vectors, Vectors, list[int]]:
-        """Return rows of known words, their mean states, those of the new entries, and the entries' occurrences.
-
-        Raises:
-            InputError: `teacher` is no SentenceTransformer, the kind that shows its states.
-            CorpusError: an entry stands in no sentence that the teacher reads whole.
-        """
-        if not is_sentence_transformer(teacher):
-            raise InputError(
-                "only a sentence-transformers model reads words in sentences, and the teacher is none; leave the "
-                "sentences out"
-            )
-        texts = self._selected(sentences)
-        words = dict.fromkeys(word.text for text in texts for word in self._words(text))
-        number_of = {word: number for number, word in enumerate(words)}
-        sums, used = self._sums(teacher, texts, number_of, show_progress_bar)
-        missing = [key for key in self._keys if not used[number_of[key]]]
-        if missing:
-            raise CorpusError(
-                f"the teacher reads {shown_word(missing[0])!r} in no sentence whole; give shorter sentences"
-            )
-        means = sums / np.maximum(used, 1)[:, None].astype(np.float32)
-        known = [word for word in words if word not in self._new and used[number_of[word]]]
-        rows = [self._vocabulary.row(word) for word in known]
-        entries = [number_of[key] for key in self._keys]
-        return rows, means[[number_of[word] for word in known]], means[entries], used[entries].tolist()
-
-    def _words(self, text: str) -> list[Word]:
-        """Return the words of `text` that have a row, under the name that the row has."""
-        every = self._vocabulary.words
-        found = [(word, self._vocabulary.row(word.text)) for word in self._vocabulary.split(text)]
-        return [
-            Word(every[row], word.start, word.end)
-            for word, row in found
-            if row >= 0 and every[row] in (word.text, word.text.lower())
-        ]
-
-    def _selected(self, sentences: Corpus) -> list[str]:
-        """Return the sentences to read: those with an entry that is still needed, and the first few others."""
-        texts: list[str] = []
-        others, most = 0, self._settings.occurrences
-        for sentence in map(well_formed, read_texts(sentences)):
-            here = {word.text for word in self._words(sentence)} & self._new
-            if any(self._seen[key] < most for key in here):
-                self._seen.update(here)
-                texts.append(sentence)
-            elif not here and others < self._settings.fit_sentences and sentence.strip():
-                others += 1
-                texts.append(sentence)
-            elif others >= self._settings.fit_sentences and min(map(self._seen.__getitem__, self._keys)) >= most:
-                break
-        missing = [shown_word(key) for key in self._keys if not self._seen[key]]
-        if missing:
-            raise CorpusError(
-                f"{counted(len(missing), 'entry stands', 'entries stand')} in no sentence, the first "
-                f"is {missing[0]!r}; give sentences that hold it, or none at all to have it read by itself"
-            )
-        return texts
-
-    def _sums(
-        self, teacher: Any, texts: list[str], number_of: dict[str, int], show_progress_bar: bool
-    ) -> tuple[Vectors, Any]:
-        """Return the sums of states [words, D] and how many occurrences they hold [words]."""
-        from pellucid.static.making.extraction import forward, word_vectors
-
-        width = int(teacher[0].get_embedding_dimension())
-        sums, used = np.zeros((len(number_of), width), np.float32), np.zeros(len(number_of), np.int64)
-        ordered = sorted(texts, key=len)
-        size = self._settings.batch_size
-        with Progress("teacher", total=len(texts), unit="sentences", enabled=show_progress_bar) as progress:
-            for start in range(0, len(ordered), size):
-                batch = ordered[start : start + size]
-                _, states, offsets = forward(teacher, batch, self._settings.prompt)
-                rows, vectors = word_vectors(batch, list(map(self._words, batch)), states, offsets, number_of)
-                np.add.at(sums, rows, vectors)
-                np.add.at(used, rows, 1)
-                progress.advance(len(batch))
-        return sums, used
-
-
-_NEAREST = 4  # words named in the report
-_BLOCK = 64  # entries whose neighbours are looked for at a time
 
 
 class AddedWord(NamedTuple):
@@ -205,7 +112,7 @@ def add_words(
 
     Args:
         model: a static model; it is not changed.
-        words: entries. Several words are a phrase, which stands for them wherever they follow each other.
+        words: entries. Several words are a phrase, which replaces them wherever they follow each other.
         teacher: a SentenceTransformer or its folder or hub id, best the one that the model was made from; without
             sentences any encoder.
         sentences: texts that hold the entries, with others for the map; a file or an iterable. None lets the teacher
@@ -218,7 +125,7 @@ def add_words(
 
     Raises:
         InputError: an entry is empty, double, known already, or cannot be found in a text as it is written.
-        CorpusError: an entry stands in no sentence, or the sentences know too few words of the model.
+        CorpusError: an entry is in no sentence, or the sentences know too few words of the model.
         MissingExtraError: sentence-transformers is not installed.
     """
     static_model(model, "adding words")
@@ -232,7 +139,7 @@ def add_words(
         known, source, vectors = _by_themselves(model, opened, keys, settings)
         counts: Sequence[int] = [0] * len(keys)
     else:
-        read = Reading(vocabulary, list(keys), settings)
+        read = EntryStates(vocabulary, list(keys), settings)
         known, source, vectors, counts = read.run(opened, sentences, show_progress_bar)
     mapping, quality = fit_space(source, model.word_vectors(known), seed=settings.seed)
     mapped = _with_weights(mapping(vectors), list(keys), model)
@@ -267,7 +174,7 @@ def _keys(vocabulary: Vocabulary, entries: Sequence[str], replace: bool) -> dict
         known += [entry] if key in vocabulary else []
     if known and not replace:
         raise InputError(f"{counted(len(known), 'entry is', 'entries are')} in the vocabulary already, the first is "
-                         f"{known[0]!r:.60}; leave them out, or say replace (--replace)")  # fmt: skip
+                         f"{known[0]!r:.60}; leave them out, or allow it with replace (--replace)")  # fmt: skip
     return keys
 
 
@@ -279,6 +186,93 @@ def _check_found(vocabulary: Vocabulary, keys: dict[str, str]) -> None:
             parts = " ".join(word.text for word in split_words(entry))
             raise InputError(f"{entry!r:.60} would never be found in a text, which is cut into {', '.join(found)}; "
                              f"a phrase has spaces alone between its words, as {parts!r:.60}")  # fmt: skip
+
+
+class EntryStates:
+    """Mean states of a teacher at new entries in sentences, and at words the model knows, on which a map is fitted."""
+
+    def __init__(self, vocabulary: Vocabulary, keys: list[str], settings: AddingSettings) -> None:
+        """Take the vocabulary with the new entries, and their keys."""
+        self._vocabulary, self._keys, self._settings = vocabulary, keys, settings
+        self._new = set(keys)
+        self._seen: Counter[str] = Counter()
+
+    def run(
+        self, teacher: Any, sentences: Corpus, show_progress_bar: bool
+    ) -> tuple[list[int], Vectors, Vectors, list[int]]:
+        """Return rows of known words, their mean states, those of the new entries, and the entries' occurrences.
+
+        Raises:
+            InputError: `teacher` is no SentenceTransformer, the kind that shows its states.
+            CorpusError: an entry is in no sentence that the teacher reads whole.
+        """
+        if not is_sentence_transformer(teacher):
+            raise InputError(
+                "only a sentence-transformers model reads words in sentences, and the teacher is none; leave the "
+                "sentences out"
+            )
+        texts = self._selected(sentences)
+        words = dict.fromkeys(word.text for text in texts for word in self._words(text))
+        number_of = {word: number for number, word in enumerate(words)}
+        sums, used = self._sums(teacher, texts, number_of, show_progress_bar)
+        missing = [key for key in self._keys if not used[number_of[key]]]
+        if missing:
+            raise CorpusError(
+                f"the teacher reads {shown_word(missing[0])!r} in no sentence whole; give shorter sentences"
+            )
+        means = sums / np.maximum(used, 1)[:, None].astype(np.float32)
+        known = [word for word in words if word not in self._new and used[number_of[word]]]
+        rows = [self._vocabulary.row(word) for word in known]
+        entries = [number_of[key] for key in self._keys]
+        return rows, means[[number_of[word] for word in known]], means[entries], used[entries].tolist()
+
+    def _words(self, text: str) -> list[Word]:
+        """Return the words of `text` that have a row, under the name that the row has."""
+        every = self._vocabulary.words
+        found = [(word, self._vocabulary.row(word.text)) for word in self._vocabulary.split(text)]
+        return [
+            Word(every[row], word.start, word.end)
+            for word, row in found
+            if row >= 0 and every[row] in (word.text, word.text.lower())
+        ]
+
+    def _selected(self, sentences: Corpus) -> list[str]:
+        """Return the sentences to read: those with an entry that is still needed, and the first few others."""
+        texts: list[str] = []
+        others, most = 0, self._settings.occurrences
+        for sentence in map(well_formed, read_texts(sentences)):
+            here = {word.text for word in self._words(sentence)} & self._new
+            if any(self._seen[key] < most for key in here):
+                self._seen.update(here)
+                texts.append(sentence)
+            elif not here and others < self._settings.fit_sentences and sentence.strip():
+                others += 1
+                texts.append(sentence)
+            elif others >= self._settings.fit_sentences and min(map(self._seen.__getitem__, self._keys)) >= most:
+                break
+        missing = [shown_word(key) for key in self._keys if not self._seen[key]]
+        if missing:
+            raise CorpusError(
+                f"{counted(len(missing), 'entry is', 'entries are')} in no sentence, the first "
+                f"is {missing[0]!r}; give sentences that hold it, or none at all to have it read by itself"
+            )
+        return texts
+
+    def _sums(
+        self, teacher: Any, texts: list[str], number_of: dict[str, int], show_progress_bar: bool
+    ) -> tuple[Vectors, Any]:
+        """Return the sums of states [words, D] and how many occurrences they hold [words]."""
+        width = int(teacher[0].get_embedding_dimension())
+        sums, used = np.zeros((len(number_of), width), np.float32), np.zeros(len(number_of), np.int64)
+        batches = length_batches(list(map(len, texts)), self._settings.batch_size)
+        with Progress("teacher", total=len(texts), unit="sentences", enabled=show_progress_bar) as progress:
+            for batch in ([texts[n] for n in numbers] for numbers in batches):
+                _, states, offsets = forward(teacher, batch, self._settings.prompt)
+                rows, vectors = word_vectors(batch, list(map(self._words, batch)), states, offsets, number_of)
+                np.add.at(sums, rows, vectors)
+                np.add.at(used, rows, 1)
+                progress.advance(len(batch))
+        return sums, used
 
 
 def _by_themselves(

@@ -1,13 +1,11 @@
-"""Bringing vectors from one space into another by words that both have: least squares with a penalty, or a rotation.
+"""Mapping one static model's vectors into another's space, and merging the vocabularies of two models.
 
-Directions and lengths are fitted apart: a map that is fitted to whole vectors draws every length towards the mean, and
-the length of a word is its weight in a sentence. What the fit is worth is measured on words that were held out.
+The map is fitted on the words that both have: ridge regression or a rotation (Procrustes). Directions and lengths are
+fitted apart. A map fitted to whole vectors draws every length towards the mean, and the length of a word is its weight
+in a sentence. The fit is measured on held-out words.
 
-One static model of two: the words of both in the space of the first.
-
-The second model's vectors are mapped onto the first's, by a map that is fitted on the words that both have
-(`maps.py`). Dimensions stay those of the first. The other way to join static models, their tables side by
-side, so that a score is the weighted mean of theirs, is `EnsembleEmbedder.merged`.
+The other way to combine static models, tables next to each other so that a score is the weighted mean of theirs, is
+`EnsembleEmbedder.merged`.
 """
 
 from __future__ import annotations
@@ -27,6 +25,7 @@ from pellucid.text import Vocabulary
 from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent, signed
 
 METHODS = ("least-squares", "procrustes")
+SHARED = ("mean", "first")
 
 _LEAST_PAIRS = 20
 _POOR = 0.5  # mean cosine
@@ -62,9 +61,7 @@ class FitQuality(NamedTuple):
                signed(self.length_correlation))  # fmt: skip
         yield Table("the map, on words held out", heads, (row,))
         if self.cosine < _POOR:
-            yield Note(
-                "The map is poor: mapped words stand only roughly where they belong. See what is nearest to them."
-            )
+            yield Note("The map is poor: mapped words are only roughly where they belong. See what is nearest to them.")
 
 
 @dataclass(frozen=True, repr=False)
@@ -183,9 +180,6 @@ def _quality(mapped: Vectors, target: Vectors, test: Rows) -> FitQuality:
     return FitQuality(len(target), len(test), float(cosines.mean()), float((nearest == test).mean()), correlation)
 
 
-SHARED = ("mean", "first")
-
-
 @dataclass(frozen=True, repr=False)
 class Merging(Report):
     """How two static models became one.
@@ -268,12 +262,12 @@ def merge_vocabularies(
 def _check_common(first: StaticEmbedder, second: StaticEmbedder, common: int, method: str) -> None:
     """Refuse to fit a map on fewer words than it has dimensions to find."""
     width = second.get_embedding_dimension()
-    needed = max(20, width)
+    needed = max(_LEAST_PAIRS, width)
     if common >= needed:
         return
     starts = [", ".join(map(repr, model.vocabulary.words[:3])) for model in (first, second)]
     raise InputError(
         f"the models share {common:,} words, and a map of {width} dimensions needs at least {needed:,} (the first "
-        f"begins with {starts[0]}, the second with {starts[1]}); use models of one language and spelling, or put "
-        "them side by side with EnsembleEmbedder, which needs no shared word"
+        f"begins with {starts[0]}, the second with {starts[1]}); use models of one language and spelling, or "
+        "combine them as an ensemble, which needs no shared word"
     )

@@ -1,17 +1,12 @@
-"""Sentences as rows of a static table, and a teacher's vectors of them, on disk: training text larger than memory.
+"""Training a static model further on a corpus of one's own, in memory that does not grow with the corpus.
 
-Three arrays that grow shard by shard (`WorkFolder`) and are mapped, not read. A killed run goes on after its last
-shard.
-
-Training a static model that exists on a corpus of one's own, in memory that does not grow with the corpus.
-
-The words stay; their vectors are refined as in `distill` (section 3.3 of the paper) against any encoder as teacher. The
-corpus is read as a stream, and sentences and the teacher's vectors lie on disk (`sentencestore.py`).
+The words stay; their vectors are refined as in `distill` (section 3.3 of the SWE paper) against any encoder as teacher.
+The corpus is read as a stream. Its sentences, as rows of the table, and the teacher's vectors are three arrays on disk
+that grow shard by shard and are mapped, not read. An interrupted run resumes after its last shard.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -21,7 +16,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.analysis.coordinates import spearman
 from pellucid.base import Vectors, unit_rows
 from pellucid.corpus import Corpus, read_texts
 from pellucid.encoders import check_same_encoder, encode_with
@@ -30,114 +24,12 @@ from pellucid.progress import Progress
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.static.making.extraction import ExtractionSettings, spool, usable_sentences
-from pellucid.static.making.training import RefinementSettings, refine, scale_of, tuning_folder
+from pellucid.static.making.training import RefinementSettings, array_digest, refine, scale_of, tuning_folder
 from pellucid.text import Vocabulary
 from pellucid.views.report import Heading, Note, Part, Report, counted, percent, signed
 from pellucid.workfolder import WorkFolder
 
 _SHARD = 8_192  # sentences between two checkpoints
-
-
-class StoredSentences(NamedTuple):
-    """What the store holds, mapped from disk: bags of rows, and float16 [sentences, d] of length 1."""
-
-    bags: Bags
-    teacher_vectors: npt.NDArray[np.float16]
-
-
-def store_sentences(
-    folder: Path,
-    vocabulary: Vocabulary,
-    teacher: Any,
-    corpus: Corpus,
-    settings: ExtractionSettings,
-    origin: dict[str, Any],
-    *,
-    show_progress_bar: bool = True,
-) -> StoredSentences:
-    """Write the sentences of `corpus` with two known words, and the teacher's vectors of them, into `folder`.
-
-    Args:
-        folder: made where it is not there; one that an interrupted run left is gone on with.
-        vocabulary: of the model to train.
-        teacher: any encoder.
-        corpus: read as a stream. A resume reads it again and refuses other texts; an iterator is copied and not looked
-            at again.
-        settings: which sentences are taken, and the prompt.
-        origin: what else a resumed run must share with the run it goes on from, as JSON.
-        show_progress_bar: show a bar for what takes longer than two seconds.
-
-    Raises:
-        CorpusError: the corpus cannot be read.
-        InputError: `folder` is of another run, corpus or teacher, or a run is at work in it.
-        ModelFolderError: what is in `folder` is damaged.
-    """
-    with WorkFolder(folder) as work:
-        corpus = spool(corpus, work)
-        work.claim({**origin, **asdict(settings)})
-        if work.facts.get("done"):
-            work.check_texts("corpus", read_texts(corpus), str(corpus))
-            return _opened(work)
-        sentences = usable_sentences(work.texts("corpus", read_texts(corpus), str(corpus)), settings)
-        with Progress("teacher", unit="sentences", enabled=show_progress_bar) as progress:
-            read = work.facts.get("read", 0)
-            _skip(sentences, read, work, vocabulary, teacher, settings)
-            progress.advance(read)
-            while shard := list(islice(sentences, _SHARD)):
-                _add(shard, work, vocabulary, teacher, settings)
-                read += len(shard)
-                work.commit({"read": read})
-                progress.advance(len(shard))
-            work.commit({"done": True})
-        return _opened(work)
-
-
-def _skip(
-    sentences: Iterator[str], read: int, work: WorkFolder, vocabulary: Vocabulary, teacher: Any,
-    settings: ExtractionSettings,
-) -> None:  # fmt: skip
-    """Pass over the sentences that are done, and refuse to go on with another teacher than the one that did them."""
-    first = list(islice(sentences, min(_SHARD, read)))
-    for _ in islice(sentences, read - len(first)):
-        pass
-    if "teacher" in work:
-        prompted = [settings.prompt + text for text in _trainable(first, vocabulary)[0]]
-        check_same_encoder(teacher, prompted, work.array("teacher"), work.path)
-
-
-def _add(
-    shard: list[str], work: WorkFolder, vocabulary: Vocabulary, teacher: Any, settings: ExtractionSettings
-) -> None:
-    """Append a shard to the arrays."""
-    texts, bags = _trainable(shard, vocabulary)
-    if not texts:
-        return
-    if "offsets" not in work:
-        work.append("offsets", np.zeros(1, np.int64))
-    known = work.rows("rows")
-    work.append("teacher", _vectors(teacher, texts, settings).astype(np.float16))
-    work.append("rows", bags.rows)
-    work.append("offsets", bags.offsets[1:] + known)
-
-
-def _trainable(shard: list[str], vocabulary: Vocabulary) -> tuple[list[str], Bags]:
-    """Return the sentences with two known words, and their rows."""
-    bags = Bags.of(shard, vocabulary)
-    kept = np.flatnonzero(np.diff(bags.offsets) >= 2)
-    return [shard[n] for n in kept.tolist()], bags.take(kept)
-
-
-def _vectors(teacher: Any, texts: list[str], settings: ExtractionSettings) -> Vectors:
-    return encode_with(teacher, [settings.prompt + text for text in texts])
-
-
-def _opened(work: WorkFolder) -> StoredSentences:
-    """Map what is there."""
-    if "teacher" not in work:
-        return StoredSentences(Bags(np.zeros(0, np.int64), np.zeros(1, np.int64)), np.zeros((0, 0), np.float16))
-    return StoredSentences(Bags(work.array("rows"), work.array("offsets")), work.array("teacher"))
-
-
 _HELD_OUT, _MOST_HELD_OUT = 50, 500  # one sentence in so many, at most so many
 
 
@@ -190,8 +82,8 @@ def retrain(
         teacher: a SentenceTransformer, a pellucid model or a callable; its similarities are learnt.
         corpus: a file or an iterable of sentences, of any length.
         work_dir: where the state is kept: 2 bytes a number of the teacher's vectors. The same call with the same folder
-            goes on after an interruption. The corpus is then read again and must be the same, text for text; of an
-            iterator this cannot be checked, the run goes on with the copy that it made.
+            resumes an interrupted run. The corpus is then read again and must be the same, text for text; of an
+            iterator this cannot be checked, and the run uses the copy that it made.
         sentences: which sentences are taken (`sentence_words`, `enough`, `max_sentences`), and the `prompt`; the other
             settings have no effect.
         refinement: settings of the training.
@@ -208,14 +100,14 @@ def retrain(
     """
     static_model(model, "retraining")
     work_dir, chosen, refinement = Path(work_dir), sentences or ExtractionSettings(), refinement or RefinementSettings()
-    vectors = model.word_vectors(np.arange(len(model.vocabulary)))
+    vectors, words = model.word_vectors(np.arange(len(model.vocabulary))), "\n".join(model.vocabulary.words)
     stored = store_sentences(
         work_dir / "sentences",
         model.vocabulary,
         teacher,
         corpus,
         chosen,
-        {"model": _digest(model, vectors)},
+        {"model": array_digest(vectors, np.frombuffer(words.encode("utf-8", "replace"), np.uint8))},
         show_progress_bar=show_progress_bar,
     )
     if not len(stored.bags):
@@ -223,25 +115,111 @@ def retrain(
     training, held_out = _apart(stored)
     scale = scale_of(vectors)
     with tuning_folder(work_dir, refinement) as work:
-        refined = refine(
-            vectors,
-            training.bags,
-            training.teacher_vectors,
-            refinement,
-            work=work,
-            show_progress_bar=show_progress_bar,
-        )
+        refined = refine(vectors, *training, refinement, work=work, show_progress_bar=show_progress_bar)
     used = int(np.count_nonzero(np.bincount(training.bags.rows, minlength=len(vectors))))
     agreements = (_agreement(table, held_out) for table in (vectors, refined))
     report = Retraining(len(training.bags), len(held_out.bags), len(vectors), used, *agreements)
     return StaticEmbedder(model.vocabulary, refined * np.float32(scale)), report
 
 
-def _digest(model: StaticEmbedder, vectors: Vectors) -> str:
-    """Return what tells a model from others."""
-    digest = hashlib.blake2b(np.ascontiguousarray(vectors).data, digest_size=16)
-    digest.update("\n".join(model.vocabulary.words).encode("utf-8", "replace"))
-    return digest.hexdigest()
+class StoredSentences(NamedTuple):
+    """What the store holds, mapped from disk: bags of rows, and float16 [sentences, d] of length 1."""
+
+    bags: Bags
+    teacher_vectors: npt.NDArray[np.float16]
+
+
+def store_sentences(
+    folder: Path,
+    vocabulary: Vocabulary,
+    teacher: Any,
+    corpus: Corpus,
+    settings: ExtractionSettings,
+    origin: dict[str, Any],
+    *,
+    show_progress_bar: bool = True,
+) -> StoredSentences:
+    """Write the sentences of `corpus` with two known words, and the teacher's vectors of them, into `folder`.
+
+    Args:
+        folder: made if it is not there; one that an interrupted run left is resumed.
+        vocabulary: of the model to train.
+        teacher: any encoder.
+        corpus: read as a stream. A resume reads it again and refuses other texts; an iterator is copied and not looked
+            at again.
+        settings: which sentences are taken, and the prompt.
+        origin: what else a resumed run must have in common with the run before, as JSON.
+        show_progress_bar: show a bar for what takes longer than two seconds.
+
+    Raises:
+        CorpusError: the corpus cannot be read.
+        InputError: `folder` is of another run, corpus or teacher, or a run is at work in it.
+        ModelFolderError: what is in `folder` is damaged.
+    """
+    with WorkFolder(folder) as work:
+        corpus = spool(corpus, work)
+        work.claim({**origin, **asdict(settings)})
+        if work.facts.get("done"):
+            work.check_texts("corpus", read_texts(corpus), str(corpus))
+            return _opened(work)
+        sentences = usable_sentences(work.texts("corpus", read_texts(corpus), str(corpus)), settings)
+        with Progress("teacher", unit="sentences", enabled=show_progress_bar) as progress:
+            read = work.facts.get("read", 0)
+            _skip(sentences, read, work, vocabulary, teacher, settings)
+            progress.advance(read)
+            while shard := list(islice(sentences, _SHARD)):
+                _add(shard, work, vocabulary, teacher, settings)
+                read += len(shard)
+                work.commit({"read": read})
+                progress.advance(len(shard))
+            work.commit({"done": True})
+        return _opened(work)
+
+
+def _skip(
+    sentences: Iterator[str], read: int, work: WorkFolder, vocabulary: Vocabulary, teacher: Any,
+    settings: ExtractionSettings,
+) -> None:  # fmt: skip
+    """Skip the sentences that are done, and refuse another teacher than the one that encoded them."""
+    first = list(islice(sentences, min(_SHARD, read)))
+    for _ in islice(sentences, read - len(first)):
+        pass
+    if "teacher" in work:
+        prompted = [settings.prompt + text for text in _trainable(first, vocabulary)[0]]
+        check_same_encoder(teacher, prompted, work.array("teacher"), work.path)
+
+
+def _add(
+    shard: list[str], work: WorkFolder, vocabulary: Vocabulary, teacher: Any, settings: ExtractionSettings
+) -> None:
+    """Append a shard to the arrays."""
+    texts, bags = _trainable(shard, vocabulary)
+    if not texts:
+        return
+    if "offsets" not in work:
+        work.append("offsets", np.zeros(1, np.int64))
+    known = work.rows("rows")
+    work.append("teacher", _vectors(teacher, texts, settings).astype(np.float16))
+    work.append("rows", bags.rows)
+    work.append("offsets", bags.offsets[1:] + known)
+
+
+def _trainable(shard: list[str], vocabulary: Vocabulary) -> tuple[list[str], Bags]:
+    """Return the sentences with two known words, and their rows."""
+    bags = Bags.of(shard, vocabulary)
+    kept = np.flatnonzero(np.diff(bags.offsets) >= 2)
+    return [shard[n] for n in kept.tolist()], bags.take(kept)
+
+
+def _vectors(teacher: Any, texts: list[str], settings: ExtractionSettings) -> Vectors:
+    return encode_with(teacher, [settings.prompt + text for text in texts])
+
+
+def _opened(work: WorkFolder) -> StoredSentences:
+    """Map what is there."""
+    if "teacher" not in work:
+        return StoredSentences(Bags(np.zeros(0, np.int64), np.zeros(1, np.int64)), np.zeros((0, 0), np.float16))
+    return StoredSentences(Bags(work.array("rows"), work.array("offsets")), work.array("teacher"))
 
 
 def _apart(stored: StoredSentences) -> tuple[StoredSentences, StoredSentences]:
@@ -256,9 +234,11 @@ def _apart(stored: StoredSentences) -> tuple[StoredSentences, StoredSentences]:
 
 def _agreement(vectors: Vectors, held_out: StoredSentences) -> float | None:
     """Return Spearman's correlation of the two models' cosines over all pairs of sentences."""
+    from scipy.stats import spearmanr
+
     if len(held_out.bags) < 3:
         return None
     units, teacher = unit_rows(held_out.bags.means(vectors)), held_out.teacher_vectors.astype(np.float32)
     upper = np.triu_indices(len(units), 1)
     ours, theirs = (units @ units.T)[upper], (teacher @ teacher.T)[upper]
-    return spearman(ours, theirs)
+    return float(spearmanr(ours, theirs).statistic) if np.ptp(ours) and np.ptp(theirs) else None
