@@ -20,7 +20,7 @@ from pellucid.errors import InputError
 from pellucid.progress import Progress
 from pellucid.transformer.attention import base_states, is_causal_lm, through_head
 from pellucid.transformer.backbone import Backbone
-from pellucid.transformer.reading import Reader, Reading, Settings
+from pellucid.transformer.reading import Reader, Reading, Settings, longest_first
 
 KeyPooling = Literal["mean", "weighted_mean", "last", "prompt_eol"]
 KEY_POOLINGS = ("mean", "weighted_mean", "last", "prompt_eol")
@@ -156,9 +156,7 @@ def embed_texts(
     for start in range(0, len(texts), _BLOCK):
         readings = reader.read(texts[start : start + _BLOCK], instructed=instructed)
         cut += [reading.cut for reading in readings if reading.cut]
-        order = np.argsort([-len(reading.ids) for reading in readings], kind="stable")
-        for first in range(0, len(order), _BATCH):
-            chosen = order[first : first + _BATCH]
+        for chosen in longest_first(readings, _BATCH):
             found[start + chosen] = text_embeddings(backbone, [readings[n] for n in chosen], settings)
             progress.advance(len(chosen))
     reader.warn_of_cut(cut, len(texts), stacklevel=5)

@@ -27,7 +27,15 @@ from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Coverage, Explanation, Row, Span
 from pellucid.progress import Progress
 from pellucid.text import well_formed
-from pellucid.transformer.reading import Reader, Reading, Settings, kept_own_words, known_words, whole_words
+from pellucid.transformer.reading import (
+    Reader,
+    Reading,
+    Settings,
+    kept_own_words,
+    known_words,
+    longest_first,
+    whole_words,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -211,13 +219,12 @@ class LexiconEmbedder(Embedder):
         """Return the rows of some texts, the longest first through the model."""
         from scipy import sparse
 
-        order = np.argsort([-len(reading.ids) for reading in readings], kind="stable")
+        batches = list(longest_first(readings, _BATCH))
         parts = []
-        for start in range(0, len(order), _BATCH):
-            chosen = [readings[n] for n in order[start : start + _BATCH]]
-            parts.append(self._mixed(self._weights(chosen)[0]))
-            progress.advance(len(chosen))
-        return sparse.vstack(parts, format="csr")[np.argsort(order, kind="stable")]
+        for batch in batches:
+            parts.append(self._mixed(self._weights([readings[n] for n in batch])[0]))
+            progress.advance(len(batch))
+        return sparse.vstack(parts, format="csr")[np.argsort(np.concatenate(batches))]
 
     def _weights(self, readings: Sequence[Reading]) -> tuple[Vectors, npt.NDArray[np.int64]]:
         """Return the clusters' weights [texts, k] and the text's token that fired each."""

@@ -36,7 +36,7 @@ from pellucid.store import read_json, write_json
 from pellucid.transformer.attention import is_causal_lm
 from pellucid.transformer.backbone import Backbone, open_backbone, read_transformer_config
 from pellucid.transformer.folder import backbone_facts, check_fingerprint, finite, read_backbone, write_backbone
-from pellucid.transformer.reading import Reader, Reading, Settings
+from pellucid.transformer.reading import Reader, Reading, Settings, longest_first
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -140,10 +140,8 @@ class DenseEmbedder(Embedder):
         """Return float32 [texts, d], rows of length 1, and 0 for a text without tokens."""
         rows = np.zeros((len(texts), self.get_embedding_dimension()), np.float32)
         readings = self._reader.read(texts, instructed=instructed)
-        order = np.argsort([-len(reading.ids) for reading in readings], kind="stable")
         with Progress("encoding", total=len(texts), enabled=show_progress_bar) as progress:
-            for start in range(0, len(order), _BATCH):
-                chosen = order[start : start + _BATCH]
+            for chosen in longest_first(readings, _BATCH):
                 rows[chosen] = self._pooled([readings[n] for n in chosen])
                 progress.advance(len(chosen))
         if not np.isfinite(rows).all():

@@ -14,7 +14,7 @@ of function words alone keeps its ten strongest tokens.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -376,6 +376,13 @@ def own_word_ids(text: str, tokenizer: Any) -> tuple[int, ...]:
     kept = [word for word in words if word not in FUNCTION_WORDS]
     encoded = tokenizer.encode_batch(kept, add_special_tokens=False) if kept else []
     return tuple(dict.fromkeys(token for one in encoded for token in one.ids))
+
+
+def longest_first(readings: Sequence[Reading], size: int) -> Iterator[npt.NDArray[np.int64]]:
+    """Yield the numbers of all readings, `size` at a time: texts of like length together, which need little padding."""
+    order = np.argsort([-len(reading.ids) for reading in readings], kind="stable")
+    for start in range(0, len(order), size):
+        yield order[start : start + size]
 
 
 def kept_own_words(weights: Vectors, readings: Sequence[Reading], assignment: npt.NDArray[np.int64]) -> Vectors:
