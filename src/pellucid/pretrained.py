@@ -1,7 +1,7 @@
 """Any name, folder, hub id or object to an opened model or encoder: the one place that does it; and what folders hold.
 
-`load` opens a model of ours, `open_encoder` that or a SentenceTransformer; both ask `identify` what a name stands for
-and `locate` where it is. How a transformer is opened is in `transformer/backbone.py`, which asks here where it is.
+`load` opens a model of ours, `open_encoder` that or a SentenceTransformer; `identify` says what a name stands for and
+`locate` where it is. A transformer under a model is opened in `transformer/backbone.py`, which asks here where it is.
 
 A folder's `config.json` has an object "pellucid": the family, the version of the format, the library's version and the
 names of the files the model consists of, with the checksums of those that are not meant to be edited. Everything else
@@ -34,8 +34,7 @@ FAMILIES = {
     "ensemble": "ensemble.embedder.EnsembleEmbedder",
     "dense": "research.baselines.DenseEmbedder",  # a baseline
 }
-"""Family, and its class with the file it is in: a new family is its room and one line here. Names, so that opening
-imports one family and none is imported from here."""
+"""Family, and its class with the file it is in: a new family is its room and one line here, a name, no import."""
 
 Kind = Literal["pellucid", "sentence-transformers", "transformer", "vectors", "unknown", "nothing"]
 
@@ -190,10 +189,10 @@ def _looks_like_path(text: str) -> bool:
 
 
 def _not_found(text: str) -> str:
-    bundled = ", ".join(bundled_models()) or "none in this installation"
     return (
-        f"no model {text!r}: nothing is at {Path(text).absolute()}. Give the name of a bundled model ({bundled}), "
-        "the folder of a saved model (./my-model), or a hub id (owner/name)"
+        f"no model {text!r}: nothing is at {Path(text).absolute()}. Give the name of a bundled model "
+        f"({', '.join(bundled_models()) or 'none in this installation'}), the folder of a saved model (./my-model), "
+        "or a hub id (owner/name)"
     )
 
 
@@ -365,14 +364,11 @@ def _names(folder: Path) -> list[str]:
 
 
 class FileState(NamedTuple):
-    """What `verify` finds of a model's file."""
+    """What `verify` finds of a file: its path in the folder, "ok" or what is wrong, and whether it may be used."""
 
     name: str
-    """Its path in the folder, with slashes."""
     state: str
-    """"ok", or in words what it is."""
     sound: bool
-    """Whether it may be used."""
 
 
 def verify(name_or_path: str | os.PathLike[str]) -> list[FileState]:
@@ -544,15 +540,13 @@ def open_sentence_transformer(name_or_path: str | os.PathLike[str]) -> Any:
         MissingExtraError: it is not installed, or too old.
     """
     require("sentence_transformers")
-    spec = os.fspath(name_or_path)
-    folder = local_folder(name_or_path)
+    spec, folder = os.fspath(name_or_path), local_folder(name_or_path)
     with loading(spec):
         if folder is not None:
             _check_modules(folder)
         from sentence_transformers import SentenceTransformer
 
-        safe = {"use_safetensors": True}
-        local = folder is not None
+        safe, local = {"use_safetensors": True}, folder is not None
         model = SentenceTransformer(spec, trust_remote_code=False, local_files_only=local, model_kwargs=safe)
         if local:
             _try_out(model, spec)

@@ -21,13 +21,6 @@ _FORMS = (
     "'wordllama:DIMENSIONS', 'model2vec:FOLDER_OR_ID', 'baseline:NAME:FOLDER_OR_ID' or 'vectors:TEXT_FILE'"
 )
 _BASELINES = "pellucid.research.baselines"  # a name: nothing but the command line imports what research is made of
-_IRRELEVANT = {  # files that do not touch an embedding
-    f"pellucid.{name}"
-    for name in (
-        *("errors", "explanation", "pretrained", "progress", "store"),
-        *("static.interchange", "static.textvectors"),
-    )
-}
 
 
 def open_any(spec: str | Path) -> Any:

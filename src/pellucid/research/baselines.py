@@ -236,7 +236,7 @@ def echo(
     """
     chosen = settings or ECHO_SETTINGS
     for template in (chosen.template, chosen.query_template or chosen.template, chosen.instructed_template):
-        if template.count("{text}") < 2:
+        if (template or "").count("{text}") < 2:
             raise InputError(f"echo needs templates that hold {{text}} twice, got {template!r:.80}")
     return LexiconEmbedder(backbone, clusters or _unclustered(backbone), chosen)
 

@@ -28,7 +28,7 @@ from pellucid.dimensions import Dimension
 from pellucid.encoders import Encoder, encode_with
 from pellucid.errors import InputError
 from pellucid.lexicon.embedder import LexiconEmbedder
-from pellucid.progress import Progress
+from pellucid.progress import Progress, length_batches
 from pellucid.text import well_formed
 from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent, signed
 
@@ -72,15 +72,14 @@ def fired_words(model: LexiconEmbedder, texts: Sequence[str], top_k: int) -> tup
     model = _sparser(model, max(top_k, _ACTIVE))
     # As `encode` does, but the tokens that fired are kept, and not only their weights.
     readings = model._reader.read(texts, instructed=True)
-    order = sorted(range(len(texts)), key=lambda n: -len(readings[n].ids))
+    batches = list(length_batches([len(reading.ids) for reading in readings], _BATCH))
     parts, firings = [sparse.csr_matrix((0, model.get_embedding_dimension()), dtype=np.float32)], []
     with Progress("encoding", total=len(texts)) as progress:
-        for start in range(0, len(order), _BATCH):
-            chosen = order[start : start + _BATCH]
+        for chosen in batches:
             weights, fired = model._weights([readings[n] for n in chosen])
             rows = model._mixed(weights)
             parts.append(rows)
-            for place, number in enumerate(chosen):
+            for place, number in enumerate(chosen.tolist()):
                 text = well_formed(texts[number])
                 where = model._places(text, readings[number], weights[place], fired[place])
                 firings += _strongest(rows[[place]], where, number, text, top_k)
@@ -90,7 +89,8 @@ def fired_words(model: LexiconEmbedder, texts: Sequence[str], top_k: int) -> tup
         warnings.warn(
             f"{cut} of {len(texts)} texts are longer than the model reads; their ends say nothing", stacklevel=3
         )
-    return sparse.vstack(parts, format="csr")[np.argsort(order)], sorted(firings, key=lambda f: (f.text, -f.weight))
+    order = np.argsort(np.concatenate([*batches, np.zeros(0, np.int64)]))
+    return sparse.vstack(parts, format="csr")[order], sorted(firings, key=lambda f: (f.text, -f.weight))
 
 
 def _sparser(model: LexiconEmbedder, most: int) -> LexiconEmbedder:

@@ -20,6 +20,7 @@ import numpy as np
 from pellucid.base import Vectors
 from pellucid.corpus import Corpus
 from pellucid.errors import InputError, require
+from pellucid.pca import spectrum_of
 from pellucid.pretrained import open_sentence_transformer
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder
@@ -151,14 +152,10 @@ def project(vectors: Vectors, bags: Bags, settings: PcaSettings) -> Vectors:
 
 def rotate(vectors: Vectors, sample: Vectors, settings: PcaSettings) -> Vectors:
     """Return `vectors` [words, D] less the mean of `sample` [n, D], on the components of `sample` after the first."""
-    mean = sample.mean(axis=0, dtype=np.float64)
-    covariance = np.zeros((sample.shape[1], sample.shape[1]))
-    for block in np.array_split(sample, 1 + len(sample) // _PCA_BLOCK):  # float64 of all at once would be large
-        centred = block - mean
-        covariance += centred.T @ centred
-    _, directions = np.linalg.eigh(covariance)  # ascending
-    components = directions[:, ::-1][:, settings.drop : settings.drop + settings.dimensions]
-    projected: Vectors = ((vectors - mean) @ components).astype(np.float32)
+    blocks = np.array_split(sample, 1 + len(sample) // _PCA_BLOCK)  # float64 of all at once would be large
+    spectrum = spectrum_of(blocks, centred=True)
+    components = spectrum.components[settings.drop : settings.drop + settings.dimensions]
+    projected: Vectors = ((vectors - spectrum.mean) @ components.T).astype(np.float32)
     return projected
 
 
