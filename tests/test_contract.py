@@ -30,7 +30,7 @@ class LetterEmbedder(Embedder):
 
     family = "letters"
 
-    def _encode(self, texts, *, show_progress_bar):
+    def _encode(self, texts, role, *, batch_size, show_progress_bar):
         counts = np.zeros((len(texts), 26), np.float32)
         for row, text in zip(counts, texts):
             for letter, count in Counter(text.lower()).items():
@@ -42,7 +42,7 @@ class LetterEmbedder(Embedder):
     def get_embedding_dimension(self):
         return 26
 
-    def explain(self, text1, text2=None):
+    def explain(self, text1, text2=None, *, role1=None, role2=None):
         first = self.encode(text1).astype(np.float64)
         second = first if text2 is None else self.encode(text2).astype(np.float64)
         terms = [Row(chr(97 + i), (chr(97 + i),), c, 0.0) for i, c in enumerate((first * second).tolist()) if c]
@@ -62,10 +62,12 @@ class LetterEmbedder(Embedder):
 class SparseLetterEmbedder(LetterEmbedder):
     """The same as CSR rows, as the lexicon and key-token families give them."""
 
-    def _encode(self, texts, *, show_progress_bar):
-        return scipy.sparse.csr_matrix(super()._encode(texts, show_progress_bar=show_progress_bar))
+    def _encode(self, texts, role, *, batch_size, show_progress_bar):
+        return scipy.sparse.csr_matrix(
+            super()._encode(texts, role, batch_size=batch_size, show_progress_bar=show_progress_bar)
+        )
 
-    def explain(self, text1, text2=None):
+    def explain(self, text1, text2=None, *, role1=None, role2=None):
         return LetterEmbedder().explain(text1, text2)
 
 

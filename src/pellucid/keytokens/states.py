@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pellucid.base import Vectors
+from pellucid.encoding import Role
 from pellucid.errors import InputError
 from pellucid.progress import Progress
 from pellucid.transformer.attention import base_states, is_causal_lm, through_head
@@ -126,7 +127,7 @@ class KeyTokenSettings:
         return replace(self, template=read.template, max_length=read.max_length, special_tokens=special)
 
 
-_BATCH = 32  # texts of one forward pass
+_BATCH = 32  # embeddings through the head's own layers at a time
 _BLOCK = 4_096  # texts sorted by length together
 
 
@@ -135,7 +136,8 @@ def embed_texts(
     reader: Reader,
     settings: KeyTokenSettings,
     texts: Sequence[str],
-    instructed: bool,
+    role: Role,
+    batch_size: int,
     progress: Progress,
 ) -> Vectors:
     """Return the embeddings of any number of texts, float32 [n, d], the longest of a block first through the model.
@@ -145,7 +147,8 @@ def embed_texts(
         reader: with `settings.reading()`.
         settings: decided ones.
         texts: checked.
-        instructed: tell the model the instruction, if there is one.
+        role: any but documents are told the instruction, if there is one.
+        batch_size: texts of one forward pass.
         progress: is told how many texts are done.
 
     Raises:
@@ -154,14 +157,14 @@ def embed_texts(
     found = np.zeros((len(texts), state_width(backbone)), np.float32)
     cut: list[int] = []
     for start in range(0, len(texts), _BLOCK):
-        readings = reader.read(texts[start : start + _BLOCK], instructed=instructed)
+        readings = reader.read_as(texts[start : start + _BLOCK], role)
         cut += [reading.cut for reading in readings if reading.cut]
         order = np.argsort([-len(reading.ids) for reading in readings], kind="stable")
-        for first in range(0, len(order), _BATCH):
-            chosen = order[first : first + _BATCH]
+        for first in range(0, len(order), batch_size):
+            chosen = order[first : first + batch_size]
             found[start + chosen] = text_embeddings(backbone, [readings[n] for n in chosen], settings)
             progress.advance(len(chosen))
-    reader.warn_of_cut(cut, len(texts), stacklevel=5)
+    reader.warn_of_cut(cut, len(texts), stacklevel=6)
     if not np.isfinite(found).all():
         raise InputError("the backbone gives NaN or infinity; open it with dtype='float32'")
     return found
