@@ -33,7 +33,14 @@ from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Explanation, Row, Span
 from pellucid.keytokens.adjustments import Adjustment, fit_adjustment
 from pellucid.keytokens.head import TokenHead, TopTokens, open_token_head
-from pellucid.keytokens.states import KeyTokenSettings, before_rows, embed_texts, own_tokens, state_width
+from pellucid.keytokens.states import (
+    KeyTokenSettings,
+    before_rows,
+    embed_texts,
+    own_tokens,
+    state_width,
+    text_embeddings,
+)
 from pellucid.progress import Progress
 from pellucid.text import split_words, well_formed
 from pellucid.transformer.reading import Reader, Reading, known_words, whole_words, without_prompt
@@ -49,7 +56,7 @@ if TYPE_CHECKING:
 def explained(model: KeyTokenEmbedder, texts: list[str], roles: list[Role]) -> Explanation:
     """Take the cosine of one or two checked texts in their roles apart; see `KeyTokenEmbedder.explain`."""
     readings = [model.readings([text], role)[0] for text, role in zip(texts, roles, strict=True)]
-    units = unit_rows(model._encode_each(texts, roles)).astype(np.float64)
+    units = unit_rows(model._rows(text_embeddings(model.backbone, readings, model.settings))).astype(np.float64)
     products = units[0].multiply(units[-1]).tocsr()
     clean = [well_formed(text) for text in texts]
     places = [

@@ -165,8 +165,6 @@ def embed_texts(
             found[start + chosen] = text_embeddings(backbone, [readings[n] for n in chosen], settings)
             progress.advance(len(chosen))
     reader.warn_of_cut(cut, len(texts), stacklevel=6)
-    if not np.isfinite(found).all():
-        raise InputError("the backbone gives NaN or infinity; open it with dtype='float32'")
     return found
 
 
@@ -177,6 +175,9 @@ def text_embeddings(backbone: Backbone, readings: Sequence[Reading], settings: K
         backbone: the transformer.
         readings: at least one, of a `Reader` with `settings.reading()`.
         settings: decided ones.
+
+    Raises:
+        InputError: the backbone gives NaN or infinity.
     """
     import torch
 
@@ -188,6 +189,8 @@ def text_embeddings(backbone: Backbone, readings: Sequence[Reading], settings: K
         if settings.normalize:
             pooled = torch.nn.functional.normalize(pooled, dim=1)
     found: Vectors = pooled.cpu().numpy()
+    if not np.isfinite(found).all():
+        raise InputError("the backbone gives NaN or infinity; open it with dtype='float32'")
     return found
 
 
