@@ -121,7 +121,7 @@ def quantized(rows: Any, precision: str) -> npt.NDArray[Any]:
     if hasattr(rows, "tocsr"):
         raise InputError(f"precision is {precision!r}, and this model's embeddings are sparse; leave it at 'float32'")
     if precision.endswith("binary"):
-        bits = np.packbits(rows > 0, axis=-1)
+        bits: npt.NDArray[np.uint8] = np.packbits(rows > 0, axis=-1)
         return bits if precision == "ubinary" else (bits - 128).astype(np.int8)
     if len(rows) == 1:
         raise InputError(
@@ -131,7 +131,7 @@ def quantized(rows: Any, precision: str) -> npt.NDArray[Any]:
     low, high = (rows.min(axis=0), rows.max(axis=0)) if len(rows) else (0.0, 0.0)
     steps = np.asarray((high - low) / 255)
     steps[steps == 0] = 1
-    levels = np.clip(np.floor((rows - low) / steps), 0, 255)
+    levels: npt.NDArray[np.float32] = np.clip(np.floor((rows - low) / steps), 0, 255)
     return levels.astype(np.uint8) if precision == "uint8" else (levels - 128).astype(np.int8)
 
 

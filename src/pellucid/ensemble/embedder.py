@@ -92,8 +92,8 @@ class Part:
             own = self.model.explain(text1, text2, role1=role1, role2=role2)
             rows = [row._replace(name=self.name + BETWEEN + row.name, key=(self.name, *row.key)) for row in own.rows]
             return replace(own, rows=tuple(rows), coverage=own.coverage or coverage)
-        rows = [self.rows([text], role)[0].astype(np.float64) for text, role in zip(texts, roles)]
-        cosine = float(rows[0] @ rows[-1])
+        units = [self.rows([text], role)[0].astype(np.float64) for text, role in zip(texts, roles)]
+        cosine = float(units[0] @ units[-1])
         terms = [Row(self.name, (self.name,), cosine, 0.0)] if cosine else []
         return Explanation.from_terms("", (text1, text2), cosine, terms, unknown=(*unknown, ())[:2], coverage=coverage)
 
