@@ -80,8 +80,8 @@ class Bench:
         kept = self.work / "vectors"
         name = "gpt-neo-3m-stories, mean behind the start token, 128 tokens"
         return {
-            "MiniLM": CachedEncoder("all-MiniLM-L6-v2", lambda texts: self.mini.embed(texts, document=True), kept),
-            NEO: CachedEncoder(name, lambda texts: self.neo.embed(texts, document=True), kept),
+            "MiniLM": CachedEncoder("all-MiniLM-L6-v2", lambda texts: self.mini.embed(texts, role="document"), kept),
+            NEO: CachedEncoder(name, lambda texts: self.neo.embed(texts, role="document"), kept),
         }
 
     def embed(self, name: str, texts: list[str]) -> Vectors:

@@ -51,7 +51,7 @@ class TableEmbedder(Embedder):
     def dimensions(self):
         return self._dimensions
 
-    def _encode(self, texts, *, show_progress_bar):
+    def _encode(self, texts, role, *, batch_size, show_progress_bar):
         zero = np.zeros(len(self.mixing))
         rows = np.array([self.rows.get(text, zero) for text in texts], np.float64).reshape(-1, len(zero))
         rows = (rows @ self.mixing).astype(np.float32)
@@ -64,7 +64,7 @@ class TableEmbedder(Embedder):
         mixing = self.mixing @ edit.mixing.toarray()
         return TableEmbedder(self.rows, edit.dimensions.names, sparse=self.sparse, mixing=mixing)
 
-    def explain(self, text1, text2=None):
+    def explain(self, text1, text2=None, *, role1=None, role2=None):
         texts = [text1, text1 if text2 is None else text2]
         units = [self.rows.get(text, np.zeros(len(self.mixing))) @ self.mixing for text in texts]
         first, second = (unit / (np.linalg.norm(unit) or 1.0) for unit in units)

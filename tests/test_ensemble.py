@@ -24,7 +24,7 @@ from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.ensemble.fitting import fit_ranking_weights, fit_weights
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.evaluation.models import TextEncoder, fingerprint
+from pellucid.evaluation.models import fingerprint
 from pellucid.explanation import Explanation, Row
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.tables import as_static
@@ -132,7 +132,7 @@ def test_rows_say_which_part_they_are_of(fruit):
 
 def test_a_part_that_cuts_rows_away_leaves_its_share_of_the_remainder(fruit):
     class Cutting(LetterEmbedder):
-        def explain(self, text1, text2=None):
+        def explain(self, text1, text2=None, *, role1=None, role2=None):
             return Explanation.from_terms("", (text1, text2), 0.8, [Row("a", ("a",), 0.5, 0.0)], exact=False)
 
     why = EnsembleEmbedder([fruit, Cutting()], [1, 3]).explain("apple", "pear")
@@ -143,11 +143,8 @@ def test_a_part_that_cuts_rows_away_leaves_its_share_of_the_remainder(fruit):
 
 def test_queries_and_documents_go_to_each_part_in_its_way():
     class Searching(LetterEmbedder):
-        def encode_query(self, texts, *, show_progress_bar=False):
-            return self.encode([text + "q" for text in texts])
-
-        def encode_document(self, texts, *, show_progress_bar=False):
-            return self.encode([text + "d" for text in texts])
+        def _encode(self, texts, role, **options):
+            return super()._encode([text + (role or "")[:1] for text in texts], role, **options)
 
     model = EnsembleEmbedder([Searching(), LetterEmbedder()])
     scores = model.similarity(model.encode_query(["a"]), model.encode_document(["a"]))
@@ -307,11 +304,9 @@ def test_the_toolkit_takes_an_ensemble(fruit):
     assert rank(model, "apple", texts).ranked[0].text in ("the apple", "apple pear")
     pairs = [("apple", "pear"), ("car", "bicycle")]
     assert compare({"one": fruit, "both": model}, pairs).families == ("static", "ensemble")
-    encoder = TextEncoder(model, "")
     rows = model.encode(["zzz", "apple"])
-    assert encoder.similarity(rows, rows)[0, 0] == pytest.approx(0.5)
-    assert encoder.similarity_pairwise(rows, rows) == pytest.approx([0.5, 1.0])
-    assert TextEncoder(fruit, "").similarity(fruit.encode(["apple"]), fruit.encode(["apple"]))[0, 0] == 1
+    assert model.similarity(rows, rows)[0, 0] == pytest.approx(0.5)
+    assert model.similarity_pairwise(rows, rows) == pytest.approx([0.5, 1.0])
     assert fingerprint(EnsembleEmbedder([fruit, fruit])) != fingerprint(EnsembleEmbedder([fruit, fruit], [1, 2]))
 
 

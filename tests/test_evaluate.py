@@ -44,7 +44,7 @@ class Planar(Embedder):
     def __init__(self, apple: float = 1.0) -> None:
         self.apple, self.encoded = apple, 0
 
-    def _encode(self, texts: list[str], *, show_progress_bar: bool) -> np.ndarray:
+    def _encode(self, texts: list[str], role: Any, *, batch_size: int, show_progress_bar: bool) -> np.ndarray:
         self.encoded += len(texts)
         rows = [[self.apple * text.count("apple"), text.count("car")] for text in texts]
         return np.array(rows, np.float32)
@@ -52,7 +52,7 @@ class Planar(Embedder):
     def get_embedding_dimension(self) -> int:
         return 2
 
-    def explain(self, text1: str, text2: str | None = None) -> Any:
+    def explain(self, text1: str, text2: str | None = None, **roles: Any) -> Any:
         raise NotImplementedError
 
     def save_pretrained(self, path: str | Path) -> None:
@@ -63,10 +63,10 @@ class Planar(Embedder):
 class Dark(Planar):
     """Sparse rows, as the families with named dimensions have."""
 
-    def _encode(self, texts: list[str], *, show_progress_bar: bool) -> Any:
+    def _encode(self, texts: list[str], role: Any, *, batch_size: int, show_progress_bar: bool) -> Any:
         from scipy.sparse import csr_matrix
 
-        return csr_matrix(super()._encode(texts, show_progress_bar=show_progress_bar))
+        return csr_matrix(super()._encode(texts, role, batch_size=batch_size, show_progress_bar=show_progress_bar))
 
 
 def table(path: Path, columns: str, rows: list[tuple[Any, ...]]) -> Path:

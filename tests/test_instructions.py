@@ -31,13 +31,9 @@ class Told(Planar):
     def with_instruction(self, instruction):
         return Told(instruction, self.settings.takes_instruction, self.seen, self.settings.instructed_template)
 
-    def _encode(self, texts, *, show_progress_bar):
-        self.seen += [("told", self.settings.instruction)] * len(texts)
-        return super()._encode(texts, show_progress_bar=show_progress_bar)
-
-    def encode_document(self, texts, *, show_progress_bar=False):
-        self.seen += [("document", "")] * len(texts)
-        return Planar._encode(self, list(texts), show_progress_bar=show_progress_bar)
+    def _encode(self, texts, role, *, batch_size, show_progress_bar):
+        self.seen += [("document", "") if role == "document" else ("told", self.settings.instruction)] * len(texts)
+        return super()._encode(texts, role, batch_size=batch_size, show_progress_bar=show_progress_bar)
 
 
 # The table

@@ -64,7 +64,7 @@ def dense_reference(model, query, documents, k, m):
     shown = model.head.shown
     logits = {}
     for side, texts, document in (("d", documents, True), ("q", [query], False)):
-        rows = model.adjustment.apply(model.embed(texts, document=document))
+        rows = model.adjustment.apply(model.embed(texts, role="document" if document else None))
         logits[side] = np.full((len(texts), len(model.head)), -np.inf, np.float32)
         logits[side][:, shown] = (rows @ model.head.rows().T)[:, shown]
     weights = np.full_like(logits["d"], np.nan)
@@ -124,7 +124,7 @@ MODELS = {kind: embedder(kind) for kind in ("bert", "gpt2")}
 
 
 def test_known_embeddings_and_several_queries_give_the_same(model, index):
-    rows = model.embed(DOCUMENTS, document=True)
+    rows = model.embed(DOCUMENTS, role="document")
     again = KeyTokenIndex.build(model, iter(DOCUMENTS), top_k=30, embeddings=rows)
     queries = ["a man", "swift cars", ""]
     assert again.search(queries) == [index.search(query) for query in queries]

@@ -121,7 +121,7 @@ def test_normalize_brings_the_embedding_to_length_1():
 
 def test_documents_are_read_without_the_instruction(llama):
     told = llama.with_instruction("find cars")
-    assert told.embed(TEXTS, document=True) == pytest.approx(llama.embed(TEXTS), abs=1e-6)
+    assert told.embed(TEXTS, role="document") == pytest.approx(llama.embed(TEXTS), abs=1e-6)
     assert np.abs(told.embed(TEXTS[0]) - llama.embed(TEXTS[0])).max() > 1e-3
     assert np.abs(told.encode_document(TEXTS) - llama.encode(TEXTS)).max() < 1e-4
 

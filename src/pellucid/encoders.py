@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.base import Embedder, Vectors
+from pellucid.encoding import Role
 from pellucid.errors import InputError
 from pellucid.explanation import Coverage, Span, words_before
 from pellucid.text import well_formed
@@ -30,7 +31,8 @@ def encode_with(
     encoder: Encoder,
     texts: list[str],
     *,
-    role: str = "",
+    role: Role = None,
+    batch_size: int = 32,
     dimension: int | None = None,
     show_progress_bar: bool = False,
 ) -> Vectors:
@@ -39,7 +41,8 @@ def encode_with(
     Args:
         encoder: what makes the vectors; their lengths do not matter.
         texts: any number of texts.
-        role: "query" or "document" for the encoder's own way with these, "" for neither; callables know no roles.
+        role: "query" or "document" for the encoder's own way with these, None for neither; callables know no roles.
+        batch_size: texts of one pass, where the encoder has passes.
         dimension: what the encoder gave before; None takes what it gives.
         show_progress_bar: passed on where the encoder has one.
 
@@ -49,7 +52,7 @@ def encode_with(
     Raises:
         InputError: the encoder is none, gives another number of rows or dimensions than expected, or a NaN.
     """
-    function = _as_function(encoder, role, show_progress_bar)
+    function = _as_function(encoder, role, batch_size, show_progress_bar)
     if not texts:
         return np.zeros((0, dimension or 0), np.float32)
     vectors = _as_rows(function(list(map(well_formed, texts))))
@@ -89,29 +92,47 @@ def anchor_vectors(encoder: Encoder, texts: list[str], *, dimension: int | None 
     return vectors
 
 
-def known_to(encoder: Encoder, texts: list[str]) -> list[tuple[Coverage, tuple[Span, ...]]]:
-    """Return for each text how much of it an encoder knows, and the stretches it does not.
+def known_to(encoder: Encoder, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
+    """Return for each text how much of it an encoder knows in a role, and the stretches it does not.
 
-    A SentenceTransformer reads every word before its maximum length. Of a callable nothing is known: it counts as one
-    that knows everything.
+    A SentenceTransformer reads every word before its maximum length, its prompt first. Of a callable nothing is known:
+    it counts as one that knows everything.
     """
     if isinstance(encoder, Embedder):
-        return encoder._known(texts)
-    return [words_before(text, _read_to(encoder, text)) for text in map(well_formed, texts)]
+        return encoder._known(texts, role)
+    return [words_before(text, _read_to(encoder, text, role)) for text in map(well_formed, texts)]
 
 
-def _read_to(encoder: Encoder, text: str) -> int:
+def prompted(encoder: Encoder, texts: list[str], prompt: str) -> tuple[list[str], Role]:
+    """Return texts with `prompt` before them, and a role in which the encoder puts nothing there itself.
+
+    Raises:
+        InputError: it would in any.
+    """
+    if isinstance(encoder, Embedder):
+        return encoder._prompted(texts, prompt)
+    default = getattr(encoder, "default_prompt_name", None)
+    if is_sentence_transformer(encoder) and default is not None:
+        raise InputError(
+            f"prompt is {prompt!r:.60}, and the encoder puts its own before every text; set its default_prompt_name, "
+            f"{default!r:.40}, to None"
+        )
+    return [prompt + text for text in texts], None
+
+
+def _read_to(encoder: Encoder, text: str, role: Role) -> int:
     """Return the character where a SentenceTransformer stops to read; the end for what cannot be asked."""
     tokenizer: Any = getattr(encoder, "tokenizer", None)
     longest = getattr(encoder, "max_seq_length", None)
     if not is_sentence_transformer(encoder) or not getattr(tokenizer, "is_fast", False) or not isinstance(longest, int):
         return len(text)
+    prompt = encoder.prompts.get(role or encoder.default_prompt_name) or ""
     read = tokenizer(
-        text, truncation=True, max_length=longest, return_offsets_mapping=True, return_overflowing_tokens=True
+        prompt + text, truncation=True, max_length=longest, return_offsets_mapping=True, return_overflowing_tokens=True
     )
     if len(read["offset_mapping"]) < 2:  # nothing was cut
         return len(text)
-    return int(max(end for _, end in read["offset_mapping"][0]))
+    return max(0, int(max(end for _, end in read["offset_mapping"][0])) - len(prompt))
 
 
 def is_sentence_transformer(encoder: Encoder) -> bool:
@@ -132,11 +153,11 @@ def check_encoder(encoder: Encoder) -> None:
         )
 
 
-def _as_function(encoder: Encoder, role: str, show_progress_bar: bool) -> Callable[[list[str]], Any]:
+def _as_function(encoder: Encoder, role: Role, batch_size: int, show_progress_bar: bool) -> Callable[[list[str]], Any]:
     check_encoder(encoder)
     if isinstance(encoder, Embedder) or is_sentence_transformer(encoder):
         method = getattr(encoder, f"encode_{role}" if role else "encode")
-        return lambda texts: method(texts, show_progress_bar=show_progress_bar)
+        return lambda texts: method(texts, batch_size=batch_size, show_progress_bar=show_progress_bar)
     function: Callable[[list[str]], Any] = encoder
     return function
 

@@ -86,7 +86,7 @@ class Ranking(Report):
             if not 1 <= rank <= len(self.ranked):
                 raise InputError(f"rank {rank} is not in this list of {len(self.ranked)}")
         texts = (self.ranked[rank - 1].text for rank in (above, below))
-        better, worse = (self.model.explain(self.query, text) for text in texts)
+        better, worse = (_why(self.model, self.query, text) for text in texts)
         return better - worse
 
     def _parts(self) -> Iterator[Part]:
@@ -119,8 +119,7 @@ class Ranking(Report):
 def rank(model: Embedder, query: str, documents: Iterable[str], *, top_k: int = 10, reasons: int = 3) -> Ranking:
     """Return the documents nearest to `query`, each with the rows that add most to its score.
 
-    Scores are cosines of `model.encode`, which is what `explain` takes apart. A family that encodes queries another way
-    than documents may rank differently with `encode_query` and `encode_document`.
+    Scores are those of a search: `similarity` of `encode_query` and `encode_document`, taken apart in these roles.
 
     Args:
         model: any family.
@@ -141,13 +140,18 @@ def rank(model: Embedder, query: str, documents: Iterable[str], *, top_k: int = 
         raise InputError("no documents are given")
     if top_k < 1 or reasons < 0:
         raise InputError(f"top_k is {top_k} and reasons {reasons}; they must be at least 1 and 0")
-    scores = model.similarity(model.encode([query]), model.encode(texts))[0]
+    scores = model.similarity(model.encode_query([query]), model.encode_document(texts))[0]
     order = np.argsort(-scores, kind="stable")[:top_k].tolist()
-    (coverage, gaps), *known = model._known([query, *(texts[number] for number in order)])
+    coverage, gaps = model._known([query], "query")[0]
+    known = model._known([texts[number] for number in order], "document")
     ranked = []
     for place, (number, (of_text, _)) in enumerate(zip(order, known, strict=True), 1):
-        rows = [row for row in model.explain(query, texts[number]).rows if row.contribution > 0][:reasons]
+        rows = [row for row in _why(model, query, texts[number]).rows if row.contribution > 0][:reasons]
         best = tuple(Reason(row.name, row.contribution) for row in rows)
         ranked.append(Ranked(place, number, texts[number], float(scores[number]), best, of_text))
     unknown = tuple(dict.fromkeys(query[start:end] for start, end in gaps))
     return Ranking(model.family, query, len(texts), tuple(ranked), coverage, unknown, model)
+
+
+def _why(model: Embedder, query: str, document: str) -> Explanation:
+    return model.explain(query, document, role1="query", role2="document")

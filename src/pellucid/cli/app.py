@@ -26,6 +26,7 @@ from pellucid.cli.input import (
     open_model,
     pairs_of,
     read,
+    roles_of,
     tabbed_pairs,
 )
 from pellucid.cli.output import json_line, model_facts, say, show, shown_json, write_html, write_plot
@@ -71,6 +72,10 @@ app = typer.Typer(
 )
 
 _Field = Annotated[str, typer.Option(help="The JSON key or parquet column that holds the text.")]
+_Roles = Annotated[
+    str | None,
+    typer.Option(metavar="ROLE[,ROLE]", help="What A and B are: query, document or none, as query,document."),
+]
 _Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", help="The file to write; .npy, .jsonl or .parquet. Default: JSON lines to stdout."),
@@ -97,6 +102,7 @@ def encode(
     file: Annotated[str, typer.Argument(help="A .txt (one text a line), .jsonl or .parquet; - is stdin.")] = "-",
     output: _Output = None,
     kind: Annotated[str | None, typer.Option("--format", help="npy, jsonl or parquet, whatever the name.")] = None,
+    role: Annotated[str | None, typer.Option(help="query or document: what a search takes the texts for.")] = None,
     model: ModelOption = "static-en",
     field: _Field = "text",
 ) -> None:
@@ -105,9 +111,13 @@ def encode(
     Memory stays bounded however many texts there are. The output file appears when
     it is complete; an interrupted run leaves none.
 
+    Some models read a query in another way than a document, such as behind an
+    instruction. Without --role a text is neither.
+
     \b
     Examples:
       pellucid encode texts.txt -o embeddings.npy
+      pellucid encode questions.txt --role query -m my-lexicon -o questions.parquet
       pellucid encode reviews.jsonl --field review -o reviews.parquet
       cut -f 2 log.tsv | pellucid encode > embeddings.jsonl
     """
@@ -115,13 +125,15 @@ def encode(
     from pellucid.progress import Progress
 
     chosen = output_format(output, kind)
+    (known,) = roles_of(role, 1, "--role")
     texts = read(file, field)
     opened = open_model(model)
+    turned = {None: opened.encode, "query": opened.encode_query, "document": opened.encode_document}[known]
     shown = output is not None or not sys.stdout.isatty()  # a bar between the lines of the result helps nobody
     with open_writer(output, chosen, opened.get_embedding_dimension(), sys.stdout) as write:
         with Progress("encoding", enabled=shown) as progress:
             for block in blocks(texts):
-                write(block, opened.encode(block))
+                write(block, turned(block))
                 progress.advance(len(block))
 
 
@@ -187,6 +199,7 @@ def _say_of_low(model: Embedder, pair: tuple[str, str], low: int, total: int) ->
 def explain(
     a: Annotated[str, typer.Argument(help="The text to explain.")],
     b: Annotated[str | None, typer.Argument(help="A second text: explain the similarity of the two.")] = None,
+    roles: _Roles = None,
     than: Annotated[str | None, typer.Option(help="A third: explain why B is closer to A than this one is.")] = None,
     top: Annotated[int, typer.Option(min=0, help="Rows to show; the others are summed up in one line.")] = 10,
     plain: Annotated[bool, typer.Option("--plain", help="No colour and no styles, even in a terminal.")] = False,
@@ -198,20 +211,23 @@ def explain(
     """Show what a similarity is made of.
 
     The rows add up to the similarity. With one text they are the pulls of its words
-    on its embedding, which add up to 1.
+    on its embedding, which add up to 1. With --roles query,document the similarity is
+    the one that a search computes, which some models encode in another way.
 
     \b
     Examples:
       pellucid explain "a loan for a house" "mortgage rates are rising"
       pellucid explain "a loan for a house" "mortgage rates" --than "a house with a garden"
       pellucid explain "a loan for a house" --html loan.html
+      pellucid explain "house loans" "How to borrow for a house" --roles query,document
     """
+    role1, role2 = (*roles_of(roles, 1 if b is None else 2, "--roles"), None)[:2]
     opened = open_model(model)
-    explanation = opened.explain(a, b)
+    explanation = opened.explain(a, b, role1=role1, role2=role2)
     if than is not None:
         if b is None:
             raise typer.BadParameter("it needs both A and B", param_hint="--than")
-        explanation = explanation - opened.explain(a, than)
+        explanation = explanation - opened.explain(a, than, role1=role1, role2=role2)
     for path, write in ((html, write_html), (plot, write_plot)):
         if path is not None:
             write(explanation, path, top)

@@ -15,6 +15,7 @@ from pellucid.errors import InputError
 
 if TYPE_CHECKING:
     from pellucid.base import Embedder
+    from pellucid.encoding import Role
     from pellucid.keytokens.states import KeyPooling
     from pellucid.static.making.bilingual import Languages, ParallelFiles
 
@@ -32,6 +33,7 @@ _Item = TypeVar("_Item", str, Pair)
 
 _BLOCK_TEXTS = 16_384
 _BLOCK_CHARACTERS = 1 << 24
+_ROLES: dict[str, Role] = {"query": "query", "document": "document", "none": None}
 _FILE_ENDINGS = (".txt", ".jsonl", ".parquet", ".tsv", ".csv", ".xz", ".gz")
 
 
@@ -90,6 +92,21 @@ def blocks(items: Iterable[_Item]) -> Iterator[list[_Item]]:
             block, size = [], 0
     if block:
         yield block
+
+
+def roles_of(said: str | None, texts: int, option: str) -> list[Role]:
+    """Return the role of each of `texts` texts, as `option` gives them: "query", or "query,document"."""
+    if said is None:
+        return [None] * texts
+    names = [name.strip() for name in said.split(",")]
+    wrong = [name for name in names if name not in _ROLES]
+    if wrong:
+        raise typer.BadParameter(f"{wrong[0]!r:.40} is no role; there are {', '.join(_ROLES)}", param_hint=option)
+    if len(names) != texts:
+        raise typer.BadParameter(
+            f"{len(names)} roles for {texts} {'texts' if texts > 1 else 'text'}", param_hint=option
+        )
+    return [_ROLES[name] for name in names]
 
 
 def pairs_of(a: str | None, b: str | None, *, as_text: bool, field: str) -> Iterator[Pair]:

@@ -26,12 +26,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Embedder, Vectors, check_texts, explained_texts, unit_rows
+from pellucid.base import Embedder, Vectors, explained_texts
 from pellucid.dimensions import Dimension, Dimensions, Edit
-from pellucid.encoders import Encoder, encode_with, is_sentence_transformer, known_to
+from pellucid.encoders import Encoder, encode_with, is_sentence_transformer, known_to, prompted
+from pellucid.encoding import Role, as_rows, unit_rows
 from pellucid.ensemble.folder import SavedPart, read_folder, write_folder
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Coverage, Explanation, Row, Span
+from pellucid.pretrained import locate
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -67,12 +69,17 @@ class Part:
     dimension: int
     source: str | None = None
 
-    def rows(self, texts: list[str], role: str = "", *, show_progress_bar: bool = False) -> Any:
+    def rows(
+        self, texts: list[str], role: Role = None, *, batch_size: int = 32, show_progress_bar: bool = False
+    ) -> Any:
         """Return the part's embeddings at length 1 (or 0), float32 [texts, dimension], an array or CSR."""
         if isinstance(self.model, Embedder):
-            encode = getattr(self.model, f"encode_{role}" if role else "encode")
-            return _units(encode(texts, show_progress_bar=show_progress_bar))
-        return encode_with(self.model, texts, role=role, dimension=self.dimension, show_progress_bar=show_progress_bar)
+            rows = self.model._encode(texts, role, batch_size=batch_size, show_progress_bar=show_progress_bar)
+            return _units(rows)
+        return encode_with(
+            self.model, texts, role=role, dimension=self.dimension, batch_size=batch_size,
+            show_progress_bar=show_progress_bar,
+        )  # fmt: skip
 
     @property
     def dimensions(self) -> Dimensions:
@@ -81,16 +88,16 @@ class Part:
             return self.model.dimensions
         return Dimensions(Dimension(f"dimension {number}") for number in range(self.dimension))
 
-    def explained(self, text1: str, text2: str | None) -> Explanation:
+    def explained(self, text1: str, text2: str | None, role1: Role, role2: Role) -> Explanation:
         """Return the part's own explanation, rows under the part's name; one row where it has none."""
-        texts = [text1] if text2 is None else [text1, text2]
-        coverage, unknown = zip(*known_to(self.model, texts))
+        texts, roles = explained_texts(text1, text2, role1, role2)
+        coverage, unknown = zip(*(known_to(self.model, [text], role)[0] for text, role in zip(texts, roles)))
         if isinstance(self.model, Embedder):
-            own = self.model.explain(text1, text2)
+            own = self.model.explain(text1, text2, role1=role1, role2=role2)
             rows = [row._replace(name=self.name + BETWEEN + row.name, key=(self.name, *row.key)) for row in own.rows]
             return replace(own, rows=tuple(rows), coverage=own.coverage or coverage)
-        rows = self.rows(texts).astype(np.float64)
-        cosine = float(rows[0] @ rows[-1])
+        units = [self.rows([text], role)[0].astype(np.float64) for text, role in zip(texts, roles)]
+        cosine = float(units[0] @ units[-1])
         terms = [Row(self.name, (self.name,), cosine, 0.0)] if cosine else []
         return Explanation.from_terms("", (text1, text2), cosine, terms, unknown=(*unknown, ())[:2], coverage=coverage)
 
@@ -272,6 +279,7 @@ class EnsembleEmbedder(Embedder):
     """
 
     family: ClassVar[str] = "ensemble"
+    similarity_fn_name: ClassVar[str] = "dot"
 
     def __init__(
         self, models: Sequence[Encoder] | Mapping[str, Encoder], weights: Sequence[float] | None = None
@@ -318,9 +326,11 @@ class EnsembleEmbedder(Embedder):
         """
         saved = read_folder(path_or_id, parts or {})
         try:
-            return cls.from_parts([_proved(part, path_or_id) for part in saved])
+            model = cls.from_parts([_proved(part, path_or_id) for part in saved])
         except InputError as error:  # the weights
             raise ModelFolderError(f"{path_or_id}: {error}") from error
+        model._folder = locate(path_or_id)
+        return model
 
     def save_pretrained(self, path: str | Path, *, sources: Mapping[str, str] | None = None) -> None:
         """Write the ensemble to folder `path`, whole or not at all, each part in a folder of its own.
@@ -375,24 +385,23 @@ class EnsembleEmbedder(Embedder):
             )
         return self._dimensions
 
-    def _encode(self, texts: list[str], *, show_progress_bar: bool) -> Any:
-        return self._rows(texts, "", show_progress_bar)
+    @property
+    def device(self) -> str:
+        """Where the parts compute, in order, each device once: "cpu", or "cpu, cuda:0"."""
+        return ", ".join(dict.fromkeys(str(getattr(part.model, "device", "cpu")) for part in self.parts))
 
-    def encode_query(self, texts: str | Iterable[str], *, show_progress_bar: bool = False) -> Any:
-        """Encode search queries, each part in its own way."""
-        return self._encode_as("query", texts, show_progress_bar)
+    def _size(self) -> str:
+        return f"{', '.join(self.names)}; {super()._size()}"
 
-    def encode_document(self, texts: str | Iterable[str], *, show_progress_bar: bool = False) -> Any:
-        """Encode documents, each part in its own way."""
-        return self._encode_as("document", texts, show_progress_bar)
+    def _prompted(self, texts: list[str], prompt: str) -> tuple[list[str], Role]:
+        found = [prompted(part.model, texts, prompt) for part in self.parts]
+        return max(found, key=lambda read: read[1] is not None)  # the role of a part that tells roles apart
 
-    def _encode_as(self, role: str, texts: str | Iterable[str], show_progress_bar: bool) -> Any:
-        if isinstance(texts, str):
-            return self._rows([texts], role, False)[0]
-        return self._rows(check_texts(texts), role, show_progress_bar)
-
-    def _rows(self, texts: list[str], role: str, show_progress_bar: bool) -> Any:
-        return self._joined([part.rows(texts, role, show_progress_bar=show_progress_bar) for part in self.parts])
+    def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Any:
+        """Return the parts' rows side by side, queries and documents by each part in its own way."""
+        return self._joined([
+            part.rows(texts, role, batch_size=batch_size, show_progress_bar=show_progress_bar) for part in self.parts
+        ])  # fmt: skip
 
     def _joined(self, blocks: list[Any]) -> Any:
         """Return the parts' unit rows side by side, each times the root of its weight."""
@@ -438,7 +447,7 @@ class EnsembleEmbedder(Embedder):
 
     def _units(self, embeddings: Any) -> Any:
         """Return embeddings of this model with every part's stretch at its own length, the root of its weight."""
-        rows = embeddings.tocsr() if hasattr(embeddings, "tocsr") else np.atleast_2d(np.asarray(embeddings))
+        rows = as_rows(embeddings)
         if rows.shape[1] != self.get_embedding_dimension():
             raise InputError(
                 f"the embeddings have {rows.shape[1]} dimensions and this ensemble {self.get_embedding_dimension()}; "
@@ -451,7 +460,7 @@ class EnsembleEmbedder(Embedder):
         ends = np.cumsum([part.dimension for part in self.parts]).tolist()
         return [slice(start, end) for start, end in zip([0, *ends], ends)]
 
-    def explain(self, text1: str, text2: str | None = None) -> Explanation:
+    def explain(self, text1: str, text2: str | None = None, *, role1: Role = None, role2: Role = None) -> Explanation:
         """Take apart the similarity of two texts: the rows of every part's own explanation, times its weight.
 
         A row is named "part: row"; a part that is no pellucid model is one row, named after it. `part_contributions`
@@ -462,9 +471,9 @@ class EnsembleEmbedder(Embedder):
         Raises:
             InputError: an argument is no string, or a part refuses the texts as too long to explain.
         """
-        explained_texts(text1, text2)
+        explained_texts(text1, text2, role1, role2)
         parts = [part for part in self.parts if part.weight > 0]
-        found = [part.explained(text1, text2) for part in parts]
+        found = [part.explained(text1, text2, role1, role2) for part in parts]
         terms = [
             row._replace(contribution=part.weight * row.contribution)
             for part, own in zip(parts, found, strict=True)
@@ -478,8 +487,8 @@ class EnsembleEmbedder(Embedder):
             self.family, (text1, text2), score, terms, exact=exact, unknown=unknown, coverage=coverage
         )
 
-    def _known(self, texts: list[str]) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        found = zip(*(known_to(part.model, texts) for part in self.parts if part.weight > 0))
+    def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        found = zip(*(known_to(part.model, texts, role) for part in self.parts if part.weight > 0))
         return [(min((own for own, _ in every), key=_share), _common([gaps for _, gaps in every])) for every in found]
 
     def part_contributions(self, explanation: Explanation) -> dict[str, float]:

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.base import Embedder
 from pellucid.errors import InputError, ModelFolderError, missing_extra
 from pellucid.evaluation.models import TextEncoder, fingerprint, open_any
 from pellucid.evaluation.tasks import KINDS, LocalTask, find_tasks, read_sts
@@ -263,11 +264,11 @@ def _run(model: Any, weights: str, task: str | LocalTask) -> TaskScore:
     mteb = _import_mteb()
     from pellucid.evaluation.tasks import make_hub_task, make_task, quiet
 
-    own = type(model).__module__.startswith("sentence_transformers")  # MTEB knows their prompts and devices
-    settings = {"show_progress_bar": False, "batch_size": 32 if own else 4096}
+    as_it_is = isinstance(model, Embedder) or type(model).__module__.startswith("sentence_transformers")
+    settings = {"show_progress_bar": False, "batch_size": 32 if as_it_is else 4096}
     with quiet():
         loaded = make_task(task) if isinstance(task, LocalTask) else make_hub_task(task)
-        subject = model if own else TextEncoder(model, weights[:12])
+        subject = model if as_it_is else TextEncoder(model, weights[:12])
         done = mteb.evaluate(
             subject, loaded, cache=None, co2_tracker=False, encode_kwargs=settings, show_progress_bar=False
         )

@@ -36,6 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.base import Vectors, check_texts
+from pellucid.encoding import Role
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Explanation, Row
 from pellucid.keytokens.embedder import Places, word_rows
@@ -117,7 +118,7 @@ class KeyTokenIndex:
             documents: the texts, in the order hits number them by.
             top_k: tokens kept of each, the paper's K; from 1 to the number of tokens that stand for text.
             signs: "signed" keeps the logits as they are (Eq. 15), "positive" only those above 0.
-            embeddings: float32 [documents, d], what `model.embed(documents, document=True)` gives, where it is known.
+            embeddings: float32 [documents, d], what `model.embed(documents, role="document")` gives, where it is known.
             show_progress_bar: show bars, counting documents.
 
         Raises:
@@ -126,7 +127,7 @@ class KeyTokenIndex:
         texts = check_texts(documents)
         _check_count("top_k", top_k, 1, len(model.head.shown), model)
         if embeddings is None:
-            embeddings = model.embed(texts, document=True, show_progress_bar=show_progress_bar)
+            embeddings = model.embed(texts, role="document", show_progress_bar=show_progress_bar)
         if np.shape(embeddings) != (len(texts), state_width(model.backbone)):
             raise InputError(
                 f"embeddings of shape {np.shape(embeddings)} are not of {len(texts):,} documents and "
@@ -214,7 +215,7 @@ class KeyTokenIndex:
             queries: the texts.
             expand: the paper's M.
             spellings: as in `search`.
-            embeddings: float32 [queries, d], what `model.embed(queries)` gives, where it is known.
+            embeddings: float32 [queries, d], what `model.embed(queries, role="query")` gives, where it is known.
 
         Raises:
             InputError: `expand` is out of range, or the embeddings are not of the queries.
@@ -223,7 +224,9 @@ class KeyTokenIndex:
         own = [self._own(ids, spellings) for ids in self._literal(queries)]
         if not expand:
             return [np.array(ids, np.int64) for ids in own]
-        rows = self.model.embed(list(queries)) if embeddings is None else np.asarray(embeddings, np.float32)
+        rows = (
+            self.model.embed(list(queries), role="query") if embeddings is None else np.asarray(embeddings, np.float32)
+        )
         if len(rows) != len(queries):
             raise InputError(f"{len(rows)} embeddings are not of {len(queries)} queries")
         aligned = self.model.decode(rows, expand).ids.tolist()
@@ -234,7 +237,7 @@ class KeyTokenIndex:
     def _literal(self, queries: Sequence[str]) -> list[list[int]]:
         """Return the tokens of each query that stand for text, each once."""
         tokens = self.model.head.tokens
-        read = [own_tokens(reading) for reading in self.model.readings(list(queries))]
+        read = [own_tokens(reading) for reading in self.model.readings(list(queries), "query")]
         return [[n for n in dict.fromkeys(ids) if tokens[n].rank < Rank.NONE] for ids in read]
 
     def _own(self, ids: list[int], spellings: bool) -> list[int]:
@@ -298,14 +301,13 @@ class KeyTokenIndex:
         text, index, number = self._place(document)
         values = index.weights[tokens][:, [number]].tocoo()
         numbers, logits = tokens[values.row].tolist(), values.data.astype(np.float64).tolist()
-        places = [self._places(query, document=False), self._places(text, document=True)]
+        places = [self._places(query, "query"), self._places(text, "document")]
         rows = word_rows(self.model, numbers, logits, places)
         shown = {part for row in rows for part in row.parts}
         names = self.model.head.dimensions.names
         rest = [(names[n], value) for n, value in zip(numbers, logits) if names[n] not in shown]
         rows += [Row(name, (name,), value, 0.0, key=("token", name)) for name, value in rest]
-        of_query, unknown1 = self.model._known([query])[0]
-        of_text, unknown2 = self.model.with_instruction("")._known([text])[0]
+        (of_query, unknown1), (of_text, unknown2) = self.model._known_each([query, text], ["query", "document"])
         return Explanation.from_terms(
             "key-token index", (query, text), math.fsum(logits), rows, unknown=(unknown1, unknown2),
             coverage=(of_query, of_text),
@@ -327,10 +329,9 @@ class KeyTokenIndex:
     def _numbers(self) -> dict[str, int]:
         return {text: number for number, text in reversed(list(enumerate(self.documents)))}
 
-    def _places(self, text: str, *, document: bool) -> Places:
-        model = self.model.with_instruction("") if document else self.model
-        reading = model.readings([text])[0]
-        return Places(well_formed(text), own_tokens(reading), reading.spans, model.head.tokens)
+    def _places(self, text: str, role: Role) -> Places:
+        reading = self.model.readings([text], role)[0]
+        return Places(well_formed(text), own_tokens(reading), reading.spans, self.model.head.tokens)
 
     def save(self, path: str | Path) -> None:
         """Write the index to folder `path`, whole or not at all; the model is not in it.
@@ -461,7 +462,7 @@ def _read_facts(folder: Path) -> dict[str, Any]:
 def _probe(model: KeyTokenEmbedder) -> npt.NDArray[np.float32]:
     """Return a few logits of a fixed text: another backbone, head or adjustment gives others."""
     shown = model.head.shown
-    top = model.decode(model.embed([_PROBE], document=True), len(shown))
+    top = model.decode(model.embed([_PROBE], role="document"), len(shown))
     logits: npt.NDArray[np.float32] = top.scores[0][np.argsort(top.ids[0])]
     return logits[:: max(1, len(shown) // _PROBED)]
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from pellucid.base import Vectors
+from pellucid.encoding import Role
 from pellucid.errors import InputError
 from pellucid.progress import Progress, length_batches
 from pellucid.transformer.attention import base_states, is_causal_lm, through_head
@@ -106,7 +107,8 @@ def embed_texts(
     reader: Reader,
     settings: KeyTokenSettings,
     texts: Sequence[str],
-    instructed: bool,
+    role: Role,
+    batch_size: int,
     progress: Progress,
 ) -> Vectors:
     """Return the embeddings of any number of texts, float32 [n, d].
@@ -116,7 +118,8 @@ def embed_texts(
         reader: with `settings`.
         settings: decided ones.
         texts: checked.
-        instructed: read them with the instruction, if there is one.
+        role: any but documents are told the instruction, if there is one.
+        batch_size: texts of one forward pass.
         progress: counts the texts that are done.
 
     Raises:
@@ -125,15 +128,19 @@ def embed_texts(
     parts = [np.zeros((0, state_width(backbone)), np.float32)]
     cut: list[int] = []
     for start in range(0, len(texts), _BLOCK):
-        readings = reader.read(texts[start : start + _BLOCK], instructed=instructed)
+        readings = reader.read_as(texts[start : start + _BLOCK], role)
         cut += [reading.cut for reading in readings if reading.cut]
-        parts.append(embed_readings(backbone, readings, settings, progress))
-    reader.warn_of_cut(cut, len(texts), stacklevel=5)
+        parts.append(embed_readings(backbone, readings, settings, batch_size, progress))
+    reader.warn_of_cut(cut, len(texts), stacklevel=6)
     return np.concatenate(parts)
 
 
 def embed_readings(
-    backbone: Backbone, readings: Sequence[Reading], settings: KeyTokenSettings, progress: Progress | None = None
+    backbone: Backbone,
+    readings: Sequence[Reading],
+    settings: KeyTokenSettings,
+    batch_size: int = _BATCH,
+    progress: Progress | None = None,
 ) -> Vectors:
     """Return the embeddings of texts that have been read, float32 [n, d].
 
@@ -141,12 +148,10 @@ def embed_readings(
         InputError: the backbone gives NaN or infinity.
     """
     found = np.zeros((len(readings), state_width(backbone)), np.float32)
-    for batch in length_batches([len(reading.ids) for reading in readings], _BATCH):
+    for batch in length_batches([len(reading.ids) for reading in readings], batch_size):
         found[batch] = text_embeddings(backbone, [readings[n] for n in batch], settings)
         if progress is not None:
             progress.advance(len(batch))
-    if not np.isfinite(found).all():
-        raise InputError("the backbone gives NaN or infinity; open it with dtype='float32'")
     return found
 
 
@@ -157,6 +162,9 @@ def text_embeddings(backbone: Backbone, readings: Sequence[Reading], settings: K
         backbone: the transformer.
         readings: at least one, of a `Reader` with `settings`.
         settings: decided ones.
+
+    Raises:
+        InputError: the backbone gives NaN or infinity.
     """
     import torch
 
@@ -168,6 +176,8 @@ def text_embeddings(backbone: Backbone, readings: Sequence[Reading], settings: K
         if settings.normalize:
             pooled = torch.nn.functional.normalize(pooled, dim=1)
     found: Vectors = pooled.cpu().numpy()
+    if not np.isfinite(found).all():
+        raise InputError("the backbone gives NaN or infinity; open it with dtype='float32'")
     return found
 
 

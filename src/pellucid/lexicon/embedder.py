@@ -12,7 +12,7 @@ torch does in `transformer/backbone.py`, how a model lies on disk in `folder.py`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -21,13 +21,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Embedder, Vectors, check_texts, explained_texts
+from pellucid.base import Embedder, Vectors, explained_texts
 from pellucid.dimensions import Dimensions, Edit
+from pellucid.encoding import Role
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Coverage, Explanation, Row, Span
+from pellucid.pretrained import locate
 from pellucid.progress import Progress, length_batches
 from pellucid.text import well_formed
-from pellucid.transformer.reading import LexiconSettings, Reader, Reading, kept_own_words, known_words, whole_words
+from pellucid.transformer.reading import (
+    LexiconSettings,
+    Reader,
+    Reading,
+    kept_own_words,
+    known_words,
+    whole_words,
+    without_prompt,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -35,7 +45,6 @@ if TYPE_CHECKING:
     from pellucid.lexicon.clusters import Clusters
     from pellucid.transformer.backbone import Backbone
 
-_BATCH = 32  # texts of one forward pass
 _BLOCK = 4_096  # texts sorted by length together
 
 
@@ -142,9 +151,11 @@ class LexiconEmbedder(Embedder):
 
         parts = read_folder(path_or_id, backbone)
         try:
-            return cls.from_parts(*parts[:3], bias=parts.bias, mixed=parts.mixed)
+            model = cls.from_parts(*parts[:3], bias=parts.bias, mixed=parts.mixed)
         except InputError as error:
             raise ModelFolderError(f"{path_or_id}: {error}") from error
+        model._folder = locate(path_or_id)
+        return model
 
     def save_pretrained(self, path: str | Path, *, backbone_name: str | None = None, dtype: str = "float32") -> None:
         """Write the model to folder `path`, whole or not at all; `dimensions.tsv` may be edited.
@@ -185,33 +196,46 @@ class LexiconEmbedder(Embedder):
         parts = {"clusters": self.clusters, "settings": self.settings, "bias": self.bias, "mixed": mixed, **changes}
         return self.from_parts(self.backbone, **parts)
 
-    def encode_document(self, texts: str | Iterable[str], *, show_progress_bar: bool = False) -> Any:
-        """Encode documents: without the instruction, which `encode` and `encode_query` tell the model."""
-        checked = check_texts([texts] if isinstance(texts, str) else texts)
-        return self._rows(checked, instructed=False, show_progress_bar=show_progress_bar)
+    @property
+    def device(self) -> str:
+        """The backbone's."""
+        return str(self.backbone.device)
 
-    def _encode(self, texts: list[str], *, show_progress_bar: bool) -> Any:
-        return self._rows(texts, instructed=True, show_progress_bar=show_progress_bar)
+    @property
+    def max_seq_length(self) -> int:
+        """The tokens read at most, with all that stands around a text."""
+        return self._reader.max_length
 
-    def _rows(self, texts: list[str], *, instructed: bool, show_progress_bar: bool) -> Any:
-        """Return the embeddings as CSR float32 [texts, dimensions], rows of length 1 (or 0)."""
+    def tokenize(self, texts: list[str]) -> dict[str, Any]:
+        """Return "input_ids" and "attention_mask" [texts, L] of texts as `encode` reads them, padded on the right."""
+        ids, mask, _ = self.backbone.padded(self._reader.read_as(texts, None))
+        return {"input_ids": ids, "attention_mask": mask}
+
+    def _prompted(self, texts: list[str], prompt: str) -> tuple[list[str], Role]:
+        return without_prompt(texts, prompt)
+
+    def _size(self) -> str:
+        return f"{len(self.clusters):,} clusters"
+
+    def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Any:
+        """Return CSR float32 [texts, dimensions], rows of length 1 (or 0); documents are told no instruction."""
         from scipy import sparse
 
         parts = [sparse.csr_matrix((0, self.get_embedding_dimension()), dtype=np.float32)]
         cut: list[int] = []
         with Progress("encoding", total=len(texts), enabled=show_progress_bar) as progress:
             for start in range(0, len(texts), _BLOCK):
-                readings = self._reader.read(texts[start : start + _BLOCK], instructed=instructed)
+                readings = self._reader.read_as(texts[start : start + _BLOCK], role)
                 cut += [reading.cut for reading in readings if reading.cut]
-                parts.append(self._block(readings, progress))
+                parts.append(self._block(readings, batch_size, progress))
         self._reader.warn_of_cut(cut, len(texts), stacklevel=4)
         return sparse.vstack(parts, format="csr", dtype=np.float32)
 
-    def _block(self, readings: Sequence[Reading], progress: Progress) -> Any:
+    def _block(self, readings: Sequence[Reading], batch_size: int, progress: Progress) -> Any:
         """Return the rows of some texts, the longest first through the model."""
         from scipy import sparse
 
-        batches = list(length_batches([len(reading.ids) for reading in readings], _BATCH))
+        batches = list(length_batches([len(reading.ids) for reading in readings], batch_size))
         parts = []
         for batch in batches:
             parts.append(self._mixed(self._weights([readings[n] for n in batch])[0]))
@@ -246,7 +270,7 @@ class LexiconEmbedder(Embedder):
         rows.sort_indices()
         return rows
 
-    def explain(self, text1: str, text2: str | None = None) -> Explanation:
+    def explain(self, text1: str, text2: str | None = None, *, role1: Role = None, role2: Role = None) -> Explanation:
         """Take apart the cosine of two texts: one row for each cluster that fires in both, all of them.
 
         For one text a row is the cluster's part of the embedding's squared length. Its place in a text is the whole
@@ -256,8 +280,8 @@ class LexiconEmbedder(Embedder):
         Raises:
             InputError: an argument is no string.
         """
-        texts = explained_texts(text1, text2)
-        readings = self._reader.read(texts, instructed=True)
+        texts, roles = explained_texts(text1, text2, role1, role2)
+        readings = [self._reader.read_as([text], role)[0] for text, role in zip(texts, roles, strict=True)]
         weights, fired = self._weights(readings)
         units = self._mixed(weights).astype(np.float64)
         first, last = units[0], units[-1]
@@ -276,8 +300,8 @@ class LexiconEmbedder(Embedder):
             self.family, (text1, text2), float(products.sum()), terms, unknown=(*left_out, ())[:2], coverage=coverage
         )
 
-    def _known(self, texts: list[str]) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        return self._reader.known(texts)
+    def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        return self._reader.known(texts, role)
 
     def _places(self, text: str, reading: Reading, weights: Vectors, fired: npt.NDArray[np.int64]) -> Any:
         """Return the function from a dimension to where in `text` it was fired, as a tuple of at most one span."""

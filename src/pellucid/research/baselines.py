@@ -13,7 +13,7 @@ None of them is trained here: the papers' SPLADE and Mistral-SPLADE are, and tra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from pellucid.base import Embedder, Vectors, check_texts, explained_texts, unit_rows
+from pellucid.base import Embedder, Vectors, explained_texts
+from pellucid.encoding import Role, unit_rows
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Coverage, Explanation, Row, Span
 from pellucid.lexicon.clusters import Clusters, cluster_vocabulary
@@ -32,7 +33,7 @@ from pellucid.store import read_json, write_json
 from pellucid.transformer.attention import is_causal_lm
 from pellucid.transformer.backbone import Backbone, open_backbone, read_transformer_config
 from pellucid.transformer.folder import backbone_facts, check_fingerprint, finite, read_backbone, write_backbone
-from pellucid.transformer.reading import LexiconSettings, Reader, Reading
+from pellucid.transformer.reading import LexiconSettings, Reader, Reading, without_prompt
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 DensePooling = Literal["last", "mean"]
 _POOLINGS = ("last", "mean")
-_BATCH = 32  # texts of one forward pass
 _FACTS = "dense.json"
 _WHOLE = "the whole vector (its dimensions have no names)"
 
@@ -55,6 +55,7 @@ class DenseEmbedder(Embedder):
     """
 
     family: ClassVar[str] = "dense"
+    _truncates: ClassVar[bool] = True  # as far as the transformer was trained for it
 
     def __init__(
         self, backbone: Backbone, settings: LexiconSettings | None = None, *, pooling: DensePooling = "last"
@@ -94,7 +95,9 @@ class DenseEmbedder(Embedder):
             if "fingerprint" in facts:  # older folders have none
                 expected = np.array(facts["fingerprint"], np.float64)
                 check_fingerprint(backbone, finite(expected, (-1,), f"{folder / _FACTS}: 'fingerprint'"), folder)
-            return cls(backbone, settings, pooling=pooling)
+            model = cls(backbone, settings, pooling=pooling)
+            model._folder = folder
+            return model
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             if isinstance(error, ModelFolderError):
                 raise
@@ -126,20 +129,30 @@ class DenseEmbedder(Embedder):
         """Return the same model with an instruction before each text that is no document; "" for none."""
         return self.with_settings(replace(self.settings, instruction=instruction))
 
-    def encode_document(self, texts: str | Iterable[str], *, show_progress_bar: bool = False) -> Any:
-        """Encode documents: without the instruction, which `encode` and `encode_query` put in front."""
-        rows = self._rows(check_texts([texts] if isinstance(texts, str) else texts), False, show_progress_bar)
-        return rows[0] if isinstance(texts, str) else rows
+    @property
+    def device(self) -> str:
+        """The backbone's."""
+        return str(self.backbone.device)
 
-    def _encode(self, texts: list[str], *, show_progress_bar: bool) -> Vectors:
-        return self._rows(texts, True, show_progress_bar)
+    @property
+    def max_seq_length(self) -> int:
+        """The tokens read at most, with all that stands around a text."""
+        return self._reader.max_length
 
-    def _rows(self, texts: list[str], instructed: bool, show_progress_bar: bool) -> Vectors:
-        """Return float32 [texts, d], rows of length 1, and 0 for a text without tokens."""
+    def tokenize(self, texts: list[str]) -> dict[str, Any]:
+        """Return "input_ids" and "attention_mask" [texts, L] of texts as `encode` reads them, padded on the right."""
+        ids, mask, _ = self.backbone.padded(self._reader.read_as(texts, None))
+        return {"input_ids": ids, "attention_mask": mask}
+
+    def _prompted(self, texts: list[str], prompt: str) -> tuple[list[str], Role]:
+        return without_prompt(texts, prompt)
+
+    def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Vectors:
+        """Return float32 [texts, d], rows of length 1, and 0 for a text without tokens; documents are told nothing."""
         rows = np.zeros((len(texts), self.get_embedding_dimension()), np.float32)
-        readings = self._reader.read(texts, instructed=instructed)
+        readings = self._reader.read_as(texts, role)
         with Progress("encoding", total=len(texts), enabled=show_progress_bar) as progress:
-            for batch in length_batches([len(reading.ids) for reading in readings], _BATCH):
+            for batch in length_batches([len(reading.ids) for reading in readings], batch_size):
                 rows[batch] = self._pooled([readings[n] for n in batch])
                 progress.advance(len(batch))
         if not np.isfinite(rows).all():
@@ -171,23 +184,23 @@ class DenseEmbedder(Embedder):
             return self.backbone.states(ids, mask)
         return self.backbone.model.base_model(input_ids=ids, attention_mask=mask).last_hidden_state
 
-    def explain(self, text1: str, text2: str | None = None) -> Explanation:
+    def explain(self, text1: str, text2: str | None = None, *, role1: Role = None, role2: Role = None) -> Explanation:
         """Return the cosine of two texts as one row, that of the whole vector: nobody can say what it rests on.
 
         Raises:
             InputError: an argument is no string.
         """
-        texts = explained_texts(text1, text2)
-        rows = self.encode(texts).astype(np.float64)
+        texts, roles = explained_texts(text1, text2, role1, role2)
+        rows = self._encode_each(texts, roles).astype(np.float64)
         score = float(rows[0] @ rows[-1])
         terms = [Row(_WHOLE, (_WHOLE,), score, 0.0)] if score else []
-        coverage, unknown = zip(*self._known(texts))
+        coverage, unknown = zip(*self._known_each(texts, roles))
         return Explanation.from_terms(
             self.family, (text1, text2), score, terms, unknown=(*unknown, ())[:2], coverage=coverage
         )
 
-    def _known(self, texts: list[str]) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        return self._reader.known(texts)
+    def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        return self._reader.known(texts, role)
 
     def _strongest(self, text: str, top_k: int) -> str:
         """Say that nothing can be said."""

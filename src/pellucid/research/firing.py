@@ -79,7 +79,7 @@ def fired_words(model: LexiconEmbedder, texts: Sequence[str], top_k: int) -> tup
             weights, fired = model._weights([readings[n] for n in chosen])
             rows = model._mixed(weights)
             parts.append(rows)
-            for place, number in enumerate(chosen.tolist()):
+            for place, number in enumerate(chosen):
                 text = well_formed(texts[number])
                 where = model._places(text, readings[number], weights[place], fired[place])
                 firings += _strongest(rows[[place]], where, number, text, top_k)

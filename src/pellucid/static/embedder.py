@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from pellucid.base import Embedder, Vectors, explained_texts, unit_rows
+from pellucid.base import Embedder, Vectors, explained_texts
 from pellucid.dimensions import (
     Dimension,
     Dimensions,
@@ -33,7 +33,8 @@ from pellucid.dimensions import (
     selected_columns,
     write_dimensions,
 )
-from pellucid.errors import InputError
+from pellucid.encoding import Role, unit_rows
+from pellucid.errors import InputError, require
 from pellucid.explanation import Coverage, Explanation, Row, Span
 from pellucid.pretrained import check_family, locate, saving
 from pellucid.static.folder import (
@@ -124,7 +125,7 @@ class StaticEmbedder(Embedder):
     """
 
     family: ClassVar[str] = "static"
-    _folder: Path | None = None  # that the model was opened from
+    _truncates: ClassVar[bool] = True  # principal directions stand in the order of what they say
 
     def __init__(
         self,
@@ -266,7 +267,35 @@ class StaticEmbedder(Embedder):
             vectors *= self.scales[rows][:, None]
         return vectors
 
-    def _encode(self, texts: list[str], *, show_progress_bar: bool) -> Vectors:
+    @property
+    def max_seq_length(self) -> float:
+        """Infinity: every word of a text is read."""
+        return math.inf
+
+    def tokenize(self, texts: list[str]) -> dict[str, Any]:
+        """Return the rows of the known words as sentence-transformers' `StaticEmbedding` does.
+
+        Args:
+            texts: any number of texts.
+
+        Returns:
+            "input_ids", int64 [words of all texts], and "offsets", int64 [texts]: where each text begins there.
+
+        Raises:
+            MissingExtraError: torch is not installed.
+        """
+        require("torch")
+        import torch
+
+        rows = [[self.vocabulary.row(word.text) for word in self.vocabulary.split(text)] for text in texts]
+        known = [[row for row in found if row >= 0] for found in rows]
+        starts = np.cumsum([0, *map(len, known)])[:-1]
+        return {"input_ids": torch.tensor(list(chain(*known)), dtype=torch.long), "offsets": torch.from_numpy(starts)}
+
+    def _size(self) -> str:
+        return f"{len(self.vocabulary):,} words x {self.get_embedding_dimension()}"
+
+    def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Vectors:
         if self._bulk is None:
             self._characters += sum(map(len, texts))
             if self._characters <= _SMALL:
@@ -289,18 +318,19 @@ class StaticEmbedder(Embedder):
                 embedding[:] = total / length
         return embeddings
 
-    def explain(self, text1: str, text2: str | None = None) -> Explanation:
+    def explain(self, text1: str, text2: str | None = None, *, role1: Role = None, role2: Role = None) -> Explanation:
         """Take apart the cosine of two texts into pairs of words, or one text into its words' pulls.
 
         For two texts a row is a pair (word of text 1, word of text 2). For one text a row is a word, and its
         contribution the part of the embedding's squared length (1) that lies along it. Repeated words are one row,
         upper and lower case together where they have the same vector. A word that is not in the vocabulary but has a
         prefix there is named with it: "tokenisers (as token)". A phrase of the vocabulary is one word: "new york".
+        A text has the same embedding in every role.
 
         Raises:
             InputError: an argument is no string, or there would be more than 250,000 rows.
         """
-        explained_texts(text1, text2)
+        explained_texts(text1, text2, role1, role2)
         first = self._weighted_words(text1)
         if text2 is None:
             _check_size(len(first.words), 1)
@@ -372,13 +402,13 @@ class StaticEmbedder(Embedder):
         partly = [n for key, n in counts.items() if key[1] not in vocabulary and found.shown[key] not in vocabulary]
         return Coverage(known, known + len(found.unknown), sum(partly))
 
-    def _shares(self, texts: list[str]) -> Vectors:
+    def _shares(self, texts: list[str], role: Role) -> Vectors:
         if self._bulk is None:
-            return super()._shares(texts)
+            return super()._shares(texts, role)
         shares: Vectors = self._bulk.coverage(texts)
         return shares
 
-    def _known(self, texts: list[str]) -> list[tuple[Coverage, tuple[Span, ...]]]:
+    def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         every = map(self._found, texts)
         return [(self._coverage_of(found), found.unknown) for found in every]
 

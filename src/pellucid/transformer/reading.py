@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pellucid.base import Vectors
+    from pellucid.encoding import Role
 
 
 Pooling = Literal["max", "sum", "last"]
@@ -302,6 +303,10 @@ class Reader:
                 for n, text in enumerate(clean)
             ]
 
+    def read_as(self, texts: Sequence[str], role: Role) -> list[Reading]:
+        """Return the readings of texts in a role: any but documents are read with the instruction."""
+        return self.read(texts, instructed=role != "document")
+
     def _apart(self, text: str, around: tuple[str, ...]) -> _Tokenised:
         """Tokenise a text that contains a special token's string by itself, so that the string stays text."""
         before, *between, behind = (self._joint.encode(part, add_special_tokens=False).ids for part in around)
@@ -327,12 +332,12 @@ class Reader:
         last = len(ids) - 1 if kept else -1
         return Reading(ids, first, parts.spans[:room], last, len(parts.own) - len(kept), words)
 
-    def known(self, texts: Sequence[str]) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        """Return for each text how much of it is read, with the instruction if one is set, and what is left out."""
+    def known(self, texts: Sequence[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        """Return for each text how much of it is read in a role, and what is left out."""
         found: list[tuple[Coverage, tuple[Span, ...]]] = []
         for start in range(0, len(texts), _BLOCK):
             block = texts[start : start + _BLOCK]
-            found += map(known_words, block, self.read(block, instructed=True))
+            found += map(known_words, block, self.read_as(block, role))
         return found
 
     def warn_of_cut(self, cut: Sequence[int], texts: int, stacklevel: int) -> None:
@@ -358,6 +363,20 @@ class _Tokenised(NamedTuple):
     own: list[int]
     spans: list[Span]
     behind: list[int]
+
+
+def without_prompt(texts: list[str], prompt: str) -> tuple[list[str], Role]:
+    """Return `texts` and the role that has no instruction; an instruction has its place in a template.
+
+    Raises:
+        InputError: `prompt` is another one than "".
+    """
+    if prompt:
+        raise InputError(
+            f"prompt is {prompt!r:.60}; this model is told tasks in a template of its own: "
+            "model.with_instruction(...) before encode_query. prompt='' tells it nothing"
+        )
+    return texts, "document"
 
 
 def _split(encoded: Any, text: str, around: tuple[str, ...]) -> _Tokenised:

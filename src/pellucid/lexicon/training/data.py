@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 from pellucid.corpus import UNPACKERS, check_file, parquet_rows, parse_json, read_lines
 from pellucid.encoders import Encoder, encode_with
+from pellucid.encoding import Role
 from pellucid.errors import CorpusError, InputError, missing_extra
 from pellucid.store import writing
 
@@ -394,7 +395,8 @@ def score_rows(
 def _cosines(pairs: Sequence[tuple[str, str]], encoder: Encoder) -> npt.NDArray[np.float64]:
     """Return the cosine of each pair; every text is encoded once."""
     vectors = []
-    for role, texts in (("query", [query for query, _ in pairs]), ("document", [text for _, text in pairs])):
+    sides: dict[Role, list[str]] = {"query": [query for query, _ in pairs], "document": [text for _, text in pairs]}
+    for role, texts in sides.items():
         different = list(dict.fromkeys(texts))
         number = {text: n for n, text in enumerate(different)}
         encoded = encode_with(encoder, different, role=role)
