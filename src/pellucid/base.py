@@ -167,7 +167,7 @@ class Embedder(ABC):
     def _asked(self, texts: list[str], role: Role, options: EncodeOptions) -> tuple[list[str], Role]:
         """Return texts with their prompt, and the role that is asked for, where this model can do all that is."""
         options.check()
-        if options.device is not None and str(options.device) != self.device:
+        if options.device is not None and str(options.device) not in (self.device, self.device.partition(":")[0]):
             raise InputError(
                 f"device is {str(options.device)!r:.40}, and this {self.family} model computes on {self.device!r}; "
                 "leave it out, or open the model there"

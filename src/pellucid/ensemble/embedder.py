@@ -387,8 +387,9 @@ class EnsembleEmbedder(Embedder):
 
     @property
     def device(self) -> str:
-        """Where the parts compute, in order, each device once: "cpu", or "cpu, cuda:0"."""
-        return ", ".join(dict.fromkeys(str(getattr(part.model, "device", "cpu")) for part in self.parts))
+        """Where the parts compute; the CPU, where their rows are joined, if they compute in different places."""
+        devices = {str(getattr(part.model, "device", "cpu")) for part in self.parts}
+        return devices.pop() if len(devices) == 1 else "cpu"
 
     def _size(self) -> str:
         return f"{', '.join(self.names)}; {super()._size()}"
