@@ -18,7 +18,8 @@ import numpy.typing as npt
 from pellucid.base import Embedder
 from pellucid.errors import InputError
 from pellucid.views.figure import Canvas, short_name
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, percent, signed
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, bars, counted, percent, signed
+from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -181,7 +182,7 @@ class Comparison(Report):
         said = ", ".join(f"{c.name!r:.40} changed by {c.mean_change:.4f}" for c in self.changes)
         return f"<Comparison with {self.names[0]!r:.40} on {len(self.pairs):,} pairs: {said}>"
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Comparison", f"{len(self.names)} models", f"on {counted(len(self.pairs), 'pair')} of texts")
         yield self._summary()
         if len(self.pairs) > 1:
@@ -191,7 +192,7 @@ class Comparison(Report):
         for number, pair in enumerate(self.changed, 1):
             yield from self._changed(number, pair)
 
-    def _summary(self) -> Table:
+    def _summary(self) -> TablePart:
         """Return one line a model."""
         titles = ["model", "family", "mean score"] + ["gold \u03c1"] * bool(self.gold)
         titles += ["mean change", "largest", "\u03c1 to the first", "flips"]
@@ -205,9 +206,9 @@ class Comparison(Report):
                 row += [_correlation(change.rank_correlation), f"{change.flips:,} ({percent(change.flip_rate)})"]
             rows.append((*row, *[""] * (len(titles) - len(row))))
         columns = (Column(title, "text" if n < 2 else "number") for n, title in enumerate(titles))
-        return Table("", tuple(columns), tuple(rows))
+        return TablePart("", tuple(columns), tuple(rows))
 
-    def _changed(self, number: int, pair: ChangedPair) -> Iterator[Part]:
+    def _changed(self, number: int, pair: ChangedPair) -> Iterator[AnyPart]:
         """Yield a changed pair: its texts and scores, and its rows."""
         places = _places([pair.change])
         scores = ", ".join(
@@ -216,7 +217,7 @@ class Comparison(Report):
         gold = f", gold {pair.gold:g}" if pair.gold is not None else ""
         title = f"{number}. {signed(pair.change, places)} in {self.names[pair.model]}"
         texts = (("text 1", pair.text1), ("text 2", pair.text2), ("scores", scores + gold))
-        yield Table(title, (Column(""), Column("")), texts)
+        yield TablePart(title, (Column(""), Column("")), texts)
         if pair.rows:
             differences = [(row.after or 0.0) - (row.before or 0.0) for row in pair.rows]
             places = _places(differences)
@@ -226,7 +227,7 @@ class Comparison(Report):
             )
             heads = ("change", "", "before", "after", "row")
             kinds = ("number", "bar", "number", "number", "text")
-            yield Table("", tuple(map(Column, heads, kinds)), rows)
+            yield TablePart("", tuple(map(Column, heads, kinds)), rows)
 
     def _records(self) -> Sequence[Any]:
         return [pair + scores for pair, scores in zip(self.pairs, self.scores, strict=True)]

@@ -24,7 +24,8 @@ from pellucid.base import Embedder, unit_rows
 from pellucid.errors import InputError
 from pellucid.progress import Progress
 from pellucid.views.figure import Canvas
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent, signed
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, percent, signed
+from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -148,7 +149,7 @@ class DeletionTest(Report):
         said = f"top {point.k} {self.units} {signed(-point.top.mean)}, random {signed(-point.random.mean)}"
         return f"<DeletionTest {self.family}: {self.pairs:,} pairs, {said}>"
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         point = self.result
         yield Heading("Deletion test", f"top {point.k} {self.units}", f"{self.family} model")
         yield Note(
@@ -164,7 +165,7 @@ class DeletionTest(Report):
             (str(p.k), _interval(p.top), _interval(p.random), _interval(p.difference), percent(p.wins))
             for p in self.curve
         )
-        yield Table("", tuple(Column(title, "number") for title in columns), rows)
+        yield TablePart("", tuple(Column(title, "number") for title in columns), rows)
 
     def _records(self) -> Sequence[DeletionRow]:
         return [DeletionRow(p.k, *p.top, *p.random, *p.difference, p.wins) for p in self.curve]

@@ -10,9 +10,9 @@ import numpy as np
 
 from pellucid.base import Embedder, check_texts
 from pellucid.errors import InputError
-from pellucid.explanation import Coverage, Explanation
-from pellucid.views.render import little_known
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, signed
+from pellucid.explanation import Coverage, Explanation, little_known
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, bars, counted, signed
+from pellucid.views.report import Report
 
 
 class RankedRow(NamedTuple):
@@ -99,7 +99,7 @@ class Ranking(Report):
         """Return one short line."""
         return f"<Ranking {self.family}: {self.query!r:.60}, {len(self.ranked)} of {self.documents:,} documents>"
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Nearest to", self.query, f"{self.family} model, {counted(self.documents, 'document')}")
         for said in self._warnings():
             yield Note(said, is_warning=True)
@@ -111,7 +111,7 @@ class Ranking(Report):
             reasons = ", ".join(f"{reason.name} {signed(reason.contribution)}" for reason in item.reasons)
             rows.append((str(rank), f"{item.score:.4f}", bar, item.text, reasons))
         kinds = (("", "number"), ("score", "number"), ("", "bar"), ("document", "text"), ("mostly for", "text"))
-        yield Table("", tuple(Column(*kind) for kind in kinds), tuple(rows))
+        yield TablePart("", tuple(Column(*kind) for kind in kinds), tuple(rows))
 
     def _warnings(self) -> Iterator[str]:
         """Say where the model knows too little for the ranking to mean much."""
@@ -165,7 +165,7 @@ def rank(model: Embedder, query: str, documents: Iterable[str], *, top_k: int = 
     (coverage, gaps), *known = model._known([query, *(texts[number] for number in order)])
     ranked = []
     for number, (of_text, _) in zip(order, known, strict=True):
-        rows = [row for row in model.explain(query, texts[number]).rows if row.contribution > 0][:reasons]
+        rows = model.explain(query, texts[number]).reasons(reasons)
         best = tuple(Reason(row.name, row.contribution) for row in rows)
         ranked.append(Ranked(number, texts[number], float(scores[number]), best, of_text))
     unknown = tuple(dict.fromkeys(query[start:end] for start, end in gaps))

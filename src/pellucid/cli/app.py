@@ -22,7 +22,7 @@ from pellucid import __version__
 from pellucid.cli.input import JsonOption, ModelOption, blocks, open_model, pairs_of, read, tabbed_pairs
 from pellucid.cli.look import align, audit, card, cards, compare, contrast, deletion, dimensions, edit, inspect, rank
 from pellucid.cli.make import anchors, distill, ensemble, train_lexicon
-from pellucid.cli.output import json_line, model_facts, say, show, shown_json, write_html, write_plot
+from pellucid.cli.output import json_line, model_facts, say, show
 from pellucid.cli.vocabulary import vocabulary
 from pellucid.errors import PellucidError
 
@@ -168,7 +168,7 @@ def similarity(
 
 def _say_of_low(model: Embedder, pair: tuple[str, str], low: int, total: int) -> None:
     """Say on stderr of which texts little is known: of one pair in words, of several how many."""
-    from pellucid.views.render import little_known
+    from pellucid.explanation import little_known
 
     if total > 1:
         say(f"note: the model knows fewer than half of the words of a text in {low:,} of {total:,} pairs", err=True)
@@ -207,14 +207,7 @@ def explain(
         if b is None:
             raise typer.BadParameter("it needs both A and B", param_hint="--than")
         explanation = explanation - opened.explain(a, than)
-    for path, write in ((html, write_html), (plot, write_plot)):
-        if path is not None:
-            write(explanation, path, top)
-            say(f"wrote {path}", err=True)
-    if json:
-        typer.echo(shown_json(explanation.to_json()))
-    elif html is None and plot is None:
-        show(explanation, top, plain)
+    show(explanation, json, html, plot, plain=plain, top=top)
 
 
 @app.command()

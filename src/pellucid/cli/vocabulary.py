@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pellucid.cli.input import JsonOption, open_model, parallel_files, read
-from pellucid.cli.output import say, show_report
+from pellucid.cli.output import say, show
 
 if TYPE_CHECKING:
     from pellucid.static.making.bilingual import Languages
@@ -213,5 +213,5 @@ def _dtype_of(model: str) -> str:
 
 def _save(made: Any, report: Report, output: Path, dtype: str | None, json: bool) -> None:
     made.save_pretrained(output, dtype=dtype)
-    show_report(report, json, None, None)
+    show(report, json, None, None)
     say(f"wrote {output}: {len(made.vocabulary):,} words", err=True)

@@ -29,7 +29,7 @@ import numpy.typing as npt
 from pellucid.base import Embedder, Vectors, check_texts, explained_texts, unit_rows
 from pellucid.dimensions import Dimension, Dimensions, Edit
 from pellucid.errors import InputError
-from pellucid.explanation import Coverage, Explanation, Row, Span
+from pellucid.explanation import EMBEDDING, Coverage, Explanation, Row, Span
 from pellucid.pretrained import Encoder, encode_with, is_sentence_transformer, known_to
 
 if TYPE_CHECKING:
@@ -78,17 +78,22 @@ class Part:
             return self.model.dimensions
         return Dimensions(Dimension(f"dimension {number}") for number in range(self.dimension))
 
+    def row(self, own: Row) -> Row:
+        """Return a row of the part's own explanation under the part's name."""
+        if not isinstance(self.model, Embedder):
+            return own
+        return own._replace(name=self.name + BETWEEN + own.name, key=(self.name, *own.key))
+
     def explained(self, text1: str, text2: str | None) -> Explanation:
-        """Return the part's own explanation, rows under the part's name; one row where it has none."""
+        """Return the part's own explanation; one row under the part's name where it has none."""
         texts = [text1] if text2 is None else [text1, text2]
         coverage, unknown = zip(*known_to(self.model, texts))
         if isinstance(self.model, Embedder):
             own = self.model.explain(text1, text2)
-            rows = [row._replace(name=self.name + BETWEEN + row.name, key=(self.name, *row.key)) for row in own.rows]
-            return replace(own, rows=tuple(rows), coverage=own.coverage or coverage)
+            return replace(own, coverage=own.coverage or coverage)
         rows = self.rows(texts).astype(np.float64)
         cosine = float(rows[0] @ rows[-1])
-        terms = [Row(self.name, (self.name,), cosine, 0.0)] if cosine else []
+        terms = [Row(self.name, (self.name,), cosine, 0.0, kind=EMBEDDING)] if cosine else []
         return Explanation.from_terms("", (text1, text2), cosine, terms, unknown=(*unknown, ())[:2], coverage=coverage)
 
 
@@ -436,17 +441,19 @@ class EnsembleEmbedder(Embedder):
         explained_texts(text1, text2)
         parts = [part for part in self.parts if part.weight > 0]
         found = [part.explained(text1, text2) for part in parts]
-        terms = [
-            row._replace(contribution=part.weight * row.contribution)
-            for part, own in zip(parts, found, strict=True)
-            for row in own.rows
-        ]
+        places = [(part, own, number) for part, own in zip(parts, found) for number in range(len(own.rows))]
+
+        def row(number: int, contribution: float, share: float) -> Row:
+            part, own, place = places[number]
+            return part.row(own.rows[place])._replace(contribution=contribution, share=share)
+
+        terms = np.concatenate([part.weight * own.contributions for part, own in zip(parts, found, strict=True)])
         score = sum(part.weight * own.score for part, own in zip(parts, found, strict=True))
         unknown = (_common([own.unknown1 for own in found]), _common([own.unknown2 for own in found]))
         exact = all(own.exact for own in found)
         coverage = tuple(min(every, key=_share) for every in zip(*(own.coverage for own in found)))
         return Explanation.from_terms(
-            self.family, (text1, text2), score, terms, exact=exact, unknown=unknown, coverage=coverage
+            self.family, (text1, text2), score, terms, row, exact=exact, unknown=unknown, coverage=coverage
         )
 
     def _known(self, texts: list[str]) -> list[tuple[Coverage, tuple[Span, ...]]]:

@@ -35,7 +35,8 @@ from pellucid.keytokens.head import BiasedHead, Rows, TopTokens, shifted_top_tok
 from pellucid.text import split_words
 from pellucid.transformer.tokenwords import Rank, Token
 from pellucid.views.figure import Canvas
-from pellucid.views.report import Column, Fold, Heading, Note, Part, Report, Table, Word, bars, counted, percent
+from pellucid.views.parts import AnyPart, Column, Fold, Heading, MarkedWord, Note, TablePart, bars, counted, percent
+from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -475,7 +476,7 @@ class Alignment(Report):
     def _records(self) -> Sequence[AlignmentRow]:
         return [AlignmentRow(*model[:-1]) for model in self.models]
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         first = self.models[0]
         yield Heading("Alignment with", counted(first.texts, "text"), f"{first.tokens:.1f} different tokens each")
         if first.blank:
@@ -492,7 +493,7 @@ class Alignment(Report):
         for number in range(min(len(model.examples) for model in self.models)):
             yield self._example(number)
 
-    def _rates(self) -> Table:
+    def _rates(self) -> TablePart:
         columns = (
             Column("model"),
             *(Column(title, "number") for title in (f"Hit@{self.k}", "LAR", "GAR", "weighted LAR")),
@@ -502,9 +503,9 @@ class Alignment(Report):
             (model.name, *map(percent, (model.hit, model.lar, model.gar, model.weighted_lar)), bar)
             for model, bar in zip(self.models, lengths)
         )
-        return Table("how much of the texts is said", (*columns, Column("", "bar")), tuple(rows))
+        return TablePart("how much of the texts is said", (*columns, Column("", "bar")), tuple(rows))
 
-    def _classes(self) -> Table:
+    def _classes(self) -> TablePart:
         titles = ("in the text", "same stem", "unrelated", "different")
         columns = (Column("model"), *(Column(title, "number") for title in titles))
         rows = (
@@ -518,10 +519,10 @@ class Alignment(Report):
             )
             for model in self.models
         )
-        return Table(f"what the first {self.k} tokens are", columns, tuple(rows))
+        return TablePart(f"what the first {self.k} tokens are", columns, tuple(rows))
 
     def _example(self, number: int) -> Fold:
-        table = Table(
+        table = TablePart(
             "",
             (Column("model"), Column(f"first {self.k} tokens", "words")),
             tuple((model.name, words_of(model.examples[number])) for model in self.models),
@@ -529,9 +530,9 @@ class Alignment(Report):
         return Fold(self.models[0].examples[number].text, (table,), is_open=number < 3)
 
 
-def words_of(aligned: AlignedText) -> tuple[Word, ...]:
+def words_of(aligned: AlignedText) -> tuple[MarkedWord, ...]:
     """Return the tokens as words marked by how they are related to the text."""
-    return tuple(Word(token.token, MARK_OF.get(token.relation, "")) for token in aligned.tokens)
+    return tuple(MarkedWord(token.token, MARK_OF.get(token.relation, "")) for token in aligned.tokens)
 
 
 def align_embeddings(

@@ -27,7 +27,7 @@ import numpy as np
 
 from pellucid.base import Embedder, Vectors, check_texts, explained_texts, unit_rows
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import Coverage, Explanation, Row, Span
+from pellucid.explanation import EMBEDDING, Coverage, Explanation, Row, Span
 from pellucid.lexicon.clusters import Clusters, cluster_vocabulary
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.pretrained import check_family, locate, saving
@@ -184,7 +184,7 @@ class DenseEmbedder(Embedder):
         texts = explained_texts(text1, text2)
         rows = self.encode(texts).astype(np.float64)
         score = float(rows[0] @ rows[-1])
-        terms = [Row(_WHOLE, (_WHOLE,), score, 0.0)] if score else []
+        terms = [Row(_WHOLE, (_WHOLE,), score, 0.0, kind=EMBEDDING)] if score else []
         coverage, unknown = zip(*self._known(texts))
         return Explanation.from_terms(
             self.family, (text1, text2), score, terms, unknown=(*unknown, ())[:2], coverage=coverage

@@ -28,7 +28,8 @@ from pellucid.research.alignment import (
     words_of,
 )
 from pellucid.views.figure import Canvas, short_name
-from pellucid.views.report import Column, Fold, Heading, Note, Part, Report, Table, counted
+from pellucid.views.parts import AnyPart, Column, Fold, Heading, Note, TablePart, counted
+from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -110,7 +111,7 @@ class KeyTokenComparison(Report):
             for rank, token in enumerate(aligned.tokens, 1)
         ]
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading(
             "Key tokens of", counted(len(self.texts), "text"), f"under {counted(len(self.settings), 'setting')}"
         )
@@ -120,18 +121,18 @@ class KeyTokenComparison(Report):
         yield Note(LEGEND)
         for number, text in enumerate(self.texts):
             rows = tuple((setting.name, words_of(setting.texts[number])) for setting in self.settings)
-            table = Table("", (Column("setting"), Column("first tokens", "words")), rows)
+            table = TablePart("", (Column("setting"), Column("first tokens", "words")), rows)
             yield Fold(text, (table,), lead=str(number + 1), is_open=True)
         if len(self.texts) > 1:
             yield self._cosines()
 
-    def _cosines(self) -> Table:
+    def _cosines(self) -> TablePart:
         columns = (Column("texts"), *(Column(setting.name, "number") for setting in self.settings))
         pairs = [(i, j) for i in range(len(self.texts)) for j in range(i + 1, len(self.texts))]
         rows = (
             (f"{i + 1} and {j + 1}", *(f"{setting.cosines[i][j]:.3f}" for setting in self.settings)) for i, j in pairs
         )
-        return Table("cosines", columns, tuple(rows))
+        return TablePart("cosines", columns, tuple(rows))
 
 
 def compare_key_tokens(

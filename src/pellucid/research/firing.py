@@ -33,7 +33,8 @@ from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.pretrained import Encoder, encode_with
 from pellucid.progress import Progress
 from pellucid.text import well_formed
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent, signed
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, percent, signed
+from pellucid.views.report import Report
 
 _BATCH = 32  # texts of one forward pass
 _ACTIVE = 256  # coordinates kept of a text or word, where the model keeps more
@@ -368,7 +369,7 @@ class LexicalFiring(Report):
         found = ", ".join(f"{len(self.of(verdict))} {verdict}" for verdict in VERDICTS)
         return f"<LexicalFiring {self.family}: {len(self.measured):,} clusters over {self.texts:,} texts, {found}>"
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         limits = self.thresholds
         yield Heading("Lexical firing", counted(len(self.names), "cluster"), f"{self.family} model")
         yield Note(
@@ -392,12 +393,12 @@ class LexicalFiring(Report):
         return FiringRow._fields
 
 
-def _table(title: str, clusters: Sequence[FiringCluster]) -> Table:
+def _table(title: str, clusters: Sequence[FiringCluster]) -> TablePart:
     kinds = {"cluster": "text", "fired by": "text", "texts": "number", "lookalike": "number", "alike": "number"}
     rows = tuple(
         (c.name, _said(c.words, _WORDS), f"{c.texts:,}", percent(c.lookalike), signed(c.alike, 3)) for c in clusters
     )
-    return Table(title, tuple(Column(head, kind) for head, kind in kinds.items()), rows)
+    return TablePart(title, tuple(Column(head, kind) for head, kind in kinds.items()), rows)
 
 
 def _said(words: Sequence[FiringWord], most: int) -> str:

@@ -21,8 +21,8 @@ from pellucid.pca import spectrum_of
 from pellucid.research.tableviews import mean_blocks, static_model
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.views.figure import Canvas, short_name
-from pellucid.views.render import visible
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, percent, signed
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, bars, counted, percent, signed, visible
+from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -136,7 +136,7 @@ class LanguageSeparation(Report):
         before, after = (self.components[n].silhouette for n in (0, self.drop))
         return visible(f"<LanguageSeparation {', '.join(self.languages)}: silhouette {before:.3f}, then {after:.3f}>")
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Languages apart", ", ".join(self.languages), "static model")
         items = ", ".join(f"{count:,} {name}" for name, count in zip(self.languages, self.counts, strict=True))
         before, after = (self.components[n].silhouette for n in (0, self.drop))
@@ -156,7 +156,7 @@ class LanguageSeparation(Report):
             (str(c.number), percent(c.share), percent(c.between), bar, signed(c.silhouette))
             for c, bar in zip(shown, bars([c.between for c in shown]), strict=True)
         ]
-        yield Table("", tuple(heads), tuple(rows))
+        yield TablePart("", tuple(heads), tuple(rows))
 
     def _records(self) -> Sequence[LanguageComponent]:
         return self.components

@@ -28,7 +28,8 @@ from pellucid.research.tableviews import count_rows, static_model
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import shown_word
 from pellucid.views.figure import Canvas, short_name
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, signed
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, bars, counted, signed
+from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -195,7 +196,7 @@ class TagNorms(Report):
         """Return one short line."""
         return f"<TagNorms of {self.words:,} words in {len(self.tags)} parts of speech>"
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Vector length by part of speech", counted(self.words, "word"), "static model")
         rare = f" {self.left_out:,} words of rarer parts of speech are left out." if self.left_out else ""
         yield Note(
@@ -208,7 +209,7 @@ class TagNorms(Report):
             (t.tag, f"{t.words:,}", *_lengths(t), bar, ", ".join(t.examples))
             for t, bar in zip(self.tags, drawn, strict=True)
         )
-        yield Table("", heads, rows)
+        yield TablePart("", heads, rows)
 
     def _records(self) -> Sequence[TagNorm]:
         return self.tags
@@ -296,7 +297,7 @@ class RankNorms(Report):
         """Return one short line."""
         return f"<RankNorms of {self.words:,} words: correlation {signed(self.correlation)}>"
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Vector length by frequency", signed(self.correlation), "Spearman's correlation with the rank")
         by = "their place in the vocabulary" if self.ranked_by == "vocabulary" else "their count in the texts"
         yield Note(
@@ -308,7 +309,7 @@ class RankNorms(Report):
             (f"{b.first:,} to {b.last:,}", *_lengths(b), bar, ", ".join(b.examples))
             for b, bar in zip(self.bands, drawn, strict=True)
         )
-        yield Table("", (Column("ranks"), *_HEADS, Column("first of them")), rows)
+        yield TablePart("", (Column("ranks"), *_HEADS, Column("first of them")), rows)
 
     def _records(self) -> Sequence[RankBand]:
         return self.bands

@@ -30,7 +30,8 @@ from pellucid.static.folder import check_writable, quantize
 from pellucid.static.making.distill import open_teacher
 from pellucid.static.making.merging import FitQuality, fit_space
 from pellucid.text import JOINER, Vocabulary, Word, shown_word, split_words, well_formed
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted
+from pellucid.views.report import Report
 
 
 @dataclass(frozen=True)
@@ -184,7 +185,7 @@ class Addition(Report):
         """Return one short line."""
         return f"<Addition of {len(self.added):,} words, held-out cosine {self.fit.cosine:.3f}>"
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Added", counted(len(self.added), "word or phrase", "words and phrases"), "static model")
         how = (
             "as the teacher reads each by itself" if self.source == "words" else "as the teacher reads them in context"
@@ -193,7 +194,7 @@ class Addition(Report):
         yield from self.fit.parts()
         heads = (Column("added"), Column("occurrences", "number"), Column("length", "number"), Column("nearest words"))
         rows = tuple((a.word, f"{a.occurrences:,}", f"{a.length:.2f}", ", ".join(a.nearest)) for a in self.added)
-        yield Table("", heads, rows)
+        yield TablePart("", heads, rows)
 
     def _records(self) -> Sequence[AddedWord]:
         return self.added

@@ -24,7 +24,8 @@ from pellucid.errors import InputError
 from pellucid.research.tableviews import all_vectors, static_model
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent, signed
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, percent, signed
+from pellucid.views.report import Report
 
 METHODS = ("least-squares", "procrustes")
 
@@ -55,12 +56,12 @@ class FitQuality(NamedTuple):
     first: float
     length_correlation: float | None
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[AnyPart]:
         """Yield the numbers as parts of a report, with a warning where they are bad."""
         heads = tuple(Column(t, "number") for t in ("fitted on", "held out", "cosine", "found first", "lengths"))
         row = (f"{self.words:,}", f"{self.held_out:,}", f"{self.cosine:.3f}", percent(self.first),
                signed(self.length_correlation))  # fmt: skip
-        yield Table("the map, on words held out", heads, (row,))
+        yield TablePart("the map, on words held out", heads, (row,))
         if self.cosine < _POOR:
             yield Note(
                 "The map is poor: mapped words stand only roughly where they belong. See what is nearest to them."
@@ -217,7 +218,7 @@ class Merging(Report):
         """Return one short line."""
         return f"<Merging over {self.shared:,} shared words, held-out cosine {self.fit.cosine:.3f}>"
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Merged", counted(self.words, "word"), "static model")
         rule = "the mean of both vectors" if self.rule == "mean" else "the first model's vector"
         yield Note(
