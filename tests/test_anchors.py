@@ -81,6 +81,7 @@ def test_an_explanation_by_hand(animals: AnchorEmbedder) -> None:
     )
     assert why.score == pytest.approx(1.5 * 0.5**0.5 / lengths) and why.family == "anchors" and why.exact
     alone = animals.explain("cat")
+    assert {row.kind for each in (why, alone) for row in each.rows} == {"dimension"}
     assert {row.name: row.contribution for row in alone.rows} == pytest.approx({"a cat": 2 / 3, "a cat, a dog": 1 / 3})
     assert alone.score == pytest.approx(1)
 

@@ -114,6 +114,7 @@ def test_rows_say_which_part_they_are_of(fruit):
     why = model.explain("The apple, unheard", "a pear")
     alone = fruit.explain("The apple, unheard", "a pear")
     rows = {row.name: row for row in why.rows}
+    assert {row.kind for row in why.rows} == {"embedding", "word pair"}
     assert set(rows) == {"length", *(f"words: {row.name}" for row in alone.rows)}
     pair = next(row for row in alone.rows if row.name == "apple × pear")
     assert rows["words: apple × pear"].contribution == pytest.approx(pair.contribution / 2)

@@ -347,6 +347,7 @@ def test_rows_and_remainder_add_up_to_the_similarity(text1, text2):
         explanation = model.explain(text1, text2)
         expected = float(model.similarity(model.encode([text1]), model.encode([text2]))[0, 0])
     assert explanation.score == pytest.approx(expected, abs=1e-5) and not explanation.exact
+    assert {row.kind for row in explanation.rows} <= {"key token"}
     total = sum(row.contribution for row in explanation.rows) + explanation.remainder
     assert total == pytest.approx(explanation.score, abs=1e-6)
     names = [row.name for row in explanation.rows]

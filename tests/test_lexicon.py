@@ -315,6 +315,9 @@ def test_rows_add_up_to_the_similarity(model, settings):
     assert explanation.exact and explanation.score == pytest.approx(similarity, abs=1e-6) and similarity > 0
     assert sum(row.contribution for row in explanation.rows) == pytest.approx(similarity, abs=1e-6)
     assert model.explain(TEXTS[0]).score == pytest.approx(1, abs=1e-6)
+    assert f"{len(model.explain(TEXTS[0]).rows)} dimensions adding" in str(
+        model.explain(TEXTS[0])
+    )  # clusters, no words
     assert model.explain(TEXTS[0], "").score == 0 and model.explain("").rows == ()
     assert model.describe("") == "nothing this model knows"
     assert model.describe(TEXTS[0]).startswith("mostly about: ")

@@ -357,7 +357,7 @@ class Embedder(ABC):
 
     def _strongest(self, text: str, top_k: int) -> str:
         """Return what `text` is mostly about."""
-        rows = [row for row in self.explain(text).rows if row.contribution > 0][:top_k]
+        rows = self.explain(text).reasons(top_k)
         if not rows:
             return "nothing this model knows"
         return "mostly about: " + ", ".join(f"{row.name} ({_percent(row.share)})" for row in rows)

@@ -17,7 +17,8 @@ from pellucid.analysis.coordinates import Spread, correlations, spread, support
 from pellucid.base import Embedder
 from pellucid.errors import InputError
 from pellucid.views.figure import Canvas, short_name
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent, quoted, signed
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, percent, quoted, signed
+from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -183,7 +184,7 @@ class Audit(Report):
         canvas.legend(axes)
         return canvas.figure
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Audit", counted(len(self.findings), "finding"), f"{self.family} model")
         said = f"{counted(len(self.measured), 'dimension')} over {counted(self.texts, 'text')}"
         blank = f" and {self.blank:,} more that the model knows nothing of" if self.blank else ""
@@ -197,7 +198,7 @@ class Audit(Report):
                 continue
             rows = tuple((" | ".join(f.dimensions), f.said, f.edit) for f in found)
             columns = (Column("dimension"), Column("because"), Column("edit", "code"))
-            yield Table(f"{len(found):,} {title}", columns, rows)
+            yield TablePart(f"{len(found):,} {title}", columns, rows)
 
 
 def audit(model: Embedder, texts: Iterable[str], *, thresholds: Thresholds | None = None, seed: int = 0) -> Audit:

@@ -18,20 +18,20 @@ from pellucid.base import Embedder
 from pellucid.dimensions import Dimension, Which
 from pellucid.errors import InputError
 from pellucid.views.figure import Canvas
-from pellucid.views.report import (
+from pellucid.views.parts import (
+    AnyPart,
     Column,
     Fold,
     Heading,
     Histogram,
     Note,
-    Part,
-    Report,
-    Table,
+    TablePart,
     bars,
     counted,
     percent,
     signed,
 )
+from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -116,11 +116,11 @@ class Card(Report):
                 axes.axvline(line, color=colours.ink, linewidth=0.8, linestyle=(0, (4, 3)))
         return canvas.figure
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading(f"Dimension {self.dimension}", self.name, f"{self.family} model")
         yield from self._body()
 
-    def _body(self) -> Iterator[Part]:
+    def _body(self) -> Iterator[AnyPart]:
         """Yield everything below the heading."""
         for line in self.about:
             if line != self.name:
@@ -165,7 +165,7 @@ class Cards(Report):
         """Yield the cards in the order of the model."""
         return iter(self.cards)
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         shown = f"{len(self.cards):,} of {self.dimensions:,}" if len(self.cards) < self.dimensions else ""
         yield Heading("Dimensions", shown or f"{self.dimensions:,}", f"{self.family} model, {self.texts:,} texts")
         yield Note(
@@ -270,15 +270,15 @@ def _card(which: tuple[str, int, Dimension], measured: Spread, column: Any, rela
     )
 
 
-def _examples(title: str, examples: Sequence[Example]) -> Table:
+def _examples(title: str, examples: Sequence[Example]) -> TablePart:
     cells = zip(examples, bars([example.coordinate for example in examples]), strict=True)
     rows = tuple((signed(example.coordinate), bar, example.text) for example, bar in cells)
-    return Table(title, (Column("", "number"), Column("", "bar"), Column("")), rows)
+    return TablePart(title, (Column("", "number"), Column("", "bar"), Column("")), rows)
 
 
-def _relatives(relatives: Sequence[Relative]) -> Table:
+def _relatives(relatives: Sequence[Relative]) -> TablePart:
     rows = tuple((signed(r.correlation, 2), r.correlation, r.name) for r in relatives)
-    return Table("nearest dimensions, by correlation", (Column("", "number"), Column("", "bar"), Column("")), rows)
+    return TablePart("nearest dimensions, by correlation", (Column("", "number"), Column("", "bar"), Column("")), rows)
 
 
 def _spark(counts: Sequence[int], most: int = 10) -> str:

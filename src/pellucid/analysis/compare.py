@@ -16,7 +16,8 @@ from pellucid.analysis.coordinates import Floats, spearman
 from pellucid.base import Embedder
 from pellucid.errors import InputError
 from pellucid.views.figure import Canvas, short_name
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, frame, percent, signed
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, bars, counted, percent, signed
+from pellucid.views.report import Report, frame
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -162,7 +163,7 @@ class Comparison(Report):
         axes.set(xlim=ends, ylim=ends, aspect="equal")
         return canvas.figure
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Comparison", f"{len(self.names)} models", f"on {counted(len(self.pairs), 'pair')} of texts")
         yield self._summary()
         if len(self.pairs) > 1:
@@ -172,7 +173,7 @@ class Comparison(Report):
         for number, pair in enumerate(self.changed, 1):
             yield from self._changed(number, pair)
 
-    def _summary(self) -> Table:
+    def _summary(self) -> TablePart:
         """Return one line a model."""
         titles = ["model", "family", "mean score"] + ["gold \u03c1"] * bool(self.gold)
         titles += ["mean change", "largest", "\u03c1 to the first", "flips"]
@@ -186,9 +187,9 @@ class Comparison(Report):
                 row += [_correlation(change.rank_correlation), f"{change.flips:,} ({percent(change.flip_rate)})"]
             rows.append((*row, *[""] * (len(titles) - len(row))))
         columns = (Column(title, "text" if n < 2 else "number") for n, title in enumerate(titles))
-        return Table("", tuple(columns), tuple(rows))
+        return TablePart("", tuple(columns), tuple(rows))
 
-    def _changed(self, number: int, pair: ChangedPair) -> Iterator[Part]:
+    def _changed(self, number: int, pair: ChangedPair) -> Iterator[AnyPart]:
         """Yield a changed pair: its texts and scores, and its rows."""
         places = _places([pair.change])
         scores = ", ".join(
@@ -197,7 +198,7 @@ class Comparison(Report):
         gold = f", gold {pair.gold:g}" if pair.gold is not None else ""
         title = f"{number}. {signed(pair.change, places)} in {self.names[pair.model]}"
         texts = (("text 1", pair.text1), ("text 2", pair.text2), ("scores", scores + gold))
-        yield Table(title, (Column(""), Column("")), texts)
+        yield TablePart(title, (Column(""), Column("")), texts)
         if pair.rows:
             differences = [(row.after or 0.0) - (row.before or 0.0) for row in pair.rows]
             places = _places(differences)
@@ -207,7 +208,7 @@ class Comparison(Report):
             )
             heads = ("change", "", "before", "after", "row")
             kinds = ("number", "bar", "number", "number", "text")
-            yield Table("", tuple(map(Column, heads, kinds)), rows)
+            yield TablePart("", tuple(map(Column, heads, kinds)), rows)
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame with one row a pair: text1, text2, the models' scores, gold where given.

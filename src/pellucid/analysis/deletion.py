@@ -24,7 +24,8 @@ from pellucid.base import Embedder, unit_rows
 from pellucid.errors import InputError
 from pellucid.progress import Progress
 from pellucid.views.figure import Canvas
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent, signed
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, percent, signed
+from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -120,7 +121,7 @@ class DeletionTest(Report):
             axes.set_ylim(bottom=0.0)
         return canvas.figure
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         point = self.result
         yield Heading("Deletion test", f"top {point.k} {self.units}", f"{self.family} model")
         yield Note(
@@ -136,7 +137,7 @@ class DeletionTest(Report):
             (str(p.k), _interval(p.top), _interval(p.random), _interval(p.difference), percent(p.wins))
             for p in self.curve
         )
-        yield Table("", tuple(Column(title, "number") for title in columns), rows)
+        yield TablePart("", tuple(Column(title, "number") for title in columns), rows)
 
 
 def deletion_test(

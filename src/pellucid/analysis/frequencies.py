@@ -17,7 +17,8 @@ import numpy as np
 from pellucid.analysis.coordinates import spread
 from pellucid.base import Embedder
 from pellucid.errors import InputError
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, percent
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, bars, counted, percent
+from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from pellucid.dimensions import Which
@@ -112,7 +113,7 @@ class Frequencies(Report):
     def _by_rate(self) -> list[Frequency]:
         return sorted(self.measured, key=lambda item: (-item.texts, item.name))
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Frequencies", counted(len(self.measured), "dimension"), f"{self.family} model")
         blank = f" and {self.blank:,} more that the model knows nothing of" if self.blank else ""
         median = float(np.median([item.rate for item in self.measured]))
@@ -125,7 +126,7 @@ class Frequencies(Report):
         heads = (Column("dimension"), Column("texts", "number"), Column("of all", "number"), Column("", "bar"))
         cells = zip(shown, bars([item.rate for item in shown]), strict=True)
         rows = tuple((i.name, f"{i.texts:,}", percent(i.rate), bar, f"{i.idf:.2f}") for i, bar in cells)
-        yield Table("commonest", (*heads, Column("idf", "number")), rows)
+        yield TablePart("commonest", (*heads, Column("idf", "number")), rows)
 
 
 def document_frequencies(model: Embedder, texts: Iterable[str]) -> Frequencies:

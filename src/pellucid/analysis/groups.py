@@ -26,7 +26,8 @@ from pellucid.base import Embedder, unit_rows
 from pellucid.errors import InputError
 from pellucid.text import split_words
 from pellucid.views.figure import Canvas
-from pellucid.views.report import Column, Fold, Heading, Note, Part, Report, Table, bars, counted, signed
+from pellucid.views.parts import AnyPart, Column, Fold, Heading, Note, TablePart, bars, counted, signed
+from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -232,12 +233,12 @@ class Contrast(Report):
         canvas.names(axes, [row.name for row in shown])
         return canvas.figure
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         sizes = f"{counted(self.texts, 'text')} against {self.others:,}, {self.family} model"
         yield Heading("What sets apart", self.group, sizes)
         yield from self._body()
 
-    def _body(self) -> Iterator[Part]:
+    def _body(self) -> Iterator[AnyPart]:
         """Yield everything below the heading."""
         yield Note(
             f"Two of its texts score {signed(self.within, 4)} on average, one of them and one other "
@@ -249,9 +250,9 @@ class Contrast(Report):
         for title, examples in (("most typical texts", self.typical), ("least typical texts", self.untypical)):
             rows = tuple((signed(example.coordinate), example.text) for example in examples)
             if rows:
-                yield Table(title, (Column("", "number"), Column("")), rows)
+                yield TablePart(title, (Column("", "number"), Column("")), rows)
 
-    def _table(self) -> Table:
+    def _table(self) -> TablePart:
         """Return the largest parts, the sum of the others, and the separation."""
         shown, rest = self.rows[:_SHOWN], self.rows[_SHOWN:]
         rows = [
@@ -264,14 +265,14 @@ class Contrast(Report):
         titles = ("part", "", "mean", "elsewhere", "effect d", "AUC", "dimension")
         kinds = ("number", "bar", "number", "number", "number", "number", "text")
         foot = (signed(self.separation, 4), None, "", "", "", "", "separation")
-        return Table("", tuple(map(Column, titles, kinds)), tuple(rows), foot)
+        return TablePart("", tuple(map(Column, titles, kinds)), tuple(rows), foot)
 
-    def _word_table(self) -> Table:
+    def _word_table(self) -> TablePart:
         shown = self.words[:_SHOWN]
         rows = tuple((signed(w.pull, 2), w.pull, f"{w.texts:,}", f"{w.others:,}", w.word) for w in shown)
         titles = ("pull", "", "texts", "elsewhere", "word")
         columns = (Column(title, "bar" if n == 1 else "text" if n == 4 else "number") for n, title in enumerate(titles))
-        return Table("words that point its way", tuple(columns), rows)
+        return TablePart("words that point its way", tuple(columns), rows)
 
 
 class GroupRow(NamedTuple):
@@ -331,7 +332,7 @@ class Contrasts(Report):
         canvas.heat_map(canvas.panel(), values, names, groups, "effect, Cohen's d against all others")
         return canvas.figure
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         texts = sum(contrast.texts for contrast in self.groups)
         yield Heading("What sets apart", f"{len(self.groups)} groups", f"{counted(texts, 'text')}, {self.family} model")
         rows = [
@@ -340,7 +341,7 @@ class Contrasts(Report):
         ]
         titles = ("group", "texts", "within", "to others", "separation", "mostly by")
         columns = (Column(title, "number" if 0 < n < 5 else "text") for n, title in enumerate(titles))
-        yield Table("", tuple(columns), tuple(rows))
+        yield TablePart("", tuple(columns), tuple(rows))
         for contrast in self.groups:
             yield Fold(contrast.group, tuple(contrast._body()), lead=signed(contrast.separation))
 

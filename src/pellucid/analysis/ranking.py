@@ -10,9 +10,9 @@ import numpy as np
 
 from pellucid.base import Embedder, check_texts
 from pellucid.errors import InputError
-from pellucid.explanation import Coverage, Explanation
-from pellucid.views.render import little_known
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, signed
+from pellucid.explanation import Coverage, Explanation, little_known
+from pellucid.views.parts import Column, Heading, Note, TablePart, bars, counted, signed
+from pellucid.views.report import Report
 
 
 class Reason(NamedTuple):
@@ -89,7 +89,7 @@ class Ranking(Report):
         better, worse = (_why(self.model, self.query, text) for text in texts)
         return better - worse
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Nearest to", self.query, f"{self.family} model, {counted(self.documents, 'document')}")
         for said in self._warnings():
             yield Note(said, is_warning=True)
@@ -101,7 +101,7 @@ class Ranking(Report):
             reasons = ", ".join(f"{reason.name} {signed(reason.contribution)}" for reason in item.reasons)
             rows.append((str(item.rank), f"{item.score:.4f}", bar, item.text, reasons))
         kinds = (("", "number"), ("score", "number"), ("", "bar"), ("document", "text"), ("mostly for", "text"))
-        yield Table("", tuple(Column(*kind) for kind in kinds), tuple(rows))
+        yield TablePart("", tuple(Column(*kind) for kind in kinds), tuple(rows))
 
     def _warnings(self) -> Iterator[str]:
         """Say where the model knows too little for the ranking to mean much."""
@@ -146,7 +146,7 @@ def rank(model: Embedder, query: str, documents: Iterable[str], *, top_k: int = 
     known = model._known([texts[number] for number in order], "document")
     ranked = []
     for place, (number, (of_text, _)) in enumerate(zip(order, known, strict=True), 1):
-        rows = [row for row in _why(model, query, texts[number]).rows if row.contribution > 0][:reasons]
+        rows = _why(model, query, texts[number]).reasons(reasons)
         best = tuple(Reason(row.name, row.contribution) for row in rows)
         ranked.append(Ranked(place, number, texts[number], float(scores[number]), best, of_text))
     unknown = tuple(dict.fromkeys(query[start:end] for start, end in gaps))

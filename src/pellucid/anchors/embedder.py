@@ -196,15 +196,17 @@ class AnchorEmbedder(Embedder):
         texts, roles = explained_texts(text1, text2, role1, role2)
         units = unit_rows(self._encode_each(texts, roles), np.float64)
         products = units[0] * units[-1]
-        terms = [
-            Row(name, (name,), value, 0.0)
-            for name, value in zip(self._dimensions.names, products.tolist(), strict=True)
-            if value
-        ]
+        names, counted = self._dimensions.names, np.flatnonzero(products)
+
+        def row(number: int, contribution: float, share: float) -> Row:
+            name = names[counted[number]]
+            return Row(name, (name,), contribution, share)
+
         coverage, unknown = zip(*self._known_each(texts, roles))
         return Explanation.from_terms(
-            self.family, (text1, text2), float(products.sum()), terms, unknown=(*unknown, ())[:2], coverage=coverage
-        )
+            self.family, (text1, text2), float(products.sum()), products[counted], row, unknown=(*unknown, ())[:2],
+            coverage=coverage,
+        )  # fmt: skip
 
     def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         return known_to(self.encoder, texts, role)

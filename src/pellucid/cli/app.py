@@ -29,7 +29,7 @@ from pellucid.cli.input import (
     roles_of,
     tabbed_pairs,
 )
-from pellucid.cli.output import json_line, model_facts, say, show, shown_json, write_html, write_plot
+from pellucid.cli.output import json_line, model_facts, say, show
 from pellucid.errors import VERSION, PellucidError
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def similarity(
 
 def _say_of_low(model: Embedder, pair: tuple[str, str], low: int, total: int) -> None:
     """Say on stderr of which texts little is known: of one pair in words, of several how many."""
-    from pellucid.views.render import little_known
+    from pellucid.explanation import little_known
 
     if total > 1:
         say(f"note: the model knows fewer than half of the words of a text in {low:,} of {total:,} pairs", err=True)
@@ -228,14 +228,7 @@ def explain(
         if b is None:
             raise typer.BadParameter("it needs both A and B", param_hint="--than")
         explanation = explanation - opened.explain(a, than, role1=role1, role2=role2)
-    for path, write in ((html, write_html), (plot, write_plot)):
-        if path is not None:
-            write(explanation, path, top)
-            say(f"wrote {path}", err=True)
-    if json:
-        typer.echo(shown_json(explanation.to_json()))
-    elif html is None and plot is None:
-        show(explanation, top, plain)
+    show(explanation, json, html, plot, plain=plain, top=top)
 
 
 @app.command()

@@ -18,7 +18,7 @@ from pellucid.cli.input import (
     read,
     tabbed_pairs,
 )
-from pellucid.cli.output import json_line, say, show_report
+from pellucid.cli.output import json_line, say, show
 from pellucid.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def dimensions(json: JsonOption = False, model: ModelOption = "static-en") -> No
       pellucid dimensions -m my-anchors --json
     """
     from pellucid.dimensions import as_cell
-    from pellucid.views.render import visible
+    from pellucid.views.parts import visible
 
     for number, dimension in enumerate(open_model(model).dimensions):
         line = {"dimension": number, "name": dimension.name, "about": list(dimension.about)}
@@ -71,7 +71,7 @@ def card(
     """
     from pellucid.analysis.cards import card as make
 
-    show_report(make(open_model(model), _which(dimension), read(texts)), json, html, plot)
+    show(make(open_model(model), _which(dimension), read(texts)), json, html, plot)
 
 
 @commands.command()
@@ -89,7 +89,7 @@ def cards(
     """
     from pellucid.analysis.cards import cards as make
 
-    show_report(make(open_model(model), read(texts), top_k=top), False, html, None)
+    show(make(open_model(model), read(texts), top_k=top), False, html, None)
 
 
 @commands.command()
@@ -116,13 +116,13 @@ def audit(
     if lexical:
         if plot is not None:
             raise typer.BadParameter("there is no picture of --lexical; use --html", param_hint="--plot")
-        show_report(_lexical(model, texts, encoder), json, html, None)
+        show(_lexical(model, texts, encoder), json, html, None)
         return
     if encoder is not None:
         raise typer.BadParameter("only --lexical asks an encoder", param_hint="--encoder")
     from pellucid.analysis.audit import audit as make
 
-    show_report(make(open_model(model), read(texts)), json, html, plot)
+    show(make(open_model(model), read(texts)), json, html, plot)
 
 
 def _lexical(model: str, texts: str, encoder: str | None) -> Report:
@@ -157,7 +157,7 @@ def deletion(
 
     units = "words" if words else "dimensions"
     tested = deletion_test(open_model(model), list(tabbed_pairs(pairs)), units=units, top_k=top)
-    show_report(tested, json, html, plot)
+    show(tested, json, html, plot)
 
 
 @commands.command()
@@ -178,7 +178,7 @@ def compare(
     from pellucid.analysis.compare import compare as make
 
     opened = {name: open_model(name) for name in dict.fromkeys(models)}
-    show_report(make(opened, list(tabbed_pairs(pairs))), json, html, plot)
+    show(make(opened, list(tabbed_pairs(pairs))), json, html, plot)
 
 
 @commands.command()
@@ -198,7 +198,7 @@ def rank(
     """
     from pellucid.analysis.ranking import rank as make
 
-    show_report(make(open_model(model), query, read(texts), top_k=top), json, html, None)
+    show(make(open_model(model), query, read(texts), top_k=top), json, html, None)
 
 
 @commands.command()
@@ -226,7 +226,7 @@ def align(
     opened = {name: open_decoder(name, pooling) for name in dict.fromkeys(models)}
     stems = None if language == "none" else language
     found = make(opened, list(read(texts)), instruction=instruction, centred=centred, k=top, language=stems)
-    show_report(found, json, html, plot)
+    show(found, json, html, plot)
 
 
 @commands.command()
@@ -246,7 +246,7 @@ def contrast(
     """
     from pellucid.analysis.groups import contrast as make
 
-    show_report(make(open_model(model), read(group), read(others)), json, html, plot)
+    show(make(open_model(model), read(group), read(others)), json, html, plot)
 
 
 @commands.command()
@@ -378,7 +378,7 @@ def inspect(
         projection = "tsne" if tsne else "pca"
         languages = _languages(given)
         found = language_separation(opened, languages, drop=drop, sample=sample, metric=metric, projection=projection)
-    show_report(found, json, html, plot)
+    show(found, json, html, plot)
 
 
 def _check(what: str, files: list[str]) -> None:

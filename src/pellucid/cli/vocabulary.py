@@ -20,7 +20,7 @@ from pellucid.cli.input import (
     read,
     work_folder,
 )
-from pellucid.cli.output import say, show_report
+from pellucid.cli.output import say, show
 
 if TYPE_CHECKING:
     from pellucid.static.making.bilingual import Languages
@@ -224,5 +224,5 @@ def _dtype_of(model: str) -> str:
 
 def _save(made: Any, report: Report, output: Path, dtype: str | None, json: bool) -> None:
     made.save_pretrained(output, dtype=dtype)
-    show_report(report, json, None, None)
+    show(report, json, None, None)
     say(f"wrote {output}: {len(made.vocabulary):,} words", err=True)

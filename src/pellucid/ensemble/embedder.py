@@ -32,7 +32,7 @@ from pellucid.encoders import Encoder, encode_with, is_sentence_transformer, kno
 from pellucid.encoding import Role, as_rows, unit_rows
 from pellucid.ensemble.folder import SavedPart, read_folder, write_folder
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import Coverage, Explanation, Row, Span
+from pellucid.explanation import EMBEDDING, Coverage, Explanation, Row, Span
 from pellucid.pretrained import locate
 
 if TYPE_CHECKING:
@@ -88,17 +88,22 @@ class Part:
             return self.model.dimensions
         return Dimensions(Dimension(f"dimension {number}") for number in range(self.dimension))
 
+    def row(self, own: Row) -> Row:
+        """Return a row of the part's own explanation under the part's name."""
+        if not isinstance(self.model, Embedder):
+            return own
+        return own._replace(name=self.name + BETWEEN + own.name, key=(self.name, *own.key))
+
     def explained(self, text1: str, text2: str | None, role1: Role, role2: Role) -> Explanation:
-        """Return the part's own explanation, rows under the part's name; one row where it has none."""
+        """Return the part's own explanation; one row under the part's name where it has none."""
         texts, roles = explained_texts(text1, text2, role1, role2)
         coverage, unknown = zip(*(known_to(self.model, [text], role)[0] for text, role in zip(texts, roles)))
         if isinstance(self.model, Embedder):
             own = self.model.explain(text1, text2, role1=role1, role2=role2)
-            rows = [row._replace(name=self.name + BETWEEN + row.name, key=(self.name, *row.key)) for row in own.rows]
-            return replace(own, rows=tuple(rows), coverage=own.coverage or coverage)
+            return replace(own, coverage=own.coverage or coverage)
         units = [self.rows([text], role)[0].astype(np.float64) for text, role in zip(texts, roles)]
         cosine = float(units[0] @ units[-1])
-        terms = [Row(self.name, (self.name,), cosine, 0.0)] if cosine else []
+        terms = [Row(self.name, (self.name,), cosine, 0.0, kind=EMBEDDING)] if cosine else []
         return Explanation.from_terms("", (text1, text2), cosine, terms, unknown=(*unknown, ())[:2], coverage=coverage)
 
 
@@ -475,17 +480,19 @@ class EnsembleEmbedder(Embedder):
         explained_texts(text1, text2, role1, role2)
         parts = [part for part in self.parts if part.weight > 0]
         found = [part.explained(text1, text2, role1, role2) for part in parts]
-        terms = [
-            row._replace(contribution=part.weight * row.contribution)
-            for part, own in zip(parts, found, strict=True)
-            for row in own.rows
-        ]
+        places = [(part, own, number) for part, own in zip(parts, found) for number in range(len(own.rows))]
+
+        def row(number: int, contribution: float, share: float) -> Row:
+            part, own, place = places[number]
+            return part.row(own.rows[place])._replace(contribution=contribution, share=share)
+
+        terms = np.concatenate([part.weight * own.contributions for part, own in zip(parts, found, strict=True)])
         score = sum(part.weight * own.score for part, own in zip(parts, found, strict=True))
         unknown = (_common([own.unknown1 for own in found]), _common([own.unknown2 for own in found]))
         exact = all(own.exact for own in found)
         coverage = tuple(min(every, key=_share) for every in zip(*(own.coverage for own in found)))
         return Explanation.from_terms(
-            self.family, (text1, text2), score, terms, exact=exact, unknown=unknown, coverage=coverage
+            self.family, (text1, text2), score, terms, row, exact=exact, unknown=unknown, coverage=coverage
         )
 
     def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:

@@ -113,7 +113,7 @@ class Results:
 
     def to_markdown(self) -> str:
         """Return the rows and the means as a Markdown table, scores x 100 with one decimal, and the instructions."""
-        from pellucid.views.report_markdown import markdown_text as written
+        from pellucid.views.markdown import markdown_text as written
 
         lines = [f"| {written(self.model)} | type | metric | score |", "|---|---|---|---:|"]
         lines += [

@@ -30,7 +30,7 @@ from pellucid.base import Embedder, Vectors, check_texts, explained_texts
 from pellucid.dimensions import Dimensions, Edit
 from pellucid.encoding import PLAIN, Role, checked_role, unit_rows
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import Explanation, Row, Span
+from pellucid.explanation import KEY_TOKEN, Explanation, Row, Span
 from pellucid.keytokens.adjustments import Adjustment, fit_adjustment
 from pellucid.keytokens.head import TokenHead, TopTokens, open_token_head
 from pellucid.keytokens.states import (
@@ -129,7 +129,7 @@ def word_rows(
         if not name:
             continue
         first, second, *_ = (*spans, ())
-        row = Row(name, (names[number],), value, 0.0, first, second, key=("word", name))
+        row = Row(name, (names[number],), value, 0.0, first, second, key=("word", name), kind=KEY_TOKEN)
         found[name] = row if name not in found else _joined(found[name], row)
     return list(found.values())
 

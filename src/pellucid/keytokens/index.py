@@ -38,7 +38,7 @@ import numpy.typing as npt
 from pellucid.base import Vectors, check_texts
 from pellucid.encoding import Role
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import Explanation, Row
+from pellucid.explanation import KEY_TOKEN, Explanation, Row
 from pellucid.keytokens.embedder import Places, word_rows
 from pellucid.keytokens.head import TopTokens
 from pellucid.keytokens.states import SIGNS, Signs, own_tokens, state_width
@@ -306,7 +306,7 @@ class KeyTokenIndex:
         shown = {part for row in rows for part in row.parts}
         names = self.model.head.dimensions.names
         rest = [(names[n], value) for n, value in zip(numbers, logits) if names[n] not in shown]
-        rows += [Row(name, (name,), value, 0.0, key=("token", name)) for name, value in rest]
+        rows += [Row(name, (name,), value, 0.0, key=("token", name), kind=KEY_TOKEN) for name, value in rest]
         (of_query, unknown1), (of_text, unknown2) = self.model._known_each([query, text], ["query", "document"])
         return Explanation.from_terms(
             "key-token index", (query, text), math.fsum(logits), rows, unknown=(unknown1, unknown2),

@@ -291,14 +291,16 @@ class LexiconEmbedder(Embedder):
             for text, reading, weight, token in zip(map(well_formed, texts), readings, weights, fired, strict=True)
         ]
         names = self._dimensions.names
-        terms = [
-            Row(names[j], (names[j],), value, 0.0, *(place(j) for place in places))
-            for j, value in zip(products.indices.tolist(), products.data.tolist(), strict=True)
-        ]
+
+        def row(number: int, contribution: float, share: float) -> Row:
+            j = int(products.indices[number])
+            return Row(names[j], (names[j],), contribution, share, *(place(j) for place in places))
+
         coverage, left_out = zip(*map(known_words, texts, readings))
         return Explanation.from_terms(
-            self.family, (text1, text2), float(products.sum()), terms, unknown=(*left_out, ())[:2], coverage=coverage
-        )
+            self.family, (text1, text2), float(products.sum()), products.data, row, unknown=(*left_out, ())[:2],
+            coverage=coverage,
+        )  # fmt: skip
 
     def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         return self._reader.known(texts, role)

@@ -18,7 +18,8 @@ from pellucid.errors import InputError
 from pellucid.keytokens.adjustments import mean_adjustment
 from pellucid.keytokens.alignment import AlignedText, EmbeddedTexts, ModelAlignment, Stems, decoded_texts, measure
 from pellucid.views.figure import Canvas
-from pellucid.views.report import Column, Fold, Heading, Note, Part, Report, Table, Word, bars, counted, percent
+from pellucid.views.parts import AnyPart, Column, Fold, Heading, MarkedWord, Note, TablePart, bars, counted, percent
+from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,7 +99,7 @@ class Alignment(Report):
         below = -0.06 - 0.4 / len(lines)
         canvas.legend(axes, loc="upper center", at=(0.45, below), columns=3)
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         first = self.models[0]
         yield Heading("Alignment with", counted(first.texts, "text"), f"{first.tokens:.1f} different tokens each")
         if first.blank:
@@ -115,7 +116,7 @@ class Alignment(Report):
         for number in range(min(len(model.examples) for model in self.models)):
             yield self._example(number)
 
-    def _rates(self) -> Table:
+    def _rates(self) -> TablePart:
         columns = (
             Column("model"),
             *(Column(title, "number") for title in (f"Hit@{self.k}", "LAR", "GAR", "weighted LAR")),
@@ -125,9 +126,9 @@ class Alignment(Report):
             (model.name, *map(percent, (model.hit, model.lar, model.gar, model.weighted_lar)), bar)
             for model, bar in zip(self.models, lengths)
         )
-        return Table("how much of the texts is said", (*columns, Column("", "bar")), tuple(rows))
+        return TablePart("how much of the texts is said", (*columns, Column("", "bar")), tuple(rows))
 
-    def _classes(self) -> Table:
+    def _classes(self) -> TablePart:
         titles = ("in the text", "same stem", "unrelated", "different")
         columns = (Column("model"), *(Column(title, "number") for title in titles))
         rows = (
@@ -141,10 +142,10 @@ class Alignment(Report):
             )
             for model in self.models
         )
-        return Table(f"what the first {self.k} tokens are", columns, tuple(rows))
+        return TablePart(f"what the first {self.k} tokens are", columns, tuple(rows))
 
     def _example(self, number: int) -> Fold:
-        table = Table(
+        table = TablePart(
             "",
             (Column("model"), Column(f"first {self.k} tokens", "words")),
             tuple((model.name, words_of(model.examples[number])) for model in self.models),
@@ -152,9 +153,9 @@ class Alignment(Report):
         return Fold(self.models[0].examples[number].text, (table,), is_open=number < 3)
 
 
-def words_of(aligned: AlignedText) -> tuple[Word, ...]:
+def words_of(aligned: AlignedText) -> tuple[MarkedWord, ...]:
     """Return the tokens as words marked by how they are related to the text."""
-    return tuple(Word(token.token, MARK_OF.get(token.relation, "")) for token in aligned.tokens)
+    return tuple(MarkedWord(token.token, MARK_OF.get(token.relation, "")) for token in aligned.tokens)
 
 
 def align_embeddings(

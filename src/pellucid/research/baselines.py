@@ -24,7 +24,7 @@ import numpy as np
 from pellucid.base import Embedder, Vectors, explained_texts
 from pellucid.encoding import Role, unit_rows
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import Coverage, Explanation, Row, Span
+from pellucid.explanation import EMBEDDING, Coverage, Explanation, Row, Span
 from pellucid.lexicon.clusters import Clusters, cluster_vocabulary
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.pretrained import check_family, locate, saving
@@ -193,7 +193,7 @@ class DenseEmbedder(Embedder):
         texts, roles = explained_texts(text1, text2, role1, role2)
         rows = self._encode_each(texts, roles).astype(np.float64)
         score = float(rows[0] @ rows[-1])
-        terms = [Row(_WHOLE, (_WHOLE,), score, 0.0)] if score else []
+        terms = [Row(_WHOLE, (_WHOLE,), score, 0.0, kind=EMBEDDING)] if score else []
         coverage, unknown = zip(*self._known_each(texts, roles))
         return Explanation.from_terms(
             self.family, (text1, text2), score, terms, unknown=(*unknown, ())[:2], coverage=coverage

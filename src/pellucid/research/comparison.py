@@ -19,7 +19,8 @@ from pellucid.errors import InputError
 from pellucid.keytokens.alignment import AlignedText, Stems, aligned_texts
 from pellucid.research.alignment import LEGEND, LONGEST_TOKEN, TOKEN_STYLE, check_family, embedded_texts, words_of
 from pellucid.views.figure import Canvas, short_name
-from pellucid.views.report import Column, Fold, Heading, Note, Part, Report, Table, counted
+from pellucid.views.parts import AnyPart, Column, Fold, Heading, Note, TablePart, counted
+from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,7 +91,7 @@ class KeyTokenComparison(Report):
             for rank, token in enumerate(aligned.tokens, 1)
         ]
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading(
             "Key tokens of", counted(len(self.texts), "text"), f"under {counted(len(self.settings), 'setting')}"
         )
@@ -100,18 +101,18 @@ class KeyTokenComparison(Report):
         yield Note(LEGEND)
         for number, text in enumerate(self.texts):
             rows = tuple((setting.name, words_of(setting.texts[number])) for setting in self.settings)
-            table = Table("", (Column("setting"), Column("first tokens", "words")), rows)
+            table = TablePart("", (Column("setting"), Column("first tokens", "words")), rows)
             yield Fold(text, (table,), lead=str(number + 1), is_open=True)
         if len(self.texts) > 1:
             yield self._cosines()
 
-    def _cosines(self) -> Table:
+    def _cosines(self) -> TablePart:
         columns = (Column("texts"), *(Column(setting.name, "number") for setting in self.settings))
         pairs = [(i, j) for i in range(len(self.texts)) for j in range(i + 1, len(self.texts))]
         rows = (
             (f"{i + 1} and {j + 1}", *(f"{setting.cosines[i][j]:.3f}" for setting in self.settings)) for i, j in pairs
         )
-        return Table("cosines", columns, tuple(rows))
+        return TablePart("cosines", columns, tuple(rows))
 
 
 def compare_key_tokens(

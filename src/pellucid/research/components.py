@@ -18,7 +18,8 @@ from pellucid.static.bags import mean_blocks
 from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.text import shown_word
 from pellucid.views.figure import Canvas
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent, signed
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, percent, signed
+from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -104,7 +105,7 @@ class Components(Report):
             _draw_ends(canvas, canvas.panel((1, 1 + len(shown), number), title), component)
         return canvas.figure
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Principal components", self.of, "static model")
         blank = f"; {self.blank:,} more hold no known word" if self.blank else ""
         yield Note(
@@ -119,7 +120,7 @@ class Components(Report):
             sides = (Column("largest"), Column("", "number"), Column("smallest"), Column("", "number"))
             pairs = zip(component.largest, component.smallest, strict=True)
             rows = tuple((a.word, signed(a.value), b.word, signed(b.value)) for a, b in pairs)
-            yield Table(title, sides, rows)
+            yield TablePart(title, sides, rows)
 
     def _records(self) -> Sequence[ComponentRow]:
         return [

@@ -30,7 +30,8 @@ from pellucid.errors import InputError
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.progress import Progress, length_batches
 from pellucid.text import well_formed
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent, signed
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, percent, signed
+from pellucid.views.report import Report
 
 VERDICTS = ("lookalike", "scattered")
 _BATCH = 32  # texts of one forward pass
@@ -345,7 +346,7 @@ class LexicalFiring(Report):
         gone = list(dict.fromkeys(cluster.name for verdict in verdicts for cluster in self.of(verdict)))
         return model.without(*gone) if gone else model
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         limits = self.thresholds
         counts = ", ".join(f"{len(self.of(verdict))} {verdict}" for verdict in VERDICTS)
         yield Heading("Lexical firing", counted(len(self.names), "cluster"), f"{counts}, {self.family} model")
@@ -364,12 +365,12 @@ class LexicalFiring(Report):
             yield _table(f"{len(found):,} {title}{more}", found[:_SHOWN]) if found else Note(f"None {title}.")
 
 
-def _table(title: str, clusters: Sequence[FiringCluster]) -> Table:
+def _table(title: str, clusters: Sequence[FiringCluster]) -> TablePart:
     kinds = {"cluster": "text", "fired by": "text", "texts": "number", "lookalike": "number", "alike": "number"}
     rows = tuple(
         (c.name, _said(c.words, _WORDS), f"{c.texts:,}", percent(c.lookalike), signed(c.alike, 3)) for c in clusters
     )
-    return Table(title, tuple(Column(head, kind) for head, kind in kinds.items()), rows)
+    return TablePart(title, tuple(Column(head, kind) for head, kind in kinds.items()), rows)
 
 
 def _said(words: Sequence[FiringWord], most: int) -> str:

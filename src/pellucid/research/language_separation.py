@@ -21,7 +21,8 @@ from pellucid.pca import spectrum_of
 from pellucid.static.bags import mean_blocks
 from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.views.figure import Canvas, short_name
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, percent, signed
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, bars, counted, percent, signed
+from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -130,7 +131,7 @@ class LanguageSeparation(Report):
                 found[:, 0], found[:, 1], s=7, color=colour, alpha=0.5, linewidths=0, label=short_name(language, 20)
             )
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Languages apart", ", ".join(self.languages), "static model")
         items = ", ".join(f"{count:,} {name}" for name, count in zip(self.languages, self.counts, strict=True))
         before, after = (self.components[n].silhouette for n in (0, self.drop))
@@ -150,7 +151,7 @@ class LanguageSeparation(Report):
             (str(c.number), percent(c.share), percent(c.between), bar, signed(c.silhouette))
             for c, bar in zip(shown, bars([c.between for c in shown]), strict=True)
         ]
-        yield Table("", tuple(heads), tuple(rows))
+        yield TablePart("", tuple(heads), tuple(rows))
 
 
 def language_separation(

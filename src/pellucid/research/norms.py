@@ -26,7 +26,8 @@ from pellucid.static.bags import count_rows
 from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.text import shown_word
 from pellucid.views.figure import Canvas, short_name
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, signed
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, bars, counted, signed
+from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -181,7 +182,7 @@ class TagNorms(Report):
         axes.set_xlim(0, 1.18)
         return canvas.figure
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Vector length by part of speech", counted(self.words, "word"), "static model")
         rare = f" {self.left_out:,} words of rarer parts of speech are left out." if self.left_out else ""
         yield Note(
@@ -194,7 +195,7 @@ class TagNorms(Report):
             (t.tag, f"{t.words:,}", *_lengths(t), bar, ", ".join(t.examples))
             for t, bar in zip(self.tags, drawn, strict=True)
         )
-        yield Table("", heads, rows)
+        yield TablePart("", heads, rows)
 
 
 class RankBand(NamedTuple):
@@ -275,7 +276,7 @@ class RankNorms(Report):
         chosen = dict.fromkeys(int(np.abs(ranks - mark).argmin()) for mark in marks)
         return [self.points[n] for n in chosen]
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Vector length by frequency", signed(self.correlation), "Spearman's correlation with the rank")
         by = "their place in the vocabulary" if self.ranked_by == "vocabulary" else "their count in the texts"
         yield Note(
@@ -287,7 +288,7 @@ class RankNorms(Report):
             (f"{b.first:,} to {b.last:,}", *_lengths(b), bar, ", ".join(b.examples))
             for b, bar in zip(self.bands, drawn, strict=True)
         )
-        yield Table("", (Column("ranks"), *_HEADS, Column("first of them")), rows)
+        yield TablePart("", (Column("ranks"), *_HEADS, Column("first of them")), rows)
 
 
 def norms_by_tag(

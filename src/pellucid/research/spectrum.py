@@ -20,7 +20,8 @@ from pellucid.keytokens.head import head_rows, top_tokens
 from pellucid.pca import Moments, Spectrum, blocks
 from pellucid.research.alignment import draw_tokens
 from pellucid.views.figure import Canvas
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, percent, signed
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, bars, counted, percent, signed
+from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -93,7 +94,7 @@ class Variation(Report):
         axes.margins(y=0.1)
         return canvas.figure
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Variation", f"{self.base} \u2192 {self.tuned}", counted(self.texts, "text"))
         largest = max(self.components, key=lambda shift: abs(shift.variation))
         yield Note(
@@ -108,7 +109,7 @@ class Variation(Report):
             (str(s.component), bar, percent(s.share), signed(s.level), signed(s.variation), f"{s.deviation:.3f}")
             for s, bar in zip(shown, bars([s.variation for s in shown]))
         )
-        yield Table(f"the first {len(shown)} of {counted(len(self.components), 'component')}", columns, rows)
+        yield TablePart(f"the first {len(shown)} of {counted(len(self.components), 'component')}", columns, rows)
 
 
 def variation(base: Any, tuned: Any, *, names: tuple[str, str] = ("backbone", "tuned")) -> Variation:
@@ -196,19 +197,19 @@ class Contributions(Report):
         canvas.legend(canvas.figure.axes[0], loc="upper center", at=(0.5, -0.12), columns=2)
         return canvas.figure
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Scores by component of", self.text)
         yield Note(f"score = first principal component + rest. The embedding's part along it is {signed(self.part)}.")
         yield _contribution_table("tokens that score highest", self.top)
         yield _contribution_table("tokens that score highest without the first component", self.by_rest)
 
 
-def _contribution_table(title: str, rows: Sequence[Contribution]) -> Table:
+def _contribution_table(title: str, rows: Sequence[Contribution]) -> TablePart:
     numbers = (Column("score", "number"), Column("first", "number"), Column("rest", "number"))
     columns = (Column("token"), Column("rest", "bar"), *numbers, Column("in the text"))
     lengths = bars([row.rest for row in rows])
     values = ((signed(row.score), signed(row.first), signed(row.rest)) for row in rows)
-    return Table(title, columns, tuple((r.token, b, *v, r.relation) for r, b, v in zip(rows, lengths, values)))
+    return TablePart(title, columns, tuple((r.token, b, *v, r.relation) for r, b, v in zip(rows, lengths, values)))
 
 
 def contributions(

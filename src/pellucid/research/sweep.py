@@ -15,7 +15,8 @@ from pellucid.keytokens.alignment import EmbeddedTexts, ModelAlignment, Stems, m
 from pellucid.pca import Spectrum
 from pellucid.research.alignment import LEGEND, draw_scores, words_of
 from pellucid.views.figure import Canvas
-from pellucid.views.report import Column, Fold, Heading, Note, Part, Report, Table, bars, counted, percent, signed
+from pellucid.views.parts import AnyPart, Column, Fold, Heading, Note, TablePart, bars, counted, percent, signed
+from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -86,7 +87,7 @@ class Sweep(Report):
         nearest = {min(range(len(factors)), key=lambda n: abs(factors[n] - factor)) for factor in wanted}
         return [self.steps[n] for n in sorted(nearest)]
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         first = self.steps[0].alignment
         yield Heading("First component, amount added", f"h + \u03bb u\u2081, unit {signed(self.unit)}",
                       counted(first.texts, "text"))  # fmt: skip
@@ -95,12 +96,12 @@ class Sweep(Report):
         titles = ("factor", "\u03bb", f"Hit@{self.k}", "LAR", "GAR", "weighted LAR", "in text", "distinct")
         columns = (*(Column(title, "number") for title in titles), Column("", "bar"))
         lengths = bars([step.alignment.weighted_lar for step in self.steps])
-        yield Table("", columns, tuple((*_sweep_cells(step), bar) for step, bar in zip(self.steps, lengths)))
+        yield TablePart("", columns, tuple((*_sweep_cells(step), bar) for step, bar in zip(self.steps, lengths)))
         yield Note(LEGEND if first.stem is not None else "* stands in the text.")
         for number in range(len(first.examples)):
             rows = tuple((f"{step.factor:g}", words_of(step.alignment.examples[number])) for step in self.steps)
             columns = (Column("factor", "number"), Column(f"first {self.k} tokens", "words"))
-            yield Fold(first.examples[number].text, (Table("", columns, rows),), is_open=number < 3)
+            yield Fold(first.examples[number].text, (TablePart("", columns, rows),), is_open=number < 3)
 
 
 def _sweep_cells(step: SweepStep) -> tuple[str, ...]:

@@ -14,7 +14,8 @@ two equal. How a model is made is in `static/making/extraction.py` and `static/m
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -35,7 +36,7 @@ from pellucid.dimensions import (
 )
 from pellucid.encoding import Role, unit_rows
 from pellucid.errors import InputError, require
-from pellucid.explanation import Coverage, Explanation, Row, Span
+from pellucid.explanation import WORD, WORD_PAIR, Coverage, Explanation, Row, Span
 from pellucid.pretrained import check_family, locate, saving
 from pellucid.static.folder import (
     STOCK_CONFIG,
@@ -106,11 +107,9 @@ class _Found(NamedTuple):
 class _WeightedWords(NamedTuple):
     """A text's distinct known words; the rows of `vectors` [words, dimension] add up to its embedding."""
 
-    words: list[str]
-    names: list[str]
-    keys: list[tuple[str, str]]
+    rows: Callable[[], list[Row]]
+    """Makes one for each word, without a contribution, when a row is read."""
     vectors: npt.NDArray[np.float64]
-    spans: list[tuple[Span, ...]]
     unknown: tuple[Span, ...]
     coverage: Coverage
 
@@ -333,54 +332,54 @@ class StaticEmbedder(Embedder):
         explained_texts(text1, text2, role1, role2)
         first = self._weighted_words(text1)
         if text2 is None:
-            _check_size(len(first.words), 1)
+            _check_size(len(first.vectors), 1)
             pull = first.vectors @ first.vectors.sum(axis=0)
-            terms = [
-                Row(name, (word,), c, 0.0, spans, key=key)
-                for name, word, c, spans, key in zip(
-                    first.names, first.words, pull.tolist(), first.spans, first.keys, strict=True
-                )
-            ]
+            words = first.rows
+
+            def word(number: int, contribution: float, share: float) -> Row:
+                return words()[number]._replace(contribution=contribution, share=share)
+
             return Explanation.from_terms(
-                self.family, (text1, None), float(pull.sum()), terms, unknown=(first.unknown, ()),
+                self.family, (text1, None), float(pull.sum()), pull, word, unknown=(first.unknown, ()),
                 coverage=(first.coverage,),
             )  # fmt: skip
         second = self._weighted_words(text2)
-        _check_size(len(first.words), len(second.words))
+        _check_size(len(first.vectors), len(second.vectors))
         table = first.vectors @ second.vectors.T  # [words of text 1, words of text 2]
-        terms = [
-            Row(
-                f"{first.names[i]} × {second.names[j]}",
-                (w, v),
-                c,
-                0.0,
-                first.spans[i],
-                second.spans[j],
-                key=(*first.keys[i], *second.keys[j]),
-            )
-            for i, (w, values) in enumerate(zip(first.words, table.tolist(), strict=True))
-            for j, (v, c) in enumerate(zip(second.words, values, strict=True))
-        ]
+        words1, words2, width = first.rows, second.rows, table.shape[1]  # what is kept of the texts; not their vectors
+
+        def pair(number: int, contribution: float, share: float) -> Row:
+            word1, word2 = words1()[number // width], words2()[number % width]
+            return Row(
+                f"{word1.name} × {word2.name}", word1.parts + word2.parts, contribution, share,
+                word1.spans1, word2.spans1, key=word1.key + word2.key, kind=WORD_PAIR,
+            )  # fmt: skip
+
         return Explanation.from_terms(
-            self.family, (text1, text2), float(table.sum()), terms, unknown=(first.unknown, second.unknown),
-            coverage=(first.coverage, second.coverage),
+            self.family, (text1, text2), float(table.sum()), table.ravel(), pair,
+            unknown=(first.unknown, second.unknown), coverage=(first.coverage, second.coverage),
         )  # fmt: skip
 
     def _weighted_words(self, text: str) -> _WeightedWords:
         """Return the distinct words of `text` with the vectors that add up to its embedding (float64)."""
         found = self._found(text)
         spans, shown, unknown = found
-        rows = [row for row, _ in spans]
+        numbers = [row for row, _ in spans]
         counts = np.array([len(places) for places in spans.values()], dtype=np.float64)
-        vectors = self.word_vectors(rows).astype(np.float64) * counts[:, None]
+        vectors = self.word_vectors(numbers).astype(np.float64) * counts[:, None]
         length = _length(vectors.sum(axis=0), text)
         if length > 0:
             vectors /= length
-        names = [self._name(word, row) for (row, _), word in shown.items()]
-        words = list(map(shown_word, shown.values()))
-        keys = [(self.vocabulary.words[row], lower) for row, lower in spans]
-        places = list(map(tuple, spans.values()))
-        return _WeightedWords(words, names, keys, vectors, places, unknown, self._coverage_of(found))
+
+        @cache
+        def rows() -> list[Row]:
+            return [
+                Row(self._name(word, row), (shown_word(word),), 0.0, 0.0, tuple(spans[row, lower]),
+                    key=(self.vocabulary.words[row], lower), kind=WORD)
+                for (row, lower), word in shown.items()
+            ]  # fmt: skip
+
+        return _WeightedWords(rows, vectors, unknown, self._coverage_of(found))
 
     def _found(self, text: str) -> _Found:
         spans: dict[tuple[int, str], list[Span]] = {}

@@ -28,7 +28,8 @@ from pellucid.static.making.distill import open_teacher
 from pellucid.static.making.extraction import forward, word_vectors
 from pellucid.static.making.merging import FitQuality, fit_space
 from pellucid.text import JOINER, Vocabulary, Word, shown_word, split_words, well_formed
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted
+from pellucid.views.report import Report
 
 _NEAREST = 4  # words named in the report
 _BLOCK = 64  # entries whose neighbours are looked for at a time
@@ -87,7 +88,7 @@ class Addition(Report):
     fit: FitQuality
     added: tuple[AddedWord, ...]
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Added", counted(len(self.added), "word or phrase", "words and phrases"), "static model")
         how = (
             "as the teacher reads each by itself" if self.source == "words" else "as the teacher reads them in context"
@@ -96,7 +97,7 @@ class Addition(Report):
         yield from self.fit.parts()
         heads = (Column("added"), Column("occurrences", "number"), Column("length", "number"), Column("nearest words"))
         rows = tuple((a.word, f"{a.occurrences:,}", f"{a.length:.2f}", ", ".join(a.nearest)) for a in self.added)
-        yield Table("", heads, rows)
+        yield TablePart("", heads, rows)
 
 
 def add_words(

@@ -22,7 +22,8 @@ from pellucid.base import Vectors, unit_rows
 from pellucid.errors import InputError
 from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.text import Vocabulary
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent, signed
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, percent, signed
+from pellucid.views.report import Report
 
 METHODS = ("least-squares", "procrustes")
 SHARED = ("mean", "first")
@@ -54,12 +55,12 @@ class FitQuality(NamedTuple):
     first: float
     length_correlation: float | None
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[AnyPart]:
         """Yield the numbers as parts of a report, with a warning where they are bad."""
         heads = tuple(Column(t, "number") for t in ("fitted on", "held out", "cosine", "found first", "lengths"))
         row = (f"{self.words:,}", f"{self.held_out:,}", f"{self.cosine:.3f}", percent(self.first),
                signed(self.length_correlation))  # fmt: skip
-        yield Table("the map, on words held out", heads, (row,))
+        yield TablePart("the map, on words held out", heads, (row,))
         if self.cosine < _POOR:
             yield Note("The map is poor: mapped words are only roughly where they belong. See what is nearest to them.")
 
@@ -204,7 +205,7 @@ class Merging(Report):
     rule: str
     fit: FitQuality
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Merged", counted(self.words, "word"), "static model")
         rule = "the mean of both vectors" if self.rule == "mean" else "the first model's vector"
         yield Note(

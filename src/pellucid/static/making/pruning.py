@@ -15,7 +15,8 @@ from pellucid.errors import InputError
 from pellucid.static.bags import RowCounts, count_rows
 from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.text import Vocabulary
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, percent
+from pellucid.views.report import Report
 
 _COMPARED = 10_000  # texts whose embeddings are compared before and after
 
@@ -52,7 +53,7 @@ class Pruning(Report):
     mean_cosine: float | None
     lost: int
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Pruned", counted(self.words_after, "word"), "static model")
         heads = (Column(""), Column("before", "number"), Column("after", "number"))
         rows: list[tuple[str, ...]] = [
@@ -63,7 +64,7 @@ class Pruning(Report):
             rows.append(
                 ("words of the corpus that are known", percent(self.coverage_before), percent(self.coverage_after))
             )
-        yield Table("", heads, tuple(rows))
+        yield TablePart("", heads, tuple(rows))
         if self.mean_cosine is not None and self.unchanged is not None:
             yield Note(
                 f"Of {counted(self.compared, 'text')}, {percent(self.unchanged)} have the embedding they had; the mean "

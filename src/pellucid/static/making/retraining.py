@@ -26,7 +26,8 @@ from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.static.making.extraction import ExtractionSettings, spool, usable_sentences
 from pellucid.static.making.training import RefinementSettings, array_digest, refine, scale_of, tuning_folder
 from pellucid.text import Vocabulary
-from pellucid.views.report import Heading, Note, Part, Report, counted, percent, signed
+from pellucid.views.parts import AnyPart, Heading, Note, counted, percent, signed
+from pellucid.views.report import Report
 from pellucid.workfolder import WorkFolder
 
 _SHARD = 8_192  # sentences between two checkpoints
@@ -56,7 +57,7 @@ class Retraining(Report):
     agreement_before: float | None
     agreement_after: float | None
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Retrained", counted(self.sentences, "sentence"), "static model")
         yield Note(
             f"{self.trained:,} of {self.words:,} words ({percent(self.trained / self.words)}) occur in them. Agreement "
