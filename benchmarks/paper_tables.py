@@ -35,10 +35,9 @@ from typing import Any
 
 import paper_numbers as paper
 from bm25 import SETTINGS, bm25_scores
+from pellucid import evaluate
 from pellucid.errors import InputError
-from pellucid.evaluation.evaluate import Results, default_cache, evaluate, open_any
-from pellucid.evaluation.models import fingerprint
-from pellucid.evaluation.tasks import find_tasks, read_sts
+from pellucid.evaluation import Results, default_cache, find_tasks, fingerprint, open_any, read_sts
 
 TEACHER, WORDLLAMA, BUNDLED = "MiniLM-L6, our teacher (384)", "WordLlama (256)", "static-en"
 _AT_HAND = ("STS12", "STS13", "STS14", "STS15", "STSBenchmark", "SICK-R")

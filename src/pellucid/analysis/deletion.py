@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.analysis.compare import Floats, Pair, check_pairs
+from pellucid.analysis.comparing import Floats, Pair, check_pairs
 from pellucid.base import Embedder, unit_rows
 from pellucid.errors import InputError
 from pellucid.progress import Progress
