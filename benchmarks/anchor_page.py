@@ -124,12 +124,13 @@ with ours beside them. STS is Spearman's correlation x 100, retrieval nDCG@10 x 
 by MTEB. What can be compared and what cannot:
 
 - **The encoder.** The paper's is AnglE (UAE-Large-V1, 335 million parameters, 1024 dimensions). Ours are MiniLM
-  (all-MiniLM-L6-v2, 384 dimensions) and static-en (256 dimensions, bundled, no neural network). Compare a row with its own
-  encoder.
+  (all-MiniLM-L6-v2, 384 dimensions) and static-en (256 dimensions, bundled, no neural network). Compare a row with its
+  own encoder.
 - **The anchors.** The paper takes them from documents of MEDI2; the 500 it publishes have 1 to 90 words. Ours are
-  readable sentences of 4 to 20 words from a corpus under open licences; 200,000 candidates, none of them a text of a test set (near-duplicates were not searched for).
-- **The sets.** STS16 is not available, so "mean" is over STS12-15, STS-B and SICK-R. Retrieval is SciFact, NPL, CISI and
-  Cranfield, clustering SearchSnippets and StackOverflow titles; the paper's are other sets of MTEB.
+  readable sentences of 4 to 20 words from a corpus under open licences; 200,000 candidates, none of them a text of a
+  test set (near-duplicates were not searched for).
+- **The sets.** STS16 is not available, so "mean" is over STS12-15, STS-B and SICK-R. Retrieval is SciFact, NPL, CISI
+  and Cranfield, clustering SearchSnippets and StackOverflow titles; the paper's are other sets of MTEB.
 - **BM25** is the reference in retrieval; it needs no model. It has {plain} on these four sets, and {stemmed} stemmed
   ({SETTINGS}; `benchmarks/bm25.py`).
 
@@ -271,9 +272,9 @@ def _retrieval(rows: Rows, closer: Sequence[int]) -> str:
 ## Retrieval: where the loss is, and what recovers it
 
 The paper reports 41 to 50 for anchors where dense encoders reach 56 to 58. The score of two texts under anchors A is
-x' A'A y. With at least as many independent anchors as the encoder has dimensions, nothing of x and y is lost: only A'A is
-not the identity, because anchors overlap. "Decorrelated, strength 1" removes the overlap. With n at or above the encoder's
-dimensions the scores are the encoder's; what is missing at 200 is what 200 directions cannot represent.
+x' A'A y. With at least as many independent anchors as the encoder has dimensions, nothing of x and y is lost: only A'A
+is not the identity, because anchors overlap. "Decorrelated, strength 1" removes the overlap. With n at or above the
+encoder's dimensions the scores are the encoder's; what is missing at 200 is what 200 directions cannot represent.
 """
     words: list[Key] = [("", name, None, "") for name in (PLAIN_BM25, STEMMED, "bag of words")]
     for encoder in rows.encoders:
@@ -320,7 +321,8 @@ def _development(rows: Rows, closer: Sequence[int]) -> str:
 Apart from every test set (`benchmarks/anchor_development.py`): English Tatoeba paraphrases (reciprocal rank among
 4,000), fidelity to the encoder's cosines on held-out sentences (Spearman), medical questions and answers (reciprocal
 rank among 2,000) and SciFact's training claims (reciprocal rank among its abstracts; the test claims search the same
-ones). Sentences of Tatoeba and of the medical answers are also in the corpus that anchors come from; without labels of which belong together. "Faithful" is the mean cosine between the direction of a coordinate and its anchor.
+ones). Sentences of Tatoeba and of the medical answers are also in the corpus that anchors come from; without labels of
+which belong together. "Faithful" is the mean cosine between the direction of a coordinate and its anchor.
 Decorrelation trades it for agreement with the encoder, which is why the strength is 0.5.
 """
     for encoder in rows.encoders:

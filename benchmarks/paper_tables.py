@@ -177,8 +177,8 @@ Each table is one of [Static Word Embeddings for Sentence Semantic
 Representation](https://arxiv.org/abs/2506.04624), with the paper's rows as printed there and ours in bold.
 
 **The teachers differ.** The paper's model learns from GTE-base (768 dimensions) on CC-100, ours from all-MiniLM-L6-v2
-(384 dimensions, and lower scores of its own) on 1.15 million sentences under open licences. Compare what each keeps of its own
-teacher: the last column of table 1.
+(384 dimensions, and lower scores of its own) on 1.15 million sentences under open licences. Compare what each keeps of
+its own teacher: the last column of table 1.
 
 A cell with -: the data are not available (STS16, STS17, STS22, BIOSSES) or the row was not computed.
 """
@@ -256,8 +256,8 @@ def _table3(results: dict[str, Results], words: dict[str, dict[str, float]]) -> 
 The paper's, on all of MTEB's sets (their number in brackets):
 
 {printed}
-Ours, on the available sets. They are not the paper's, so compare a row with the other rows here: MiniLM and WordLlama are
-in both tables.
+Ours, on the available sets. They are not the paper's, so compare a row with the other rows here: MiniLM and
+WordLlama are in both tables.
 
 {_rows(["model", *counts, "mean of types"], means)}
 {_kept(results)}Set by set:
