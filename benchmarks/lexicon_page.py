@@ -118,8 +118,9 @@ Written by `benchmarks/lexicon_tables.py` on {datetime.date.today().isoformat()}
 {os.cpu_count()} cores, mteb {version("mteb")}, bm25s {version("bm25s")}.
 
 `lexicon-minilm` beside a dense model of the same training, and the tables of *Enhancing Lexicon-Based Text Embeddings
-with Large Language Models* (LENS) that the sets at hand allow. STS is Spearman's correlation x 100, retrieval nDCG@10 x
-100, classification the accuracy, clustering the v-measure x 100, all by MTEB. What can be compared and what cannot:
+with Large Language Models* (LENS) that the available sets allow. STS is Spearman's correlation x 100, retrieval
+nDCG@10 x 100, classification the accuracy, clustering the v-measure x 100, all by MTEB. What can be compared and what
+cannot:
 
 - **The backbone.** The paper's is Mistral-7B, a language model of 7,200 million parameters; ours is all-MiniLM-L6-v2, a
   sentence encoder of 22 million trained on a billion pairs. The two dense rows show its quality.
