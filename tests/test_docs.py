@@ -114,19 +114,21 @@ def test_no_module_hides_a_public_name(package):
     assert inside & set(module.__all__) <= {"errors"}  # public as a module
 
 
-def imported_paths(text):
-    """The modules of pellucid that a script imports, also inside functions."""
+def imported_names(text):
+    """Each module of pellucid that a script imports from, also inside functions, and the name it takes."""
     for node in ast.walk(ast.parse(text)):
-        names = [node.module] if isinstance(node, ast.ImportFrom) else []
-        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        yield from (name for name in names if name and name.startswith("pellucid"))
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names if alias.name.startswith("pellucid"))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pellucid"):
+            yield from ((node.module, alias.name) for alias in node.names)
 
 
 @pytest.mark.parametrize("folder", ["examples", "benchmarks", "recipes", "docs"])
 def test_a_script_imports_nothing_deeper_than_a_room(folder):
     for path in sorted((ROOT / folder).glob("*.py")):
-        deep = {name for name in imported_paths(path.read_text(encoding="utf-8")) if name.count(".") > 1}
-        assert deep == INNER.get(f"{folder}/{path.name}", set()), path
+        taken = list(imported_names(path.read_text(encoding="utf-8")))
+        assert {home for home, _ in taken if home.count(".") > 1} == INNER.get(f"{folder}/{path.name}", set()), path
+        assert all(public(f"{home}.{name}") for home, name in taken if name and home.count(".") < 2), path
 
 
 def public(name):
