@@ -22,16 +22,11 @@ from typing import Any
 import numpy as np
 
 from anchors_en import CANDIDATES
-from pellucid import LexiconEmbedder
-from pellucid.anchors.candidates import prepare_candidates
+from pellucid import LexiconEmbedder, TrainingSettings, cluster_vocabulary, train_lexicon
+from pellucid.anchors import prepare_candidates
 from pellucid.corpus import read_texts
-from pellucid.lexicon.clusters import cluster_vocabulary
-from pellucid.lexicon.headfit import fit_head
-from pellucid.lexicon.training.contrastive import TRAINED, TrainingSettings, train_lexicon, trained_model
-from pellucid.lexicon.training.data import TrainingRow, TrainingSet
-from pellucid.lexicon.training.trainer import TextSet
-from pellucid.transformer.backbone import open_backbone, read_adapter, write_adapter
-from pellucid.transformer.reading import LexiconSettings
+from pellucid.lexicon import TRAINED, TextSet, TrainingRow, TrainingSet, fit_head, trained_model
+from pellucid.transformer import LexiconSettings, open_backbone, read_adapter, write_adapter
 from static_en import open_teacher
 from tatoeba_pairs import all_paraphrases, test_sentences
 

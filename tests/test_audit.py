@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.analysis import coordinates
-from pellucid.analysis.audit import Thresholds, audit
-from pellucid.analysis.cards import card, cards
+from pellucid.analysis.auditing import Thresholds, audit
 from pellucid.analysis.coordinates import correlations, spread, support
 from pellucid.analysis.deletion import deletion_test
+from pellucid.analysis.dimension_cards import card, cards
 from pellucid.analysis.ranking import rank
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.errors import InputError, MissingExtraError

@@ -425,7 +425,7 @@ def test_a_broken_dense_folder_says_so(causal, tmp_path):
 
 @pytest.mark.parametrize(("name", "kind"), [("echo", "gpt_neox"), ("dense-last", "gpt_neox"), ("splade", "bert")])
 def test_a_baseline_opens_by_a_string(name, kind, tmp_path):
-    from pellucid.evaluation.evaluate import open_any
+    from pellucid.evaluation.evaluating import open_any
 
     tokenizer, model = fresh(kind)
     tokenizer.save_pretrained(tmp_path)
@@ -439,7 +439,7 @@ def test_a_baseline_opens_by_a_string(name, kind, tmp_path):
 
 @pytest.mark.parametrize("spec", ["baseline:bm25:model", "baseline:echo", "baseline:"])
 def test_a_baseline_that_is_none_is_said(spec):
-    from pellucid.evaluation.evaluate import open_any
+    from pellucid.evaluation.evaluating import open_any
 
     with pytest.raises(InputError, match=r"no baseline .*one of splade, echo, promptreps"):
         open_any(spec)

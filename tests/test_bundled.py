@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pellucid
-from pellucid.evaluation.evaluate import open_any, sts_spearman
+from pellucid.evaluation.evaluating import open_any, sts_spearman
 from pellucid.pretrained import bundled_models
 from pellucid.static.making.extraction import ExtractionSettings
 

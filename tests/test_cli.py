@@ -381,15 +381,15 @@ def test_verify_prints_each_file_and_names_the_broken_one(run, fruit, tmp_path):
 
 
 def test_eval_passes_its_arguments_on_and_prints_a_table(run, monkeypatch, tmp_path):
-    from pellucid.evaluation import evaluate
+    from pellucid.evaluation import evaluating
 
     asked = {}
 
     def fake(model, **settings):
         asked.update(settings, model=model)
-        return evaluate.Results("toy", (evaluate.TaskScore("STS15", "STS", "cosine_spearman", 83.14),))
+        return evaluating.Results("toy", (evaluating.TaskScore("STS15", "STS", "cosine_spearman", 83.14),))
 
-    monkeypatch.setattr(evaluate, "evaluate", fake)
+    monkeypatch.setattr(evaluating, "evaluate", fake)
     shown = run("eval", "toy", "--data", tmp_path, "--task", "STS15", "--task", "SICK-R").stdout
     assert asked["model"] == "toy" and asked["tasks"] == ["STS15", "SICK-R"] and asked["data"] == tmp_path
     assert "| STS15 | STS | cosine_spearman | 83.1 |" in shown

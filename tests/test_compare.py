@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
-from pellucid.analysis.compare import compare
+from pellucid.analysis.comparing import compare
 from pellucid.analysis.ranking import rank
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.errors import InputError

@@ -16,9 +16,9 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 import pellucid
 from pellucid import pretrained
-from pellucid.analysis.audit import audit
-from pellucid.analysis.cards import card
-from pellucid.analysis.compare import compare
+from pellucid.analysis.auditing import audit
+from pellucid.analysis.comparing import compare
+from pellucid.analysis.dimension_cards import card
 from pellucid.analysis.ranking import rank
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.ensemble.embedder import EnsembleEmbedder

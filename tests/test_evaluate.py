@@ -20,7 +20,7 @@ from scipy.stats import spearmanr
 
 from pellucid.base import Embedder
 from pellucid.errors import CorpusError, InputError, MissingExtraError, ModelFolderError
-from pellucid.evaluation.evaluate import Results, TaskScore, evaluate, open_any, sts_spearman
+from pellucid.evaluation.evaluating import Results, TaskScore, evaluate, open_any, sts_spearman
 from pellucid.evaluation.tasks import find_tasks, read_table
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary

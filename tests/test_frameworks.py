@@ -70,7 +70,7 @@ def test_bertopic_takes_a_pipeline_around_encode(model):
 
 def test_mteb_evaluates_the_model_as_it_is(model, tmp_path):
     mteb = pytest.importorskip("mteb", reason="mteb is not installed")
-    from pellucid.evaluation.evaluate import evaluate
+    from pellucid.evaluation.evaluating import evaluate
     from pellucid.evaluation.tasks import find_tasks, make_task, quiet
 
     folder = tmp_path / "data" / "sts" / "STS12"

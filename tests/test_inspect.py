@@ -16,8 +16,8 @@ from pellucid.cli.app import app
 from pellucid.errors import CorpusError, InputError
 from pellucid.pretrained import bundled_models
 from pellucid.research.components import principal_components
-from pellucid.research.language_separation import language_separation
 from pellucid.research.norms import coarse, norms_by_rank, norms_by_tag, read_tagged
+from pellucid.research.separation import language_separation
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary
 from tables import check_views, random_table

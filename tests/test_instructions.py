@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from pellucid.errors import InputError
-from pellucid.evaluation.evaluate import Results, TaskScore, evaluate, read_instructions, with_task
+from pellucid.evaluation.evaluating import Results, TaskScore, evaluate, read_instructions, with_task
 from pellucid.transformer.reading import LexiconSettings
 from test_evaluate import WRITERS, Planar
 
@@ -235,7 +235,7 @@ def test_the_command_takes_them(tmp_path, monkeypatch):
     from typer.testing import CliRunner
 
     from pellucid.cli import app as cli
-    from pellucid.evaluation import evaluate as module
+    from pellucid.evaluation import evaluating as module
 
     WRITERS["STS"](tmp_path)
     monkeypatch.setattr(module, "open_any", lambda spec: Told(trained=False))

@@ -12,7 +12,7 @@ from pellucid.errors import InputError
 from pellucid.keytokens.alignment import EmbeddedTexts, measure
 from pellucid.pca import Moments, spectrum_of
 from pellucid.research.spectrum import contributions, variation
-from pellucid.research.sweep import sweep
+from pellucid.research.sweeping import sweep
 from pellucid.transformer.tokenwords import readable
 from tables import check_views
 

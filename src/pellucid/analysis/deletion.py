@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from pellucid.analysis.compare import Pair, check_pairs
+from pellucid.analysis.comparing import Pair, check_pairs
 from pellucid.analysis.coordinates import Floats, Integers
 from pellucid.base import Embedder, unit_rows
 from pellucid.errors import InputError

@@ -11,7 +11,7 @@ import numpy as np
 from pellucid.base import Embedder, check_texts
 from pellucid.errors import InputError
 from pellucid.explanation import Coverage, Explanation, little_known
-from pellucid.views.parts import Column, Heading, Note, TablePart, bars, counted, signed
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, bars, counted, signed
 from pellucid.views.report import Report
 
 

@@ -286,7 +286,7 @@ def evaluate(
       pellucid eval static-en --data shared/data --task STS
       pellucid eval wordllama --task STSBenchmark --task SICK-R --json
     """
-    from pellucid.evaluation.evaluate import evaluate as score
+    from pellucid.evaluation.evaluating import evaluate as score
 
     results = score(model, data=data, tasks=task or None, cache_dir=cache, instructions=instructions)
     typer.echo(json_line(results.to_dict()) if json else results.to_markdown().rstrip("\n"))

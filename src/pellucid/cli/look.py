@@ -69,7 +69,7 @@ def card(
       pellucid card 9 texts.txt -m anchors-en-200
       pellucid card "I accepted the offer." texts.txt -m anchors-en-200 --html card.html
     """
-    from pellucid.analysis.cards import card as make
+    from pellucid.analysis.dimension_cards import card as make
 
     show(make(open_model(model), _which(dimension), read(texts)), json, html, plot)
 
@@ -87,7 +87,7 @@ def cards(
     Example:
       pellucid cards texts.txt -m anchors-en-200 --html cards.html
     """
-    from pellucid.analysis.cards import cards as make
+    from pellucid.analysis.dimension_cards import cards as make
 
     show(make(open_model(model), read(texts), top_k=top), False, html, None)
 
@@ -120,7 +120,7 @@ def audit(
         return
     if encoder is not None:
         raise typer.BadParameter("only --lexical asks an encoder", param_hint="--encoder")
-    from pellucid.analysis.audit import audit as make
+    from pellucid.analysis.auditing import audit as make
 
     show(make(open_model(model), read(texts)), json, html, plot)
 
@@ -175,7 +175,7 @@ def compare(
       pellucid compare static-en anchors-en-200 --pairs pairs.tsv
       pellucid compare my-anchors my-anchors-edited --pairs pairs.tsv --html compared.html
     """
-    from pellucid.analysis.compare import compare as make
+    from pellucid.analysis.comparing import compare as make
 
     opened = {name: open_model(name) for name in dict.fromkeys(models)}
     show(make(opened, list(tabbed_pairs(pairs))), json, html, plot)
@@ -373,7 +373,7 @@ def inspect(
 
         found = norms_by_tag(opened, read_tagged(*given), words=words, tagset=tagset)
     else:
-        from pellucid.research.language_separation import language_separation
+        from pellucid.research.separation import language_separation
 
         projection = "tsne" if tsne else "pca"
         languages = _languages(given)

@@ -186,7 +186,7 @@ def ensemble(
     """Put models side by side: scores are the weighted mean of theirs.
 
     Pellucid and sentence-transformers models can be mixed. What the weights might be:
-    pellucid.ensemble.fitting in Python.
+    pellucid.ensemble in Python.
 
     \b
     Examples:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.analysis.compare import check_pairs
+from pellucid.analysis.comparing import check_pairs
 from pellucid.base import check_texts
 from pellucid.encoders import Encoder
 from pellucid.ensemble.embedder import Part, make_parts

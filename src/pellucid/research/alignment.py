@@ -16,7 +16,9 @@ import numpy as np
 from pellucid.base import check_texts
 from pellucid.errors import InputError
 from pellucid.keytokens.adjustments import mean_adjustment
-from pellucid.keytokens.alignment import AlignedText, EmbeddedTexts, ModelAlignment, Stems, decoded_texts, measure
+from pellucid.keytokens.alignment import AlignedText, ModelAlignment, decoded_texts, measure
+from pellucid.keytokens.alignment import EmbeddedTexts as EmbeddedTexts
+from pellucid.keytokens.alignment import Stems as Stems
 from pellucid.views.figure import Canvas
 from pellucid.views.parts import AnyPart, Column, Fold, Heading, MarkedWord, Note, TablePart, bars, counted, percent
 from pellucid.views.report import Report

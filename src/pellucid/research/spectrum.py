@@ -1,7 +1,7 @@
 """What tuning does to the principal components of an embedding space, and which tokens the first of them feeds.
 
 "A Text is Worth Several Tokens", section 4, on the spectra of `pca.py`: `variation` is its Figure 3,
-`contributions` its Figure 4a. The first component added and taken away, Figure 4b, is in `sweep.py`.
+`contributions` its Figure 4a. The first component added and taken away, Figure 4b, is in `sweeping.py`.
 """
 
 from __future__ import annotations
