@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -241,6 +242,15 @@ def test_a_broken_folder_is_refused(model, index, tmp_path, change, message):
     change(tensors)
     write_tensors(file, tensors)
     with pytest.raises(ModelFolderError, match=message):
+        KeyTokenIndex.load(tmp_path / "index", model)
+
+
+def test_the_lists_of_another_index_are_refused(model, index, tmp_path, checksums):
+    checksums()
+    index.save(tmp_path / "index")
+    KeyTokenIndex.build(model, DOCUMENTS[::-1], top_k=30).save(tmp_path / "other")
+    shutil.copy(tmp_path / "other" / "index.safetensors", tmp_path / "index")
+    with pytest.raises(ModelFolderError, match=r"index\.safetensors is not the file that was saved"):
         KeyTokenIndex.load(tmp_path / "index", model)
 
 

@@ -205,6 +205,15 @@ def check_family(folder: Path, family: str) -> None:
             f"{folder} holds a model of family {ours.get('family')!r:.40}, not {family!r}. Use pellucid.load"
         )
     _check_regular(folder)
+    check_whole(folder, ours)
+
+
+def check_whole(folder: Path, ours: Mapping[str, Any]) -> None:
+    """Refuse a folder that lacks a file of those in `ours["sha256"]` or, where all are small, has another one.
+
+    Raises:
+        ModelFolderError: it does; the message names the file.
+    """
     _check_whole(folder, _recorded(folder, ours))
 
 

@@ -44,7 +44,8 @@ from pellucid.keytokens.embedder import Places, word_rows
 from pellucid.keytokens.head import TopTokens
 from pellucid.keytokens.states import SIGNS, Signs, own_tokens, state_width
 from pellucid.progress import Progress
-from pellucid.store import read_json, read_tensors, write_json, write_tensors, writing_folder
+from pellucid.pretrained import check_whole
+from pellucid.store import checksum, read_json, read_tensors, write_json, write_tensors, writing_folder
 from pellucid.text import well_formed
 from pellucid.transformer.tokenwords import Rank
 
@@ -114,6 +115,7 @@ def write_index(path: str | Path, index: KeyTokenIndex) -> None:
     facts |= {"top_k": index.top_k, "signs": index.signs, "settings": asdict(index.model.settings)}
     with writing_folder(path) as folder:
         write_tensors(folder / _TENSORS, tensors)
+        facts["sha256"] = {_TENSORS: checksum(folder / _TENSORS)}
         write_json(folder / _CONFIG, {"pellucid": facts})
 
 
@@ -123,6 +125,7 @@ def read_index(path: str | Path, model: KeyTokenEmbedder) -> Lists:
 
     folder = Path(path)
     facts = _read_facts(folder)
+    check_whole(folder, facts)
     tensors, _ = read_tensors(folder / _TENSORS)
     missing = [name for name in _NEEDED if name not in tensors]
     if missing:
