@@ -126,9 +126,10 @@ def writing_explained(path: Path) -> Iterator[None]:
         number = _refusal(error)
         if number not in _NO_ROOM | _NO_PLACE:
             raise
+        reason = getattr(error, "strerror", None) or os.strerror(number)
         raise WritingError(
             number,
-            f"cannot write {path}: {getattr(error, 'strerror', None) or os.strerror(number)}. Nothing that was there is changed; "
+            f"cannot write {path}: {reason}. Nothing that was there is changed; "
             "free some space or choose another place",
         ) from error
 

@@ -43,8 +43,8 @@ from pellucid.explanation import Explanation, Row
 from pellucid.keytokens.embedder import Places, word_rows
 from pellucid.keytokens.head import TopTokens
 from pellucid.keytokens.states import SIGNS, Signs, own_tokens, state_width
-from pellucid.progress import Progress
 from pellucid.pretrained import check_whole
+from pellucid.progress import Progress
 from pellucid.store import checksum, read_json, read_tensors, write_json, write_tensors, writing_folder
 from pellucid.text import well_formed
 from pellucid.transformer.tokenwords import Rank
