@@ -133,6 +133,9 @@ def read_index(path: str | Path, model: KeyTokenEmbedder) -> Lists:
     _check_model(folder, facts.get("settings"), tensors["probe"], model)
     documents = _texts(folder, tensors)
     parts = (tensors["data"], tensors["indices"], tensors["indptr"])
+    ends = tensors["indptr"]
+    if ends.ndim != 1 or ends.dtype.kind != "i" or (np.diff(ends, prepend=0) < 0).any():  # scipy narrows them first
+        raise ModelFolderError(f"{folder / _TENSORS}: the lists are broken: their ends do not divide them")
     try:
         weights = sparse.csr_matrix(parts, shape=(len(model.head), len(documents)))
         weights.check_format(full_check=True)
