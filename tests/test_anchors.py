@@ -466,6 +466,21 @@ def test_plain_sentence_transformers_gives_our_coordinates(transformer, tmp_path
     assert kinds == ["Transformer", "Pooling", "Normalize", "Dense"]
 
 
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        ("config_sentence_transformers.json", lambda found: {**found, "model_type": "float16"}),
+        ("modules.json", lambda found: found[:2]),
+    ],
+)
+def test_a_folder_without_its_last_module_is_refused(transformer, tmp_path: Path, file: str, change) -> None:
+    AnchorEmbedder(transformer, ["the cat sat", "bank loan"]).save_pretrained(tmp_path / "model")
+    path = tmp_path / "model" / file
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+    with pytest.raises(ModelFolderError, match="opens as Transformer, Pooling, not as an encoder and a Dense"):
+        pellucid.load(tmp_path / "model")
+
+
 def test_a_transformer_folder_opens_here_and_saves_again(transformer, tmp_path: Path) -> None:
     model = AnchorEmbedder(transformer, ["the cat sat", "bank loan", "a mat"])
     model.save_pretrained(tmp_path / "model")

@@ -22,7 +22,7 @@ pytest.importorskip("sentence_transformers")
 pytest.importorskip("peft")
 load_file = pytest.importorskip("safetensors.torch").load_file
 
-from pellucid.errors import InputError  # noqa: E402
+from pellucid.errors import InputError, WritingError  # noqa: E402
 from pellucid.lexicon.clusters import cluster_vocabulary  # noqa: E402
 from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
 from pellucid.lexicon.training import trainer as contrastive_trainer  # noqa: E402
@@ -510,6 +510,17 @@ def test_an_adapter_replaced_under_its_name_is_another_one(tmp_path):
     shutil.copytree(tmp_path / "other" / "trained", adapter, dirs_exist_ok=True)
     with pytest.raises(InputError, match="different: adapter"):
         train(model, tmp_path / "second", adapter=adapter, max_steps=2)
+
+
+def test_a_checkpoint_that_there_is_no_room_for_is_a_writing_error(tmp_path, monkeypatch):
+    def full(*args, **kwargs):
+        raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0")
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(WritingError, match=f"cannot write {tmp_path / 'run'}"):
+        train(lexicon(), tmp_path / "run", epochs=1)
+    monkeypatch.undo()
+    train(lexicon(), tmp_path / "run", epochs=1)
 
 
 def test_a_damaged_checkpoint_is_refused_by_name(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from tiny_models import byte_level, tiny_model, word_piece
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from pellucid import pretrained  # noqa: E402
 from pellucid.errors import InputError, ModelFolderError  # noqa: E402
 from pellucid.explanation import Explanation  # noqa: E402
 from pellucid.keytokens.adjustments import Adjustment, mean_adjustment  # noqa: E402
@@ -229,6 +231,8 @@ def test_another_model_is_refused(model, index, tmp_path):
         (lambda t: t.pop("ends"), "no tensor 'ends'"),
         (lambda t: t["indices"].fill(99), "lists are broken"),
         (lambda t: t["indptr"].fill(1), "lists are broken"),
+        (lambda t: t["indptr"].__setitem__(slice(5, 7), (2**40, -(2**40))), "lists are broken"),
+        (lambda t: t["indptr"].__setitem__(5, 2**40), "lists are broken"),
         (lambda t: t["data"].fill(np.nan), "NaN"),
         (lambda t: t["ends"].fill(1), "texts are broken"),
         (lambda t: t["texts"].fill(255), "not UTF-8"),
@@ -241,6 +245,16 @@ def test_a_broken_folder_is_refused(model, index, tmp_path, change, message):
     change(tensors)
     write_tensors(file, tensors)
     with pytest.raises(ModelFolderError, match=message):
+        KeyTokenIndex.load(tmp_path / "index", model)
+
+
+def test_the_lists_of_another_index_are_refused_however_large(model, index, tmp_path, checksums, monkeypatch):
+    checksums()
+    monkeypatch.setattr(pretrained, "_ALWAYS_CHECKED", 0)
+    index.save(tmp_path / "index")
+    KeyTokenIndex.build(model, DOCUMENTS[::-1], top_k=30).save(tmp_path / "other")
+    shutil.copy(tmp_path / "other" / "index.safetensors", tmp_path / "index")
+    with pytest.raises(ModelFolderError, match=r"index\.safetensors is not the file that was saved"):
         KeyTokenIndex.load(tmp_path / "index", model)
 
 

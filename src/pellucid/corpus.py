@@ -164,6 +164,8 @@ def _check_strings(texts: Iterable[str]) -> Iterator[str]:
 
 def _file_lines(path: Path, name: str) -> Iterator[list[str]]:
     check_file(path, name)
+    if path.suffix.lower() in UNPACKERS and path.is_file() and not path.stat().st_size:  # gzip takes it for no text
+        raise CorpusError(f"{path} is empty, which no packed file is: it was cut. Copy or download it again")
     try:
         stream = UNPACKERS.get(path.suffix.lower(), open)(path, "rb")
     except UNREADABLE as error:

@@ -282,7 +282,21 @@ def check_family(folder: Path, family: str) -> None:
             f"{folder} holds a model of family {ours.get('family')!r:.40}, not {family!r}. Use pellucid.load"
         )
     _check_regular(folder)
-    _check_whole(folder, _recorded(folder, ours))
+    check_whole(folder, ours)
+
+
+def check_whole(folder: Path, ours: Mapping[str, Any], *, most: float = _ALWAYS_CHECKED) -> None:
+    """Refuse a folder that lacks a file of those in `ours["sha256"]` or, where all are small, has another one.
+
+    Args:
+        folder: of the files.
+        ours: what `config.json` says of them.
+        most: bytes of all together that are small.
+
+    Raises:
+        ModelFolderError: it does; the message names the file.
+    """
+    _check_whole(folder, _recorded(folder, ours), most)
 
 
 def _check_regular(folder: Path) -> None:
@@ -320,14 +334,14 @@ def _kind(path: Path) -> int:
         return 0
 
 
-def _check_whole(folder: Path, recorded: Mapping[str, str]) -> None:
+def _check_whole(folder: Path, recorded: Mapping[str, str], most: float) -> None:
     """Refuse a folder that lacks a file of its model or, where all are small together, has another one."""
     absent = next((name for name in recorded if not stat.S_ISREG(_kind(folder / name))), None)
     if absent is not None:
         raise ModelFolderError(
             f"{folder / absent} is missing or not a regular file: the model is not whole. Download or copy it again"
         )
-    if sum((folder / name).stat().st_size for name in recorded) > _ALWAYS_CHECKED:
+    if sum((folder / name).stat().st_size for name in recorded) > most:
         return
     for name, expected in recorded.items():
         if checksum(folder / name) != expected:

@@ -166,10 +166,16 @@ def _corpora(subjects: Subjects, folder: Path) -> None:
 
 
 def _saving(name: str) -> Job:
-    def run(version: int) -> Callable[[Subjects, Path], None]:
-        return lambda subjects, folder: save(name, subjects.models[name][version], folder / "out", subjects.place)
+    def run(subjects: Subjects, folder: Path) -> None:
+        save(name, subjects.models[name][1], folder / "out", subjects.place)
 
-    return Job(run(1), lambda subjects, folder: _standing(subjects, name, folder), run(0))
+    def rival(subjects: Subjects, folder: Path) -> None:
+        """Save a model of other files, so that one of them among the first model's would be seen."""
+        names = [other for other in subjects.models if other != "index"]  # it has no card, and keeps that of a model
+        other = name if name == "index" else names[names.index(name) - 1]
+        save(other, subjects.models[other][0], folder / "out", subjects.place)
+
+    return Job(run, lambda subjects, folder: _standing(subjects, name, folder), rival)
 
 
 def _standing(subjects: Subjects, name: str, folder: Path) -> None:

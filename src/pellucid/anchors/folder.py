@@ -205,8 +205,9 @@ def _read_encoder(folder: Path, name: Any) -> Encoder:
 def _open_stock(folder: Path) -> Encoder:
     """Open the whole folder with sentence-transformers and leave its last module, the anchors, off."""
     whole = open_sentence_transformer(str(folder))
-    if len(whole) < 2:
-        raise ModelFolderError(f"{folder / 'modules.json'} names {len(whole)} modules; the anchors need an encoder")
+    if len(whole) < 2 or type(whole[-1]).__name__ != "Dense":
+        kinds = ", ".join(type(module).__name__ for module in whole)
+        raise ModelFolderError(f"{folder} opens as {kinds or 'nothing'}, not as an encoder and a Dense of anchors")
     del whole[-1]
     return whole
 

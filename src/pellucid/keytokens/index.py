@@ -42,8 +42,9 @@ from pellucid.explanation import KEY_TOKEN, Explanation, Row
 from pellucid.keytokens.embedder import Places, word_rows
 from pellucid.keytokens.head import TopTokens
 from pellucid.keytokens.states import SIGNS, Signs, own_tokens, state_width
+from pellucid.pretrained import check_whole
 from pellucid.progress import Progress
-from pellucid.store import read_json, read_tensors, write_json, write_tensors, writing_folder
+from pellucid.store import checksum, read_json, read_tensors, write_json, write_tensors, writing_folder
 from pellucid.text import well_formed
 from pellucid.transformer.tokenwords import Rank
 
@@ -421,6 +422,7 @@ def write_index(path: str | Path, index: KeyTokenIndex) -> None:
     facts |= {"top_k": index.top_k, "signs": index.signs, "settings": asdict(index.model.settings)}
     with writing_folder(path) as folder:
         write_tensors(folder / _TENSORS, tensors)
+        facts["sha256"] = {_TENSORS: checksum(folder / _TENSORS)}
         write_json(folder / _CONFIG, {"pellucid": facts})
 
 
@@ -430,12 +432,16 @@ def read_index(path: str | Path, model: KeyTokenEmbedder) -> Lists:
 
     folder = Path(path)
     facts = _read_facts(folder)
+    check_whole(folder, facts, most=math.inf)  # all of it is read anyway
     tensors, _ = read_tensors(folder / _TENSORS)
     missing = [name for name in _NEEDED if name not in tensors]
     if missing:
         raise ModelFolderError(f"{folder / _TENSORS} holds no tensor {missing[0]!r}; the index is broken")
     _check_model(folder, facts.get("settings"), tensors["probe"], model)
     documents = _texts(folder, tensors)
+    ends = tensors["indptr"]
+    if ends.ndim != 1 or ends.dtype.kind != "i" or (np.diff(ends, prepend=0) < 0).any():  # scipy narrows them first
+        raise ModelFolderError(f"{folder / _TENSORS}: the lists are broken: their ends do not divide them")
     parts = (tensors["data"], tensors["indices"], tensors["indptr"])
     try:
         weights = sparse.csr_matrix(parts, shape=(len(model.head), len(documents)))

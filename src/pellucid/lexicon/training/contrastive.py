@@ -23,7 +23,7 @@ from pellucid.errors import InputError, missing_extra
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.lexicon.training.data import TrainingSet
 from pellucid.progress import Progress
-from pellucid.store import checksum
+from pellucid.store import checksum, writing_explained
 from pellucid.transformer.backbone import Adapter, merge_adapter, read_adapter, unchanged_names
 from pellucid.workfolder import WorkFolder
 
@@ -170,7 +170,8 @@ def train_module(
     trainer = _trainer(module, collator, work, settings, progress)
     trainer.train(resume_from_checkpoint=None if last is None else str(last))
     if trainer.is_world_process_zero():
-        module.save(str(work.path / TRAINED))
+        with writing_explained(work.path):
+            module.save(str(work.path / TRAINED))
     trainer.accelerator.wait_for_everyone()
 
 

@@ -25,7 +25,7 @@ from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.lexicon.training.data import TrainingRow, TrainingSet
 from pellucid.progress import Progress
 from pellucid.static.making.training import similarity_loss
-from pellucid.store import checksum
+from pellucid.store import checksum, writing_explained
 from pellucid.transformer.attention import padding_id
 from pellucid.transformer.backbone import WEIGHTS, last_pooled, pooled
 from pellucid.transformer.reading import Reader, Reading
@@ -398,6 +398,11 @@ class LexiconTrainer(SentenceTransformerTrainer):  # type: ignore[misc, unused-i
         folder = Path(output_dir or self.args.output_dir)
         folder.mkdir(parents=True, exist_ok=True)
         self.model[0].save(str(folder))
+
+    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        """Say in our words where there is no room for it."""
+        with writing_explained(Path(self.args.output_dir)):
+            super()._save_checkpoint(*args, **kwargs)
 
     def _load_from_checkpoint(self, checkpoint_path: str) -> None:
         self.model[0].restore(Path(checkpoint_path))
