@@ -6,6 +6,7 @@ import inspect
 import json
 import re
 from collections import Counter
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from types import NoneType, UnionType
@@ -68,7 +69,9 @@ def _of(hint: Any, definitions: dict[type, Any]) -> dict[str, Any]:
         found = [_of(one, definitions) for one in arguments]
         plain = all(set(one) == {"type"} for one in found)
         return {"type": [one["type"] for one in found]} if plain else {"anyOf": found}
-    if get_origin(hint) is tuple:
+    if get_origin(hint) is Sequence:
+        arguments = (*arguments, ...)
+    if get_origin(hint) in (tuple, Sequence):
         items = {"type": "array", "items": _of(arguments[0], definitions)}
         return items if arguments[1] is ... else items | {"minItems": len(arguments), "maxItems": len(arguments)}
     if data_fields(hint) is None:

@@ -339,7 +339,7 @@ def test_training_goes_on_from_an_adapter(tmp_path):
     further = train(model, tmp_path / "third", adapter=adapter)
     assert losses(tmp_path / "third")[-1] < losses(tmp_path / "first")[-1]
     assert np.abs(further.encode(texts) - first.encode(texts)).max() > 1e-3
-    with pytest.raises(InputError, match=r"has {'r': 4, 'lora_alpha': 8}; to go on from it"):
+    with pytest.raises(InputError, match=r"has {'r': 4, 'lora_alpha': 8}; to start from it"):
         train(model, tmp_path / "fourth", adapter=adapter, rank=2)
     with pytest.raises(InputError, match="is of another transformer"):
         train(lexicon("llama"), tmp_path / "fifth", adapter=adapter)

@@ -409,7 +409,7 @@ def test_models_of_different_width_merge_into_the_space_of_the_first(world):
 
 def test_models_that_cannot_be_merged(world):
     strange = StaticEmbedder(Vocabulary([f"x{n}" for n in range(100)]), np.ones((100, 40), np.float32))
-    with pytest.raises(InputError, match=r"share 0 words.* at least 40 .*'w0', 'w1', 'w2'.*'x0'.*EnsembleEmbedder"):
+    with pytest.raises(InputError, match=r"share 0 words.* at least 40 .*'w0', 'w1', 'w2'.*'x0'.*as an ensemble"):
         merge_vocabularies(model_of(world), strange)
     with pytest.raises(InputError, match="share 10 words"):
         merge_vocabularies(model_of(world, slice(0, 60)), model_of(world, slice(50, 90)))

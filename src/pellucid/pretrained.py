@@ -285,18 +285,18 @@ def check_family(folder: Path, family: str) -> None:
     check_whole(folder, ours)
 
 
-def check_whole(folder: Path, ours: Mapping[str, Any], *, most: float = _ALWAYS_CHECKED) -> None:
+def check_whole(folder: Path, ours: Mapping[str, Any], *, most: float | None = None) -> None:
     """Refuse a folder that lacks a file of those in `ours["sha256"]` or, where all are small, has another one.
 
     Args:
         folder: of the files.
         ours: what `config.json` says of them.
-        most: bytes of all together that are small.
+        most: bytes of all together that are small; None for 4 MB.
 
     Raises:
         ModelFolderError: it does; the message names the file.
     """
-    _check_whole(folder, _recorded(folder, ours), most)
+    _check_whole(folder, _recorded(folder, ours), _ALWAYS_CHECKED if most is None else most)
 
 
 def _check_regular(folder: Path) -> None:
