@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 TORCH := 2.13.0
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 
-.PHONY: help demo test lint format types slow fuzz docs help-docs clean
+.PHONY: help demo test lint format types full slow fuzz docs help-docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -33,6 +33,9 @@ format: $(VENV)/test.stamp  ## bring the code into ruff's format
 
 types: $(VENV)/test.stamp  ## mypy --strict on the package
 	$(BIN)/mypy
+
+full: $(VENV)/test.stamp  ## the tests that take a second or more
+	$(BIN)/python -m pytest -m full
 
 slow: $(VENV)/test.stamp  ## the checks that take minutes
 	$(BIN)/python -m pytest -m slow

@@ -10,10 +10,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny matrices: a second thread 
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from pellucid import pretrained
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary
+
+settings.register_profile("pellucid", deadline=None)  # a busy machine is no failure
+settings.load_profile("pellucid")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 

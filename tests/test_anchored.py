@@ -152,6 +152,7 @@ def test_a_stopped_tuning_goes_on(english, pairs_file, tmp_path, monkeypatch):
     np.testing.assert_array_equal(again.vectors, whole.vectors)
 
 
+@pytest.mark.full
 def test_a_tuning_goes_on_with_the_text_it_was_begun_with(english, pairs_file, tmp_path):
     path = tmp_path / "en-de.tsv"
     path.write_bytes(pairs_file.read_bytes())

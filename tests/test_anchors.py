@@ -95,7 +95,7 @@ def test_a_text_of_nothing_has_no_rows(animals: AnchorEmbedder) -> None:
 texts = st.text(max_size=20) | st.sampled_from(["\ud800", "\x00", "cat", " "])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 12), texts, texts)
 def test_rows_add_up_to_the_similarity(count: int, first: str, second: str) -> None:
     model = anchors_of(count)
@@ -516,6 +516,7 @@ def test_a_static_folder_opens_in_plain_sentence_transformers(fruit: StaticEmbed
     np.testing.assert_allclose(plain.encode(probes), model.encode(probes), atol=1e-6)
 
 
+@pytest.mark.full
 def test_anchors_over_a_bundled_model_open_in_plain_sentence_transformers(tmp_path: Path) -> None:
     sentence_transformers = pytest.importorskip("sentence_transformers")
     model = pellucid.load("anchors-en-200").without(0)

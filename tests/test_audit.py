@@ -41,7 +41,7 @@ def test_spread_by_hand(sparse):
     assert measured.flat.tolist() == [False, False, True]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 10_000), st.booleans())
 def test_what_dimensions_give_to_the_mean_score_adds_up_to_it(seed, sparse):
     model = random_table(12, 5, seed, sparse=sparse)

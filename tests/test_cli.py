@@ -143,6 +143,7 @@ def test_stdin_is_read_as_utf8_lines(run):
     assert [json.loads(line)["text"] for line in lines] == ["apple", "pear", "\u00e9t\u00e9"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("texts", [[], ["", ""], ["the apple"], ["the apple", None, "a pear", "a\rb", ""]])
 def test_every_form_of_input_gives_as_many_rows_as_texts(run, fruit, tmp_path, texts):
     lines = [text or "" for text in texts]
@@ -206,6 +207,7 @@ _READERS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("command", _READERS)
 def test_odd_and_damaged_input_ends_well_or_with_one_line(models, tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)

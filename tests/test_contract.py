@@ -130,7 +130,6 @@ def test_queries_and_documents_are_encoded_alike_unless_a_family_says_otherwise(
 
 
 @each_family
-@settings(deadline=None)
 @given(text1=st.text(max_size=30), text2=st.text(max_size=30))
 def test_rows_add_up_to_the_similarity(family, text1, text2):
     model = family()
@@ -263,9 +262,10 @@ ANY_TEXT = st.text(max_size=12) | (
 ).map(" ".join)
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore:.*logit above 0")
 @pytest.mark.parametrize("family", ["static", "anchors", "lexicon", "dense", "ensemble", "keytokens", "mixed"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(texts=st.tuples(ANY_TEXT, ANY_TEXT, ANY_TEXT))
 def test_rows_and_remainder_are_the_score_for_every_family(families, family, texts):
     model = families[family]

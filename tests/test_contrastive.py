@@ -285,6 +285,7 @@ def test_candidates_are_drawn_with_their_scores_and_never_repeated():
     assert few.used == 2 and few.texts[2:] == [few.texts[0]] * 2 and np.isnan(few.scores[2:]).all()
 
 
+@pytest.mark.full
 def test_training_lowers_the_loss_and_leaves_the_model_as_it_was(tmp_path):
     model = lexicon("llama")
     before, states = model.encode(["car", "doctor"]).toarray(), weights_of(model)
@@ -315,6 +316,7 @@ def test_what_is_trained_is_saved_as_adapter_and_centroids(tmp_path):
     assert np.abs(trained.encode(texts) - model.encode(texts)).max() > 1e-2
 
 
+@pytest.mark.full
 def test_a_trained_model_is_trained_on_and_still_saved_by_name(tmp_path):
     model = lexicon("llama")
     model.backbone.model.save_pretrained(tmp_path / "base")
@@ -328,6 +330,7 @@ def test_a_trained_model_is_trained_on_and_still_saved_by_name(tmp_path):
     assert np.abs(once.encode(texts) - twice.encode(texts)).max() > 1e-2
 
 
+@pytest.mark.full
 def test_training_goes_on_from_an_adapter(tmp_path):
     model = lexicon()
     first = train(model, tmp_path / "first")
@@ -367,6 +370,7 @@ def adapter_of(folder):
     return load_file(str(folder / "trained" / "adapter_model.safetensors"))
 
 
+@pytest.mark.full
 def test_a_run_that_was_stopped_ends_like_one_that_was_not(tmp_path, monkeypatch):
     sets = [TrainingSet("pairs", ROWS), TrainingSet("classes", CLASSES * 3)]
     train(lexicon(), tmp_path / "whole", sets, train_head=True)  # 8 steps in two epochs
@@ -393,6 +397,7 @@ def test_a_run_that_was_stopped_ends_like_one_that_was_not(tmp_path, monkeypatch
     assert torch.equal(*heads)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("prompt", ["", "Find a paraphrase."])
 def test_a_model_trained_on_prompts_says_that_it_takes_instructions(tmp_path, prompt):
     rows = [replace(row, prompt=prompt) for row in ROWS]
@@ -438,6 +443,7 @@ def test_texts_are_drawn_to_a_teachers_cosines(tmp_path):
     assert correlations[1] > max(0.8, correlations[0] + 0.1)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("changes", [{"gradient_checkpointing": True}, {"chunk": 3}])
 def test_saving_memory_changes_nothing(tmp_path, changes):
     train(lexicon("llama"), tmp_path / "plain", max_steps=3, dropout=0.0)
@@ -449,6 +455,7 @@ def test_saving_memory_changes_nothing(tmp_path, changes):
         torch.testing.assert_close(other[name], plain[name], rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.full
 def test_bfloat16_comes_near(tmp_path):
     train(lexicon(), tmp_path / "plain", max_steps=2, dropout=0.0)
     train(lexicon(), tmp_path / "bf16", max_steps=2, dropout=0.0, bf16=True)
@@ -457,6 +464,7 @@ def test_bfloat16_comes_near(tmp_path):
     assert float(torch.nn.functional.cosine_similarity(plain, found, dim=0)) > 0.9
 
 
+@pytest.mark.full
 def test_a_nan_loss_stops_the_run_and_loses_nothing(tmp_path, monkeypatch):
     original = LexiconModule.forward
     calls = []
@@ -501,6 +509,7 @@ def test_the_vectors_that_texts_are_drawn_to_are_part_of_the_run(tmp_path):
         train(model, tmp_path, [TextSet("texts", texts, vectors[::-1])], max_steps=1)
 
 
+@pytest.mark.full
 def test_an_adapter_replaced_under_its_name_is_another_one(tmp_path):
     model = lexicon()
     adapter = str(tmp_path / "first" / "trained")
@@ -512,6 +521,7 @@ def test_an_adapter_replaced_under_its_name_is_another_one(tmp_path):
         train(model, tmp_path / "second", adapter=adapter, max_steps=2)
 
 
+@pytest.mark.full
 def test_a_checkpoint_that_there_is_no_room_for_is_a_writing_error(tmp_path, monkeypatch):
     def full(*args, **kwargs):
         raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0")
@@ -523,6 +533,7 @@ def test_a_checkpoint_that_there_is_no_room_for_is_a_writing_error(tmp_path, mon
     train(lexicon(), tmp_path / "run", epochs=1)
 
 
+@pytest.mark.full
 def test_a_damaged_checkpoint_is_refused_by_name(tmp_path):
     model = lexicon()
     train(model, tmp_path / "run", epochs=1, train_head=True)  # two steps
@@ -601,6 +612,7 @@ def test_the_collator_does_not_mix_up_texts_of_one_number():
     assert len(numbers) == 6 and all(0 <= number < 2**63 for number in numbers)
 
 
+@pytest.mark.full
 def test_the_command_trains_a_transformer_and_trains_it_on(tmp_path, monkeypatch):
     from typer.testing import CliRunner
 

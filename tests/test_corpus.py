@@ -288,6 +288,7 @@ def damage(folder: Path, rounds: int, seed: int = 0) -> list[str]:
     return wrong
 
 
+@pytest.mark.full
 def test_damaged_files_give_texts_or_our_error_in_bounded_time_and_memory(tmp_path):
     """In a process of its own: a damaged size must not fill memory, and a crash of a library must not end the tests."""
     done = subprocess.run([sys.executable, __file__, tmp_path, "150"], capture_output=True, text=True, timeout=120)

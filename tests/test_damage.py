@@ -256,6 +256,7 @@ def run_damage(saved, expected, place, kinds, ways, seeds):
     return counts, failures
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", KINDS)
 def test_damage_gives_the_same_vectors_or_our_error(saved, expected, tmp_path, kind):
     counts, failures = run_damage(saved, expected, tmp_path, [kind], [*STRICT, mutate, flip], range(4))
@@ -431,6 +432,7 @@ def embedders():
             yield DenseEmbedder(backbone, LexiconSettings(end_token=False), pooling=pooling)
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore:.*longer than")
 def test_texts_without_tokens_give_zero_rows_alone_and_in_any_batch():
     for model in embedders():

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
@@ -95,7 +95,6 @@ def test_embeddings_are_sparse_where_a_part_is(fruit):
     assert silent.nnz == 4  # nothing is stored for a part with weight 0
 
 
-@settings(deadline=None)
 @given(text1=st.text(max_size=40), text2=st.text(max_size=40))
 def test_explanations_add_up_part_by_part(text1, text2):
     parts = {"letters": LetterEmbedder(), "length": lengths}

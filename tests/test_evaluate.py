@@ -253,6 +253,7 @@ def test_tasks_are_chosen_by_name_folder_or_type(data: Path) -> None:
     assert [task.name for task in find_tasks(data)][:3] == ["STS12", "STS13", "SciFact"]
 
 
+@pytest.mark.full
 def test_unknown_task_names_the_nearest(data: Path) -> None:
     with pytest.raises(InputError, match=r"no task 'SciFat'.*did you mean 'SciFact'\?.*There are STS12"):
         score(Planar(), data, "SciFat")
@@ -265,6 +266,7 @@ def test_unknown_task_names_the_nearest(data: Path) -> None:
 # --- the hub's data ---
 
 
+@pytest.mark.full
 def test_the_hubs_data(tmp_path: Path, fruit: StaticEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
     import mteb
 
@@ -513,6 +515,7 @@ def test_the_papers_tables(tables: Any) -> None:
 # --- real data ---
 
 
+@pytest.mark.full
 def test_wordllama_has_its_known_scores(shared: Path, tmp_path: Path) -> None:
     handlers = logging.getLogger().handlers[:]
     model = open_any("wordllama")

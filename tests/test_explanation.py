@@ -152,7 +152,8 @@ def test_the_dict_of_a_small_explanation_is_pinned(fruit: StaticEmbedder) -> Non
     }
 
 
-@settings(max_examples=80, deadline=None)
+@pytest.mark.full
+@settings(max_examples=80)
 @given(explanations())
 def test_json_fits_the_schema_and_comes_back_equal(why: Explanation) -> None:
     text = why.to_json()
@@ -414,7 +415,7 @@ def test_a_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch, m
         getattr(anchors(), view)()
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(explanations(), st.integers(0, 12))
 def test_the_terminal_table_adds_up_however_many_rows_are_shown(why: Explanation, top_k: int) -> None:
     view = why.to_text(top_k=top_k, width=100)
@@ -473,6 +474,7 @@ def test_colour_follows_the_terminal_and_no_color(
     assert "+0." in written.getvalue()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_can_steer_a_terminal_or_a_page(fruit: StaticEmbedder, text: str) -> None:
     for why in (fruit.explain(text, "apple " + text), fruit.explain("pear", text), fruit.explain(text)):
@@ -487,7 +489,7 @@ def test_no_text_can_steer_a_terminal_or_a_page(fruit: StaticEmbedder, text: str
         assert not {name for name in parsed.attributes if name.startswith("on")} | (parsed.attributes & {"src", "href"})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(explanations())
 def test_pages_show_the_texts_as_they_are(why: Explanation) -> None:
     shown = Page(why.to_html(fragment=True)).own
@@ -560,6 +562,7 @@ def test_plot_draws_bars_that_add_up(fruit: StaticEmbedder) -> None:
         assert sum(widths) == pytest.approx(why.score)
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore:Glyph")
 @pytest.mark.parametrize("text", [*HOSTILE[:11], "apple pear"])
 def test_plot_draws_any_text(fruit: StaticEmbedder, text: str, tmp_path: Path) -> None:

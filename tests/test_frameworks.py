@@ -68,6 +68,7 @@ def test_bertopic_takes_a_pipeline_around_encode(model):
     assert similar == [first[0]]
 
 
+@pytest.mark.full
 def test_mteb_evaluates_the_model_as_it_is(model, tmp_path):
     mteb = pytest.importorskip("mteb", reason="mteb is not installed")
     from pellucid.evaluation.evaluating import evaluate

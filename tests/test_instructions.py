@@ -39,6 +39,7 @@ class Told(Planar):
 # The table
 
 
+@pytest.mark.full
 def test_every_task_of_the_benchmark_has_an_instruction():
     import mteb
 

@@ -455,6 +455,7 @@ def test_a_file_system_without_locks_is_written_to_all_the_same(tmp_path, monkey
     assert names(tmp_path) == [".x.json.abcd1234.part", "x.json"]
 
 
+@pytest.mark.full
 def test_processes_that_save_different_models_to_one_path_leave_a_whole_one(tmp_path):
     """One has a tokenizer for unknown words, one has none: after each round the folder is that of either."""
     script = """

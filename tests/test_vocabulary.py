@@ -316,7 +316,7 @@ def test_pruning_keeps_what_the_corpus_uses_and_nothing_changes_there(prefixes):
         st.lists(st.sampled_from("the The cat tokenised tokens bird zebra cats , .".split())).map(" ".join), min_size=1
     )
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_pruning_to_a_corpus_changes_nothing_in_it(prefixes, texts):
     if not prefixes.encode(texts).any():
         return
@@ -529,6 +529,7 @@ def test_retraining_killed_and_resumed_equals_uninterrupted(world, corpus, tmp_p
     np.testing.assert_array_equal(resumed.vectors, whole.vectors)
 
 
+@pytest.mark.full
 def test_retraining_stopped_anywhere_ends_like_one_that_was_not(world, corpus, tmp_path, monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.setattr(retraining, "_SHARD", 500)
