@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 TORCH := 2.13.0
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 
-.PHONY: help demo test lint format types slow fuzz docs help-docs clean
+.PHONY: help demo test lint format types full slow fuzz docs help-docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -34,6 +34,9 @@ format: $(VENV)/test.stamp  ## bring the code into ruff's format
 types: $(VENV)/test.stamp  ## mypy --strict on the package
 	$(BIN)/mypy
 
+full: $(VENV)/test.stamp  ## the tests that take a second or more
+	$(BIN)/python -m pytest -m full
+
 slow: $(VENV)/test.stamp  ## the checks that take minutes
 	$(BIN)/python -m pytest -m slow
 
@@ -43,8 +46,9 @@ fuzz: $(VENV)/test.stamp  ## attack it for minutes: damaged files, kills, full d
 docs: $(VENV)/docs.stamp help-docs  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict
 
-help-docs: $(VENV)/test.stamp  ## write docs/cli.md from the commands' --help
+help-docs: $(VENV)/test.stamp  ## write docs/cli.md from the commands' --help, docs/schema.json from the types
 	$(BIN)/python docs/cli_page.py
+	$(BIN)/python docs/schemas.py
 
 clean:  ## remove the environment and everything built
 	rm -rf $(VENV) site dist build .mypy_cache .pytest_cache .ruff_cache

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.evaluation.tasks import LocalTask, read_records, read_sts, read_table
+from pellucid.evaluation import LocalTask, read_records, read_sts, read_table
 from vector_cache import Vectors, unit_rows
 
 

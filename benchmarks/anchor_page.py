@@ -121,23 +121,23 @@ Written by `benchmarks/anchor_tables.py` on {datetime.date.today().isoformat()};
 
 The tables of *Low-Dimensional Dense and Interpretable Text Embeddings with Relative Representations* (LDIR, ACL 2025)
 with ours beside them. STS is Spearman's correlation x 100, retrieval nDCG@10 x 100, clustering the v-measure x 100, all
-by MTEB. What compares and what does not:
+by MTEB. What can be compared and what cannot:
 
 - **The encoder.** The paper's is AnglE (UAE-Large-V1, 335 million parameters, 1024 dimensions). Ours are MiniLM
-  (all-MiniLM-L6-v2, 384 dimensions) and static-en (256 dimensions, bundled, no neural network). A row is to be read
-  against its own encoder.
+  (all-MiniLM-L6-v2, 384 dimensions) and static-en (256 dimensions, bundled, no neural network). Compare a row with its
+  own encoder.
 - **The anchors.** The paper takes them from documents of MEDI2; the 500 it publishes have 1 to 90 words. Ours are
   readable sentences of 4 to 20 words from a corpus under open licences; 200,000 candidates, none of them a text of a
-  test set (near-duplicates of such texts were not looked for).
-- **The sets.** STS16 is not at hand, so "mean" is over STS12-15, STS-B and SICK-R. Retrieval is SciFact, NPL, CISI and
-  Cranfield, clustering SearchSnippets and StackOverflow titles; the paper's are other sets of MTEB.
-- **BM25** is the yardstick of retrieval, which needs no model. It has {plain} on these four sets, and {stemmed} stemmed
+  test set (near-duplicates were not searched for).
+- **The sets.** STS16 is not available, so "mean" is over STS12-15, STS-B and SICK-R. Retrieval is SciFact, NPL, CISI
+  and Cranfield, clustering SearchSnippets and StackOverflow titles; the paper's are other sets of MTEB.
+- **BM25** is the reference in retrieval; it needs no model. It has {plain} on these four sets, and {stemmed} stemmed
   ({SETTINGS}; `benchmarks/bm25.py`).
 
 Methods: `uniform` draws at random, `kmeans` takes the sentence nearest to each centroid, `fps` is farthest point
 sampling, `frame` ours (docs/anchors.md). "Decorrelated" is `AnchorEmbedder.decorrelate(0.5)`, what the bundled anchor
-models have. Uniform's STS is the mean over three draws. Methods and settings follow from the development split at
-the end; STS scores were seen while they were tried, and would have led to the same choice.
+models have. Uniform's STS is the mean over three draws. Methods and settings were chosen on the development split
+at the end; STS scores were seen meanwhile, and would have led to the same choice.
 """
 
 
@@ -260,7 +260,7 @@ def _binary(rows: Rows, closer: Sequence[int]) -> str:
     return f"""
 ## Continuous against yes and no, at equal size
 
-The stand-in for embeddings made of yes/no questions: the same anchors with coordinates made 0 or 1. "Greatest tenth" is
+In place of embeddings from yes/no questions: the same anchors with coordinates set to 0 or 1. "Greatest tenth" is
 the paper's own variant (20 of 200, 50 of 500), "above the median" asks of each anchor whether the text is nearer to it
 than half of the corpus is. Cognitive load is the mean number of dimensions that are 1 in both texts of a pair of STS-B.
 
@@ -269,12 +269,12 @@ than half of the corpus is. Cognitive load is the mean number of dimensions that
 
 def _retrieval(rows: Rows, closer: Sequence[int]) -> str:
     text = """
-## Retrieval: where the loss is, and what closes it
+## Retrieval: where the loss is, and what recovers it
 
 The paper reports 41 to 50 for anchors where dense encoders reach 56 to 58. The score of two texts under anchors A is
-x' A'A y. Where there are as many independent anchors as the encoder has dimensions, nothing of x and y is lost: only
-A'A is not the identity, because anchors overlap. "Decorrelated, strength 1" takes the overlap out; with n at or above
-the encoder's dimensions it is the encoder again, and what is still missing at 200 is what 200 directions cannot hold.
+x' A'A y. With at least as many independent anchors as the encoder has dimensions, nothing of x and y is lost: only A'A
+is not the identity, because anchors overlap. "Decorrelated, strength 1" removes the overlap. With n at or above the
+encoder's dimensions the scores are the encoder's; what is missing at 200 is what 200 directions cannot represent.
 """
     words: list[Key] = [("", name, None, "") for name in (PLAIN_BM25, STEMMED, "bag of words")]
     for encoder in rows.encoders:
@@ -321,9 +321,9 @@ def _development(rows: Rows, closer: Sequence[int]) -> str:
 Apart from every test set (`benchmarks/anchor_development.py`): English Tatoeba paraphrases (reciprocal rank among
 4,000), fidelity to the encoder's cosines on held-out sentences (Spearman), medical questions and answers (reciprocal
 rank among 2,000) and SciFact's training claims (reciprocal rank among its abstracts; the test claims search the same
-ones). Sentences of Tatoeba and of the medical answers are also in the corpus that anchors come from; nothing there says
-which belong together. "Faithful" is the mean cosine of what a coordinate measures to the anchor it is named by:
-decorrelation trades it for closeness to the encoder, which is why the strength stops at 0.5.
+ones). Sentences of Tatoeba and of the medical answers are also in the corpus that anchors come from; without labels of
+which belong together. "Faithful" is the mean cosine between the direction of a coordinate and its anchor.
+Decorrelation trades it for agreement with the encoder, which is why the strength is 0.5.
 """
     for encoder in rows.encoders:
         lines = []
@@ -339,6 +339,6 @@ def _foot() -> str:
     return """
 ## Making this page
 
-`python benchmarks/anchor_tables.py --data DIR --work-dir WORK`; `--help` tells the rest. Vectors, anchors and scores
-are kept in WORK, so that it goes on where it stopped.
+`python benchmarks/anchor_tables.py --data DIR --work-dir WORK`; `--help` lists the options. Vectors, anchors and scores
+are kept in WORK, so a stopped run resumes.
 """

@@ -29,12 +29,9 @@ from anchor_baselines import PLAIN, VARIANTS, BagOfWords, Coordinates, cognitive
 from anchor_development import Development, development_score, development_split
 from anchor_page import BINARY, ENCODER, METHODS, OURS, Row, write_page
 from bm25 import bm25_scores
-from pellucid.anchors.candidates import CandidateSettings, prepare_candidates
-from pellucid.anchors.embedder import AnchorEmbedder
-from pellucid.anchors.sampling import choose_anchors, farthest_points, frame_points, kmeans_points, uniform_points
-from pellucid.evaluation.evaluate import evaluate
-from pellucid.evaluation.models import fingerprint
-from pellucid.evaluation.tasks import find_tasks
+from pellucid import AnchorEmbedder, CandidateSettings, choose_anchors, evaluate
+from pellucid.anchors import farthest_points, frame_points, kmeans_points, prepare_candidates, uniform_points
+from pellucid.evaluation import find_tasks, fingerprint
 from vector_cache import CachedEncoder, Vectors, unit_rows
 
 CANDIDATES = CandidateSettings(words=(4, 20), max_candidates=200_000)  # as recipes/anchors_en.py

@@ -26,13 +26,9 @@ from typing import Any
 import numpy as np
 
 import pellucid
-from pellucid.evaluation.bitext import f1_in_all, mine_pairs, mining_f1, translation_scores
-from pellucid.evaluation.tasks import find_tasks, read_sts, read_table
-from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.making.anchored import AnchoringSettings, anchored_words
-from pellucid.static.making.bilingual import JoinSettings, join_languages
-from pellucid.static.making.distill import PcaSettings
-from pellucid.static.making.training import TranslationSettings
+from pellucid import AnchoringSettings, JoinSettings, PcaSettings, StaticEmbedder, TranslationSettings
+from pellucid.evaluation import f1_in_all, find_tasks, mine_pairs, mining_f1, read_sts, read_table, translation_scores
+from pellucid.static import anchored_words, join_languages
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "recipes"))
 from static_languages import make

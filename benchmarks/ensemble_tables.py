@@ -31,13 +31,9 @@ import numpy as np
 
 import pellucid
 from anchor_development import held_out, paraphrases
-from pellucid.ensemble.embedder import EnsembleEmbedder
-from pellucid.ensemble.fitting import FittedWeights, fit_ranking_weights, fit_weights
-from pellucid.evaluation.evaluate import evaluate
-from pellucid.evaluation.models import open_any
-from pellucid.evaluation.tasks import find_tasks, read_records, read_sts, read_table
-from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.tables import as_static
+from pellucid import EnsembleEmbedder, StaticEmbedder, as_static, evaluate
+from pellucid.ensemble import FittedWeights, fit_ranking_weights, fit_weights
+from pellucid.evaluation import find_tasks, open_any, read_records, read_sts, read_table
 
 KINDS = ("STS", "Retrieval")
 OURS, THEIRS, TABLE, M2V = "static-en", "WordLlama", "WordLlama's table, as static", "model2vec's table"

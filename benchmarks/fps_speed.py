@@ -37,8 +37,8 @@ from typing import Any
 import numba
 import numpy as np
 
+from pellucid.anchors import farthest_points
 from pellucid.anchors.farthest import Search
-from pellucid.anchors.sampling import farthest_points
 
 _BLOCK = 65_536
 

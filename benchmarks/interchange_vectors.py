@@ -25,7 +25,7 @@ import numpy.typing as npt
 import pellucid
 from pellucid.base import Vectors
 from pellucid.corpus import read_texts
-from pellucid.evaluation.tasks import find_tasks, read_records, read_sts
+from pellucid.evaluation import find_tasks, read_records, read_sts
 from pellucid.pretrained import locate
 from pellucid.text import split_words
 from retrieval_sets import read_collection

@@ -25,10 +25,9 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
-from pellucid.keytokens.adjustments import choose_adjustment
-from pellucid.keytokens.embedder import KeyTokenEmbedder
-from pellucid.keytokens.states import KeyTokenSettings
-from pellucid.transformer.backbone import open_backbone
+from pellucid import KeyTokenEmbedder, KeyTokenSettings
+from pellucid.keytokens import choose_adjustment
+from pellucid.transformer import open_backbone
 
 TEXT, OTHER = "Mom baked a chocolate cake for my birthday.", "She made cookies and a pie."
 TOP_KS = (16, 64, 256, 1024, None)

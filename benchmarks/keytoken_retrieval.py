@@ -29,14 +29,11 @@ import numpy as np
 from bm25 import PLAIN, STEMMED, Bm25
 from keytoken_heads import random_head, text_head, token_head
 from keytoken_retrieval_page import Sizes, write_page
-from pellucid.evaluation.tasks import LocalTask, find_tasks
-from pellucid.keytokens.adjustments import Adjustment, component_adjustment, mean_adjustment
-from pellucid.keytokens.embedder import KeyTokenEmbedder
-from pellucid.keytokens.head import TopTokens
-from pellucid.keytokens.index import KeyTokenIndex
-from pellucid.keytokens.states import KeyTokenSettings
+from pellucid import KeyTokenEmbedder, KeyTokenSettings
+from pellucid.evaluation import LocalTask, find_tasks
+from pellucid.keytokens import Adjustment, KeyTokenIndex, TopTokens, component_adjustment, mean_adjustment
 from pellucid.store import read_json, write_json
-from pellucid.transformer.backbone import open_backbone
+from pellucid.transformer import open_backbone
 from retrieval_sets import Collection, dense_score, read_collection
 from vector_cache import CachedEncoder, Vectors, unit_rows
 
@@ -80,8 +77,8 @@ class Bench:
         kept = self.work / "vectors"
         name = "gpt-neo-3m-stories, mean behind the start token, 128 tokens"
         return {
-            "MiniLM": CachedEncoder("all-MiniLM-L6-v2", lambda texts: self.mini.embed(texts, document=True), kept),
-            NEO: CachedEncoder(name, lambda texts: self.neo.embed(texts, document=True), kept),
+            "MiniLM": CachedEncoder("all-MiniLM-L6-v2", lambda texts: self.mini.embed(texts, role="document"), kept),
+            NEO: CachedEncoder(name, lambda texts: self.neo.embed(texts, role="document"), kept),
         }
 
     def embed(self, name: str, texts: list[str]) -> Vectors:
@@ -92,7 +89,8 @@ class Bench:
     @cached_property
     def english(self) -> tuple[list[str], Vectors]:
         """Sentences under open licences and their vectors by MiniLM: the candidates of anchor_tables.py."""
-        from pellucid.anchors.candidates import CandidateSettings, prepare_candidates
+        from pellucid import CandidateSettings
+        from pellucid.anchors import prepare_candidates
 
         corpus = self.data / "raw_english" / "open_licence.txt.xz"
         settings = CandidateSettings(words=(4, 20), max_candidates=200_000)

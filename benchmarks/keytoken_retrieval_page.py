@@ -32,32 +32,31 @@ document is its K most aligned tokens with their signed logits (Eq. 15), a query
 aligned, the score the sum over the tokens they share (Eq. 16). All scores are nDCG@10 x 100 by trec_eval, which MTEB
 uses too.
 
-What compares with the paper and what does not:
+What can be compared with the paper and what cannot:
 
 - **The models.** The paper's are tuned language models of 7 billion parameters and 4096 dimensions. MiniLM
-  (all-MiniLM-L6-v2) has 22 million and 384, is no language model, and has no head. The language model at hand, GPT-Neo
-  3M, was trained on children's stories and tuned for nothing.
-- **The sets.** SciFact is in both. FiQA, NFCorpus and ArguAna are not at hand; NPL, CISI and Cranfield are.
-- **K and M.** As the paper does, "best" takes the best of the grid for each set, on the test queries. The line below it
-  has K and M set beforehand. MiniLM's lines have the adjustment that was best on SciFact's training queries; the
-  language model's, the mean of the documents, was set beforehand.
+  (all-MiniLM-L6-v2) has 22 million and 384, is not a language model, and has no head. The available language model,
+  GPT-Neo 3M, was trained on children's stories and not fine-tuned.
+- **The sets.** SciFact is in both. FiQA, NFCorpus and ArguAna were not available; NPL, CISI and Cranfield were.
+- **K and M.** As the paper does, "best" takes the best of the grid for each set, on the test queries. The line below
+  it has K and M fixed in advance. MiniLM's lines have the adjustment that was best on SciFact's training queries; the
+  language model's, the mean of the documents, was fixed in advance.
 
 Heads for MiniLM: its **input embeddings**; the same **fitted to tokens**, moved by least squares to where the last
 states of their tokens are (1,500 sentences); rows **fitted to texts**, a ridge regression from a sentence's embedding
-to the bag of its tokens (100,000 sentences); and **random rows**, as a control: what they find is not found by key
-tokens.
+to the bag of its tokens (100,000 sentences); and **random rows**, as a control: what they find, key tokens did not
+find.
 """
 
 
 _CONTROL = """\
-Means over the sets at K = {k}. M = 0 is the query's own tokens alone, which find a document only as far as it is
-aligned with them. The control says what the rest is worth: random rows (one draw) keep {control}, {verb} the input
-embeddings' {ours}, though none of these rows means its token. Two embeddings that point nearly the same way have
-their largest products with the same directions, so that joining a query with its first M approximates the angle
-between embeddings, whatever the directions are called. A score near the dense one is therefore no sign that
-embeddings say tokens; M = 0, beside random rows, is. The paper's table has neither, so that it cannot be told from
-it how much of the 80 % its models owe to key tokens. GPT-Neo finds next to nothing, dense or sparse; its shares
-say little.
+Means over the sets at K = {k}. M = 0 is the query's own tokens alone, which find a document only if it is aligned with
+them. The control shows what the rest is worth: random rows (one draw) keep {control}, {verb} the input embeddings'
+{ours}, though none of these rows means its token. Two embeddings that point nearly the same way have their largest
+products with the same directions, so that joining a query with its first M approximates the angle between embeddings,
+whatever the directions are called. A score near the dense one is therefore no sign that embeddings say tokens; M = 0,
+compared with random rows, is. The paper's table has neither, so it does not show how much of the 80 % is due to key
+tokens. GPT-Neo finds almost nothing, dense or sparse; its shares mean little.
 """
 
 _CHOICES = """## What the paper leaves open
@@ -66,10 +65,10 @@ _CHOICES = """## What the paper leaves open
 - Logits keep their sign. Where they are mostly negative, sharing a token lowers a score: fit an adjustment, or build
   the index with `signs="positive"`.
 - A document that shares no token with the query is not found.
-- Tokens are compared by their number, so that case and the space before a word matter where the tokenizer tells them
-  apart; `spellings=True` joins them.
+- Tokens are compared by their number, so case and the space before a word matter if the tokenizer separates them;
+  `spellings=True` joins them.
 - MiniLM's embeddings have length 1 before they are decoded, which scales all logits of a text alike; the language
-  model's are as they are. Nobody is told an instruction.
+  model's are as they are. No model gets an instruction.
 """
 
 
@@ -221,16 +220,16 @@ def _cost(values: Mapping[str, Any], sizes: Sizes) -> list[str]:
         times.append([title, *(f"{ms:.2f}" for ms in (took["dense"], took["lists"], took["tokens"], bm25))])
     intro = f"""## FLOPs and time a query
 
-At K = {k:,}, M = {m} over MiniLM's input embeddings. Dense: 2 d FLOPs a document, d = {sizes.dimension}. Sparse:
-one addition for each logit in the lists of the query's tokens, counted. Embedding the query is the same for both
-and in neither. Finding the query's M tokens is a product with the head, 2 d x {sizes.shown:,} = {decode / 1e6:.1f}
-million FLOPs whatever the number of documents; from the number in the last column on, both together are fewer than
-dense search takes. The paper does not say how it counts its 13 %.
+At K = {k:,}, M = {m} over MiniLM's input embeddings. Dense: 2 d FLOPs a document, d = {sizes.dimension}. Sparse: one
+addition for each logit in the lists of the query's tokens, counted. Embedding the query is the same for both and not
+counted. Finding the query's M tokens is a product with the head, 2 d x {sizes.shown:,} = {decode / 1e6:.1f} million
+FLOPs whatever the number of documents; from the number in the last column on, both together are fewer than dense
+search takes. The paper does not say how it counts its 13 %.
 """
     heads = ["", "documents", "dense, millions", "sparse, millions", "share", "with the head", "pays from"]
     said = """Milliseconds of processor time a query, medians over 50: dense search in numpy (product and the first
 ten), adding up the lists and the first ten, finding the query's tokens (reading the text and the product with the
-head), and BM25 with all it does to a query in bm25s. At these sizes fewer FLOPs save no time: a dense product streams,
+head), and BM25 with all of bm25s' work on a query. At these sizes fewer FLOPs save no time: a dense product streams,
 lists do not.
 """
     table = _table(["", "dense", "lists", "query's tokens", "BM25"], times)
@@ -246,7 +245,7 @@ def _development(values: Mapping[str, Any], sizes: Sizes) -> list[str]:
     kinds = list(dict.fromkeys(kind for cells in found.values() for kind in cells))
     rows = [[head, *(cells.get(kind, "") for kind in kinds)] for head, cells in found.items()]
     k, m = sizes.fixed
-    text = f"""## What was chosen, and on what
+    text = f"""## What was chosen on which data
 
 nDCG@10 of SciFact's 809 training queries at K = {k:,}, M = {m}; the adjustment with the
 highest was taken. The mean of English is that of the sentences the heads are fitted on. The ridge and the weights of

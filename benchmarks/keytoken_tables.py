@@ -20,17 +20,22 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pellucid import LexiconEmbedder
+from pellucid import KeyTokenEmbedder, KeyTokenSettings, LexiconEmbedder
 from pellucid.corpus import read_texts
-from pellucid.keytokens.embedder import KeyTokenEmbedder
-from pellucid.keytokens.head import top_tokens
-from pellucid.keytokens.states import KeyTokenSettings
+from pellucid.keytokens import top_tokens
 from pellucid.pca import spectrum_of
-from pellucid.research.alignment import Alignment, align, embedded_texts
-from pellucid.research.comparison import compare_key_tokens
-from pellucid.research.spectrum import Variation, contributions, variation
-from pellucid.research.sweep import Sweep, sweep
-from pellucid.transformer.backbone import open_backbone
+from pellucid.research import (
+    Alignment,
+    Sweep,
+    Variation,
+    align,
+    compare_key_tokens,
+    contributions,
+    embedded_texts,
+    sweep,
+    variation,
+)
+from pellucid.transformer import open_backbone
 
 GENERAL = 10_000
 NEO, MINILM = "GPT-Neo 3M", "all-MiniLM-L6-v2"

@@ -33,11 +33,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "recipes"))
 
 from anchor_development import reciprocal_rank
 from lexicon_ablation_page import SETS, Run, page
-from pellucid.evaluation.tasks import read_table
-from pellucid.lexicon.clusters import Clusters, cluster_vocabulary
-from pellucid.lexicon.embedder import LexiconEmbedder
-from pellucid.lexicon.training.contrastive import TrainingSettings, train_lexicon
-from pellucid.lexicon.training.data import (
+from pellucid import LexiconEmbedder, TrainingSettings, cluster_vocabulary, train_lexicon
+from pellucid.evaluation import read_table
+from pellucid.lexicon import (
+    Clusters,
     TrainingRow,
     TrainingSet,
     mine_negatives,
@@ -46,8 +45,7 @@ from pellucid.lexicon.training.data import (
     write_rows,
 )
 from pellucid.store import read_json, write_json
-from pellucid.transformer.backbone import Attention, open_backbone
-from pellucid.transformer.reading import Settings
+from pellucid.transformer import Attention, LexiconSettings, open_backbone
 from tatoeba_pairs import Pair, all_paraphrases, letters, test_sentences
 from vector_cache import CachedEncoder, Vectors, unit_rows
 
@@ -128,7 +126,7 @@ class Bench:
     def _lexicon(self, run: Run) -> dict[str, Any]:
         attention: Attention = "causal" if run.attention == "uni" else "bidirectional"
         backbone = open_backbone(self.model, attention=attention, device="cpu")
-        model = LexiconEmbedder(backbone, self._clusters(backbone, run), Settings(pooling=run.pooling))  # type: ignore[arg-type]
+        model = LexiconEmbedder(backbone, self._clusters(backbone, run), LexiconSettings(pooling=run.pooling))  # type: ignore[arg-type]
         if run.trained:
             with tempfile.TemporaryDirectory() as folder:
                 training_set = TrainingSet("tatoeba", self.rows)
@@ -231,7 +229,7 @@ def dense_model(path: Path, run: Run) -> Any:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
-    from pellucid.transformer.attention import set_attention
+    from pellucid.transformer import set_attention
 
     transformer = Transformer(str(path), model_kwargs={"dtype": "float32"})
     transformer.tokenizer.pad_token, transformer.tokenizer.padding_side = END, "right"

@@ -161,8 +161,8 @@ def _power(results: Results) -> str:
     said = "seed has" if seeds == 1 else "seeds have"
     return f"""**{seeds} {said} next to no power.** Were nothing but chance at work, a finding
 would come out "confirmed" once in {2**seeds}, and "not confirmed" as often: {chance:.1f} each of {len(claims)}, where
-{found.count("confirmed")} and {found.count("not confirmed")} came out. No line below shows by itself that the paper's
-finding holds here or does not."""
+{found.count("confirmed")} and {found.count("not confirmed")} came out. No single line below shows whether the paper's
+finding holds here."""
 
 
 def _head(results: Results, facts: Mapping[str, Any], power: str) -> str:
@@ -174,9 +174,9 @@ torch {version("torch").partition("+")[0]}, one thread of a machine with {os.cpu
 {power}
 
 Table 5 and figure 3 of the LENS paper (*Enhancing Lexicon-Based Text Embeddings with Large Language Models*) with ours
-beside them: does it pay to let a causal language model look both ways, which pooling is best, how many clusters, and
-does a teacher help? The paper's model is Mistral 7B. Ours is as small as one gets, so that only the order can be
-compared, and even that with care:
+beside them: does bidirectional attention help a causal language model, which pooling is best, how many clusters, and
+does a teacher help? The paper's model is Mistral 7B. Ours is very small, so only the order can be compared, and even
+that with care:
 
 - **Model.** GPT-Neo with 3.4 million parameters (8 layers, d = 128, 14,019 tokens), which knows children's stories and
   everyday dialogue. Its head is tied to its input embeddings.
@@ -186,11 +186,11 @@ compared, and even that with care:
   among them. Adapter, loss and temperature are the paper's; the learning rate is {facts["rate"]:g}, chosen by
   {facts["development"]:,} held-out pairs. The teacher is MiniLM: its cosines / 0.05 over each query's candidates.
 - **Test.** Spearman's correlation x 100 on three sets of captions ({", ".join(CAPTIONS)}) and three of dialogue
-  ({", ".join(DIALOGUE)}), each set for itself; the mean is over all six. Nothing was chosen by them. The paper's mean
-  is over tasks of seven kinds, of which STS is one.
+  ({", ".join(DIALOGUE)}), each set for itself; the mean is over all six. They were not used for any choice. The
+  paper's mean is over tasks of seven kinds, of which STS is one.
 - **Seeds.** {len(results.seeds)} ({len(results)} of {facts["planned"]} runs done); clusters, adapter and the order of
-  texts follow from the seed. "±" is the standard deviation over seeds. A finding is *confirmed* where every seed bears
-  it out, *not confirmed* where none does, and else *undecided*.
+  texts follow from the seed. "±" is the standard deviation over seeds. A finding is *confirmed* if every seed shows it,
+  *not confirmed* if none does, and otherwise *undecided*.
 """
 
 
@@ -279,8 +279,8 @@ def _sizes(results: Results) -> str:
     )
     return f"""## Clusters and the teacher (figure 3)
 
-Both ways, max pooling. The paper's figure has 8,000 and 16,000 clusters above all 32,000 tokens, 2,000 above them
-still, and the teacher a help at every k but at all tokens. "Captions" and "dialogue" are with the teacher.
+Bidirectional attention, max pooling. The paper's figure has 8,000 and 16,000 clusters above all 32,000 tokens, 2,000
+above them still, and the teacher a help at every k but at all tokens. "Captions" and "dialogue" are with the teacher.
 
 {_table(header, lines)}"""
 
@@ -313,7 +313,7 @@ def _foot(facts: Mapping[str, Any]) -> str:
 
 The model is two thousand times smaller than the paper's and was trained on little text; its states have 128 dimensions
 for up to 14,019 coordinates. It saw {facts["steps"] * facts["batch"]:,} queries of at most {facts["words"]} words. STS
-is one of the paper's seven kinds of task; the others are not measured here.
+is one of the paper's seven kinds of task; the others were not measured.
 """
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pellucid
 from pellucid.corpus import read_texts
-from pellucid.research.firing import lexical_firing
+from pellucid.research import lexical_firing
 
 SENTENCES = 3_000
 

@@ -118,20 +118,21 @@ Written by `benchmarks/lexicon_tables.py` on {datetime.date.today().isoformat()}
 {os.cpu_count()} cores, mteb {version("mteb")}, bm25s {version("bm25s")}.
 
 `lexicon-minilm` beside a dense model of the same training, and the tables of *Enhancing Lexicon-Based Text Embeddings
-with Large Language Models* (LENS) that the sets at hand allow. STS is Spearman's correlation x 100, retrieval nDCG@10 x
-100, classification the accuracy, clustering the v-measure x 100, all by MTEB. What compares and what does not:
+with Large Language Models* (LENS) that the available sets allow. STS is Spearman's correlation x 100, retrieval
+nDCG@10 x 100, classification the accuracy, clustering the v-measure x 100, all by MTEB. What can be compared and what
+cannot:
 
 - **The backbone.** The paper's is Mistral-7B, a language model of 7,200 million parameters; ours is all-MiniLM-L6-v2, a
-  sentence encoder of 22 million that was trained on a billion pairs before. The two dense rows say what it can do.
-- **The training.** Both of ours saw the same batches in the same order from the same weights
+  sentence encoder of 22 million trained on a billion pairs. The two dense rows show its quality.
+- **The training.** Both of ours were trained on the same batches in the same order from the same weights
   (`recipes/lexicon_minilm.py`): sentences with MiniLM's own vectors as teacher, paraphrases, medical questions,
   messages of Banking77's training part, SciFact's training claims. Their scores on SciFact and Banking77 are
   therefore in domain, as the paper's on many sets are; MiniLM's own are not.
 - **SciFact's abstracts.** Training and test claims search one collection. Both of ours had as positives of training
   claims {trained}.
-  Their SciFact figures say little about texts they have not seen, and so do the means of retrieval; NPL's do.
-- **BM25** is the yardstick of retrieval; {SETTINGS} (`benchmarks/bm25.py`).
-- **The sets.** NPL and the StackOverflow titles are no sets of MTEB.
+  Their SciFact figures, and the means of retrieval, say little about unseen texts; NPL's do.
+- **BM25** is the reference in retrieval; {SETTINGS} (`benchmarks/bm25.py`).
+- **The sets.** NPL and the StackOverflow titles are not sets of MTEB.
 """
 
 
@@ -177,7 +178,7 @@ def _table_pruned(measured: Sequence[Measured]) -> str:
     return f"""
 ## Only the largest coordinates
 
-`max_active_dims`, at encode time and without training.
+`max_active_dims`, applied when encoding, without training.
 
 {_table(["kept", "STS", "retrieval", "mean of all", "of the whole"], lines)}
 The paper's, mean nDCG@10 of BEIR:
@@ -195,7 +196,7 @@ def _table_hybrid(measured: Sequence[Measured]) -> str:
     return f"""
 ## Together with a dense model
 
-`EnsembleEmbedder`: the score is the weighted mean of the two cosines. The weights are given, none was fitted.
+`EnsembleEmbedder`: the score is the weighted mean of the two cosines. The weights are fixed, not fitted.
 
 {_table(["", *retrieval, "mean"], lines)}
 The paper's, without weights, mean nDCG@10 of BEIR:

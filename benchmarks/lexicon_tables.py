@@ -27,11 +27,10 @@ from scipy import sparse
 import pellucid
 from bm25 import bm25_scores
 from lexicon_page import TASKS, Measured, write_page
+from pellucid import evaluate
 from pellucid.base import unit_rows
-from pellucid.evaluation.evaluate import evaluate
-from pellucid.evaluation.models import fingerprint
-from pellucid.evaluation.tasks import find_tasks
-from pellucid.lexicon.embedder import largest_coordinates
+from pellucid.evaluation import find_tasks, fingerprint
+from pellucid.lexicon import largest_coordinates
 from pellucid.pretrained import locate
 from retrieval_sets import trained_on
 from vector_cache import CachedEncoder, CachedSparseEncoder, Vectors
@@ -153,7 +152,7 @@ def rows(bench: Bench, lexicon: Lexicon, trained: Dense, start: Dense) -> Iterat
 
 def _active(bench: Bench, lexicon: Lexicon) -> float:
     """Return the mean number of coordinates of STS-B's sentences."""
-    from pellucid.evaluation.tasks import read_sts
+    from pellucid.evaluation import read_sts
 
     task = next(task for task in find_tasks(bench.data) if task.name == "STSBenchmark")
     pairs = read_sts(task)

@@ -35,10 +35,9 @@ from typing import Any
 
 import paper_numbers as paper
 from bm25 import SETTINGS, bm25_scores
+from pellucid import evaluate
 from pellucid.errors import InputError
-from pellucid.evaluation.evaluate import Results, default_cache, evaluate, open_any
-from pellucid.evaluation.models import fingerprint
-from pellucid.evaluation.tasks import find_tasks, read_sts
+from pellucid.evaluation import Results, default_cache, find_tasks, fingerprint, open_any, read_sts
 
 TEACHER, WORDLLAMA, BUNDLED = "MiniLM-L6, our teacher (384)", "WordLlama (256)", "static-en"
 _AT_HAND = ("STS12", "STS13", "STS14", "STS15", "STSBenchmark", "SICK-R")
@@ -178,10 +177,10 @@ Each table is one of [Static Word Embeddings for Sentence Semantic
 Representation](https://arxiv.org/abs/2506.04624), with the paper's rows as printed there and ours in bold.
 
 **The teachers differ.** The paper's model learns from GTE-base (768 dimensions) on CC-100, ours from all-MiniLM-L6-v2
-(384 dimensions, and lower scores of its own) on 1.15 million sentences under open licences. A fair reading compares
-what each keeps of its own teacher: the last column of table 1.
+(384 dimensions, and lower scores of its own) on 1.15 million sentences under open licences. Compare what each keeps of
+its own teacher: the last column of table 1.
 
-Where a cell has -, the data are not at hand (STS16, STS17, STS22, BIOSSES) or the row was not made.
+A cell with -: the data are not available (STS16, STS17, STS22, BIOSSES) or the row was not computed.
 """
 
 
@@ -200,7 +199,7 @@ def _table1(results: dict[str, Results]) -> str:
     return f"""
 ## Table 1: semantic textual similarity
 
-Spearman's correlation x 100. "mean of 6" is over STS12-15, STS-B and SICK-R, the sets at hand, for every row.
+Spearman's correlation x 100. "mean of 6" is over STS12-15, STS-B and SICK-R, the available sets, for every row.
 
 {_rows(header, rows)}
 {_check(results)}
@@ -257,14 +256,14 @@ def _table3(results: dict[str, Results], words: dict[str, dict[str, float]]) -> 
 The paper's, on all of MTEB's sets (their number in brackets):
 
 {printed}
-Ours, on the sets at hand. They are not the paper's, so compare a row with the other rows here: MiniLM and WordLlama are
-in both tables.
+Ours, on the available sets. They are not the paper's, so compare a row with the other rows here: MiniLM and
+WordLlama are in both tables.
 
 {_rows(["model", *counts, "mean of types"], means)}
 {_kept(results)}Set by set:
 
 {_rows(["set (metric)", *shown, *words], sets)}
-BM25 is the yardstick of retrieval, which needs no model; {SETTINGS} (`benchmarks/bm25.py`).
+BM25 is the reference in retrieval; it needs no model; {SETTINGS} (`benchmarks/bm25.py`).
 """
 
 
@@ -309,7 +308,7 @@ def _table6(results: dict[str, Results]) -> str:
 The paper's: the mean over all 56 sets of MTEB (en), and over BUCC and Tatoeba (de, zh, ja; bilingual models).
 
 {_rows(["step", "en", "de", "zh", "ja"], [[name, *cells] for name, cells in paper.STEPS.items()])}
-Ours, on the sets at hand:
+Ours, on the available sets:
 
 {_rows(header, _ablations(results, _STEPS))}"""
 
@@ -332,8 +331,8 @@ def _foot() -> str:
     return """
 ## Making this page
 
-Each ablation comes from the same pass of the teacher: `python recipes/static_en.py --ablation NAME ...`. Then
-`python benchmarks/paper_tables.py --data DIR --model NAME=FOLDER ...`; `--help` tells the rest.
+Each ablation uses the same pass of the teacher: `python recipes/static_en.py --ablation NAME ...`. Then
+`python benchmarks/paper_tables.py --data DIR --model NAME=FOLDER ...`; `--help` lists the options.
 """
 
 

@@ -42,7 +42,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from pellucid.transformer.pooled_head import max_pooled
+from pellucid.transformer import max_pooled
 
 _Pool = Callable[[Any, Any, Any], Any]
 _OURS, _PAPER, _FIRST, _BARE = "pellucid", "the paper's order", "maximum first", "matrix product alone"

@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from pellucid.evaluation.tasks import LocalTask, read_records, read_table
+from pellucid.evaluation import LocalTask, read_records, read_table
 from vector_cache import Vectors, unit_rows
 
 

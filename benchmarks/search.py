@@ -38,7 +38,7 @@ import numpy as np
 
 import pellucid
 import pellucid.index.bm25 as bm25
-from pellucid.evaluation.tasks import find_tasks
+from pellucid.evaluation import find_tasks
 from pellucid.index.searching import Question
 from retrieval_sets import Collection, read_collection
 from vector_cache import CachedEncoder, Vectors

@@ -39,8 +39,8 @@ from typing import Any
 import numba
 import numpy as np
 
-from pellucid.static.bulk import BulkEncoder
-from pellucid.static.embedder import StaticEmbedder
+from pellucid import StaticEmbedder
+from pellucid.static import BulkEncoder
 from pellucid.text import Vocabulary, split_words
 
 _DATA = Path(__file__).resolve().parents[2] / "shared" / "data"

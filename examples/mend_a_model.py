@@ -14,11 +14,9 @@ from pathlib import Path
 import numpy as np
 
 import pellucid
-from pellucid.analysis.audit import audit
-from pellucid.analysis.cards import card
-from pellucid.analysis.compare import compare
+from pellucid import audit, card, compare
 from pellucid.base import Embedder
-from pellucid.evaluation.tasks import read_table
+from pellucid.evaluation import read_table
 
 
 def neighbours(model: Embedder, texts: list[str], labels: list[str], draws: int = 20) -> str:

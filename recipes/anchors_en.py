@@ -14,9 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import pellucid
-from pellucid.anchors.candidates import CandidateSettings
-from pellucid.anchors.embedder import AnchorEmbedder
-from pellucid.anchors.sampling import choose_anchors
+from pellucid import AnchorEmbedder, CandidateSettings, choose_anchors
 from static_en import open_teacher
 
 CANDIDATES = CandidateSettings(words=(4, 20), max_candidates=200_000)

@@ -22,16 +22,11 @@ from typing import Any
 import numpy as np
 
 from anchors_en import CANDIDATES
-from pellucid import LexiconEmbedder
-from pellucid.anchors.candidates import prepare_candidates
+from pellucid import LexiconEmbedder, TrainingSettings, cluster_vocabulary, train_lexicon
+from pellucid.anchors import prepare_candidates
 from pellucid.corpus import read_texts
-from pellucid.lexicon.clusters import cluster_vocabulary
-from pellucid.lexicon.headfit import fit_head
-from pellucid.lexicon.training.contrastive import TRAINED, TrainingSettings, train_lexicon, trained_model
-from pellucid.lexicon.training.data import TrainingRow, TrainingSet
-from pellucid.lexicon.training.trainer import TextSet
-from pellucid.transformer.backbone import open_backbone, read_adapter, write_adapter
-from pellucid.transformer.reading import Settings
+from pellucid.lexicon import TRAINED, TextSet, TrainingRow, TrainingSet, fit_head, trained_model
+from pellucid.transformer import LexiconSettings, open_backbone, read_adapter, write_adapter
 from static_en import open_teacher
 from tatoeba_pairs import all_paraphrases, test_sentences
 
@@ -230,7 +225,7 @@ def _new_model(source: Source) -> LexiconEmbedder:
     texts = list(islice(read_texts(source.corpus), FITTED_ON))
     fitted = fit_head(backbone, cluster_vocabulary(backbone.head, backbone.tokenizer, CLUSTERS), texts)
     print(f"before training, {fitted.own:.1%} of the tokens fire their own cluster most", flush=True)
-    settings = Settings(max_length=256)  # what the sentence transformer reads
+    settings = LexiconSettings(max_length=256)  # what the sentence transformer reads
     return LexiconEmbedder(backbone, fitted.clusters, settings, bias=fitted.bias)
 
 

@@ -21,11 +21,9 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import spearmanr
 
+from pellucid import ExtractionSettings, PcaSettings, RefinementSettings, StaticEmbedder
 from pellucid.corpus import read_texts
-from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.making.distill import PcaSettings, distill_extraction, subwords_of
-from pellucid.static.making.extraction import Extraction, ExtractionSettings, extract
-from pellucid.static.making.training import RefinementSettings
+from pellucid.static import Extraction, distill_extraction, extract, subwords_of
 
 TEACHER_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 EXTRACTION = ExtractionSettings(sentence_words=(2, 32), enough=50, max_sentences=524_288)

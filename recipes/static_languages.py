@@ -13,9 +13,7 @@ import argparse
 from pathlib import Path
 
 import pellucid
-from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.making.anchored import AnchoringSettings, add_languages
-from pellucid.static.making.training import TranslationSettings
+from pellucid import AnchoringSettings, StaticEmbedder, TranslationSettings, add_languages
 
 STEPS = {"de": 2_000, "fr": 2_000, "zh": 1_000, "ja": 1_000}
 """Batches by language, about as many as the loss on held-out pairs goes down for."""

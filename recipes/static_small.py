@@ -17,11 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.making.bilingual import pair_bags, read_parallel
-from pellucid.static.making.distill import PcaSettings, rotate
-from pellucid.static.making.pruning import prune
-from pellucid.static.making.training import Bags, TranslationSettings, tune_on_pairs
+from pellucid import PcaSettings, StaticEmbedder, TranslationSettings, prune
+from pellucid.static import Bags, pair_bags, read_parallel, rotate, tune_on_pairs
 from pellucid.text import Vocabulary
 
 LANGUAGES = ("de", "fr", "zh", "ja")

@@ -10,10 +10,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny matrices: a second thread 
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from pellucid import pretrained
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary
+
+settings.register_profile("pellucid", deadline=None)  # a busy machine is no failure
+settings.load_profile("pellucid")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -22,7 +26,7 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 def checksums(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Let damaged folders reach the code that reads them, which must not rely on checksums; called, it undoes that."""
     check = pretrained._check_whole
-    monkeypatch.setattr(pretrained, "_check_whole", lambda folder, recorded: None)
+    monkeypatch.setattr(pretrained, "_check_whole", lambda *folder: None)
     return lambda: monkeypatch.setattr(pretrained, "_check_whole", check)
 
 

@@ -13,17 +13,10 @@ from hypothesis import strategies as st
 
 from pellucid.errors import InputError, MissingExtraError
 from pellucid.keytokens import head as decoding
+from pellucid.keytokens.alignment import EmbeddedTexts, aligned_texts, literal_tokens, measure
 from pellucid.keytokens.head import BiasedHead, shifted_top_tokens, top_tokens
 from pellucid.research import alignment
-from pellucid.research.alignment import (
-    EmbeddedTexts,
-    align,
-    align_embeddings,
-    aligned_texts,
-    embedded_texts,
-    literal_tokens,
-    measure,
-)
+from pellucid.research.alignment import align, align_embeddings, embedded_texts
 from pellucid.research.comparison import compare_key_tokens
 from pellucid.transformer.tokenwords import readable
 from tables import HOSTILE, check_views
@@ -58,7 +51,7 @@ whole = st.integers(-3, 3)
 
 
 @given(st.data(), st.integers(0, 6), st.integers(1, 12), st.integers(1, 4))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_chunks_and_blocks_give_what_sorting_gives_ties_included(data, texts, vocabulary, width):
     rows = data.draw(st.lists(st.lists(whole, min_size=width, max_size=width), min_size=texts, max_size=texts))
     head = np.array(data.draw(st.lists(st.lists(whole, min_size=width, max_size=width), min_size=vocabulary,
@@ -141,7 +134,7 @@ def test_the_rates_of_three_texts_on_paper():
 
 
 @given(st.data(), st.integers(1, 5))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_rates_are_those_of_the_definition(data, k):
     count = data.draw(st.integers(1, 6))
     rows = data.draw(st.lists(st.lists(whole, min_size=6, max_size=6), min_size=count, max_size=count))

@@ -7,11 +7,12 @@ import pytest
 
 from pellucid.errors import CorpusError, InputError
 from pellucid.evaluation.bitext import translation_scores
+from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.making.anchored import AnchoringSettings, add_languages, anchored_words
 from pellucid.static.making.bilingual import JoinSettings, join_languages
 from pellucid.static.making.distill import PcaSettings
-from pellucid.static.making.training import Bags, PairBags, TranslationSettings, tune_on_pairs
+from pellucid.static.making.training import PairBags, TranslationSettings, tune_on_pairs
 from pellucid.text import Vocabulary
 from resuming import assert_damage_is_refused, reversed_lines
 
@@ -151,6 +152,7 @@ def test_a_stopped_tuning_goes_on(english, pairs_file, tmp_path, monkeypatch):
     np.testing.assert_array_equal(again.vectors, whole.vectors)
 
 
+@pytest.mark.full
 def test_a_tuning_goes_on_with_the_text_it_was_begun_with(english, pairs_file, tmp_path):
     path = tmp_path / "en-de.tsv"
     path.write_bytes(pairs_file.read_bytes())

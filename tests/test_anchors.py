@@ -81,6 +81,7 @@ def test_an_explanation_by_hand(animals: AnchorEmbedder) -> None:
     )
     assert why.score == pytest.approx(1.5 * 0.5**0.5 / lengths) and why.family == "anchors" and why.exact
     alone = animals.explain("cat")
+    assert {row.kind for each in (why, alone) for row in each.rows} == {"dimension"}
     assert {row.name: row.contribution for row in alone.rows} == pytest.approx({"a cat": 2 / 3, "a cat, a dog": 1 / 3})
     assert alone.score == pytest.approx(1)
 
@@ -94,7 +95,7 @@ def test_a_text_of_nothing_has_no_rows(animals: AnchorEmbedder) -> None:
 texts = st.text(max_size=20) | st.sampled_from(["\ud800", "\x00", "cat", " "])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 12), texts, texts)
 def test_rows_add_up_to_the_similarity(count: int, first: str, second: str) -> None:
     model = anchors_of(count)
@@ -465,6 +466,21 @@ def test_plain_sentence_transformers_gives_our_coordinates(transformer, tmp_path
     assert kinds == ["Transformer", "Pooling", "Normalize", "Dense"]
 
 
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        ("config_sentence_transformers.json", lambda found: {**found, "model_type": "float16"}),
+        ("modules.json", lambda found: found[:2]),
+    ],
+)
+def test_a_folder_without_its_last_module_is_refused(transformer, tmp_path: Path, file: str, change) -> None:
+    AnchorEmbedder(transformer, ["the cat sat", "bank loan"]).save_pretrained(tmp_path / "model")
+    path = tmp_path / "model" / file
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+    with pytest.raises(ModelFolderError, match="opens as Transformer, Pooling, not as an encoder and a Dense"):
+        pellucid.load(tmp_path / "model")
+
+
 def test_a_transformer_folder_opens_here_and_saves_again(transformer, tmp_path: Path) -> None:
     model = AnchorEmbedder(transformer, ["the cat sat", "bank loan", "a mat"])
     model.save_pretrained(tmp_path / "model")
@@ -500,6 +516,7 @@ def test_a_static_folder_opens_in_plain_sentence_transformers(fruit: StaticEmbed
     np.testing.assert_allclose(plain.encode(probes), model.encode(probes), atol=1e-6)
 
 
+@pytest.mark.full
 def test_anchors_over_a_bundled_model_open_in_plain_sentence_transformers(tmp_path: Path) -> None:
     sentence_transformers = pytest.importorskip("sentence_transformers")
     model = pellucid.load("anchors-en-200").without(0)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import runpy
 import sys
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -12,12 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.analysis import coordinates
-from pellucid.analysis.audit import Thresholds, audit
-from pellucid.analysis.cards import card, cards
+from pellucid.analysis.auditing import Thresholds, audit
 from pellucid.analysis.coordinates import correlations, spread, support
+from pellucid.analysis.deletion import deletion_test
+from pellucid.analysis.dimension_cards import card, cards
+from pellucid.analysis.ranking import rank
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.errors import InputError, MissingExtraError
-from tables import HOSTILE, SCHEMAS, TableEmbedder, check_views, random_table, units
+from tables import HOSTILE, SCHEMA, TableEmbedder, check_views, random_table, units
 
 FOUR = {"one": [2, 0, 0], "two": [3, 4, 0], "three": [0, -5, 0], "four": [4, 3, 0]}  # third dimension: never
 both = pytest.mark.parametrize("sparse", [False, True])
@@ -37,7 +41,7 @@ def test_spread_by_hand(sparse):
     assert measured.flat.tolist() == [False, False, True]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 10_000), st.booleans())
 def test_what_dimensions_give_to_the_mean_score_adds_up_to_it(seed, sparse):
     model = random_table(12, 5, seed, sparse=sparse)
@@ -87,7 +91,7 @@ def test_a_card_says_what_a_dimension_is(sparse):
     assert found.relatives[0].name == "x" and len(found.relatives) == 1  # z is the same everywhere
     said = check_views(found)
     assert "two" in said and "Fires on 80.0% of 5 texts" in said
-    assert found.to_frame().loc[0, "strongest"] == "two"
+    assert found.to_frame().loc[0, "strongest"] == ("two", "four")
 
 
 def test_cards_keep_the_weightiest_in_order():
@@ -241,6 +245,27 @@ def test_no_text_or_name_can_steer_a_terminal_or_a_page(tmp_path):
     assert eval(found.findings[0].edit) is not None
 
 
+def test_a_frame_follows_from_the_records():
+    model = random_table()
+    one = cards(model, model.rows, dimensions=[0])
+    names = [field.name for field in fields(one.cards[0])]
+    assert list(one.to_frame().columns) == list(replace(one, cards=()).to_frame().columns) == names
+    assert one.to_dict()["cards"] == [card(model, 0, model.rows).to_dict()]  # a card among cards is a card
+    tested = deletion_test(model, [("t0", "t1"), ("t2", "t3"), ("t4", "t5")], top_k=1)
+    frame = tested.to_frame()
+    assert list(frame.columns)[:5] == ["k", "top_mean", "top_low", "top_high", "random_mean"]
+    assert frame["top_low"].tolist() == [point.top.low for point in tested.curve]
+    ranked = rank(model, "t0", ["t1", "t0"]).to_frame()
+    assert ranked[["rank", "document", "text"]].values.tolist() == [[1, 1, "t0"], [2, 0, "t1"]]
+    assert set(ranked.loc[0, "reasons"]) <= set(model.dimensions.names) and "known" in ranked
+
+
+def test_a_report_in_one_line():
+    model = random_table()
+    assert repr(cards(model, model.rows, top_k=2)) == "<Cards: 2 of 6, tables model, 60 texts>"
+    assert "\x1b" not in repr(rank(model, "t0", ["\x1b[31m"])) and "\n" not in repr(rank(model, "a\nb", ["t0"]))
+
+
 def test_pictures_show_the_numbers():
     model = random_table()
     found = card(model, 0, model.rows)
@@ -258,9 +283,12 @@ def test_a_missing_extra_says_what_to_install(monkeypatch, module, view):
         getattr(found, view)()
 
 
-@pytest.mark.parametrize("path", sorted(SCHEMAS.glob("*.json")), ids=lambda path: path.stem)
-def test_the_published_schemas_are_schemas(path):
-    schema = json.loads(path.read_text("utf-8"))
+def test_the_published_schema_is_a_schema_and_follows_from_the_types():
+    generated = runpy.run_path(str(SCHEMA.parent / "schemas.py"))
+    assert SCHEMA.read_text("utf-8") == generated["text"](), "run: make help-docs"
+    schema = json.loads(SCHEMA.read_text("utf-8"))
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     jsonschema = pytest.importorskip("jsonschema")
     jsonschema.Draft202012Validator.check_schema(schema)
+    kinds = [schema["$defs"][report.__name__]["properties"]["kind"]["const"] for report in generated["reports"]()]
+    assert "card" in kinds and len(kinds) == len(set(kinds)) == len(schema["anyOf"]) - 1

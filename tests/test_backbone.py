@@ -15,7 +15,7 @@ transformers = pytest.importorskip("transformers")
 
 from pellucid.errors import InputError, ModelFolderError  # noqa: E402
 from pellucid.transformer.backbone import last_pooled, open_backbone, pooled, prepare  # noqa: E402
-from pellucid.transformer.reading import Reader, Settings  # noqa: E402
+from pellucid.transformer.reading import LexiconSettings, Reader  # noqa: E402
 
 CAUSAL = ("mistral", "llama", "qwen2", "qwen3", "gemma", "gemma2", "gpt_neox", "gpt_neo", "gpt2", "opt", "phi")
 
@@ -41,6 +41,23 @@ def moved_positions(backbone):
     other = [*ids[:11], ids[11] + 1, *ids[12:]]
     difference = (states_of(backbone, ids) - states_of(backbone, other)).abs().amax(dim=1)
     return (difference > 1e-6).nonzero().flatten().tolist()
+
+
+def test_a_model_is_opened_on_one_thread(tmp_path, monkeypatch):
+    """The proofs are of a few tokens; beside other programs threads waited seconds for each other after each layer."""
+    tokenizer = sentence_piece()
+    tiny_model("llama", len(tokenizer)).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    threads, linear = [], torch.nn.Linear.forward
+    note = lambda self, x: threads.append(torch.get_num_threads()) or linear(self, x)  # noqa: E731
+    monkeypatch.setattr(torch.nn.Linear, "forward", note)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        open_backbone(tmp_path, attention="causal").fingerprint()
+        assert set(threads) == {1} and torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("kind", CAUSAL + ENCODERS)
@@ -104,7 +121,7 @@ def test_states_times_head_are_the_models_own_logits(kind, attention):
 @pytest.mark.parametrize("pooling", ["max", "sum", "last"])
 def test_weights_do_not_depend_on_the_texts_beside(kind, pooling):
     backbone = opened(kind)
-    settings = Settings().decided(backbone.tokenizer, backbone.predicts_next, backbone.max_length)
+    settings = LexiconSettings().decided(backbone.tokenizer, backbone.predicts_next, backbone.max_length)
     reader = Reader(backbone.tokenizer, settings)
     readings = reader.read(
         ["a car", "the man is riding a horse", "", "quickly the doctor gave a boy swift medicine"], instructed=False
@@ -277,7 +294,7 @@ def test_the_real_small_model_is_opened(shared):
 
 def test_a_byte_level_tokenizer_without_start_token_gets_one_for_the_shift():
     tokenizer = byte_level()
-    reader = Reader(tokenizer, Settings(shift=True, end_token=True))
+    reader = Reader(tokenizer, LexiconSettings(shift=True, end_token=True))
     (reading,) = reader.read(["the car"], instructed=False)
     assert reading.ids[0] == reading.ids[-1] == tokenizer.eos_token_id
     assert reading.first == 0 and len(reading.spans) == len(reading.ids) - 2

@@ -27,7 +27,7 @@ from pellucid.research.baselines import (  # noqa: E402
     splade,
 )
 from pellucid.transformer.backbone import prepare  # noqa: E402
-from pellucid.transformer.reading import FUNCTION_WORDS, Reader, Settings, own_word_ids  # noqa: E402  # noqa: E402
+from pellucid.transformer.reading import FUNCTION_WORDS, LexiconSettings, Reader, own_word_ids  # noqa: E402  # noqa: E402
 
 TEXT = "The doctor gave the sick boy medicine."
 TEXTS = [TEXT, "swift cars", "", "a man is riding the horse on the beach, quickly"]
@@ -173,14 +173,14 @@ def test_a_template_inside_a_text_is_text(causal, text):
         assert 0 not in own
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.text(max_size=25) | st.sampled_from(["<|endoftext|>a", "again: again:", " a", "a\n", "\n"]),
     st.sampled_from([ECHO_SETTINGS.template, "{text} {text}", "{text}\n{text}!", "a{text}b{text}c"]),
     st.booleans(),
 )
 def test_any_text_is_given_whole_both_times(text, template, shift):
-    reader = Reader(_BYTES, Settings(template=template, shift=shift, end_token=False, max_length=500))
+    reader = Reader(_BYTES, LexiconSettings(template=template, shift=shift, end_token=False, max_length=500))
     (reading,) = reader.read([text], instructed=False)
     start = reading.first + shift
     own = reading.ids[start : start + len(reading.spans)]
@@ -228,9 +228,9 @@ def test_echo_of_an_encoder_pools_the_second_time(bert):
 
 def test_echo_needs_the_text_twice(causal):
     with pytest.raises(InputError, match=r"templates that hold \{text\} twice, got '\{text\}'"):
-        echo(causal, settings=Settings())
+        echo(causal, settings=LexiconSettings())
     with pytest.raises(InputError, match="once, or twice"):
-        Settings(template="{text}{text}{text}")
+        LexiconSettings(template="{text}{text}{text}")
 
 
 # PromptReps
@@ -321,7 +321,7 @@ def test_clusters_without_tokens_have_no_own_words(causal):
     from pellucid.lexicon.clusters import Clusters
 
     centroids = causal.head[:5].numpy()
-    model = LexiconEmbedder(causal, Clusters.nameless(centroids), Settings(own_words=True))
+    model = LexiconEmbedder(causal, Clusters.nameless(centroids), LexiconSettings(own_words=True))
     with pytest.raises(InputError, match="own_words needs clusters that know their tokens"):
         model.encode(["cars"])
 
@@ -365,7 +365,7 @@ def test_a_dense_similarity_is_one_row(causal):
 
 
 def test_a_dense_model_warns_of_what_it_leaves_out(causal):
-    short = DenseEmbedder(causal, Settings(max_length=6))
+    short = DenseEmbedder(causal, LexiconSettings(max_length=6))
     with pytest.warns(UserWarning, match="1 of 2 texts are longer than the 6 tokens"):
         short.encode(["car", TEXT])
 
@@ -425,7 +425,7 @@ def test_a_broken_dense_folder_says_so(causal, tmp_path):
 
 @pytest.mark.parametrize(("name", "kind"), [("echo", "gpt_neox"), ("dense-last", "gpt_neox"), ("splade", "bert")])
 def test_a_baseline_opens_by_a_string(name, kind, tmp_path):
-    from pellucid.evaluation.evaluate import open_any
+    from pellucid.evaluation.evaluating import open_any
 
     tokenizer, model = fresh(kind)
     tokenizer.save_pretrained(tmp_path)
@@ -439,7 +439,7 @@ def test_a_baseline_opens_by_a_string(name, kind, tmp_path):
 
 @pytest.mark.parametrize("spec", ["baseline:bm25:model", "baseline:echo", "baseline:"])
 def test_a_baseline_that_is_none_is_said(spec):
-    from pellucid.evaluation.evaluate import open_any
+    from pellucid.evaluation.evaluating import open_any
 
     with pytest.raises(InputError, match=r"no baseline .*one of splade, echo, promptreps"):
         open_any(spec)

@@ -237,6 +237,7 @@ def facts_of(folder):
     return json.loads((folder / "state.json").read_text())["facts"]
 
 
+@pytest.mark.full
 def test_stopped_anywhere_ends_like_one_that_was_not(teacher, world, tmp_path, monkeypatch):
     monkeypatch.setattr(extraction, "_SHARD", 200)
     join = replace(SMALL, translation=replace(SMALL.translation, steps=40, evaluate_every=20))

@@ -22,6 +22,7 @@ def test_scores_of_a_hand_made_case():
     assert scores.f1 == pytest.approx((1 + 2 / 3 + 0) / 3)  # found 0, 1, 1: F1 of number 1 is 2/3, of number 2 is 0
 
 
+@pytest.mark.full
 def test_f1_is_that_of_mteb():
     from mteb.tasks.bitext_mining.multilingual.tatoeba_bitext_mining import TatoebaBitextMining
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pellucid
-from pellucid.evaluation.evaluate import open_any, sts_spearman
+from pellucid.evaluation.evaluating import open_any, sts_spearman
 from pellucid.pretrained import bundled_models
 from pellucid.static.making.extraction import ExtractionSettings
 
@@ -21,6 +21,7 @@ def static_en():
     return pellucid.load("static-en")
 
 
+@pytest.mark.full
 def test_quality_on_real_english(static_en, shared):
     scores = sts_spearman(static_en.encode, shared / "data")
     assert set(scores) == {"STS12", "STS13", "STS14", "STS15", "STSBenchmark", "SICK-R"}
@@ -71,6 +72,7 @@ def test_one_model_takes_at_most_thirty_megabytes_and_all_of_them_forty():
     assert max(sizes.values(), default=0) <= 30_000_000 and sum(sizes.values()) <= 40_000_000, sizes
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("name", "least"), [("anchors-en-200", 73.8), ("anchors-en-500", 74.2)])
 def test_anchors_over_static_en_lose_less_than_half_a_point(static_en, shared, name, least):
     scores = sts_spearman(pellucid.load(name).encode, shared / "data")

@@ -143,6 +143,7 @@ def test_stdin_is_read_as_utf8_lines(run):
     assert [json.loads(line)["text"] for line in lines] == ["apple", "pear", "\u00e9t\u00e9"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("texts", [[], ["", ""], ["the apple"], ["the apple", None, "a pear", "a\rb", ""]])
 def test_every_form_of_input_gives_as_many_rows_as_texts(run, fruit, tmp_path, texts):
     lines = [text or "" for text in texts]
@@ -206,6 +207,7 @@ _READERS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("command", _READERS)
 def test_odd_and_damaged_input_ends_well_or_with_one_line(models, tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
@@ -381,15 +383,15 @@ def test_verify_prints_each_file_and_names_the_broken_one(run, fruit, tmp_path):
 
 
 def test_eval_passes_its_arguments_on_and_prints_a_table(run, monkeypatch, tmp_path):
-    from pellucid.evaluation import evaluate
+    from pellucid.evaluation import evaluating
 
     asked = {}
 
     def fake(model, **settings):
         asked.update(settings, model=model)
-        return evaluate.Results("toy", (evaluate.Row("STS15", "STS", "cosine_spearman", 83.14),))
+        return evaluating.Results("toy", (evaluating.TaskScore("STS15", "STS", "cosine_spearman", 83.14),))
 
-    monkeypatch.setattr(evaluate, "evaluate", fake)
+    monkeypatch.setattr(evaluating, "evaluate", fake)
     shown = run("eval", "toy", "--data", tmp_path, "--task", "STS15", "--task", "SICK-R").stdout
     assert asked["model"] == "toy" and asked["tasks"] == ["STS15", "SICK-R"] and asked["data"] == tmp_path
     assert "| STS15 | STS | cosine_spearman | 83.1 |" in shown

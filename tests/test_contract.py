@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import sys
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import pellucid
+from pellucid import pretrained
 from pellucid.base import Embedder
 from pellucid.cli import app as cli
 from pellucid.ensemble.embedder import EnsembleEmbedder
@@ -30,7 +32,7 @@ class LetterEmbedder(Embedder):
 
     family = "letters"
 
-    def _encode(self, texts, *, show_progress_bar):
+    def _encode(self, texts, role, *, batch_size, show_progress_bar):
         counts = np.zeros((len(texts), 26), np.float32)
         for row, text in zip(counts, texts):
             for letter, count in Counter(text.lower()).items():
@@ -42,7 +44,7 @@ class LetterEmbedder(Embedder):
     def get_embedding_dimension(self):
         return 26
 
-    def explain(self, text1, text2=None):
+    def explain(self, text1, text2=None, *, role1=None, role2=None):
         first = self.encode(text1).astype(np.float64)
         second = first if text2 is None else self.encode(text2).astype(np.float64)
         terms = [Row(chr(97 + i), (chr(97 + i),), c, 0.0) for i, c in enumerate((first * second).tolist()) if c]
@@ -62,10 +64,12 @@ class LetterEmbedder(Embedder):
 class SparseLetterEmbedder(LetterEmbedder):
     """The same as CSR rows, as the lexicon and key-token families give them."""
 
-    def _encode(self, texts, *, show_progress_bar):
-        return scipy.sparse.csr_matrix(super()._encode(texts, show_progress_bar=show_progress_bar))
+    def _encode(self, texts, role, *, batch_size, show_progress_bar):
+        return scipy.sparse.csr_matrix(
+            super()._encode(texts, role, batch_size=batch_size, show_progress_bar=show_progress_bar)
+        )
 
-    def explain(self, text1, text2=None):
+    def explain(self, text1, text2=None, *, role1=None, role2=None):
         return LetterEmbedder().explain(text1, text2)
 
 
@@ -109,6 +113,16 @@ def test_an_item_that_is_no_string_is_named(family, bad):
         family().encode(["fine", bad])
 
 
+@each_family
+def test_similarity_of_texts_says_what_to_call(family):
+    model = family()
+    for texts in ("tea", ["tea", "milk"], np.array(["tea"])):
+        with pytest.raises(InputError, match=r"takes embeddings.*encode texts first: model.similarity\(model.encode"):
+            model.similarity(texts, model.encode(["tea"]))
+        with pytest.raises(InputError, match="takes embeddings"):
+            model.similarity_pairwise(model.encode(["tea"]), texts)
+
+
 def test_queries_and_documents_are_encoded_alike_unless_a_family_says_otherwise():
     model = LetterEmbedder()
     assert (model.encode_query(["tea"]) == model.encode(["tea"])).all()
@@ -116,7 +130,6 @@ def test_queries_and_documents_are_encoded_alike_unless_a_family_says_otherwise(
 
 
 @each_family
-@settings(deadline=None)
 @given(text1=st.text(max_size=30), text2=st.text(max_size=30))
 def test_rows_add_up_to_the_similarity(family, text1, text2):
     model = family()
@@ -152,7 +165,7 @@ def test_load_opens_the_family_by_its_one_line_in_families(tmp_path, monkeypatch
     LetterEmbedder().save_pretrained(tmp_path / "model")
     with pytest.raises(ModelFolderError, match="letters"):
         pellucid.load(tmp_path / "model")
-    monkeypatch.setitem(pellucid.FAMILIES, "letters", "letters.LetterEmbedder")
+    monkeypatch.setitem(pretrained.FAMILIES, "letters", "letters.LetterEmbedder")
     monkeypatch.setitem(sys.modules, "pellucid.letters", sys.modules[__name__])
     assert isinstance(pellucid.load(tmp_path / "model"), LetterEmbedder)
     assert isinstance(pellucid.load(str(tmp_path / "model")), LetterEmbedder)
@@ -249,9 +262,10 @@ ANY_TEXT = st.text(max_size=12) | (
 ).map(" ".join)
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore:.*logit above 0")
 @pytest.mark.parametrize("family", ["static", "anchors", "lexicon", "dense", "ensemble", "keytokens", "mixed"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(texts=st.tuples(ANY_TEXT, ANY_TEXT, ANY_TEXT))
 def test_rows_and_remainder_are_the_score_for_every_family(families, family, texts):
     model = families[family]
@@ -301,19 +315,311 @@ def test_a_transformer_knows_what_it_reads(families, family):
 
 
 def test_a_sentence_transformer_reads_to_its_maximum_length(tmp_path):
+    encoder = small_encoder(tmp_path)
+    model = pellucid.AnchorEmbedder(encoder, ["a man", "the beach"])
+    assert model.coverage(["a man on the beach", "a man " * 20]).tolist() == pytest.approx([1, 10 / 40])
+    assert "Only 10 of 40 words of text 1 known" in str(model.explain("a man " * 20, "a man"))
+
+
+def small_encoder(folder, **options):
+    """A SentenceTransformer of two layers that reads 12 tokens."""
     sentence_transformers = pytest.importorskip("sentence_transformers")
     from tiny_models import tiny_model, word_piece
 
     tokenizer = word_piece()
-    tiny_model("bert", len(tokenizer)).save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
+    tiny_model("bert", len(tokenizer)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
     modules = sentence_transformers.sentence_transformer.modules
-    transformer = modules.Transformer(str(tmp_path), max_seq_length=12)
-    pooling = modules.Pooling(32)
-    encoder = sentence_transformers.SentenceTransformer(modules=[transformer, pooling], device="cpu")
-    model = pellucid.AnchorEmbedder(encoder, ["a man", "the beach"])
-    assert model.coverage(["a man on the beach", "a man " * 20]).tolist() == pytest.approx([1, 10 / 40])
-    assert "Only 10 of 40 words of text 1 known" in str(model.explain("a man " * 20, "a man"))
+    transformer = modules.Transformer(str(folder), max_seq_length=12)
+    return sentence_transformers.SentenceTransformer(
+        modules=[transformer, modules.Pooling(32)], device="cpu", **options
+    )
+
+
+@pytest.fixture(scope="module")
+def searching(families, tmp_path_factory):
+    """A model of every family; those that can be told what a query is, are told it."""
+    prompts = {"query": "the man on the beach ", "document": "a car "}
+    encoder = small_encoder(tmp_path_factory.mktemp("encoder"), prompts=prompts)
+    told = {name: families[name].with_instruction("riding a horse") for name in ("lexicon", "dense", "keytokens")}
+    told |= {"static": families["static"], "letters": LetterEmbedder(), "sparse letters": SparseLetterEmbedder()}
+    told["anchors"] = pellucid.AnchorEmbedder(encoder, ["a man", "the beach", "= boy"])
+    told["anchors over lexicon"] = pellucid.AnchorEmbedder(told["lexicon"], ["a man", "the beach"])
+    parts = {"words": told["static"], "anchors": told["anchors"], "stock": encoder, "tokens": told["keytokens"]}
+    return told | {"ensemble": EnsembleEmbedder(parts, [0.4, 0.3, 0.2, 0.1])}
+
+
+EVERY_FAMILY = [
+    "static", "anchors", "anchors over lexicon", "lexicon", "dense", "keytokens", "ensemble", "letters",
+    "sparse letters",
+]  # fmt: skip
+TOLD = ["anchors", "anchors over lexicon", "lexicon", "dense", "keytokens", "ensemble"]
+each_told = pytest.mark.parametrize("family", TOLD)
+QUERY, TEXTS = "a man on the beach", ["the boy on a horse", "a man", "the sick boy on the beach"]
+
+
+def encoded(model, texts, role):
+    return {None: model.encode, "query": model.encode_query, "document": model.encode_document}[role](texts)
+
+
+@pytest.mark.filterwarnings("ignore:.*logit above 0")
+@pytest.mark.parametrize("family", EVERY_FAMILY)
+@pytest.mark.parametrize("roles", [("query", "document"), ("document", "document"), (None, None), ("query", None)])
+def test_what_search_computes_is_what_is_explained(searching, family, roles):
+    model = searching[family]
+    found = model.similarity(encoded(model, [QUERY], roles[0]), encoded(model, TEXTS, roles[1]))[0]
+    for text, score in zip(TEXTS, found.tolist()):
+        why = model.explain(QUERY, text, role1=roles[0], role2=roles[1])
+        assert why.score == pytest.approx(score, abs=2e-6)
+        assert math.fsum([why.remainder, *(row.contribution for row in why.rows)]) == pytest.approx(score, abs=2e-6)
+        shares = [model.coverage(text, role=role) for text, role in zip((QUERY, text), roles)]
+        assert [known.share for known in why.coverage] == pytest.approx(shares if why.coverage else [])
+    alone = model.explain(QUERY, role1=roles[0])
+    row = encoded(model, [QUERY], roles[0])
+    assert alone.score == pytest.approx(float(model.similarity(row, row)[0, 0]), abs=2e-6)
+
+
+@pytest.mark.filterwarnings("ignore:.*logit above 0")
+@each_told
+def test_a_query_is_scored_otherwise_than_a_plain_text(searching, family):
+    """Otherwise the test above would compare a score with itself."""
+    model = searching[family]
+    scores = [model.explain(QUERY, TEXTS[0], role1=role, role2="document").score for role in ("query", "document")]
+    assert abs(scores[0] - scores[1]) > 5e-5  # the tolerance there is 2e-6
+
+
+@pytest.mark.filterwarnings("ignore:.*logit above 0")
+@pytest.mark.parametrize("family", EVERY_FAMILY)
+def test_rank_orders_as_search_does(searching, family):
+    from pellucid.analysis.ranking import rank
+
+    model = searching[family]
+    scores = model.similarity(model.encode_query([QUERY]), model.encode_document(TEXTS))[0]
+    found = rank(model, QUERY, TEXTS, reasons=100_000)
+    assert [item.document for item in found.ranked] == np.argsort(-scores, kind="stable").tolist()
+    assert [item.score for item in found.ranked] == pytest.approx(sorted(scores.tolist(), reverse=True), abs=1e-6)
+    best = model.explain(QUERY, found.ranked[0].text, role1="query", role2="document")
+    assert [tuple(reason) for reason in found.ranked[0].reasons] == [
+        (row.name, row.contribution) for row in best.rows if row.contribution > 0
+    ]
+    gap = found.ranked[0].score - found.ranked[1].score
+    assert found.why(1, 2).score == pytest.approx(gap, abs=2e-6)
+
+
+@pytest.mark.filterwarnings("ignore:.*logit above 0")
+@pytest.mark.parametrize("family", EVERY_FAMILY)
+@pytest.mark.parametrize("role", ["query", "document", None])
+def test_blocks_and_prompt_names_are_the_role(searching, family, role):
+    model = searching[family]
+    expected = as_array(encoded(model, TEXTS, role))
+    blocks = [as_array(block) for block in model.encode_blocks(iter(TEXTS), role=role, block_size=2)]
+    assert np.concatenate(blocks) == pytest.approx(expected, abs=1e-5)
+    assert as_array(model.encode(TEXTS, prompt_name=role)) == pytest.approx(expected, abs=1e-5)
+    assert as_array(encoded(model, TEXTS[0], role)).ravel() == pytest.approx(expected[0], abs=1e-5)
+
+
+def as_array(rows):
+    return rows.toarray() if hasattr(rows, "toarray") else rows
+
+
+def test_a_role_that_is_none_is_told(searching):
+    model = searching["static"]
+    for call in (
+        lambda: model.explain("a", "b", role1="passage"),
+        lambda: model.explain("a", "b", role2="passage"),
+        lambda: model.coverage("a", role="passage"),
+        lambda: model.encode_blocks(["a"], role="passage"),
+    ):
+        with pytest.raises(InputError, match="role is 'passage'; it must be 'query', 'document' or None"):
+            call()
+    with pytest.raises(InputError, match="role2 is 'query', and there is no second text"):
+        model.explain("a", role2="query")
+
+
+@pytest.mark.filterwarnings("ignore:.*longer than")
+@pytest.mark.filterwarnings("ignore:.*logit above 0")
+@pytest.mark.parametrize("family", ["lexicon", "dense", "keytokens", "anchors"])
+def test_coverage_follows_the_role(searching, family):
+    """An instruction or a prompt takes room from the text."""
+    model, text = searching[family], "a man on the beach " * 40
+    query, document = (model.coverage(text, role=role) for role in ("query", "document"))
+    assert 0 < query < document < 1
+    why = model.explain(text, text, role1="query", role2="document")
+    assert [known.share for known in why.coverage] == pytest.approx([query, document])
+
+
+def test_a_key_token_index_explains_its_scores_with_an_instruction(searching):
+    from pellucid.keytokens.index import KeyTokenIndex
+
+    model = searching["keytokens"]
+    index = KeyTokenIndex.build(model, TEXTS, top_k=40)
+    for hit in index.search(QUERY, expand=10):
+        why = index.explain(QUERY, hit.document, expand=10)
+        assert why.score == pytest.approx(hit.score, abs=1e-5)
+        assert [known.share for known in why.coverage] == [
+            model.coverage(QUERY, role="query"), model.coverage(hit.text, role="document"),
+        ]  # fmt: skip
+
+
+# sentence-transformers' arguments of `encode`
+
+REFUSED = {
+    "prompt_name": "passage", "prompt": 3, "batch_size": 0, "output_value": "token_embeddings", "precision": "int4",
+    "device": "cuda:7", "truncate_dim": 0, "pool": {}, "chunk_size": 10,
+}  # fmt: skip
+
+
+def test_the_arguments_of_encode_are_those_of_sentence_transformers():
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    for name in ("encode", "encode_query", "encode_document"):
+        stock = inspect.signature(getattr(sentence_transformers.SentenceTransformer, name)).parameters
+        ours = inspect.signature(getattr(Embedder, name)).parameters
+        shared = [key for key in stock if key != "kwargs"]
+        assert list(ours)[: len(shared)] == shared
+        defaults = [(key, ours[key].default) for key in shared]
+        assert defaults == [(key, stock[key].default) for key in shared]
+        assert not any(parameter.kind is parameter.VAR_KEYWORD for parameter in ours.values())
+
+
+@pytest.mark.parametrize("family", EVERY_FAMILY)
+@pytest.mark.parametrize(("name", "value"), REFUSED.items())
+def test_what_cannot_be_meant_is_refused_by_name(searching, family, name, value):
+    for encode in (searching[family].encode, searching[family].encode_query, searching[family].encode_document):
+        with pytest.raises(InputError, match=rf"^{name} is "):
+            encode(["a man"], **{name: value})
+
+
+@pytest.mark.parametrize("family", ["anchors", "lexicon", "keytokens", "ensemble"])
+def test_dimensions_without_an_order_are_not_cut(searching, family):
+    with pytest.raises(InputError, match=r"truncate_dim is 2, .* model.keep"):
+        searching[family].encode(["a man"], truncate_dim=2)
+
+
+@pytest.mark.parametrize("family", ["static", "anchors", "dense", "letters"])
+@pytest.mark.parametrize("options", [
+    {"normalize_embeddings": True}, {"precision": "int8"}, {"precision": "uint8"}, {"precision": "binary"},
+    {"precision": "ubinary"}, {"truncate_dim": 2}, {"truncate_dim": 3, "normalize_embeddings": True},
+    {"truncate_dim": 2, "normalize_embeddings": True, "precision": "int8"}, {"precision": None},
+])  # fmt: skip
+def test_rows_are_cut_normalised_and_quantised_as_by_sentence_transformers(searching, family, options):
+    quantization = pytest.importorskip("sentence_transformers.util.quantization")
+    model = searching[family]
+    if "truncate_dim" in options and family in ("anchors", "letters"):
+        with pytest.raises(InputError, match="truncate_dim is"):
+            model.encode(TEXTS, **options)
+        return
+    texts = [*TEXTS, QUERY, "the boy"]
+    expected = model.encode(texts)[:, : options.get("truncate_dim")]
+    if options.get("normalize_embeddings"):
+        expected = expected / np.linalg.norm(expected, axis=1, keepdims=True)
+    expected = quantization.quantize_embeddings(expected, options.get("precision") or "float32")
+    found = model.encode(texts, **options)
+    assert found.dtype == expected.dtype and found.shape == expected.shape
+    assert (np.abs(found.astype(float) - expected.astype(float)) <= 1e-6 + (expected.dtype != np.float32)).all()
+    assert (found == expected).mean() > 0.9 or expected.dtype == np.float32
+
+
+def test_one_text_has_no_range_and_sparse_rows_no_levels(searching):
+    with pytest.raises(InputError, match=r"precision is 'int8'.* one text has no range"):
+        searching["static"].encode("a man", precision="int8")
+    assert searching["static"].encode("a man", precision="binary").shape == (1,)
+    assert searching["static"].encode([], precision="int8").shape == (0, 4)
+    with pytest.raises(InputError, match=r"precision is 'ubinary', .* sparse"):
+        searching["lexicon"].encode(["a man"], precision="ubinary")
+
+
+@pytest.mark.parametrize("family", EVERY_FAMILY)
+def test_tensors_are_given_as_by_sentence_transformers(searching, family):
+    torch = pytest.importorskip("torch")
+    model = searching[family]
+    rows = model.encode(TEXTS)
+    tensor = model.encode(TEXTS, convert_to_tensor=True)
+    assert tensor.is_sparse == hasattr(rows, "tocsr") and tensor.dtype == torch.float32
+    assert (tensor.layout == torch.sparse_coo) == hasattr(rows, "tocsr")
+    assert tensor.to_dense().numpy() == pytest.approx(as_array(rows), abs=1e-6)
+    listed = model.encode(TEXTS, convert_to_numpy=False)
+    assert isinstance(listed, list) and [tuple(row.shape) for row in listed] == [(rows.shape[1],)] * 3
+    assert tuple(model.encode(TEXTS[0], convert_to_tensor=True).shape) == (rows.shape[1],)
+    expected = model.similarity(rows, rows)
+    assert model.similarity(tensor, listed) == pytest.approx(expected, abs=1e-5)
+    assert model.similarity(tensor[0], rows) == pytest.approx(expected[:1], abs=1e-5)
+    assert model.similarity_pairwise(listed, tensor) == pytest.approx(np.diag(expected), abs=1e-5)
+
+
+@pytest.mark.parametrize("family", ["lexicon", "dense", "keytokens", "anchors"])
+def test_rows_do_not_depend_on_the_batch_size(searching, family, monkeypatch):
+    from pellucid.transformer import backbone
+
+    expected = as_array(searching[family].encode(TEXTS))
+    sizes = []
+    padded = backbone.Backbone.padded
+    monkeypatch.setattr(backbone.Backbone, "padded", lambda b, read: sizes.append(len(read)) or padded(b, read))
+    assert as_array(searching[family].encode(TEXTS, batch_size=2)) == pytest.approx(expected, abs=1e-5)
+    assert sizes == ([] if family == "anchors" else [2, 1])
+
+
+def test_a_prompt_stands_before_every_text(searching):
+    static, anchors = searching["static"], searching["anchors"]
+    assert (static.encode(["boy"], prompt="a man ") == static.encode(["a man boy"])).all()
+    assert (static.encode_query("boy", "document", "a man ") == static.encode("a man boy")).all()
+    assert (anchors.encode_query(["boy"], prompt="a man ") == anchors.encode(["a man boy"])).all()
+    for name in ("lexicon", "keytokens", "dense", "anchors over lexicon"):
+        with pytest.raises(InputError, match=r"prompt is 'a man '; .*with_instruction"):
+            searching[name].encode(["boy"], prompt="a man ")
+        told_nothing = as_array(searching[name].encode_query(["a boy"], prompt=""))
+        assert told_nothing == pytest.approx(as_array(searching[name].encode_document(["a boy"])), abs=1e-6)
+
+
+def test_a_model_says_what_it_is(searching, tmp_path):
+    static, stock = searching["static"], searching["anchors"].encoder
+    assert repr(static) == "StaticEmbedder(8 words x 4)"
+    static.save_pretrained(tmp_path / "mine")
+    assert repr(pellucid.load(tmp_path / "mine")) == "StaticEmbedder(mine: 8 words x 4)"
+    assert repr(pellucid.load("static-en")).startswith("StaticEmbedder(static-en: ")
+    assert repr(searching["lexicon"]) == "LexiconEmbedder(20 clusters)"
+    assert repr(searching["anchors"]) == "AnchorEmbedder(3 anchors)"
+    assert repr(LetterEmbedder()) == "LetterEmbedder(26 dimensions)"
+    assert repr(searching["ensemble"]).startswith("EnsembleEmbedder(words, anchors, stock, tokens; ")
+    for model in searching.values():
+        assert model.get_sentence_embedding_dimension() == model.get_embedding_dimension()
+        assert str(model.device) == "cpu" and (model.encode(["a"], device="cpu") != model.encode(["a"])).sum() == 0
+    assert static.max_seq_length == math.inf and searching["anchors"].max_seq_length == stock.max_seq_length == 12
+    assert searching["lexicon"].max_seq_length == searching["lexicon"].settings.max_length
+    assert LetterEmbedder().similarity_fn_name == stock.similarity_fn_name == "cosine"
+    rows = searching["ensemble"].encode(TEXTS)
+    assert (rows @ rows.T).toarray() == pytest.approx(searching["ensemble"].similarity(rows, rows), abs=1e-6)
+    assert searching["ensemble"].similarity_fn_name == "dot"
+
+
+def test_tokenize_gives_the_ids_that_are_read(searching):
+    pytest.importorskip("torch")
+    ids = searching["static"].tokenize(["a man quagga", "", "the beach"])
+    assert ids["input_ids"].tolist() == [0, 1, 6, 4] and ids["offsets"].tolist() == [0, 2, 2]
+    read = searching["lexicon"].tokenize(["a man", "a"])
+    assert read["input_ids"].shape == read["attention_mask"].shape and read["attention_mask"].sum(1).diff() == -1
+    assert set(searching["anchors"].tokenize(["a man"])) >= {"input_ids", "attention_mask"}
+    with pytest.raises(InputError, match="a letters model has no tokenizer"):
+        LetterEmbedder().tokenize(["a"])
+
+
+def test_roles_are_given_on_the_command_line(run, monkeypatch, searching, tmp_path):
+    model = searching["dense"]
+    expected = model.explain(QUERY, TEXTS[0], role1="query", role2="document").score
+    said = json.loads(run(model, "explain", QUERY, TEXTS[0], "--roles", "query,document", "--json"))
+    assert said["score"] == pytest.approx(expected, abs=1e-6)
+    alone = json.loads(run(model, "explain", QUERY, "--roles", "query", "--json"))
+    assert alone["score"] == pytest.approx(1, abs=1e-5)
+    (tmp_path / "texts.txt").write_text(QUERY + "\n")
+    for role in ("query", "document"):
+        (line,) = run(model, "encode", str(tmp_path / "texts.txt"), "--role", role).splitlines()
+        assert json.loads(line)["embedding"] == pytest.approx(encoded(model, QUERY, role).tolist(), abs=1e-6)
+    for arguments, message in (
+        (("explain", "a", "b", "--roles", "query,passage"), "'passage' is no role"),
+        (("explain", "a", "b", "--roles", "query"), "1 roles for 2 texts"),
+        (("encode", "-", "--role", "passage"), "'passage' is no role"),
+    ):
+        result = CliRunner().invoke(cli.app, arguments)
+        assert result.exit_code == 2 and message in " ".join(result.stderr.split())
 
 
 def test_key_tokens_keep_the_contract(key_tokens, tmp_path):

@@ -22,7 +22,7 @@ pytest.importorskip("sentence_transformers")
 pytest.importorskip("peft")
 load_file = pytest.importorskip("safetensors.torch").load_file
 
-from pellucid.errors import InputError  # noqa: E402
+from pellucid.errors import InputError, WritingError  # noqa: E402
 from pellucid.lexicon.clusters import cluster_vocabulary  # noqa: E402
 from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
 from pellucid.lexicon.training import trainer as contrastive_trainer  # noqa: E402
@@ -41,7 +41,7 @@ from pellucid.lexicon.training.trainer import (  # noqa: E402
     excluded_candidates,
 )
 from pellucid.transformer.backbone import open_backbone, prepare  # noqa: E402
-from pellucid.transformer.reading import Settings  # noqa: E402
+from pellucid.transformer.reading import LexiconSettings  # noqa: E402
 from pellucid.workfolder import WorkFolder  # noqa: E402
 from resuming import assert_damage_is_refused  # noqa: E402
 
@@ -242,7 +242,7 @@ def test_cached_gradients_are_the_gradients(in_batch):
 
 
 def test_the_module_embeds_as_the_model_does():
-    model = lexicon("llama", Settings(instruction="query the horse"))
+    model = lexicon("llama", LexiconSettings(instruction="query the horse"))
     with adapted_model(model, QUICK) as adapted:
         module = LexiconModule(model, adapted, train_head=False).eval()
         query, candidate = columns(batch_of(model, numbers=[2], group=2))
@@ -285,6 +285,7 @@ def test_candidates_are_drawn_with_their_scores_and_never_repeated():
     assert few.used == 2 and few.texts[2:] == [few.texts[0]] * 2 and np.isnan(few.scores[2:]).all()
 
 
+@pytest.mark.full
 def test_training_lowers_the_loss_and_leaves_the_model_as_it_was(tmp_path):
     model = lexicon("llama")
     before, states = model.encode(["car", "doctor"]).toarray(), weights_of(model)
@@ -315,6 +316,7 @@ def test_what_is_trained_is_saved_as_adapter_and_centroids(tmp_path):
     assert np.abs(trained.encode(texts) - model.encode(texts)).max() > 1e-2
 
 
+@pytest.mark.full
 def test_a_trained_model_is_trained_on_and_still_saved_by_name(tmp_path):
     model = lexicon("llama")
     model.backbone.model.save_pretrained(tmp_path / "base")
@@ -328,6 +330,7 @@ def test_a_trained_model_is_trained_on_and_still_saved_by_name(tmp_path):
     assert np.abs(once.encode(texts) - twice.encode(texts)).max() > 1e-2
 
 
+@pytest.mark.full
 def test_training_goes_on_from_an_adapter(tmp_path):
     model = lexicon()
     first = train(model, tmp_path / "first")
@@ -339,7 +342,7 @@ def test_training_goes_on_from_an_adapter(tmp_path):
     further = train(model, tmp_path / "third", adapter=adapter)
     assert losses(tmp_path / "third")[-1] < losses(tmp_path / "first")[-1]
     assert np.abs(further.encode(texts) - first.encode(texts)).max() > 1e-3
-    with pytest.raises(InputError, match=r"has {'r': 4, 'lora_alpha': 8}; to go on from it"):
+    with pytest.raises(InputError, match=r"has {'r': 4, 'lora_alpha': 8}; to start from it"):
         train(model, tmp_path / "fourth", adapter=adapter, rank=2)
     with pytest.raises(InputError, match="is of another transformer"):
         train(lexicon("llama"), tmp_path / "fifth", adapter=adapter)
@@ -367,6 +370,7 @@ def adapter_of(folder):
     return load_file(str(folder / "trained" / "adapter_model.safetensors"))
 
 
+@pytest.mark.full
 def test_a_run_that_was_stopped_ends_like_one_that_was_not(tmp_path, monkeypatch):
     sets = [TrainingSet("pairs", ROWS), TrainingSet("classes", CLASSES * 3)]
     train(lexicon(), tmp_path / "whole", sets, train_head=True)  # 8 steps in two epochs
@@ -393,6 +397,7 @@ def test_a_run_that_was_stopped_ends_like_one_that_was_not(tmp_path, monkeypatch
     assert torch.equal(*heads)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("prompt", ["", "Find a paraphrase."])
 def test_a_model_trained_on_prompts_says_that_it_takes_instructions(tmp_path, prompt):
     rows = [replace(row, prompt=prompt) for row in ROWS]
@@ -438,6 +443,7 @@ def test_texts_are_drawn_to_a_teachers_cosines(tmp_path):
     assert correlations[1] > max(0.8, correlations[0] + 0.1)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("changes", [{"gradient_checkpointing": True}, {"chunk": 3}])
 def test_saving_memory_changes_nothing(tmp_path, changes):
     train(lexicon("llama"), tmp_path / "plain", max_steps=3, dropout=0.0)
@@ -449,6 +455,7 @@ def test_saving_memory_changes_nothing(tmp_path, changes):
         torch.testing.assert_close(other[name], plain[name], rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.full
 def test_bfloat16_comes_near(tmp_path):
     train(lexicon(), tmp_path / "plain", max_steps=2, dropout=0.0)
     train(lexicon(), tmp_path / "bf16", max_steps=2, dropout=0.0, bf16=True)
@@ -457,6 +464,7 @@ def test_bfloat16_comes_near(tmp_path):
     assert float(torch.nn.functional.cosine_similarity(plain, found, dim=0)) > 0.9
 
 
+@pytest.mark.full
 def test_a_nan_loss_stops_the_run_and_loses_nothing(tmp_path, monkeypatch):
     original = LexiconModule.forward
     calls = []
@@ -501,6 +509,7 @@ def test_the_vectors_that_texts_are_drawn_to_are_part_of_the_run(tmp_path):
         train(model, tmp_path, [TextSet("texts", texts, vectors[::-1])], max_steps=1)
 
 
+@pytest.mark.full
 def test_an_adapter_replaced_under_its_name_is_another_one(tmp_path):
     model = lexicon()
     adapter = str(tmp_path / "first" / "trained")
@@ -512,6 +521,19 @@ def test_an_adapter_replaced_under_its_name_is_another_one(tmp_path):
         train(model, tmp_path / "second", adapter=adapter, max_steps=2)
 
 
+@pytest.mark.full
+def test_a_checkpoint_that_there_is_no_room_for_is_a_writing_error(tmp_path, monkeypatch):
+    def full(*args, **kwargs):
+        raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0")
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(WritingError, match=f"cannot write {tmp_path / 'run'}"):
+        train(lexicon(), tmp_path / "run", epochs=1)
+    monkeypatch.undo()
+    train(lexicon(), tmp_path / "run", epochs=1)
+
+
+@pytest.mark.full
 def test_a_damaged_checkpoint_is_refused_by_name(tmp_path):
     model = lexicon()
     train(model, tmp_path / "run", epochs=1, train_head=True)  # two steps
@@ -579,7 +601,7 @@ def test_two_devices_train_what_one_does(tmp_path):
 
 
 def test_texts_too_long_for_the_model_are_counted(tmp_path):
-    model = lexicon(settings=Settings(max_length=5))
+    model = lexicon(settings=LexiconSettings(max_length=5))
     rows = [TrainingRow("a man is riding the horse", ("man",)), TrainingRow("car", ("vehicle",))]
     with pytest.warns(UserWarning, match="2 of 8 texts read in training are longer than the 5 tokens"):
         train(model, tmp_path, [TrainingSet("pairs", rows)])
@@ -590,6 +612,7 @@ def test_the_collator_does_not_mix_up_texts_of_one_number():
     assert len(numbers) == 6 and all(0 <= number < 2**63 for number in numbers)
 
 
+@pytest.mark.full
 def test_the_command_trains_a_transformer_and_trains_it_on(tmp_path, monkeypatch):
     from typer.testing import CliRunner
 

@@ -119,6 +119,7 @@ def check(model, name, expected):
     np.testing.assert_allclose(rows(model, TEXTS), rows(model, texts_of(name)[:1] + TEXTS)[1:], atol=1e-6)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", STATIC + TRANSFORMER)
 @pytest.mark.parametrize("copied", [lambda m: pickle.loads(pickle.dumps(m)), copy.deepcopy, copy.copy])
 def test_a_copy_of_a_used_model_gives_equal_vectors(models, name, copied):
@@ -135,6 +136,7 @@ def each_encoded(models):
     return {name: rows(model, texts_of(name)) for name, model in models.items()}
 
 
+@pytest.mark.full
 def test_another_process_gives_equal_vectors(models):
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         found = pool.submit(each_encoded, {name: model for name, (model, _) in models.items()}).result()
@@ -142,6 +144,7 @@ def test_another_process_gives_equal_vectors(models):
         np.testing.assert_allclose(found[name], expected, atol=1e-6, err_msg=name)
 
 
+@pytest.mark.full
 def test_workers_of_joblib_that_map_the_arrays_give_equal_vectors(models):
     joblib = pytest.importorskip("joblib")
     work = [joblib.delayed(each_encoded)({name: model for name, (model, _) in models.items()})]
@@ -150,6 +153,7 @@ def test_workers_of_joblib_that_map_the_arrays_give_equal_vectors(models):
         np.testing.assert_allclose(found[name], expected, atol=1e-6, err_msg=name)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", STATIC + TRANSFORMER)
 def test_threads_that_share_a_model_get_equal_vectors(models, name):
     _, expected = chosen(models, name)

@@ -125,6 +125,7 @@ def test_what_is_no_corpus_is_named(tmp_path):
     (tmp_path / "a.csv").write_text("a,b\n")
     (tmp_path / "half.txt.gz").write_bytes(gzip.compress(b"the apple\n" * 100)[:-12])
     (tmp_path / "half.txt.xz").write_bytes(lzma.compress(b"the apple\n" * 100)[:-30])
+    (tmp_path / "none.jsonl.gz").touch()
     (tmp_path / "bytes.txt").write_bytes(b"good\nb\xff\n")
     (tmp_path / "field.jsonl").write_text('{"text": "a"}\n\n{"txt": "b"}\n')
     (tmp_path / "number.jsonl").write_text('"a"\n5\n')
@@ -140,6 +141,7 @@ def test_what_is_no_corpus_is_named(tmp_path):
         ("a.csv", r"cannot tell the format of .*a\.csv; pellucid reads \.txt \(one text a line\)"),
         ("half.txt.gz", r"half\.txt\.gz is damaged or cannot be read after line \d+: Compressed file ended"),
         ("half.txt.xz", r"half\.txt\.xz is damaged or cannot be read after line \d+: Compressed file ended"),
+        ("none.jsonl.gz", r"none\.jsonl\.gz is empty, which no packed file is"),
         ("bytes.txt", r"bytes\.txt, line 2 is not UTF-8: invalid start byte at byte 1$"),
         ("field.jsonl", r"field\.jsonl, line 3: no field 'text'"),
         ("number.jsonl", r"number\.jsonl, line 2: no text under 'text' but 5"),
@@ -286,6 +288,7 @@ def damage(folder: Path, rounds: int, seed: int = 0) -> list[str]:
     return wrong
 
 
+@pytest.mark.full
 def test_damaged_files_give_texts_or_our_error_in_bounded_time_and_memory(tmp_path):
     """In a process of its own: a damaged size must not fill memory, and a crash of a library must not end the tests."""
     done = subprocess.run([sys.executable, __file__, tmp_path, "150"], capture_output=True, text=True, timeout=120)

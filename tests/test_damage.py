@@ -32,7 +32,7 @@ from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
 from pellucid.research.baselines import DenseEmbedder  # noqa: E402
 from pellucid.store import read_tensors, write_tensors  # noqa: E402
 from pellucid.transformer.backbone import open_backbone, prepare  # noqa: E402
-from pellucid.transformer.reading import Settings  # noqa: E402
+from pellucid.transformer.reading import LexiconSettings  # noqa: E402
 from tiny_models import byte_level, sentence_piece, tiny_model, word_piece  # noqa: E402
 
 KINDS = ["lexicon", "named", "keytokens", "dense", "anchors", "ensemble"]
@@ -256,6 +256,7 @@ def run_damage(saved, expected, place, kinds, ways, seeds):
     return counts, failures
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", KINDS)
 def test_damage_gives_the_same_vectors_or_our_error(saved, expected, tmp_path, kind):
     counts, failures = run_damage(saved, expected, tmp_path, [kind], [*STRICT, mutate, flip], range(4))
@@ -426,11 +427,12 @@ def embedders():
     for backbone in (gpt2, bert):
         clusters = cluster_vocabulary(backbone.head, backbone.tokenizer, 12)
         for pooling in ("max", "sum", "last"):
-            yield LexiconEmbedder(backbone, clusters, Settings(pooling=pooling, shift=False, end_token=False))
+            yield LexiconEmbedder(backbone, clusters, LexiconSettings(pooling=pooling, shift=False, end_token=False))
         for pooling in ("last", "mean"):
-            yield DenseEmbedder(backbone, Settings(end_token=False), pooling=pooling)
+            yield DenseEmbedder(backbone, LexiconSettings(end_token=False), pooling=pooling)
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore:.*longer than")
 def test_texts_without_tokens_give_zero_rows_alone_and_in_any_batch():
     for model in embedders():

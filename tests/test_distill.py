@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from pellucid.errors import CorpusError, InputError
+from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.making import extraction as extraction_module
 from pellucid.static.making.distill import PcaSettings, distill, distill_extraction, project, subwords_of
 from pellucid.static.making.extraction import Extraction, ExtractionSettings, extract
 from pellucid.static.making.training import (
-    Bags,
     RefinementSettings,
     TableTrainer,
     _neighbourhoods,
@@ -155,6 +155,21 @@ def test_a_work_dir_of_another_run_is_refused(teacher: object, tmp_path: Path) -
         extract(teacher, ["the cat sees"], tmp_path, ExtractionSettings(occurrences=7))
 
 
+def test_weights_that_are_random_at_every_opening_tell_no_teachers_apart(teacher: object) -> None:
+    """A checkpoint without a pooler gets another one each time it is opened; a mean of states needs none."""
+    known = extraction_module._origin(teacher, ExtractionSettings())
+    weights = dict(teacher.named_parameters())
+    name = next(name for name in weights if "pooler" in name)
+    before = weights[name].data.clone()
+    weights[name].data.add_(1.0)
+    assert extraction_module._origin(teacher, ExtractionSettings()) == known
+    weights[name].data.copy_(before)
+    other = next(name for name in weights if "pooler" not in name)
+    weights[other].data.add_(1.0)
+    assert extraction_module._origin(teacher, ExtractionSettings()) != known
+    weights[other].data.sub_(1.0)
+
+
 def small_distill(teacher: object, corpus: Path, work_dir: Path) -> StaticEmbedder:
     return distill(
         teacher,
@@ -166,6 +181,7 @@ def small_distill(teacher: object, corpus: Path, work_dir: Path) -> StaticEmbedd
     )
 
 
+@pytest.mark.full
 def test_a_distillation_stopped_anywhere_ends_like_one_that_was_not(
     teacher: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,15 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.anchors.folder import read_anchors
+from pellucid.encoders import anchor_vectors, encode_with, is_sentence_transformer
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.pretrained import (
-    anchor_vectors,
-    bundled_models,
-    encode_with,
-    is_ours,
-    is_sentence_transformer,
-    open_encoder,
-)
+from pellucid.pretrained import bundled_models, identify, open_encoder
 from pellucid.static.embedder import StaticEmbedder
 
 ANIMALS = ["cat", "dog", "cow"]
@@ -144,9 +138,21 @@ def test_a_pellucid_model_is_told_from_a_transformer(fruit: StaticEmbedder, tmp_
     (tmp_path / "bert" / "config.json").write_text('{"model_type": "bert"}')
     hub = {"me/fruit": tmp_path / "fruit", "me/bert": tmp_path / "bert"}
     monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda repo, file: str(hub[repo] / file))
-    found = [is_ours(name) for name in (tmp_path / "fruit", "me/fruit", tmp_path / "bert", "me/bert", "static-en")]
+    names = (tmp_path / "fruit", "me/fruit", tmp_path / "bert", "me/bert", "static-en")
+    found = [identify(name) == "pellucid" for name in names]
     assert found[:4] == [True, True, False, False] and found[4] == ("static-en" in bundled_models())
-    assert not is_ours(tmp_path) and not is_ours("nothing-here")
+    assert identify(tmp_path) == "unknown" and identify("nothing-here") == "nothing"
+    assert identify(tmp_path / "bert") == "transformer"
+    (tmp_path / "bert" / "modules.json").write_text("[]")
+    assert identify(tmp_path / "bert") == "sentence-transformers"
+    (tmp_path / "words.vec").write_text("one 1 2")
+    assert identify(tmp_path / "words.vec") == "vectors"
+
+
+def test_what_is_open_already_is_given_back(fruit: StaticEmbedder) -> None:
+    assert open_encoder(fruit) is fruit and open_encoder(count_animals) is count_animals
+    with pytest.raises(InputError, match=r"an encoder is .* Open a name or folder first"):
+        open_encoder(5)
 
 
 def test_published_anchor_files(tmp_path: Path) -> None:

@@ -8,22 +8,23 @@ import sys
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 import pellucid
-from pellucid.analysis.audit import audit
-from pellucid.analysis.cards import card
-from pellucid.analysis.compare import compare
+from pellucid import pretrained
+from pellucid.analysis.auditing import audit
+from pellucid.analysis.comparing import compare
+from pellucid.analysis.dimension_cards import card
 from pellucid.analysis.ranking import rank
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.ensemble.fitting import fit_ranking_weights, fit_weights
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.evaluation.models import TextEncoder, fingerprint
+from pellucid.evaluation.models import fingerprint
 from pellucid.explanation import Explanation, Row
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.tables import as_static
@@ -50,7 +51,7 @@ def cosines_of_lengths(texts1, texts2):
 @pytest.fixture
 def letters(monkeypatch):
     """The letter families as if they were in the package, so that they can be opened."""
-    monkeypatch.setitem(pellucid.FAMILIES, "letters", "letters.LetterEmbedder")
+    monkeypatch.setitem(pretrained.FAMILIES, "letters", "letters.LetterEmbedder")
     monkeypatch.setitem(sys.modules, "pellucid.letters", sys.modules["test_contract"])
     return LetterEmbedder()
 
@@ -94,7 +95,6 @@ def test_embeddings_are_sparse_where_a_part_is(fruit):
     assert silent.nnz == 4  # nothing is stored for a part with weight 0
 
 
-@settings(deadline=None)
 @given(text1=st.text(max_size=40), text2=st.text(max_size=40))
 def test_explanations_add_up_part_by_part(text1, text2):
     parts = {"letters": LetterEmbedder(), "length": lengths}
@@ -113,6 +113,7 @@ def test_rows_say_which_part_they_are_of(fruit):
     why = model.explain("The apple, unheard", "a pear")
     alone = fruit.explain("The apple, unheard", "a pear")
     rows = {row.name: row for row in why.rows}
+    assert {row.kind for row in why.rows} == {"embedding", "word pair"}
     assert set(rows) == {"length", *(f"words: {row.name}" for row in alone.rows)}
     pair = next(row for row in alone.rows if row.name == "apple × pear")
     assert rows["words: apple × pear"].contribution == pytest.approx(pair.contribution / 2)
@@ -131,7 +132,7 @@ def test_rows_say_which_part_they_are_of(fruit):
 
 def test_a_part_that_cuts_rows_away_leaves_its_share_of_the_remainder(fruit):
     class Cutting(LetterEmbedder):
-        def explain(self, text1, text2=None):
+        def explain(self, text1, text2=None, *, role1=None, role2=None):
             return Explanation.from_terms("", (text1, text2), 0.8, [Row("a", ("a",), 0.5, 0.0)], exact=False)
 
     why = EnsembleEmbedder([fruit, Cutting()], [1, 3]).explain("apple", "pear")
@@ -142,11 +143,8 @@ def test_a_part_that_cuts_rows_away_leaves_its_share_of_the_remainder(fruit):
 
 def test_queries_and_documents_go_to_each_part_in_its_way():
     class Searching(LetterEmbedder):
-        def encode_query(self, texts, *, show_progress_bar=False):
-            return self.encode([text + "q" for text in texts])
-
-        def encode_document(self, texts, *, show_progress_bar=False):
-            return self.encode([text + "d" for text in texts])
+        def _encode(self, texts, role, **options):
+            return super()._encode([text + (role or "")[:1] for text in texts], role, **options)
 
     model = EnsembleEmbedder([Searching(), LetterEmbedder()])
     scores = model.similarity(model.encode_query(["a"]), model.encode_document(["a"]))
@@ -306,11 +304,9 @@ def test_the_toolkit_takes_an_ensemble(fruit):
     assert rank(model, "apple", texts).ranked[0].text in ("the apple", "apple pear")
     pairs = [("apple", "pear"), ("car", "bicycle")]
     assert compare({"one": fruit, "both": model}, pairs).families == ("static", "ensemble")
-    encoder = TextEncoder(model, "")
     rows = model.encode(["zzz", "apple"])
-    assert encoder.similarity(rows, rows)[0, 0] == pytest.approx(0.5)
-    assert encoder.similarity_pairwise(rows, rows) == pytest.approx([0.5, 1.0])
-    assert TextEncoder(fruit, "").similarity(fruit.encode(["apple"]), fruit.encode(["apple"]))[0, 0] == 1
+    assert model.similarity(rows, rows)[0, 0] == pytest.approx(0.5)
+    assert model.similarity_pairwise(rows, rows) == pytest.approx([0.5, 1.0])
     assert fingerprint(EnsembleEmbedder([fruit, fruit])) != fingerprint(EnsembleEmbedder([fruit, fruit], [1, 2]))
 
 

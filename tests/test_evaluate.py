@@ -20,7 +20,7 @@ from scipy.stats import spearmanr
 
 from pellucid.base import Embedder
 from pellucid.errors import CorpusError, InputError, MissingExtraError, ModelFolderError
-from pellucid.evaluation.evaluate import Results, Row, evaluate, open_any, sts_spearman
+from pellucid.evaluation.evaluating import Results, TaskScore, evaluate, open_any, sts_spearman
 from pellucid.evaluation.tasks import find_tasks, read_table
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary
@@ -44,7 +44,7 @@ class Planar(Embedder):
     def __init__(self, apple: float = 1.0) -> None:
         self.apple, self.encoded = apple, 0
 
-    def _encode(self, texts: list[str], *, show_progress_bar: bool) -> np.ndarray:
+    def _encode(self, texts: list[str], role: Any, *, batch_size: int, show_progress_bar: bool) -> np.ndarray:
         self.encoded += len(texts)
         rows = [[self.apple * text.count("apple"), text.count("car")] for text in texts]
         return np.array(rows, np.float32)
@@ -52,7 +52,7 @@ class Planar(Embedder):
     def get_embedding_dimension(self) -> int:
         return 2
 
-    def explain(self, text1: str, text2: str | None = None) -> Any:
+    def explain(self, text1: str, text2: str | None = None, **roles: Any) -> Any:
         raise NotImplementedError
 
     def save_pretrained(self, path: str | Path) -> None:
@@ -63,10 +63,10 @@ class Planar(Embedder):
 class Dark(Planar):
     """Sparse rows, as the families with named dimensions have."""
 
-    def _encode(self, texts: list[str], *, show_progress_bar: bool) -> Any:
+    def _encode(self, texts: list[str], role: Any, *, batch_size: int, show_progress_bar: bool) -> Any:
         from scipy.sparse import csr_matrix
 
-        return csr_matrix(super()._encode(texts, show_progress_bar=show_progress_bar))
+        return csr_matrix(super()._encode(texts, role, batch_size=batch_size, show_progress_bar=show_progress_bar))
 
 
 def table(path: Path, columns: str, rows: list[tuple[Any, ...]]) -> Path:
@@ -150,7 +150,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     assert attempts == []
 
 
-def score(model: Any, data: Path, *tasks: str) -> list[Row]:
+def score(model: Any, data: Path, *tasks: str) -> list[TaskScore]:
     return list(evaluate(model, data=data, tasks=tasks or None, cache_dir=data.parent / "cache").rows)
 
 
@@ -253,6 +253,7 @@ def test_tasks_are_chosen_by_name_folder_or_type(data: Path) -> None:
     assert [task.name for task in find_tasks(data)][:3] == ["STS12", "STS13", "SciFact"]
 
 
+@pytest.mark.full
 def test_unknown_task_names_the_nearest(data: Path) -> None:
     with pytest.raises(InputError, match=r"no task 'SciFat'.*did you mean 'SciFact'\?.*There are STS12"):
         score(Planar(), data, "SciFat")
@@ -265,6 +266,7 @@ def test_unknown_task_names_the_nearest(data: Path) -> None:
 # --- the hub's data ---
 
 
+@pytest.mark.full
 def test_the_hubs_data(tmp_path: Path, fruit: StaticEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
     import mteb
 
@@ -463,7 +465,11 @@ def test_missing_extra(data: Path, monkeypatch: pytest.MonkeyPatch, module: str)
 
 
 def test_views() -> None:
-    rows = (Row("STS12", "STS", "spearman", 70.04), Row("STS13", "STS", "spearman", 80), Row("x", "Retrieval", "n", 5))
+    rows = (
+        TaskScore("STS12", "STS", "spearman", 70.04),
+        TaskScore("STS13", "STS", "spearman", 80),
+        TaskScore("x", "Retrieval", "n", 5),
+    )
     results = Results("mine", rows)
     assert results.means == {"STS": pytest.approx(75.02), "Retrieval": 5}
     assert "| STS12 | STS | spearman | 70.0 |" in results.to_markdown()
@@ -489,9 +495,9 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_the_papers_tables(tables: Any) -> None:
-    def rows(scores: list[float]) -> tuple[Row, ...]:
+    def rows(scores: list[float]) -> tuple[TaskScore, ...]:
         names = ["STS12", "STS13", "STS14", "STS15", "STSBenchmark", "SICK-R"]
-        return tuple(Row(name, "STS", "cosine_spearman", score) for name, score in zip(names, scores))
+        return tuple(TaskScore(name, "STS", "cosine_spearman", score) for name, score in zip(names, scores))
 
     teacher = [72.37, 80.60, 75.60, 85.39, 82.03, 77.58]
     results = {tables.TEACHER: Results("t", rows(teacher)), "static-en": Results("s", rows([s / 2 for s in teacher]))}
@@ -509,6 +515,7 @@ def test_the_papers_tables(tables: Any) -> None:
 # --- real data ---
 
 
+@pytest.mark.full
 def test_wordllama_has_its_known_scores(shared: Path, tmp_path: Path) -> None:
     handlers = logging.getLogger().handlers[:]
     model = open_any("wordllama")

@@ -36,7 +36,7 @@ def test_a_separation_by_hand(sparse):
     assert "separation" in check_views(found)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 10_000), st.integers(2, 11), st.booleans())
 def test_the_parts_add_up_to_within_less_between(seed, size, sparse):
     model = random_table(14, 5, seed, sparse=sparse)

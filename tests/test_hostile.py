@@ -136,6 +136,7 @@ def test_no_file_that_a_transformer_library_would_open_may_be_a_pipe(family, tmp
     assert {"config.json", "tokenizer.json", "model.safetensors", "dimensions.tsv"} <= seen | {"dimensions.tsv"}
 
 
+@pytest.mark.full
 def test_a_link_that_leads_back_or_nowhere_does_no_harm(saved):
     (saved / "again").symlink_to(".")
     (saved / "nowhere").symlink_to("absent")
@@ -329,7 +330,7 @@ def test_no_path_named_inside_the_folder_is_opened(saved, fruit):
     assert secret.read_text() == "secret"
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(data=st.data())
 def test_random_damage_gives_a_model_that_encodes_or_our_error(fruit, tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("damaged") / "m"

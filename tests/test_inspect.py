@@ -16,8 +16,8 @@ from pellucid.cli.app import app
 from pellucid.errors import CorpusError, InputError
 from pellucid.pretrained import bundled_models
 from pellucid.research.components import principal_components
-from pellucid.research.language_separation import language_separation
 from pellucid.research.norms import coarse, norms_by_rank, norms_by_tag, read_tagged
+from pellucid.research.separation import language_separation
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary
 from tables import check_views, random_table
@@ -244,7 +244,7 @@ _PIECES = st.text("abc/-'é", min_size=1), st.sampled_from(["at", "nn-tl", "``",
 
 
 @given(st.lists(st.lists(st.tuples(*_PIECES), min_size=1)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_what_is_written_with_slashes_or_tabs_is_read_back(tmp_path_factory, lines):
     path = tmp_path_factory.mktemp("tagged") / "brown"
     wanted = [pair for line in lines for pair in line]
@@ -294,6 +294,7 @@ def reports(cross, languages):
     ]
 
 
+@pytest.mark.full
 def test_views_and_pictures(cross, languages, tmp_path):
     pytest.importorskip("matplotlib")
     said = ["far east", "the", "<b>$x$", "silhouette", "silhouette"]

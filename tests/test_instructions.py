@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from pellucid.errors import InputError
-from pellucid.evaluation.evaluate import Results, Row, evaluate, read_instructions, told
-from pellucid.transformer.reading import Settings
+from pellucid.evaluation.evaluating import Results, TaskScore, evaluate, read_instructions, with_task
+from pellucid.transformer.reading import LexiconSettings
 from test_evaluate import WRITERS, Planar
 
 SCIFACT = "Given a scientific claim, retrieve documents that support or refute the claim."
@@ -23,24 +23,23 @@ class Told(Planar):
 
     def __init__(self, instruction="", trained=True, seen=None, template="{instruction} {text}"):
         super().__init__()
-        self.settings = Settings(instruction=instruction, takes_instruction=trained, instructed_template=template)
+        self.settings = LexiconSettings(
+            instruction=instruction, takes_instruction=trained, instructed_template=template
+        )
         self.seen = [] if seen is None else seen
 
     def with_instruction(self, instruction):
         return Told(instruction, self.settings.takes_instruction, self.seen, self.settings.instructed_template)
 
-    def _encode(self, texts, *, show_progress_bar):
-        self.seen += [("told", self.settings.instruction)] * len(texts)
-        return super()._encode(texts, show_progress_bar=show_progress_bar)
-
-    def encode_document(self, texts, *, show_progress_bar=False):
-        self.seen += [("document", "")] * len(texts)
-        return Planar._encode(self, list(texts), show_progress_bar=show_progress_bar)
+    def _encode(self, texts, role, *, batch_size, show_progress_bar):
+        self.seen += [("document", "") if role == "document" else ("told", self.settings.instruction)] * len(texts)
+        return super()._encode(texts, role, batch_size=batch_size, show_progress_bar=show_progress_bar)
 
 
 # The table
 
 
+@pytest.mark.full
 def test_every_task_of_the_benchmark_has_an_instruction():
     import mteb
 
@@ -103,37 +102,37 @@ def test_other_tasks_are_told_their_types():
 def test_a_model_that_takes_none_is_untouched():
     plain = Planar()
     for table in (None, AUTO, BUNDLED):
-        model, instruction = told(plain, table, "SciFact", "Retrieval")
+        model, instruction = with_task(plain, table, "SciFact", "Retrieval")
         assert model is plain and instruction == ""
 
 
 def test_only_a_model_trained_with_instructions_is_told_unasked():
     untrained, trained = Told(trained=False), Told()
-    model, instruction = told(untrained, AUTO, "SciFact", "Retrieval")
+    model, instruction = with_task(untrained, AUTO, "SciFact", "Retrieval")
     assert model is untrained and instruction == ""
-    model, instruction = told(trained, AUTO, "SciFact", "Retrieval")
+    model, instruction = with_task(trained, AUTO, "SciFact", "Retrieval")
     assert model.settings.instruction == instruction == SCIFACT
-    assert told(untrained, BUNDLED, "STS12", "STS")[1] == STS
-    assert told(trained, None, "STS12", "STS") == (trained, "")
+    assert with_task(untrained, BUNDLED, "STS12", "STS")[1] == STS
+    assert with_task(trained, None, "STS12", "STS") == (trained, "")
 
 
 def test_an_instruction_that_a_model_has_stays_unless_asked():
     model = Told("Find it")
-    assert told(model, AUTO, "SciFact", "Retrieval") == (model, "Find it")
-    assert told(model, None, "SciFact", "Retrieval") == (model, "Find it")
-    assert told(model, BUNDLED, "SciFact", "Retrieval")[1] == SCIFACT
+    assert with_task(model, AUTO, "SciFact", "Retrieval") == (model, "Find it")
+    assert with_task(model, None, "SciFact", "Retrieval") == (model, "Find it")
+    assert with_task(model, BUNDLED, "SciFact", "Retrieval")[1] == SCIFACT
 
 
 def test_a_template_without_a_place_for_it_is_told_nothing():
     model = Told(template="Query: {text}")
-    assert told(model, BUNDLED, "SciFact", "Retrieval") == (model, "")
+    assert with_task(model, BUNDLED, "SciFact", "Retrieval") == (model, "")
 
 
 def test_the_released_checkpoints_are_told_and_new_models_are_not():
     from pellucid.lexicon.folder import SETTINGS
 
-    assert SETTINGS.takes_instruction and not Settings().takes_instruction
-    assert told(SimpleNamespace(settings=SETTINGS, with_instruction=str.upper), AUTO, "STS12", "STS") == (
+    assert SETTINGS.takes_instruction and not LexiconSettings().takes_instruction
+    assert with_task(SimpleNamespace(settings=SETTINGS, with_instruction=str.upper), AUTO, "STS12", "STS") == (
         STS.upper(),
         STS,
     )
@@ -185,7 +184,11 @@ def test_a_model_without_instructions_keeps_its_scores(tmp_path):
 
 
 def test_a_report_says_what_was_told():
-    rows = (Row("a", "STS", "m", 1, instruction=STS), Row("b", "STS", "m", 2, instruction=STS), Row("c", "STS", "m", 3))
+    rows = (
+        TaskScore("a", "STS", "m", 1, instruction=STS),
+        TaskScore("b", "STS", "m", 2, instruction=STS),
+        TaskScore("c", "STS", "m", 3),
+    )
     results = Results("mine", rows)
     assert results.to_markdown().endswith(
         f"\nTold before each text that is no document:\n\n- a, b: {STS}\n- c: nothing\n"
@@ -233,7 +236,7 @@ def test_the_command_takes_them(tmp_path, monkeypatch):
     from typer.testing import CliRunner
 
     from pellucid.cli import app as cli
-    from pellucid.evaluation import evaluate as module
+    from pellucid.evaluation import evaluating as module
 
     WRITERS["STS"](tmp_path)
     monkeypatch.setattr(module, "open_any", lambda spec: Told(trained=False))
@@ -255,7 +258,7 @@ def test_a_lexicon_model_is_told(tmp_path):
         tiny_model("gpt_neox", len(tokenizer), max_position_embeddings=256), tokenizer, attention="causal", device="cpu"
     )
     clusters = cluster_vocabulary(backbone.head, tokenizer, 30)
-    model = LexiconEmbedder(backbone, clusters, Settings(takes_instruction=True))
+    model = LexiconEmbedder(backbone, clusters, LexiconSettings(takes_instruction=True))
     rows = [run(model, tmp_path, "STS", instructions=choice) for choice in ("none", "auto")]
     by_hand = run(model.with_instruction(STS), tmp_path, "STS", instructions="none")
     assert rows[0].instruction == "" and rows[1].instruction == by_hand.instruction == STS

@@ -252,6 +252,7 @@ def test_text_vectors_are_read_in_every_usual_form(tmp_path, name, ending):
     assert len(StaticEmbedder.from_text_vectors(path, max_words=2).vocabulary) == 2
 
 
+@pytest.mark.full
 def test_a_text_file_of_vectors_does_not_ask_for_more_memory_than_it_holds(tmp_path):
     """One line of 65,536 numbers made room for 16,384 such; every repeated word was kept for the warning."""
     (tmp_path / "wide.txt").write_bytes(b"a" + b" 1" * 65_536)

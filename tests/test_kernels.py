@@ -96,15 +96,16 @@ _TEXT = st.one_of(
 )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("key", list(_MODELS), ids=lambda key: f"{'un' * (not key[0])}cased-{key[1]}-{key[2]}")
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=120, suppress_health_check=list(HealthCheck))
 @given(texts=st.lists(_TEXT, max_size=6))
 def test_bulk_equals_plain_on_any_unicode(key: tuple[bool, bool, str], texts: list[str]) -> None:
     _agree(_MODELS[key], _BULK[key], texts)
 
 
 @pytest.mark.parametrize("key", [(False, False, "float32"), (True, True, "int8")])
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(texts=st.lists(_TEXT, min_size=1, max_size=30), repeats=st.integers(1, 120), threads=st.integers(1, 3))
 def test_blocks_and_threads_change_nothing(
     key: tuple[bool, bool, str], texts: list[str], repeats: int, threads: int
@@ -170,6 +171,7 @@ class _Zeros:
         return np.zeros(size, np.int64)
 
 
+@pytest.mark.full
 def test_more_unknown_words_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk, "_LEARNT_WORDS", 8)
     model = _MODELS[True, True, "float32"]

@@ -110,7 +110,7 @@ def test_adapters_change_the_model_and_the_second_one_too(folders):
 def test_an_instruction_is_told_to_queries_alone(folders):
     model = open_preset("gritlm", instruction="find cars", **folders("gritlm"))
     plain = open_preset("gritlm", **folders("gritlm"))
-    assert model.embed(TEXT, document=True) == pytest.approx(plain.embed(TEXT), abs=1e-5)
+    assert model.embed(TEXT, role="document") == pytest.approx(plain.embed(TEXT), abs=1e-5)
     hidden, _ = states_of(model, "<|user|>\nfind cars\n<|embed|>\n" + TEXT)
     assert np.abs(model.embed(TEXT) - plain.embed(TEXT)).max() > 1e-3
     assert model.embed(TEXT) == pytest.approx(hidden[-len(own(model)) :].mean(axis=0), abs=1e-4)

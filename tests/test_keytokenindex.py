@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from tiny_models import byte_level, tiny_model, word_piece
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from pellucid import pretrained  # noqa: E402
 from pellucid.errors import InputError, ModelFolderError  # noqa: E402
 from pellucid.explanation import Explanation  # noqa: E402
 from pellucid.keytokens.adjustments import Adjustment, mean_adjustment  # noqa: E402
@@ -64,7 +66,7 @@ def dense_reference(model, query, documents, k, m):
     shown = model.head.shown
     logits = {}
     for side, texts, document in (("d", documents, True), ("q", [query], False)):
-        rows = model.adjustment.apply(model.embed(texts, document=document))
+        rows = model.adjustment.apply(model.embed(texts, role="document" if document else None))
         logits[side] = np.full((len(texts), len(model.head)), -np.inf, np.float32)
         logits[side][:, shown] = (rows @ model.head.rows().T)[:, shown]
     weights = np.full_like(logits["d"], np.nan)
@@ -105,7 +107,7 @@ def test_equal_scores_keep_the_order_of_the_documents(model):
     assert [hit.document for hit in index.search("horse", expand=0, top_k=2)] == [1, 2]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(k=st.integers(1, 40), m=st.integers(0, 40), kind=st.sampled_from(["bert", "gpt2"]), centred=st.booleans())
 def test_search_equals_a_plain_dense_reference(k, m, kind, centred):
     model = MODELS[kind]
@@ -124,7 +126,7 @@ MODELS = {kind: embedder(kind) for kind in ("bert", "gpt2")}
 
 
 def test_known_embeddings_and_several_queries_give_the_same(model, index):
-    rows = model.embed(DOCUMENTS, document=True)
+    rows = model.embed(DOCUMENTS, role="document")
     again = KeyTokenIndex.build(model, iter(DOCUMENTS), top_k=30, embeddings=rows)
     queries = ["a man", "swift cars", ""]
     assert again.search(queries) == [index.search(query) for query in queries]
@@ -229,6 +231,8 @@ def test_another_model_is_refused(model, index, tmp_path):
         (lambda t: t.pop("ends"), "no tensor 'ends'"),
         (lambda t: t["indices"].fill(99), "lists are broken"),
         (lambda t: t["indptr"].fill(1), "lists are broken"),
+        (lambda t: t["indptr"].__setitem__(slice(5, 7), (2**40, -(2**40))), "lists are broken"),
+        (lambda t: t["indptr"].__setitem__(5, 2**40), "lists are broken"),
         (lambda t: t["data"].fill(np.nan), "NaN"),
         (lambda t: t["ends"].fill(1), "texts are broken"),
         (lambda t: t["texts"].fill(255), "not UTF-8"),
@@ -241,6 +245,16 @@ def test_a_broken_folder_is_refused(model, index, tmp_path, change, message):
     change(tensors)
     write_tensors(file, tensors)
     with pytest.raises(ModelFolderError, match=message):
+        KeyTokenIndex.load(tmp_path / "index", model)
+
+
+def test_the_lists_of_another_index_are_refused_however_large(model, index, tmp_path, checksums, monkeypatch):
+    checksums()
+    monkeypatch.setattr(pretrained, "_ALWAYS_CHECKED", 0)
+    index.save(tmp_path / "index")
+    KeyTokenIndex.build(model, DOCUMENTS[::-1], top_k=30).save(tmp_path / "other")
+    shutil.copy(tmp_path / "other" / "index.safetensors", tmp_path / "index")
+    with pytest.raises(ModelFolderError, match=r"index\.safetensors is not the file that was saved"):
         KeyTokenIndex.load(tmp_path / "index", model)
 
 

@@ -23,6 +23,7 @@ from pellucid.keytokens.embedder import KeyTokenEmbedder  # noqa: E402
 from pellucid.keytokens.head import TokenHead, read_head  # noqa: E402
 from pellucid.keytokens.states import PROMPT_EOL, KeyTokenSettings  # noqa: E402
 from pellucid.transformer.backbone import open_backbone, prepare  # noqa: E402
+from pellucid.transformer.reading import Reader  # noqa: E402
 from pellucid.transformer.tokenwords import Rank  # noqa: E402
 
 TEXTS = ["The man is riding a horse.", "a doctor gave the sick boy medicine", "", "cars quickly, swift cars!"]
@@ -120,7 +121,7 @@ def test_normalize_brings_the_embedding_to_length_1():
 
 def test_documents_are_read_without_the_instruction(llama):
     told = llama.with_instruction("find cars")
-    assert told.embed(TEXTS, document=True) == pytest.approx(llama.embed(TEXTS), abs=1e-6)
+    assert told.embed(TEXTS, role="document") == pytest.approx(llama.embed(TEXTS), abs=1e-6)
     assert np.abs(told.embed(TEXTS[0]) - llama.embed(TEXTS[0])).max() > 1e-3
     assert np.abs(told.encode_document(TEXTS) - llama.encode(TEXTS)).max() < 1e-4
 
@@ -337,7 +338,7 @@ sentences = st.lists(st.sampled_from([*WORDS, "Horse,", "embedding", "naïve", "
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(sentences, sentences)
 def test_rows_and_remainder_add_up_to_the_similarity(text1, text2):
     model = embedder_once()
@@ -346,6 +347,7 @@ def test_rows_and_remainder_add_up_to_the_similarity(text1, text2):
         explanation = model.explain(text1, text2)
         expected = float(model.similarity(model.encode([text1]), model.encode([text2]))[0, 0])
     assert explanation.score == pytest.approx(expected, abs=1e-5) and not explanation.exact
+    assert {row.kind for row in explanation.rows} <= {"key token"}
     total = sum(row.contribution for row in explanation.rows) + explanation.remainder
     assert total == pytest.approx(explanation.score, abs=1e-6)
     names = [row.name for row in explanation.rows]
@@ -608,6 +610,21 @@ def test_top_k_and_widths_out_of_range_are_refused(llama):
 def test_settings_of_no_use_are_refused(values):
     with pytest.raises(InputError, match=next(iter(values))):
         KeyTokenSettings(**values)
+
+
+def test_an_explanation_tokenises_each_text_once(llama, monkeypatch):
+    read, original = [], Reader.read
+    monkeypatch.setattr(Reader, "read", lambda self, texts, **how: read.append(texts) or original(self, texts, **how))
+    explanation = llama.explain("the dog", "a horse")
+    assert read == [["the dog"], ["a horse"]]
+    expected = llama.similarity(llama.encode("the dog"), llama.encode("a horse")).item()
+    assert explanation.score == pytest.approx(expected, abs=1e-6)
+
+
+def test_settings_saved_before_they_shared_a_base_still_open():
+    saved = {"pooling": "prompt_eol", "template": None, "instructed_template": "{instruction} {text}", "max_length": 9}
+    settings = KeyTokenSettings(**saved, start_token=True, end_token=False)
+    assert settings.around(True) == ("", "") and settings.adds_start and not settings.looks_back
 
 
 def test_no_texts_give_no_rows_but_all_columns(llama):

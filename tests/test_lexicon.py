@@ -23,7 +23,7 @@ from pellucid.errors import InputError, ModelFolderError  # noqa: E402
 from pellucid.lexicon.clusters import Clusters, cluster_vocabulary  # noqa: E402
 from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
 from pellucid.transformer.backbone import prepare, unchanged_names  # noqa: E402
-from pellucid.transformer.reading import Reader, Settings, whole_words  # noqa: E402
+from pellucid.transformer.reading import LexiconSettings, Reader, whole_words  # noqa: E402
 
 TEXTS = ["The man is riding a horse.", "a doctor gave the sick boy medicine", "", "cars quickly, swift cars!"]
 INSTRUCTED = "<instruct>{instruction}\n<query>{text}"
@@ -72,7 +72,7 @@ def own_ids(reading, shift):
 PREFIXES = ["{text}", "Query: {text}", "Instruct: {instruction}\nQuery:{text}", INSTRUCTED, "<query>{text} <query>"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.text(max_size=25) | st.sampled_from(["<query>a", "a <|endoftext|> b<query>", "<|endoftext|>", " a", "a\n"]),
     st.sampled_from(PREFIXES),
@@ -81,7 +81,7 @@ PREFIXES = ["{text}", "Query: {text}", "Instruct: {instruction}\nQuery:{text}", 
 def test_the_pooled_tokens_are_the_text_and_nothing_else(text, template, shift):
     tokenizer = _BYTE_LEVEL
     reader = Reader(
-        tokenizer, Settings(instructed_template=template, instruction="find it", shift=shift, max_length=500)
+        tokenizer, LexiconSettings(instructed_template=template, instruction="find it", shift=shift, max_length=500)
     )
     (reading,) = reader.read([text], instructed=True)
     decoded = tokenizer.backend_tokenizer.decode(own_ids(reading, shift), skip_special_tokens=False)
@@ -102,7 +102,7 @@ _BYTE_LEVEL = _with_markers()
 
 def test_an_instruction_may_be_given_with_the_texts():
     reader = Reader(
-        _BYTE_LEVEL, Settings(instructed_template=INSTRUCTED, instruction="find", shift=True, max_length=500)
+        _BYTE_LEVEL, LexiconSettings(instructed_template=INSTRUCTED, instruction="find", shift=True, max_length=500)
     )
     own = Reader(_BYTE_LEVEL, replace(reader.settings, instruction="sort"))
     assert reader.read(["a", "car"], instructed=True, instruction="sort") == own.read(["a", "car"], instructed=True)
@@ -113,7 +113,9 @@ def test_an_instruction_may_be_given_with_the_texts():
 def test_a_special_tokens_string_in_a_text_is_text():
     tokenizer = _BYTE_LEVEL
     special = tokenizer.convert_tokens_to_ids(["<query>", "<|endoftext|>"])
-    reader = Reader(tokenizer, Settings(instructed_template=INSTRUCTED, instruction="find", shift=True, max_length=500))
+    reader = Reader(
+        tokenizer, LexiconSettings(instructed_template=INSTRUCTED, instruction="find", shift=True, max_length=500)
+    )
     text = "the <query> car <|endoftext|>"
     (reading,) = reader.read([text], instructed=True)
     own = own_ids(reading, True)
@@ -126,7 +128,7 @@ def test_the_authors_masks_are_reproduced():
     """Slice [position of <query> : -2] of the instructed query, and all but the last two of a document, BOS first."""
     tokenizer = sentence_piece()
     tokenizer.add_special_tokens({"additional_special_tokens": ["<instruct>", "<query>"]})
-    settings = Settings(instructed_template=INSTRUCTED, instruction="a", shift=True, end_token=True)
+    settings = LexiconSettings(instructed_template=INSTRUCTED, instruction="a", shift=True, end_token=True)
     reader = Reader(tokenizer, settings)
     (query,) = reader.read(["the horse"], instructed=True)
     joint = [*tokenizer("<instruct>a\n<query>the horse")["input_ids"], tokenizer.eos_token_id]
@@ -139,7 +141,9 @@ def test_the_authors_masks_are_reproduced():
 
 def test_a_long_text_loses_its_end_and_never_the_tokens_around_it():
     tokenizer = _BYTE_LEVEL
-    settings = Settings(instructed_template=INSTRUCTED, instruction="find", shift=True, end_token=True, max_length=20)
+    settings = LexiconSettings(
+        instructed_template=INSTRUCTED, instruction="find", shift=True, end_token=True, max_length=20
+    )
     reader = Reader(tokenizer, settings)
     short, long = reader.read(["the car", "the car " * 20], instructed=True)
     assert len(long.ids) == 20 and long.ids[-1] == tokenizer.eos_token_id and short.cut == 0
@@ -173,7 +177,7 @@ def test_settings_of_no_use_are_named(bert, change, message):
 
 def test_a_slow_tokenizer_is_refused():
     with pytest.raises(InputError, match="gives no character offsets"):
-        Reader(object(), Settings())
+        Reader(object(), LexiconSettings())
 
 
 # Embeddings
@@ -311,6 +315,9 @@ def test_rows_add_up_to_the_similarity(model, settings):
     assert explanation.exact and explanation.score == pytest.approx(similarity, abs=1e-6) and similarity > 0
     assert sum(row.contribution for row in explanation.rows) == pytest.approx(similarity, abs=1e-6)
     assert model.explain(TEXTS[0]).score == pytest.approx(1, abs=1e-6)
+    assert f"{len(model.explain(TEXTS[0]).rows)} dimensions adding" in str(
+        model.explain(TEXTS[0])
+    )  # clusters, no words
     assert model.explain(TEXTS[0], "").score == 0 and model.explain("").rows == ()
     assert model.describe("") == "nothing this model knows"
     assert model.describe(TEXTS[0]).startswith("mostly about: ")

@@ -58,7 +58,7 @@ def test_the_first_of_equal_positions_is_told():
     biased=st.booleans(),
     seed=st.integers(0, 1000),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_values_and_positions_on_any_shape(texts, length, depth, clusters, biased, seed):
     hidden, mask, weight, bias = _case(texts, length, depth, clusters, seed)
     bias = bias if biased else None
@@ -181,6 +181,7 @@ def test_what_does_not_fit_is_refused(change, says):
         max_pooled(**{**given, **change})
 
 
+@pytest.mark.full
 def test_memory_does_not_grow_with_positions_times_clusters():
     """All logits of this batch would take 400 MB; the allocator is asked for far less at any one time."""
     hidden, weight = torch.randn(50, 200, 8), torch.randn(10_000, 8)

@@ -60,8 +60,9 @@ small_numbers = arrays.arrays(
 )
 
 
+@pytest.mark.full
 @given(vectors=small_numbers, half=st.booleans(), data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_farthest_points_are_those_of_the_definition_with_ties_and_duplicates(vectors, half, data):
     usable = np.flatnonzero(vectors.any(axis=1))
     if not len(usable):
@@ -73,7 +74,7 @@ def test_farthest_points_are_those_of_the_definition_with_ties_and_duplicates(ve
 
 
 @given(seed=st.integers(0, 2**32 - 1), dimension=st.integers(1, 100), half=st.booleans())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_farthest_points_agree_to_the_last_bit_on_real_numbers(seed, dimension, half):
     vectors = np.random.default_rng(seed).normal(size=(200, dimension)).astype(np.float16 if half else np.float32)
     assert farthest_points(vectors, 40, start=3).tolist() == plain_farthest(vectors, 40, [3])
@@ -510,6 +511,7 @@ choose_anchors(lambda texts: time.sleep(0.05) or encode(texts), SENTENCES, 9, me
 """
 
 
+@pytest.mark.full
 def test_a_run_killed_at_any_moment_goes_on(tmp_path):
     script = tmp_path / "killed.py"
     script.write_text(KILLED)

@@ -19,11 +19,11 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.dimensions import Dimension, Dimensions
 from pellucid.errors import InputError, MissingExtraError
+from pellucid.static.bags import Bags
 from pellucid.static.bulk import BulkEncoder
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.making import segmentation
 from pellucid.static.making.segmentation import segmenter
-from pellucid.static.making.training import Bags
 from pellucid.static.tables import as_static, merge_static
 from pellucid.text import Vocabulary, _is_punctuation, shown_word, split_words, unspaced_run
 
@@ -107,7 +107,8 @@ def _subwords() -> Tokenizer:
     return tokenizer
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.full
+@settings(max_examples=600, suppress_health_check=list(HealthCheck))
 @given(_known, _texts)
 @example(["東京▁に", "京東"], ["東京▁に 東京に"])
 @example(["σ▁b"], ["A'Σ B"])  # lower() of the whole text has the other sigma
@@ -122,7 +123,7 @@ def test_writing_texts_anew_changes_no_word(words: list[str], texts: list[str]) 
         ]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(_known, _texts, st.booleans())
 def test_bulk_equals_plain(words: list[str], texts: list[str], subwords: bool) -> None:
     vectors = np.random.default_rng(len(words)).normal(size=(len(words), 9)).astype(np.float32)
@@ -131,7 +132,7 @@ def test_bulk_equals_plain(words: list[str], texts: list[str], subwords: bool) -
     np.testing.assert_allclose(encoder.encode(texts), model._encode_plainly(texts), atol=1e-5)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(st.characters(max_codepoint=127), max_size=40))
 def test_ascii_pieces_are_those_of_the_pre_tokenizer(text: str) -> None:
     """A phrase that never occurs makes every text with its first word take the way of ASCII texts."""
@@ -187,6 +188,7 @@ def test_a_phrase_is_read_from_another_librarys_table_as_its_words() -> None:
     assert np.flatnonzero(table.vectors[0]).tolist() == [1, 2]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("language", "text", "expected"),
     [
@@ -236,6 +238,7 @@ def test_a_missing_segmenter_is_named(language: str, module: str, monkeypatch: p
         segmenter(language)
 
 
+@pytest.mark.full
 def test_cutting_writes_nothing_and_says_nothing(tmp_path: Path) -> None:
     pytest.importorskip("jieba"), pytest.importorskip("sudachipy"), pytest.importorskip("pythainlp")
     program = (

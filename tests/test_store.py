@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from pellucid import store
@@ -139,6 +140,20 @@ def test_a_file_above_its_limit_is_refused(tmp_path):
     assert store.read_json(tmp_path / "big.json") == []
     with pytest.raises(ModelFolderError, match="50 bytes"):
         store.read_json(tmp_path / "big.json", max_bytes=50)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_a_small_file_takes_little_memory_whatever_its_limit(tmp_path):
+    (tmp_path / "small.json").write_text("[]")
+    script = """
+    import resource, sys
+    from pathlib import Path
+    from pellucid import store
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmSize"))
+    resource.setrlimit(resource.RLIMIT_AS, ((int(line.split()[1]) + (32 << 10)) << 10, resource.RLIM_INFINITY))
+    assert store.read_json(sys.argv[1], max_bytes=1 << 30) == []
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "small.json")], check=True)
 
 
 def test_an_error_while_writing_leaves_the_old_file_and_nothing_else(tmp_path):
@@ -281,6 +296,50 @@ def test_a_full_disk_is_named_and_changes_nothing(tmp_path, monkeypatch):
     assert names(tmp_path) == ["m"]
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
+        Exception("No space left on device (os error 28)"),  # of tokenizers
+        RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0"),  # of torch.save
+        OSError(errno.EIO, os.strerror(errno.EIO)),
+    ],
+)
+def test_a_full_disk_that_another_library_met_is_named_too(tmp_path, error):
+    with pytest.raises(WritingError, match=r"cannot write .*model: (No space|Input/output)"):
+        with store.writing_folder(tmp_path / "model"):
+            raise error
+    assert not names(tmp_path)
+
+
+def test_other_errors_stay_what_they_are(tmp_path):
+    for error in (RuntimeError("no (os error 2)"), KeyError("x"), InputError("no (os error 28)")):
+        with pytest.raises(type(error)), store.writing_folder(tmp_path / "model"):
+            raise error
+
+
+@pytest.mark.parametrize("place", ["file/model", "a" * 300, "loop/model"])
+def test_a_place_where_no_folder_can_be_is_named(tmp_path, place):
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(WritingError, match=rf"cannot write .*{place}"):
+        write_model(tmp_path / place, "new")
+    with pytest.raises(WritingError, match=rf"cannot write .*{place}"), WorkFolder(tmp_path / place):
+        pass
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes in folders")
+@pytest.mark.parametrize("made", [os.mkdir, os.mkfifo, lambda path: path.symlink_to("."), lambda p: p.symlink_to(p)])
+def test_what_is_no_lock_file_is_refused_by_name(tmp_path, made):
+    (tmp_path / "work").mkdir()
+    made(tmp_path / "work" / ".lock")
+    with pytest.raises(InputError, match=r"\.lock must be a file"), WorkFolder(tmp_path / "work"):
+        pass
+    made(tmp_path / ".x.json.lock")
+    with pytest.raises(InputError, match=r"\.x\.json\.lock must be a file"):
+        store.write_json(tmp_path / "x.json", 1)
+
+
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_without_permission_is_named(tmp_path):
     tmp_path.chmod(0o500)
@@ -396,6 +455,7 @@ def test_a_file_system_without_locks_is_written_to_all_the_same(tmp_path, monkey
     assert names(tmp_path) == [".x.json.abcd1234.part", "x.json"]
 
 
+@pytest.mark.full
 def test_processes_that_save_different_models_to_one_path_leave_a_whole_one(tmp_path):
     """One has a tokenizer for unknown words, one has none: after each round the folder is that of either."""
     script = """

@@ -112,6 +112,21 @@ def test_a_panic_of_the_tokenizer_is_our_error_when_a_word_is_looked_up():
         Vocabulary(["horse"], tokenizer).row("a" * 60 + "b")
 
 
+WITHOUT_UNKNOWN = {
+    "WordPiece": {"unk_token": "gone", "continuing_subword_prefix": "", "max_input_chars_per_word": 9, "vocab": {}},
+    "WordLevel": {"unk_token": "gone", "vocab": {}},
+    "Unigram": {"unk_id": None, "vocab": [], "byte_fallback": True},
+}
+
+
+@pytest.mark.parametrize("kind", WITHOUT_UNKNOWN)
+def test_a_tokenizer_that_lacks_its_unknown_token_is_our_error_when_a_word_is_looked_up(tmp_path, kind):
+    content = json.dumps(described(model={"type": kind, **WITHOUT_UNKNOWN[kind]})).encode()
+    vocabulary = Vocabulary(["horse"], parse_tokenizer(content, tmp_path / "subwords.json"))
+    with pytest.raises(ModelFolderError, match=r"subwords\.json cannot be used: .*(nknown|UNK)"):
+        vocabulary.row("medicines")
+
+
 def test_a_static_model_with_a_hostile_tokenizer_is_refused_at_the_first_unknown_word(tmp_path):
     model = StaticEmbedder(Vocabulary(["token", "horse"], word_piece()), np.eye(2, dtype=np.float32))
     model.save_pretrained(tmp_path / "m")
@@ -457,7 +472,7 @@ def openers():
     yield "load", pellucid.load
     yield "locate", locate
     yield "open_encoder", encoders.open_encoder
-    yield "is_ours", encoders.is_ours
+    yield "identify", encoders.identify
     if "torch" in sys.modules or metadata.packages_distributions().get("torch"):
         from pellucid.keytokens.head import read_head
         from pellucid.lexicon.embedder import LexiconEmbedder
@@ -482,8 +497,8 @@ def test_a_path_is_never_asked_of_the_hub(no_network, tmp_path, monkeypatch, nam
     place = spec.format(here=tmp_path)
     opener = dict(openers())[name]
     for given in (place, tmp_path / place):
-        if name == "is_ours":
-            assert not opener(given)
+        if name == "identify":
+            assert opener(given) in ("nothing", "unknown")
             continue
         if (name == "locate" and "empty" in spec) or (name == "open_teacher" and given != place):
             continue  # a folder that is there; an object

@@ -17,14 +17,15 @@ import pellucid
 from pellucid.cli.app import app
 from pellucid.corpus import read_texts
 from pellucid.errors import CorpusError, InputError
+from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.making import retraining as sentencestore
+from pellucid.static.making import retraining
 from pellucid.static.making.adding import AddingSettings, add_words
 from pellucid.static.making.extraction import ExtractionSettings
 from pellucid.static.making.merging import fit_space, merge_vocabularies
 from pellucid.static.making.pruning import prune
 from pellucid.static.making.retraining import retrain, store_sentences
-from pellucid.static.making.training import Bags, RefinementSettings
+from pellucid.static.making.training import RefinementSettings
 from pellucid.text import Vocabulary, split_words
 from pellucid.workfolder import WorkFolder
 from resuming import assert_damage_is_refused, reversed_lines, stop_at_write, stopped_at_writes
@@ -240,7 +241,7 @@ def states_of(bert, text, start, end):
 
 
 def test_in_sentences_an_entry_has_the_mean_of_its_states(bert, monkeypatch):
-    from pellucid.static.making import adding as vocabulary_reading
+    from pellucid.static.making.adding import EntryStates
 
     known = "a man is riding the horse on beach quickly swift car vehicle doctor gave sick boy rapid cars".split()
     rng = np.random.default_rng(6)
@@ -254,8 +255,7 @@ def test_in_sentences_an_entry_has_the_mean_of_its_states(bert, monkeypatch):
         return fit_space(source, target, **options)
 
     monkeypatch.setattr("pellucid.static.making.adding.fit_space", noted)
-    reading = vocabulary_reading.Reading
-    found = reading(
+    found = EntryStates(
         Vocabulary([*model.vocabulary.words, "swiftly", "sick▁boy"]), ["swiftly", "sick▁boy"], AddingSettings()
     )
     _, _, means, counts = found.run(bert, texts, False)
@@ -274,7 +274,7 @@ def test_in_sentences_an_entry_has_the_mean_of_its_states(bert, monkeypatch):
 
 def test_sentences_that_do_not_hold_the_entry(bert, world):
     model = StaticEmbedder(Vocabulary(["a", "man"]), np.eye(2, dtype=np.float32))
-    with pytest.raises(CorpusError, match=r"2 entries stand in no sentence, the first is 'zebra'"):
+    with pytest.raises(CorpusError, match=r"2 entries are in no sentence, the first is 'zebra'"):
         add_words(model, ["zebra", "zoo", "horse"], bert, ["a man", "the horse"])
     with pytest.raises(InputError, match="2 words to fit a map on"):
         add_words(model, ["horse"], bert, ["a man", "the horse"])
@@ -316,7 +316,7 @@ def test_pruning_keeps_what_the_corpus_uses_and_nothing_changes_there(prefixes):
         st.lists(st.sampled_from("the The cat tokenised tokens bird zebra cats , .".split())).map(" ".join), min_size=1
     )
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_pruning_to_a_corpus_changes_nothing_in_it(prefixes, texts):
     if not prefixes.encode(texts).any():
         return
@@ -409,7 +409,7 @@ def test_models_of_different_width_merge_into_the_space_of_the_first(world):
 
 def test_models_that_cannot_be_merged(world):
     strange = StaticEmbedder(Vocabulary([f"x{n}" for n in range(100)]), np.ones((100, 40), np.float32))
-    with pytest.raises(InputError, match=r"share 0 words.* at least 40 .*'w0', 'w1', 'w2'.*'x0'.*EnsembleEmbedder"):
+    with pytest.raises(InputError, match=r"share 0 words.* at least 40 .*'w0', 'w1', 'w2'.*'x0'.*as an ensemble"):
         merge_vocabularies(model_of(world), strange)
     with pytest.raises(InputError, match="share 10 words"):
         merge_vocabularies(model_of(world, slice(0, 60)), model_of(world, slice(50, 90)))
@@ -443,7 +443,7 @@ def noisy(world):
 
 
 def test_the_store_holds_what_memory_would_have(world, corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(sentencestore, "_SHARD", 100)
+    monkeypatch.setattr(retraining, "_SHARD", 100)
     vocabulary, teacher = Vocabulary(world[0]), teacher_of(world)
     stored = store_sentences(tmp_path, vocabulary, teacher, corpus, ExtractionSettings(), {})
     texts = [text for text in read_texts(corpus) if len(text.split()) > 1 and "unknown" not in text]
@@ -465,7 +465,7 @@ def test_the_store_holds_what_memory_would_have(world, corpus, tmp_path, monkeyp
 
 
 def test_a_killed_store_goes_on_and_knows_its_teacher(world, corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(sentencestore, "_SHARD", 100)
+    monkeypatch.setattr(retraining, "_SHARD", 100)
     vocabulary, teacher = Vocabulary(world[0]), teacher_of(world)
     whole = store_sentences(tmp_path / "whole", vocabulary, teacher, corpus, ExtractionSettings(), {})
     calls = []
@@ -506,7 +506,7 @@ def test_retraining_learns_the_teachers_similarities(world, corpus, tmp_path):
 
 def test_retraining_killed_and_resumed_equals_uninterrupted(world, corpus, tmp_path, monkeypatch):
     pytest.importorskip("torch")
-    from pellucid.static.making import training as refinement
+    from pellucid.static.making import training
 
     def run(folder):
         return retrain(
@@ -514,24 +514,25 @@ def test_retraining_killed_and_resumed_equals_uninterrupted(world, corpus, tmp_p
         )
 
     whole, _ = run("whole")
-    draw = refinement._draw_texts
+    draw = training._draw_sentences
 
     def dying(groups, train, settings, step):
         if step == 120:
             raise KeyboardInterrupt
         return draw(groups, train, settings, step)
 
-    monkeypatch.setattr(refinement, "_draw_texts", dying)
+    monkeypatch.setattr(training, "_draw_sentences", dying)
     with pytest.raises(KeyboardInterrupt):
         run("cut")
-    monkeypatch.setattr(refinement, "_draw_texts", draw)
+    monkeypatch.setattr(training, "_draw_sentences", draw)
     resumed, _ = run("cut")
     np.testing.assert_array_equal(resumed.vectors, whole.vectors)
 
 
+@pytest.mark.full
 def test_retraining_stopped_anywhere_ends_like_one_that_was_not(world, corpus, tmp_path, monkeypatch):
     pytest.importorskip("torch")
-    monkeypatch.setattr(sentencestore, "_SHARD", 500)
+    monkeypatch.setattr(retraining, "_SHARD", 500)
 
     def run(folder):
         settings = replace(SMALL, steps=60, evaluate_every=20)
@@ -548,7 +549,7 @@ def test_retraining_stopped_anywhere_ends_like_one_that_was_not(world, corpus, t
 @pytest.mark.parametrize("write", [15, None])
 def test_a_corpus_replaced_by_one_of_its_size_is_not_retrained_on(world, corpus, tmp_path, monkeypatch, write):
     pytest.importorskip("torch")
-    monkeypatch.setattr(sentencestore, "_SHARD", 500)
+    monkeypatch.setattr(retraining, "_SHARD", 500)
     texts = tmp_path / "texts.txt"
     texts.write_bytes(corpus.read_bytes())
 

@@ -1,67 +1,80 @@
-"""pellucid: text embeddings that a person can read and a laptop can afford."""
+"""pellucid: text embeddings that a person can read and a laptop can afford.
+
+Every name below is imported when it is first used. A room of the package, such as `pellucid.anchors`, gives further
+names; deeper paths are internal.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from pellucid._lazy import lazy
+from pellucid.errors import VERSION as __version__  # noqa: F401
 
 if TYPE_CHECKING:
-    from pellucid.anchors.embedder import AnchorEmbedder
-    from pellucid.base import Embedder
-    from pellucid.ensemble.embedder import EnsembleEmbedder
-    from pellucid.explanation import Explanation
-    from pellucid.index.index import Index
-    from pellucid.keytokens.embedder import KeyTokenEmbedder
-    from pellucid.lexicon.embedder import LexiconEmbedder
-    from pellucid.pretrained import load
-    from pellucid.static.embedder import StaticEmbedder
-
-FAMILIES = {
-    "static": "static.embedder.StaticEmbedder",
-    "anchors": "anchors.embedder.AnchorEmbedder",
-    "lexicon": "lexicon.embedder.LexiconEmbedder",
-    "keytokens": "keytokens.embedder.KeyTokenEmbedder",
-    "ensemble": "ensemble.embedder.EnsembleEmbedder",
-    "dense": "research.baselines.DenseEmbedder",  # a baseline
-}
-"""Family, and its class with the file it is in: a new family is that file, or room, and one line here."""
-
-_HOMES = {
-    **{path.rpartition(".")[2]: path.rpartition(".")[0] for path in FAMILIES.values()},
-    "Embedder": "base",
-    "Explanation": "explanation",
-    "Index": "index.index",
-    "load": "pretrained",
-    "distill": "static.making.distill",
-    "errors": "errors",
-}
-
-__all__ = [
-    "AnchorEmbedder",
-    "Embedder",
-    "EnsembleEmbedder",
-    "Explanation",
-    "Index",
-    "KeyTokenEmbedder",
-    "LexiconEmbedder",
-    "StaticEmbedder",
-    "__version__",
-    "distill",
-    "load",
-]
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used, so that `import pellucid` stays fast."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'pellucid' has no attribute {name!r}")
-    from importlib import import_module
-
-    module = import_module(f"pellucid.{_HOMES[name]}")
-    return module if name == _HOMES[name] else getattr(module, name)  # importing a module makes it an attribute anyway
-
-
-def __dir__() -> list[str]:
-    """Return the public names."""
-    return sorted(__all__)
+    from pellucid import errors as errors
+    from pellucid.analysis import (
+        Thresholds as Thresholds,
+        audit as audit,
+        card as card,
+        cards as cards,
+        compare as compare,
+        contrast as contrast,
+        deletion_test as deletion_test,
+        document_frequencies as document_frequencies,
+        rank as rank,
+    )
+    from pellucid.anchors import (
+        AnchorEmbedder as AnchorEmbedder,
+        CandidateSettings as CandidateSettings,
+        choose_anchors as choose_anchors,
+    )
+    from pellucid.base import Embedder as Embedder
+    from pellucid.ensemble import EnsembleEmbedder as EnsembleEmbedder
+    from pellucid.evaluation import evaluate as evaluate
+    from pellucid.explanation import Explanation as Explanation
+    from pellucid.index import Index as Index
+    from pellucid.keytokens import KeyTokenEmbedder as KeyTokenEmbedder, KeyTokenSettings as KeyTokenSettings
+    from pellucid.lexicon import (
+        LexiconEmbedder as LexiconEmbedder,
+        TrainingSettings as TrainingSettings,
+        cluster_vocabulary as cluster_vocabulary,
+        train_lexicon as train_lexicon,
+    )
+    from pellucid.pretrained import bundled_models as bundled_models, load as load, verify as verify
+    from pellucid.static import (
+        AddingSettings as AddingSettings,
+        AnchoringSettings as AnchoringSettings,
+        ExtractionSettings as ExtractionSettings,
+        JoinSettings as JoinSettings,
+        PcaSettings as PcaSettings,
+        RefinementSettings as RefinementSettings,
+        StaticEmbedder as StaticEmbedder,
+        TranslationSettings as TranslationSettings,
+        add_languages as add_languages,
+        add_words as add_words,
+        as_static as as_static,
+        distill as distill,
+        distill_languages as distill_languages,
+        merge_vocabularies as merge_vocabularies,
+        prune as prune,
+        retrain as retrain,
+    )
+else:
+    _HOMES = {
+        "analysis": "Thresholds audit card cards compare contrast deletion_test document_frequencies rank",
+        "anchors": "AnchorEmbedder CandidateSettings choose_anchors",
+        "base": "Embedder",
+        "ensemble": "EnsembleEmbedder",
+        "errors": "",
+        "evaluation": "evaluate",
+        "explanation": "Explanation",
+        "index": "Index",
+        "keytokens": "KeyTokenEmbedder KeyTokenSettings",
+        "lexicon": "LexiconEmbedder TrainingSettings cluster_vocabulary train_lexicon",
+        "pretrained": "bundled_models load verify",
+        "static": "AddingSettings AnchoringSettings ExtractionSettings JoinSettings PcaSettings RefinementSettings "
+        "StaticEmbedder TranslationSettings add_languages add_words as_static distill distill_languages "
+        "merge_vocabularies prune retrain",
+    }
+    __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)

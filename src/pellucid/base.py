@@ -1,20 +1,25 @@
 """The contract that every family keeps: sentence-transformers' names, and `explain`.
 
-A family implements `_encode` (texts in, one row each out), `explain` and the saving of its own files. Everything else
-is here, so that a view, a command or a benchmark written against `Embedder` works for a family added later.
+A family implements `_encode` (texts and their role in, one row each out), `explain` and the saving of its own files.
+Everything else is here, so that a view, a command or a benchmark written against `Embedder` works for a family added
+later. What the arguments of `encode` do to the rows is in `encoding.py`.
 """
 
 from __future__ import annotations
 
+import hashlib
+import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.encoding import PLAIN, EncodeOptions, Role, checked_role
+from pellucid.encoding import unit_rows as unit_rows
 from pellucid.errors import InputError
 from pellucid.progress import Progress
 
@@ -33,47 +38,162 @@ class Embedder(ABC):
     family: ClassVar[str]
     """The name stored in `config.json`: which class opens the folder."""
 
+    similarity_fn_name: ClassVar[str] = "cosine"
+    """What `similarity` computes of two rows of `encode`, in sentence-transformers' words."""
+
+    _truncates: ClassVar[bool] = False  # whether the first dimensions alone are a smaller model
+    _folder: Path | None = None  # that the model was opened from
+
     @abstractmethod
-    def _encode(self, texts: list[str], *, show_progress_bar: bool) -> Any:
-        """Return one row for each of the checked, well-formed `texts`."""
+    def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Any:
+        """Return one row for each of the checked `texts`; `batch_size` is of use to a transformer alone."""
 
     @abstractmethod
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions of an embedding."""
 
     @abstractmethod
-    def explain(self, text1: str, text2: str | None = None) -> Explanation:
-        """Take the similarity of two texts apart, or one text's embedding when `text2` is None."""
+    def explain(self, text1: str, text2: str | None = None, *, role1: Role = None, role2: Role = None) -> Explanation:
+        """Take the similarity of two texts apart, or one text's embedding when `text2` is None.
+
+        Args:
+            text1: a text.
+            text2: another.
+            role1: what text 1 is encoded as: "query", "document", or None for what `encode` does.
+            role2: the same of text 2. What a search computes is explained with role1="query", role2="document".
+
+        Raises:
+            InputError: a text is no string, or a role is none.
+        """
 
     @abstractmethod
     def save_pretrained(self, path: str | Path) -> None:
         """Write the model to folder `path`, whole or not at all."""
 
-    def encode(self, texts: str | Iterable[str], *, show_progress_bar: bool = False) -> Any:
-        """Return the embeddings of `texts`.
+    def encode(
+        self, inputs: str | Iterable[str], prompt_name: str | None = None, prompt: str | None = None,
+        batch_size: int = 32, show_progress_bar: bool | None = None,
+        output_value: str | None = "sentence_embedding", precision: str | None = "float32",
+        convert_to_numpy: bool = True, convert_to_tensor: bool = False, device: Any = None,
+        normalize_embeddings: bool = False, truncate_dim: int | None = None, pool: Any = None,
+        chunk_size: int | None = None, *, task_metadata: Any = None, hf_split: str | None = None,
+        hf_subset: str | None = None, prompt_type: Any = None,
+    ) -> Any:  # fmt: skip
+        """Return the embeddings of texts. The arguments are those of sentence-transformers' `encode`.
 
         Args:
-            texts: a text, or any iterable of texts. One string gives one embedding (1-d), as in sentence-transformers.
+            inputs: a text, or any iterable of texts. One string gives one embedding (1-d), as in sentence-transformers.
+            prompt_name: "query" or "document": encode as `encode_query` or `encode_document` does.
+            prompt: a string put before every text, in place of what the model says there itself. A transformer that is
+                told tasks takes "" alone: its tasks stand in a template (`with_instruction`).
+            batch_size: texts of one pass through a transformer; the embeddings do not depend on it.
             show_progress_bar: show a bar, counting texts, once the work has lasted two seconds.
+            output_value: "sentence_embedding".
+            precision: "float32"; dense rows also as "int8", "uint8", "binary" or "ubinary", as
+                `sentence_transformers.quantize_embeddings` makes them of all the texts given.
+            convert_to_numpy: False gives a list of torch tensors, one a text.
+            convert_to_tensor: give one torch tensor, of a sparse family in COO as `SparseEncoder` does.
+            device: the one that the model is on, or None; the model stays where it is.
+            normalize_embeddings: bring rows to length 1; those of the static and lexicon families have it already.
+            truncate_dim: keep so many of the first dimensions, in families where these say most.
+            pool: None; no processes are started.
+            chunk_size: None.
+            task_metadata: given by MTEB alone, whose batches of texts are then taken as `inputs`.
+            hf_split: given by MTEB.
+            hf_subset: given by MTEB.
+            prompt_type: given by MTEB: the role.
 
         Returns:
-            float32 array [texts, dimension] (a CSR matrix for the sparse families). Rows are zero for a text the model
-            knows nothing of; their length is 1 in the static family, and in the others means what the family says.
+            float32 array [texts, dimension] (a CSR matrix for the sparse families), unless the arguments say otherwise.
+            Rows are zero for a text the model knows nothing of; their length is 1 in the static family, and in the
+            others means what the family says.
 
         Raises:
-            InputError: an item is not a string; the message gives its position.
+            InputError: an item is not a string (the message gives its position), or an argument has a value that means
+                nothing for this model.
+            MissingExtraError: tensors are asked for, and torch is not installed.
         """
-        if isinstance(texts, str):
-            return self._encode([texts], show_progress_bar=False)[0]
-        return self._encode(check_texts(texts), show_progress_bar=show_progress_bar)
+        options = EncodeOptions(
+            prompt_name, prompt, batch_size, show_progress_bar, output_value, precision, convert_to_numpy,
+            convert_to_tensor, device, normalize_embeddings, truncate_dim, pool, chunk_size,
+        )  # fmt: skip
+        if task_metadata is None:
+            return self._encoded(inputs, None, options)
+        texts = chain.from_iterable(batch["text"] for batch in inputs)  # type: ignore[index]
+        rows = self._encoded(texts, getattr(prompt_type, "value", prompt_type), options)
+        is_sparse = hasattr(rows, "toarray") and task_metadata.type != "Retrieval"  # which needs `similarity` alone
+        return rows.toarray() if is_sparse else rows
+
+    def encode_query(
+        self, inputs: str | Iterable[str], prompt_name: str | None = None, prompt: str | None = None,
+        batch_size: int = 32, show_progress_bar: bool | None = None,
+        output_value: str | None = "sentence_embedding", precision: str | None = "float32",
+        convert_to_numpy: bool = True, convert_to_tensor: bool = False, device: Any = None,
+        normalize_embeddings: bool = False, truncate_dim: int | None = None, pool: Any = None,
+        chunk_size: int | None = None,
+    ) -> Any:  # fmt: skip
+        """Encode search queries, with `encode`'s arguments; the same where a family does not tell them from others."""
+        return self._encoded(inputs, "query", EncodeOptions(
+            prompt_name, prompt, batch_size, show_progress_bar, output_value, precision, convert_to_numpy,
+            convert_to_tensor, device, normalize_embeddings, truncate_dim, pool, chunk_size,
+        ))  # fmt: skip
+
+    def encode_document(
+        self, inputs: str | Iterable[str], prompt_name: str | None = None, prompt: str | None = None,
+        batch_size: int = 32, show_progress_bar: bool | None = None,
+        output_value: str | None = "sentence_embedding", precision: str | None = "float32",
+        convert_to_numpy: bool = True, convert_to_tensor: bool = False, device: Any = None,
+        normalize_embeddings: bool = False, truncate_dim: int | None = None, pool: Any = None,
+        chunk_size: int | None = None,
+    ) -> Any:  # fmt: skip
+        """Encode documents, with `encode`'s arguments; the same where a family does not tell them from others."""
+        return self._encoded(inputs, "document", EncodeOptions(
+            prompt_name, prompt, batch_size, show_progress_bar, output_value, precision, convert_to_numpy,
+            convert_to_tensor, device, normalize_embeddings, truncate_dim, pool, chunk_size,
+        ))  # fmt: skip
+
+    def _encoded(self, inputs: str | Iterable[str], role: Role, options: EncodeOptions) -> Any:
+        single = isinstance(inputs, str)
+        texts = [inputs] if isinstance(inputs, str) else check_texts(inputs)
+        plain = options == PLAIN
+        if not plain:
+            texts, role = self._asked(texts, role, options)
+        bar = bool(options.show_progress_bar) and not single
+        rows = self._encode(texts, role, batch_size=options.batch_size, show_progress_bar=bar)
+        if not plain:
+            rows = options.applied(rows, self.device)
+        return rows[0] if single else rows
+
+    def _asked(self, texts: list[str], role: Role, options: EncodeOptions) -> tuple[list[str], Role]:
+        """Return texts with their prompt, and the role that is asked for, where this model can do all that is."""
+        options.check()
+        if options.device is not None and str(options.device) not in (self.device, self.device.partition(":")[0]):
+            raise InputError(
+                f"device is {str(options.device)!r:.40}, and this {self.family} model computes on {self.device!r}; "
+                "leave it out, or open the model there"
+            )
+        if options.truncate_dim is not None and not self._truncates:
+            raise InputError(
+                f"truncate_dim is {options.truncate_dim}, and the first dimensions of a {self.family} model say no "
+                "more than the others; choose some by name or number with model.keep(...)"
+            )
+        if options.prompt is not None:
+            return self._prompted(texts, options.prompt)
+        named: Any = options.prompt_name
+        return texts, named or role
+
+    def _prompted(self, texts: list[str], prompt: str) -> tuple[list[str], Role]:
+        """Return texts with `prompt` before them, and a role in which the model says nothing there itself."""
+        return [prompt + text for text in texts], None
 
     def encode_blocks(
-        self, texts: Iterable[str], *, block_size: int = 65_536, show_progress_bar: bool = False
+        self, texts: Iterable[str], *, role: Role = None, block_size: int = 65_536, show_progress_bar: bool = False
     ) -> Iterator[Any]:
         """Encode texts of any number, a block at a time, so that memory does not grow with them.
 
         Args:
             texts: any iterable of texts; it is read as the blocks are asked for.
+            role: what they are encoded as: "query", "document", or None for what `encode` does.
             block_size: texts in a block; the last may have fewer.
             show_progress_bar: show one bar, counting texts, once the work has lasted two seconds.
 
@@ -81,36 +201,99 @@ class Embedder(ABC):
             what `encode` returns for the texts of a block, in order.
 
         Raises:
-            InputError: an item is not a string (the message gives its position), `texts` is one string, or
-                `block_size` is below 1.
+            InputError: an item is not a string (the message gives its position), `texts` is one string, there is no
+                such role, or `block_size` is below 1.
         """
         if isinstance(texts, str) or not isinstance(texts, Iterable):
             raise InputError(f"encode_blocks takes an iterable of texts, got {texts!r:.40}; for one text use encode")
         if block_size < 1:
             raise InputError(f"block_size is {block_size}; it must be at least 1")
-        return self._encode_blocks(iter(texts), block_size, show_progress_bar)
+        return self._encode_blocks(iter(texts), checked_role(role), block_size, show_progress_bar)
 
-    def _encode_blocks(self, texts: Iterator[str], block_size: int, show_progress_bar: bool) -> Iterator[Any]:
+    def _encode_blocks(self, texts: Iterator[str], role: Role, size: int, show_progress_bar: bool) -> Iterator[Any]:
         done = 0
         with Progress("encoding", enabled=show_progress_bar) as progress:
-            while block := check_texts(islice(texts, block_size), first=done):
-                yield self._encode(block, show_progress_bar=False)
+            while block := check_texts(islice(texts, size), first=done):
+                yield self._encode(block, role, batch_size=PLAIN.batch_size, show_progress_bar=False)
                 done += len(block)
                 progress.advance(len(block))
 
-    def encode_query(self, texts: str | Iterable[str], *, show_progress_bar: bool = False) -> Any:
-        """Encode search queries; the same as `encode` where a family does not tell them from documents."""
-        return self.encode(texts, show_progress_bar=show_progress_bar)
+    def _encode_each(self, texts: list[str], roles: Sequence[Role]) -> Any:
+        """Return one row for each of a few texts, every one in its own role."""
+        if len(set(roles)) == 1:
+            return self._encode(texts, roles[0], batch_size=PLAIN.batch_size, show_progress_bar=False)
+        rows = [self._encode_each([text], [role]) for text, role in zip(texts, roles, strict=True)]
+        if not hasattr(rows[0], "tocsr"):
+            return np.concatenate(rows)
+        from scipy import sparse
 
-    def encode_document(self, texts: str | Iterable[str], *, show_progress_bar: bool = False) -> Any:
-        """Encode documents; the same as `encode` where a family does not tell them from queries."""
-        return self.encode(texts, show_progress_bar=show_progress_bar)
+        return sparse.vstack(rows, format="csr")
+
+    def get_sentence_embedding_dimension(self) -> int:
+        """Return `get_embedding_dimension`, of which it is sentence-transformers' older name."""
+        return self.get_embedding_dimension()
+
+    @property
+    def device(self) -> str:
+        """Where the model computes, as torch names it: "cpu", "cuda:0"."""
+        return "cpu"
+
+    @property
+    def max_seq_length(self) -> float | None:
+        """How many tokens of a text are read at most; infinity where all of them are, None where nobody can say."""
+        return None
+
+    def tokenize(self, texts: list[str]) -> dict[str, Any]:
+        """Return the ids that the model reads for `texts`, as torch tensors by name.
+
+        Raises:
+            InputError: the family has no tokenizer, or several.
+            MissingExtraError: torch is not installed.
+        """
+        raise InputError(f"a {self.family} model has no tokenizer of its own; explain(text) shows what it reads")
+
+    @property
+    def mteb_model_meta(self) -> Any:
+        """What MTEB wants to know of a model: a name, and a revision that no other weights have."""
+        from mteb.models import ModelMeta
+
+        named = self._source or type(self).__name__
+        revision = uuid.uuid4().hex  # scores of a model that is not on disk are never found again
+        if self._folder is not None:
+            files = [self._folder / name for name in ("config.json", "dimensions.tsv")]  # the checksums, the edits
+            revision = hashlib.sha256(b"\0".join(f.read_bytes() for f in files if f.exists())).hexdigest()
+        named = named if named.count("/") == 1 else f"pellucid/{Path(named).name}"
+        return ModelMeta.create_empty({"name": named, "revision": revision})
+
+    @property
+    def _source(self) -> str:
+        """The bundled name, hub id or folder the model was opened from; "" where it was not."""
+        if self._folder is None:
+            return ""
+        if self._folder.parent.name == "snapshots":  # of the hub's cache
+            return self._folder.parent.parent.name.removeprefix("models--").replace("--", "/")
+        return self._folder.name
+
+    def _size(self) -> str:
+        """Return how large the model is, in the family's own units."""
+        return f"{self.get_embedding_dimension():,} dimensions"
+
+    def __repr__(self) -> str:
+        """Return one line: family, source and size."""
+        return f"{type(self).__name__}({': '.join(filter(None, (self._source, self._size())))})"
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Vectors:
         """Return the cosine of every row of `embeddings1` to every row of `embeddings2`.
 
+        Args:
+            embeddings1: in any form that `encode` gives: arrays, sparse matrices, tensors or lists of them.
+            embeddings2: the same.
+
         Returns:
             float32 [rows 1, rows 2]; 0 wherever a row is zero, never NaN.
+
+        Raises:
+            InputError: they are texts; `encode` them first.
         """
         return _dense(unit_rows(embeddings1) @ unit_rows(embeddings2).T)
 
@@ -126,7 +309,7 @@ class Embedder(ABC):
         product = first.multiply(second) if hasattr(first, "multiply") else first * second
         return np.asarray(product.sum(axis=1), dtype=np.float32).ravel()
 
-    def coverage(self, texts: str | Iterable[str]) -> Any:
+    def coverage(self, texts: str | Iterable[str], *, role: Role = None) -> Any:
         """Return how much of each text the model knows.
 
         That is the share of the text's words, each counted as often as it occurs, that have a vector. A transformer has
@@ -135,26 +318,31 @@ class Embedder(ABC):
 
         Args:
             texts: a text, or any iterable of texts.
+            role: what they are encoded as; an instruction takes room from a query.
 
         Returns:
             float32 [texts], from 0 to 1; one number for one string.
 
         Raises:
-            InputError: an item is not a string.
+            InputError: an item is not a string, or there is no such role.
         """
         checked = check_texts([texts] if isinstance(texts, str) else texts)
-        shares = self._shares(checked)
+        shares = self._shares(checked, checked_role(role))
         return shares[0] if isinstance(texts, str) else shares
 
-    def _shares(self, texts: list[str]) -> Vectors:
+    def _shares(self, texts: list[str], role: Role) -> Vectors:
         """Return the coverage of checked texts."""
-        return np.array([known.share for known, _ in self._known(texts)], np.float32)
+        return np.array([known.share for known, _ in self._known(texts, role)], np.float32)
 
-    def _known(self, texts: list[str]) -> list[tuple[Coverage, tuple[Span, ...]]]:
+    def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         """Return for each text how much of it is known, and the stretches that are not; here, all is known."""
         from pellucid.explanation import words_before
 
         return [words_before(text, len(text)) for text in texts]
+
+    def _known_each(self, texts: list[str], roles: Sequence[Role]) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        """Return the same of a few texts, every one in its own role."""
+        return [self._known([text], role)[0] for text, role in zip(texts, roles, strict=True)]
 
     def describe(self, text: str, *, top_k: int = 5) -> str:
         """Say in one line what `text` is mostly about for this model, strongest first, and where it knows little of it.
@@ -164,12 +352,12 @@ class Embedder(ABC):
         """
         if top_k < 1:
             raise InputError(f"top_k is {top_k}; it must be at least 1")
-        explained_texts(text, None)
+        explained_texts(text)
         return self._strongest(text, top_k) + _little_known(self._known([text])[0][0])
 
     def _strongest(self, text: str, top_k: int) -> str:
         """Return what `text` is mostly about."""
-        rows = [row for row in self.explain(text).rows if row.contribution > 0][:top_k]
+        rows = self.explain(text).reasons(top_k)
         if not rows:
             return "nothing this model knows"
         return "mostly about: " + ", ".join(f"{row.name} ({_percent(row.share)})" for row in rows)
@@ -276,17 +464,22 @@ def check_texts(texts: Iterable[str], *, first: int = 0) -> list[str]:
     return checked
 
 
-def explained_texts(text1: str, text2: str | None) -> list[str]:
-    """Return the one or two texts that `explain` is asked about.
+def explained_texts(
+    text1: str, text2: str | None = None, role1: Role = None, role2: Role = None
+) -> tuple[list[str], list[Role]]:
+    """Return the one or two texts that `explain` is asked about, and as many roles.
 
     Raises:
-        InputError: one is no string.
+        InputError: one is no string, a role is none, or there is one for a text that is not given.
     """
     texts = [text1] if text2 is None else [text1, text2]
     for text in texts:
         if not isinstance(text, str):
             raise InputError(f"explain takes texts, got {type(text).__name__} ({text!r:.40}); pass a str")
-    return texts
+    roles = [checked_role(role) for role in (role1, role2)]
+    if text2 is None and role2 is not None:
+        raise InputError(f"role2 is {role2!r}, and there is no second text; give role1 for the first")
+    return texts, roles[: len(texts)]
 
 
 def _little_known(coverage: Coverage) -> str:
@@ -295,17 +488,6 @@ def _little_known(coverage: Coverage) -> str:
 
 def _percent(share: float) -> str:
     return f"{share:.0%}" if share >= 0.01 else f"{share:.1%}"
-
-
-def unit_rows(embeddings: Any, dtype: Any = np.float32) -> Any:
-    """Return `embeddings` as 2-d with rows of length 1; zero rows stay zero. A dense array becomes one of `dtype`."""
-    if hasattr(embeddings, "tocsr"):
-        lengths = np.sqrt(np.asarray(embeddings.multiply(embeddings).sum(axis=1))).ravel()
-        scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
-        return embeddings.tocsr().multiply(scale[:, None]).tocsr()
-    array = np.atleast_2d(np.asarray(embeddings, dtype=dtype))
-    lengths = np.linalg.norm(array, axis=1, keepdims=True)
-    return np.divide(array, lengths, out=np.zeros_like(array), where=lengths > 0)
 
 
 def _dense(matrix: Any) -> Vectors:

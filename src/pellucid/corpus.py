@@ -4,8 +4,8 @@ Plain text (`.txt`, one text a line), JSON lines (`.jsonl`, a string or an objec
 of them compressed (`.xz`, `.gz`), `.parquet` (a text column), or any iterable of strings. As many texts come out as
 there are lines, rows or items: a blank line and a null are the empty text.
 
-`read_lines` is what every reader of text files stands on. Only a line feed ends a line. One carriage return before it
-belongs to the end, and a byte order mark at the start of the file to nothing.
+Every reader of text files uses `read_lines`. Only a line feed ends a line. One carriage return before it is part of the
+line end, and a byte order mark at the start of the file is dropped.
 """
 
 from __future__ import annotations
@@ -164,6 +164,8 @@ def _check_strings(texts: Iterable[str]) -> Iterator[str]:
 
 def _file_lines(path: Path, name: str) -> Iterator[list[str]]:
     check_file(path, name)
+    if path.suffix.lower() in UNPACKERS and path.is_file() and not path.stat().st_size:  # gzip takes it for no text
+        raise CorpusError(f"{path} is empty, which no packed file is: it was cut. Copy or download it again")
     try:
         stream = UNPACKERS.get(path.suffix.lower(), open)(path, "rb")
     except UNREADABLE as error:

@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from importlib import metadata
 from typing import Any
 
+VERSION = "0.1.0"
+"""Of the library. It stands here, at the bottom, because the build, every saved folder and some messages name it."""
+
 
 class PellucidError(Exception):
     """Base of every error pellucid raises on purpose."""
@@ -72,7 +75,7 @@ def require(module: str, extra: str = "torch") -> None:
 
 @contextmanager
 def without_panic(what: Any) -> Iterator[None]:
-    """Turn a panic of a library written in Rust into our error; it is no `Exception`, and nothing else would catch it.
+    """Turn what tokenizers raises into our error: bare exceptions, and panics, which are none and which nobody catches.
 
     Raises:
         ModelFolderError: there was one; the message names `what` was used.
@@ -80,7 +83,7 @@ def without_panic(what: Any) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if not is_panic(error):
+        if not is_panic(error) and type(error) is not Exception:
             raise
         raise ModelFolderError(f"{what} cannot be used: {error!s:.300}") from error
 

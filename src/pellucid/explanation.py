@@ -1,9 +1,11 @@
 """What a score is made of: named rows that add up to it.
 
-An `Explanation` is data. The views (`print`, `to_frame`, `to_json`, `to_html`, `plot`, a notebook cell) read it and
-change nothing; they live in `views/render.py`, `views/page.py` and `views/plot.py`. What the rows leave of the score is
-the remainder, always: rounding for a family that keeps every term (`exact`), what was cut for one that does not. This
-is arithmetic, not sampling.
+An `Explanation` is data, and shows itself as parts that `views` draws for any medium. What the rows leave of the score
+is the remainder, always: rounding for a family that keeps every term (`exact`), what was cut for one that does not.
+This is arithmetic, not sampling.
+
+Most explanations are made for a score and a few rows. So the rows of a family stay an array of numbers (`Terms`), with
+a function that names them, until someone reads them.
 
 "Why does B rank above C for A?" is `model.explain(a, b) - model.explain(a, c)`: an explanation again, whose score is
 the gap between the two.
@@ -14,18 +16,35 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
+
+import numpy as np
+import numpy.typing as npt
 
 from pellucid.errors import InputError, missing_extra
 from pellucid.text import split_words, well_formed
+from pellucid.views.parts import (
+    AnyPart,
+    Bars,
+    Heading,
+    MarkedText,
+    MarkedTexts,
+    Matrix,
+    Note,
+    counted,
+    listed,
+    marked,
+    strongest_words,
+    visible,
+)
+from pellucid.views.shown import Shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
-    from rich.console import Console, ConsoleOptions, RenderResult
 
 SCHEMA_VERSION = 1
 """Version of the dict and JSON form. It changes when a key is renamed, removed or changes its meaning."""
@@ -36,7 +55,12 @@ Span = tuple[int, int]
 LOW_COVERAGE = 0.5
 """Share of a text's words; where a model knows less, every view says so."""
 
+WORD_PAIR, WORD, DIMENSION, KEY_TOKEN, EMBEDDING = "word pair", "word", "dimension", "key token", "embedding"
+"""The kinds of rows. EMBEDDING is the one row of a model that cannot say more."""
+
 _NO_SCORE = 1e-6  # below this, a score is rounding of float32 embeddings, and shares of it mean nothing
+_CANCELLED = 0.1  # |score| over the sum of the rows' sizes; below, shares of the score mislead
+_MANY_PAIRS = 200  # word pairs, about 14 words by 14; beyond, the sums of each word come first
 _TOLERANCE = 1e-6  # relative to the sum of the rows' sizes; an exact family that misses this has a bug
 
 
@@ -86,6 +110,8 @@ class Row(NamedTuple):
         spans3: where it stands in text 3, which only a difference of two explanations has.
         key: what tells the term from the others, and finds it again in another explanation of the same model, where its
             name may be written another way ("Apple", "apple"). An explanation fills in name and parts where it is ().
+        kind: what it is: "word pair", "word", "dimension", "key token", "embedding" (all that a model can say), or
+            "remainder" (the last line of a frame).
     """
 
     name: str
@@ -96,10 +122,83 @@ class Row(NamedTuple):
     spans2: tuple[Span, ...] = ()
     spans3: tuple[Span, ...] = ()
     key: tuple[str, ...] = ()
+    kind: str = DIMENSION
+
+
+class Terms(Sequence[Row]):
+    """Rows that are made when they are read, by falling size of their contribution.
+
+    It reads as a tuple of rows does, equals the tuple, and is copied and pickled as one.
+    """
+
+    def __init__(
+        self, contributions: npt.NDArray[np.float64], make: Callable[[int, float, float], Row], score: float
+    ) -> None:
+        """Keep what the rows are made of.
+
+        Args:
+            contributions: what each term adds to the score, [terms], in any order.
+            make: from the number of a term, its contribution and its share to its row. The rows' keys must differ.
+            score: what shares are of.
+        """
+        self._values, self._make, self._score = contributions, make, score
+
+    @cached_property
+    def _order(self) -> npt.NDArray[np.int64]:
+        return np.argsort(-np.abs(self._values), kind="stable")
+
+    @property
+    def contributions(self) -> npt.NDArray[np.float64]:
+        """What each row adds to the score, float64 [rows]."""
+        return self._values[self._order]
+
+    @cached_property
+    def _rows(self) -> tuple[Row, ...]:
+        return tuple(map(self._row, self._order.tolist()))
+
+    def _row(self, number: int) -> Row:
+        value = float(self._values[number])
+        return _with_key(self._make(number, value, _share(value, self._score)))
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self._values)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Row, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Row | tuple[Row, ...]:
+        """Return a row, or a tuple of some."""
+        if isinstance(index, slice):
+            return tuple(map(self._row, self._order[index].tolist()))
+        return self._row(int(self._order[index]))
+
+    def __iter__(self) -> Iterator[Row]:
+        """Go through all rows, which are made once."""
+        return iter(self._rows)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare with another `Terms`, or with a tuple of rows."""
+        return self._rows == tuple(other) if isinstance(other, (tuple, Terms)) else NotImplemented
+
+    def __hash__(self) -> int:
+        """Hash as the tuple of rows does."""
+        return hash(self._rows)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle as the tuple of rows."""
+        return tuple, (self._rows,)
+
+    def __repr__(self) -> str:
+        """Return the rows."""
+        return repr(self._rows)
 
 
 @dataclass(frozen=True, repr=False)
-class Explanation:
+class Explanation(Shown):
     """A score taken apart. No two rows have the same key.
 
     Attributes:
@@ -108,7 +207,7 @@ class Explanation:
         text2: the second text; None when one text was explained.
         score: the cosine of the two embeddings; for one text the cosine of its embedding to itself: 1, or 0 when the
             model knows nothing of it; for a difference the first cosine less the second.
-        rows: the terms, by falling size of their contribution.
+        rows: the terms, by falling size of their contribution; a tuple, or a `Terms` that reads like one.
         exact: whether the family keeps every term, so that the remainder is rounding.
         unknown1: stretches of text 1 that the model has no vector for.
         unknown2: the same for text 2.
@@ -121,7 +220,7 @@ class Explanation:
     text1: str
     text2: str | None
     score: float
-    rows: tuple[Row, ...]
+    rows: Sequence[Row]
     exact: bool = True
     unknown1: tuple[Span, ...] = ()
     unknown2: tuple[Span, ...] = ()
@@ -139,16 +238,27 @@ class Explanation:
             text = getattr(self, name)
             if text is not None:
                 object.__setattr__(self, name, well_formed(text))
-        rows = tuple(row if row.key else row._replace(key=(row.name, *row.parts)) for row in self.rows)
-        object.__setattr__(self, "rows", rows)
-        _check_rows(rows, self.score)
+        if not isinstance(self.rows, Terms):
+            object.__setattr__(self, "rows", tuple(map(_with_key, self.rows)))
+            _check_distinct(self.rows)
+        if not math.isfinite(self.score) or not np.isfinite(self.contributions).all():
+            raise InputError(
+                f"a score of {self.score} cannot be taken apart: it or one of its rows is no finite number"
+            )
         if len(self.coverage) not in (0, len(self.texts)):
             raise InputError(f"{len(self.texts)} texts and {len(self.coverage)} coverages; give one a text, or none")
 
     @cached_property
+    def contributions(self) -> npt.NDArray[np.float64]:
+        """What each row adds to the score, float64 [rows], without making rows."""
+        if isinstance(self.rows, Terms):
+            return self.rows.contributions
+        return np.array([row.contribution for row in self.rows], np.float64)
+
+    @cached_property
     def remainder(self) -> float:
         """The score less the sum of the rows."""
-        return math.fsum([self.score, *(-row.contribution for row in self.rows)])
+        return math.fsum([self.score, *(-self.contributions).tolist()])
 
     @classmethod
     def from_terms(
@@ -156,7 +266,8 @@ class Explanation:
         family: str,
         texts: tuple[str, str | None],
         score: float,
-        terms: Iterable[Row],
+        terms: Iterable[Row] | npt.NDArray[np.float64],
+        make: Callable[[int, float, float], Row] | None = None,
         *,
         exact: bool = True,
         unknown: tuple[tuple[Span, ...], tuple[Span, ...]] = ((), ()),
@@ -164,10 +275,24 @@ class Explanation:
     ) -> Explanation:
         """Sort `terms` and set their shares.
 
+        Args:
+            family: the family of the model.
+            texts: the first and the second text.
+            score: what the terms add up to.
+            terms: rows, whose shares are ignored; or with `make` their contributions alone, float64 [terms].
+            make: from the number of a term, its contribution and its share to its row, called when the row is read.
+                Each row must have a key of its own.
+            exact: whether these are all terms.
+            unknown: the stretches of each text that the model has no vector for.
+            coverage: of each text.
+
         Raises:
             InputError: `exact` is promised, but the terms do not add up to `score`; or two are the same term.
         """
-        rows = tuple(_sorted_with_shares(terms, score))
+        if make is not None:
+            rows: Sequence[Row] = Terms(np.asarray(terms, np.float64), make, score)
+        else:
+            rows = _sorted_with_shares(terms, score)
         made = cls(family, *texts, score, rows, exact, *unknown, coverage=coverage)
         if exact and abs(made.remainder) > made._rounding:
             raise InputError(f"the rows miss the score {score} by {made.remainder}; pass every term, or exact=False")
@@ -176,7 +301,7 @@ class Explanation:
     @property
     def _rounding(self) -> float:
         """How far the rows of an exact explanation may miss the score."""
-        return _TOLERANCE * max(1.0, math.fsum(abs(row.contribution) for row in self.rows))
+        return _TOLERANCE * max(1.0, float(np.abs(self.contributions).sum()))
 
     def __sub__(self, other: Explanation) -> Explanation:
         """Say why text 2 is closer to text 1 than the other explanation's text 2 is.
@@ -197,12 +322,16 @@ class Explanation:
         return replace(
             self,
             score=score,
-            rows=tuple(_sorted_with_shares(rows.values(), score)),
+            rows=_sorted_with_shares(rows.values(), score),
             exact=self.exact and other.exact,
             text3=other.text2,
             unknown3=other.unknown2,
             coverage=(*self.coverage, *other.coverage[1:]) if self.coverage and other.coverage else (),
         )
+
+    def reasons(self, top_k: int) -> list[Row]:
+        """Return the `top_k` rows that add the most; fewer where fewer add anything."""
+        return [self.rows[number] for number in np.flatnonzero(self.contributions > 0)[:top_k].tolist()]
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -245,7 +374,7 @@ class Explanation:
             raise InputError(f"text is {text!r}; this explanation has texts 1 to {len(self.texts)}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain dicts, lists, strings, numbers and None; `docs/schema/explanation-v1.json` describes them."""
+        """Return plain dicts, lists, strings, numbers and None; `docs/schema.json` describes them."""
         names = [f.name for f in fields(self)]
         names.insert(names.index("exact"), "remainder")
         return {"version": SCHEMA_VERSION} | {name: _plain(getattr(self, name)) for name in names}
@@ -267,7 +396,8 @@ class Explanation:
             raise InputError(f"explanation has version {found!r}; this pellucid reads version {SCHEMA_VERSION}")
         content = {key: item for key, item in value.items() if key != "version"}
         try:
-            content["rows"] = tuple(Row(**_tupled(row)) for row in content["rows"])
+            kind = _kind_of_old_rows(content["family"], content["text2"])  # as version 1 was written at first
+            content["rows"] = tuple(Row(**{"kind": kind, **_tupled(row)}) for row in content["rows"])
             content["coverage"] = tuple(map(_read_coverage, content.get("coverage", ())))
             remainder = content.pop("remainder")
             read = cls(**_tupled(content))
@@ -295,59 +425,192 @@ class Explanation:
             raise missing_extra("pandas", "plot") from error
         rows = list(self.rows)
         if not self.exact:
-            rest = Row("(remainder)", (), self.remainder, 0.0, key=("(remainder)",))
-            rows.append(_with_share(rest, self.score))
+            share = _share(self.remainder, self.score)
+            rows.append(Row("(remainder)", (), self.remainder, share, key=("(remainder)",), kind="remainder"))
         frame = pd.DataFrame([row._asdict() for row in rows], columns=list(Row._fields))
         shares = tuple(known.share for known in self.coverage)
         frame.attrs = {"score": self.score, "texts": self.texts, "family": self.family, "exact": self.exact}
         frame.attrs["coverage"] = shares
         return frame
 
-    def to_html(self, *, top_k: int = 12, fragment: bool = False) -> str:
+    def to_html(self, *, fragment: bool = False, top_k: int = 12) -> str:
         """Return a self-contained HTML page without scripts: the texts, the `top_k` largest rows and a heat map.
 
         Args:
-            top_k: rows shown; the others are one line with their sum.
             fragment: leave out the page around it, to be placed inside another page.
+            top_k: rows shown; the others are one line with their sum.
         """
         from pellucid.views.page import page
 
-        return page(self, top_k=top_k, fragment=fragment)
+        return page(self._parts(top_k), fragment=fragment)
 
-    def plot(self, *, max_words: int = 30) -> Figure:
+    def to_markdown(self, *, top_k: int = 10) -> str:
+        """Return the texts and the `top_k` largest rows as Markdown."""
+        from pellucid.views.markdown import markdown
+
+        return markdown(self._parts(top_k))
+
+    def to_text(self, *, width: int = 100, top_k: int = 10) -> str:
+        """Return what `print` shows: the texts and the `top_k` largest rows, `width` characters wide."""
+        from pellucid.views.terminal import plain
+
+        return plain(self._parts(top_k), width=width)
+
+    def plot(self, *, max_words: int = 30, dark: bool = False) -> Figure:
         """Return a matplotlib Figure: a heat map of word pairs, or bars where rows are not pairs.
 
         Args:
             max_words: words shown of each text (bars, where rows are not pairs), the strongest; the others are summed.
+            dark: draw for a dark background.
 
         Raises:
+            InputError: `max_words` is below 1.
             MissingExtraError: matplotlib is not installed.
         """
-        from pellucid.views.plot import figure
+        from pellucid.views.figure import picture
 
-        return figure(self, max_words=max_words)
+        if max_words < 1:
+            raise InputError(f"max_words is {max_words}; it must be at least 1")
+        return picture(self._parts(max_words), most=max_words, dark=dark)
 
     def __repr__(self) -> str:
         """Return one short line; `print` shows the rows."""
-        from pellucid.views.render import visible
-
         kind = "exact" if self.exact else f"remainder {self.remainder:+.4f}"
         return f"<Explanation {visible(self.family)}: score {self.score:.4f}, {len(self.rows):,} rows, {kind}>"
 
-    def __str__(self) -> str:
-        """Return the texts and the ten largest rows as plain text."""
-        from pellucid.views.render import plain
+    # --- What the views show ---
 
-        return plain(self)
+    def _parts(self, top_k: int = 10) -> Iterator[AnyPart]:
+        """Yield what every medium shows, with `top_k` rows.
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Show the same in colour, for `rich.print`."""
-        from pellucid.views.render import terminal
+        Raises:
+            InputError: `top_k` is below 0.
+        """
+        if top_k < 0:
+            raise InputError(f"top_k is {top_k}; it must be at least 0")
+        title = "Similarity" if self.text3 is None else "Similarity to text 2 less similarity to text 3"
+        if self.text2 is None:
+            title = "What the text is about"
+        yield Heading(title, f"{self.score:.4f}", f"{self.family} model")
+        labels = ["text"] if self.text2 is None else [f"text {number}" for number, _ in enumerate(self.texts, 1)]
+        for label, coverage in zip(labels, self.coverage):
+            for said in little_known(coverage, "the text" if self.text2 is None else label):
+                yield Note(said, is_warning=True)
+        yield from map(Note, self._notes())
+        yield MarkedTexts(tuple(self._marked(number, label) for number, label in enumerate(labels, 1)))
+        if not self.rows:
+            return
+        matrix = self._matrix() if self._kind == WORD_PAIR else None
+        many = matrix is not None and len(self.rows) > _MANY_PAIRS
+        if matrix is not None and many:
+            sides = ((matrix.of_down, matrix.down, 1), (matrix.of_across, matrix.across, 0))
+            for of, words, axis in sides:
+                yield self._word_sums(f"Words of {of}", words, matrix.values.sum(axis=axis), top_k)
+        names = [(row.name, row.contribution) for row in self.rows[:top_k]]
+        yield self._bars("Word pairs" if many else "", self._kind, names, self.contributions[top_k:])
+        if matrix is not None:
+            yield matrix
 
-        yield from terminal(self)
+    @cached_property
+    def _kind(self) -> str:
+        """The kind of the rows; "row" where there are several, as an ensemble has them."""
+        kinds = {row.kind for row in self.rows}
+        return kinds.pop() if len(kinds) == 1 else "row"
 
-    def _repr_html_(self) -> str:
-        return self.to_html(fragment=True)
+    @property
+    def _has_shares(self) -> bool:
+        """Whether shares of the score say anything; not where large terms of both signs nearly cancel."""
+        return abs(self.score) > max(_NO_SCORE, _CANCELLED * float(np.abs(self.contributions).sum()))
+
+    def _notes(self) -> Iterator[str]:
+        """Say in sentences what the numbers rest on."""
+        if not self.rows:
+            yield f"Nothing to add up: the model knows nothing of {self._blank_texts()}."
+            return
+        values = self.contributions
+        sums = f"{values[values > 0].sum():+.4f} for, {values[values < 0].sum():+.4f} against"
+        kind = "adding up to the score exactly" if self.exact else "and a remainder, adding up to the score"
+        yield f"{counted(len(values), self._kind)} {kind}: {sums}."
+        if not self._has_shares:
+            yield "For and against nearly cancel: shares of so small a score would mislead and are not shown."
+        elif self.score < 0:
+            yield "The score is negative, so the rows that lower it have the positive shares."
+
+    def _blank_texts(self) -> str:
+        """Name the texts that hold no word but unknown ones."""
+        if len(self.texts) == 1:
+            return "the text"
+        blank = []
+        for number, (text, spans) in enumerate(zip(self.texts, (self.unknown1, self.unknown2, self.unknown3)), 1):
+            characters = list(text)
+            for start, end in spans:
+                characters[start:end] = " " * (end - start)
+            if not any(map(str.isalnum, characters)):
+                blank.append(f"text {number}")
+        return " and ".join(blank) or "one of the texts"
+
+    def _bars(self, title: str, kind: str, bars: list[tuple[str, float]], hidden: npt.NDArray[np.float64]) -> Bars:
+        """Return the largest rows, the sum of the `hidden` ones and the remainder, which add up to the score."""
+        rest = []
+        if len(hidden):
+            rest.append((f"sum of {counted(len(hidden), 'more ' + kind)}", float(hidden.sum())))
+        if not self.exact:
+            rest.append(("remainder: what the rows leave out", self.remainder))
+        names = "words" if kind in (WORD, WORD_PAIR) else kind
+        return Bars(title, names, tuple(bars), tuple(rest), self.score, self._has_shares)
+
+    def _word_sums(self, title: str, words: tuple[str, ...], sums: npt.NDArray[np.float64], top_k: int) -> Bars:
+        """Return what each word of one side adds in all its pairs."""
+        order = np.argsort(-np.abs(sums), kind="stable")
+        shown = [(words[number], float(sums[number])) for number in order[:top_k].tolist()]
+        return self._bars(title, WORD, shown, sums[order[top_k:]])
+
+    def _matrix(self) -> Matrix:
+        """Return pairs of words as a matrix in text order: in a difference the words of text 2, then those of text 3.
+
+        A word that was written in two ways, each with its own vector, is one word here if the two are named alike.
+        """
+        down: dict[str, Any] = {}
+        across: dict[str, Any] = {}
+        for row in self.rows:
+            down.setdefault(row.parts[0], row.spans1[:1])
+            across.setdefault(row.parts[1], (not row.spans2, (row.spans2 or row.spans3)[:1]))
+        words1, words2 = sorted(down, key=down.__getitem__), sorted(across, key=across.__getitem__)
+        line = {word: number for number, word in enumerate(words1)}
+        column = {word: number for number, word in enumerate(words2)}
+        values = np.zeros((len(words1), len(words2)))
+        for row in self.rows:
+            values[line[row.parts[0]], column[row.parts[1]]] += row.contribution
+        of_across = "text 2" if self.text3 is None else "text 2, then text 3"
+        return Matrix("text 1", of_across, tuple(words1), tuple(words2), values)
+
+    def _marked(self, number: int, label: str) -> MarkedText:
+        """Return a text with its words marked by what they add, on one scale for all texts."""
+        scale = max((abs(value) for sums in self._sums_by_span for value in sums.values()), default=0.0) or 1.0
+        unknown = (self.unknown1, self.unknown2, self.unknown3)[number - 1]
+        pieces = tuple(marked(self.texts[number - 1], self.word_contributions(number), unknown, scale))
+        strongest = strongest_words(self.texts[number - 1], self.word_contributions(number))
+        return MarkedText(label, pieces, strongest, self._unknown_note(number))
+
+    def _unknown_note(self, number: int) -> str:
+        """List the words of a text that the model has no vector for, and count those it knows in part; else empty."""
+        words = self.unknown_words(number)
+        said = ["not in the vocabulary: " + listed(words)] if words else []
+        if self.coverage and self.coverage[number - 1].partly:
+            coverage = self.coverage[number - 1]
+            said.append(f"known by their beginning alone: {coverage.partly:,} of {coverage.total:,} words")
+        return "; ".join(said)
+
+
+def little_known(coverage: Coverage, text: str, unknown: Sequence[str] = ()) -> list[str]:
+    """Say that a model knows little of `text`, and which words it does not; nothing where it knows enough."""
+    if not coverage.is_low:
+        return []
+    named = f" Unknown: {listed(unknown)}." if unknown else ""
+    if not coverage.known:
+        return [f"Only 0 of {coverage.total:,} words of {text} known: the model can say nothing of it.{named}"]
+    rests = "it" if coverage.known == 1 else "them"
+    return [f"Only {coverage.known:,} of {coverage.total:,} words of {text} known: the score rests on {rests}.{named}"]
 
 
 def words_before(text: str, end: int) -> tuple[Coverage, tuple[Span, ...]]:
@@ -357,24 +620,32 @@ def words_before(text: str, end: int) -> tuple[Coverage, tuple[Span, ...]]:
     return Coverage(len(words) - len(left_out), len(words)), left_out
 
 
-def _with_share(row: Row, score: float) -> Row:
-    share = row.contribution / score if abs(score) > _NO_SCORE else 0.0
-    return row._replace(share=share)
+def _share(value: float, score: float) -> float:
+    return value / score if abs(score) > _NO_SCORE else 0.0
 
 
-def _sorted_with_shares(terms: Iterable[Row], score: float) -> list[Row]:
-    rows = [_with_share(row, score) for row in terms]
-    return sorted(rows, key=lambda row: (-abs(row.contribution), row.name))
+def _with_key(row: Row) -> Row:
+    return row if row.key else row._replace(key=(row.name, *row.parts))
 
 
-def _check_rows(rows: tuple[Row, ...], score: float) -> None:
-    """Refuse numbers that cannot be added up, and a term that is there twice."""
-    if not all(map(math.isfinite, (score, *(row.contribution for row in rows)))):
-        raise InputError(f"a score of {score} cannot be taken apart: it or one of its rows is no finite number")
+def _sorted_with_shares(terms: Iterable[Row], score: float) -> tuple[Row, ...]:
+    rows = [row._replace(share=_share(row.contribution, score)) for row in terms]
+    return tuple(sorted(rows, key=lambda row: (-abs(row.contribution), row.name)))
+
+
+def _check_distinct(rows: Sequence[Row]) -> None:
+    """Refuse a term that is there twice: a difference of explanations would lose one of the two."""
     if len({row.key for row in rows}) < len(rows):
         counts = Counter(row.key for row in rows)
         twice = next(row for row in rows if counts[row.key] > 1)
         raise InputError(f"the rows hold {twice.name!r:.80} twice; join them, or give each a key of its own")
+
+
+def _kind_of_old_rows(family: str, text2: str | None) -> str:
+    """Return the kind that the rows of a file without kinds have."""
+    if family == "static":
+        return WORD if text2 is None else WORD_PAIR
+    return KEY_TOKEN if family in ("keytokens", "key-token index") else DIMENSION
 
 
 def _read_coverage(value: Any) -> Coverage:
@@ -399,7 +670,7 @@ def _plain(value: Any) -> Any:
         return {name: _plain(item) for name, item in value._asdict().items()}
     if is_dataclass(value):
         return {f.name: getattr(value, f.name) for f in fields(value)}
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+    return [_plain(item) for item in value] if isinstance(value, (tuple, Terms)) else value
 
 
 def _tupled(value: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,13 +1,11 @@
-"""Saved models of any family: where they are found, what every folder holds, and which class opens them.
+"""Any name, folder, hub id or object to an opened model or encoder: the one place that does it; and what folders hold.
+
+`load` opens a model of ours, `open_encoder` that or a SentenceTransformer; `identify` says what a name stands for and
+`locate` where it is. A transformer under a model is opened in `transformer/backbone.py`, which asks here where it is.
 
 A folder's `config.json` has an object "pellucid": the family, the version of the format, the library's version and the
 names of the files the model consists of, with the checksums of those that are not meant to be edited. Everything else
 in it is for other libraries.
-
-Any encoder as one function: texts in, float32 rows of length 1 out.
-
-An encoder is a SentenceTransformer, a pellucid model, or any callable that takes a list of texts and returns one vector
-each. What it returns is checked here, so that nobody else has to.
 """
 
 from __future__ import annotations
@@ -15,23 +13,30 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from importlib import import_module
-from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-import pellucid
-from pellucid.base import Embedder, Vectors
-from pellucid.errors import InputError, ModelFolderError, PellucidError, is_panic, missing_extra, require
-from pellucid.explanation import Coverage, Span, words_before
+from pellucid.base import Embedder
+from pellucid.encoders import Encoder, check_encoder, encode_with
+from pellucid.errors import VERSION, InputError, ModelFolderError, PellucidError, is_panic, missing_extra, require
 from pellucid.store import broken_tensor, checksum, read_json, write_json, writing_folder
-from pellucid.text import well_formed
+from pellucid.untrusted import check_finite, check_module, check_size, check_token_ids
+
+FAMILIES = {
+    "static": "static.embedder.StaticEmbedder",
+    "anchors": "anchors.embedder.AnchorEmbedder",
+    "lexicon": "lexicon.embedder.LexiconEmbedder",
+    "keytokens": "keytokens.embedder.KeyTokenEmbedder",
+    "ensemble": "ensemble.embedder.EnsembleEmbedder",
+    "dense": "research.baselines.DenseEmbedder",  # a baseline
+}
+"""Family, and its class with the file it is in: a new family is its room and one line here, a name, no import."""
+
+Kind = Literal["pellucid", "sentence-transformers", "transformer", "vectors", "unknown", "nothing"]
 
 FORMAT = 1
 """The folder format this version writes; it reads this one and all before."""
@@ -64,12 +69,69 @@ def load(name_or_path: str | os.PathLike[str]) -> Embedder:
         ModelFolderError: nothing is there, or what is there is broken, too new, or no pellucid model.
     """
     place = locate(name_or_path)
-    if place.is_file():
-        from pellucid.static.embedder import StaticEmbedder
-
-        return StaticEmbedder.from_text_vectors(place)
-    opened: Embedder = family_class(read_config(place).get("family"), place).from_pretrained(place)
+    family = "static" if place.is_file() else read_config(place).get("family")
+    opened: Embedder = family_class(family, place).from_pretrained(place)
     return opened
+
+
+def open_encoder(encoder: Encoder) -> Encoder:
+    """Open whatever makes vectors of texts; what is open already is given back.
+
+    Args:
+        encoder: a bundled name, a folder, a hub id or a text file of word vectors, as `load` takes them; the folder or
+            hub id of a sentence-transformers model; or an opened encoder, see `encode_with`.
+
+    Raises:
+        InputError: nothing is found, or it is no encoder.
+        ModelFolderError: what is found is broken.
+        MissingExtraError: sentence-transformers is needed and not installed.
+    """
+    if not isinstance(encoder, (str, os.PathLike)):
+        check_encoder(encoder)
+        return encoder
+    kind = identify(encoder)
+    if kind == "nothing":
+        raise InputError(_not_found(os.fspath(encoder)))
+    if kind == "sentence-transformers":
+        return open_sentence_transformer(os.path.expanduser(encoder))
+    return load(encoder)
+
+
+def identify(name_or_path: str | os.PathLike[str]) -> Kind:
+    """Return what a name stands for; of a hub id a config alone is fetched.
+
+    Returns:
+        "pellucid": a model of ours, or what `load` says best why it is none. "sentence-transformers": one of that
+        library, or whatever else it may open of the hub. "transformer": a folder that transformers opens. "vectors": a
+        file. "unknown": a folder of none of these. "nothing": no such thing, and no name to ask the hub for.
+
+    Raises:
+        InputError: the hub does not answer, or has no such model.
+    """
+    text, path = os.fspath(name_or_path), Path(name_or_path).expanduser()
+    if isinstance(name_or_path, str) and text in bundled_models():
+        return "pellucid"
+    if path.is_dir():
+        return _kind_of(path / "config.json", is_stock=(path / "modules.json").exists())
+    if path.is_file():
+        return "vectors"
+    if isinstance(name_or_path, str) and is_hub_id(text):
+        return _kind_of(_hub_config(text), is_stock=True)
+    return "nothing"
+
+
+def _kind_of(path: Path | None, *, is_stock: bool) -> Kind:
+    """Return what the `config.json` at `path` belongs to; `is_stock`: to sentence-transformers, if not to us."""
+    config: Any = {}
+    if path is not None and path.is_file():
+        try:
+            config = read_json(path)
+        except ModelFolderError:
+            return "pellucid"
+    config = config if isinstance(config, dict) else {}
+    if "pellucid" in config or is_stock:
+        return "pellucid" if "pellucid" in config else "sentence-transformers"
+    return "transformer" if "model_type" in config else "unknown"
 
 
 def bundled_models() -> list[str]:
@@ -127,10 +189,10 @@ def _looks_like_path(text: str) -> bool:
 
 
 def _not_found(text: str) -> str:
-    bundled = ", ".join(bundled_models()) or "none in this installation"
     return (
-        f"no model at {text!r}. Give the name of a bundled model ({bundled}), "
-        "the folder of a saved model (./my-model), or a hub id (owner/name)"
+        f"no model {text!r}: nothing is at {Path(text).absolute()}. Give the name of a bundled model "
+        f"({', '.join(bundled_models()) or 'none in this installation'}), the folder of a saved model (./my-model), "
+        "or a hub id (owner/name)"
     )
 
 
@@ -152,18 +214,33 @@ def _download(repo_id: str) -> Path:
         ) from error
 
 
+def _hub_config(repo: str) -> Path | None:
+    """Download a hub model's config.json, if it has one."""
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return Path(hf_hub_download(repo, "config.json"))
+    except LocalEntryNotFoundError as error:  # before its base class EntryNotFoundError
+        raise InputError(f"the hub cannot be reached. {_not_found(repo)}") from error
+    except EntryNotFoundError:
+        return None
+    except HfHubHTTPError as error:
+        raise InputError(f"the hub answers: {error}. {_not_found(repo)}") from error
+
+
 def family_class(family: Any, folder: Path) -> Any:
     """Return the class that opens models of `family`.
 
     Raises:
         ModelFolderError: this version of the library knows no such family.
     """
-    if not isinstance(family, str) or family not in pellucid.FAMILIES:
+    if not isinstance(family, str) or family not in FAMILIES:
         raise ModelFolderError(
-            f"{folder} holds a model of family {family!r}; pellucid {pellucid.__version__} knows "
-            f"{', '.join(pellucid.FAMILIES)}. A newer pellucid may open it"
+            f"{folder} holds a model of family {family!r}; pellucid {VERSION} knows "
+            f"{', '.join(FAMILIES)}. A newer pellucid may open it"
         )
-    module, _, name = pellucid.FAMILIES[family].rpartition(".")
+    module, _, name = FAMILIES[family].rpartition(".")
     return getattr(import_module(f"pellucid.{module}"), name)
 
 
@@ -186,7 +263,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     version = ours.get("format")
     if type(version) is not int or not 1 <= version <= FORMAT:
         raise ModelFolderError(
-            f"{folder} has format {version!r:.40}; pellucid {pellucid.__version__} reads up to {FORMAT}. "
+            f"{folder} has format {version!r:.40}; pellucid {VERSION} reads up to {FORMAT}. "
             "Update pellucid: pip install -U pellucid"
         )
     return ours
@@ -205,7 +282,21 @@ def check_family(folder: Path, family: str) -> None:
             f"{folder} holds a model of family {ours.get('family')!r:.40}, not {family!r}. Use pellucid.load"
         )
     _check_regular(folder)
-    _check_whole(folder, _recorded(folder, ours))
+    check_whole(folder, ours)
+
+
+def check_whole(folder: Path, ours: Mapping[str, Any], *, most: float | None = None) -> None:
+    """Refuse a folder that lacks a file of those in `ours["sha256"]` or, where all are small, has another one.
+
+    Args:
+        folder: of the files.
+        ours: what `config.json` says of them.
+        most: bytes of all together that are small; None for 4 MB.
+
+    Raises:
+        ModelFolderError: it does; the message names the file.
+    """
+    _check_whole(folder, _recorded(folder, ours), _ALWAYS_CHECKED if most is None else most)
 
 
 def _check_regular(folder: Path) -> None:
@@ -243,14 +334,14 @@ def _kind(path: Path) -> int:
         return 0
 
 
-def _check_whole(folder: Path, recorded: Mapping[str, str]) -> None:
+def _check_whole(folder: Path, recorded: Mapping[str, str], most: float) -> None:
     """Refuse a folder that lacks a file of its model or, where all are small together, has another one."""
     absent = next((name for name in recorded if not stat.S_ISREG(_kind(folder / name))), None)
     if absent is not None:
         raise ModelFolderError(
             f"{folder / absent} is missing or not a regular file: the model is not whole. Download or copy it again"
         )
-    if sum((folder / name).stat().st_size for name in recorded) > _ALWAYS_CHECKED:
+    if sum((folder / name).stat().st_size for name in recorded) > most:
         return
     for name, expected in recorded.items():
         if checksum(folder / name) != expected:
@@ -287,14 +378,11 @@ def _names(folder: Path) -> list[str]:
 
 
 class FileState(NamedTuple):
-    """What `verify` finds of a model's file."""
+    """What `verify` finds of a file: its path in the folder, "ok" or what is wrong, and whether it may be used."""
 
     name: str
-    """Its path in the folder, with slashes."""
     state: str
-    """"ok", or in words what it is."""
     sound: bool
-    """Whether it may be used."""
 
 
 def verify(name_or_path: str | os.PathLike[str]) -> list[FileState]:
@@ -367,7 +455,7 @@ def saving(
         present = folder / "config.json"  # a transformer's own
         others = {**(read_json(present) if present.exists() else {}), **(config or {})}
         sums = {name: checksum(folder / name) for name in _names(folder) if _is_checked(name)}
-        ours = {"family": family, "format": FORMAT, "version": pellucid.__version__, **facts, "files": names}
+        ours = {"family": family, "format": FORMAT, "version": VERSION, **facts, "files": names}
         ours["sha256"] = sums
         write_json(folder / "config.json", {**others, "pellucid": ours})
         card = target / "README.md"
@@ -402,191 +490,61 @@ print(model.explain("a text", "another text"))
 """
 
 
-_PROBES = 8  # texts encoded again when a run is resumed, to see that it is the same encoder
-_ROUNDING = 0.02  # what an encoder's vectors may differ by from run to run, in bfloat16 for instance
-_FORMS = "a pellucid model (bundled name, folder or hub id) or a sentence-transformers model (folder or hub id)"
-
-Encoder = Any
-"""A SentenceTransformer, an `Embedder`, or a callable: list of texts -> array [texts, d]."""
-
-
-def encode_with(
-    encoder: Encoder,
-    texts: list[str],
-    *,
-    role: str = "",
-    dimension: int | None = None,
-    show_progress_bar: bool = False,
-) -> Vectors:
-    """Return the vectors of `texts` at length 1.
-
-    Args:
-        encoder: what makes the vectors; their lengths do not matter.
-        texts: any number of texts.
-        role: "query" or "document" for the encoder's own way with these, "" for neither; callables know no roles.
-        dimension: what the encoder gave before; None takes what it gives.
-        show_progress_bar: passed on where the encoder has one.
-
-    Returns:
-        float32 [texts, d]; a row is zero where the encoder gives zero.
+@contextmanager
+def loading(name: str) -> Iterator[None]:
+    """Turn whatever transformers raises while it opens something into our errors, and keep bars and threads away.
 
     Raises:
-        InputError: the encoder is none, gives another number of rows or dimensions than expected, or a NaN.
+        MissingExtraError: torch or transformers is not installed, or too old.
+        ModelFolderError: nothing is there, or it is broken.
     """
-    function = _as_function(encoder, role, show_progress_bar)
-    if not texts:
-        return np.zeros((0, dimension or 0), np.float32)
-    vectors = _as_rows(function(list(map(well_formed, texts))))
-    name = type(encoder).__name__
-    if vectors.ndim != 2 or len(vectors) != len(texts):
-        raise InputError(f"the encoder ({name}) gave an array of shape {vectors.shape} for {len(texts)} texts")
-    if dimension is not None and vectors.shape[1] != dimension:
-        raise InputError(
-            f"the encoder ({name}) gives {vectors.shape[1]} dimensions, before it gave {dimension}; "
-            "give the encoder that the anchors were made with"
-        )
-    broken = ~np.isfinite(vectors).all(axis=1)
-    if broken.any():
-        raise InputError(
-            f"the encoder ({name}) gave NaN or infinity for {int(broken.sum())} of {len(texts)} texts, "
-            f"the first is {texts[int(broken.argmax())]!r:.60}"
-        )
-    lengths = np.sqrt(np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64))[:, None]  # squares may leave float32
-    units: Vectors = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
-    return units
-
-
-def anchor_vectors(encoder: Encoder, texts: list[str], *, dimension: int | None = None) -> Vectors:
-    """Return the encoded anchors at length 1, float32 [n, d].
-
-    Raises:
-        InputError: the encoder maps one to zero, or gives something else than `encode_with` allows.
-    """
-    vectors = encode_with(encoder, texts, dimension=dimension)
-    empty = np.flatnonzero(~vectors.any(axis=1))
-    if len(empty):
-        raise InputError(
-            f"the encoder maps anchor {empty[0]} ({texts[empty[0]]!r:.60}) to zero"
-            + (f", and {len(empty) - 1} more" if len(empty) > 1 else "")
-            + "; leave it out: no text is similar to it"
-        )
-    return vectors
-
-
-def known_to(encoder: Encoder, texts: list[str]) -> list[tuple[Coverage, tuple[Span, ...]]]:
-    """Return for each text how much of it an encoder knows, and the stretches it does not.
-
-    A SentenceTransformer reads every word before its maximum length. Of a callable nothing is known: it counts as one
-    that knows everything.
-    """
-    if isinstance(encoder, Embedder):
-        return encoder._known(texts)
-    return [words_before(text, _read_to(encoder, text)) for text in map(well_formed, texts)]
-
-
-def _read_to(encoder: Encoder, text: str) -> int:
-    """Return the character where a SentenceTransformer stops to read; the end for what cannot be asked."""
-    tokenizer: Any = getattr(encoder, "tokenizer", None)
-    longest = getattr(encoder, "max_seq_length", None)
-    if not is_sentence_transformer(encoder) or not getattr(tokenizer, "is_fast", False) or not isinstance(longest, int):
-        return len(text)
-    read = tokenizer(
-        text, truncation=True, max_length=longest, return_offsets_mapping=True, return_overflowing_tokens=True
-    )
-    if len(read["offset_mapping"]) < 2:  # nothing was cut
-        return len(text)
-    return int(max(end for _, end in read["offset_mapping"][0]))
-
-
-def is_sentence_transformer(encoder: Encoder) -> bool:
-    """Whether `encoder` is a SentenceTransformer, found out without importing that library."""
-    return any(kind.__module__.startswith("sentence_transformers") for kind in type(encoder).__mro__)
-
-
-def _as_function(encoder: Encoder, role: str, show_progress_bar: bool) -> Callable[[list[str]], Any]:
-    if isinstance(encoder, Embedder) or is_sentence_transformer(encoder):
-        method = getattr(encoder, f"encode_{role}" if role else "encode")
-        return lambda texts: method(texts, show_progress_bar=show_progress_bar)
-    if callable(encoder):
-        function: Callable[[list[str]], Any] = encoder
-        return function
-    raise InputError(
-        f"an encoder is a SentenceTransformer, a pellucid model or a callable, got {type(encoder).__name__}. "
-        "Open a name or folder first: SentenceTransformer(name) or pellucid.load(name)"
-    )
-
-
-def _as_rows(vectors: Any) -> Vectors:
-    """Return what an encoder gave (array, tensor, lists) as a float32 array."""
-    if hasattr(vectors, "toarray"):
-        vectors = vectors.toarray()
-    if hasattr(vectors, "detach"):
-        vectors = vectors.detach().float().cpu().numpy()
+    require("torch")  # transformers imports without it and fails later
+    require("transformers")
     try:
-        return np.asarray(vectors, dtype=np.float32)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"the encoder gave no array of numbers: {error}") from error
+        with without_bars(), one_thread():
+            yield
+    except PellucidError:
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise  # the user's own interruption
+        if isinstance(error, ModuleNotFoundError) and error.name in ("torch", "transformers", "peft"):
+            raise missing_extra(error.name, "torch") from error
+        raise ModelFolderError(f"transformers cannot open {name!r}: {error!s:.1000}") from error
 
 
-def open_encoder(name_or_path: str | Path) -> Encoder:
-    """Open a model by bundled name, folder, file or hub id: with pellucid, unless it is a SentenceTransformer.
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch compute on one thread, as is best for a handful of tokens.
 
-    Raises:
-        InputError: nothing is found.
-        ModelFolderError: what is found is broken.
-        MissingExtraError: sentence-transformers is needed and not installed.
+    Threads meet after every layer. Over so few tokens they wait for each other longer than they compute, and beside
+    other programs far longer: the proofs and checks of a model of 30 layers took 18 seconds instead of 0.8.
     """
-    spec = str(name_or_path)
-    folder = Path(spec).expanduser()
-    if spec in bundled_models() or folder.is_file():
-        return load(spec)
-    if folder.is_dir():
-        stock = (folder / "modules.json").exists() and not _is_ours(folder / "config.json")
-        return open_sentence_transformer(str(folder)) if stock else load(folder)
-    if not (isinstance(name_or_path, str) and is_hub_id(spec)):
-        raise InputError(f"no model {spec!r}: nothing is at {folder.absolute()}. Give {_FORMS}")
-    return load(spec) if _is_ours(_hub_config(spec)) else open_sentence_transformer(spec)
+    import torch
 
-
-def is_ours(name_or_path: str | Path) -> bool:
-    """Whether a bundled name, a folder or a hub id is that of a pellucid model; of the hub only a config is fetched.
-
-    Raises:
-        InputError: the hub does not answer, or has no such model.
-    """
-    spec = str(name_or_path)
-    folder = Path(spec).expanduser()
-    if spec in bundled_models() or folder.exists():
-        return spec in bundled_models() or _is_ours(folder / "config.json")
-    return isinstance(name_or_path, str) and is_hub_id(spec) and _is_ours(_hub_config(spec))
-
-
-def _hub_config(repo: str) -> Path | None:
-    """Download a hub model's config.json, if it has one."""
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
-
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     try:
-        return Path(hf_hub_download(repo, "config.json"))
-    except LocalEntryNotFoundError as error:  # before its base class EntryNotFoundError
-        raise InputError(f"{repo!r} is no folder here and the hub cannot be reached. Give {_FORMS}") from error
-    except EntryNotFoundError:
-        return None
-    except HfHubHTTPError as error:
-        raise InputError(f"no model {repo!r}: no such folder, and the hub answers: {error}") from error
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
-def _is_ours(config: Path | None) -> bool:
-    if config is None or not config.is_file():
-        return False
+@contextmanager
+def without_bars() -> Iterator[None]:
+    """Keep transformers from drawing a bar for each file it reads or writes."""
+    from transformers.utils import logging as bars
+
+    shown = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
     try:
-        read = read_json(config)
-    except ModelFolderError:
-        return True  # `load` says best what is wrong with it
-    return isinstance(read, dict) and "pellucid" in read
+        yield
+    finally:
+        if shown:
+            bars.enable_progress_bar()
 
 
-def open_sentence_transformer(spec: str) -> Any:
+def open_sentence_transformer(name_or_path: str | os.PathLike[str]) -> Any:
     """Open a folder or hub id with sentence-transformers, without its bars; code and pickled weights never.
 
     A folder's files are checked first, and the hub is not asked.
@@ -596,14 +554,13 @@ def open_sentence_transformer(spec: str) -> Any:
         MissingExtraError: it is not installed, or too old.
     """
     require("sentence_transformers")
-    folder = local_folder(spec)
+    spec, folder = os.fspath(name_or_path), local_folder(name_or_path)
     with loading(spec):
         if folder is not None:
             _check_modules(folder)
         from sentence_transformers import SentenceTransformer
 
-        safe = {"use_safetensors": True}
-        local = folder is not None
+        safe, local = {"use_safetensors": True}, folder is not None
         model = SentenceTransformer(spec, trust_remote_code=False, local_files_only=local, model_kwargs=safe)
         if local:
             _try_out(model, spec)
@@ -612,8 +569,6 @@ def open_sentence_transformer(spec: str) -> Any:
 
 def _try_out(model: Any, spec: str) -> None:
     """Refuse a model whose weights and tokenizer do not fit together, by a look at them and by encoding a text."""
-    from pellucid.untrusted import check_finite, check_token_ids
-
     check_finite(model, spec)
     for module in model:
         inner = getattr(module, "auto_model", None)
@@ -624,8 +579,6 @@ def _try_out(model: Any, spec: str) -> None:
 
 def _check_modules(folder: Path) -> None:
     """Refuse a folder whose modules are not sentence-transformers' own, or whose files cannot be opened safely."""
-    from pellucid.untrusted import check_module
-
     modules = read_json(folder / "modules.json") if (folder / "modules.json").exists() else [{"path": ""}]
     if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
         raise ModelFolderError(f"{folder / 'modules.json'} must hold a list of modules")
@@ -646,8 +599,6 @@ def _check_transformer(folder: Path) -> None:
     """Refuse the transformer of a module where `config.json` and weights differ; what is missing would be random."""
     import transformers
 
-    from pellucid.untrusted import check_size
-
     config = transformers.AutoConfig.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
     check_size(transformers.AutoModel, config, folder)
     named = getattr(transformers, str((config.architectures or [""])[0]), None)  # half of a T5 is a model, too
@@ -659,54 +610,3 @@ def _check_transformer(folder: Path) -> None:
     missing = sorted(key for key in found["missing_keys"] if "pooler" not in key)
     if missing:
         raise ModelFolderError(f"{folder} lacks {len(missing)} weights ({missing[0]}, ...), which would be random")
-
-
-@contextmanager
-def loading(name: str) -> Iterator[None]:
-    """Turn whatever transformers raises while it opens something into our errors, and keep its bars away.
-
-    Raises:
-        MissingExtraError: torch or transformers is not installed, or too old.
-        ModelFolderError: nothing is there, or it is broken.
-    """
-    require("torch")  # transformers imports without it and fails later
-    require("transformers")
-    try:
-        with without_bars():
-            yield
-    except PellucidError:
-        raise
-    except BaseException as error:
-        if not isinstance(error, Exception) and not is_panic(error):
-            raise  # the user's own interruption
-        if isinstance(error, ModuleNotFoundError) and error.name in ("torch", "transformers", "peft"):
-            raise missing_extra(error.name, "torch") from error
-        raise ModelFolderError(f"transformers cannot open {name!r}: {error!s:.1000}") from error
-
-
-@contextmanager
-def without_bars() -> Iterator[None]:
-    """Keep transformers from drawing a bar for each file it reads or writes."""
-    from transformers.utils import logging as bars
-
-    shown = bars.is_progress_bar_enabled()
-    bars.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            bars.enable_progress_bar()
-
-
-def check_same_encoder(encoder: Encoder, texts: Iterable[str], known: npt.NDArray[Any], folder: Path) -> None:
-    """Refuse to go on in `folder` with another encoder than the one that gave the `known` vectors of `texts`.
-
-    Raises:
-        InputError: the vectors of the first texts differ by more than rounding does.
-    """
-    again = encode_with(encoder, list(islice(texts, _PROBES)))
-    first = np.asarray(known[: len(again)], np.float32)
-    if again.shape != first.shape or np.abs(again - first).max(initial=0) > _ROUNDING:
-        raise InputError(
-            f"{folder} holds vectors of another encoder; give the one it was begun with, or another work_dir"
-        )

@@ -1,4 +1,4 @@
-"""Progress bars: only for work that takes more than two seconds, counting texts, gone when done.
+"""Progress bars for work of more than two seconds, and the order in which texts go through a model.
 
 They go to stderr. `show_progress_bar=False` silences one call, the environment variable PELLUCID_PROGRESS=0 all.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -72,3 +73,21 @@ class Progress:
         """Remove the bar."""
         if self._bar is not None:
             self._bar.stop()
+
+
+def length_batches(lengths: Sequence[int], size: int) -> Iterator[list[int]]:
+    """Yield the numbers of all texts in batches of texts of about one length, the longest first.
+
+    A batch is padded to its longest text, so texts of one length cost least. With the longest first, a batch that is
+    too large for memory shows at once. Texts of one length keep their order.
+
+    Args:
+        lengths: of the texts, in any unit.
+        size: texts in a batch.
+
+    >>> list(length_batches([3, 9, 5], 2))
+    [[1, 2], [0]]
+    """
+    order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
+    for start in range(0, len(order), size):
+        yield order[start : start + size]

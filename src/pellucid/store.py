@@ -30,8 +30,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import save_file
 
-from pellucid.errors import InputError, ModelFolderError, WritingError
+from pellucid.errors import InputError, ModelFolderError, PellucidError, WritingError
 
 _DTYPES = {
     "F64": np.float64,
@@ -43,7 +45,6 @@ _DTYPES = {
     "I8": np.int8,
     "U8": np.uint8,
 }
-_DTYPE_NAMES = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
 _OTHER_DTYPES = {"BF16": "V2", "U64": np.uint64, "U32": np.uint32, "U16": np.uint16, "BOOL": np.bool_}
 _EXPONENT = {np.dtype(np.float16): 0x7C00, np.dtype("V2"): 0x7F80}  # all ones in NaN and infinity
 _BLOCK = 1 << 20  # numbers or bytes looked at together
@@ -51,7 +52,8 @@ _MAX_HEADER = 16 << 20  # bytes; the format allows 100 MB, a model of ours needs
 _MAX_JSON = 64 << 20
 _MOST_AXES = 8
 _MOST_CELLS = 1 << 40  # numpy cannot describe many more, not even where another side is 0
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
+_NO_PLACE = {errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG}
 _PATIENCE = 300  # seconds that a writer waits for another one of the same path
 _BUSY = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK}  # what systems say of a lock that is held
 _BEYOND = 1 << 20  # which byte of a lock file Windows locks: not the process id, which others read
@@ -96,7 +98,7 @@ def writing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         WritingError: no space, no permission, a read-only disk, or another process goes on saving there; what was at
             `path` is untouched.
     """
-    path = Path(path).resolve()  # a link to a folder stays a link
+    path = Path(os.path.realpath(path))  # a link to a folder stays a link
     with writing_explained(path), _alone(path):
         outdated = _replaceable(path)
         aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
@@ -119,16 +121,28 @@ def writing_explained(path: Path) -> Iterator[None]:
     """Turn the system's refusal to write into an error that says what and what now."""
     try:
         yield
-    except WritingError:
+    except PellucidError:
         raise
-    except OSError as error:
-        if error.errno not in _NO_ROOM:
+    except Exception as error:
+        number = _refusal(error)
+        if number not in _NO_ROOM | _NO_PLACE:
             raise
+        reason = getattr(error, "strerror", None) or os.strerror(number)
         raise WritingError(
-            error.errno,
-            f"cannot write {path}: {error.strerror}. Nothing that was there is changed; "
+            number,
+            f"cannot write {path}: {reason}. Nothing that was there is changed; "
             "free some space or choose another place",
         ) from error
+
+
+def _refusal(error: Exception) -> int:
+    """Return the system's number for why it did not write, 0 for other errors; not all libraries raise OSError."""
+    if isinstance(error, OSError):
+        return error.errno or 0
+    if "inline_container" in str(error):  # torch's archive, which does not say why
+        return errno.EIO
+    said = re.search(r"\(os error (\d+)\)", str(error))  # libraries written in Rust
+    return int(said[1]) if said else 0
 
 
 @contextmanager
@@ -159,7 +173,7 @@ def _lock(name: Path, path: Path) -> int | None:
     """Return the handle of the lock file `name` once this writer of `path` has the lock, None if there are no locks."""
     end = time.monotonic() + _PATIENCE
     while True:
-        handle = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
+        handle = _open_lock(name)
         try:
             _try_lock(handle)
             if _is_at(handle, name):
@@ -182,6 +196,19 @@ def _lock(name: Path, path: Path) -> int | None:
         time.sleep(0.02)
 
 
+def _open_lock(name: Path) -> int:
+    """Return the handle of a lock file, made where there is none; what else may be in its place is refused."""
+    try:
+        handle = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
+        if stat.S_ISREG(os.fstat(handle).st_mode):
+            return handle
+        os.close(handle)
+    except OSError as error:
+        if error.errno in _NO_ROOM or not os.path.lexists(name):
+            raise
+    raise InputError(f"{name} must be a file, which says who writes; remove what is there")
+
+
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder.
@@ -189,7 +216,7 @@ def locked(folder: Path) -> Iterator[None]:
     Raises:
         InputError: another process holds it; the message says which.
     """
-    with open(folder / ".lock", "a+", encoding="utf-8", errors="replace") as file:
+    with open(_open_lock(folder / ".lock"), "r+", encoding="utf-8", errors="replace") as file:
         try:
             _try_lock(file.fileno())
         except OSError as error:
@@ -199,7 +226,8 @@ def locked(folder: Path) -> Iterator[None]:
                     f"{folder} is in use by {file.read(200).strip() or 'another run'}; wait until it has ended, or "
                     "give another work_dir"
                 ) from error  # else a file system without locks
-        file.truncate(0)
+        file.seek(0)
+        file.truncate()
         file.write(f"process {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S')}\n")
         file.flush()
         yield
@@ -342,7 +370,8 @@ def read_regular(path: str | os.PathLike[str], max_bytes: int) -> bytes:
     """
     path = Path(path)
     with _opened(path) as file:
-        content: bytes = file.read(max_bytes + 1)
+        size = os.fstat(file.fileno()).st_size
+        content: bytes = file.read(min(size, max_bytes) + 1)  # room is made for as much as is asked for
     if len(content) > max_bytes:
         raise ModelFolderError(f"{path} is larger than the {max_bytes:,} bytes such a file may have")
     return content
@@ -411,29 +440,22 @@ def write_tensors(
 ) -> None:
     """Write named arrays as one safetensors file, whole or not at all.
 
-    The wide types come first, so that every array starts at a multiple of its item size and can be mapped.
+    The library puts the wide types first, so that every array starts at a multiple of its item size and can be mapped.
     """
-    order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
-    header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
-    end = 0
-    for name in order:
-        start, end = end, end + tensors[name].nbytes
-        dtype = _DTYPE_NAMES[tensors[name].dtype]
-        header[name] = {"dtype": dtype, "shape": list(tensors[name].shape), "data_offsets": [start, end]}
-    described = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
-    described += b" " * (-len(described) % 8)
-    with writing(path) as aside, open(aside, "wb") as file:
-        file.write(struct.pack("<Q", len(described)) + described)
-        for name in order:
-            array = tensors[name]
-            little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-            file.write(little.reshape(-1).view(np.uint8).data)
+    contiguous = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in tensors.items()}
+    with writing(path) as aside:
+        try:
+            save_file(contiguous, aside, dict(metadata) if metadata else None)
+        except SafetensorError as error:  # the system's own error is in its words alone
+            number = re.search(r"\(os error (\d+)\)", str(error))
+            raise OSError(int(number[1]), os.strerror(int(number[1]))) if number else error from error
 
 
 def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
     """Map the arrays of a safetensors file into memory, read-only, and return them with the file's metadata.
 
-    Opening reads the header alone. Processes that map the same file share its pages.
+    Opening reads the header alone. Processes that map the same file share its pages. The library's own reader for numpy
+    copies every array: 11 ms and 24 MB for the bundled English table, where mapping takes 0.03 ms and no memory.
 
     Raises:
         ModelFolderError: the file is absent, truncated, or its header does not describe its bytes exactly.

@@ -30,7 +30,7 @@ _PRE_TOKENIZER = BertPreTokenizer()
 LONGEST_WORD = 100  # characters; BERT's own tokenizer calls a longer word unknown
 
 JOINER = "\u2581"
-"""What stands between the words of a phrase in a vocabulary: "new▁york"."""
+"""The character between the words of a phrase in a vocabulary: "new▁york"."""
 
 UNSPACED = (
     r"\u2e80-\u2fdf\u3005-\u3007\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
@@ -54,7 +54,7 @@ _SIMPLE = re.compile(r"[^\W_]+")  # letters and digits; every character that sep
 
 
 class Word(NamedTuple):
-    """A word of a text and where it stands there: `text[start:end]`, in characters."""
+    """A word of a text and its place there: `text[start:end]`, in characters."""
 
     text: str
     start: int
@@ -161,7 +161,7 @@ class Vocabulary:
         return word in self._row
 
     def row(self, word: str) -> int:
-        """Return the row that stands for `word`, or -1 for an unknown word.
+        """Return the row of `word`, or -1 for an unknown word.
 
         >>> Vocabulary(["the", "cat"]).row("The")
         0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import re
@@ -12,6 +13,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 from fuzz import cases, jobs, subjects
@@ -26,16 +28,17 @@ _SHOWN = 3  # cases named of each cause
 def main() -> None:
     """Parse the arguments, run the cases, print the table; the exit code is 1 where a case failed."""
     asked = _arguments()
-    started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="pellucid-fuzz-", ignore_cleanup_errors=True) as place:
         built = subjects.build(Path(place))
         jobs.prepare()
         kinds = cases.all_kinds(built)
-        results: list[Result] = []
+        planned = {(kind.name, number): (kind, number) for kind, number in plan(kinds, asked)}
+        results = [result for result in _read(asked.log, asked.seed) if planned.pop((result.kind, result.number), None)]
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
-            for result in run_all(plan(kinds, asked), asked.workers, asked.seed, built, kinds):
+            for result in run_all(planned.values(), asked.workers, asked.seed, built, kinds):
                 results.append(result)
+                _note(asked.log, asked.seed, result)
                 if asked.only or asked.verbose:
                     how = f"{result.what or 'pass'} ({result.seconds:.2f} s) {result.how!r}"
                     print(f"{result.kind}:{result.number} {how}", flush=True)
@@ -43,7 +46,7 @@ def main() -> None:
                     print(f"\r{len(results)} cases", end="", file=sys.stderr)
         except KeyboardInterrupt:
             print("stopped; what was found so far:")
-    told = "\n".join(table(results, asked, time.monotonic() - started))
+    told = "\n".join(table(results, asked))
     failures = [result for result in results if result.what]
     print(f"\n{told}\n")
     print("\n".join(causes(failures, asked.seed)))
@@ -63,6 +66,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--only", action="append", help="KIND:NUMBER, one case; or KIND, its cases alone")
+    parser.add_argument("--log", type=Path, help="a file of results; a run that was stopped goes on from it")
     parser.add_argument("--verbose", action="store_true", help="print every case")
     parser.add_argument("--write-docs", action="store_true", help=f"put the table into {PAGE.name}")
     return parser.parse_args()
@@ -91,7 +95,21 @@ def plan(kinds: dict[str, Kind], asked: argparse.Namespace) -> list[tuple[Kind, 
     return planned
 
 
-def table(results: list[Result], asked: argparse.Namespace, seconds: float) -> Iterator[str]:
+def _read(log: Path | None, seed: int) -> Iterator[Result]:
+    """Yield the results of this seed that a log holds."""
+    lines = log.read_text("utf-8").splitlines() if log and log.exists() else []
+    for entry in map(json.loads, lines):
+        if entry.pop("seed") == seed:
+            yield Result(**entry)
+
+
+def _note(log: Path | None, seed: int, result: Result) -> None:
+    if log:
+        with open(log, "a", encoding="utf-8") as file:
+            file.write(json.dumps({"seed": seed, **asdict(result)}) + "\n")
+
+
+def table(results: list[Result], asked: argparse.Namespace) -> Iterator[str]:
     """Yield the table as Markdown: the cases of each group and of each kind with failures, by what went wrong."""
     seen: dict[str, list[Result]] = defaultdict(list)
     for result in sorted(results, key=lambda one: one.kind):
@@ -99,7 +117,9 @@ def table(results: list[Result], asked: argparse.Namespace, seconds: float) -> I
         seen[result.kind].append(result)
     processes = f"{asked.workers} process{'es' if asked.workers > 1 else ''}"
     yield f"Tiny models built on the spot; {platform.system()} {platform.machine()}, {processes}, Python "
-    yield f"{platform.python_version()}, {time.strftime('%Y-%m-%d')}, seed {asked.seed}, {seconds:,.0f} s.\n"
+    seconds = sum(result.seconds for result in results)
+    day = time.strftime("%Y-%m-%d")
+    yield f"{platform.python_version()}, {day}, seed {asked.seed}; the cases took {seconds:,.0f} s.\n"
     yield "| kind | cases | refused | failures | of them | slowest, s |"
     yield "|---|---:|---:|---:|---|---:|"
     for name, found in [*seen.items(), ("**all**", results)]:

@@ -79,7 +79,14 @@ def broken(rng: random.Random, content: bytes, suffix: str) -> tuple[str, bytes]
     way = rng.choice(ways)
     try:
         return way.__name__, way(rng, content)
-    except (ValueError, IndexError, KeyError, TypeError, struct.error):  # a second damage finds no form any more
+    except (
+        ValueError,
+        IndexError,
+        KeyError,
+        TypeError,
+        RecursionError,
+        struct.error,
+    ):  # a second damage finds no form any more
         return "flip", flip(rng, content)
 
 

@@ -35,8 +35,7 @@ from pellucid.cli.app import app
 from pellucid.errors import PellucidError
 from pellucid.lexicon.training.contrastive import train_lexicon
 from pellucid.lexicon.training.data import TrainingSet
-from pellucid.static.making import extraction
-from pellucid.static.making import retraining as sentencestore
+from pellucid.static.making import extraction, retraining
 from pellucid.static.making.adding import AddingSettings, add_words
 from pellucid.static.making.bilingual import JoinSettings, distill_languages
 from pellucid.static.making.distill import PcaSettings, distill
@@ -153,7 +152,7 @@ _QUICK = RefinementSettings(steps=12, batch_size=16, neighbours=4, evaluate_ever
 
 def prepare() -> None:
     """Let the shards of what the jobs keep be small."""
-    for module in (extraction, sentencestore, candidatestore):
+    for module in (extraction, retraining, candidatestore):
         assert module._SHARD > 1000
         module._SHARD = 32
 
@@ -167,10 +166,16 @@ def _corpora(subjects: Subjects, folder: Path) -> None:
 
 
 def _saving(name: str) -> Job:
-    def run(version: int) -> Callable[[Subjects, Path], None]:
-        return lambda subjects, folder: save(name, subjects.models[name][version], folder / "out", subjects.place)
+    def run(subjects: Subjects, folder: Path) -> None:
+        save(name, subjects.models[name][1], folder / "out", subjects.place)
 
-    return Job(run(1), lambda subjects, folder: _standing(subjects, name, folder), run(0))
+    def rival(subjects: Subjects, folder: Path) -> None:
+        """Save a model of other files, so that one of them among the first model's would be seen."""
+        names = [other for other in subjects.models if other != "index"]  # it has no card, and keeps that of a model
+        other = name if name == "index" else names[names.index(name) - 1]
+        save(other, subjects.models[other][0], folder / "out", subjects.place)
+
+    return Job(run, lambda subjects, folder: _standing(subjects, name, folder), rival)
 
 
 def _standing(subjects: Subjects, name: str, folder: Path) -> None:

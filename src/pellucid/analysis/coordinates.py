@@ -1,9 +1,9 @@
-"""How a model's coordinates are spread over many texts: what cards and audits are made of.
+"""How a model's coordinates are spread over many texts: the basis of cards, audits, frequencies and contrasts.
 
-Everything is measured on rows of length 1, so that nothing depends on how long a family leaves its rows, and over the
-texts that the model knows something of. A dimension *fires* on a text when it carries more than its even share of the
-embedding there: coordinate^2 > |embedding|^2 / n for n dimensions. That needs no threshold of the family's own, and
-counts a strongly negative coordinate as well as a positive one.
+Everything is measured on L2-normalised rows, whatever length a family leaves them, and over the texts with a known
+word. A dimension *fires* on a text when it carries more than its even share of the embedding there:
+coordinate^2 > |embedding|^2 / n for n dimensions. That needs no threshold of the family's own, and counts a strongly
+negative coordinate as well as a positive one.
 
 Texts are read a block at a time. What needs whole rows (quantiles, correlations) uses a sample of them.
 """
@@ -34,7 +34,7 @@ Integers = npt.NDArray[np.int64]
 
 
 class Example(NamedTuple):
-    """A text and its coordinate in a row of length 1."""
+    """A text and its coordinate in the L2-normalised embedding."""
 
     text: str
     coordinate: float
@@ -42,11 +42,11 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True)
 class Spread:
-    """The coordinates of unit rows over texts; arrays are [n] for n dimensions.
+    """The coordinates of L2-normalised rows over texts; arrays are [n] for n dimensions.
 
     Attributes:
-        texts: how many texts the model knows something of.
-        blank: how many it knows nothing of; they count nowhere else.
+        texts: how many texts have a known word.
+        blank: how many have no known word; they count nowhere else.
         firing: share of the texts that a dimension fires on.
         mean: mean coordinate.
         deviation: standard deviation of the coordinate.
@@ -81,7 +81,7 @@ class Spread:
     def quiet(self) -> npt.NDArray[np.bool_]:
         """Which dimensions vary no more than an even share of all variance.
 
-        Where one loud dimension fills every embedding the others fire nowhere, and may still tell the texts apart.
+        Where one dimension dominates every embedding the others fire nowhere, and may still separate the texts.
         """
         variance = self.deviation**2
         below: npt.NDArray[np.bool_] = variance <= variance.mean() * (1 + 1e-6)
@@ -101,15 +101,15 @@ def spread(
 
     Args:
         model: any family.
-        texts: at least two that the model knows something of; read a block at a time.
+        texts: at least two with a known word; read a block at a time.
         examples: how many strongest texts to keep for each of the dimensions `of`.
         of: numbers of dimensions.
         seed: of the sample.
 
     Raises:
-        InputError: no texts, an item that is no string, or fewer than two texts that the model knows something of.
+        InputError: no texts, an item that is no string, or fewer than two texts with a known word.
     """
-    tally = _Tally(model.get_embedding_dimension(), sorted(set(of)), examples, seed)
+    tally = _CoordinateTally(model.get_embedding_dimension(), sorted(set(of)), examples, seed)
     for block, rows in unit_blocks(model, texts):
         tally.add(block, rows)
     return tally.result()
@@ -211,6 +211,16 @@ def support(sample: Any) -> Floats:
     return found
 
 
+def spearman(first: npt.ArrayLike, second: npt.ArrayLike) -> float | None:
+    """Return Spearman's rank correlation of two lists of numbers, None where one of them has a single value."""
+    from scipy.stats import rankdata
+
+    ranks = [rankdata(values) for values in (first, second)]
+    if min(np.ptp(rank) for rank in ranks) == 0:
+        return None
+    return float(np.corrcoef(ranks)[0, 1])
+
+
 def _moments(sample: Any) -> tuple[Floats, Floats]:
     """Return mean and standard deviation of the columns."""
     mean, deviation = np.empty(sample.shape[1]), np.empty(sample.shape[1])
@@ -219,7 +229,7 @@ def _moments(sample: Any) -> tuple[Floats, Floats]:
     return mean, deviation
 
 
-class _Tally:
+class _CoordinateTally:
     """What is counted while the texts go by."""
 
     def __init__(self, width: int, of: list[int], examples: int, seed: int) -> None:

@@ -12,19 +12,20 @@ nothing in particular, no more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from pellucid.analysis.compare import Floats, Pair, check_pairs
+from pellucid.analysis.comparing import Pair, check_pairs
+from pellucid.analysis.coordinates import Floats, Integers
 from pellucid.base import Embedder, unit_rows
 from pellucid.errors import InputError
 from pellucid.progress import Progress
 from pellucid.views.figure import Canvas
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent, signed
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, percent, signed
+from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -64,22 +65,6 @@ class Deletion(NamedTuple):
     wins: float
 
 
-class DeletionRow(NamedTuple):
-    """A point of the curve as a row of a table."""
-
-    k: int
-    top: float
-    top_low: float
-    top_high: float
-    random: float
-    random_low: float
-    random_high: float
-    difference: float
-    difference_low: float
-    difference_high: float
-    wins: float
-
-
 @dataclass(frozen=True, repr=False)
 class DeletionTest(Report):
     """How the score falls without the rows that an explanation puts first, and without others.
@@ -87,7 +72,7 @@ class DeletionTest(Report):
     Attributes:
         family: the family of the model.
         units: "dimensions" or "words".
-        pairs: how many pairs of texts it rests on.
+        pairs: the number of pairs of texts.
         skipped: how many more had no row that raises the score.
         top_k: the k that `result` is about.
         draws: random deletions a pair and k.
@@ -97,6 +82,7 @@ class DeletionTest(Report):
     """
 
     kind: ClassVar[str] = "deletion"
+    table: ClassVar[str] = "curve"
 
     family: str
     units: str
@@ -114,14 +100,7 @@ class DeletionTest(Report):
         return next(point for point in self.curve if point.k == self.top_k)
 
     def plot(self, *, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: the fall of the score over k, with 95 % intervals.
-
-        Args:
-            dark: draw for a dark background.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Return a matplotlib Figure: the fall of the score over k, with 95 % intervals."""
         below = f"mean of {counted(self.pairs, 'pair')} with 95 % intervals; mean score {signed(self.mean_score)}"
         canvas = Canvas((6.4, 4.0), f"How the score falls without some {self.units}", below, dark=dark)
         axes, colours = canvas.panel(across=f"{self.units} taken away", down="fall of the score"), canvas.colours
@@ -142,13 +121,7 @@ class DeletionTest(Report):
             axes.set_ylim(bottom=0.0)
         return canvas.figure
 
-    def __repr__(self) -> str:
-        """Return one short line."""
-        point = self.result
-        said = f"top {point.k} {self.units} {signed(-point.top.mean)}, random {signed(-point.random.mean)}"
-        return f"<DeletionTest {self.family}: {self.pairs:,} pairs, {said}>"
-
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         point = self.result
         yield Heading("Deletion test", f"top {point.k} {self.units}", f"{self.family} model")
         yield Note(
@@ -164,10 +137,7 @@ class DeletionTest(Report):
             (str(p.k), _interval(p.top), _interval(p.random), _interval(p.difference), percent(p.wins))
             for p in self.curve
         )
-        yield Table("", tuple(Column(title, "number") for title in columns), rows)
-
-    def _records(self) -> Sequence[DeletionRow]:
-        return [DeletionRow(p.k, *p.top, *p.random, *p.difference, p.wins) for p in self.curve]
+        yield TablePart("", tuple(Column(title, "number") for title in columns), rows)
 
 
 def deletion_test(
@@ -181,13 +151,12 @@ def deletion_test(
 ) -> DeletionTest:
     """Compare the score of text pairs without their top rows to the score without random ones.
 
-    Dimensions: the `top_k` with the largest positive contribution are taken out of both embeddings, what is left is
-    brought to length 1 and the cosine recomputed; against as many of the dimensions that contribute anything, whatever
-    their sign. Words, for families whose explanations stand in the text: the `top_k` words of one text that contribute
-    most go, wherever they stand in it, and what is left is encoded anew and compared with the other text as it was;
-    then the same with the sides exchanged, and the mean of both. (Without its best words in both texts at once, a pair
-    may stay as alike as before.) That encodes 2 x k's x `draws` texts a pair: a few hundred pairs are enough for a slow
-    model.
+    Dimensions: the `top_k` with the largest positive contribution are set to 0 in both embeddings, what is left is
+    L2-normalised and the cosine recomputed; against as many random dimensions that contribute anything, whatever their
+    sign. Words, for families whose explanations have spans in the text: the `top_k` words of one text that contribute
+    most are deleted at every occurrence, the rest is encoded anew and compared with the other text as it was; then the
+    same with the sides exchanged, and the mean of both. (Without its best words in both texts, a pair may stay as alike
+    as before.) That encodes 2 x k's x `draws` texts a pair: a few hundred pairs are enough for a slow model.
 
     Args:
         model: any family.
@@ -263,9 +232,7 @@ def _fall_of_rows(
     return score, (score - scores[0]).tolist(), (score - scores[1:].mean(axis=0)).tolist()
 
 
-def _scores_without(
-    orders: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], first: Floats, second: Floats
-) -> Floats:
+def _scores_without(orders: Integers, counts: Integers, first: Floats, second: Floats) -> Floats:
     """Return the cosine without the first `counts` dimensions of each order, [orders, counts]."""
     parts, mine, theirs = (
         total.sum() - np.cumsum(total[orders], axis=1)[:, counts - 1]
@@ -302,20 +269,20 @@ def _fall_of_texts(
             yield explanation.score, tops, others
 
 
-class _Word(NamedTuple):
-    """A word of a text, where it stands there and what it adds to the score."""
+class _PlacedWord(NamedTuple):
+    """A word of a text, its spans and what it adds to the score."""
 
     spans: tuple[tuple[int, int], ...]
     contribution: float
 
 
-def _words(explanation: Explanation, number: int) -> list[_Word]:
+def _words(explanation: Explanation, number: int) -> list[_PlacedWord]:
     """Return the distinct words of a text that add anything, the largest contribution first."""
     found: dict[str, list[tuple[tuple[int, int], float]]] = {}
     text = explanation.texts[number - 1]
     for (start, end), value in explanation.word_contributions(number).items():
         found.setdefault(text[start:end].lower(), []).append(((start, end), value))
-    words = [_Word(tuple(span for span, _ in places), sum(v for _, v in places)) for places in found.values()]
+    words = [_PlacedWord(tuple(span for span, _ in places), sum(v for _, v in places)) for places in found.values()]
     return sorted((word for word in words if word.contribution), key=lambda word: -word.contribution)
 
 
@@ -338,7 +305,7 @@ def _fall_of_words(
     return falls[0], falls[1:].mean(axis=0)
 
 
-def _without(text: str, words: list[_Word]) -> str:
+def _without(text: str, words: list[_PlacedWord]) -> str:
     """Return the text with a space in the place of each of the words."""
     left = list(text)
     for word in words:

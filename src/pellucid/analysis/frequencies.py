@@ -8,8 +8,8 @@ the model. What "fires" means is in `coordinates.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
@@ -17,7 +17,8 @@ import numpy as np
 from pellucid.analysis.coordinates import spread
 from pellucid.base import Embedder
 from pellucid.errors import InputError
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, percent
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, bars, counted, percent
+from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from pellucid.dimensions import Which
@@ -48,17 +49,18 @@ class Frequencies(Report):
 
     Attributes:
         family: the family of the model.
-        texts: how many texts it rests on, N.
-        blank: how many more the model knows nothing of.
+        texts: the number of texts, N.
+        blank: how many more have no known word.
         measured: every dimension in order.
     """
 
     kind: ClassVar[str] = "frequencies"
+    table: ClassVar[str] = "measured"
 
     family: str
     texts: int
     blank: int
-    measured: tuple[Frequency, ...] = field(repr=False)
+    measured: tuple[Frequency, ...]
 
     def factors(self, strength: float = 1.0) -> dict[Which, float]:
         """Return for each dimension idf ** `strength` over the mean of them, so that the factors have mean 1.
@@ -111,11 +113,7 @@ class Frequencies(Report):
     def _by_rate(self) -> list[Frequency]:
         return sorted(self.measured, key=lambda item: (-item.texts, item.name))
 
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return f"<Frequencies {self.family}: {len(self.measured):,} dimensions over {self.texts:,} texts>"
-
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Frequencies", counted(len(self.measured), "dimension"), f"{self.family} model")
         blank = f" and {self.blank:,} more that the model knows nothing of" if self.blank else ""
         median = float(np.median([item.rate for item in self.measured]))
@@ -128,10 +126,7 @@ class Frequencies(Report):
         heads = (Column("dimension"), Column("texts", "number"), Column("of all", "number"), Column("", "bar"))
         cells = zip(shown, bars([item.rate for item in shown]), strict=True)
         rows = tuple((i.name, f"{i.texts:,}", percent(i.rate), bar, f"{i.idf:.2f}") for i, bar in cells)
-        yield Table("commonest", (*heads, Column("idf", "number")), rows)
-
-    def _records(self) -> Sequence[Frequency]:
-        return self.measured
+        yield TablePart("commonest", (*heads, Column("idf", "number")), rows)
 
 
 def document_frequencies(model: Embedder, texts: Iterable[str]) -> Frequencies:

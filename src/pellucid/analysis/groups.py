@@ -1,6 +1,4 @@
-"""The arithmetic of `groups.py`: how alike the texts of a group are, how alike to others, dimension by dimension.
-
-What sets a group of texts apart from others: a cluster, a class, a complaint's twenty examples.
+"""What sets a group of texts apart from others: a cluster, a class, a complaint's twenty examples.
 
 The mean cosine of two different texts of a group is a sum over dimensions, and so is that of a text of the group and
 one outside it. Their difference, the separation, therefore has one part a dimension, exactly:
@@ -9,8 +7,8 @@ one outside it. Their difference, the separation, therefore has one part a dimen
     between = sum over j of m_j m'_j                             m_j, m'_j: mean coordinate in the group and outside
     separation = within - between = sum over j of part_j
 
-Coordinates are those of embeddings at length 1; a text that the model knows nothing of has none, and a cosine of 0 to
-every other, as `similarity` says.
+Coordinates are those of L2-normalised embeddings; a text without a known word is a zero row, whose cosine to every
+other is 0, as in `similarity`.
 """
 
 from __future__ import annotations
@@ -28,13 +26,14 @@ from pellucid.base import Embedder, unit_rows
 from pellucid.errors import InputError
 from pellucid.text import split_words
 from pellucid.views.figure import Canvas
-from pellucid.views.render import visible
-from pellucid.views.report import Column, Fold, Heading, Note, Part, Report, Table, bars, counted, signed
+from pellucid.views.parts import AnyPart, Column, Fold, Heading, Note, TablePart, bars, counted, signed
+from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+_SHOWN = 10  # rows in a view
 _MOST_BARS = 15  # of a picture
 _EACH, _MOST_LINES = 3, 40  # dimensions of a group, and of all, in a picture
 _MOST_WORDS = 2_000  # of the group's texts, the commonest; each is encoded
@@ -114,7 +113,7 @@ def along(rows: Any, direction: Floats) -> Floats:
     return cosines
 
 
-class Words:
+class _Pulls:
     """Which words the texts hold, and what the model makes of each alone; read once for all groups."""
 
     def __init__(self, model: Embedder, texts: Sequence[str]) -> None:
@@ -147,9 +146,6 @@ class Words:
             rows = unit_rows(self._model.encode(new))
             self._rows.update((word, rows[[number]]) for number, word in enumerate(new))
         return stacked([self._rows[word] for word in words])
-
-
-_SHOWN = 10  # rows in a view
 
 
 class ContrastRow(NamedTuple):
@@ -197,7 +193,7 @@ class Contrast(Report):
         group: its name.
         texts: how many texts it has.
         others: how many texts there are outside.
-        blank: how many texts of both the model knows nothing of.
+        blank: how many texts of both sides have no known word.
         within: mean cosine of two different texts of the group.
         between: mean cosine of a text of the group and one outside.
         rows: every dimension, by falling size of its part; the parts add up to within less between.
@@ -207,6 +203,7 @@ class Contrast(Report):
     """
 
     kind: ClassVar[str] = "contrast"
+    table: ClassVar[str] = "rows"
 
     family: str
     group: str
@@ -226,14 +223,7 @@ class Contrast(Report):
         return self.within - self.between
 
     def plot(self, *, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: the largest parts of the separation as bars.
-
-        Args:
-            dark: draw for a dark background.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Return a matplotlib Figure: the largest parts of the separation as bars."""
         shown = self.rows[:_MOST_BARS]
         values = [row.part for row in shown]
         below = f"these: {signed(sum(values), 4)} of the separation, {signed(self.separation, 4)}"
@@ -243,17 +233,12 @@ class Contrast(Report):
         canvas.names(axes, [row.name for row in shown])
         return canvas.figure
 
-    def __repr__(self) -> str:
-        """Return one short line."""
-        sizes = f"{self.texts:,} texts against {self.others:,}"
-        return f"<Contrast {self.family}: {self.group!r:.40}, {sizes}, separation {signed(self.separation, 4)}>"
-
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         sizes = f"{counted(self.texts, 'text')} against {self.others:,}, {self.family} model"
         yield Heading("What sets apart", self.group, sizes)
         yield from self._body()
 
-    def _body(self) -> Iterator[Part]:
+    def _body(self) -> Iterator[AnyPart]:
         """Yield everything below the heading."""
         yield Note(
             f"Two of its texts score {signed(self.within, 4)} on average, one of them and one other "
@@ -265,9 +250,9 @@ class Contrast(Report):
         for title, examples in (("most typical texts", self.typical), ("least typical texts", self.untypical)):
             rows = tuple((signed(example.coordinate), example.text) for example in examples)
             if rows:
-                yield Table(title, (Column("", "number"), Column("")), rows)
+                yield TablePart(title, (Column("", "number"), Column("")), rows)
 
-    def _table(self) -> Table:
+    def _table(self) -> TablePart:
         """Return the largest parts, the sum of the others, and the separation."""
         shown, rest = self.rows[:_SHOWN], self.rows[_SHOWN:]
         rows = [
@@ -280,17 +265,14 @@ class Contrast(Report):
         titles = ("part", "", "mean", "elsewhere", "effect d", "AUC", "dimension")
         kinds = ("number", "bar", "number", "number", "number", "number", "text")
         foot = (signed(self.separation, 4), None, "", "", "", "", "separation")
-        return Table("", tuple(map(Column, titles, kinds)), tuple(rows), foot)
+        return TablePart("", tuple(map(Column, titles, kinds)), tuple(rows), foot)
 
-    def _word_table(self) -> Table:
+    def _word_table(self) -> TablePart:
         shown = self.words[:_SHOWN]
         rows = tuple((signed(w.pull, 2), w.pull, f"{w.texts:,}", f"{w.others:,}", w.word) for w in shown)
         titles = ("pull", "", "texts", "elsewhere", "word")
         columns = (Column(title, "bar" if n == 1 else "text" if n == 4 else "number") for n, title in enumerate(titles))
-        return Table("words that point its way", tuple(columns), rows)
-
-    def _records(self) -> Sequence[ContrastRow]:
-        return self.rows
+        return TablePart("words that point its way", tuple(columns), rows)
 
 
 class GroupRow(NamedTuple):
@@ -340,14 +322,7 @@ class Contrasts(Report):
         )
 
     def plot(self, *, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: the largest dimensions of each group against all groups, coloured by effect.
-
-        Args:
-            dark: draw for a dark background.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Return a matplotlib Figure: the largest dimensions of each group against all groups, coloured by effect."""
         names = list(dict.fromkeys(row.name for group in self.groups for row in group.rows[:_EACH]))[:_MOST_LINES]
         effects = [{row.name: row.effect for row in group.rows} for group in self.groups]
         values = np.array([[effect[name] for effect in effects] for name in names])
@@ -357,11 +332,7 @@ class Contrasts(Report):
         canvas.heat_map(canvas.panel(), values, names, groups, "effect, Cohen's d against all others")
         return canvas.figure
 
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return visible(f"<Contrasts {self.family}: {', '.join(c.group for c in self.groups):.100}>")
-
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         texts = sum(contrast.texts for contrast in self.groups)
         yield Heading("What sets apart", f"{len(self.groups)} groups", f"{counted(texts, 'text')}, {self.family} model")
         rows = [
@@ -370,7 +341,7 @@ class Contrasts(Report):
         ]
         titles = ("group", "texts", "within", "to others", "separation", "mostly by")
         columns = (Column(title, "number" if 0 < n < 5 else "text") for n, title in enumerate(titles))
-        yield Table("", tuple(columns), tuple(rows))
+        yield TablePart("", tuple(columns), tuple(rows))
         for contrast in self.groups:
             yield Fold(contrast.group, tuple(contrast._body()), lead=signed(contrast.separation))
 
@@ -439,7 +410,7 @@ def _contrasts(model: Embedder, every: Encoded, members: dict[str, Mask], exampl
     for name, member in members.items():
         if not known[member].any() or not known[~member].any():
             raise InputError(f"the model knows nothing of any text of {name!r:.60}, or of any other text")
-    words = Words(model, every.texts)
+    words = _Pulls(model, every.texts)
     separations = separate(every.rows, list(members.values()))
     made = []
     for (name, member), apart in zip(members.items(), separations, strict=True):

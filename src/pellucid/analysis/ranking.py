@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from pellucid.base import Embedder, check_texts
 from pellucid.errors import InputError
-from pellucid.explanation import Coverage, Explanation
-from pellucid.views.render import little_known
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, signed
-
-
-class RankedRow(NamedTuple):
-    """A document as a row of a table; `reasons` are the names of its largest rows."""
-
-    rank: int
-    document: int
-    score: float
-    text: str
-    reasons: tuple[str, ...]
+from pellucid.explanation import Coverage, Explanation, little_known
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, bars, counted, signed
+from pellucid.views.report import Report
 
 
 class Reason(NamedTuple):
@@ -33,8 +23,18 @@ class Reason(NamedTuple):
 
 
 class Ranked(NamedTuple):
-    """A document: its number in the list, its text, its score, the rows that add most to it, what is known of it."""
+    """A document in its place.
 
+    Attributes:
+        rank: from 1.
+        document: its number in the list that was ranked, from 0.
+        text: the document.
+        score: cosine to the query.
+        reasons: the rows of the explanation that add most to the score.
+        coverage: how much of the document the model knows.
+    """
+
+    rank: int
     document: int
     text: str
     score: float
@@ -57,6 +57,7 @@ class Ranking(Report):
     """
 
     kind: ClassVar[str] = "ranking"
+    table: ClassVar[str] = "ranked"
 
     family: str
     query: str
@@ -64,7 +65,7 @@ class Ranking(Report):
     ranked: tuple[Ranked, ...]
     coverage: Coverage
     unknown: tuple[str, ...]
-    model: Embedder
+    model: Embedder = field(compare=False)
 
     @property
     def is_blind(self) -> bool:
@@ -85,21 +86,10 @@ class Ranking(Report):
             if not 1 <= rank <= len(self.ranked):
                 raise InputError(f"rank {rank} is not in this list of {len(self.ranked)}")
         texts = (self.ranked[rank - 1].text for rank in (above, below))
-        better, worse = (self.model.explain(self.query, text) for text in texts)
+        better, worse = (_why(self.model, self.query, text) for text in texts)
         return better - worse
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain dicts, lists, strings and numbers; `docs/schema/ranking-v1.json` describes them."""
-        from pellucid.views.report import VERSION, plain_value
-
-        content = {f.name: plain_value(getattr(self, f.name)) for f in fields(self) if f.name != "model"}
-        return {"version": VERSION, "kind": self.kind} | content
-
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return f"<Ranking {self.family}: {self.query!r:.60}, {len(self.ranked)} of {self.documents:,} documents>"
-
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Nearest to", self.query, f"{self.family} model, {counted(self.documents, 'document')}")
         for said in self._warnings():
             yield Note(said, is_warning=True)
@@ -107,11 +97,11 @@ class Ranking(Report):
             return
         shares = bars([max(item.score, 0.0) for item in self.ranked])
         rows = []
-        for rank, (item, bar) in enumerate(zip(self.ranked, shares, strict=True), 1):
+        for item, bar in zip(self.ranked, shares, strict=True):
             reasons = ", ".join(f"{reason.name} {signed(reason.contribution)}" for reason in item.reasons)
-            rows.append((str(rank), f"{item.score:.4f}", bar, item.text, reasons))
+            rows.append((str(item.rank), f"{item.score:.4f}", bar, item.text, reasons))
         kinds = (("", "number"), ("score", "number"), ("", "bar"), ("document", "text"), ("mostly for", "text"))
-        yield Table("", tuple(Column(*kind) for kind in kinds), tuple(rows))
+        yield TablePart("", tuple(Column(*kind) for kind in kinds), tuple(rows))
 
     def _warnings(self) -> Iterator[str]:
         """Say where the model knows too little for the ranking to mean much."""
@@ -121,25 +111,15 @@ class Ranking(Report):
             yield f"The query is unknown: the model {why}{named}. Every score is 0, and there is nothing to rank by."
             return
         yield from little_known(self.coverage, "the query", self.unknown)
-        low = [str(rank) for rank, item in enumerate(self.ranked, 1) if item.coverage.is_low]
+        low = [str(item.rank) for item in self.ranked if item.coverage.is_low]
         if low:
             yield f"Fewer than half of the words are known of {counted(len(low), 'document')}: rank {', '.join(low)}."
-
-    def _records(self) -> Sequence[RankedRow]:
-        return [
-            RankedRow(rank, item.document, item.score, item.text, tuple(reason.name for reason in item.reasons))
-            for rank, item in enumerate(self.ranked, 1)
-        ]
-
-    def _columns(self) -> Sequence[str]:
-        return RankedRow._fields
 
 
 def rank(model: Embedder, query: str, documents: Iterable[str], *, top_k: int = 10, reasons: int = 3) -> Ranking:
     """Return the documents nearest to `query`, each with the rows that add most to its score.
 
-    Scores are cosines of `model.encode`, which is what `explain` takes apart. A family that encodes queries another way
-    than documents may rank differently with `encode_query` and `encode_document`.
+    Scores are those of a search: `similarity` of `encode_query` and `encode_document`, taken apart in these roles.
 
     Args:
         model: any family.
@@ -160,13 +140,18 @@ def rank(model: Embedder, query: str, documents: Iterable[str], *, top_k: int = 
         raise InputError("no documents are given")
     if top_k < 1 or reasons < 0:
         raise InputError(f"top_k is {top_k} and reasons {reasons}; they must be at least 1 and 0")
-    scores = model.similarity(model.encode([query]), model.encode(texts))[0]
+    scores = model.similarity(model.encode_query([query]), model.encode_document(texts))[0]
     order = np.argsort(-scores, kind="stable")[:top_k].tolist()
-    (coverage, gaps), *known = model._known([query, *(texts[number] for number in order)])
+    coverage, gaps = model._known([query], "query")[0]
+    known = model._known([texts[number] for number in order], "document")
     ranked = []
-    for number, (of_text, _) in zip(order, known, strict=True):
-        rows = [row for row in model.explain(query, texts[number]).rows if row.contribution > 0][:reasons]
+    for place, (number, (of_text, _)) in enumerate(zip(order, known, strict=True), 1):
+        rows = _why(model, query, texts[number]).reasons(reasons)
         best = tuple(Reason(row.name, row.contribution) for row in rows)
-        ranked.append(Ranked(number, texts[number], float(scores[number]), best, of_text))
+        ranked.append(Ranked(place, number, texts[number], float(scores[number]), best, of_text))
     unknown = tuple(dict.fromkeys(query[start:end] for start, end in gaps))
     return Ranking(model.family, query, len(texts), tuple(ranked), coverage, unknown, model)
+
+
+def _why(model: Embedder, query: str, document: str) -> Explanation:
+    return model.explain(query, document, role1="query", role2="document")

@@ -1,1 +1,30 @@
 """Anchor embeddings (LDIR): a coordinate is the cosine to a known sentence; how such sentences are chosen."""
+
+from typing import TYPE_CHECKING
+
+from pellucid._lazy import lazy
+
+if TYPE_CHECKING:
+    from pellucid.anchors.candidates import (
+        Candidates as Candidates,
+        CandidateSettings as CandidateSettings,
+        candidate_texts as candidate_texts,
+        prepare_candidates as prepare_candidates,
+    )
+    from pellucid.anchors.embedder import AnchorEmbedder as AnchorEmbedder
+    from pellucid.anchors.folder import read_anchors as read_anchors
+    from pellucid.anchors.sampling import (
+        choose_anchors as choose_anchors,
+        farthest_points as farthest_points,
+        frame_points as frame_points,
+        kmeans_points as kmeans_points,
+        uniform_points as uniform_points,
+    )
+else:
+    _HOMES = {
+        "candidates": "CandidateSettings Candidates candidate_texts prepare_candidates",
+        "embedder": "AnchorEmbedder",
+        "folder": "read_anchors",
+        "sampling": "choose_anchors farthest_points frame_points kmeans_points uniform_points",
+    }
+    __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)

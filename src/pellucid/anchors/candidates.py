@@ -1,12 +1,10 @@
-"""Candidates for anchors: which texts of a corpus a person can read.
+"""Candidates for anchors: which texts of a corpus a person can read, kept on disk with their vectors.
 
 Farthest point sampling looks for what is unlike everything else, and in a raw corpus that is garbage: the anchors
 published with the paper hold a bare shop link, Russian beside a code snippet, mojibake and lines broken in the middle.
 So every candidate must be one readable sentence. Each rule of `CandidateSettings` can be switched off.
 
-Candidates for anchors on disk: the texts that passed the filter and their vectors, written as they are encoded.
-
-A killed run goes on after its last 16,384 texts; other methods and numbers of anchors need not encode again.
+An interrupted run resumes after its last 16,384 texts; other methods and numbers of anchors need not encode again.
 """
 
 from __future__ import annotations
@@ -33,23 +31,27 @@ RULES = 2
 """Version of the rules, kept with candidates on disk: raise it with any change of what passes."""
 
 _LONGEST = 2_000  # characters; a longer text is not looked at closely
-
 # Beyond newlines and other control characters: invisible marks, text direction, the replacement character.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\xad\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufffc\ufffd]")
+
 _LINK = re.compile(
     r"https?:|www\.|\w@\w|\b[\w-]+\.(?:com|org|net|edu|gov|info|io|co|uk|de|fr|ru|html?|php|aspx?|pdf|jpe?g|png)\b"
     r"|\b\d{3}[-. ]\d{4}\b",
     re.I,
 )
+
 _MARKUP = re.compile(
     r"[<>{}\[\]|\\^~_=#*@`+]|&\w+;|--|\.\.|//|!!|\?\?|\s[,.;:!?)]|\(\s|\w[.!?][A-Z][a-z]|  "
     r"|\s\"\s|[\w,.]\"\w|\w'\w{3,}'|\d - \w|^\w+: |\b(\w+ \w+) \1\b"
 )
+
 _CUT_OFF = re.compile(r"(?:\b\w|\b(?:Mr|Mrs|Ms|Dr|St|Prof|Gen|Col|Lt|Capt|Rev|Hon|vs|No|Fig))\.$")
 _CLOSING = "\"'”\u2019»)"
 _OPENING = "\"'“\u2018«(¿¡"
 _ENDS = (".", "?", "!", "。", "\uff01", "\uff1f", "؟", "।", "…")  # the escapes: full-width marks
 _PAIRS = (("(", ")"), ("“", "”"), ("«", "»"))
+_Rule = Callable[[str], bool]
+_SHARD = 16_384  # texts between two checkpoints
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,91 @@ class Filtered:
         return f"{self.kept:,} of {self.read:,} texts left" + (f" (dropped: {rules})" if rules else "")
 
 
-_Rule = Callable[[str], bool]
+class Candidates:
+    """The candidates of a corpus and their vectors, in a folder; made by `prepare_candidates`.
+
+    Attributes:
+        vectors: float16 [N, d], rows of length 1 (or 0), mapped from disk.
+        filtered: what the rules dropped.
+    """
+
+    def __init__(self, work: WorkFolder, filtered: Filtered) -> None:
+        """Open what is finished."""
+        self.vectors: npt.NDArray[np.float16] = work.array("vectors")
+        self.filtered = filtered
+        self._path = work.file("candidates")
+
+    def texts(self, rows: npt.NDArray[np.int64]) -> list[str]:
+        """Return the texts of some rows, in the order of `rows`; reads the list of candidates once."""
+        wanted = set(rows.tolist())
+        found = {row: text for row, text in enumerate(read_texts(self._path)) if row in wanted}
+        return [found[row] for row in rows.tolist()]
+
+
+def prepare_candidates(
+    encoder: Any, corpus: Corpus, settings: CandidateSettings, folder: Path, *, show_progress_bar: bool = True
+) -> Candidates:
+    """Filter `corpus` and encode what is left into `folder`; an interrupted run resumes after its last 16,384 texts.
+
+    A resume reads the corpus again, as far as the run had read it, and refuses other texts; an iterator, which can be
+    read but once, is not looked at. The encoder must give the same vectors of the first texts.
+
+    Raises:
+        CorpusError: the corpus cannot be read, or no text is left.
+        InputError: `folder` is of another corpus, encoder or other settings, or a run is at work in it.
+        ModelFolderError: what is in `folder` is damaged.
+        WritingError: no space or no permission.
+    """
+    with WorkFolder(folder) as work:
+        work.claim({**asdict(settings), "rules": RULES})
+        filtered = _filtered(corpus, settings, work, show_progress_bar)
+        if not filtered.kept:
+            raise CorpusError(f"no candidate for an anchor: {filtered}. Add texts, or leave rules out (--unfiltered)")
+        _encode(encoder, work, filtered.kept, show_progress_bar)
+        filtered.dropped["encoded to zero"] = work.facts["zeros"]
+        return Candidates(work, filtered)
+
+
+def _filtered(corpus: Corpus, settings: CandidateSettings, work: WorkFolder, show_progress_bar: bool) -> Filtered:
+    """Write down the texts that pass, once, and return what was dropped."""
+    name = str(corpus) if is_path(corpus) else "the corpus"
+    if "candidates" in work:
+        if is_path(corpus) or iter(corpus) is not corpus:  # type: ignore[arg-type]
+            work.check_texts("corpus", read_texts(corpus), name)
+        return Filtered(work.facts["read"], dict(work.facts["dropped"]))
+    filtered = Filtered()
+    with Progress("choosing candidates", enabled=show_progress_bar) as progress:
+
+        def passing() -> Iterator[str]:
+            for text in candidate_texts(work.texts("corpus", read_texts(corpus), name), settings, filtered):
+                progress.advance()
+                yield text
+
+        work.save_texts("candidates", passing())
+    if filtered.kept:
+        work.commit({"read": filtered.read, "dropped": filtered.dropped, "zeros": 0})
+    return filtered
+
+
+def _encode(encoder: Any, work: WorkFolder, count: int, show_progress_bar: bool) -> None:
+    """Append to the vectors until there are all."""
+    from pellucid.encoders import check_same_encoder, encode_with
+
+    path = work.file("candidates")
+    done, dimension = 0, None
+    if "vectors" in work:
+        vectors = work.array("vectors")
+        done, dimension = vectors.shape
+        check_same_encoder(encoder, read_texts(path), vectors, work.path)
+    texts = islice(read_texts(path), done, None)
+    with Progress("encoding candidates", total=count, enabled=show_progress_bar) as progress:
+        progress.advance(done)
+        while shard := list(islice(texts, _SHARD)):
+            rows = encode_with(encoder, shard, dimension=dimension)
+            dimension = rows.shape[1]
+            work.append("vectors", rows.astype(np.float16))
+            work.commit({"zeros": work.facts["zeros"] + int((~rows.any(axis=1)).sum())})
+            progress.advance(len(rows))
 
 
 def candidate_texts(
@@ -224,93 +310,3 @@ def _language_rule(language: str) -> _Rule:
     if language not in known:
         raise InputError(f"py3langid does not know the language {language!r}; it knows {', '.join(sorted(known))}")
     return lambda text: bool(classify(text)[0] != language)
-
-
-_SHARD = 16_384  # texts between two checkpoints
-
-
-class Candidates:
-    """The candidates of a corpus and their vectors, in a folder; made by `prepare_candidates`.
-
-    Attributes:
-        vectors: float16 [N, d], rows of length 1 (or 0), mapped from disk.
-        filtered: what the rules dropped.
-    """
-
-    def __init__(self, work: WorkFolder, filtered: Filtered) -> None:
-        """Open what is finished."""
-        self.vectors: npt.NDArray[np.float16] = work.array("vectors")
-        self.filtered = filtered
-        self._path = work.file("candidates")
-
-    def texts(self, rows: npt.NDArray[np.int64]) -> list[str]:
-        """Return the texts of some rows, in the order of `rows`; reads the list of candidates once."""
-        wanted = set(rows.tolist())
-        found = {row: text for row, text in enumerate(read_texts(self._path)) if row in wanted}
-        return [found[row] for row in rows.tolist()]
-
-
-def prepare_candidates(
-    encoder: Any, corpus: Corpus, settings: CandidateSettings, folder: Path, *, show_progress_bar: bool = True
-) -> Candidates:
-    """Filter `corpus` and encode what is left into `folder`; a killed run goes on after its last 16,384 texts.
-
-    A resume reads the corpus again, as far as the run had read it, and refuses other texts; an iterator, which can be
-    read but once, is not looked at. The encoder must give the same vectors of the first texts.
-
-    Raises:
-        CorpusError: the corpus cannot be read, or no text is left.
-        InputError: `folder` is of another corpus, encoder or other settings, or a run is at work in it.
-        ModelFolderError: what is in `folder` is damaged.
-        WritingError: no space or no permission.
-    """
-    with WorkFolder(folder) as work:
-        work.claim({**asdict(settings), "rules": RULES})
-        filtered = _filtered(corpus, settings, work, show_progress_bar)
-        if not filtered.kept:
-            raise CorpusError(f"no candidate for an anchor: {filtered}. Add texts, or leave rules out (--unfiltered)")
-        _encode(encoder, work, filtered.kept, show_progress_bar)
-        filtered.dropped["encoded to zero"] = work.facts["zeros"]
-        return Candidates(work, filtered)
-
-
-def _filtered(corpus: Corpus, settings: CandidateSettings, work: WorkFolder, show_progress_bar: bool) -> Filtered:
-    """Write down the texts that pass, once, and return what was dropped."""
-    name = str(corpus) if is_path(corpus) else "the corpus"
-    if "candidates" in work:
-        if is_path(corpus) or iter(corpus) is not corpus:  # type: ignore[arg-type]
-            work.check_texts("corpus", read_texts(corpus), name)
-        return Filtered(work.facts["read"], dict(work.facts["dropped"]))
-    filtered = Filtered()
-    with Progress("choosing candidates", enabled=show_progress_bar) as progress:
-
-        def passing() -> Iterator[str]:
-            for text in candidate_texts(work.texts("corpus", read_texts(corpus), name), settings, filtered):
-                progress.advance()
-                yield text
-
-        work.save_texts("candidates", passing())
-    if filtered.kept:
-        work.commit({"read": filtered.read, "dropped": filtered.dropped, "zeros": 0})
-    return filtered
-
-
-def _encode(encoder: Any, work: WorkFolder, count: int, show_progress_bar: bool) -> None:
-    """Append to the vectors until there are all."""
-    from pellucid.pretrained import check_same_encoder, encode_with
-
-    path = work.file("candidates")
-    done, dimension = 0, None
-    if "vectors" in work:
-        vectors = work.array("vectors")
-        done, dimension = vectors.shape
-        check_same_encoder(encoder, read_texts(path), vectors, work.path)
-    texts = islice(read_texts(path), done, None)
-    with Progress("encoding candidates", total=count, enabled=show_progress_bar) as progress:
-        progress.advance(done)
-        while shard := list(islice(texts, _SHARD)):
-            rows = encode_with(encoder, shard, dimension=dimension)
-            dimension = rows.shape[1]
-            work.append("vectors", rows.astype(np.float16))
-            work.commit({"zeros": work.facts["zeros"] + int((~rows.any(axis=1)).sum())})
-            progress.advance(len(rows))

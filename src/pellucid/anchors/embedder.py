@@ -11,18 +11,21 @@ How anchors are chosen is in `sampling.py`; how a model lies on disk is in `fold
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Embedder, Vectors, check_texts, explained_texts, unit_rows
+from pellucid.anchors.folder import Parts, read_folder, write_folder
+from pellucid.base import Embedder, Vectors, check_texts, explained_texts
 from pellucid.dimensions import Dimension, Dimensions, Edit, on_one_line
+from pellucid.encoders import Encoder, anchor_vectors, encode_with, known_to, prompted
+from pellucid.encoding import Role, unit_rows
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Coverage, Explanation, Row, Span
-from pellucid.pretrained import Encoder, anchor_vectors, encode_with, known_to
+from pellucid.pretrained import locate
 from pellucid.store import is_sound
 
 if TYPE_CHECKING:
@@ -100,13 +103,13 @@ class AnchorEmbedder(Embedder):
             ModelFolderError: nothing is there, its files are broken or do not fit together, or the encoder is missing
                 or another one than the anchors were made with.
         """
-        from pellucid.anchors.folder import read_folder
-
-        model, name = read_folder(path_or_id, encoder)
+        parts = read_folder(path_or_id, encoder)
         try:
-            return cls.from_parts(*model, encoder_name=name)
+            model = cls.from_parts(*parts[:3], encoder_name=parts.encoder_name)
         except InputError as error:
             raise ModelFolderError(f"{path_or_id}: {error}") from error
+        model._folder = locate(path_or_id)
+        return model
 
     def save_pretrained(self, path: str | Path, *, encoder_name: str | None = None) -> None:
         """Write the model to folder `path`, whole or not at all.
@@ -125,9 +128,8 @@ class AnchorEmbedder(Embedder):
         Raises:
             WritingError: it cannot be written; what was at `path` is untouched.
         """
-        from pellucid.anchors.folder import write_folder
-
-        write_folder(path, self, self.encoder_name if encoder_name is None else encoder_name or None)
+        name = self.encoder_name if encoder_name is None else encoder_name or None
+        write_folder(path, Parts(self.encoder, self.vectors, self._dimensions, name))
 
     def get_embedding_dimension(self) -> int:
         """Return the number of anchors."""
@@ -144,31 +146,44 @@ class AnchorEmbedder(Embedder):
         lengths: npt.NDArray[np.float32] = np.linalg.norm(self.vectors, axis=1)
         return lengths
 
-    def _encode(self, texts: list[str], *, show_progress_bar: bool) -> Vectors:
-        return self._coordinates(texts, "", show_progress_bar)
+    @property
+    def device(self) -> str:
+        """The encoder's; a callable counts as one on the CPU."""
+        return str(getattr(self.encoder, "device", "cpu"))
 
-    def encode_query(self, texts: str | Iterable[str], *, show_progress_bar: bool = False) -> Any:
-        """Encode search queries as the encoder does, with its prompt for queries where it has one."""
-        return self._encode_as("query", texts, show_progress_bar)
+    @property
+    def max_seq_length(self) -> float | None:
+        """The encoder's."""
+        longest: float | None = getattr(self.encoder, "max_seq_length", None)
+        return longest
 
-    def encode_document(self, texts: str | Iterable[str], *, show_progress_bar: bool = False) -> Any:
-        """Encode documents as the encoder does, with its prompt for documents where it has one."""
-        return self._encode_as("document", texts, show_progress_bar)
+    def tokenize(self, texts: list[str]) -> dict[str, Any]:
+        """Return what the encoder's `tokenize` does.
 
-    def _encode_as(self, role: str, texts: str | Iterable[str], show_progress_bar: bool) -> Vectors:
-        if isinstance(texts, str):
-            one: Vectors = self._coordinates([texts], role, False)[0]
-            return one
-        return self._coordinates(check_texts(texts), role, show_progress_bar)
+        Raises:
+            InputError: the encoder is a callable.
+        """
+        if not hasattr(self.encoder, "tokenize"):
+            return super().tokenize(texts)
+        ids: dict[str, Any] = self.encoder.tokenize(texts)
+        return ids
 
-    def _coordinates(self, texts: list[str], role: str, show_progress_bar: bool) -> Vectors:
+    def _size(self) -> str:
+        return f"{len(self.vectors):,} anchors"
+
+    def _prompted(self, texts: list[str], prompt: str) -> tuple[list[str], Role]:
+        return prompted(self.encoder, texts, prompt)
+
+    def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Vectors:
+        """Return the coordinates, a query's and a document's with the encoder's own prompt for them."""
         vectors = encode_with(
-            self.encoder, texts, role=role, dimension=self.vectors.shape[1], show_progress_bar=show_progress_bar
-        )
+            self.encoder, texts, role=role, dimension=self.vectors.shape[1], batch_size=batch_size,
+            show_progress_bar=show_progress_bar,
+        )  # fmt: skip
         coordinates: Vectors = vectors @ self.vectors.T
         return coordinates
 
-    def explain(self, text1: str, text2: str | None = None) -> Explanation:
+    def explain(self, text1: str, text2: str | None = None, *, role1: Role = None, role2: Role = None) -> Explanation:
         """Take apart the cosine of two texts' coordinates: one row an anchor, all of them.
 
         For one text a row is the anchor's part of the coordinates' squared length. Which words make a text similar to
@@ -178,21 +193,23 @@ class AnchorEmbedder(Embedder):
         Raises:
             InputError: an argument is no string.
         """
-        texts = explained_texts(text1, text2)
-        units = unit_rows(self.encode(texts), np.float64)
+        texts, roles = explained_texts(text1, text2, role1, role2)
+        units = unit_rows(self._encode_each(texts, roles), np.float64)
         products = units[0] * units[-1]
-        terms = [
-            Row(name, (name,), value, 0.0)
-            for name, value in zip(self._dimensions.names, products.tolist(), strict=True)
-            if value
-        ]
-        coverage, unknown = zip(*self._known(texts))
-        return Explanation.from_terms(
-            self.family, (text1, text2), float(products.sum()), terms, unknown=(*unknown, ())[:2], coverage=coverage
-        )
+        names, counted = self._dimensions.names, np.flatnonzero(products)
 
-    def _known(self, texts: list[str]) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        return known_to(self.encoder, texts)
+        def row(number: int, contribution: float, share: float) -> Row:
+            name = names[counted[number]]
+            return Row(name, (name,), contribution, share)
+
+        coverage, unknown = zip(*self._known_each(texts, roles))
+        return Explanation.from_terms(
+            self.family, (text1, text2), float(products.sum()), products[counted], row, unknown=(*unknown, ())[:2],
+            coverage=coverage,
+        )  # fmt: skip
+
+    def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        return known_to(self.encoder, texts, role)
 
     def _strongest(self, text: str, top_k: int) -> str:
         """Return the anchors that `text` is closest to, with their coordinates (cosines, unless weighted)."""

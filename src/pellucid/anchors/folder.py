@@ -14,19 +14,16 @@ import shutil
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pellucid.base import Embedder, Vectors, unit_rows
 from pellucid.dimensions import Dimension, Dimensions, Table, on_one_line, read_dimensions, scaling, write_dimensions
+from pellucid.encoders import Encoder, anchor_vectors, encode_with, is_sentence_transformer
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.pretrained import (
-    Encoder,
-    anchor_vectors,
     check_family,
-    encode_with,
-    is_sentence_transformer,
     load,
     locate,
     open_encoder,
@@ -37,11 +34,15 @@ from pellucid.pretrained import (
 )
 from pellucid.store import is_sound, read_json, read_regular, read_tensors, write_json, write_tensors
 
-if TYPE_CHECKING:
-    from pellucid.anchors.embedder import AnchorEmbedder
 
-Parts = tuple[Encoder, Vectors, Dimensions]
-"""What an `AnchorEmbedder` consists of."""
+class Parts(NamedTuple):
+    """What an `AnchorEmbedder` consists of; see its attributes."""
+
+    encoder: Encoder
+    vectors: Vectors
+    dimensions: Dimensions
+    encoder_name: str | None = None
+
 
 _DENSE = "anchors"  # the folder of the Dense module
 _ENCODER = "encoder"  # the folder of a pellucid model that serves as encoder
@@ -76,30 +77,31 @@ def read_anchors(path: str | Path) -> list[str]:
     return texts
 
 
-def write_folder(path: str | Path, model: AnchorEmbedder, encoder_name: str | None) -> None:
-    """Write `model` to folder `path`; see `AnchorEmbedder.save_pretrained`."""
-    rows, columns = model.vectors.shape
-    facts = {"anchors": rows, "encoder_dimension": columns, "encoder": encoder_name or _kind(model.encoder)}
-    with saving(path, model.family, facts) as folder:
-        modules = [] if encoder_name else _write_encoder(folder, model.encoder)
+def write_folder(path: str | Path, parts: Parts) -> None:
+    """Write a model to folder `path`; see `AnchorEmbedder.save_pretrained`."""
+    rows, columns = parts.vectors.shape
+    facts = {"anchors": rows, "encoder_dimension": columns, "encoder": parts.encoder_name or _kind(parts.encoder)}
+    with saving(path, "anchors", facts) as folder:
+        modules = [] if parts.encoder_name else _write_encoder(folder, parts.encoder)
         if modules:
             if not modules[-1]["type"].endswith("Normalize"):
                 modules.append(_module(len(modules), f"{len(modules)}_Normalize", "Normalize"))
             write_json(folder / "modules.json", [*modules, _module(len(modules), _DENSE, "Dense")])
         (folder / _DENSE).mkdir()
-        half = not modules and bool(((model.weights > 0.1) & (model.weights < 1000)).all())  # else float16 loses much
+        weights = np.linalg.norm(parts.vectors, axis=1)
+        half = not modules and bool(((weights > 0.1) & (weights < 1000)).all())  # else float16 loses much
         dtype = np.float16 if half else np.float32  # half the size, where no other library reads it
         dense = {"in_features": columns, "out_features": rows, "bias": False, "activation_function": _IDENTITY}
         write_json(folder / _DENSE / "config.json", dense)
-        write_tensors(folder / _DENSE / "model.safetensors", {"linear.weight": model.vectors.astype(dtype)})
-        write_json(folder / "anchors.json", _record(model))
-        write_dimensions(folder / "dimensions.tsv", model.dimensions)
+        write_tensors(folder / _DENSE / "model.safetensors", {"linear.weight": parts.vectors.astype(dtype)})
+        write_json(folder / "anchors.json", _record(parts))
+        write_dimensions(folder / "dimensions.tsv", parts.dimensions)
 
 
-def _record(model: AnchorEmbedder) -> dict[str, Any]:
+def _record(parts: Parts) -> dict[str, Any]:
     """Return the anchor texts, and what the encoder gives for one of them, by which it is known again."""
-    about = [list(dimension.about) for dimension in model.dimensions]
-    vector = encode_with(model.encoder, about[0][:1], dimension=model.vectors.shape[1])[0]
+    about = [list(dimension.about) for dimension in parts.dimensions]
+    vector = encode_with(parts.encoder, about[0][:1], dimension=parts.vectors.shape[1])[0]
     return {"anchors": about, "first_vector": [round(x, 6) for x in vector.tolist()]}
 
 
@@ -135,8 +137,8 @@ def _module(number: int, path: str, kind: str) -> dict[str, Any]:
     return {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
 
 
-def read_folder(path_or_id: str | Path, encoder: Encoder | None) -> tuple[Parts, str | None]:
-    """Open the folder that `write_folder` wrote; return the model's parts and the encoder's name where it has one."""
+def read_folder(path_or_id: str | Path, encoder: Encoder | None) -> Parts:
+    """Open the folder that `write_folder` wrote; see `AnchorEmbedder.from_pretrained`."""
     folder = locate(path_or_id)
     check_family(folder, "anchors")
     vectors = _read_vectors(folder / _DENSE / "model.safetensors")
@@ -146,10 +148,10 @@ def read_folder(path_or_id: str | Path, encoder: Encoder | None) -> tuple[Parts,
     opened = _read_encoder(folder, name) if encoder is None else encoder
     _check_encoder(opened, about[0][0], first, folder)
     try:
-        parts = (opened, *_with_edits(opened, vectors, about, table))
+        vectors, dimensions = _with_edits(opened, vectors, about, table)
     except InputError as error:
         raise ModelFolderError(f"{folder / 'dimensions.tsv'}: {error}") from error
-    return parts, None if name in (_STOCK, _OURS, _CALLABLE) else name
+    return Parts(opened, vectors, dimensions, None if name in (_STOCK, _OURS, _CALLABLE) else name)
 
 
 def _read_vectors(path: Path) -> Vectors:
@@ -203,8 +205,9 @@ def _read_encoder(folder: Path, name: Any) -> Encoder:
 def _open_stock(folder: Path) -> Encoder:
     """Open the whole folder with sentence-transformers and leave its last module, the anchors, off."""
     whole = open_sentence_transformer(str(folder))
-    if len(whole) < 2:
-        raise ModelFolderError(f"{folder / 'modules.json'} names {len(whole)} modules; the anchors need an encoder")
+    if len(whole) < 2 or type(whole[-1]).__name__ != "Dense":
+        kinds = ", ".join(type(module).__name__ for module in whole)
+        raise ModelFolderError(f"{folder} opens as {kinds or 'nothing'}, not as an encoder and a Dense of anchors")
     del whole[-1]
     return whole
 

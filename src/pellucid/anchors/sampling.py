@@ -1,16 +1,7 @@
-"""Anchors that form a nearly tight frame: a choice of sentences after which little of the encoder is lost.
+"""Choosing anchors from a corpus: a nearly tight frame, farthest point sampling (LDIR, section 3), uniform or KMeans.
 
-The score of an anchor model is x' M y / (|.| |.|) with M = sum of a a' over the anchors; it is the encoder's own where
-M is a multiple of the identity. For n >= d unit vectors that is the case exactly when their frame potential, the sum of
-all squared products (a_i . a_j)^2, is least (Benedetto and Fickus, "Finite normalized tight frames", 2003). The picks
-here are greedy in that sum: each adds least to it. Farthest point sampling looks at the single nearest anchor instead,
-which leaves many anchors a little alike.
-
-How anchors are chosen from a corpus (LDIR, section 3: farthest point sampling, against uniform and KMeans).
-
-`choose_anchors` does it all: corpus, quality filter, encoder, picks. The functions below it work on vectors alone.
-The frame method is in `frames.py`, the compiled search behind `farthest_points` in `farthest.py`, what a candidate
-must be in `candidates.py`.
+`choose_anchors` does it all: corpus, quality filter, encoder, picks. The functions below it work on vectors alone. What
+a candidate must be is in `candidates.py`, the compiled search behind `farthest_points` in `farthest.py`.
 """
 
 from __future__ import annotations
@@ -31,57 +22,6 @@ from pellucid.corpus import Corpus
 from pellucid.errors import InputError, missing_extra
 
 _MOST = 200_000  # candidates looked at, float32 in memory; more gave no better anchors
-
-
-def frame_points(vectors: npt.NDArray[Any], n: int, *, seed: int = 0) -> npt.NDArray[np.int64]:
-    """Choose `n` rows of small frame potential, greedily; the first m of them are the choice for m.
-
-    The mean direction of all rows counts as picked before the first: an anchor near it would be similar to every text
-    and tell none apart. Ties go to the lowest number.
-
-    Args:
-        vectors: float16 or float32 [N, d], may be memory-mapped; lengths do not matter, zero rows are never picked.
-        n: how many.
-        seed: of the draw of 200,000 rows that are looked at where there are more.
-
-    Returns:
-        int64 [n], in order of choice.
-
-    Raises:
-        InputError: `n` is below 1 or above the number of rows that are not zero, or a row holds NaN or infinity.
-    """
-    rows, units = _unit_rows(vectors, seed)
-    if not 1 <= n <= len(rows):
-        raise InputError(f"n is {n}; it must be between 1 and the {len(rows)} candidates that are not zero")
-    mean = units.mean(axis=0)
-    length = float(np.linalg.norm(mean))
-    potential = np.square(units @ (mean / length if length > 0 else mean))
-    picks = np.empty(n, np.int64)
-    for k in range(n):
-        picks[k] = potential.argmin()
-        potential += np.square(units @ units[picks[k]])
-        potential[picks[k]] = np.inf
-    chosen: npt.NDArray[np.int64] = rows[picks]
-    return chosen
-
-
-def _unit_rows(vectors: npt.NDArray[Any], seed: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-    """Return the numbers of the rows looked at and these rows at length 1."""
-    rows = np.arange(len(vectors))
-    if len(rows) > _MOST:
-        rows = np.sort(np.random.default_rng(seed).choice(len(rows), _MOST, replace=False))
-    units = np.array(vectors[rows], dtype=np.float32)
-    lengths = np.linalg.norm(units, axis=1)
-    if not np.isfinite(lengths).all():
-        broken = rows[int(np.argmin(np.isfinite(lengths)))]
-        raise InputError(f"row {broken} of the vectors holds NaN, infinity or huge numbers; leave it out")
-    known = lengths > 0
-    if not known.all():
-        rows, units, lengths = rows[known], units[known], lengths[known]
-    units /= lengths[:, None]
-    return rows, units
-
-
 Rows = npt.NDArray[np.int64]
 """Positions of the chosen vectors, in the order they were chosen, int64 [n]."""
 
@@ -113,8 +53,8 @@ def choose_anchors(
         method: "frame", "fps" (farthest point sampling), "uniform" or "kmeans" (nearest text to each centroid).
         seed: the same seed gives the same anchors.
         settings: which texts may become anchors.
-        work_dir: where candidates and vectors are kept, so that a killed run goes on and other methods and numbers
-            need not encode again; None takes a temporary folder.
+        work_dir: where candidates and vectors are kept, so that an interrupted run resumes, and other methods and
+            numbers need not encode again; None takes a temporary folder.
         show_progress_bar: whether long steps show one.
 
     Returns:
@@ -174,17 +114,6 @@ def _pick(candidates: Candidates, n: int, method: str, seed: int, nearest: float
     return rows
 
 
-def _by_frame(vectors: npt.NDArray[Any], n: int, seed: int) -> Rows:
-
-    return np.asarray(frame_points(vectors, n, seed=seed), np.int64)
-
-
-def _blocks(vectors: npt.NDArray[Any]) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
-    """Yield each first row and a block of rows in float32."""
-    for first in range(0, len(vectors), _BLOCK):
-        yield first, np.asarray(vectors[first : first + _BLOCK], np.float32)
-
-
 def _apart(vectors: npt.NDArray[Any], rows: Rows, n: int, limit: float) -> Rows:
     """Return the first `n` of `rows` that are not zero and not nearer than `limit` to one returned before."""
     kept: list[int] = []
@@ -199,7 +128,59 @@ def _apart(vectors: npt.NDArray[Any], rows: Rows, n: int, limit: float) -> Rows:
     return np.array(kept, np.int64)
 
 
-# --- Uniform and KMeans -----------------------------------------------------------------------------------------------
+def frame_points(vectors: npt.NDArray[Any], n: int, *, seed: int = 0) -> npt.NDArray[np.int64]:
+    """Choose `n` rows of small frame potential, greedily; the first m of them are the choice for m.
+
+    The score of an anchor model is x' M y / (|.| |.|) with M = sum of a a' over the anchors; it is the encoder's own if
+    M is a multiple of the identity. For n >= d unit vectors that is so exactly when their frame potential, the sum of
+    all squared products (a_i . a_j)^2, is least (Benedetto and Fickus, "Finite normalized tight frames", 2003). Each
+    pick adds least to that sum. Farthest point sampling looks at the single nearest anchor instead, which leaves many
+    anchors a little alike. Cost: one product with all rows for each pick.
+
+    The mean direction of all rows counts as picked before the first: an anchor near it would be similar to every text
+    and tell none apart. Ties go to the lowest number.
+
+    Args:
+        vectors: float16 or float32 [N, d], may be memory-mapped; lengths do not matter, zero rows are never picked.
+        n: how many.
+        seed: of the draw of 200,000 rows, if there are more.
+
+    Returns:
+        int64 [n], in order of choice.
+
+    Raises:
+        InputError: `n` is below 1 or above the number of rows that are not zero, or a row holds NaN or infinity.
+    """
+    rows, units = _unit_rows(vectors, seed)
+    if not 1 <= n <= len(rows):
+        raise InputError(f"n is {n}; it must be between 1 and the {len(rows)} candidates that are not zero")
+    mean = units.mean(axis=0)
+    length = float(np.linalg.norm(mean))
+    potential = np.square(units @ (mean / length if length > 0 else mean))
+    picks = np.empty(n, np.int64)
+    for k in range(n):
+        picks[k] = potential.argmin()
+        potential += np.square(units @ units[picks[k]])
+        potential[picks[k]] = np.inf
+    chosen: npt.NDArray[np.int64] = rows[picks]
+    return chosen
+
+
+def _unit_rows(vectors: npt.NDArray[Any], seed: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+    """Return the numbers of the rows looked at and these rows at length 1."""
+    rows = np.arange(len(vectors))
+    if len(rows) > _MOST:
+        rows = np.sort(np.random.default_rng(seed).choice(len(rows), _MOST, replace=False))
+    units = np.array(vectors[rows], dtype=np.float32)
+    lengths = np.linalg.norm(units, axis=1)
+    if not np.isfinite(lengths).all():
+        broken = rows[int(np.argmin(np.isfinite(lengths)))]
+        raise InputError(f"row {broken} of the vectors holds NaN, infinity or huge numbers; leave it out")
+    known = lengths > 0
+    if not known.all():
+        rows, units, lengths = rows[known], units[known], lengths[known]
+    units /= lengths[:, None]
+    return rows, units
 
 
 def uniform_points(vectors_or_count: npt.NDArray[Any] | int, n: int, *, seed: int = 0) -> Rows:
@@ -248,6 +229,12 @@ def kmeans_points(vectors: npt.NDArray[Any], n: int, *, seed: int = 0) -> Rows:
     return rows if len(rows) == n else farthest_points(vectors, n, start=rows)
 
 
+def _blocks(vectors: npt.NDArray[Any]) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
+    """Yield each first row and a block of rows in float32."""
+    for first in range(0, len(vectors), _BLOCK):
+        yield first, np.asarray(vectors[first : first + _BLOCK], np.float32)
+
+
 def _nearest_distinct(vectors: npt.NDArray[Any], centroids: npt.NDArray[np.float32]) -> Rows:
     """Return for each centroid, in turn, the nearest of its few nearest rows that none before it has taken."""
     count = min(_NEAREST, len(vectors))
@@ -266,9 +253,6 @@ def _nearest_distinct(vectors: npt.NDArray[Any], centroids: npt.NDArray[np.float
         if free is not None:
             taken[free] = None
     return np.array(list(taken), np.int64)
-
-
-# --- Farthest point sampling ------------------------------------------------------------------------------------------
 
 
 def farthest_points(
@@ -320,7 +304,7 @@ def _as_matrix(vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:
             f"vectors are {matrix.dtype} of shape {matrix.shape}; give float16 or float32 [N, d], "
             "for instance vectors.astype(np.float32)"
         )
-    matrix = np.ascontiguousarray(matrix, matrix.dtype.newbyteorder("="))  # a copy only if they lie otherwise
+    matrix = np.ascontiguousarray(matrix, matrix.dtype.newbyteorder("="))  # a copy only if it is not C-ordered
     return matrix.view(np.uint16) if matrix.dtype == np.float16 else matrix
 
 
@@ -368,5 +352,5 @@ def _farthest_in_tensor(vectors: Any, n: int, seed: int, start: Any) -> Rows:
 _METHODS = {
     "fps": lambda vectors, n, seed: farthest_points(vectors, n, seed=seed),
     "kmeans": lambda vectors, n, seed: kmeans_points(vectors, n, seed=seed),
-    "frame": _by_frame,
+    "frame": lambda vectors, n, seed: frame_points(vectors, n, seed=seed),
 }

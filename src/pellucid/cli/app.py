@@ -1,10 +1,8 @@
-"""The command line: `pellucid encode | similarity | explain | describe | eval | models`, and what makes models.
-
-The commands that make models are in `make.py`, those that look into one in `look.py`.
+"""The command line. A command is a function in this file, `look.py`, `make.py` or `vocabulary.py`, and nothing else.
 
 Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 an error that pellucid explains in one line,
-2 a command that was typed wrongly, 130 interrupted, 141 the reader of a pipe went away. Imports stand inside the
-commands, so that `--help` and completion answer at once.
+2 a command that was typed wrongly, 130 interrupted, 141 the reader of a pipe is gone. Imports are inside the commands,
+so that `--help` and completion answer at once.
 """
 
 from __future__ import annotations
@@ -18,14 +16,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from pellucid import __version__
-from pellucid.cli.input import JsonOption, ModelOption, blocks, open_model, pairs_of, read, tabbed_pairs
-from pellucid.cli.look import align, audit, card, cards, compare, contrast, deletion, dimensions, edit, inspect, rank
-from pellucid.cli.make import anchors, distill, ensemble, train_lexicon
-from pellucid.cli.output import json_line, model_facts, say, show, shown_json, write_html, write_plot
-from pellucid.cli.search import index, search
-from pellucid.cli.vocabulary import vocabulary
-from pellucid.errors import PellucidError
+from pellucid.cli import look, make, search, vocabulary
+from pellucid.cli.input import (
+    HtmlOption,
+    JsonOption,
+    ModelOption,
+    PlotOption,
+    blocks,
+    open_model,
+    pairs_of,
+    read,
+    roles_of,
+    tabbed_pairs,
+)
+from pellucid.cli.output import json_line, model_facts, say, show
+from pellucid.errors import VERSION, PellucidError
 
 if TYPE_CHECKING:
     from pellucid.base import Embedder
@@ -51,10 +56,10 @@ class _Commands(TyperGroup):
 
 
 def _one_line(error: Exception) -> str:
-    told = str(error)
+    text = str(error)
     if isinstance(error, OSError) and error.strerror:
-        told = error.strerror + (f": {error.filename}" if error.filename else "")
-    return " ".join(told.split())
+        text = error.strerror + (f": {error.filename}" if error.filename else "")
+    return " ".join(text.split())
 
 
 app = typer.Typer(
@@ -67,6 +72,10 @@ app = typer.Typer(
 )
 
 _Field = Annotated[str, typer.Option(help="The JSON key or parquet column that holds the text.")]
+_Roles = Annotated[
+    str | None,
+    typer.Option(metavar="ROLE[,ROLE]", help="What A and B are: query, document or none, as query,document."),
+]
 _Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", help="The file to write; .npy, .jsonl or .parquet. Default: JSON lines to stdout."),
@@ -75,7 +84,7 @@ _Output = Annotated[
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"pellucid {__version__}")
+        typer.echo(f"pellucid {VERSION}")
         raise typer.Exit
 
 
@@ -93,6 +102,7 @@ def encode(
     file: Annotated[str, typer.Argument(help="A .txt (one text a line), .jsonl or .parquet; - is stdin.")] = "-",
     output: _Output = None,
     kind: Annotated[str | None, typer.Option("--format", help="npy, jsonl or parquet, whatever the name.")] = None,
+    role: Annotated[str | None, typer.Option(help="query or document: what a search takes the texts for.")] = None,
     model: ModelOption = "static-en",
     field: _Field = "text",
 ) -> None:
@@ -101,9 +111,13 @@ def encode(
     Memory stays bounded however many texts there are. The output file appears when
     it is complete; an interrupted run leaves none.
 
+    Some models read a query in another way than a document, such as behind an
+    instruction. Without --role a text is neither.
+
     \b
     Examples:
       pellucid encode texts.txt -o embeddings.npy
+      pellucid encode questions.txt --role query -m my-lexicon -o questions.parquet
       pellucid encode reviews.jsonl --field review -o reviews.parquet
       cut -f 2 log.tsv | pellucid encode > embeddings.jsonl
     """
@@ -111,13 +125,15 @@ def encode(
     from pellucid.progress import Progress
 
     chosen = output_format(output, kind)
+    (known,) = roles_of(role, 1, "--role")
     texts = read(file, field)
     opened = open_model(model)
+    turned = {None: opened.encode, "query": opened.encode_query, "document": opened.encode_document}[known]
     shown = output is not None or not sys.stdout.isatty()  # a bar between the lines of the result helps nobody
     with open_writer(output, chosen, opened.get_embedding_dimension(), sys.stdout) as write:
         with Progress("encoding", enabled=shown) as progress:
             for block in blocks(texts):
-                write(block, opened.encode(block))
+                write(block, turned(block))
                 progress.advance(len(block))
 
 
@@ -169,7 +185,7 @@ def similarity(
 
 def _say_of_low(model: Embedder, pair: tuple[str, str], low: int, total: int) -> None:
     """Say on stderr of which texts little is known: of one pair in words, of several how many."""
-    from pellucid.views.render import little_known
+    from pellucid.explanation import little_known
 
     if total > 1:
         say(f"note: the model knows fewer than half of the words of a text in {low:,} of {total:,} pairs", err=True)
@@ -183,39 +199,36 @@ def _say_of_low(model: Embedder, pair: tuple[str, str], low: int, total: int) ->
 def explain(
     a: Annotated[str, typer.Argument(help="The text to explain.")],
     b: Annotated[str | None, typer.Argument(help="A second text: explain the similarity of the two.")] = None,
+    roles: _Roles = None,
     than: Annotated[str | None, typer.Option(help="A third: explain why B is closer to A than this one is.")] = None,
     top: Annotated[int, typer.Option(min=0, help="Rows to show; the others are summed up in one line.")] = 10,
     plain: Annotated[bool, typer.Option("--plain", help="No colour and no styles, even in a terminal.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Write every row as JSON.")] = False,
-    html: Annotated[Path | None, typer.Option(help="Write a self-contained HTML page to this file.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Write a picture to this file: .png, .svg, .pdf.")] = None,
+    html: HtmlOption = None,
+    plot: PlotOption = None,
     model: ModelOption = "static-en",
 ) -> None:
     """Show what a similarity is made of.
 
     The rows add up to the similarity. With one text they are the pulls of its words
-    on its embedding, which add up to 1.
+    on its embedding, which add up to 1. With --roles query,document the similarity is
+    the one that a search computes, which some models encode in another way.
 
     \b
     Examples:
       pellucid explain "a loan for a house" "mortgage rates are rising"
       pellucid explain "a loan for a house" "mortgage rates" --than "a house with a garden"
       pellucid explain "a loan for a house" --html loan.html
+      pellucid explain "house loans" "How to borrow for a house" --roles query,document
     """
+    role1, role2 = (*roles_of(roles, 1 if b is None else 2, "--roles"), None)[:2]
     opened = open_model(model)
-    explanation = opened.explain(a, b)
+    explanation = opened.explain(a, b, role1=role1, role2=role2)
     if than is not None:
         if b is None:
             raise typer.BadParameter("it needs both A and B", param_hint="--than")
-        explanation = explanation - opened.explain(a, than)
-    for path, write in ((html, write_html), (plot, write_plot)):
-        if path is not None:
-            write(explanation, path, top)
-            say(f"wrote {path}", err=True)
-    if json:
-        typer.echo(shown_json(explanation.to_json()))
-    elif html is None and plot is None:
-        show(explanation, top, plain)
+        explanation = explanation - opened.explain(a, than, role1=role1, role2=role2)
+    show(explanation, json, html, plot, plain=plain, top=top)
 
 
 @app.command()
@@ -250,30 +263,30 @@ def evaluate(
     task: Annotated[list[str] | None, typer.Option(help="A task or a type, as STS; repeat for more.")] = None,
     cache: Annotated[Path | None, typer.Option(help="Where scores are kept. [default: ~/.cache]")] = None,
     instructions: Annotated[
-        str, typer.Option(help="What a model is told of a task: auto, bundled, none or a JSON file; see below.")
+        str, typer.Option(help="The instructions of tasks: auto, bundled, none or a JSON file; see below.")
     ] = "auto",
     json: JsonOption = False,
 ) -> None:
     """Score a model with MTEB.
 
-    Scores are kept by a hash of weights and data, so that a run that was
-    interrupted goes on. Models of other libraries can be scored for comparison: a
+    Scores are kept by a hash of weights and data, so that an interrupted run
+    resumes. Models of other libraries can be scored for comparison: a
     sentence-transformers folder or hub id, wordllama, wordllama:128,
     model2vec:FOLDER_OR_ID, vectors:FILE (word2vec, GloVe or fastText text), and the
     LENS paper's baselines of a transformer, baseline:NAME:FOLDER_OR_ID with splade,
     echo, promptreps, promptreps-dense, dense-last or dense-mean.
 
-    A lexicon model that was trained with instructions is told the LENS paper's for
-    each task, before queries and before the texts of tasks that have none; no other
-    model is. --instructions bundled tells them to every model that can be told one,
-    as does a file of {"task": "instruction"}; none tells nothing.
+    A lexicon model that was trained with instructions gets the LENS paper's for each
+    task, before queries and before the texts of tasks that have none; no other model
+    does. --instructions bundled gives them to every model that can take one, as does
+    a file of {"task": "instruction"}; none gives none.
 
     \b
     Examples:
       pellucid eval static-en --data shared/data --task STS
       pellucid eval wordllama --task STSBenchmark --task SICK-R --json
     """
-    from pellucid.evaluation.evaluate import evaluate as score
+    from pellucid.evaluation.evaluating import evaluate as score
 
     results = score(model, data=data, tasks=task or None, cache_dir=cache, instructions=instructions)
     typer.echo(json_line(results.to_dict()) if json else results.to_markdown().rstrip("\n"))
@@ -327,27 +340,9 @@ def verify(
         raise ModelFolderError(f"{len(broken)} of {len(found)} files of {model} are not sound: {', '.join(broken)}")
 
 
-for _command in (
-    dimensions,
-    card,
-    cards,
-    audit,
-    deletion,
-    compare,
-    rank,
-    align,
-    contrast,
-    edit,
-    inspect,
-    distill,
-    anchors,
-    train_lexicon,
-    ensemble,
-    search,
-):
-    app.command()(_command)
-app.add_typer(vocabulary, name="vocabulary")
-app.add_typer(index, name="index")
+for _part in (look, make, vocabulary, search):  # each registers its own commands
+    app.registered_commands += _part.commands.registered_commands
+    app.registered_groups += _part.commands.registered_groups
 
 
 def main() -> None:

@@ -7,13 +7,13 @@ written aside and renamed at the end (`store.writing`), so that an interrupted r
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+from numpy.lib.format import write_array_header_1_0
 
 from pellucid.errors import InputError, missing_extra
 from pellucid.store import writing
@@ -23,8 +23,6 @@ FORMATS = ("npy", "jsonl", "parquet")
 
 Write = Callable[[Sequence[str], Any], None]
 """Takes a block's texts and their embeddings: float32 [texts, dimension], or a CSR matrix of that shape."""
-
-_NPY_HEADER = 128  # bytes; a multiple of 64, so that the numbers are aligned when the file is mapped into memory
 
 
 def output_format(path: Path | None, name: str | None) -> str:
@@ -107,7 +105,7 @@ def _json_floats(row: Iterable[np.float32]) -> str:
 
 @contextmanager
 def _open_npy(path: Path, dimension: int) -> Iterator[Write]:
-    """Write rows as they come; their number is filled in at the end, in a header of fixed size."""
+    """Write rows as they come; their number is filled in at the end, for which numpy's header has room."""
     count = 0
 
     def write(texts: Sequence[str], embeddings: Any) -> None:
@@ -118,16 +116,11 @@ def _open_npy(path: Path, dimension: int) -> Iterator[Write]:
         count += len(embeddings)
 
     with open(path, "wb") as file:
-        file.write(_npy_header(0, dimension))
+        header = {"descr": "<f4", "fortran_order": False}
+        write_array_header_1_0(file, {**header, "shape": (0, dimension)})
         yield write
         file.seek(0)
-        file.write(_npy_header(count, dimension))
-
-
-def _npy_header(rows: int, dimension: int) -> bytes:
-    said = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {dimension}), }}"
-    size = _NPY_HEADER - 10  # after the magic string, the version and the size itself
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", size) + said.ljust(size - 1).encode("ascii") + b"\n"
+        write_array_header_1_0(file, {**header, "shape": (count, dimension)})
 
 
 @contextmanager

@@ -15,17 +15,25 @@ from pellucid.errors import InputError
 
 if TYPE_CHECKING:
     from pellucid.base import Embedder
+    from pellucid.encoding import Role
     from pellucid.keytokens.states import KeyPooling
     from pellucid.static.making.bilingual import Languages, ParallelFiles
 
 ModelOption = Annotated[str, typer.Option("--model", "-m", help="A bundled name, a folder, or a Hugging Face hub id.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON.")]
+HtmlOption = Annotated[Path | None, typer.Option(help="Write a self-contained HTML page to this file.")]
+PlotOption = Annotated[Path | None, typer.Option(help="Write a picture to this file: .png, .svg, .pdf.")]
+NewModelOption = Annotated[Path, typer.Option("--output", "-o", help="The folder of the new model.")]
+WorkDirOption = Annotated[Path | None, typer.Option(help="Where the state is kept. [default: OUTPUT.work]")]
+ParallelHelp = typer.Option(metavar="CODE-CODE=FILE", help="Translations: a .tsv, or two aligned files A,B.")
+DtypeOption = Annotated[str, typer.Option(help="Of the saved table: float32, float16 or int8.")]
 
 Pair = tuple[str, str]
 _Item = TypeVar("_Item", str, Pair)
 
 _BLOCK_TEXTS = 16_384
 _BLOCK_CHARACTERS = 1 << 24
+_ROLES: dict[str, Role] = {"query": "query", "document": "document", "none": None}
 _FILE_ENDINGS = (".txt", ".jsonl", ".parquet", ".tsv", ".csv", ".xz", ".gz")
 
 
@@ -38,12 +46,9 @@ def open_model(name: str) -> Embedder:
 
 def open_decoder(name: str, pooling: str) -> Any:
     """Return a saved model, or one that decodes the transformer in a folder or on the hub by its own head."""
-    from pellucid.pretrained import locate
-    from pellucid.store import read_json
+    from pellucid.pretrained import identify, locate
 
-    place = locate(name)
-    config = read_json(place / "config.json") if (place / "config.json").is_file() else {}
-    if "model_type" not in config or "pellucid" in config:
+    if identify(name) not in ("transformer", "sentence-transformers"):
         return open_model(name)
     from pellucid.keytokens.embedder import KeyTokenEmbedder
     from pellucid.keytokens.states import KEY_POOLINGS, KeyTokenSettings
@@ -52,9 +57,20 @@ def open_decoder(name: str, pooling: str) -> Any:
 
     if pooling not in KEY_POOLINGS:
         raise InputError(f"pooling is {pooling!r:.40}; it must be one of {', '.join(KEY_POOLINGS)}")
+    place = locate(name)
     causal = is_causal_lm(read_transformer_config(place))
     backbone = open_backbone(place, attention="causal" if causal else "bidirectional")
     return KeyTokenEmbedder(backbone, KeyTokenSettings(pooling=cast("KeyPooling", pooling), top_k=None))
+
+
+def work_folder(given: Path | None, output: Path) -> Path:
+    """Return the folder for the state of a run that makes `output`."""
+    return given or output.with_name(output.name + ".work")
+
+
+def corpus_of(source: str) -> str | Iterator[str]:
+    """Return a corpus to read again and again: the file, or the lines of stdin where `source` is "-"."""
+    return read("-") if source == "-" else source
 
 
 def read(source: str, field: str = "text") -> Iterator[str]:
@@ -76,6 +92,21 @@ def blocks(items: Iterable[_Item]) -> Iterator[list[_Item]]:
             block, size = [], 0
     if block:
         yield block
+
+
+def roles_of(said: str | None, texts: int, option: str) -> list[Role]:
+    """Return the role of each of `texts` texts, as `option` gives them: "query", or "query,document"."""
+    if said is None:
+        return [None] * texts
+    names = [name.strip() for name in said.split(",")]
+    wrong = [name for name in names if name not in _ROLES]
+    if wrong:
+        raise typer.BadParameter(f"{wrong[0]!r:.40} is no role; there are {', '.join(_ROLES)}", param_hint=option)
+    if len(names) != texts:
+        raise typer.BadParameter(
+            f"{len(names)} roles for {texts} {'texts' if texts > 1 else 'text'}", param_hint=option
+        )
+    return [_ROLES[name] for name in names]
 
 
 def pairs_of(a: str | None, b: str | None, *, as_text: bool, field: str) -> Iterator[Pair]:

@@ -1,7 +1,4 @@
-"""The commands that look into a model and change it: `pellucid dimensions | card | audit | compare | align | ...`.
-
-The command that looks inside a static model: `pellucid inspect`.
-"""
+"""The commands that look into a model and change its dimensions."""
 
 from __future__ import annotations
 
@@ -11,8 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pellucid.cli.input import JsonOption, ModelOption, open_decoder, open_model, read, tabbed_pairs
-from pellucid.cli.output import json_line, say, show_report
+from pellucid.cli.input import (
+    HtmlOption,
+    JsonOption,
+    ModelOption,
+    PlotOption,
+    open_decoder,
+    open_model,
+    read,
+    tabbed_pairs,
+)
+from pellucid.cli.output import json_line, say, show
 from pellucid.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,12 +27,13 @@ if TYPE_CHECKING:
     from pellucid.views.report import Report
 
 
+commands = typer.Typer()
+
 _Texts = Annotated[str, typer.Argument(help="A .txt (one text a line), .jsonl or .parquet; - is stdin.")]
-_Html = Annotated[Path | None, typer.Option(help="Write a self-contained HTML page to this file.")]
-_Plot = Annotated[Path | None, typer.Option(help="Write a picture to this file: .png, .svg, .pdf.")]
 _Pairs = Annotated[str, typer.Argument(help="A file with two texts a line and a tab between them; - is stdin.")]
 
 
+@commands.command()
 def dimensions(json: JsonOption = False, model: ModelOption = "static-en") -> None:
     """List the dimensions of a model: number and name.
 
@@ -39,19 +46,20 @@ def dimensions(json: JsonOption = False, model: ModelOption = "static-en") -> No
       pellucid dimensions -m my-anchors --json
     """
     from pellucid.dimensions import as_cell
-    from pellucid.views.render import visible
+    from pellucid.views.parts import visible
 
     for number, dimension in enumerate(open_model(model).dimensions):
         line = {"dimension": number, "name": dimension.name, "about": list(dimension.about)}
         typer.echo(json_line(line) if json else f"{number}\t{as_cell(visible(dimension.name))}")
 
 
+@commands.command()
 def card(
     dimension: Annotated[str, typer.Argument(help="Its name or number.")],
     texts: _Texts = "-",
     json: JsonOption = False,
-    html: _Html = None,
-    plot: _Plot = None,
+    html: HtmlOption = None,
+    plot: PlotOption = None,
     model: ModelOption = "static-en",
 ) -> None:
     """Show what one dimension does on a corpus: how often it fires, its strongest texts, its relatives.
@@ -61,11 +69,12 @@ def card(
       pellucid card 9 texts.txt -m anchors-en-200
       pellucid card "I accepted the offer." texts.txt -m anchors-en-200 --html card.html
     """
-    from pellucid.analysis.cards import card as make
+    from pellucid.analysis.dimension_cards import card as make
 
-    show_report(make(open_model(model), _which(dimension), read(texts)), json, html, plot)
+    show(make(open_model(model), _which(dimension), read(texts)), json, html, plot)
 
 
+@commands.command()
 def cards(
     texts: _Texts,
     html: Annotated[Path, typer.Option(help="The page to write.")],
@@ -78,16 +87,17 @@ def cards(
     Example:
       pellucid cards texts.txt -m anchors-en-200 --html cards.html
     """
-    from pellucid.analysis.cards import cards as make
+    from pellucid.analysis.dimension_cards import cards as make
 
-    show_report(make(open_model(model), read(texts), top_k=top), False, html, None)
+    show(make(open_model(model), read(texts), top_k=top), False, html, None)
 
 
+@commands.command()
 def audit(
     texts: _Texts = "-",
     json: JsonOption = False,
-    html: _Html = None,
-    plot: _Plot = None,
+    html: HtmlOption = None,
+    plot: PlotOption = None,
     lexical: Annotated[bool, typer.Option("--lexical", help="Clusters that fire for letters, not meaning.")] = False,
     encoder: Annotated[str | None, typer.Option(help="With --lexical: a model whose meaning counts.")] = None,
     model: ModelOption = "static-en",
@@ -106,13 +116,13 @@ def audit(
     if lexical:
         if plot is not None:
             raise typer.BadParameter("there is no picture of --lexical; use --html", param_hint="--plot")
-        show_report(_lexical(model, texts, encoder), json, html, None)
+        show(_lexical(model, texts, encoder), json, html, None)
         return
     if encoder is not None:
         raise typer.BadParameter("only --lexical asks an encoder", param_hint="--encoder")
-    from pellucid.analysis.audit import audit as make
+    from pellucid.analysis.auditing import audit as make
 
-    show_report(make(open_model(model), read(texts)), json, html, plot)
+    show(make(open_model(model), read(texts)), json, html, plot)
 
 
 def _lexical(model: str, texts: str, encoder: str | None) -> Report:
@@ -123,13 +133,14 @@ def _lexical(model: str, texts: str, encoder: str | None) -> Report:
     return lexical_firing(open_model(model), read(texts), encoder=meaning)
 
 
+@commands.command()
 def deletion(
     pairs: _Pairs = "-",
     words: Annotated[bool, typer.Option("--words", help="Delete words of the texts instead of dimensions.")] = False,
     top: Annotated[int, typer.Option(min=1, help="How many of the first are removed.")] = 5,
     json: JsonOption = False,
-    html: _Html = None,
-    plot: _Plot = None,
+    html: HtmlOption = None,
+    plot: PlotOption = None,
     model: ModelOption = "static-en",
 ) -> None:
     """Test whether the reasons a model gives carry its scores.
@@ -146,15 +157,16 @@ def deletion(
 
     units = "words" if words else "dimensions"
     tested = deletion_test(open_model(model), list(tabbed_pairs(pairs)), units=units, top_k=top)
-    show_report(tested, json, html, plot)
+    show(tested, json, html, plot)
 
 
+@commands.command()
 def compare(
     models: Annotated[list[str], typer.Argument(help="Two models or more; the first is held against the others.")],
     pairs: Annotated[str, typer.Option(help="A file with two texts a line and a tab between them; - is stdin.")],
     json: JsonOption = False,
-    html: _Html = None,
-    plot: _Plot = None,
+    html: HtmlOption = None,
+    plot: PlotOption = None,
 ) -> None:
     """Score the same pairs of texts with several models and show what differs, and why.
 
@@ -163,18 +175,19 @@ def compare(
       pellucid compare static-en anchors-en-200 --pairs pairs.tsv
       pellucid compare my-anchors my-anchors-edited --pairs pairs.tsv --html compared.html
     """
-    from pellucid.analysis.compare import compare as make
+    from pellucid.analysis.comparing import compare as make
 
     opened = {name: open_model(name) for name in dict.fromkeys(models)}
-    show_report(make(opened, list(tabbed_pairs(pairs))), json, html, plot)
+    show(make(opened, list(tabbed_pairs(pairs))), json, html, plot)
 
 
+@commands.command()
 def rank(
     query: Annotated[str, typer.Argument(help="What is looked for.")],
     texts: _Texts = "-",
     top: Annotated[int, typer.Option(min=1, help="Documents to show.")] = 10,
     json: JsonOption = False,
-    html: _Html = None,
+    html: HtmlOption = None,
     model: ModelOption = "static-en",
 ) -> None:
     """List the texts nearest to a query, each with its reasons.
@@ -185,9 +198,10 @@ def rank(
     """
     from pellucid.analysis.ranking import rank as make
 
-    show_report(make(open_model(model), query, read(texts), top_k=top), json, html, None)
+    show(make(open_model(model), query, read(texts), top_k=top), json, html, None)
 
 
+@commands.command()
 def align(
     models: Annotated[list[str], typer.Argument(help="Key-token models, or transformers: folders or hub ids.")],
     texts: Annotated[str, typer.Argument(help="A .txt (one text a line), .jsonl or .parquet; - is stdin.")],
@@ -197,8 +211,8 @@ def align(
     top: Annotated[int, typer.Option(min=1, help="How many of the first tokens are looked at.")] = 10,
     language: Annotated[str, typer.Option(help="Whose stems and lemmas are compared; none leaves them out.")] = "en",
     json: JsonOption = False,
-    html: _Html = None,
-    plot: _Plot = None,
+    html: HtmlOption = None,
+    plot: PlotOption = None,
 ) -> None:
     """Show how far the embeddings of models say the tokens of their texts, and which.
 
@@ -212,15 +226,16 @@ def align(
     opened = {name: open_decoder(name, pooling) for name in dict.fromkeys(models)}
     stems = None if language == "none" else language
     found = make(opened, list(read(texts)), instruction=instruction, centred=centred, k=top, language=stems)
-    show_report(found, json, html, plot)
+    show(found, json, html, plot)
 
 
+@commands.command()
 def contrast(
     group: Annotated[str, typer.Argument(help="A file with the texts of the group.")],
     others: Annotated[str, typer.Argument(help="A file with other texts.")],
     json: JsonOption = False,
-    html: _Html = None,
-    plot: _Plot = None,
+    html: HtmlOption = None,
+    plot: PlotOption = None,
     model: ModelOption = "static-en",
 ) -> None:
     """Show what sets a group of texts apart from others, dimension by dimension.
@@ -231,9 +246,10 @@ def contrast(
     """
     from pellucid.analysis.groups import contrast as make
 
-    show_report(make(open_model(model), read(group), read(others)), json, html, plot)
+    show(make(open_model(model), read(group), read(others)), json, html, plot)
 
 
+@commands.command()
 def edit(
     model: Annotated[str, typer.Argument(help="A bundled name, a folder, or a Hugging Face hub id.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder of the edited model.")],
@@ -303,6 +319,7 @@ def _factor(value: str) -> float:
 _WHAT = ("components", "ranks", "tags", "languages")
 
 
+@commands.command()
 def inspect(
     model: Annotated[str, typer.Argument(help="A static model: a bundled name, a folder, or a hub id.")],
     what: Annotated[str, typer.Argument(help="components, ranks, tags or languages.")] = "components",
@@ -316,8 +333,8 @@ def inspect(
     metric: Annotated[str, typer.Option(help="Of the silhouette: cosine or euclidean.")] = "cosine",
     tsne: Annotated[bool, typer.Option("--tsne", help="Map languages by t-SNE, not by PCA.")] = False,
     json: JsonOption = False,
-    html: Annotated[Path | None, typer.Option(help="Write a self-contained HTML page to this file.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Write a picture to this file: .png, .svg, .pdf.")] = None,
+    html: HtmlOption = None,
+    plot: PlotOption = None,
 ) -> None:
     """Look inside a static model: what its components and the lengths of its vectors say.
 
@@ -356,12 +373,12 @@ def inspect(
 
         found = norms_by_tag(opened, read_tagged(*given), words=words, tagset=tagset)
     else:
-        from pellucid.research.language_separation import language_separation
+        from pellucid.research.separation import language_separation
 
         projection = "tsne" if tsne else "pca"
         languages = _languages(given)
         found = language_separation(opened, languages, drop=drop, sample=sample, metric=metric, projection=projection)
-    show_report(found, json, html, plot)
+    show(found, json, html, plot)
 
 
 def _check(what: str, files: list[str]) -> None:

@@ -1,7 +1,4 @@
-"""The commands that make models: `pellucid distill | anchors | train-lexicon | ensemble`.
-
-The first three take long; each goes on where it was stopped.
-"""
+"""The commands that make models. Those that take long resume when the same command is given again."""
 
 from __future__ import annotations
 
@@ -11,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pellucid.cli.input import parallel_files, read
+from pellucid.cli.input import (
+    DtypeOption,
+    NewModelOption,
+    ParallelHelp,
+    WorkDirOption,
+    corpus_of,
+    parallel_files,
+    work_folder,
+)
 from pellucid.cli.output import say
 
 if TYPE_CHECKING:
@@ -20,20 +25,21 @@ if TYPE_CHECKING:
     from pellucid.lexicon.embedder import LexiconEmbedder
     from pellucid.static.making.bilingual import Languages, ParallelFiles
 
+commands = typer.Typer()
 
+
+@commands.command()
 def distill(
     teacher: Annotated[str, typer.Argument(help="A sentence-transformers model: a folder or a hub id.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder of the new model.")],
+    output: NewModelOption,
     corpus: Annotated[
         str | None, typer.Argument(help="Sentences: .txt, .jsonl, .parquet, also .xz and .gz; - is stdin.")
     ] = None,
     lang: Annotated[
         list[str] | None, typer.Option(metavar="CODE=FILE", help="In place of CORPUS: sentences of a language.")
     ] = None,
-    parallel: Annotated[
-        list[str] | None, typer.Option(metavar="CODE-CODE=FILE", help="Translations: a .tsv, or two aligned files A,B.")
-    ] = None,
-    work_dir: Annotated[Path | None, typer.Option(help="Where the state is kept. [default: OUTPUT.work]")] = None,
+    parallel: Annotated[list[str] | None, ParallelHelp] = None,
+    work_dir: WorkDirOption = None,
     dimensions: Annotated[int, typer.Option(min=1, help="Of an embedding.")] = 256,
     drop: Annotated[int, typer.Option(min=0, help="First principal components left out.")] = 7,
     vocabulary: Annotated[int, typer.Option(min=1, help="Words at most, the most frequent first.")] = 150_000,
@@ -44,11 +50,11 @@ def distill(
         int | None,
         typer.Option(min=0, help="Batches of training at most; 0 leaves it out. [default: 30000, with --lang 10000]"),
     ] = None,
-    dtype: Annotated[str, typer.Option(help="Of the saved table: float32, float16 or int8.")] = "float16",
+    dtype: DtypeOption = "float16",
 ) -> None:
     """Make a static model of your own from a teacher and plain sentences.
 
-    Needs pellucid[torch]. An interrupted run goes on when the same command is given
+    Needs pellucid[torch]. An interrupted run resumes when the same command is given
     again. More settings: pellucid.distill in Python.
 
     With --lang, once a language, and --parallel the model is one of several languages
@@ -66,10 +72,10 @@ def distill(
     from pellucid.static.making.distill import PcaSettings
     from pellucid.static.making.extraction import ExtractionSettings
 
-    if dtype not in DTYPES:  # told now, not after hours of work
+    if dtype not in DTYPES:  # now, not after hours of work
         raise typer.BadParameter(f"{dtype!r} is none of {', '.join(DTYPES)}", param_hint="--dtype")
     texts = _texts_of_languages(corpus, lang or [], parallel or [])
-    work_dir = work_dir or output.with_name(output.name + ".work")
+    work_dir = work_folder(work_dir, output)
     extraction = ExtractionSettings(max_vocabulary=vocabulary, cased=bool(lang) if cased is None else cased)
     pca = PcaSettings(dimensions=dimensions, drop=drop)
     if corpus is not None:
@@ -77,8 +83,9 @@ def distill(
         from pellucid.static.making.training import RefinementSettings
 
         refinement = RefinementSettings(steps=30_000 if steps is None else steps)
-        sentences = read("-") if corpus == "-" else corpus
-        model = make(teacher, sentences, work_dir=work_dir, extraction=extraction, pca=pca, refinement=refinement)
+        model = make(
+            teacher, corpus_of(corpus), work_dir=work_dir, extraction=extraction, pca=pca, refinement=refinement
+        )
     else:
         from pellucid.static.making.bilingual import JoinSettings, distill_languages
         from pellucid.static.making.training import TranslationSettings
@@ -89,22 +96,23 @@ def distill(
     say(f"wrote {output}: {len(model.vocabulary):,} words, {model.get_embedding_dimension()} dimensions", err=True)
 
 
+@commands.command()
 def anchors(
     encoder: Annotated[str, typer.Argument(help="A pellucid or sentence-transformers model: name, folder or hub id.")],
     corpus: Annotated[str, typer.Argument(help="Texts: .txt, .jsonl, .parquet, also .xz and .gz; - is stdin.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder of the new model.")],
+    output: NewModelOption,
     n: Annotated[int, typer.Option("-n", min=1, help="Anchors, which is the dimensions of an embedding.")] = 500,
     method: Annotated[str, typer.Option(help="frame, fps, kmeans or uniform.")] = "frame",
     decorrelate: Annotated[float, typer.Option(min=0, max=1, help="How much of the anchors' overlap goes.")] = 0.5,
     language: Annotated[str, typer.Option(help="Of the anchors: en, de, ...; any takes every one.")] = "en",
     candidates: Annotated[int, typer.Option(min=1, help="Texts to choose from at most, the first usable.")] = 200_000,
     unfiltered: Annotated[bool, typer.Option("--unfiltered", help="Let any text become an anchor.")] = False,
-    work_dir: Annotated[Path | None, typer.Option(help="Where the state is kept. [default: OUTPUT.work]")] = None,
+    work_dir: WorkDirOption = None,
 ) -> None:
     """Make an anchor model: each dimension is the similarity to a known sentence.
 
     Needs pellucid[anchors], and pellucid[torch] with a transformer as encoder. An
-    interrupted run goes on when the same command is given again; with another -n,
+    interrupted run resumes when the same command is given again; with another -n,
     --method or --decorrelate it need not encode again.
 
     The folder holds a copy of the encoder. Where that is a sentence-transformers
@@ -123,33 +131,34 @@ def anchors(
     opened = open_encoder(encoder)
     texts = choose_anchors(
         opened,
-        read("-") if corpus == "-" else corpus,
+        corpus_of(corpus),
         n,
         method=method,
         settings=_candidates(language, candidates, unfiltered),
-        work_dir=work_dir or output.with_name(output.name + ".work"),
+        work_dir=work_folder(work_dir, output),
     )
     model = AnchorEmbedder(opened, texts).decorrelate(decorrelate)
     model.save_pretrained(output)
     say(f"wrote {output}: {n:,} anchors over {encoder}; they can be edited in dimensions.tsv", err=True)
 
 
+@commands.command()
 def train_lexicon(
     model: Annotated[str, typer.Argument(help="A lexicon model, or a transformer to make one of: folder or hub id.")],
     data: Annotated[list[Path], typer.Argument(help="Rows with query, pos, neg, ...: .jsonl or .parquet.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder of the trained model.")],
+    output: NewModelOption,
     clusters: Annotated[int, typer.Option(min=1, help="Dimensions, where MODEL is a transformer.")] = 4000,
     epochs: Annotated[float, typer.Option(help="Passes over the rows.")] = 1.0,
     batch_size: Annotated[int, typer.Option(min=2, help="Rows in a batch.")] = 64,
     chunk: Annotated[int | None, typer.Option(min=1, help="Texts at a time, where a batch is too large.")] = None,
     bf16: Annotated[bool, typer.Option("--bf16", help="Compute in bfloat16.")] = False,
     by_name: Annotated[bool, typer.Option("--by-name", help="Save the adapter alone and MODEL's name.")] = False,
-    work_dir: Annotated[Path | None, typer.Option(help="Where the state is kept. [default: OUTPUT.work]")] = None,
+    work_dir: WorkDirOption = None,
 ) -> None:
     """Train a lexicon model: each dimension is a cluster of words.
 
     Needs pellucid[torch]. What a row holds is in docs/lexicon.md. An interrupted run
-    goes on when the same command is given again.
+    resumes when the same command is given again.
 
     \b
     Examples:
@@ -161,22 +170,23 @@ def train_lexicon(
     from pellucid.lexicon.training.data import read_training_sets
 
     settings = TrainingSettings(epochs=epochs, batch_size=batch_size, chunk=chunk, bf16=bf16)
-    sets = read_training_sets(data)  # before the model: what is wrong with them is told at once
-    trained = train(_lexicon(model, clusters), sets, work_dir or output.with_name(output.name + ".work"), settings)
+    sets = read_training_sets(data)  # before the model, so that an error shows at once
+    trained = train(_lexicon(model, clusters), sets, work_folder(work_dir, output), settings)
     trained.save_pretrained(output, backbone_name=model if by_name else None)
     say(f"wrote {output}: {trained.get_embedding_dimension():,} dimensions", err=True)
 
 
+@commands.command()
 def ensemble(
     models: Annotated[list[str], typer.Argument(help="Models: bundled names, folders or hub ids.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder of the new model.")],
+    output: NewModelOption,
     weight: Annotated[list[float] | None, typer.Option(help="Of a model, in order. [default: equal]")] = None,
     by_name: Annotated[bool, typer.Option("--by-name", help="Save the models' names, no copies of them.")] = False,
 ) -> None:
     """Put models side by side: scores are the weighted mean of theirs.
 
     Pellucid and sentence-transformers models can be mixed. What the weights might be:
-    pellucid.ensemble.fitting in Python.
+    pellucid.ensemble in Python.
 
     \b
     Examples:
@@ -199,7 +209,7 @@ def ensemble(
 def _texts_of_languages(
     corpus: str | None, lang: list[str], parallel: list[str]
 ) -> tuple[dict[str, Corpus], dict[Languages, ParallelFiles]]:
-    """Return the corpora and parallel files that --lang and --parallel name; none where there is CORPUS instead."""
+    """Return the corpora and parallel files of --lang and --parallel; none if CORPUS is given instead."""
     if not lang and corpus is None:
         raise typer.BadParameter("give sentences: a file, or --lang for each language", param_hint="CORPUS")
     if not lang and parallel:
@@ -222,10 +232,10 @@ def _lexicon(model: str, clusters: int) -> LexiconEmbedder:
     """Open a lexicon model, or put a head of clusters on a transformer."""
     from pellucid.lexicon.clusters import cluster_vocabulary
     from pellucid.lexicon.embedder import LexiconEmbedder
-    from pellucid.pretrained import is_ours
+    from pellucid.pretrained import identify
     from pellucid.transformer.backbone import open_backbone
 
-    if is_ours(model):
+    if identify(model) == "pellucid":
         return LexiconEmbedder.from_pretrained(model)
     backbone = open_backbone(model)
     return LexiconEmbedder(backbone, cluster_vocabulary(backbone.head, backbone.tokenizer, clusters))

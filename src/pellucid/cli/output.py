@@ -1,4 +1,4 @@
-"""What the command line writes: an explanation to the terminal or to files, JSON lines, facts about models."""
+"""What the command line writes: results to the terminal or to files, JSON lines, facts about models."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ import typer
 from pellucid.errors import InputError
 
 if TYPE_CHECKING:
-    from pellucid.explanation import Explanation
-    from pellucid.views.report import Report
+    from pellucid.views.shown import Shown
 
 _STEERING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")  # beyond those JSON has no room for
 
 
 def say(text: str, *, err: bool = False) -> None:
     """Print a line that may hold a user's text, name or file, with control characters made visible."""
-    from pellucid.views.render import visible
+    from pellucid.views.parts import visible
 
     typer.echo(visible(text), err=err)
 
@@ -36,58 +35,52 @@ def shown_json(text: str) -> str:
     return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def show(explanation: Explanation, top: int, plain: bool) -> None:
-    """Print an explanation, in colour where stdout is a terminal and `plain` is not asked for."""
-    from rich.console import Console
+def show(
+    result: Shown,
+    json: bool,
+    html: Path | None,
+    plot: Path | None,
+    *,
+    plain: bool = False,
+    top: int | None = None,
+) -> None:
+    """Write a result to the files asked for, else to stdout, as JSON or for people.
 
-    from pellucid.views import render
-
-    console = Console(highlight=False, no_color=plain or None, soft_wrap=False)
-    if plain or not console.is_terminal:
-        typer.echo(render.plain(explanation, top_k=top, width=console.width))
-        return
-    for part in render.terminal(explanation, top_k=top):
-        console.print(part)
-
-
-def write_html(explanation: Explanation, path: Path, top: int) -> None:
-    """Write an explanation as an HTML page, whole or not at all."""
+    Args:
+        result: an explanation or a report.
+        json: print JSON.
+        html: a page to write.
+        plot: a picture to write; it has a limit of its own.
+        plain: no colour, even in a terminal.
+        top: rows of an explanation to show.
+    """
     from pellucid.store import writing
 
-    with writing(path) as aside:
-        aside.write_text(explanation.to_html(top_k=top), encoding="utf-8")
-
-
-def write_plot(explanation: Explanation, path: Path, top: int) -> None:
-    """Write an explanation as a picture of the kind its name ends with; `top` has no use here."""
-    _save_figure(explanation.plot(), path)
-
-
-def show_report(report: Report, json: bool, html: Path | None, plot: Path | None) -> None:
-    """Write a report to the files asked for, else to stdout, as JSON or for people."""
-    from pellucid.store import writing
-
+    limits = {} if top is None else {"top_k": top}
     if html is not None:
         with writing(html) as aside:
-            aside.write_text(report.to_html(), encoding="utf-8")
+            aside.write_text(result.to_html(**limits), encoding="utf-8")  # type: ignore[arg-type]
     if plot is not None:
-        _save_figure(report.plot(), plot)  # type: ignore[attr-defined]
+        _save_figure(result.plot(), plot)  # type: ignore[attr-defined]
     for path in filter(None, (html, plot)):
         say(f"wrote {path}", err=True)
     if json:
-        typer.echo(shown_json(report.to_json()))
+        typer.echo(shown_json(result.to_json()))  # type: ignore[attr-defined]
     elif html is None and plot is None:
-        _print_report(report)
+        _print(result, plain, limits)
 
 
-def _print_report(report: Report) -> None:
+def _print(result: Shown, plain: bool, limits: dict[str, int]) -> None:
+    """Print a result, in colour where stdout is a terminal and `plain` is not asked for."""
     from rich.console import Console
 
-    console = Console(highlight=False)
-    if console.is_terminal:
-        console.print(report)
+    from pellucid.views.terminal import Lines
+
+    console = Console(highlight=False, no_color=plain or None, soft_wrap=False)
+    if plain or not console.is_terminal:
+        typer.echo(result.to_text(width=console.width, **limits))
     else:
-        typer.echo(report.to_text(width=console.width))
+        console.print(Lines(result._parts(**limits)))
 
 
 def _save_figure(figure: Any, path: Path) -> None:

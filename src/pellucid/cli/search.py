@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     from pellucid.index.index import Index
     from pellucid.index.records import Columns, Record
 
+commands = typer.Typer()
 index = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     help="Keep documents in an index that pellucid search asks: build one, add, delete, look, check.",
 )
+
+commands.add_typer(index, name="index")
 
 _SNIPPET = 260  # characters of a passage that are shown
 _TITLE = 80  # of a title
@@ -144,6 +147,7 @@ def rebuild(folder: _Folder, model: _Models = None) -> None:
         typer.echo(f"rebuilt {len(opened):,} documents", err=True)
 
 
+@commands.command()
 def search(
     folder: _Folder,
     query: Annotated[
@@ -280,7 +284,7 @@ def _show(found: Hits, reasons: int) -> None:
 def _hit_lines(rank: int, hit: Hit, reasons: int, *, brackets: bool) -> Iterator[Text]:
     from rich.text import Text
 
-    from pellucid.views.render import shorten, visible
+    from pellucid.views.parts import shorten, visible
 
     parts = " + ".join(f"{name} {value:.3f}" for name, value in hit.parts.items())
     heading = Text(f"{rank:>3}  {hit.score:.4f}  ").append(visible(hit.id), style="bold")
@@ -297,7 +301,7 @@ def _marked(hit: Hit, brackets: bool) -> Text:
     """Return the stretch of the passage with the largest contributions, with its words marked."""
     from rich.text import Text
 
-    from pellucid.views.render import visible
+    from pellucid.views.parts import visible
 
     text, words = hit.reasons.text, hit.reasons.words()
     strongest = max((value for _, _, value in words), default=0.0)

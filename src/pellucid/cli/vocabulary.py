@@ -8,21 +8,34 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pellucid.cli.input import JsonOption, open_model, parallel_files, read
-from pellucid.cli.output import say, show_report
+from pellucid.cli.input import (
+    DtypeOption,
+    JsonOption,
+    NewModelOption,
+    ParallelHelp,
+    WorkDirOption,
+    corpus_of,
+    open_model,
+    parallel_files,
+    read,
+    work_folder,
+)
+from pellucid.cli.output import say, show
 
 if TYPE_CHECKING:
     from pellucid.static.making.bilingual import Languages
     from pellucid.views.report import Report
 
+commands = typer.Typer()
 vocabulary = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     help="Change the words of a static model: add some, prune to a domain, retrain, merge, learn languages.",
 )
 
+commands.add_typer(vocabulary, name="vocabulary")
+
 _Model = Annotated[str, typer.Argument(help="A static model: a bundled name, a folder, or a hub id.")]
-_Output = Annotated[Path, typer.Option("--output", "-o", help="The folder of the new model.")]
 _Teacher = Annotated[str, typer.Option(help="A sentence-transformers model, best the one MODEL was made from.")]
 _Dtype = Annotated[str | None, typer.Option(help="Of the saved table: float32, float16 or int8. [default: MODEL's]")]
 
@@ -31,7 +44,7 @@ _Dtype = Annotated[str | None, typer.Option(help="Of the saved table: float32, f
 def add(
     model: _Model,
     teacher: _Teacher,
-    output: _Output,
+    output: NewModelOption,
     words: Annotated[list[str] | None, typer.Argument(help="Words and phrases.")] = None,
     words_file: Annotated[Path | None, typer.Option("--words", help="A file with more, one a line.")] = None,
     sentences: Annotated[str | None, typer.Option(help="Sentences that hold them, and others: .txt, .jsonl.")] = None,
@@ -42,7 +55,7 @@ def add(
     """Add words and phrases to a static model.
 
     Without --sentences the teacher reads each by itself, which takes seconds. A phrase
-    stands for its words wherever they follow each other. Needs pellucid[torch].
+    replaces its words wherever they follow each other. Needs pellucid[torch].
 
     \b
     Examples:
@@ -54,7 +67,7 @@ def add(
     from pellucid.static.making.adding import AddingSettings, add_words
 
     entries = [*(words or []), *((line for line in read(str(words_file)) if line.strip()) if words_file else [])]
-    corpus = (read("-") if sentences == "-" else sentences) if sentences else None
+    corpus = corpus_of(sentences) if sentences else None
     settings = AddingSettings(replace=replace)
     made, report = add_words(_static(model), entries, _opened(teacher), corpus, settings=settings)
     _save(made, report, output, dtype, json)
@@ -63,7 +76,7 @@ def add(
 @vocabulary.command()
 def prune(
     model: _Model,
-    output: _Output,
+    output: NewModelOption,
     texts: Annotated[str | None, typer.Argument(help="The domain: .txt (one text a line), .jsonl, .parquet.")] = None,
     min_count: Annotated[int, typer.Option(min=1, help="Keep words that occur so often.")] = 1,
     max_words: Annotated[int | None, typer.Option(min=1, help="Keep so many at most, the most frequent.")] = None,
@@ -92,8 +105,8 @@ def retrain(
     model: _Model,
     corpus: Annotated[str, typer.Argument(help="Sentences: .txt, .jsonl, .parquet, also .xz and .gz; - is stdin.")],
     teacher: Annotated[str, typer.Option(help="A sentence-transformers or pellucid model: folder, name or hub id.")],
-    output: _Output,
-    work_dir: Annotated[Path | None, typer.Option(help="Where the state is kept. [default: OUTPUT.work]")] = None,
+    output: NewModelOption,
+    work_dir: WorkDirOption = None,
     steps: Annotated[int, typer.Option(min=1, help="Batches of training at most.")] = 12_000,
     max_sentences: Annotated[int | None, typer.Option(min=1, help="Take so many at most. [default: all]")] = None,
     dtype: _Dtype = None,
@@ -101,8 +114,8 @@ def retrain(
 ) -> None:
     """Train the words of a static model on your own corpus.
 
-    Memory does not grow with the corpus; the teacher's vectors lie on disk. An
-    interrupted run goes on when the same command is given again. Needs pellucid[torch].
+    Memory does not grow with the corpus; the teacher's vectors are on disk. An
+    interrupted run resumes when the same command is given again. Needs pellucid[torch].
 
     \b
     Example:
@@ -116,8 +129,8 @@ def retrain(
     made, report = make(
         _static(model),
         _opened(teacher),
-        read("-") if corpus == "-" else corpus,
-        work_dir=work_dir or output.with_name(output.name + ".work"),
+        corpus_of(corpus),
+        work_dir=work_folder(work_dir, output),
         sentences=ExtractionSettings(max_sentences=max_sentences),
         refinement=RefinementSettings(steps=steps),
     )
@@ -128,10 +141,10 @@ def retrain(
 def merge(
     first: Annotated[str, typer.Argument(help="A static model, whose space and dimensions stay.")],
     second: Annotated[str, typer.Argument(help="Another, whose words are brought into that space.")],
-    output: _Output,
+    output: NewModelOption,
     method: Annotated[str, typer.Option(help="least-squares, or procrustes: a rotation.")] = "least-squares",
     shared: Annotated[str, typer.Option(help="Words of both get the mean of their vectors, or the first.")] = "mean",
-    dtype: Annotated[str, typer.Option(help="Of the saved table: float32, float16 or int8.")] = "float16",
+    dtype: DtypeOption = "float16",
     json: JsonOption = False,
 ) -> None:
     """Make one static model with the words of two, in the space of the first.
@@ -151,21 +164,19 @@ def merge(
 @vocabulary.command()
 def languages(
     model: _Model,
-    output: _Output,
-    parallel: Annotated[
-        list[str], typer.Option(metavar="CODE-CODE=FILE", help="Translations: a .tsv, or two aligned files A,B.")
-    ],
+    output: NewModelOption,
+    parallel: Annotated[list[str], ParallelHelp],
     known: Annotated[str, typer.Option(help="The language that MODEL knows.")] = "en",
     vocabulary: Annotated[int, typer.Option(min=1, help="Words of each new language at most.")] = 50_000,
     min_count: Annotated[int, typer.Option(min=1, help="Take words that occur so often.")] = 2,
     steps: Annotated[int, typer.Option(min=0, help="Batches of tuning at most; 0 leaves it out.")] = 10_000,
-    work_dir: Annotated[Path | None, typer.Option(help="Where the state is kept. [default: OUTPUT.work]")] = None,
-    dtype: Annotated[str, typer.Option(help="Of the saved table: float32, float16 or int8.")] = "int8",
+    work_dir: WorkDirOption = None,
+    dtype: DtypeOption = "int8",
 ) -> None:
     """Teach a static model further languages from translated sentences.
 
     Needs pellucid[torch], and pellucid[languages] for Chinese, Japanese and Thai. An
-    interrupted run goes on when the same command is given again.
+    interrupted run resumes when the same command is given again.
 
     \b
     Examples:
@@ -182,7 +193,7 @@ def languages(
         parallel_files(parallel, dict(_codes(parallel, known))),
         known=known,
         settings=settings,
-        work_dir=work_dir or output.with_name(output.name + ".work"),
+        work_dir=work_folder(work_dir, output),
     )
     made.save_pretrained(output, dtype=dtype)
     say(f"wrote {output}: {len(made.vocabulary):,} words", err=True)
@@ -213,5 +224,5 @@ def _dtype_of(model: str) -> str:
 
 def _save(made: Any, report: Report, output: Path, dtype: str | None, json: bool) -> None:
     made.save_pretrained(output, dtype=dtype)
-    show_report(report, json, None, None)
+    show(report, json, None, None)
     say(f"wrote {output}: {len(made.vocabulary):,} words", err=True)

@@ -1,1 +1,19 @@
-"""Several models side by side: a score is the weighted mean of theirs, and still adds up."""
+"""Several models side by side: a score is the weighted mean of theirs, and explanations still add up."""
+
+from typing import TYPE_CHECKING
+
+from pellucid._lazy import lazy
+
+if TYPE_CHECKING:
+    from pellucid.ensemble.embedder import EnsembleEmbedder as EnsembleEmbedder
+    from pellucid.ensemble.fitting import (
+        FittedWeights as FittedWeights,
+        fit_ranking_weights as fit_ranking_weights,
+        fit_weights as fit_weights,
+    )
+else:
+    _HOMES = {
+        "embedder": "EnsembleEmbedder",
+        "fitting": "FittedWeights fit_ranking_weights fit_weights",
+    }
+    __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)

@@ -26,11 +26,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Embedder, Vectors, check_texts, explained_texts, unit_rows
+from pellucid.base import Embedder, Vectors, explained_texts
 from pellucid.dimensions import Dimension, Dimensions, Edit
-from pellucid.errors import InputError
-from pellucid.explanation import Coverage, Explanation, Row, Span
-from pellucid.pretrained import Encoder, encode_with, is_sentence_transformer, known_to
+from pellucid.encoders import Encoder, encode_with, is_sentence_transformer, known_to, prompted
+from pellucid.encoding import Role, as_rows, unit_rows
+from pellucid.ensemble.folder import SavedPart, read_folder, write_folder
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.explanation import EMBEDDING, Coverage, Explanation, Row, Span
+from pellucid.pretrained import locate
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -42,6 +45,8 @@ BETWEEN = ": "
 """What stands between a part's name and the name of a row or dimension of it."""
 
 _LARGEST = 1e100  # weight; their sum stays a number
+_PROBES = ["The bank raised the rate on home loans.", "Mortgages got dearer.", "A cat sleeps in the sun."]
+_SAME = 0.02  # difference of two cosines; half precision and other machines stay below
 _ROUNDING = 1e-6  # of the squared length of a float32 row
 _JOINED = " + "  # what `Embedder.merge` puts between names
 
@@ -64,12 +69,17 @@ class Part:
     dimension: int
     source: str | None = None
 
-    def rows(self, texts: list[str], role: str = "", *, show_progress_bar: bool = False) -> Any:
+    def rows(
+        self, texts: list[str], role: Role = None, *, batch_size: int = 32, show_progress_bar: bool = False
+    ) -> Any:
         """Return the part's embeddings at length 1 (or 0), float32 [texts, dimension], an array or CSR."""
         if isinstance(self.model, Embedder):
-            encode = getattr(self.model, f"encode_{role}" if role else "encode")
-            return _units(encode(texts, show_progress_bar=show_progress_bar))
-        return encode_with(self.model, texts, role=role, dimension=self.dimension, show_progress_bar=show_progress_bar)
+            rows = self.model._encode(texts, role, batch_size=batch_size, show_progress_bar=show_progress_bar)
+            return _units(rows)
+        return encode_with(
+            self.model, texts, role=role, dimension=self.dimension, batch_size=batch_size,
+            show_progress_bar=show_progress_bar,
+        )  # fmt: skip
 
     @property
     def dimensions(self) -> Dimensions:
@@ -78,17 +88,22 @@ class Part:
             return self.model.dimensions
         return Dimensions(Dimension(f"dimension {number}") for number in range(self.dimension))
 
-    def explained(self, text1: str, text2: str | None) -> Explanation:
-        """Return the part's own explanation, rows under the part's name; one row where it has none."""
-        texts = [text1] if text2 is None else [text1, text2]
-        coverage, unknown = zip(*known_to(self.model, texts))
+    def row(self, own: Row) -> Row:
+        """Return a row of the part's own explanation under the part's name."""
+        if not isinstance(self.model, Embedder):
+            return own
+        return own._replace(name=self.name + BETWEEN + own.name, key=(self.name, *own.key))
+
+    def explained(self, text1: str, text2: str | None, role1: Role, role2: Role) -> Explanation:
+        """Return the part's own explanation; one row under the part's name where it has none."""
+        texts, roles = explained_texts(text1, text2, role1, role2)
+        coverage, unknown = zip(*(known_to(self.model, [text], role)[0] for text, role in zip(texts, roles)))
         if isinstance(self.model, Embedder):
-            own = self.model.explain(text1, text2)
-            rows = [row._replace(name=self.name + BETWEEN + row.name, key=(self.name, *row.key)) for row in own.rows]
-            return replace(own, rows=tuple(rows), coverage=own.coverage or coverage)
-        rows = self.rows(texts).astype(np.float64)
-        cosine = float(rows[0] @ rows[-1])
-        terms = [Row(self.name, (self.name,), cosine, 0.0)] if cosine else []
+            own = self.model.explain(text1, text2, role1=role1, role2=role2)
+            return replace(own, coverage=own.coverage or coverage)
+        units = [self.rows([text], role)[0].astype(np.float64) for text, role in zip(texts, roles)]
+        cosine = float(units[0] @ units[-1])
+        terms = [Row(self.name, (self.name,), cosine, 0.0, kind=EMBEDDING)] if cosine else []
         return Explanation.from_terms("", (text1, text2), cosine, terms, unknown=(*unknown, ())[:2], coverage=coverage)
 
 
@@ -231,6 +246,31 @@ def _dimension(model: Encoder) -> int:
     return int(encode_with(model, ["a text"]).shape[1])
 
 
+def _cosines(part: Part) -> list[float]:
+    """Return the cosines of the part between the sentences it is known again by."""
+    rows = part.rows(_PROBES)
+    products = rows @ rows.T
+    dense = np.asarray(products.toarray() if hasattr(products, "toarray") else products, np.float64)
+    return [round(value, 6) for value in dense[np.triu_indices(len(_PROBES))].tolist()]
+
+
+def _proved(saved: SavedPart, place: str | Path) -> Part:
+    """Return a part that was read, if it is the one that was saved."""
+    try:
+        (part,) = make_parts({saved.name: saved.model})
+        cosines = np.array(_cosines(part))
+    except InputError as error:
+        raise ModelFolderError(f"{place}: the part {saved.name!r:.80} cannot be used: {error}") from error
+    expected = np.array(saved.cosines, np.float64)
+    same = part.dimension == saved.dimension and cosines.shape == expected.shape
+    if not (same and np.abs(cosines - expected).max() <= _SAME):
+        raise ModelFolderError(
+            f"{place}: the part {saved.name!r:.80} is another model than the one that was saved: {part.dimension} "
+            f"dimensions for {saved.dimension}, cosines {cosines.tolist()} for {saved.cosines!r:.200}"
+        )
+    return replace(part, weight=saved.weight, source=saved.source)
+
+
 class EnsembleEmbedder(Embedder):
     """A text is what several models make of it, side by side.
 
@@ -244,6 +284,7 @@ class EnsembleEmbedder(Embedder):
     """
 
     family: ClassVar[str] = "ensemble"
+    similarity_fn_name: ClassVar[str] = "dot"
 
     def __init__(
         self, models: Sequence[Encoder] | Mapping[str, Encoder], weights: Sequence[float] | None = None
@@ -288,9 +329,13 @@ class EnsembleEmbedder(Embedder):
             ModelFolderError: nothing is there, its files are broken, or a part is missing or another model than the one
                 that was saved.
         """
-        from pellucid.ensemble.folder import read_folder
-
-        return cls.from_parts(read_folder(path_or_id, parts or {}))
+        saved = read_folder(path_or_id, parts or {})
+        try:
+            model = cls.from_parts([_proved(part, path_or_id) for part in saved])
+        except InputError as error:  # the weights
+            raise ModelFolderError(f"{path_or_id}: {error}") from error
+        model._folder = locate(path_or_id)
+        return model
 
     def save_pretrained(self, path: str | Path, *, sources: Mapping[str, str] | None = None) -> None:
         """Write the ensemble to folder `path`, whole or not at all, each part in a folder of its own.
@@ -305,12 +350,11 @@ class EnsembleEmbedder(Embedder):
             InputError: `sources` names no part.
             WritingError: it cannot be written; what was at `path` is untouched.
         """
-        from pellucid.ensemble.folder import write_folder
-
         unknown = set(sources or {}) - set(self.names)
         if unknown:
             raise InputError(f"no part is called {sorted(unknown)[0]!r:.80}; there are {', '.join(self.names)}")
-        write_folder(path, [replace(p, source=(sources or {}).get(p.name, p.source)) for p in self.parts])
+        named = [(part, (sources or {}).get(part.name, part.source)) for part in self.parts]
+        write_folder(path, [SavedPart(p.name, p.model, p.weight, p.dimension, s, _cosines(p)) for p, s in named])
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions of all parts together."""
@@ -346,24 +390,24 @@ class EnsembleEmbedder(Embedder):
             )
         return self._dimensions
 
-    def _encode(self, texts: list[str], *, show_progress_bar: bool) -> Any:
-        return self._rows(texts, "", show_progress_bar)
+    @property
+    def device(self) -> str:
+        """Where the parts compute; the CPU, where their rows are joined, if they compute in different places."""
+        devices = {str(getattr(part.model, "device", "cpu")) for part in self.parts}
+        return devices.pop() if len(devices) == 1 else "cpu"
 
-    def encode_query(self, texts: str | Iterable[str], *, show_progress_bar: bool = False) -> Any:
-        """Encode search queries, each part in its own way."""
-        return self._encode_as("query", texts, show_progress_bar)
+    def _size(self) -> str:
+        return f"{', '.join(self.names)}; {super()._size()}"
 
-    def encode_document(self, texts: str | Iterable[str], *, show_progress_bar: bool = False) -> Any:
-        """Encode documents, each part in its own way."""
-        return self._encode_as("document", texts, show_progress_bar)
+    def _prompted(self, texts: list[str], prompt: str) -> tuple[list[str], Role]:
+        found = [prompted(part.model, texts, prompt) for part in self.parts]
+        return max(found, key=lambda read: read[1] is not None)  # the role of a part that tells roles apart
 
-    def _encode_as(self, role: str, texts: str | Iterable[str], show_progress_bar: bool) -> Any:
-        if isinstance(texts, str):
-            return self._rows([texts], role, False)[0]
-        return self._rows(check_texts(texts), role, show_progress_bar)
-
-    def _rows(self, texts: list[str], role: str, show_progress_bar: bool) -> Any:
-        return self._joined([part.rows(texts, role, show_progress_bar=show_progress_bar) for part in self.parts])
+    def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Any:
+        """Return the parts' rows side by side, queries and documents by each part in its own way."""
+        return self._joined([
+            part.rows(texts, role, batch_size=batch_size, show_progress_bar=show_progress_bar) for part in self.parts
+        ])  # fmt: skip
 
     def _joined(self, blocks: list[Any]) -> Any:
         """Return the parts' unit rows side by side, each times the root of its weight."""
@@ -409,7 +453,7 @@ class EnsembleEmbedder(Embedder):
 
     def _units(self, embeddings: Any) -> Any:
         """Return embeddings of this model with every part's stretch at its own length, the root of its weight."""
-        rows = embeddings.tocsr() if hasattr(embeddings, "tocsr") else np.atleast_2d(np.asarray(embeddings))
+        rows = as_rows(embeddings)
         if rows.shape[1] != self.get_embedding_dimension():
             raise InputError(
                 f"the embeddings have {rows.shape[1]} dimensions and this ensemble {self.get_embedding_dimension()}; "
@@ -422,7 +466,7 @@ class EnsembleEmbedder(Embedder):
         ends = np.cumsum([part.dimension for part in self.parts]).tolist()
         return [slice(start, end) for start, end in zip([0, *ends], ends)]
 
-    def explain(self, text1: str, text2: str | None = None) -> Explanation:
+    def explain(self, text1: str, text2: str | None = None, *, role1: Role = None, role2: Role = None) -> Explanation:
         """Take apart the similarity of two texts: the rows of every part's own explanation, times its weight.
 
         A row is named "part: row"; a part that is no pellucid model is one row, named after it. `part_contributions`
@@ -433,24 +477,26 @@ class EnsembleEmbedder(Embedder):
         Raises:
             InputError: an argument is no string, or a part refuses the texts as too long to explain.
         """
-        explained_texts(text1, text2)
+        explained_texts(text1, text2, role1, role2)
         parts = [part for part in self.parts if part.weight > 0]
-        found = [part.explained(text1, text2) for part in parts]
-        terms = [
-            row._replace(contribution=part.weight * row.contribution)
-            for part, own in zip(parts, found, strict=True)
-            for row in own.rows
-        ]
+        found = [part.explained(text1, text2, role1, role2) for part in parts]
+        places = [(part, own, number) for part, own in zip(parts, found) for number in range(len(own.rows))]
+
+        def row(number: int, contribution: float, share: float) -> Row:
+            part, own, place = places[number]
+            return part.row(own.rows[place])._replace(contribution=contribution, share=share)
+
+        terms = np.concatenate([part.weight * own.contributions for part, own in zip(parts, found, strict=True)])
         score = sum(part.weight * own.score for part, own in zip(parts, found, strict=True))
         unknown = (_common([own.unknown1 for own in found]), _common([own.unknown2 for own in found]))
         exact = all(own.exact for own in found)
         coverage = tuple(min(every, key=_share) for every in zip(*(own.coverage for own in found)))
         return Explanation.from_terms(
-            self.family, (text1, text2), score, terms, exact=exact, unknown=unknown, coverage=coverage
+            self.family, (text1, text2), score, terms, row, exact=exact, unknown=unknown, coverage=coverage
         )
 
-    def _known(self, texts: list[str]) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        found = zip(*(known_to(part.model, texts) for part in self.parts if part.weight > 0))
+    def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        found = zip(*(known_to(part.model, texts, role) for part in self.parts if part.weight > 0))
         return [(min((own for own, _ in every), key=_share), _common([gaps for _, gaps in every])) for every in found]
 
     def part_contributions(self, explanation: Explanation) -> dict[str, float]:

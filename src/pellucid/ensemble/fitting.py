@@ -1,8 +1,8 @@
-"""Weights of an ensemble, fitted on a development split: similarity as people gave it, or rankings.
+"""Weights of an ensemble, fitted on a development split: on similarities that people gave, or on rankings.
 
-What is fitted is one number a model, by a search that needs no gradient: from the best of equal weights and each model
-alone, weight is moved between two models in ever smaller steps as long as that helps. Fit on texts that are used for
-nothing else; weights that were chosen on a test set say nothing about it.
+One number a model is fitted, by a search without gradients: from the best of equal weights and each model alone, weight
+is moved between two models in ever smaller steps as long as that helps. Use texts for it that nothing else is measured
+on; weights that were chosen on a test set say nothing about it.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.analysis.compare import check_pairs
+from pellucid.analysis.comparing import check_pairs
 from pellucid.base import check_texts
+from pellucid.encoders import Encoder
 from pellucid.ensemble.embedder import Part, make_parts
 from pellucid.errors import InputError
-from pellucid.pretrained import Encoder
 
 _STEPS = (0.2, 0.1, 0.05, 0.02, 0.01)
 _GAIN = 1e-9  # less is rounding
 _BLOCK = 4_096  # pairs encoded at a time
-
 Floats = npt.NDArray[np.float64]
 
 

@@ -6,13 +6,13 @@ import hashlib
 import logging
 import tempfile
 from collections.abc import Callable
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pellucid.base import Embedder
+from pellucid.encoding import unit_rows
 from pellucid.errors import InputError, missing_extra
 from pellucid.pretrained import open_encoder, without_bars
 
@@ -20,13 +20,7 @@ _FORMS = (
     "a pellucid model (bundled name, folder or hub id), a sentence-transformers model (folder or hub id), 'wordllama', "
     "'wordllama:DIMENSIONS', 'model2vec:FOLDER_OR_ID', 'baseline:NAME:FOLDER_OR_ID' or 'vectors:TEXT_FILE'"
 )
-_IRRELEVANT = {  # files that do not touch an embedding
-    f"pellucid.{name}"
-    for name in (
-        *("errors", "explanation", "pretrained", "progress", "store"),
-        *("static.interchange", "static.textvectors"),
-    )
-}
+_BASELINES = "pellucid.research.baselines"  # a name: nothing but the command line imports what research is made of
 
 
 def open_any(spec: str | Path) -> Any:
@@ -50,9 +44,7 @@ def open_any(spec: str | Path) -> Any:
     if kind == "model2vec" and colon:
         return _open_model2vec(rest)
     if kind == "baseline" and colon:
-        from pellucid.research.baselines import open_baseline
-
-        return open_baseline(rest)
+        return import_module(_BASELINES).open_baseline(rest)
     if kind == "vectors" and colon:
         from pellucid.static.embedder import StaticEmbedder
 
@@ -127,18 +119,15 @@ def _version(model: Any) -> str:
 
 
 class TextEncoder:
-    """An encoder as MTEB calls it, around any model that turns a list of texts into rows."""
+    """An encoder as MTEB calls it, around a model of a library whose models MTEB does not take as they are."""
 
     def __init__(self, model: Any, revision: str) -> None:
-        """Wrap an `Embedder`, a `StaticModel` or a `WordLlama`."""
+        """Wrap a `StaticModel` or a `WordLlama`."""
         from mteb.models import ModelMeta
 
-        self.model = model
         name = f"local/{type(model).__name__}"
         self.mteb_model_meta = ModelMeta.create_empty({"name": name, "revision": revision})
-        self._encoders: dict[str, Callable[[list[str]], Any]] = {"": getattr(model, "encode", None) or model.embed}
-        for role in ("query", "document"):
-            self._encoders[role] = getattr(model, f"encode_{role}", self._encoders[""])
+        self._encode: Callable[[list[str]], Any] = getattr(model, "encode", None) or model.embed
 
     def encode(
         self,
@@ -151,19 +140,13 @@ class TextEncoder:
         batch_size: int = 32,
         show_progress_bar: bool = False,
     ) -> Any:
-        """Encode the texts of a data loader; sparse rows stay sparse for retrieval, which only needs `similarity`."""
-        texts = [text for batch in inputs for text in batch["text"]]
-        rows = self._encoders[prompt_type.value if prompt_type else ""](texts)
-        if hasattr(rows, "toarray") and task_metadata.type != "Retrieval":
-            return rows.toarray()
-        return rows
+        """Encode the texts of a data loader."""
+        return self._encode([text for batch in inputs for text in batch["text"]])
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
-        """Return the model's similarity of every row to every row; the cosine for a model of another library."""
-        own = isinstance(self.model, Embedder)  # an ensemble's is no cosine where a part knows nothing of a text
-        return (type(self.model) if own else Embedder).similarity(self.model, embeddings1, embeddings2)
+        """Return the cosine of every row to every row."""
+        return unit_rows(embeddings1) @ unit_rows(embeddings2).T
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
-        """Return the same of each row and the same row."""
-        own = isinstance(self.model, Embedder)
-        return (type(self.model) if own else Embedder).similarity_pairwise(self.model, embeddings1, embeddings2)
+        """Return the cosine of each row and the same row."""
+        return (unit_rows(embeddings1) * unit_rows(embeddings2)).sum(axis=1)

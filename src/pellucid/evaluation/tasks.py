@@ -1,4 +1,4 @@
-"""Finds and reads evaluation sets in a local folder; nothing here downloads.
+"""Evaluation sets in a local folder, and the MTEB tasks made from them; nothing here downloads.
 
 The layout is one folder a set, under one folder a kind; any other folder in the same place is a set too:
 
@@ -11,9 +11,8 @@ The layout is one folder a set, under one folder a kind; any other folder in the
     clustering/search_snippets/test.tsv     text, label
     pair_classification/MRPC/test.tsv       sentence1, sentence2, label (0 or 1)
 
-Tables are tab-separated with a header line and no quoting; every file may be xz-compressed (`test.tsv.xz`).
-
-MTEB tasks made from evaluation sets on disk: MTEB's own task class where it has one, else one of the same kind.
+Tables are tab-separated with a header line and no quoting; every file may be xz-compressed (`test.tsv.xz`). A set is
+MTEB's own task class where it has one, else one of the same kind.
 """
 
 from __future__ import annotations
@@ -51,6 +50,7 @@ _FILES = {
     "Clustering": ("test.tsv",),
     "PairClassification": ("test.tsv",),
 }
+
 _OFFICIAL = {
     **{f"sts/{name}": name for name in ("STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "SICK-R")},
     "sts/BIOSSES": "BIOSSES",
@@ -59,6 +59,16 @@ _OFFICIAL = {
     "classification/emotion": "EmotionClassification",
     "classification/tweet_sentiment_extraction": "TweetSentimentExtractionClassification",
 }
+
+MAIN_SCORES = {
+    "STS": "cosine_spearman",
+    "Retrieval": "ndcg_at_10",
+    "Reranking": "map_at_1000",
+    "Classification": "accuracy",
+    "Clustering": "v_measure",
+    "PairClassification": "max_ap",
+}
+"""Kind of task -> the metric reported for it, MTEB's choice."""
 
 
 class ScoredPairs(NamedTuple):
@@ -186,17 +196,6 @@ def read_records(path: Path, fields: Sequence[str]) -> Iterator[dict[str, Any]]:
         if absent:
             raise InputError(f"{path}, line {number} has no field {absent[0]!r}")
         yield record
-
-
-MAIN_SCORES = {
-    "STS": "cosine_spearman",
-    "Retrieval": "ndcg_at_10",
-    "Reranking": "map_at_1000",
-    "Classification": "accuracy",
-    "Clustering": "v_measure",
-    "PairClassification": "max_ap",
-}
-"""Kind of task -> the metric reported for it, MTEB's choice."""
 
 
 @contextmanager

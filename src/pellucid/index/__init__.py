@@ -1,1 +1,13 @@
 """Search with reasons on one machine: texts in, hits out, and for every hit the terms that its score is made of."""
+
+from typing import TYPE_CHECKING
+
+from pellucid._lazy import lazy
+
+if TYPE_CHECKING:
+    from pellucid.index.hits import Hit as Hit, Hits as Hits
+    from pellucid.index.index import Index as Index
+    from pellucid.index.reasons import Reasons as Reasons
+else:
+    _HOMES = {"hits": "Hit Hits", "index": "Index", "reasons": "Reasons"}
+    __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)

@@ -11,7 +11,8 @@ from pellucid.errors import InputError
 from pellucid.explanation import Explanation
 from pellucid.index.reasons import Reasons
 from pellucid.text import well_formed
-from pellucid.views.report import VERSION, Column, Heading, Part, Report, Table, counted, signed
+from pellucid.views.parts import AnyPart, Column, Heading, TablePart, counted, signed
+from pellucid.views.report import VERSION, Report
 
 _NAMED = 5  # rows named in a table and in JSON
 
@@ -121,7 +122,7 @@ class Hits(Report, Sequence[Hit]):
         return self.found[above - 1].explain() - self.found[below - 1].explain()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain dicts, lists, strings and numbers; `docs/schema/search-v1.json` describes them."""
+        """Return plain dicts, lists, strings and numbers; `docs/search-schema.json` describes them."""
         facts = {"query": self.query, "documents": self.documents, "weights": self.weights, "exact": self.exact}
         return {"version": VERSION, "kind": self.kind, **facts, "hits": [hit.to_dict() for hit in self.found]}
 
@@ -129,7 +130,7 @@ class Hits(Report, Sequence[Hit]):
         """Return one short line."""
         return f"<Hits for {self.query!r:.60}: {len(self.found)} of {counted(self.documents, 'document')}>"
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         how = " + ".join(f"{weight:.2g} {part}" for part, weight in self.weights.items())
         yield Heading("Search", self.query, f"{how}, {counted(self.documents, 'document')}")
         rows = []
@@ -138,7 +139,7 @@ class Hits(Report, Sequence[Hit]):
             parts = " ".join(f"{part} {signed(value)}" for part, value in hit.parts.items())
             rows.append((str(rank), f"{hit.score:.4f}", parts, hit.id, well_formed(hit.title or hit.text), why))
         kinds = (("", "number"), ("score", "number"), ("of it", "text"), ("id", "text"), ("document", "text"))
-        yield Table("", tuple(Column(*kind) for kind in (*kinds, ("mostly for", "text"))), tuple(rows))
+        yield TablePart("", tuple(Column(*kind) for kind in (*kinds, ("mostly for", "text"))), tuple(rows))
 
     def _records(self) -> Sequence[HitRow]:
         return [

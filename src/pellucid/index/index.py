@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import pellucid
-from pellucid.errors import IndexFolderError, InputError, ModelFolderError, WritingError
+from pellucid.errors import VERSION, IndexFolderError, InputError, ModelFolderError, WritingError
 from pellucid.index.bm25 import Analyser, impacts
 from pellucid.index.documents import PASSAGE_BITS, Document, Documents, State, batch_of, drafts
 from pellucid.index.engine import Engine, Point, Vector
@@ -120,7 +119,7 @@ class Index:
             state = State(settings)
             engine = Engine.create(folder / state.engine, *kinds(opened, bm25))
             documents = Documents(folder / "documents.sqlite", state)
-            write_json(folder / "index.json", {"pellucid-index": {"format": FORMAT, "version": pellucid.__version__}})
+            write_json(folder / "index.json", {"pellucid-index": {"format": FORMAT, "version": VERSION}})
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -668,6 +667,6 @@ def _check_format(folder: Path) -> None:
         raise IndexFolderError(f"{folder} is no index: its index.json is of something else ({error})") from error
     if type(found) is not int or not 1 <= found <= FORMAT:
         raise IndexFolderError(
-            f"{folder} has format {found!r:.40}; pellucid {pellucid.__version__} reads up to {FORMAT}. "
+            f"{folder} has format {found!r:.40}; pellucid {VERSION} reads up to {FORMAT}. "
             "Update pellucid: pip install -U pellucid"
         )

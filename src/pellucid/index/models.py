@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 
 from pellucid.base import Embedder, Vectors, unit_rows
+from pellucid.encoders import Encoder, encode_with, is_sentence_transformer
+from pellucid.encoding import Role
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError
 from pellucid.index.engine import Vector
-from pellucid.pretrained import Encoder, encode_with, is_sentence_transformer, open_encoder
+from pellucid.pretrained import open_encoder
 from pellucid.static.embedder import StaticEmbedder
 
 BM25 = "bm25"
@@ -58,7 +60,7 @@ class Model:
             InputError: the encoder is none, or gives something else than finite rows.
         """
         self.name, self.encoder, self.source = name, encoder, source
-        rows = self._units(_PROBES, "")
+        rows = self._units(_PROBES, None)
         self.sparse = hasattr(rows, "tocsr")
         self.dimension = int(rows.shape[1])
         self.fingerprint = {"dimension": self.dimension, "probes": _largest(rows), "table": _table_hash(encoder)}
@@ -68,7 +70,7 @@ class Model:
         """Whether its embeddings are means of word vectors."""
         return isinstance(self.encoder, StaticEmbedder)
 
-    def vectors(self, texts: list[str], role: str) -> list[Vector | None]:
+    def vectors(self, texts: list[str], role: Role) -> list[Vector | None]:
         """Return the row of each text at length 1; None for a text that the model knows nothing of.
 
         Args:
@@ -87,7 +89,7 @@ class Model:
         sides = [(rows.indices[start:end], rows.data[start:end]) for start, end in pairwise(ends)]
         return [side if len(side[0]) else None for side in sides]
 
-    def _units(self, texts: list[str], role: str) -> Any:
+    def _units(self, texts: list[str], role: Role) -> Any:
         if not isinstance(self.encoder, Embedder):
             return encode_with(self.encoder, texts, role=role, dimension=getattr(self, "dimension", None))
         rows = getattr(self.encoder, f"encode_{role}" if role else "encode")(texts)

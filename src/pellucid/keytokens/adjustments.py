@@ -10,21 +10,34 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
 from pellucid.base import Vectors, check_texts
 from pellucid.errors import InputError
+from pellucid.keytokens.alignment import decoded_texts, measure
+from pellucid.keytokens.head import TokenHead
+from pellucid.pca import spectrum_of
 
 if TYPE_CHECKING:
-    from pellucid.keytokens.embedder import KeyTokenEmbedder
+    from pellucid.transformer.backbone import Backbone
 
 AdjustmentKind = Literal["none", "mean", "component"]
 ADJUSTMENTS = ("none", "mean", "component")
 
 _MULTIPLES = (0.5, 0.75, 1.0, 1.25, 1.5)  # of the strength that takes the first component's mean out
 _LEAST = 20  # texts to choose by; ten of each half
+
+
+class Decoder(Protocol):
+    """What an adjustment is fitted on: the part of a `KeyTokenEmbedder` that lies below it."""
+
+    backbone: Backbone
+    head: TokenHead
+
+    def embed(self, texts: Iterable[str], *, show_progress_bar: bool = False) -> Vectors:
+        """Return the embeddings of texts, not adjusted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,8 +123,6 @@ def component_adjustment(
     Raises:
         InputError: fewer than two rows are not zero, or `strength` is not finite.
     """
-    from pellucid.pca import spectrum_of
-
     rows = _known(embeddings)
     first = spectrum_of(rows).first  # points to the side of the mean
     if strength is None and tuned is not None:
@@ -137,12 +148,12 @@ def _known(embeddings: Vectors) -> Vectors:
 
 
 def fit_adjustment(
-    model: KeyTokenEmbedder,
+    model: Decoder,
     texts: Iterable[str],
     kind: str,
     *,
     strength: float | None = None,
-    tuned: KeyTokenEmbedder | None = None,
+    tuned: Decoder | None = None,
     show_progress_bar: bool = False,
 ) -> Adjustment:
     """Return an adjustment of a model's embeddings; see `KeyTokenEmbedder.fitted`."""
@@ -179,9 +190,7 @@ class AdjustmentChoice:
     best: str
 
 
-def choose_adjustment(
-    model: KeyTokenEmbedder, texts: Iterable[str], *, show_progress_bar: bool = False
-) -> AdjustmentChoice:
+def choose_adjustment(model: Decoder, texts: Iterable[str], *, show_progress_bar: bool = False) -> AdjustmentChoice:
     """Try the adjustments on a sample of texts and take the one under which embeddings say most of their texts.
 
     The score is the Local Alignment Rate (paper, Eq. 7) with each token weighted by ln(texts / texts that hold it): a
@@ -220,9 +229,7 @@ def _candidates(embeddings: Vectors) -> list[Adjustment]:
     return [Adjustment(), mean_adjustment(embeddings), *parts]
 
 
-def _said(model: KeyTokenEmbedder, adjustment: Adjustment, texts: list[str], embeddings: Vectors) -> float:
+def _said(model: Decoder, adjustment: Adjustment, texts: list[str], embeddings: Vectors) -> float:
     """Return how much of the texts their adjusted embeddings say."""
-    from pellucid.research.alignment import embedded_texts, measure
-
-    given = embedded_texts(model.with_adjustment(adjustment), texts, embeddings=embeddings)
+    given = decoded_texts(model.backbone, model.head, texts, adjustment.apply(embeddings))
     return measure("", given, 1, stems=None, examples=0).weighted_lar

@@ -26,16 +26,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from pellucid.base import Embedder, Vectors, check_texts, explained_texts, unit_rows
+from pellucid.base import Embedder, Vectors, check_texts, explained_texts
 from pellucid.dimensions import Dimensions, Edit
+from pellucid.encoding import PLAIN, Role, checked_role, unit_rows
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import Explanation, Row, Span
+from pellucid.explanation import KEY_TOKEN, Explanation, Row, Span
 from pellucid.keytokens.adjustments import Adjustment, fit_adjustment
 from pellucid.keytokens.head import TokenHead, TopTokens, open_token_head
-from pellucid.keytokens.states import KeyTokenSettings, before_rows, embed_texts, own_tokens, state_width
+from pellucid.keytokens.states import (
+    KeyTokenSettings,
+    before_rows,
+    embed_readings,
+    embed_texts,
+    own_tokens,
+    state_width,
+)
 from pellucid.progress import Progress
 from pellucid.text import split_words, well_formed
-from pellucid.transformer.reading import Reader, Reading, known_words, whole_words
+from pellucid.transformer.reading import Reader, Reading, known_words, whole_words, without_prompt
 from pellucid.transformer.tokenwords import Rank, Token
 
 if TYPE_CHECKING:
@@ -45,14 +53,14 @@ if TYPE_CHECKING:
     from pellucid.transformer.backbone import Backbone
 
 
-def explained(model: KeyTokenEmbedder, texts: list[str]) -> Explanation:
-    """Take the cosine of one or two checked texts apart; see `KeyTokenEmbedder.explain`."""
-    readings = model.readings(texts)
-    units = unit_rows(model.encode(texts)).astype(np.float64)
+def explained(model: KeyTokenEmbedder, texts: list[str], roles: list[Role]) -> Explanation:
+    """Take the cosine of one or two checked texts in their roles apart; see `KeyTokenEmbedder.explain`."""
+    readings = [model.readings([text], role)[0] for text, role in zip(texts, roles, strict=True)]
+    units = unit_rows(model.encode_readings(readings)).astype(np.float64)
     products = units[0].multiply(units[-1]).tocsr()
     clean = [well_formed(text) for text in texts]
     places = [
-        Places(text, own_tokens(reading, model.settings), reading.spans, model.head.tokens)
+        Places(text, own_tokens(reading), reading.spans, model.head.tokens)
         for text, reading in zip(clean, readings, strict=True)
     ]
     terms = word_rows(model, products.indices.tolist(), products.data.tolist(), places)
@@ -121,7 +129,7 @@ def word_rows(
         if not name:
             continue
         first, second, *_ = (*spans, ())
-        row = Row(name, (names[number],), value, 0.0, first, second, key=("word", name))
+        row = Row(name, (names[number],), value, 0.0, first, second, key=("word", name), kind=KEY_TOKEN)
         found[name] = row if name not in found else _joined(found[name], row)
     return list(found.values())
 
@@ -214,7 +222,7 @@ class KeyTokenEmbedder(Embedder):
             raise InputError(f"the adjustment is of {len(adjustment.offset)} dimensions and the embeddings of {width}")
         self.backbone, self.head, self.adjustment = backbone, head, adjustment
         self.settings = settings.decided(backbone.tokenizer, backbone.predicts_next, backbone.max_length)
-        self._reader = Reader(backbone.tokenizer, self.settings.reading())
+        self._reader = Reader(backbone.tokenizer, self.settings)
         self.mixing: Any = mixed and mixed[0]
         self._mixed_dimensions = mixed and mixed[1]
 
@@ -226,9 +234,13 @@ class KeyTokenEmbedder(Embedder):
         model._set(self.backbone, self.head, **parts)
         return model
 
-    def readings(self, texts: list[str]) -> list[Reading]:
-        """Return how the model reads `texts`, with the instruction where one is set."""
-        return self._reader.read(texts, instructed=True)
+    def readings(self, texts: list[str], role: Role = None) -> list[Reading]:
+        """Return how the model reads `texts` in a role: any but documents with the instruction where one is set."""
+        return self._reader.read_as(texts, role)
+
+    def encode_readings(self, readings: Sequence[Reading]) -> Any:
+        """Return the rows of texts that have been read, CSR float32 [texts, dimensions]."""
+        return self._rows(embed_readings(self.backbone, readings, self.settings))
 
     @classmethod
     def from_pretrained(cls, path_or_id: str | Path, *, backbone: Backbone | str | Path | None = None) -> Self:
@@ -248,9 +260,11 @@ class KeyTokenEmbedder(Embedder):
         try:
             model = cls(parts.backbone, parts.settings, head=parts.head, adjustment=parts.adjustment)
             edit = read_edit(parts, model.dimensions)
-            return model if edit is None else model._edited(edit)
+            model = model if edit is None else model._edited(edit)
         except InputError as error:
             raise ModelFolderError(f"{parts.folder}: {error}") from error
+        model._folder = parts.folder
+        return model
 
     def save_pretrained(
         self,
@@ -274,9 +288,11 @@ class KeyTokenEmbedder(Embedder):
             InputError: `sparse_encoder` is asked for, and stock modules cannot express the model; the message says why.
             WritingError: it cannot be written; what was at `path` is untouched.
         """
-        from pellucid.keytokens.folder import write_folder
+        from pellucid.keytokens.folder import Model, write_folder
 
-        write_folder(path, self, backbone_name, dtype, sparse_encoder)
+        head, adjustment = (self.head, self.given_head), self.adjustment
+        model = Model(self.backbone, self.settings, *head, adjustment, self.mixing, self.dimensions)
+        write_folder(path, model, backbone_name, dtype, sparse_encoder)
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions: of rows of the head, unless dimensions were dropped or merged."""
@@ -328,22 +344,22 @@ class KeyTokenEmbedder(Embedder):
         )
         return self.with_adjustment(found)
 
-    def embed(self, texts: str | Iterable[str], *, document: bool = False, show_progress_bar: bool = False) -> Vectors:
+    def embed(self, texts: str | Iterable[str], *, role: Role = None, show_progress_bar: bool = False) -> Vectors:
         """Return the embeddings of the language model itself, before any adjustment.
 
         Args:
             texts: a text, or any iterable of texts.
-            document: read them as documents: without the instruction.
+            role: "document" reads them without the instruction; "query" and None with it.
             show_progress_bar: show a bar, counting texts.
 
         Returns:
             float32 [n, d], [d] for one string; zeros for a text without tokens.
 
         Raises:
-            InputError: an item is not a string, or the backbone gives NaN or infinity.
+            InputError: an item is not a string, there is no such role, or the backbone gives NaN or infinity.
         """
         checked = check_texts([texts] if isinstance(texts, str) else texts)
-        found = self._embedded(checked, instructed=not document, show_progress_bar=show_progress_bar)
+        found = self._embedded(checked, checked_role(role), PLAIN.batch_size, show_progress_bar)
         row: Vectors = found[0] if isinstance(texts, str) else found
         return row
 
@@ -376,7 +392,7 @@ class KeyTokenEmbedder(Embedder):
         Raises:
             InputError: `text` is no string, or `k` is out of range.
         """
-        embedding = self.embed(explained_texts(text, None))
+        embedding = self.embed(explained_texts(text)[0])
         self.head.check_k(k)
         found = self.decode(embedding, len(self.head.shown))
         if not embedding.any():
@@ -399,19 +415,34 @@ class KeyTokenEmbedder(Embedder):
             return product
         return self.similarity(first, second)
 
-    def encode_document(self, texts: str | Iterable[str], *, show_progress_bar: bool = False) -> Any:
-        """Encode documents: without the instruction, which `encode` and `encode_query` tell the model."""
-        checked = check_texts([texts] if isinstance(texts, str) else texts)
-        rows = self._rows(self._embedded(checked, instructed=False, show_progress_bar=show_progress_bar))
-        return rows[0] if isinstance(texts, str) else rows
+    @property
+    def device(self) -> str:
+        """The backbone's."""
+        return str(self.backbone.device)
 
-    def _encode(self, texts: list[str], *, show_progress_bar: bool) -> Any:
-        return self._rows(self._embedded(texts, instructed=True, show_progress_bar=show_progress_bar))
+    @property
+    def max_seq_length(self) -> int:
+        """The tokens read at most, with all that stands around a text."""
+        return self._reader.max_length
 
-    def _embedded(self, texts: list[str], *, instructed: bool, show_progress_bar: bool) -> Vectors:
-        """Return the embeddings [texts, d], not adjusted."""
+    def tokenize(self, texts: list[str]) -> dict[str, Any]:
+        """Return "input_ids" and "attention_mask" [texts, L] of texts as `encode` reads them, padded on the right."""
+        ids, mask, _ = self.backbone.padded(self._reader.read_as(texts, None))
+        return {"input_ids": ids, "attention_mask": mask}
+
+    def _prompted(self, texts: list[str], prompt: str) -> tuple[list[str], Role]:
+        return without_prompt(texts, prompt)
+
+    def _size(self) -> str:
+        return f"{self.get_embedding_dimension():,} tokens"
+
+    def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Any:
+        return self._rows(self._embedded(texts, role, batch_size, show_progress_bar))
+
+    def _embedded(self, texts: list[str], role: Role, batch_size: int, show_progress_bar: bool) -> Vectors:
+        """Return the embeddings [texts, d], not adjusted; documents are told no instruction."""
         with Progress("encoding", total=len(texts), enabled=show_progress_bar) as progress:
-            return embed_texts(self.backbone, self._reader, self.settings, texts, instructed, progress)
+            return embed_texts(self.backbone, self._reader, self.settings, texts, role, batch_size, progress)
 
     def _rows(self, embeddings: Vectors) -> Any:
         """Return the logits kept of each embedding, CSR float32 [texts, dimensions]."""
@@ -430,14 +461,14 @@ class KeyTokenEmbedder(Embedder):
             warnings.warn(
                 f"{silent} of {len(embeddings)} texts have no token with a logit above 0, and so no embedding; "
                 "fit an adjustment (model.fitted), or keep the signs (signs='signed')",
-                stacklevel=4,
+                stacklevel=5,
             )
         found = sparse.vstack(parts, format="csr", dtype=np.float32)
         found.eliminate_zeros()
         found.sort_indices()
         return found
 
-    def explain(self, text1: str, text2: str | None = None) -> Explanation:
+    def explain(self, text1: str, text2: str | None = None, *, role1: Role = None, role2: Role = None) -> Explanation:
         """Take apart the cosine of the two texts' rows of tokens: one row for each word kept of both.
 
         For one text a row is the word's part of the squared length. A word stands where the text has it, or has a
@@ -447,10 +478,10 @@ class KeyTokenEmbedder(Embedder):
         Raises:
             InputError: an argument is no string.
         """
-        return explained(self, explained_texts(text1, text2))
+        return explained(self, *explained_texts(text1, text2, role1, role2))
 
-    def _known(self, texts: list[str]) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        return self._reader.known(texts)
+    def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        return self._reader.known(texts, role)
 
     def _edited(self, edit: Edit) -> Self:
         from scipy import sparse

@@ -21,7 +21,7 @@ from __future__ import annotations
 import copy
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ import numpy.typing as npt
 from pellucid.dimensions import Dimensions, Edit, read_dimensions, scaling, write_dimensions
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.keytokens.adjustments import Adjustment
+from pellucid.keytokens.head import TokenHead
 from pellucid.keytokens.states import KeyTokenSettings, has_layers
 from pellucid.pretrained import check_family, locate, read_config, saving
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
@@ -44,17 +45,25 @@ from pellucid.transformer.folder import (
     write_backbone,
 )
 
-if TYPE_CHECKING:
-    from pellucid.keytokens.embedder import KeyTokenEmbedder
-
-
 _POOLING, _NORMALIZE, _DENSE = "1_Pooling", "2_Normalize", "key_tokens"
 _MODES = {"mean": "mean", "weighted_mean": "weightedmean", "last": "lasttoken"}
 _MODULES = "sentence_transformers.models"
 _RELU = "torch.nn.modules.activation.ReLU"
 
 
-def check_expressible(model: KeyTokenEmbedder, backbone_name: str | None) -> None:
+class Model(NamedTuple):
+    """What of a `KeyTokenEmbedder` is written; see its attributes."""
+
+    backbone: Backbone
+    settings: KeyTokenSettings
+    head: TokenHead
+    given_head: bool
+    adjustment: Adjustment
+    mixing: Any
+    dimensions: Dimensions
+
+
+def check_expressible(model: Model, backbone_name: str | None) -> None:
     """Refuse a model that stock modules cannot express.
 
     Raises:
@@ -67,7 +76,7 @@ def check_expressible(model: KeyTokenEmbedder, backbone_name: str | None) -> Non
         "signs='signed' keeps negative logits, and a SparseEncoder none": settings.signs != "positive",
         f"pooling is {settings.pooling!r}, with a template": settings.pooling not in _MODES,
         "the text stands in a template or behind an instruction": settings.template != "{text}"
-        or bool(settings.instruction),
+        or bool(settings.query_template or settings.instruction),
         "a start or end token is added that the tokenizer does not add": settings.start_token or settings.end_token,
         "special tokens are not averaged, but the stock module averages them (special_tokens=True does as well)": (
             not settings.special_tokens and not settings.takes_last and _adds_tokens(backbone.tokenizer)
@@ -95,7 +104,7 @@ def _one_to_one(mixing: Any) -> bool:
     return bool((np.diff(mixing.tocsc().indptr) <= 1).all())
 
 
-def write_modules(folder: Path, model: KeyTokenEmbedder) -> None:
+def write_modules(folder: Path, model: Model) -> None:
     """Write what plain sentence-transformers needs beside the copy of the backbone in `folder`."""
     settings = model.settings
     names = [(BACKBONE, "Transformer"), (_POOLING, "Pooling")]
@@ -136,7 +145,7 @@ def _fillers(tokenizer: Any) -> list[str | None]:
     return [tokenizer.pad_token, tokenizer.eos_token, tokenizer.bos_token, tokenizer.unk_token]
 
 
-def _layer(model: KeyTokenEmbedder) -> tuple[Any, Any]:
+def _layer(model: Model) -> tuple[Any, Any]:
     """Return weight [dimensions, d] and bias, zero for tokens that are never decoded to."""
     head, offset = model.head, model.adjustment.offset
     weight = np.zeros((len(head), head.dimension), np.float32)
@@ -166,17 +175,15 @@ class Parts(NamedTuple):
     tensors: dict[str, npt.NDArray[Any]]
 
 
-def write_folder(
-    path: str | Path, model: KeyTokenEmbedder, backbone_name: str | None, dtype: str, sparse_encoder: bool
-) -> None:
-    """Write `model` to folder `path`; see `KeyTokenEmbedder.save_pretrained`."""
+def write_folder(path: str | Path, model: Model, backbone_name: str | None, dtype: str, sparse_encoder: bool) -> None:
+    """Write a model to folder `path`; see `KeyTokenEmbedder.save_pretrained`."""
     if dtype not in ("float32", "float16"):
         raise InputError(f"a given head is saved as float32 or float16, not {dtype!r:.40}")
     if sparse_encoder:
         check_expressible(model, backbone_name)
     backbone = model.backbone
-    facts = {"dimensions": model.get_embedding_dimension(), **backbone_facts(backbone, backbone_name)}
-    with saving(path, model.family, facts) as folder:
+    facts = {"dimensions": len(model.dimensions), **backbone_facts(backbone, backbone_name)}
+    with saving(path, "keytokens", facts) as folder:
         write_backbone(folder, backbone, backbone_name)
         if sparse_encoder:
             write_modules(folder, model)
@@ -186,7 +193,7 @@ def write_folder(
         write_dimensions(folder / _TABLE, model.dimensions)
 
 
-def _tensors(model: KeyTokenEmbedder, dtype: str) -> dict[str, npt.NDArray[Any]]:
+def _tensors(model: Model, dtype: str) -> dict[str, npt.NDArray[Any]]:
     tensors: dict[str, npt.NDArray[Any]] = {"fingerprint": model.backbone.fingerprint()}
     if model.adjustment.offset is not None:
         tensors["offset"] = model.adjustment.offset

@@ -1,10 +1,8 @@
-"""Which tokens a text embedding is nearest to: the vocabulary head in chunks, with a running top k.
+"""The vocabulary head: its rows, the tokens they stand for, and the tokens that an embedding is nearest to.
 
-The score of token t for embedding h is e_t . h, the head's row times the embedding, as in "A Text is Worth Several
-Tokens", Algorithm 1. Texts x vocabulary is never a matrix: of each chunk of the head only what can still be among the
-first k is kept. Equal scores go to the lower id, so that the order does not depend on the chunks.
-
-The rows of a vocabulary head and the tokens they stand for, for decoding an embedding.
+The score of token t for embedding h is e_t . h, the head's row times the embedding ("A Text is Worth Several Tokens",
+Algorithm 1). A matrix of texts x vocabulary never exists: the head is read in chunks, and only the best k so far are
+kept. Equal scores go to the lower id, so the order does not depend on the chunks.
 
 The rows are the backbone's own, or another model's: an embedder is often published without the head of the language
 model it was made from. Special tokens, placeholders, lone bytes and rows beyond the tokenizer's last token stand for no
@@ -30,13 +28,204 @@ from pellucid.transformer.tokenwords import Rank, Token, readable, vocabulary_of
 if TYPE_CHECKING:
     from pellucid.transformer.backbone import Backbone
 
-
 Rows = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
-
 _CHUNK = 8192  # rows of the head at a time
 _TEXTS = 512  # embeddings at a time
 _LOW = np.int64(0xFFFFFFFF)
+_SPARE_ROWS = 4096  # rows of a head beyond the tokenizer's tokens; heads are padded to round numbers
+_OUTPUT = ("lm_head.weight", "embed_out.weight", "output.weight", "lm_head.decoder.weight")
+_INPUT = ("embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight", "tok_embeddings.weight")
+_ELLIPSIS = "…"
+
+
+class TokenHead:
+    """One row a token.
+
+    Attributes:
+        weight: [V, d], an array or a tensor of torch in any floating type.
+        bias: float32 [V] added to the logits, or None.
+        spelled: the tokens as the tokenizer spells them, "" where a row has none.
+        tokens: how they read.
+        shown: int64, the ids of those that stand for text, ascending.
+    """
+
+    def __init__(self, weight: Any, tokenizer: Any, bias: Any = None) -> None:
+        """Put rows and tokens together.
+
+        Args:
+            weight: [V, d].
+            tokenizer: of transformers or the tokenizers library.
+            bias: [V], or None.
+
+        Raises:
+            InputError: the rows are no matrix or not finite, the tokenizer does not belong to them, or no token of it
+                stands for text.
+        """
+        if getattr(weight, "ndim", 0) != 2 or 0 in weight.shape:
+            raise InputError(f"a head is a matrix [vocabulary, d], got {list(getattr(weight, 'shape', ()))}")
+        spelled, special = vocabulary_of(tokenizer)
+        spelled = _without_added(spelled, tokenizer, weight.shape[0])
+        spare = weight.shape[0] - len(spelled)
+        if not 0 <= spare <= _SPARE_ROWS:
+            raise InputError(
+                f"the head has {weight.shape[0]:,} rows and the tokenizer {len(spelled):,} tokens; they are not of the "
+                "same model" + (" (resize the model's embeddings after adding tokens)" if spare < 0 else "")
+            )
+        self.weight = weight
+        self.bias = None if bias is None else np.asarray(_as_array(bias), np.float32)
+        if self.bias is not None and self.bias.shape != (weight.shape[0],):
+            raise InputError(f"the bias has shape {self.bias.shape}; the head has {weight.shape[0]:,} rows")
+        self.spelled = spelled + [""] * spare
+        self.tokens: list[Token] = readable(self.spelled, special)
+        self.shown = np.array([n for n, token in enumerate(self.tokens) if token.rank < Rank.NONE], np.int64)
+        if not len(self.shown):
+            raise InputError("no token of the tokenizer stands for text")
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return int(self.weight.shape[0])
+
+    @property
+    def dimension(self) -> int:
+        """The length of a row."""
+        return int(self.weight.shape[1])
+
+    @cached_property
+    def dimensions(self) -> Dimensions:
+        """One dimension a row, named as the token reads; `about` holds its spelling in the tokenizer."""
+        names: list[str] = []
+        taken: set[str] = set()
+        for number in range(len(self)):
+            name = plain = self._plain_name(number)
+            again = 1
+            while name in taken:
+                again += 1
+                name = f"{plain} ({again})"
+            taken.add(name)
+            names.append(name)
+        return Dimensions(
+            Dimension(name, (spelling,) if spelling else ()) for name, spelling in zip(names, self.spelled, strict=True)
+        )
+
+    def _plain_name(self, number: int) -> str:
+        token = self.tokens[number]
+        if token.rank == Rank.INNER:  # "man" in "fireman", as distinct from the word
+            return _ELLIPSIS + token.text
+        return token.text or self.spelled[number].strip() or f"unused {number}"
+
+    def check_k(self, k: int) -> None:
+        """Refuse a number of tokens that there are not.
+
+        Raises:
+            InputError: `k` is not between 1 and the number of `shown` tokens.
+        """
+        if type(k) is not int or not 1 <= k <= len(self.shown):
+            raise InputError(f"k is {k!r:.40}; it must be a whole number from 1 to the {len(self.shown):,} tokens")
+
+    def words(self, ids: Sequence[int], scores: Sequence[float], k: int) -> list[tuple[str, float]]:
+        """Return the first `k` different words among some tokens, best first, with their scores."""
+        found: dict[str, float] = {}
+        for number, score in zip(ids, scores, strict=True):
+            if self.tokens[number].rank != Rank.SHARD:
+                found.setdefault(self.tokens[number].text, float(score))
+            if len(found) == k:
+                break
+        return list(found.items())
+
+    def kept(self, vectors: Vectors, known: npt.NDArray[np.bool_], k: int | None, signs: str) -> Any:
+        """Return the logits that are kept of each vector, CSR float32 [n, V].
+
+        Args:
+            vectors: float32 [n, d].
+            known: bool [n]; the others' rows are empty.
+            k: how many of the largest, None for all.
+            signs: "positive" drops those of 0 or less, "signed" keeps them.
+        """
+        from scipy import sparse
+
+        count = len(self.shown) if k is None else k
+        top = self.top(vectors, count)
+        values = np.where(known[:, None], top.scores, 0)
+        if signs == "positive":
+            values = np.maximum(values, 0)
+        ends = np.arange(len(vectors) + 1) * count
+        found = sparse.csr_matrix((values.ravel(), top.ids.ravel(), ends), shape=(len(vectors), len(self)))
+        found.eliminate_zeros()
+        return found
+
+    def rows(self) -> Vectors:
+        """Return all rows, float32 [V, d]."""
+        return head_rows(self.weight, 0, len(self))
+
+    def top(self, vectors: Vectors, k: int) -> TopTokens:
+        """Return the `k` tokens that score highest for each vector, best first; only such as stand for text.
+
+        Args:
+            vectors: float32 [n, d], what the rows are multiplied with.
+            k: from 1 to the number of `shown` tokens.
+
+        Raises:
+            InputError: `k` is out of range, the vectors are of another width, or one is not finite.
+        """
+        self.check_k(k)
+        vectors = np.asarray(vectors, np.float32)
+        if self.bias is not None:  # the bias as one more column
+            vectors = np.concatenate([vectors, np.ones((len(vectors), 1), np.float32)], axis=1)
+        found = top_tokens(vectors, _Shown(self), k)
+        return TopTokens(self.shown[found.ids], found.scores)
+
+
+def open_token_head(backbone: Backbone, head: Any) -> TokenHead:
+    """Return the head to decode a backbone's embeddings with; see `KeyTokenEmbedder`.
+
+    Raises:
+        InputError: its input embeddings would serve, and its config says that they are not its head; or head and
+            tokenizer do not belong together.
+        ModelFolderError: `head` names a model that has none.
+    """
+    if head is not None:
+        rows = read_head(head) if isinstance(head, (str, Path)) else head
+        return TokenHead(rows, backbone.tokenizer)
+    config = backbone.model.config
+    if backbone.head_kind == "input" and backbone.predicts_next and not getattr(config, "tie_word_embeddings", False):
+        raise InputError(
+            f"{backbone.name or type(backbone.model).__name__}: the input embeddings of this model are not its head "
+            "(tie_word_embeddings is false), and its states do not align with them. Open it with head='lm', or, where "
+            "the head was not published with it, give the language model it was made from: head='owner/name'"
+        )
+    return TokenHead(backbone.head, backbone.tokenizer, backbone.head_bias)
+
+
+def _without_added(spelled: list[str], tokenizer: Any, rows: int) -> list[str]:
+    """Return the tokens that a head has rows for; what was added to the tokenizer later (SGPT's brackets) has none."""
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    added = backend.get_added_tokens_decoder() if hasattr(backend, "get_added_tokens_decoder") else {}
+    return spelled[:rows] if all(number in added for number in range(rows, len(spelled))) else spelled
+
+
+class _Shown:
+    """The rows of a head that stand for text, with the bias as last column where there is one; read in slices."""
+
+    def __init__(self, head: TokenHead) -> None:
+        self.head = head
+        self.shape = (len(head.shown), head.dimension + (head.bias is not None))
+
+    def __getitem__(self, part: slice) -> Vectors:
+        ids = self.head.shown[part]
+        if not len(ids):
+            return np.zeros((0, self.shape[1]), np.float32)
+        first, last = int(ids[0]), int(ids[-1]) + 1
+        rows = head_rows(self.head.weight, first, last)
+        rows = rows if len(rows) == len(ids) else rows[ids - first]
+        bias = self.head.bias
+        return rows if bias is None else np.concatenate([rows, bias[ids, None]], axis=1)
+
+
+def _as_array(values: Any) -> npt.NDArray[Any]:
+    if hasattr(values, "detach"):
+        values = values.detach().float().cpu().numpy()
+    return np.asarray(values)
 
 
 class TopTokens(NamedTuple):
@@ -182,201 +371,6 @@ def _top(keys: Ids) -> TopTokens:
     ordered = (keys >> 32).astype(np.int32)
     scores = (ordered ^ ((ordered >> 31) & np.int32(0x7FFFFFFF))).view(np.float32)
     return TopTokens(_LOW - (keys & _LOW), scores)
-
-
-_SPARE_ROWS = 4096  # rows of a head beyond the tokenizer's tokens; heads are padded to round numbers
-_OUTPUT = ("lm_head.weight", "embed_out.weight", "output.weight", "lm_head.decoder.weight")
-_INPUT = ("embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight", "tok_embeddings.weight")
-_ELLIPSIS = "…"
-
-
-class TokenHead:
-    """One row a token.
-
-    Attributes:
-        weight: [V, d], an array or a tensor of torch in any floating type.
-        bias: float32 [V] added to the logits, or None.
-        spelled: the tokens as the tokenizer spells them, "" where a row has none.
-        tokens: how they read.
-        shown: int64, the ids of those that stand for text, ascending.
-    """
-
-    def __init__(self, weight: Any, tokenizer: Any, bias: Any = None) -> None:
-        """Put rows and tokens together.
-
-        Args:
-            weight: [V, d].
-            tokenizer: of transformers or the tokenizers library.
-            bias: [V], or None.
-
-        Raises:
-            InputError: the rows are no matrix or not finite, the tokenizer does not belong to them, or no token of it
-                stands for text.
-        """
-        if getattr(weight, "ndim", 0) != 2 or 0 in weight.shape:
-            raise InputError(f"a head is a matrix [vocabulary, d], got {list(getattr(weight, 'shape', ()))}")
-        spelled, special = vocabulary_of(tokenizer)
-        spelled = _without_added(spelled, tokenizer, weight.shape[0])
-        spare = weight.shape[0] - len(spelled)
-        if not 0 <= spare <= _SPARE_ROWS:
-            raise InputError(
-                f"the head has {weight.shape[0]:,} rows and the tokenizer {len(spelled):,} tokens; they are not of the "
-                "same model" + (" (resize the model's embeddings after adding tokens)" if spare < 0 else "")
-            )
-        self.weight = weight
-        self.bias = None if bias is None else np.asarray(_as_array(bias), np.float32)
-        if self.bias is not None and self.bias.shape != (weight.shape[0],):
-            raise InputError(f"the bias has shape {self.bias.shape}; the head has {weight.shape[0]:,} rows")
-        self.spelled = spelled + [""] * spare
-        self.tokens: list[Token] = readable(self.spelled, special)
-        self.shown = np.array([n for n, token in enumerate(self.tokens) if token.rank < Rank.NONE], np.int64)
-        if not len(self.shown):
-            raise InputError("no token of the tokenizer stands for text")
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return int(self.weight.shape[0])
-
-    @property
-    def dimension(self) -> int:
-        """The length of a row."""
-        return int(self.weight.shape[1])
-
-    @cached_property
-    def dimensions(self) -> Dimensions:
-        """One dimension a row, named as the token reads; `about` holds its spelling in the tokenizer."""
-        names: list[str] = []
-        taken: set[str] = set()
-        for number in range(len(self)):
-            name = plain = self._plain_name(number)
-            again = 1
-            while name in taken:
-                again += 1
-                name = f"{plain} ({again})"
-            taken.add(name)
-            names.append(name)
-        return Dimensions(
-            Dimension(name, (spelling,) if spelling else ()) for name, spelling in zip(names, self.spelled, strict=True)
-        )
-
-    def _plain_name(self, number: int) -> str:
-        token = self.tokens[number]
-        if token.rank == Rank.INNER:  # "man" in "fireman", told from the word
-            return _ELLIPSIS + token.text
-        return token.text or self.spelled[number].strip() or f"unused {number}"
-
-    def check_k(self, k: int) -> None:
-        """Refuse a number of tokens that there are not.
-
-        Raises:
-            InputError: `k` is not between 1 and the number of `shown` tokens.
-        """
-        if type(k) is not int or not 1 <= k <= len(self.shown):
-            raise InputError(f"k is {k!r:.40}; it must be a whole number from 1 to the {len(self.shown):,} tokens")
-
-    def words(self, ids: Sequence[int], scores: Sequence[float], k: int) -> list[tuple[str, float]]:
-        """Return the first `k` different words among some tokens, best first, with their scores."""
-        found: dict[str, float] = {}
-        for number, score in zip(ids, scores, strict=True):
-            if self.tokens[number].rank != Rank.SHARD:
-                found.setdefault(self.tokens[number].text, float(score))
-            if len(found) == k:
-                break
-        return list(found.items())
-
-    def kept(self, vectors: Vectors, known: npt.NDArray[np.bool_], k: int | None, signs: str) -> Any:
-        """Return the logits that are kept of each vector, CSR float32 [n, V].
-
-        Args:
-            vectors: float32 [n, d].
-            known: bool [n]; the others' rows are empty.
-            k: how many of the largest, None for all.
-            signs: "positive" drops those of 0 or less, "signed" keeps them.
-        """
-        from scipy import sparse
-
-        count = len(self.shown) if k is None else k
-        top = self.top(vectors, count)
-        values = np.where(known[:, None], top.scores, 0)
-        if signs == "positive":
-            values = np.maximum(values, 0)
-        ends = np.arange(len(vectors) + 1) * count
-        found = sparse.csr_matrix((values.ravel(), top.ids.ravel(), ends), shape=(len(vectors), len(self)))
-        found.eliminate_zeros()
-        return found
-
-    def rows(self) -> Vectors:
-        """Return all rows, float32 [V, d]."""
-        return head_rows(self.weight, 0, len(self))
-
-    def top(self, vectors: Vectors, k: int) -> TopTokens:
-        """Return the `k` tokens that score highest for each vector, best first; only such as stand for text.
-
-        Args:
-            vectors: float32 [n, d], what the rows are multiplied with.
-            k: from 1 to the number of `shown` tokens.
-
-        Raises:
-            InputError: `k` is out of range, the vectors are of another width, or one is not finite.
-        """
-        self.check_k(k)
-        vectors = np.asarray(vectors, np.float32)
-        if self.bias is not None:  # the bias as one more column
-            vectors = np.concatenate([vectors, np.ones((len(vectors), 1), np.float32)], axis=1)
-        found = top_tokens(vectors, _Shown(self), k)
-        return TopTokens(self.shown[found.ids], found.scores)
-
-
-def open_token_head(backbone: Backbone, head: Any) -> TokenHead:
-    """Return the head to decode a backbone's embeddings with; see `KeyTokenEmbedder`.
-
-    Raises:
-        InputError: its input embeddings would serve, and its config says that they are not its head; or head and
-            tokenizer do not belong together.
-        ModelFolderError: `head` names a model that has none.
-    """
-    if head is not None:
-        rows = read_head(head) if isinstance(head, (str, Path)) else head
-        return TokenHead(rows, backbone.tokenizer)
-    config = backbone.model.config
-    if backbone.head_kind == "input" and backbone.predicts_next and not getattr(config, "tie_word_embeddings", False):
-        raise InputError(
-            f"{backbone.name or type(backbone.model).__name__}: the input embeddings of this model are not its head "
-            "(tie_word_embeddings is false), and its states do not align with them. Open it with head='lm', or, where "
-            "the head was not published with it, give the language model it was made from: head='owner/name'"
-        )
-    return TokenHead(backbone.head, backbone.tokenizer, backbone.head_bias)
-
-
-def _without_added(spelled: list[str], tokenizer: Any, rows: int) -> list[str]:
-    """Return the tokens that a head has rows for; what was added to the tokenizer later (SGPT's brackets) has none."""
-    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
-    added = backend.get_added_tokens_decoder() if hasattr(backend, "get_added_tokens_decoder") else {}
-    return spelled[:rows] if all(number in added for number in range(rows, len(spelled))) else spelled
-
-
-class _Shown:
-    """The rows of a head that stand for text, with the bias as last column where there is one; read in slices."""
-
-    def __init__(self, head: TokenHead) -> None:
-        self.head = head
-        self.shape = (len(head.shown), head.dimension + (head.bias is not None))
-
-    def __getitem__(self, part: slice) -> Vectors:
-        ids = self.head.shown[part]
-        if not len(ids):
-            return np.zeros((0, self.shape[1]), np.float32)
-        first, last = int(ids[0]), int(ids[-1]) + 1
-        rows = head_rows(self.head.weight, first, last)
-        rows = rows if len(rows) == len(ids) else rows[ids - first]
-        bias = self.head.bias
-        return rows if bias is None else np.concatenate([rows, bias[ids, None]], axis=1)
-
-
-def _as_array(values: Any) -> npt.NDArray[Any]:
-    if hasattr(values, "detach"):
-        values = values.detach().float().cpu().numpy()
-    return np.asarray(values)
 
 
 def read_head(name_or_path: str | Path) -> Vectors:

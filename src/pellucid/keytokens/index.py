@@ -1,28 +1,26 @@
-"""The lists of a key-token index: from the logits of documents, and on disk. The model is kept apart.
-
-A folder has two files: `config.json` says what it is, how many tokens were kept of a document, and the settings of the
-model; `index.safetensors` holds the lists, the texts as UTF-8, and how the model decodes a fixed text.
-
-Search with key tokens: documents are the tokens they are aligned with, in an inverted index; nothing is trained.
+"""Search with key tokens: documents are the tokens they are aligned with, in an inverted index; nothing is trained.
 
 After "A Text is Worth Several Tokens", section 5.1. A document keeps the logits of the K tokens its embedding is most
 aligned with (Eq. 15). A query is a set: its own tokens, joined with the M it is most aligned with. The score is the sum
-of the document's logits over that set (Eq. 16), so that a search reads a few lists of the index and adds.
+of the document's logits over that set (Eq. 16), so a search reads a few lists of the index and adds.
 
 What the paper leaves open, and what is done here:
 
 - Special tokens are in neither set, and no document is aligned with them. Tokens of the instruction or of the template
   are not the query's own.
-- Logits keep their sign (`signs="signed"`). Where most are negative, as those of a language model that was not tuned
-  may be, sharing a token lowers a score, and the ranking is of no use: fit an adjustment (`model.fitted`) or keep only
+- Logits keep their sign (`signs="signed"`). If most are negative, as those of a language model that was not tuned may
+  be, sharing a token lowers a score, and the ranking is useless: fit an adjustment (`model.fitted`) or keep only
   logits above 0 (`signs="positive"`).
 - A document that shares no token with the query is not found. The formula gives it 0.
-- Tokens are compared by their number: " Cake", "cake" and " cake" are three. `spellings=True` lets a query's own tokens
-  bring all that read the same but for case and the space before.
+- Tokens are compared by their number: " Cake", "cake" and " cake" are three. `spellings=True` adds to a query's own
+  tokens all that read the same but for case and the space before.
 - Queries are read with the model's instruction, documents without.
 
-A ranking near the dense one is no sign of key tokens: random rows in the head's place give one, too. What `expand=0`
-finds is; docs/results-keytokens-retrieval.md measures both.
+A ranking near the dense one does not show that key tokens work: random rows in place of the head give one, too. What
+`expand=0` finds does; docs/results-keytokens-retrieval.md measures both.
+
+A folder has two files: `config.json` with the settings of the index and of the model, and `index.safetensors` with the
+lists, the texts as UTF-8, and the logits of a fixed text, by which another model is refused. The model is kept apart.
 """
 
 from __future__ import annotations
@@ -38,159 +36,25 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.base import Vectors, check_texts
+from pellucid.encoding import Role
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import Explanation, Row
+from pellucid.explanation import KEY_TOKEN, Explanation, Row
 from pellucid.keytokens.embedder import Places, word_rows
 from pellucid.keytokens.head import TopTokens
 from pellucid.keytokens.states import SIGNS, Signs, own_tokens, state_width
+from pellucid.pretrained import check_whole
 from pellucid.progress import Progress
-from pellucid.store import read_json, read_tensors, write_json, write_tensors, writing_folder
+from pellucid.store import checksum, read_json, read_tensors, write_json, write_tensors, writing_folder
 from pellucid.text import well_formed
 from pellucid.transformer.tokenwords import Rank
 
 if TYPE_CHECKING:
     from pellucid.keytokens.embedder import KeyTokenEmbedder
 
-
 _CONFIG, _TENSORS, _KIND, _VERSION = "config.json", "index.safetensors", "key token index", 1
 _PROBE = "The doctor gave the sick boy some medicine on Monday."
 _PROBED = 64  # logits kept
 _NEEDED = ("data", "indices", "indptr", "texts", "ends", "probe")
-
-
-class Lists(NamedTuple):
-    """What `KeyTokenIndex` takes beside the model."""
-
-    documents: list[str]
-    weights: Any  # CSR float32 [V, documents]
-    top_k: int
-    signs: Signs
-
-
-def posted(top: TopTokens, known: npt.NDArray[np.bool_], width: int, signs: str) -> Any:
-    """Return the logits kept of some documents, CSR float32 [documents, V]; a logit of 0 stays a token shared.
-
-    Args:
-        top: the documents' tokens.
-        known: bool [documents]; the others keep nothing.
-        width: V.
-        signs: "signed" keeps all, "positive" only those above 0.
-
-    Raises:
-        InputError: `signs` is neither.
-    """
-    from scipy import sparse
-
-    if signs not in SIGNS:
-        raise InputError(f"signs is {signs!r:.40}; it must be one of {', '.join(SIGNS)}")
-    kept = np.broadcast_to(known[:, None], top.scores.shape)
-    if signs == "positive":
-        kept = kept & (top.scores > 0)
-    ends = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
-    return sparse.csr_matrix((top.scores[kept], top.ids[kept].astype(np.int32), ends), shape=(len(known), width))
-
-
-def inverted(parts: list[Any], width: int) -> Any:
-    """Return blocks of documents as one list a token, CSR float32 [V, documents], each in the documents' order."""
-    from scipy import sparse
-
-    empty = sparse.csr_matrix((0, width), dtype=np.float32)
-    joined = sparse.vstack([empty, *parts], format="csr", dtype=np.float32)
-    return joined.tocsc().T  # the same memory, rows for columns
-
-
-def write_index(path: str | Path, index: KeyTokenIndex) -> None:
-    """Write an index to folder `path`; see `KeyTokenIndex.save`."""
-    texts = [text.encode("utf-8", "surrogatepass") for text in index.documents]
-    tensors = {
-        "data": np.asarray(index.weights.data, np.float32),
-        "indices": index.weights.indices.astype(np.int32),
-        "indptr": index.weights.indptr.astype(np.int64),
-        "texts": np.frombuffer(b"".join(texts), np.uint8),
-        "ends": np.cumsum([len(text) for text in texts], dtype=np.int64),
-        "probe": _probe(index.model),
-    }
-    facts: dict[str, Any] = {"kind": _KIND, "version": _VERSION, "files": [_CONFIG, _TENSORS]}
-    facts |= {"top_k": index.top_k, "signs": index.signs, "settings": asdict(index.model.settings)}
-    with writing_folder(path) as folder:
-        write_tensors(folder / _TENSORS, tensors)
-        write_json(folder / _CONFIG, {"pellucid": facts})
-
-
-def read_index(path: str | Path, model: KeyTokenEmbedder) -> Lists:
-    """Open what `write_index` wrote; see `KeyTokenIndex.load`."""
-    from scipy import sparse
-
-    folder = Path(path)
-    facts = _read_facts(folder)
-    tensors, _ = read_tensors(folder / _TENSORS)
-    missing = [name for name in _NEEDED if name not in tensors]
-    if missing:
-        raise ModelFolderError(f"{folder / _TENSORS} holds no tensor {missing[0]!r}; the index is broken")
-    _check_model(folder, facts.get("settings"), tensors["probe"], model)
-    documents = _texts(folder, tensors)
-    parts = (tensors["data"], tensors["indices"], tensors["indptr"])
-    try:
-        weights = sparse.csr_matrix(parts, shape=(len(model.head), len(documents)))
-        weights.check_format(full_check=True)
-    except ValueError as error:
-        raise ModelFolderError(f"{folder / _TENSORS}: the lists are broken: {error}") from error
-    if not np.isfinite(weights.data).all():
-        raise ModelFolderError(f"{folder / _TENSORS}: the lists hold NaN or infinity")
-    return Lists(documents, weights, facts["top_k"], facts["signs"])
-
-
-def _read_facts(folder: Path) -> dict[str, Any]:
-    facts = read_json(folder / _CONFIG)
-    facts = facts.get("pellucid") if isinstance(facts, dict) else None
-    if not isinstance(facts, dict) or facts.get("kind") != _KIND:
-        raise ModelFolderError(f"{folder} holds no key-token index; give the folder that KeyTokenIndex.save wrote")
-    if facts.get("version") != _VERSION:
-        raise ModelFolderError(f"{folder} is of version {facts.get('version')!r:.20}; this pellucid reads {_VERSION}")
-    if type(facts.get("top_k")) is not int or facts.get("signs") not in SIGNS:
-        raise ModelFolderError(f"{folder / _CONFIG} does not say how the index was built; it is broken")
-    return facts
-
-
-def _probe(model: KeyTokenEmbedder) -> npt.NDArray[np.float32]:
-    """Return a few logits of a fixed text: another backbone, head or adjustment gives others."""
-    shown = model.head.shown
-    top = model.decode(model.embed([_PROBE], document=True), len(shown))
-    logits: npt.NDArray[np.float32] = top.scores[0][np.argsort(top.ids[0])]
-    return logits[:: max(1, len(shown) // _PROBED)]
-
-
-def _check_model(folder: Path, settings: Any, probe: npt.NDArray[Any], model: KeyTokenEmbedder) -> None:
-    """Refuse another model than the index was built with, and other settings that its embeddings depend on."""
-    now = asdict(model.settings)
-    for name in ("top_k", "signs", "instruction", "instructed_template"):  # not what documents are indexed by
-        now.pop(name)
-    if not isinstance(settings, dict):
-        raise ModelFolderError(f"{folder / _CONFIG} does not say the settings of the model; the index is broken")
-    differing = [name for name, value in now.items() if settings.get(name) != value]
-    if differing:
-        raise InputError(
-            f"{folder} was built with other settings of the model (different: {', '.join(differing)}); "
-            "give the model it was built with, or build it anew"
-        )
-    own = _probe(model)
-    if own.shape != probe.shape or not np.allclose(own, probe, rtol=1e-2, atol=1e-2 * float(np.abs(own).max())):
-        raise InputError(
-            f"{folder} was built with another model or another adjustment: the same text has other logits; "
-            "give the model it was built with, or build it anew"
-        )
-
-
-def _texts(folder: Path, tensors: dict[str, npt.NDArray[Any]]) -> list[str]:
-    ends, blob = tensors["ends"].tolist(), tensors["texts"].tobytes()
-    if ends != sorted(ends) or (ends[-1] if ends else 0) != len(blob):
-        raise ModelFolderError(f"{folder / _TENSORS}: the texts are broken: their ends do not divide them")
-    try:
-        return [blob[a:b].decode("utf-8", "surrogatepass") for a, b in zip([0, *ends], ends)]
-    except UnicodeDecodeError as error:
-        raise ModelFolderError(f"{folder / _TENSORS}: a text is not UTF-8: {error}") from error
-
-
 _BLOCK = 1_024  # documents decoded together
 
 
@@ -255,7 +119,7 @@ class KeyTokenIndex:
             documents: the texts, in the order hits number them by.
             top_k: tokens kept of each, the paper's K; from 1 to the number of tokens that stand for text.
             signs: "signed" keeps the logits as they are (Eq. 15), "positive" only those above 0.
-            embeddings: float32 [documents, d], what `model.embed(documents, document=True)` gives, where it is known.
+            embeddings: float32 [documents, d], what `model.embed(documents, role="document")` gives, where it is known.
             show_progress_bar: show bars, counting documents.
 
         Raises:
@@ -264,7 +128,7 @@ class KeyTokenIndex:
         texts = check_texts(documents)
         _check_count("top_k", top_k, 1, len(model.head.shown), model)
         if embeddings is None:
-            embeddings = model.embed(texts, document=True, show_progress_bar=show_progress_bar)
+            embeddings = model.embed(texts, role="document", show_progress_bar=show_progress_bar)
         if np.shape(embeddings) != (len(texts), state_width(model.backbone)):
             raise InputError(
                 f"embeddings of shape {np.shape(embeddings)} are not of {len(texts):,} documents and "
@@ -346,13 +210,13 @@ class KeyTokenIndex:
         spellings: bool = False,
         embeddings: Vectors | None = None,
     ) -> list[npt.NDArray[np.int64]]:
-        """Return the set of tokens that stands for each query (section 5.1): ids, its own first, none twice.
+        """Return the set of tokens of each query (section 5.1): ids, its own first, none twice.
 
         Args:
             queries: the texts.
             expand: the paper's M.
             spellings: as in `search`.
-            embeddings: float32 [queries, d], what `model.embed(queries)` gives, where it is known.
+            embeddings: float32 [queries, d], what `model.embed(queries, role="query")` gives, where it is known.
 
         Raises:
             InputError: `expand` is out of range, or the embeddings are not of the queries.
@@ -361,7 +225,9 @@ class KeyTokenIndex:
         own = [self._own(ids, spellings) for ids in self._literal(queries)]
         if not expand:
             return [np.array(ids, np.int64) for ids in own]
-        rows = self.model.embed(list(queries)) if embeddings is None else np.asarray(embeddings, np.float32)
+        rows = (
+            self.model.embed(list(queries), role="query") if embeddings is None else np.asarray(embeddings, np.float32)
+        )
         if len(rows) != len(queries):
             raise InputError(f"{len(rows)} embeddings are not of {len(queries)} queries")
         aligned = self.model.decode(rows, expand).ids.tolist()
@@ -372,7 +238,7 @@ class KeyTokenIndex:
     def _literal(self, queries: Sequence[str]) -> list[list[int]]:
         """Return the tokens of each query that stand for text, each once."""
         tokens = self.model.head.tokens
-        read = [own_tokens(reading, self.model.settings) for reading in self.model.readings(list(queries))]
+        read = [own_tokens(reading) for reading in self.model.readings(list(queries), "query")]
         return [[n for n in dict.fromkeys(ids) if tokens[n].rank < Rank.NONE] for ids in read]
 
     def _own(self, ids: list[int], spellings: bool) -> list[int]:
@@ -421,7 +287,7 @@ class KeyTokenIndex:
     def explain(self, query: str, document: str | int, *, expand: int = 50, spellings: bool = False) -> Explanation:
         """Say which tokens give a document its score for a query: a row each, and they add up to it.
 
-        A row that stands in the query (`spans1`) is of one of its words; one that does not was joined to it.
+        A row with a place in the query (`spans1`) is one of its words; one without was joined to it.
 
         Args:
             query: the query.
@@ -436,14 +302,13 @@ class KeyTokenIndex:
         text, index, number = self._place(document)
         values = index.weights[tokens][:, [number]].tocoo()
         numbers, logits = tokens[values.row].tolist(), values.data.astype(np.float64).tolist()
-        places = [self._places(query, document=False), self._places(text, document=True)]
+        places = [self._places(query, "query"), self._places(text, "document")]
         rows = word_rows(self.model, numbers, logits, places)
         shown = {part for row in rows for part in row.parts}
         names = self.model.head.dimensions.names
         rest = [(names[n], value) for n, value in zip(numbers, logits) if names[n] not in shown]
-        rows += [Row(name, (name,), value, 0.0, key=("token", name)) for name, value in rest]
-        of_query, unknown1 = self.model._known([query])[0]
-        of_text, unknown2 = self.model.with_instruction("")._known([text])[0]
+        rows += [Row(name, (name,), value, 0.0, key=("token", name), kind=KEY_TOKEN) for name, value in rest]
+        (of_query, unknown1), (of_text, unknown2) = self.model._known_each([query, text], ["query", "document"])
         return Explanation.from_terms(
             "key-token index", (query, text), math.fsum(logits), rows, unknown=(unknown1, unknown2),
             coverage=(of_query, of_text),
@@ -465,10 +330,9 @@ class KeyTokenIndex:
     def _numbers(self) -> dict[str, int]:
         return {text: number for number, text in reversed(list(enumerate(self.documents)))}
 
-    def _places(self, text: str, *, document: bool) -> Places:
-        model = self.model.with_instruction("") if document else self.model
-        reading = model.readings([text])[0]
-        return Places(well_formed(text), own_tokens(reading, model.settings), reading.spans, model.head.tokens)
+    def _places(self, text: str, role: Role) -> Places:
+        reading = self.model.readings([text], role)[0]
+        return Places(well_formed(text), own_tokens(reading), reading.spans, self.model.head.tokens)
 
     def save(self, path: str | Path) -> None:
         """Write the index to folder `path`, whole or not at all; the model is not in it.
@@ -500,3 +364,141 @@ def _check_count(name: str, value: Any, least: int, most: int | None, model: Key
     if most is not None:
         limit = f"to {most:,}, the tokens of this model that stand for text; got {value!r:.40}"
     raise InputError(f"{name} must be a whole number from {least} {limit}")
+
+
+def posted(top: TopTokens, known: npt.NDArray[np.bool_], width: int, signs: str) -> Any:
+    """Return the logits kept of some documents, CSR float32 [documents, V]; a logit of 0 stays a token shared.
+
+    Args:
+        top: the documents' tokens.
+        known: bool [documents]; the others keep nothing.
+        width: V.
+        signs: "signed" keeps all, "positive" only those above 0.
+
+    Raises:
+        InputError: `signs` is neither.
+    """
+    from scipy import sparse
+
+    if signs not in SIGNS:
+        raise InputError(f"signs is {signs!r:.40}; it must be one of {', '.join(SIGNS)}")
+    kept = np.broadcast_to(known[:, None], top.scores.shape)
+    if signs == "positive":
+        kept = kept & (top.scores > 0)
+    ends = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
+    return sparse.csr_matrix((top.scores[kept], top.ids[kept].astype(np.int32), ends), shape=(len(known), width))
+
+
+def inverted(parts: list[Any], width: int) -> Any:
+    """Return blocks of documents as one list a token, CSR float32 [V, documents], each in the documents' order."""
+    from scipy import sparse
+
+    empty = sparse.csr_matrix((0, width), dtype=np.float32)
+    joined = sparse.vstack([empty, *parts], format="csr", dtype=np.float32)
+    return joined.tocsc().T  # the same memory, rows for columns
+
+
+class Lists(NamedTuple):
+    """What `KeyTokenIndex` takes beside the model."""
+
+    documents: list[str]
+    weights: Any  # CSR float32 [V, documents]
+    top_k: int
+    signs: Signs
+
+
+def write_index(path: str | Path, index: KeyTokenIndex) -> None:
+    """Write an index to folder `path`; see `KeyTokenIndex.save`."""
+    texts = [text.encode("utf-8", "surrogatepass") for text in index.documents]
+    tensors = {
+        "data": np.asarray(index.weights.data, np.float32),
+        "indices": index.weights.indices.astype(np.int32),
+        "indptr": index.weights.indptr.astype(np.int64),
+        "texts": np.frombuffer(b"".join(texts), np.uint8),
+        "ends": np.cumsum([len(text) for text in texts], dtype=np.int64),
+        "probe": _probe(index.model),
+    }
+    facts: dict[str, Any] = {"kind": _KIND, "version": _VERSION, "files": [_CONFIG, _TENSORS]}
+    facts |= {"top_k": index.top_k, "signs": index.signs, "settings": asdict(index.model.settings)}
+    with writing_folder(path) as folder:
+        write_tensors(folder / _TENSORS, tensors)
+        facts["sha256"] = {_TENSORS: checksum(folder / _TENSORS)}
+        write_json(folder / _CONFIG, {"pellucid": facts})
+
+
+def read_index(path: str | Path, model: KeyTokenEmbedder) -> Lists:
+    """Open what `write_index` wrote; see `KeyTokenIndex.load`."""
+    from scipy import sparse
+
+    folder = Path(path)
+    facts = _read_facts(folder)
+    check_whole(folder, facts, most=math.inf)  # all of it is read anyway
+    tensors, _ = read_tensors(folder / _TENSORS)
+    missing = [name for name in _NEEDED if name not in tensors]
+    if missing:
+        raise ModelFolderError(f"{folder / _TENSORS} holds no tensor {missing[0]!r}; the index is broken")
+    _check_model(folder, facts.get("settings"), tensors["probe"], model)
+    documents = _texts(folder, tensors)
+    ends = tensors["indptr"]
+    if ends.ndim != 1 or ends.dtype.kind != "i" or (np.diff(ends, prepend=0) < 0).any():  # scipy narrows them first
+        raise ModelFolderError(f"{folder / _TENSORS}: the lists are broken: their ends do not divide them")
+    parts = (tensors["data"], tensors["indices"], tensors["indptr"])
+    try:
+        weights = sparse.csr_matrix(parts, shape=(len(model.head), len(documents)))
+        weights.check_format(full_check=True)
+    except ValueError as error:
+        raise ModelFolderError(f"{folder / _TENSORS}: the lists are broken: {error}") from error
+    if not np.isfinite(weights.data).all():
+        raise ModelFolderError(f"{folder / _TENSORS}: the lists hold NaN or infinity")
+    return Lists(documents, weights, facts["top_k"], facts["signs"])
+
+
+def _read_facts(folder: Path) -> dict[str, Any]:
+    facts = read_json(folder / _CONFIG)
+    facts = facts.get("pellucid") if isinstance(facts, dict) else None
+    if not isinstance(facts, dict) or facts.get("kind") != _KIND:
+        raise ModelFolderError(f"{folder} holds no key-token index; give the folder that KeyTokenIndex.save wrote")
+    if facts.get("version") != _VERSION:
+        raise ModelFolderError(f"{folder} is of version {facts.get('version')!r:.20}; this pellucid reads {_VERSION}")
+    if type(facts.get("top_k")) is not int or facts.get("signs") not in SIGNS:
+        raise ModelFolderError(f"{folder / _CONFIG} does not say how the index was built; it is broken")
+    return facts
+
+
+def _probe(model: KeyTokenEmbedder) -> npt.NDArray[np.float32]:
+    """Return a few logits of a fixed text: another backbone, head or adjustment gives others."""
+    shown = model.head.shown
+    top = model.decode(model.embed([_PROBE], role="document"), len(shown))
+    logits: npt.NDArray[np.float32] = top.scores[0][np.argsort(top.ids[0])]
+    return logits[:: max(1, len(shown) // _PROBED)]
+
+
+def _check_model(folder: Path, settings: Any, probe: npt.NDArray[Any], model: KeyTokenEmbedder) -> None:
+    """Refuse another model than the index was built with, and other settings that its embeddings depend on."""
+    now = asdict(model.settings)
+    for name in ("top_k", "signs", "instruction", "instructed_template", "query_template"):  # no part in indexing
+        now.pop(name)
+    if not isinstance(settings, dict):
+        raise ModelFolderError(f"{folder / _CONFIG} does not say the settings of the model; the index is broken")
+    differing = [name for name, value in now.items() if settings.get(name) != value]
+    if differing:
+        raise InputError(
+            f"{folder} was built with other settings of the model (different: {', '.join(differing)}); "
+            "give the model it was built with, or build it anew"
+        )
+    own = _probe(model)
+    if own.shape != probe.shape or not np.allclose(own, probe, rtol=1e-2, atol=1e-2 * float(np.abs(own).max())):
+        raise InputError(
+            f"{folder} was built with another model or another adjustment: the same text has other logits; "
+            "give the model it was built with, or build it anew"
+        )
+
+
+def _texts(folder: Path, tensors: dict[str, npt.NDArray[Any]]) -> list[str]:
+    ends, blob = tensors["ends"].tolist(), tensors["texts"].tobytes()
+    if ends != sorted(ends) or (ends[-1] if ends else 0) != len(blob):
+        raise ModelFolderError(f"{folder / _TENSORS}: the texts are broken: their ends do not divide them")
+    try:
+        return [blob[a:b].decode("utf-8", "surrogatepass") for a, b in zip([0, *ends], ends)]
+    except UnicodeDecodeError as error:
+        raise ModelFolderError(f"{folder / _TENSORS}: a text is not UTF-8: {error}") from error

@@ -1,10 +1,8 @@
 """Clusters of a language model's vocabulary: the dimensions of a lexicon embedding (LENS paper, section 3.2.1).
 
-A vocabulary has many tokens for one meaning: `review`, `Review`, `reviews`, and the piece `Rev`. KMeans over the rows
-of the model's output head, or of the input embeddings where both are one, puts such tokens together; the centroids
-take the place of the head, and each cluster is a dimension that is called by its best-formed words.
-
-How good the clusters of a vocabulary are, in figures and examples.
+A vocabulary has many tokens for one meaning: `review`, `Review`, `reviews`, and the token `Rev`. KMeans over the rows
+of the model's output head, or of its input embeddings if these are the head, puts such tokens together. The centroids
+take the place of the head, and each cluster is a dimension, named after its best-formed words.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ class Clusters:
         centroids: float32 [k, d], the rows of the new head.
         names: k different names, each up to three of the cluster's best-formed words.
         words: for each cluster its tokens as a reader sees them, best-formed first, then nearest to the centroid;
-            what stands inside words comes last, with an ellipsis (`…bed`).
+            what occurs inside words comes last, with an ellipsis (`…bed`).
     """
 
     assignment: npt.NDArray[np.int64]

@@ -12,7 +12,7 @@ torch does in `transformer/backbone.py`, how a model lies on disk in `folder.py`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -21,13 +21,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Embedder, Vectors, check_texts, explained_texts
+from pellucid.base import Embedder, Vectors, explained_texts
 from pellucid.dimensions import Dimensions, Edit
+from pellucid.encoding import Role
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Coverage, Explanation, Row, Span
-from pellucid.progress import Progress
+from pellucid.pretrained import locate
+from pellucid.progress import Progress, length_batches
 from pellucid.text import well_formed
-from pellucid.transformer.reading import Reader, Reading, Settings, kept_own_words, known_words, whole_words
+from pellucid.transformer.reading import (
+    LexiconSettings,
+    Reader,
+    Reading,
+    kept_own_words,
+    known_words,
+    whole_words,
+    without_prompt,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -35,7 +45,6 @@ if TYPE_CHECKING:
     from pellucid.lexicon.clusters import Clusters
     from pellucid.transformer.backbone import Backbone
 
-_BATCH = 32  # texts of one forward pass
 _BLOCK = 4_096  # texts sorted by length together
 
 
@@ -57,7 +66,7 @@ class LexiconEmbedder(Embedder):
         self,
         backbone: Backbone,
         clusters: Clusters,
-        settings: Settings | None = None,
+        settings: LexiconSettings | None = None,
         *,
         bias: npt.NDArray[np.float32] | None = None,
     ) -> None:
@@ -73,13 +82,13 @@ class LexiconEmbedder(Embedder):
         Raises:
             InputError: the clusters are not of this backbone's head, or the settings do not fit the tokenizer.
         """
-        self._set(backbone, clusters, settings or Settings(), _checked_bias(bias, backbone, clusters))
+        self._set(backbone, clusters, settings or LexiconSettings(), _checked_bias(bias, backbone, clusters))
 
     def _set(
         self,
         backbone: Backbone,
         clusters: Clusters,
-        settings: Settings,
+        settings: LexiconSettings,
         bias: npt.NDArray[np.float32] | None,
         mixed: tuple[Any, Dimensions] | None = None,
     ) -> None:
@@ -100,7 +109,7 @@ class LexiconEmbedder(Embedder):
         cls,
         backbone: Backbone,
         clusters: Clusters,
-        settings: Settings,
+        settings: LexiconSettings,
         *,
         bias: npt.NDArray[np.float32] | None,
         mixed: tuple[Any, Dimensions] | None = None,
@@ -140,11 +149,13 @@ class LexiconEmbedder(Embedder):
         """
         from pellucid.lexicon.folder import read_folder
 
-        backbone, clusters, settings, bias, mixed = read_folder(path_or_id, backbone)
+        parts = read_folder(path_or_id, backbone)
         try:
-            return cls.from_parts(backbone, clusters, settings, bias=bias, mixed=mixed)
+            model = cls.from_parts(*parts[:3], bias=parts.bias, mixed=parts.mixed)
         except InputError as error:
             raise ModelFolderError(f"{path_or_id}: {error}") from error
+        model._folder = locate(path_or_id)
+        return model
 
     def save_pretrained(self, path: str | Path, *, backbone_name: str | None = None, dtype: str = "float32") -> None:
         """Write the model to folder `path`, whole or not at all; `dimensions.tsv` may be edited.
@@ -158,9 +169,10 @@ class LexiconEmbedder(Embedder):
         Raises:
             WritingError: it cannot be written; what was at `path` is untouched.
         """
-        from pellucid.lexicon.folder import write_folder
+        from pellucid.lexicon.folder import Parts, write_folder
 
-        write_folder(path, self, backbone_name, dtype)
+        mixed = None if self.mixing is None else (self.mixing, self._dimensions)
+        write_folder(path, Parts(self.backbone, self.clusters, self.settings, self.bias, mixed), backbone_name, dtype)
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions: of clusters, unless some were merged."""
@@ -171,7 +183,7 @@ class LexiconEmbedder(Embedder):
         """The clusters in order; `about` holds their words, the best-formed first."""
         return self._dimensions
 
-    def with_settings(self, settings: Settings) -> Self:
+    def with_settings(self, settings: LexiconSettings) -> Self:
         """Return the same model with other settings: `replace(model.settings, max_active_dims=256)` of dataclasses."""
         return self._like(settings=settings)
 
@@ -184,39 +196,51 @@ class LexiconEmbedder(Embedder):
         parts = {"clusters": self.clusters, "settings": self.settings, "bias": self.bias, "mixed": mixed, **changes}
         return self.from_parts(self.backbone, **parts)
 
-    def encode_document(self, texts: str | Iterable[str], *, show_progress_bar: bool = False) -> Any:
-        """Encode documents: without the instruction, which `encode` and `encode_query` tell the model."""
-        checked = check_texts([texts] if isinstance(texts, str) else texts)
-        return self._rows(checked, instructed=False, show_progress_bar=show_progress_bar)
+    @property
+    def device(self) -> str:
+        """The backbone's."""
+        return str(self.backbone.device)
 
-    def _encode(self, texts: list[str], *, show_progress_bar: bool) -> Any:
-        return self._rows(texts, instructed=True, show_progress_bar=show_progress_bar)
+    @property
+    def max_seq_length(self) -> int:
+        """The tokens read at most, with all that stands around a text."""
+        return self._reader.max_length
 
-    def _rows(self, texts: list[str], *, instructed: bool, show_progress_bar: bool) -> Any:
-        """Return the embeddings as CSR float32 [texts, dimensions], rows of length 1 (or 0)."""
+    def tokenize(self, texts: list[str]) -> dict[str, Any]:
+        """Return "input_ids" and "attention_mask" [texts, L] of texts as `encode` reads them, padded on the right."""
+        ids, mask, _ = self.backbone.padded(self._reader.read_as(texts, None))
+        return {"input_ids": ids, "attention_mask": mask}
+
+    def _prompted(self, texts: list[str], prompt: str) -> tuple[list[str], Role]:
+        return without_prompt(texts, prompt)
+
+    def _size(self) -> str:
+        return f"{len(self.clusters):,} clusters"
+
+    def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Any:
+        """Return CSR float32 [texts, dimensions], rows of length 1 (or 0); documents are told no instruction."""
         from scipy import sparse
 
         parts = [sparse.csr_matrix((0, self.get_embedding_dimension()), dtype=np.float32)]
         cut: list[int] = []
         with Progress("encoding", total=len(texts), enabled=show_progress_bar) as progress:
             for start in range(0, len(texts), _BLOCK):
-                readings = self._reader.read(texts[start : start + _BLOCK], instructed=instructed)
+                readings = self._reader.read_as(texts[start : start + _BLOCK], role)
                 cut += [reading.cut for reading in readings if reading.cut]
-                parts.append(self._block(readings, progress))
+                parts.append(self._block(readings, batch_size, progress))
         self._reader.warn_of_cut(cut, len(texts), stacklevel=4)
         return sparse.vstack(parts, format="csr", dtype=np.float32)
 
-    def _block(self, readings: Sequence[Reading], progress: Progress) -> Any:
+    def _block(self, readings: Sequence[Reading], batch_size: int, progress: Progress) -> Any:
         """Return the rows of some texts, the longest first through the model."""
         from scipy import sparse
 
-        order = np.argsort([-len(reading.ids) for reading in readings], kind="stable")
+        batches = list(length_batches([len(reading.ids) for reading in readings], batch_size))
         parts = []
-        for start in range(0, len(order), _BATCH):
-            chosen = [readings[n] for n in order[start : start + _BATCH]]
-            parts.append(self._mixed(self._weights(chosen)[0]))
-            progress.advance(len(chosen))
-        return sparse.vstack(parts, format="csr")[np.argsort(order, kind="stable")]
+        for batch in batches:
+            parts.append(self._mixed(self._weights([readings[n] for n in batch])[0]))
+            progress.advance(len(batch))
+        return sparse.vstack(parts, format="csr")[np.argsort(np.concatenate(batches))]
 
     def _weights(self, readings: Sequence[Reading]) -> tuple[Vectors, npt.NDArray[np.int64]]:
         """Return the clusters' weights [texts, k] and the text's token that fired each."""
@@ -246,7 +270,7 @@ class LexiconEmbedder(Embedder):
         rows.sort_indices()
         return rows
 
-    def explain(self, text1: str, text2: str | None = None) -> Explanation:
+    def explain(self, text1: str, text2: str | None = None, *, role1: Role = None, role2: Role = None) -> Explanation:
         """Take apart the cosine of two texts: one row for each cluster that fires in both, all of them.
 
         For one text a row is the cluster's part of the embedding's squared length. Its place in a text is the whole
@@ -256,8 +280,8 @@ class LexiconEmbedder(Embedder):
         Raises:
             InputError: an argument is no string.
         """
-        texts = explained_texts(text1, text2)
-        readings = self._reader.read(texts, instructed=True)
+        texts, roles = explained_texts(text1, text2, role1, role2)
+        readings = [self._reader.read_as([text], role)[0] for text, role in zip(texts, roles, strict=True)]
         weights, fired = self._weights(readings)
         units = self._mixed(weights).astype(np.float64)
         first, last = units[0], units[-1]
@@ -267,17 +291,19 @@ class LexiconEmbedder(Embedder):
             for text, reading, weight, token in zip(map(well_formed, texts), readings, weights, fired, strict=True)
         ]
         names = self._dimensions.names
-        terms = [
-            Row(names[j], (names[j],), value, 0.0, *(place(j) for place in places))
-            for j, value in zip(products.indices.tolist(), products.data.tolist(), strict=True)
-        ]
+
+        def row(number: int, contribution: float, share: float) -> Row:
+            j = int(products.indices[number])
+            return Row(names[j], (names[j],), contribution, share, *(place(j) for place in places))
+
         coverage, left_out = zip(*map(known_words, texts, readings))
         return Explanation.from_terms(
-            self.family, (text1, text2), float(products.sum()), terms, unknown=(*left_out, ())[:2], coverage=coverage
-        )
+            self.family, (text1, text2), float(products.sum()), products.data, row, unknown=(*left_out, ())[:2],
+            coverage=coverage,
+        )  # fmt: skip
 
-    def _known(self, texts: list[str]) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        return self._reader.known(texts)
+    def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        return self._reader.known(texts, role)
 
     def _places(self, text: str, reading: Reading, weights: Vectors, fired: npt.NDArray[np.int64]) -> Any:
         """Return the function from a dimension to where in `text` it was fired, as a tuple of at most one span."""

@@ -30,7 +30,7 @@ import zipfile
 import zlib
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +38,7 @@ import numpy.typing as npt
 from pellucid.dimensions import Dimensions, Table, read_dimensions, scaling, write_dimensions
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.lexicon.clusters import Clusters, name_clusters
-from pellucid.pretrained import check_family, loading, locate, saving
+from pellucid.pretrained import check_family, identify, loading, locate, saving
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.transformer.backbone import (
     CONFIG,
@@ -58,27 +58,36 @@ from pellucid.transformer.folder import (
     read_mixing,
     write_backbone,
 )
-from pellucid.transformer.reading import Settings
-
-if TYPE_CHECKING:
-    from pellucid.lexicon.embedder import LexiconEmbedder
-
+from pellucid.transformer.reading import LexiconSettings
 
 _TENSORS, _FACTS, _TABLE = "lexicon.safetensors", "lexicon.json", "dimensions.tsv"
 
 Mixed = tuple[Any, Dimensions]
-Parts = tuple[Backbone, Clusters, Settings, "npt.NDArray[np.float32] | None", "Mixed | None"]
-"""What `LexiconEmbedder.from_parts` takes."""
 
 
-def write_folder(path: str | Path, model: LexiconEmbedder, backbone_name: str | None, dtype: str) -> None:
-    """Write `model` to folder `path`; see `LexiconEmbedder.save_pretrained`."""
+class Parts(NamedTuple):
+    """What a `LexiconEmbedder` consists of, and `LexiconEmbedder.from_parts` takes."""
+
+    backbone: Backbone
+    clusters: Clusters
+    settings: LexiconSettings
+    bias: npt.NDArray[np.float32] | None
+    mixed: Mixed | None
+
+    @property
+    def dimensions(self) -> Dimensions:
+        """What the coordinates are called."""
+        return self.mixed[1] if self.mixed else self.clusters.dimensions
+
+
+def write_folder(path: str | Path, model: Parts, backbone_name: str | None, dtype: str) -> None:
+    """Write a model to folder `path`; see `LexiconEmbedder.save_pretrained`."""
     if dtype not in ("float32", "float16"):
         raise InputError(f"centroids and adapter are saved as float32 or float16, not {dtype!r:.40}")
     backbone = model.backbone
-    facts = {"dimensions": model.get_embedding_dimension(), **backbone_facts(backbone, backbone_name)}
+    facts = {"dimensions": len(model.dimensions), **backbone_facts(backbone, backbone_name)}
     scales = _scales(model)
-    with saving(path, model.family, facts) as folder:
+    with saving(path, "lexicon", facts) as folder:
         write_backbone(folder, backbone, backbone_name, dtype)
         write_tensors(folder / _TENSORS, _tensors(model, dtype, mixed=scales is None))
         described = {"settings": asdict(model.settings), "names": model.clusters.names, "words": model.clusters.words}
@@ -88,18 +97,19 @@ def write_folder(path: str | Path, model: LexiconEmbedder, backbone_name: str | 
         write_dimensions(folder / _TABLE, model.dimensions, scales)
 
 
-def _scales(model: LexiconEmbedder) -> list[float] | None:
+def _scales(model: Parts) -> list[float] | None:
     """Return what each dimension is multiplied by where the mixing does nothing else, for the table; else None."""
-    if model.mixing is None or model.mixing.shape[0] != model.mixing.shape[1]:
+    mixing = model.mixed and model.mixed[0]
+    if mixing is None or mixing.shape[0] != mixing.shape[1]:
         return None
-    entries = model.mixing.tocoo()
+    entries = mixing.tocoo()
     if entries.nnz != len(model.clusters) or (entries.row != entries.col).any():
         return None
-    values: list[float] = model.mixing.diagonal().tolist()
+    values: list[float] = mixing.diagonal().tolist()
     return values
 
 
-def _tensors(model: LexiconEmbedder, dtype: str, *, mixed: bool) -> dict[str, npt.NDArray[Any]]:
+def _tensors(model: Parts, dtype: str, *, mixed: bool) -> dict[str, npt.NDArray[Any]]:
     tensors: dict[str, npt.NDArray[Any]] = {
         "centroids": model.clusters.centroids.astype(dtype),
         "assignment": model.clusters.assignment.astype(np.int32),
@@ -107,15 +117,14 @@ def _tensors(model: LexiconEmbedder, dtype: str, *, mixed: bool) -> dict[str, np
     }
     if model.bias is not None:
         tensors["bias"] = model.bias
-    return tensors | mixing_tensors(model.mixing if mixed else None)
+    return tensors | mixing_tensors(model.mixed[0] if model.mixed and mixed else None)
 
 
 def read_folder(path_or_id: str | Path, backbone: Backbone | str | Path | None) -> Parts:
     """Open what `write_folder` wrote or the LENS authors published; see `LexiconEmbedder.from_pretrained`."""
     folder = locate(path_or_id)
-    if not _is_ours(folder):
-        if is_published(folder):
-            return open_published(folder, path_or_id, backbone)
+    if identify(folder) != "pellucid" and is_published(folder):
+        return open_published(folder, path_or_id, backbone)
     check_family(folder, "lexicon")
     tensors = _checked_tensors(folder / _TENSORS)
     settings, clusters, about = _read_facts(folder / _FACTS, tensors)
@@ -131,12 +140,7 @@ def read_folder(path_or_id: str | Path, backbone: Backbone | str | Path | None) 
         settings.own_words and len(clusters.assignment) < len(opened.tokenizer)
     ):
         raise ModelFolderError(f"{folder / _TENSORS}: the clusters are of another backbone than {opened.name!r}")
-    return opened, clusters, settings, tensors.get("bias"), mixed
-
-
-def _is_ours(folder: Path) -> bool:
-    config = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
-    return isinstance(config, dict) and "pellucid" in config
+    return Parts(opened, clusters, settings, tensors.get("bias"), mixed)
 
 
 def _checked_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
@@ -155,11 +159,13 @@ def _checked_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
     return found
 
 
-def _read_facts(path: Path, tensors: dict[str, npt.NDArray[Any]]) -> tuple[Settings, Clusters, list[tuple[str, ...]]]:
+def _read_facts(
+    path: Path, tensors: dict[str, npt.NDArray[Any]]
+) -> tuple[LexiconSettings, Clusters, list[tuple[str, ...]]]:
     """Return the settings, the clusters of the head, and what each dimension is about."""
     facts = read_json(path)
     try:
-        settings = Settings(**facts["settings"])
+        settings = LexiconSettings(**facts["settings"])
         words = _lists(facts["words"])
         about = words if facts["about"] is None else _lists(facts["about"])
         (names,) = _lists([facts["names"]])
@@ -191,7 +197,7 @@ def _with_edits(clusters: Clusters, mixing: Any, table: Table) -> tuple[Clusters
 
 
 _QUERY = "<instruct>{instruction}\n<query>{text}"
-SETTINGS = Settings(instructed_template=_QUERY, shift=True, end_token=True, takes_instruction=True)
+SETTINGS = LexiconSettings(instructed_template=_QUERY, shift=True, end_token=True, takes_instruction=True)
 """How the authors read texts: queries behind their instruction, documents alone (their README and eval/model.py)."""
 
 _STORED: dict[str, np.dtype[Any]] = {
@@ -228,11 +234,11 @@ def open_published(folder: Path, source: str | Path, backbone: Backbone | str | 
     if (adapter := _adapter_folder(folder)) is not None:
         opened, rows = _open_trained(folder, source, adapter, backbone)
         centroids = _centroids(folder, source, opened.dimension, len(rows))
-        return opened, name_clusters(centroids, rows, opened.tokenizer), SETTINGS, None, None
+        return Parts(opened, name_clusters(centroids, rows, opened.tokenizer), SETTINGS, None, None)
     opened = open_backbone(folder, head="input", dtype=_stored_dtype(folder))
     vocabulary = len(opened.head)
     centroids = _centroids(folder, source, opened.dimension, vocabulary)
-    return opened, _named(centroids, backbone), SETTINGS, None, None
+    return Parts(opened, _named(centroids, backbone), SETTINGS, None, None)
 
 
 def _named(centroids: npt.NDArray[np.float32], origin: Backbone | str | Path | None) -> Clusters:
@@ -284,7 +290,7 @@ def _open_trained(
         with torch.no_grad():
             base.model.get_input_embeddings().weight.copy_(torch.from_numpy(inputs))
         model, kept = merge_adapter(base.model, find_adapter(adapter))
-    opened = prepare(model, tokenizer, attention="bidirectional", name=str(folder), adapter=kept)
+        opened = prepare(model, tokenizer, attention="bidirectional", name=str(folder), adapter=kept)
     return opened, np.vstack([rows, spare])
 
 

@@ -1,6 +1,6 @@
 """A head for a transformer whose states were never taught to predict words.
 
-In a language model a state and the row of the word it stands for point the same way, so the centroids of the rows can
+In a language model a state and the head's row of its word point the same way, so the centroids of the rows can
 take the head's place as they are (LENS paper, section 3.2.1). A sentence encoder without a head of its own has only its
 input embeddings, and its last states live elsewhere: the plain products fire thousands of clusters for every text.
 Here the states are first carried back by the linear map W that comes nearest to it in least squares,
@@ -23,7 +23,7 @@ import numpy.typing as npt
 from pellucid.base import check_texts, unit_rows
 from pellucid.errors import InputError
 from pellucid.progress import Progress
-from pellucid.transformer.reading import Reader, Settings
+from pellucid.transformer.reading import LexiconSettings, Reader
 
 if TYPE_CHECKING:
     from pellucid.lexicon.clusters import Clusters
@@ -126,7 +126,7 @@ def _seen(backbone: Backbone, texts: list[str], vocabulary: int, show_progress_b
     sample: list[Floats] = []
     tokens: list[npt.NDArray[np.int64]] = []
     every = max(1, len(texts) * 16 // _SAMPLE)
-    reader = Reader(backbone.tokenizer, Settings().decided(backbone.tokenizer, False, backbone.max_length))
+    reader = Reader(backbone.tokenizer, LexiconSettings().decided(backbone.tokenizer, False, backbone.max_length))
     with Progress("fitting the head", total=len(texts), enabled=show_progress_bar) as progress, torch.inference_mode():
         for start in range(0, len(texts), _BATCH):
             readings = reader.read(texts[start : start + _BATCH], instructed=False)

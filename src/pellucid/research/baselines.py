@@ -1,23 +1,19 @@
-"""Dense embeddings of the same transformer: what a lexicon model is compared with.
-
-The state at the last position or the mean of the states of the text's own tokens, at length 1. Nobody can read the
-coordinates of such a vector, so an explanation is one row: the whole vector.
-
-What the LENS paper measures itself against, on any backbone and with the same interface (sections 2 and 3.1).
+"""What the LENS paper measures itself against, on any backbone and with the same interface (sections 2 and 3.1).
 
     splade            log(1 + relu(logit)), max over the text's tokens, one dimension a token (Formal et al.)
     echo              the same on a text that is given twice, of which the second is pooled, so that a model that reads
                       from left to right has seen all of it (Mistral-SPLADE, Doshi et al., after Springer et al.)
     promptreps        the logits of the next word after a prompt that asks for one word (Zhuang et al.)
     promptreps_dense  its dense half: the state these logits come from
-    dense             the state at the last position, or the mean of the text's own tokens
+    dense             the state at the last position, or the mean of the text's own tokens, L2-normalised
 
+Nobody can read the coordinates of a dense vector, so its explanation is one row: the whole vector.
 None of them is trained here: the papers' SPLADE and Mistral-SPLADE are, and train on from these with `train_lexicon`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -25,18 +21,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from pellucid.base import Embedder, Vectors, check_texts, explained_texts, unit_rows
+from pellucid.base import Embedder, Vectors, explained_texts
+from pellucid.encoding import Role, unit_rows
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import Coverage, Explanation, Row, Span
+from pellucid.explanation import EMBEDDING, Coverage, Explanation, Row, Span
 from pellucid.lexicon.clusters import Clusters, cluster_vocabulary
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.pretrained import check_family, locate, saving
-from pellucid.progress import Progress
+from pellucid.progress import Progress, length_batches
 from pellucid.store import read_json, write_json
 from pellucid.transformer.attention import is_causal_lm
 from pellucid.transformer.backbone import Backbone, open_backbone, read_transformer_config
 from pellucid.transformer.folder import backbone_facts, check_fingerprint, finite, read_backbone, write_backbone
-from pellucid.transformer.reading import Reader, Reading, Settings
+from pellucid.transformer.reading import LexiconSettings, Reader, Reading, without_prompt
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -44,7 +41,6 @@ if TYPE_CHECKING:
 
 DensePooling = Literal["last", "mean"]
 _POOLINGS = ("last", "mean")
-_BATCH = 32  # texts of one forward pass
 _FACTS = "dense.json"
 _WHOLE = "the whole vector (its dimensions have no names)"
 
@@ -54,13 +50,16 @@ class DenseEmbedder(Embedder):
 
     Attributes:
         backbone: the transformer.
-        settings: how texts are read, everything decided; its own `pooling` is of no use here.
+        settings: how texts are read, everything decided; its own `pooling` is ignored.
         pooling: "last" or "mean".
     """
 
     family: ClassVar[str] = "dense"
+    _truncates: ClassVar[bool] = True  # as far as the transformer was trained for it
 
-    def __init__(self, backbone: Backbone, settings: Settings | None = None, *, pooling: DensePooling = "last") -> None:
+    def __init__(
+        self, backbone: Backbone, settings: LexiconSettings | None = None, *, pooling: DensePooling = "last"
+    ) -> None:
         """Take the states of a backbone as they are.
 
         Args:
@@ -74,7 +73,7 @@ class DenseEmbedder(Embedder):
         """
         if pooling not in _POOLINGS:
             raise InputError(f"pooling is {pooling!r:.40}; it must be one of {', '.join(_POOLINGS)}")
-        given = settings or Settings()
+        given = settings or LexiconSettings()
         given = replace(given, shift=bool(given.shift))  # a state is about its own token; only logits look ahead
         self.backbone, self.pooling = backbone, pooling
         self.settings = given.decided(backbone.tokenizer, backbone.predicts_next, backbone.max_length)
@@ -91,12 +90,14 @@ class DenseEmbedder(Embedder):
         check_family(folder, cls.family)
         facts = read_json(folder / _FACTS)
         try:
-            settings, pooling = Settings(**facts["settings"]), facts["pooling"]
+            settings, pooling = LexiconSettings(**facts["settings"]), facts["pooling"]
             backbone = read_backbone(folder, None)
             if "fingerprint" in facts:  # older folders have none
                 expected = np.array(facts["fingerprint"], np.float64)
                 check_fingerprint(backbone, finite(expected, (-1,), f"{folder / _FACTS}: 'fingerprint'"), folder)
-            return cls(backbone, settings, pooling=pooling)
+            model = cls(backbone, settings, pooling=pooling)
+            model._folder = folder
+            return model
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             if isinstance(error, ModelFolderError):
                 raise
@@ -120,32 +121,40 @@ class DenseEmbedder(Embedder):
         """Return the length of a state."""
         return self.backbone.dimension if self.backbone.predicts_next else int(self.backbone.model.config.hidden_size)
 
-    def with_settings(self, settings: Settings) -> Self:
+    def with_settings(self, settings: LexiconSettings) -> Self:
         """Return the same model with other settings."""
         return type(self)(self.backbone, settings, pooling=self.pooling)
 
     def with_instruction(self, instruction: str) -> Self:
-        """Return the same model with a task to tell it before each text that is no document; "" for none."""
+        """Return the same model with an instruction before each text that is no document; "" for none."""
         return self.with_settings(replace(self.settings, instruction=instruction))
 
-    def encode_document(self, texts: str | Iterable[str], *, show_progress_bar: bool = False) -> Any:
-        """Encode documents: without the instruction, which `encode` and `encode_query` tell the model."""
-        rows = self._rows(check_texts([texts] if isinstance(texts, str) else texts), False, show_progress_bar)
-        return rows[0] if isinstance(texts, str) else rows
+    @property
+    def device(self) -> str:
+        """The backbone's."""
+        return str(self.backbone.device)
 
-    def _encode(self, texts: list[str], *, show_progress_bar: bool) -> Vectors:
-        return self._rows(texts, True, show_progress_bar)
+    @property
+    def max_seq_length(self) -> int:
+        """The tokens read at most, with all that stands around a text."""
+        return self._reader.max_length
 
-    def _rows(self, texts: list[str], instructed: bool, show_progress_bar: bool) -> Vectors:
-        """Return float32 [texts, d], rows of length 1, and 0 for a text without tokens."""
+    def tokenize(self, texts: list[str]) -> dict[str, Any]:
+        """Return "input_ids" and "attention_mask" [texts, L] of texts as `encode` reads them, padded on the right."""
+        ids, mask, _ = self.backbone.padded(self._reader.read_as(texts, None))
+        return {"input_ids": ids, "attention_mask": mask}
+
+    def _prompted(self, texts: list[str], prompt: str) -> tuple[list[str], Role]:
+        return without_prompt(texts, prompt)
+
+    def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Vectors:
+        """Return float32 [texts, d], rows of length 1, and 0 for a text without tokens; documents are told nothing."""
         rows = np.zeros((len(texts), self.get_embedding_dimension()), np.float32)
-        readings = self._reader.read(texts, instructed=instructed)
-        order = np.argsort([-len(reading.ids) for reading in readings], kind="stable")
+        readings = self._reader.read_as(texts, role)
         with Progress("encoding", total=len(texts), enabled=show_progress_bar) as progress:
-            for start in range(0, len(order), _BATCH):
-                chosen = order[start : start + _BATCH]
-                rows[chosen] = self._pooled([readings[n] for n in chosen])
-                progress.advance(len(chosen))
+            for batch in length_batches([len(reading.ids) for reading in readings], batch_size):
+                rows[batch] = self._pooled([readings[n] for n in batch])
+                progress.advance(len(batch))
         if not np.isfinite(rows).all():
             raise InputError("the backbone gives NaN or infinity; open it with dtype='float32'")
         cut = [reading.cut for reading in readings if reading.cut]
@@ -175,30 +184,30 @@ class DenseEmbedder(Embedder):
             return self.backbone.states(ids, mask)
         return self.backbone.model.base_model(input_ids=ids, attention_mask=mask).last_hidden_state
 
-    def explain(self, text1: str, text2: str | None = None) -> Explanation:
+    def explain(self, text1: str, text2: str | None = None, *, role1: Role = None, role2: Role = None) -> Explanation:
         """Return the cosine of two texts as one row, that of the whole vector: nobody can say what it rests on.
 
         Raises:
             InputError: an argument is no string.
         """
-        texts = explained_texts(text1, text2)
-        rows = self.encode(texts).astype(np.float64)
+        texts, roles = explained_texts(text1, text2, role1, role2)
+        rows = self._encode_each(texts, roles).astype(np.float64)
         score = float(rows[0] @ rows[-1])
-        terms = [Row(_WHOLE, (_WHOLE,), score, 0.0)] if score else []
-        coverage, unknown = zip(*self._known(texts))
+        terms = [Row(_WHOLE, (_WHOLE,), score, 0.0, kind=EMBEDDING)] if score else []
+        coverage, unknown = zip(*self._known_each(texts, roles))
         return Explanation.from_terms(
             self.family, (text1, text2), score, terms, unknown=(*unknown, ())[:2], coverage=coverage
         )
 
-    def _known(self, texts: list[str]) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        return self._reader.known(texts)
+    def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        return self._reader.known(texts, role)
 
     def _strongest(self, text: str, top_k: int) -> str:
         """Say that nothing can be said."""
         return "a dense vector, whose dimensions have no names"
 
 
-ECHO_SETTINGS = Settings(
+ECHO_SETTINGS = LexiconSettings(
     template="Document: {text}\nDocument again: {text}",
     query_template="Query: {text}\nQuery again: {text}",
     instructed_template="Instruct: {instruction},\nQuery: {text}\nQuery again: {text}",
@@ -214,7 +223,7 @@ _ANSWER = 'The word is: "'
 _MOST_WORDS = 128  # tokens of a text that PromptReps keeps
 
 
-def splade(backbone: Backbone, settings: Settings | None = None) -> LexiconEmbedder:
+def splade(backbone: Backbone, settings: LexiconSettings | None = None) -> LexiconEmbedder:
     """Return a model with one dimension for each token of the vocabulary: a lexicon model without clusters.
 
     Args:
@@ -224,7 +233,9 @@ def splade(backbone: Backbone, settings: Settings | None = None) -> LexiconEmbed
     return LexiconEmbedder(backbone, _unclustered(backbone), settings)
 
 
-def echo(backbone: Backbone, clusters: Clusters | None = None, *, settings: Settings | None = None) -> LexiconEmbedder:
+def echo(
+    backbone: Backbone, clusters: Clusters | None = None, *, settings: LexiconSettings | None = None
+) -> LexiconEmbedder:
     """Return a model that is given each text twice and pools the second time.
 
     Args:
@@ -238,7 +249,7 @@ def echo(backbone: Backbone, clusters: Clusters | None = None, *, settings: Sett
     """
     chosen = settings or ECHO_SETTINGS
     for template in (chosen.template, chosen.query_template or chosen.template, chosen.instructed_template):
-        if template.count("{text}") < 2:
+        if (template or "").count("{text}") < 2:
             raise InputError(f"echo needs templates that hold {{text}} twice, got {template!r:.80}")
     return LexiconEmbedder(backbone, clusters or _unclustered(backbone), chosen)
 
@@ -246,9 +257,9 @@ def echo(backbone: Backbone, clusters: Clusters | None = None, *, settings: Sett
 def promptreps(backbone: Backbone, *, max_length: int | None = None) -> LexiconEmbedder:
     """Return PromptReps' sparse half: a text weighs its own words by how likely they are the one word asked for.
 
-    Kept are the tokens of the text's own words (`Settings.own_words`), at most 128. Unlike in the published code the
-    weights are not rounded to whole hundredths, and the score is the cosine, not the product. Queries are asked about
-    as a query, documents as a passage; an instruction is not told.
+    Kept are the tokens of the text's own words (`LexiconSettings.own_words`), at most 128. Unlike in the published
+    code the weights are not rounded to whole hundredths, and the score is the cosine, not the product. Queries are
+    asked about as a query, documents as a passage; an instruction is not told.
 
     Args:
         backbone: a causal language model with attention="causal", best one that follows instructions: its chat
@@ -308,7 +319,7 @@ def _unclustered(backbone: Backbone) -> Clusters:
     return cluster_vocabulary(backbone.head, backbone.tokenizer, None)
 
 
-def _asking(backbone: Backbone, max_length: int | None) -> Settings:
+def _asking(backbone: Backbone, max_length: int | None) -> LexiconSettings:
     """Return settings that ask for one word and pool at the position that predicts it."""
     if not backbone.predicts_next or backbone.attention != "causal":
         problem = (
@@ -316,7 +327,7 @@ def _asking(backbone: Backbone, max_length: int | None) -> Settings:
         )
         raise InputError(f"PromptReps asks a causal language model for the next word; this backbone {problem}")
     document, query = (_prompt(backbone.tokenizer, kind) for kind in ("Passage", "Query"))
-    settings = Settings("last", shift=True, end_token=False, template=document, query_template=query)
+    settings = LexiconSettings(pooling="last", shift=True, end_token=False, template=document, query_template=query)
     return replace(
         settings, instructed_template=query, max_length=max_length, max_active_dims=_MOST_WORDS, own_words=True
     )

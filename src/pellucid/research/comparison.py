@@ -16,19 +16,11 @@ import numpy.typing as npt
 
 from pellucid.base import check_texts
 from pellucid.errors import InputError
-from pellucid.research.alignment import (
-    LEGEND,
-    LONGEST_TOKEN,
-    TOKEN_STYLE,
-    AlignedText,
-    Stems,
-    aligned_texts,
-    check_family,
-    embedded_texts,
-    words_of,
-)
+from pellucid.keytokens.alignment import AlignedText, Stems, aligned_texts
+from pellucid.research.alignment import LEGEND, LONGEST_TOKEN, TOKEN_STYLE, check_family, embedded_texts, words_of
 from pellucid.views.figure import Canvas, short_name
-from pellucid.views.report import Column, Fold, Heading, Note, Part, Report, Table, counted
+from pellucid.views.parts import AnyPart, Column, Fold, Heading, Note, TablePart, counted
+from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,12 +29,12 @@ if TYPE_CHECKING:
     from pellucid.keytokens.embedder import KeyTokenEmbedder
 
 
-class Setting(NamedTuple):
+class SettingTokens(NamedTuple):
     """What the texts say to one model under one instruction.
 
     Attributes:
         name: of the model, of the instruction, or of both.
-        instruction: what the model was told; "" for nothing.
+        instruction: the task given to the model; "" for none.
         texts: each text with its first tokens.
         cosines: of every text's embedding with every other's, adjusted as the model is.
     """
@@ -76,17 +68,10 @@ class KeyTokenComparison(Report):
     kind: ClassVar[str] = "keytokens"
 
     texts: tuple[str, ...]
-    settings: tuple[Setting, ...]
+    settings: tuple[SettingTokens, ...]
 
     def plot(self, *, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: the tokens of each text by setting, and the cosines as heat maps.
-
-        Args:
-            dark: draw for a dark background.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Return a matplotlib Figure: the tokens of each text by setting, and the cosines as heat maps."""
         wide, lines = len(self.settings), max((len(a.tokens) for s in self.settings for a in s.texts), default=0)
         tall = len(self.texts) * (0.5 + 0.2 * lines)
         title, below = "What the same texts say", "bold: in the text; italic: of the same stem"
@@ -98,10 +83,6 @@ class KeyTokenComparison(Report):
             _draw_cosines(canvas, canvas.panel(grid[1, column], "cosine"), np.array(setting.cosines))
         return canvas.figure
 
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return f"<KeyTokenComparison of {counted(len(self.texts), 'text')} under {len(self.settings)} settings>"
-
     def _records(self) -> Sequence[ReadingRow]:
         return [
             ReadingRow(setting.name, aligned.text, rank, token.token, token.score, token.relation)
@@ -110,7 +91,7 @@ class KeyTokenComparison(Report):
             for rank, token in enumerate(aligned.tokens, 1)
         ]
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading(
             "Key tokens of", counted(len(self.texts), "text"), f"under {counted(len(self.settings), 'setting')}"
         )
@@ -120,18 +101,18 @@ class KeyTokenComparison(Report):
         yield Note(LEGEND)
         for number, text in enumerate(self.texts):
             rows = tuple((setting.name, words_of(setting.texts[number])) for setting in self.settings)
-            table = Table("", (Column("setting"), Column("first tokens", "words")), rows)
+            table = TablePart("", (Column("setting"), Column("first tokens", "words")), rows)
             yield Fold(text, (table,), lead=str(number + 1), is_open=True)
         if len(self.texts) > 1:
             yield self._cosines()
 
-    def _cosines(self) -> Table:
+    def _cosines(self) -> TablePart:
         columns = (Column("texts"), *(Column(setting.name, "number") for setting in self.settings))
         pairs = [(i, j) for i in range(len(self.texts)) for j in range(i + 1, len(self.texts))]
         rows = (
             (f"{i + 1} and {j + 1}", *(f"{setting.cosines[i][j]:.3f}" for setting in self.settings)) for i, j in pairs
         )
-        return Table("cosines", columns, tuple(rows))
+        return TablePart("cosines", columns, tuple(rows))
 
 
 def compare_key_tokens(
@@ -149,11 +130,11 @@ def compare_key_tokens(
         texts: a few.
         instructions: name -> instruction, "" for none; None leaves each model's own.
         k: tokens of each text.
-        language: whose stems and lemmas are compared, a key of `stems.LANGUAGES`.
+        language: whose stems and lemmas are compared, a key of `LANGUAGES`.
 
     Raises:
         InputError: there is no model, no instruction or no text, a model is of another family, or `k` or the language
-            is of no use.
+            is not valid.
         MissingExtraError: snowballstemmer or simplemma is not installed.
     """
     read = check_texts(texts)
@@ -180,12 +161,12 @@ def _under(
             yield name, model
 
 
-def _setting(name: str, model: KeyTokenEmbedder, texts: list[str], k: int, stems: Stems) -> Setting:
+def _setting(name: str, model: KeyTokenEmbedder, texts: list[str], k: int, stems: Stems) -> SettingTokens:
     embeddings = model.embed(texts)
     given = embedded_texts(model, texts, embeddings=embeddings)
     adjusted = model.adjustment.apply(embeddings)
     cosines = tuple(tuple(row) for row in model.similarity(adjusted, adjusted).tolist())
-    return Setting(name, model.settings.instruction, tuple(aligned_texts(given, k, stems=stems)), cosines)
+    return SettingTokens(name, model.settings.instruction, tuple(aligned_texts(given, k, stems=stems)), cosines)
 
 
 def _write_tokens(canvas: Canvas, axes: Axes, texts: Sequence[AlignedText], lead: bool, lines: int) -> None:

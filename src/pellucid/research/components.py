@@ -7,18 +7,19 @@ the first of ("all but the top"). They are centred. A word's value along one is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from pellucid.errors import InputError
 from pellucid.pca import Moments, Spectrum
-from pellucid.research.tableviews import all_vectors, mean_blocks, static_model
-from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.bags import mean_blocks
+from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.text import shown_word
 from pellucid.views.figure import Canvas
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent, signed
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, percent, signed
+from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,14 +56,24 @@ class Component(NamedTuple):
     smallest: tuple[WordValue, ...]
 
 
+class ComponentRow(NamedTuple):
+    """A word at an end of a component, as a row of a table; `end` is "largest" or "smallest"."""
+
+    component: int
+    share: float
+    end: str
+    word: str
+    value: float
+
+
 @dataclass(frozen=True, repr=False)
 class Components(Report):
     """Principal components of a static model, by the words at their ends.
 
     Attributes:
         of: what they are the components of, "words" or "sentences".
-        vectors: how many of these they rest on.
-        blank: sentences the model knows nothing of.
+        vectors: the number of these.
+        blank: sentences without a known word.
         words: the ends were looked for among so many words.
         shares: of the variance, all components in order.
         components: those asked for.
@@ -74,18 +85,11 @@ class Components(Report):
     vectors: int
     blank: int
     words: int
-    shares: tuple[float, ...] = field(repr=False)
-    components: tuple[Component, ...] = field(repr=False)
+    shares: tuple[float, ...]
+    components: tuple[Component, ...]
 
     def plot(self, *, dark: bool = False) -> Figure:
-        """Draw the explained variance, and the words at the ends of each component.
-
-        Args:
-            dark: draw for a dark background.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Draw the explained variance, and the words at the ends of each component."""
         shown = self.components[:_MOST_DRAWN]
         ends = max((len(c.largest) for c in shown), default=1)
         size = (3.4 + 2.6 * len(shown), max(3.2, 1.4 + 0.44 * ends))
@@ -101,11 +105,7 @@ class Components(Report):
             _draw_ends(canvas, canvas.panel((1, 1 + len(shown), number), title), component)
         return canvas.figure
 
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return f"<Components of {self.vectors:,} {self.of}: {len(self.components)} of {len(self.shares)}>"
-
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Principal components", self.of, "static model")
         blank = f"; {self.blank:,} more hold no known word" if self.blank else ""
         yield Note(
@@ -120,18 +120,15 @@ class Components(Report):
             sides = (Column("largest"), Column("", "number"), Column("smallest"), Column("", "number"))
             pairs = zip(component.largest, component.smallest, strict=True)
             rows = tuple((a.word, signed(a.value), b.word, signed(b.value)) for a, b in pairs)
-            yield Table(title, sides, rows)
+            yield TablePart(title, sides, rows)
 
-    def _records(self) -> Sequence[tuple[Any, ...]]:
+    def _records(self) -> Sequence[ComponentRow]:
         return [
-            (c.number, c.share, end, word.word, word.value)
+            ComponentRow(c.number, c.share, end, *word)
             for c in self.components
             for end, words in (("largest", c.largest), ("smallest", c.smallest))
             for word in words
         ]
-
-    def _columns(self) -> Sequence[str]:
-        return ("component", "share", "end", "word", "value")
 
 
 def principal_components(
@@ -162,7 +159,7 @@ def principal_components(
             raise InputError(f"component {number} does not exist; this model has components 1 to {width}")
     if top_k < 1 or words < 2:
         raise InputError(f"top_k is {top_k} and words {words}; at least 1 word of 2 is needed")
-    vectors = all_vectors(model, words)
+    vectors = model.word_vectors(np.arange(len(model.vocabulary))[:words])
     blank, moments = 0, Moments()
     if texts is None:
         moments.add(vectors)

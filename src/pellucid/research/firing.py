@@ -1,6 +1,4 @@
-"""Which word of a text fired a cluster, and what such a word has in common with the cluster's own: letters, meaning.
-
-Clusters of a lexicon model that fire for the letters of a word and not for its meaning (LENS paper, section 5.5).
+"""Clusters of a lexicon model that fire for the letters of a word and not for its meaning (LENS paper, section 5.5).
 
 The paper shows such clusters by example: `tuple` fires for "tutoring", `count` for "county", as their tokens share a
 piece. Two things can be measured over a corpus, and the report has both for each cluster among a text's strongest:
@@ -18,32 +16,35 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from pellucid.analysis.coordinates import Floats, known_rows
+from pellucid.analysis.coordinates import Floats, Integers, known_rows
 from pellucid.base import Embedder, check_texts
 from pellucid.dimensions import Dimension
+from pellucid.encoders import Encoder, encode_with
 from pellucid.errors import InputError
 from pellucid.lexicon.embedder import LexiconEmbedder
-from pellucid.pretrained import Encoder, encode_with
-from pellucid.progress import Progress
+from pellucid.progress import Progress, length_batches
 from pellucid.text import well_formed
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent, signed
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, percent, signed
+from pellucid.views.report import Report
 
+VERDICTS = ("lookalike", "scattered")
 _BATCH = 32  # texts of one forward pass
 _ACTIVE = 256  # coordinates kept of a text or word, where the model keeps more
 _FIRST = 3  # words of a cluster that say what it means
 _PAIRS = 4_096  # compared at once
 _SHARD = "…"  # as `tokenwords` marks a piece of a word
 _NOTHING = 1e-6  # of a vector's length; less is rounding
+_SHOWN = 20  # clusters in a view
+_WORDS = 5  # words of each in a view
+_DRAWN = 5_000  # pairs of a word and a cluster, or of texts, that "at random" rests on
+_STRONGEST = 50  # texts of a cluster that are compared with each other
 _START, _INSIDE = 2, 3  # letters of a shared piece at least: at the start of both words, elsewhere
-
-Integers = npt.NDArray[np.int64]
 
 
 class Firing(NamedTuple):
@@ -64,7 +65,7 @@ def fired_words(model: LexiconEmbedder, texts: Sequence[str], top_k: int) -> tup
         top_k: clusters of each text.
 
     Returns:
-        CSR float32 [texts, dimensions] with rows of length 1 and at most 256 coordinates (more if `top_k` is), and the
+        L2-normalised rows, CSR float32 [texts, dimensions], with at most 256 coordinates (more if `top_k` is), and the
         firings, text by text, the strongest first. Firings by what is no word (a mark of punctuation) are left out.
     """
     from scipy import sparse
@@ -72,11 +73,10 @@ def fired_words(model: LexiconEmbedder, texts: Sequence[str], top_k: int) -> tup
     model = _sparser(model, max(top_k, _ACTIVE))
     # As `encode` does, but the tokens that fired are kept, and not only their weights.
     readings = model._reader.read(texts, instructed=True)
-    order = sorted(range(len(texts)), key=lambda n: -len(readings[n].ids))
+    batches = list(length_batches([len(reading.ids) for reading in readings], _BATCH))
     parts, firings = [sparse.csr_matrix((0, model.get_embedding_dimension()), dtype=np.float32)], []
     with Progress("encoding", total=len(texts)) as progress:
-        for start in range(0, len(order), _BATCH):
-            chosen = order[start : start + _BATCH]
+        for chosen in batches:
             weights, fired = model._weights([readings[n] for n in chosen])
             rows = model._mixed(weights)
             parts.append(rows)
@@ -90,7 +90,8 @@ def fired_words(model: LexiconEmbedder, texts: Sequence[str], top_k: int) -> tup
         warnings.warn(
             f"{cut} of {len(texts)} texts are longer than the model reads; their ends say nothing", stacklevel=3
         )
-    return sparse.vstack(parts, format="csr")[np.argsort(order)], sorted(firings, key=lambda f: (f.text, -f.weight))
+    order = np.argsort(np.concatenate([*batches, np.zeros(0, np.int64)]))
+    return sparse.vstack(parts, format="csr")[order], sorted(firings, key=lambda f: (f.text, -f.weight))
 
 
 def _sparser(model: LexiconEmbedder, most: int) -> LexiconEmbedder:
@@ -223,19 +224,12 @@ def _without(cosines: Floats, u: Floats, v: Floats) -> Floats:
     return np.divide(cosines - u * v, rest, out=np.zeros_like(rest), where=rest > _NOTHING)
 
 
-VERDICTS = ("lookalike", "scattered")
-_SHOWN = 20  # clusters in a view
-_WORDS = 5  # words of each in a view
-_DRAWN = 5_000  # pairs of a word and a cluster, or of texts, that "at random" rests on
-_STRONGEST = 50  # texts of a cluster that are compared with each other
-
-
 @dataclass(frozen=True)
-class Thresholds:
+class FiringThresholds:
     """From where on a cluster is reported.
 
     Attributes:
-        top_k: a cluster is looked at where it is among so many of the largest coordinates of a text (the paper's 10).
+        top_k: a cluster counts where it is among so many of the largest coordinates of a text (the paper's 10).
         texts: it is judged if that is so in at least so many texts.
         lookalike: a lookalike has at least this share of its firings by lookalike words.
         unrelated: a word is unrelated to a cluster that is no nearer to it than this share of random pairs are.
@@ -303,25 +297,13 @@ class FiringCluster(NamedTuple):
     words: tuple[FiringWord, ...]
 
 
-class FiringRow(NamedTuple):
-    """A cluster as a row of a table."""
-
-    name: str
-    verdict: str
-    texts: int
-    lookalike: float
-    alike: float | None
-    pairs: int
-    words: str
-
-
 @dataclass(frozen=True, repr=False)
 class LexicalFiring(Report):
     """Which clusters of a model fire for letters, not for meaning.
 
     Attributes:
         family: the family of the model.
-        texts: how many texts it rests on.
+        texts: the number of texts.
         meaning: whose: "its own", or the class of the encoder.
         mean_score: mean cosine of two texts drawn at random.
         chance: share of random pairs of a word and a cluster that would pass for lookalikes.
@@ -330,14 +312,15 @@ class LexicalFiring(Report):
     """
 
     kind: ClassVar[str] = "firing"
+    table: ClassVar[str] = "measured"
 
     family: str
     texts: int
     meaning: str
     mean_score: float
     chance: float
-    thresholds: Thresholds
-    measured: tuple[FiringCluster, ...] = field(repr=False)
+    thresholds: FiringThresholds
+    measured: tuple[FiringCluster, ...]
 
     def of(self, verdict: str) -> list[FiringCluster]:
         """Return the clusters with a verdict: "lookalike" or "scattered".
@@ -363,14 +346,10 @@ class LexicalFiring(Report):
         gone = list(dict.fromkeys(cluster.name for verdict in verdicts for cluster in self.of(verdict)))
         return model.without(*gone) if gone else model
 
-    def __repr__(self) -> str:
-        """Return one short line."""
-        found = ", ".join(f"{len(self.of(verdict))} {verdict}" for verdict in VERDICTS)
-        return f"<LexicalFiring {self.family}: {len(self.measured):,} clusters over {self.texts:,} texts, {found}>"
-
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         limits = self.thresholds
-        yield Heading("Lexical firing", counted(len(self.names), "cluster"), f"{self.family} model")
+        counts = ", ".join(f"{len(self.of(verdict))} {verdict}" for verdict in VERDICTS)
+        yield Heading("Lexical firing", counted(len(self.names), "cluster"), f"{counts}, {self.family} model")
         yield Note(
             f"{counted(len(self.measured), 'cluster')} among the {limits.top_k} strongest of {limits.texts} texts or "
             f"more, over {counted(self.texts, 'text')}. Meaning is {self.meaning}. Two random texts score "
@@ -385,19 +364,13 @@ class LexicalFiring(Report):
             more = f" (the first {_SHOWN})" if len(found) > _SHOWN else ""
             yield _table(f"{len(found):,} {title}{more}", found[:_SHOWN]) if found else Note(f"None {title}.")
 
-    def _records(self) -> Sequence[FiringRow]:
-        return [FiringRow(*cluster[:-1], _said(cluster.words, len(cluster.words))) for cluster in self.measured]
 
-    def _columns(self) -> Sequence[str]:
-        return FiringRow._fields
-
-
-def _table(title: str, clusters: Sequence[FiringCluster]) -> Table:
+def _table(title: str, clusters: Sequence[FiringCluster]) -> TablePart:
     kinds = {"cluster": "text", "fired by": "text", "texts": "number", "lookalike": "number", "alike": "number"}
     rows = tuple(
         (c.name, _said(c.words, _WORDS), f"{c.texts:,}", percent(c.lookalike), signed(c.alike, 3)) for c in clusters
     )
-    return Table(title, tuple(Column(head, kind) for head, kind in kinds.items()), rows)
+    return TablePart(title, tuple(Column(head, kind) for head, kind in kinds.items()), rows)
 
 
 def _said(words: Sequence[FiringWord], most: int) -> str:
@@ -410,7 +383,7 @@ def lexical_firing(
     texts: Iterable[str],
     *,
     encoder: Encoder | None = None,
-    thresholds: Thresholds | None = None,
+    thresholds: FiringThresholds | None = None,
     seed: int = 0,
 ) -> LexicalFiring:
     """Find the clusters of `model` that fire for the letters of words and not for their meaning.
@@ -427,7 +400,7 @@ def lexical_firing(
         InputError: the model is of another family, its clusters have no words or its pooling knows none, it knows
             fewer than two of the texts, or an item is no string.
     """
-    limits = thresholds or Thresholds()
+    limits = thresholds or FiringThresholds()
     model = _checked(model)
     texts = check_texts(texts)
     rows, firings = fired_words(model, texts, limits.top_k)
@@ -438,7 +411,7 @@ def lexical_firing(
     random = np.random.default_rng(seed)
     first, second = random.choice(known, (2, _DRAWN))
     meaning.draw(first[first != second], second[first != second])
-    words = _Words(model, firings, meaning, limits, random)
+    words = _WordPairs(model, firings, meaning, limits, random)
     measured = [
         _cluster(dimension, group, words, meaning, limits)
         for dimension, group in _by_dimension(firings).items()
@@ -473,7 +446,7 @@ def _by_dimension(firings: Sequence[Firing]) -> dict[int, list[Firing]]:
     return found
 
 
-class _Words:
+class _WordPairs:
     """What the pairs of a firing word and a cluster have in common, held against random pairs."""
 
     def __init__(
@@ -481,7 +454,7 @@ class _Words:
         model: LexiconEmbedder,
         firings: Sequence[Firing],
         meaning: Meaning,
-        limits: Thresholds,
+        limits: FiringThresholds,
         random: np.random.Generator,
     ) -> None:
         self.names, self._limit = model.dimensions.names, limits.unrelated
@@ -517,7 +490,7 @@ class _Words:
 
 
 def _cluster(
-    dimension: int, firings: Sequence[Firing], words: _Words, meaning: Meaning, limits: Thresholds
+    dimension: int, firings: Sequence[Firing], words: _WordPairs, meaning: Meaning, limits: FiringThresholds
 ) -> FiringCluster:
     """Return what was measured of one cluster."""
     counts = Counter(firing.word for firing in firings)

@@ -1,34 +1,33 @@
-"""Reading texts with part-of-speech tags: "word/TAG word/TAG" lines, "word TAG" lines, tab-separated and CoNLL-U files.
-
-Tags are taken as they are, or brought to the coarse classes of the static-word-embeddings paper's Figure 2 by the Brown
-corpus's or the Penn Treebank's tag set.
-
-What the lengths of a static model's vectors follow: parts of speech and frequency, after the paper's section 5.3.
+"""What the lengths of a static model's vectors follow: parts of speech and frequency, after the paper's section 5.3.
 
 In a mean of words the length of a vector is the weight of its word. The paper finds that the method makes articles,
 prepositions and frequent words short and proper nouns long (Figure 2, Table 12), much as the SIF heuristic does by
 frequency alone: Spearman's correlation of length and frequency rank.
+
+Tagged texts are read from "word/TAG word/TAG" lines, "word TAG" lines, tab-separated and CoNLL-U files. Tags are taken
+as they are, or brought to the coarse classes of Figure 2 by the Brown corpus's or the Penn Treebank's tag set.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from pellucid.analysis.coordinates import Floats, spearman
 from pellucid.corpus import read_lines
 from pellucid.errors import CorpusError, InputError
-from pellucid.research.tableviews import count_rows, static_model
-from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.bags import count_rows
+from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.text import shown_word
 from pellucid.views.figure import Canvas, short_name
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, signed
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, bars, counted, signed
+from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -114,7 +113,7 @@ def _read_lines(lines: Iterable[str], path: Path) -> Iterator[Tagged]:
 
 
 def _columns(columns: list[str]) -> list[Tagged]:
-    """Return the word and tag of a line with tabs; numbers such as "1-2" in CoNLL-U stand for no single word."""
+    """Return the word and tag of a line with tabs; numbers such as "1-2" in CoNLL-U are no single word."""
     columns = [column.strip() for column in columns]
     if len(columns) == _CONLL_U:
         return [(columns[1], columns[3])] if columns[0].isdigit() else []
@@ -130,8 +129,6 @@ _EXAMPLES = 5  # words of a class or band
 _POINTS = 1_000  # of the picture, at most
 _LEAST = 3  # words: a correlation of fewer says nothing
 _HEADS = (*(Column(title, "number") for title in ("mean", "sd", "relative")), Column("", "bar"))
-
-Rows = npt.NDArray[np.int64]
 
 
 class TagNorm(NamedTuple):
@@ -167,22 +164,16 @@ class TagNorms(Report):
     """
 
     kind: ClassVar[str] = "tag-norms"
+    table: ClassVar[str] = "tags"
 
     tokens: int
     unknown: float
     words: int
     left_out: int
-    tags: tuple[TagNorm, ...] = field(repr=False)
+    tags: tuple[TagNorm, ...]
 
     def plot(self, *, dark: bool = False) -> Figure:
-        """Draw the mean lengths as bars, relative to the largest.
-
-        Args:
-            dark: draw for a dark background.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Draw the mean lengths as bars, relative to the largest."""
         below = f"{counted(self.words, 'word')}; mean length relative to the largest, and the number of words"
         canvas = Canvas((6.8, 1.5 + 0.3 * len(self.tags)), "Vector length by part of speech", below, dark=dark)
         axes = canvas.panel(across="mean length of a vector / that of the longest part of speech")
@@ -191,11 +182,7 @@ class TagNorms(Report):
         axes.set_xlim(0, 1.18)
         return canvas.figure
 
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return f"<TagNorms of {self.words:,} words in {len(self.tags)} parts of speech>"
-
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Vector length by part of speech", counted(self.words, "word"), "static model")
         rare = f" {self.left_out:,} words of rarer parts of speech are left out." if self.left_out else ""
         yield Note(
@@ -208,16 +195,19 @@ class TagNorms(Report):
             (t.tag, f"{t.words:,}", *_lengths(t), bar, ", ".join(t.examples))
             for t, bar in zip(self.tags, drawn, strict=True)
         )
-        yield Table("", heads, rows)
-
-    def _records(self) -> Sequence[TagNorm]:
-        return self.tags
+        yield TablePart("", heads, rows)
 
 
 class RankBand(NamedTuple):
-    """Words whose frequency rank is from `first` to `last`, with the mean length of their vectors.
+    """Words of a band of frequency ranks.
 
-    `relative` is that mean over the mean of the last band, of the rarest words.
+    Attributes:
+        first: rank of the first of them.
+        last: rank of the last.
+        mean: length of a vector.
+        deviation: standard deviation of the lengths.
+        relative: `mean` over the mean of the last band, of the rarest words.
+        examples: the first words.
     """
 
     first: int
@@ -249,22 +239,16 @@ class RankNorms(Report):
     """
 
     kind: ClassVar[str] = "rank-norms"
+    table: ClassVar[str] = "bands"
 
     ranked_by: str
     words: int
     correlation: float | None
-    bands: tuple[RankBand, ...] = field(repr=False)
-    points: tuple[RankedWord, ...] = field(repr=False)
+    bands: tuple[RankBand, ...]
+    points: tuple[RankedWord, ...]
 
     def plot(self, *, dark: bool = False) -> Figure:
-        """Draw the length of words against their rank, and the mean of each band.
-
-        Args:
-            dark: draw for a dark background.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Draw the length of words against their rank, and the mean of each band."""
         below = f"{counted(self.words, 'word')}; Spearman's correlation with the rank {signed(self.correlation)}"
         canvas = Canvas((7.2, 4.2), "Vector length by frequency rank", below, dark=dark)
         across = "frequency rank, 1 is the most frequent"
@@ -292,11 +276,7 @@ class RankNorms(Report):
         chosen = dict.fromkeys(int(np.abs(ranks - mark).argmin()) for mark in marks)
         return [self.points[n] for n in chosen]
 
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return f"<RankNorms of {self.words:,} words: correlation {signed(self.correlation)}>"
-
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Vector length by frequency", signed(self.correlation), "Spearman's correlation with the rank")
         by = "their place in the vocabulary" if self.ranked_by == "vocabulary" else "their count in the texts"
         yield Note(
@@ -308,10 +288,7 @@ class RankNorms(Report):
             (f"{b.first:,} to {b.last:,}", *_lengths(b), bar, ", ".join(b.examples))
             for b, bar in zip(self.bands, drawn, strict=True)
         )
-        yield Table("", (Column("ranks"), *_HEADS, Column("first of them")), rows)
-
-    def _records(self) -> Sequence[RankBand]:
-        return self.bands
+        yield TablePart("", (Column("ranks"), *_HEADS, Column("first of them")), rows)
 
 
 def norms_by_tag(
@@ -321,7 +298,7 @@ def norms_by_tag(
 
     Args:
         model: a static model.
-        tagged: words and tags, as `tagged.read_tagged` reads them; a word counts under its most frequent tag.
+        tagged: words and tags, as `read_tagged` reads them; a word counts under its most frequent tag.
         words: compare so many of the most frequent words, as in the paper.
         tagset: "brown" or "penn" brings tags to the paper's classes, "as-is" keeps them.
         least: leave out parts of speech with fewer words.
@@ -402,28 +379,19 @@ def norms_by_rank(
     chosen = np.unique(np.geomspace(1, len(rows), _POINTS).astype(np.int64)) - 1  # evenly on a logarithmic axis
     points = tuple(RankedWord(names[n], n + 1, float(norms[n])) for n in chosen.tolist())
     ranked_by = "vocabulary" if texts is None else "texts"
-    return RankNorms(ranked_by, len(rows), _correlation(norms, ranks), _bands(norms, names), points)
+    return RankNorms(ranked_by, len(rows), spearman(norms, ranks), _bands(norms, names), points)
 
 
 def _lengths(row: TagNorm | RankBand) -> tuple[str, str, str]:
     return f"{row.mean:.3f}", f"{row.deviation:.3f}", f"{row.relative:.2f}"
 
 
-def _norms(model: StaticEmbedder, rows: Any) -> npt.NDArray[np.float64]:
-    norms: npt.NDArray[np.float64] = np.linalg.norm(model.word_vectors(rows).astype(np.float64), axis=1)
+def _norms(model: StaticEmbedder, rows: Any) -> Floats:
+    norms: Floats = np.linalg.norm(model.word_vectors(rows).astype(np.float64), axis=1)
     return norms
 
 
-def _correlation(norms: npt.NDArray[np.float64], ranks: npt.NDArray[np.float64]) -> float | None:
-    """Return Spearman's correlation, None where one side is constant."""
-    from scipy.stats import spearmanr
-
-    if np.ptp(norms) == 0 or np.ptp(ranks) == 0:
-        return None
-    return float(spearmanr(norms, ranks).statistic)
-
-
-def _bands(norms: npt.NDArray[np.float64], names: list[str]) -> tuple[RankBand, ...]:
+def _bands(norms: Floats, names: list[str]) -> tuple[RankBand, ...]:
     edges = [0]
     while edges[-1] < len(norms):
         edges.append(min(max(10, edges[-1] * 10), len(norms)))

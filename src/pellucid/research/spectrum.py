@@ -1,7 +1,7 @@
 """What tuning does to the principal components of an embedding space, and which tokens the first of them feeds.
 
-"A Text is Worth Several Tokens", section 4, on the spectra of `spectrum.py`: `variation` is its Figure 3,
-`contributions` its Figure 4a. The first component added and taken away, Figure 4b, is in `sweep.py`.
+"A Text is Worth Several Tokens", section 4, on the spectra of `pca.py`: `variation` is its Figure 3,
+`contributions` its Figure 4a. The first component added and taken away, Figure 4b, is in `sweeping.py`.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError
+from pellucid.keytokens.alignment import EmbeddedTexts, Relations, Stems
 from pellucid.keytokens.head import head_rows, top_tokens
 from pellucid.pca import Moments, Spectrum, blocks
-from pellucid.research.alignment import EmbeddedTexts, Relations, Stems, draw_tokens
+from pellucid.research.alignment import draw_tokens
 from pellucid.views.figure import Canvas
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, percent, signed
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, bars, counted, percent, signed
+from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MOST_BARS = 40  # components drawn with bars that can be told apart
-
-
 _SHOWN = 12  # components in a table
 
 
@@ -55,12 +55,13 @@ class Variation(Report):
     Attributes:
         base: the name of the backbone.
         tuned: the name of its fine-tuned version.
-        texts: how many this rests on.
+        texts: the number of texts.
         dominance: the share of the first component in the squared length of v.
         components: all of them, by descending singular value.
     """
 
     kind: ClassVar[str] = "variation"
+    table: ClassVar[str] = "components"
 
     base: str
     tuned: str
@@ -74,14 +75,7 @@ class Variation(Report):
         return self.components[0].variation
 
     def plot(self, *, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: v_j over the components (the paper's Figure 3).
-
-        Args:
-            dark: draw for a dark background.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Return a matplotlib Figure: v_j over the components (the paper's Figure 3)."""
         below = f"{self.texts:,} texts; v\u2081 is {percent(self.dominance)} of the squared length of v"
         title = f"{self.base} \u2192 {self.tuned}: variation in each principal component"
         canvas = Canvas((7.0, 3.4), title, below, dark=dark)
@@ -100,14 +94,7 @@ class Variation(Report):
         axes.margins(y=0.1)
         return canvas.figure
 
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return f"<Variation {self.base!r:.40} to {self.tuned!r:.40}: v_1 {signed(self.first)}, {self.texts:,} texts>"
-
-    def _records(self) -> Sequence[Shift]:
-        return self.components
-
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Variation", f"{self.base} \u2192 {self.tuned}", counted(self.texts, "text"))
         largest = max(self.components, key=lambda shift: abs(shift.variation))
         yield Note(
@@ -122,7 +109,7 @@ class Variation(Report):
             (str(s.component), bar, percent(s.share), signed(s.level), signed(s.variation), f"{s.deviation:.3f}")
             for s, bar in zip(shown, bars([s.variation for s in shown]))
         )
-        yield Table(f"the first {len(shown)} of {counted(len(self.components), 'component')}", columns, rows)
+        yield TablePart(f"the first {len(shown)} of {counted(len(self.components), 'component')}", columns, rows)
 
 
 def variation(base: Any, tuned: Any, *, names: tuple[str, str] = ("backbone", "tuned")) -> Variation:
@@ -158,7 +145,15 @@ def variation(base: Any, tuned: Any, *, names: tuple[str, str] = ("backbone", "t
 
 
 class Contribution(NamedTuple):
-    """A token's score for a text: what the first component gives, what the rest gives, which add up to it (Eq. 12)."""
+    """A token's score for a text, split in two (Eq. 12).
+
+    Attributes:
+        token: as it reads.
+        relation: to the text: "literal", "stem", "unrelated", or "" where not looked up.
+        score: the sum of `first` and `rest`.
+        first: what the first principal component gives.
+        rest: what the other components give.
+    """
 
     token: str
     relation: str
@@ -180,6 +175,7 @@ class Contributions(Report):
     """
 
     kind: ClassVar[str] = "contributions"
+    table: ClassVar[str] = "top"
 
     text: str
     part: float
@@ -188,14 +184,7 @@ class Contributions(Report):
     correlation: float
 
     def plot(self, *, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: both parts of each score (the paper's Figure 4a).
-
-        Args:
-            dark: draw for a dark background.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Return a matplotlib Figure: both parts of each score (the paper's Figure 4a)."""
         below = "left: the tokens that score highest; right: those that do without the first component"
         canvas = Canvas((9.0, 1.6 + 0.26 * max(len(self.top), 1)), self.text, below, dark=dark)
         for number, rows in enumerate((self.top, self.by_rest), 1):
@@ -208,26 +197,19 @@ class Contributions(Report):
         canvas.legend(canvas.figure.axes[0], loc="upper center", at=(0.5, -0.12), columns=2)
         return canvas.figure
 
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return f"<Contributions to {len(self.top)} tokens of {self.text!r:.60}>"
-
-    def _records(self) -> Sequence[Contribution]:
-        return self.top
-
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Scores by component of", self.text)
         yield Note(f"score = first principal component + rest. The embedding's part along it is {signed(self.part)}.")
         yield _contribution_table("tokens that score highest", self.top)
         yield _contribution_table("tokens that score highest without the first component", self.by_rest)
 
 
-def _contribution_table(title: str, rows: Sequence[Contribution]) -> Table:
+def _contribution_table(title: str, rows: Sequence[Contribution]) -> TablePart:
     numbers = (Column("score", "number"), Column("first", "number"), Column("rest", "number"))
     columns = (Column("token"), Column("rest", "bar"), *numbers, Column("in the text"))
     lengths = bars([row.rest for row in rows])
     values = ((signed(row.score), signed(row.first), signed(row.rest)) for row in rows)
-    return Table(title, columns, tuple((r.token, b, *v, r.relation) for r, b, v in zip(rows, lengths, values)))
+    return TablePart(title, columns, tuple((r.token, b, *v, r.relation) for r, b, v in zip(rows, lengths, values)))
 
 
 def contributions(
@@ -238,9 +220,9 @@ def contributions(
     Args:
         found: the spectrum of the backbone's embeddings.
         given: texts with embeddings.
-        text: the number of the text looked at.
+        text: the number of the text.
         k: tokens shown.
-        language: whose stems are compared; None tells literal tokens alone.
+        language: whose stems are compared; None marks literal tokens only.
 
     Raises:
         InputError: there is no such text, `k` is out of range, or the widths differ.

@@ -1,1 +1,72 @@
-"""Static word embeddings in use: a text is the mean of its words' vectors."""
+"""Static word embeddings: a text is the mean of its words' vectors; how such models are made and changed."""
+
+from typing import TYPE_CHECKING
+
+from pellucid._lazy import lazy
+
+if TYPE_CHECKING:
+    from pellucid.static.bags import Bags as Bags
+    from pellucid.static.bulk import BulkEncoder as BulkEncoder
+    from pellucid.static.embedder import StaticEmbedder as StaticEmbedder
+    from pellucid.static.folder import read_text_vectors as read_text_vectors
+    from pellucid.static.making.adding import (
+        AddingSettings as AddingSettings,
+        Addition as Addition,
+        add_words as add_words,
+    )
+    from pellucid.static.making.anchored import (
+        AnchoringSettings as AnchoringSettings,
+        add_languages as add_languages,
+        anchored_words as anchored_words,
+    )
+    from pellucid.static.making.bilingual import (
+        JoinSettings as JoinSettings,
+        LanguageWords as LanguageWords,
+        distill_languages as distill_languages,
+        join_languages as join_languages,
+        pair_bags as pair_bags,
+        read_parallel as read_parallel,
+    )
+    from pellucid.static.making.distill import (
+        PcaSettings as PcaSettings,
+        distill as distill,
+        distill_extraction as distill_extraction,
+        rotate as rotate,
+        subwords_of as subwords_of,
+    )
+    from pellucid.static.making.extraction import (
+        Extraction as Extraction,
+        ExtractionSettings as ExtractionSettings,
+        extract as extract,
+    )
+    from pellucid.static.making.merging import Merging as Merging, merge_vocabularies as merge_vocabularies
+    from pellucid.static.making.pruning import Pruning as Pruning, prune as prune
+    from pellucid.static.making.retraining import Retraining as Retraining, retrain as retrain
+    from pellucid.static.making.segmentation import segmenter as segmenter
+    from pellucid.static.making.training import (
+        PairBags as PairBags,
+        RefinementSettings as RefinementSettings,
+        TranslationSettings as TranslationSettings,
+        refine as refine,
+        tune_on_pairs as tune_on_pairs,
+    )
+    from pellucid.static.tables import as_static as as_static, merge_static as merge_static
+else:
+    _HOMES = {
+        "bags": "Bags",
+        "bulk": "BulkEncoder",
+        "embedder": "StaticEmbedder",
+        "folder": "read_text_vectors",
+        "making.adding": "AddingSettings Addition add_words",
+        "making.anchored": "AnchoringSettings add_languages anchored_words",
+        "making.bilingual": "JoinSettings LanguageWords distill_languages join_languages pair_bags read_parallel",
+        "making.distill": "PcaSettings distill distill_extraction rotate subwords_of",
+        "making.extraction": "Extraction ExtractionSettings extract",
+        "making.merging": "Merging merge_vocabularies",
+        "making.pruning": "Pruning prune",
+        "making.retraining": "Retraining retrain",
+        "making.segmentation": "segmenter",
+        "making.training": "PairBags RefinementSettings TranslationSettings refine tune_on_pairs",
+        "tables": "as_static merge_static",
+    }
+    __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)

@@ -1,10 +1,9 @@
-"""Encoding many texts: blocks of them go through the compiled functions of `kernels`, `lookup` and `pooling`.
+"""Encoding many texts with a static model: blocks of texts go through the compiled functions of `kernels.py`.
 
-`StaticEmbedder._encode_plainly` says what is computed. Texts are joined into blocks of UTF-8; threads take blocks in
-turn. Python is only asked about the few words that the table of the vocabulary does not hold, and about texts with
-phrases or in scripts without spaces: before they are joined, these are written anew with spaces between the words.
-numba is imported with this file, hence this file only when there is work for it. What each idea gave is in
-docs/notes-static-speed.md.
+`StaticEmbedder._encode_plainly` says what is computed. Texts are joined into blocks of UTF-8, and threads take blocks
+in turn. Python is only asked about the few words that the index of the vocabulary does not hold, and about texts with
+phrases or in scripts without spaces: these are first rewritten with spaces between their words. numba is imported with
+this file, so this file is imported only when there is work for it. docs/notes-static-speed.md says what each idea gave.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class BulkEncoder:
             vectors = vectors.astype(np.float32)
         self._vectors = _as_kernel_array(vectors.view(np.int16) if vectors.dtype == np.float16 else vectors)
         self._scales = _as_kernel_array(np.ones(1, np.float32) if scales is None else scales)
-        self._words = _table(vocabulary.words)
+        self._words = _word_index(vocabulary.words)
         self._pieces = _pieces(vocabulary)
         self._cased = vocabulary.cased
         self._idle: list[_Worker] = []
@@ -115,7 +114,7 @@ class BulkEncoder:
         try:
             return self._idle.pop()
         except IndexError:
-            learnt = _empty_table(_LEARNT_WORDS, _LEARNT_WORDS * 16)
+            learnt = _empty_index(_LEARNT_WORDS, _LEARNT_WORDS * 16)
             complete = self._vocabulary.subwords is None
             lexicon = kernels.Lexicon(self._words, learnt, self._cased, complete, self._pieces)
             return _Worker(self._vocabulary, lexicon, self._vectors, self._scales, self._sound)
@@ -260,36 +259,36 @@ def _as_kernel_array(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return view
 
 
-def _table(words: Sequence[str]) -> kernels.Table:
+def _word_index(words: Sequence[str]) -> kernels.WordIndex:
     """Index `words`, each at its own number."""
     spelled = [word.encode("utf-8", "surrogatepass") for word in words]
     starts = np.cumsum([0, *map(len, spelled)])
-    table = _empty_table(len(spelled), int(starts[-1]))
-    table.blob[: starts[-1]] = np.frombuffer(b"".join(spelled), np.uint8)
-    kernels.insert(table, starts, np.arange(len(spelled)))
-    return table
+    index = _empty_index(len(spelled), int(starts[-1]))
+    index.blob[: starts[-1]] = np.frombuffer(b"".join(spelled), np.uint8)
+    kernels.insert(index, starts, np.arange(len(spelled)))
+    return index
 
 
-def _empty_table(words: int, size: int) -> kernels.Table:
+def _empty_index(words: int, size: int) -> kernels.WordIndex:
     slots = np.empty((2 << max(words, 1).bit_length(), 4), np.int64)
     mixers = np.random.default_rng().integers(-(2**63), 2**63, size=2, dtype=np.int64) | 1
     slots[:] = 0
     slots[:, 3] = -1
-    return kernels.Table(slots, np.zeros(size + 16, np.uint8), mixers, np.zeros(2, np.int64))
+    return kernels.WordIndex(slots, np.zeros(size + 16, np.uint8), mixers, np.zeros(2, np.int64))
 
 
 def _pieces(vocabulary: Vocabulary) -> kernels.Pieces:
     """Return the pieces of the teacher's tokenizer if what it makes of ASCII is BERT's rule and nothing else."""
     tokenizer = vocabulary.subwords
     if tokenizer is None or not _cuts_like_bert(tokenizer):
-        return kernels.Pieces(_table([]), _table([]), 0, 0, False)
+        return kernels.Pieces(_word_index([]), _word_index([]), 0, 0, False)
     model, tokens = tokenizer.model, tokenizer.get_vocab(with_added_tokens=False)
     first = [token for token in tokens if token.isascii() and not token.startswith("##")]
     inside = [token[2:] for token in tokens if token.isascii() and token.startswith("##")]
     longest = max(map(len, first + inside), default=0)
     longest_word = min(LONGEST_WORD, model.max_input_chars_per_word)
     lower = tokenizer.normalizer is not None and tokenizer.normalizer.lowercase
-    return kernels.Pieces(_table(first), _table(inside), longest, longest_word, lower)
+    return kernels.Pieces(_word_index(first), _word_index(inside), longest, longest_word, lower)
 
 
 def _cuts_like_bert(tokenizer: Tokenizer) -> bool:

@@ -14,7 +14,8 @@ two equal. How a model is made is in `static/making/extraction.py` and `static/m
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -23,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from pellucid.base import Embedder, Vectors, explained_texts, unit_rows
+from pellucid.base import Embedder, Vectors, explained_texts
 from pellucid.dimensions import (
     Dimension,
     Dimensions,
@@ -33,8 +34,9 @@ from pellucid.dimensions import (
     selected_columns,
     write_dimensions,
 )
-from pellucid.errors import InputError
-from pellucid.explanation import Coverage, Explanation, Row, Span
+from pellucid.encoding import Role, unit_rows
+from pellucid.errors import InputError, require
+from pellucid.explanation import WORD, WORD_PAIR, Coverage, Explanation, Row, Span
 from pellucid.pretrained import check_family, locate, saving
 from pellucid.static.folder import (
     STOCK_CONFIG,
@@ -105,11 +107,9 @@ class _Found(NamedTuple):
 class _WeightedWords(NamedTuple):
     """A text's distinct known words; the rows of `vectors` [words, dimension] add up to its embedding."""
 
-    words: list[str]
-    names: list[str]
-    keys: list[tuple[str, str]]
+    rows: Callable[[], list[Row]]
+    """Makes one for each word, without a contribution, when a row is read."""
     vectors: npt.NDArray[np.float64]
-    spans: list[tuple[Span, ...]]
     unknown: tuple[Span, ...]
     coverage: Coverage
 
@@ -124,7 +124,7 @@ class StaticEmbedder(Embedder):
     """
 
     family: ClassVar[str] = "static"
-    _folder: Path | None = None  # that the model was opened from
+    _truncates: ClassVar[bool] = True  # principal directions stand in the order of what they say
 
     def __init__(
         self,
@@ -266,7 +266,35 @@ class StaticEmbedder(Embedder):
             vectors *= self.scales[rows][:, None]
         return vectors
 
-    def _encode(self, texts: list[str], *, show_progress_bar: bool) -> Vectors:
+    @property
+    def max_seq_length(self) -> float:
+        """Infinity: every word of a text is read."""
+        return math.inf
+
+    def tokenize(self, texts: list[str]) -> dict[str, Any]:
+        """Return the rows of the known words as sentence-transformers' `StaticEmbedding` does.
+
+        Args:
+            texts: any number of texts.
+
+        Returns:
+            "input_ids", int64 [words of all texts], and "offsets", int64 [texts]: where each text begins there.
+
+        Raises:
+            MissingExtraError: torch is not installed.
+        """
+        require("torch")
+        import torch
+
+        rows = [[self.vocabulary.row(word.text) for word in self.vocabulary.split(text)] for text in texts]
+        known = [[row for row in found if row >= 0] for found in rows]
+        starts = np.cumsum([0, *map(len, known)])[:-1]
+        return {"input_ids": torch.tensor(list(chain(*known)), dtype=torch.long), "offsets": torch.from_numpy(starts)}
+
+    def _size(self) -> str:
+        return f"{len(self.vocabulary):,} words x {self.get_embedding_dimension()}"
+
+    def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Vectors:
         if self._bulk is None:
             self._characters += sum(map(len, texts))
             if self._characters <= _SMALL:
@@ -289,68 +317,69 @@ class StaticEmbedder(Embedder):
                 embedding[:] = total / length
         return embeddings
 
-    def explain(self, text1: str, text2: str | None = None) -> Explanation:
+    def explain(self, text1: str, text2: str | None = None, *, role1: Role = None, role2: Role = None) -> Explanation:
         """Take apart the cosine of two texts into pairs of words, or one text into its words' pulls.
 
         For two texts a row is a pair (word of text 1, word of text 2). For one text a row is a word, and its
         contribution the part of the embedding's squared length (1) that lies along it. Repeated words are one row,
         upper and lower case together where they have the same vector. A word that is not in the vocabulary but has a
         prefix there is named with it: "tokenisers (as token)". A phrase of the vocabulary is one word: "new york".
+        A text has the same embedding in every role.
 
         Raises:
             InputError: an argument is no string, or there would be more than 250,000 rows.
         """
-        explained_texts(text1, text2)
+        explained_texts(text1, text2, role1, role2)
         first = self._weighted_words(text1)
         if text2 is None:
-            _check_size(len(first.words), 1)
+            _check_size(len(first.vectors), 1)
             pull = first.vectors @ first.vectors.sum(axis=0)
-            terms = [
-                Row(name, (word,), c, 0.0, spans, key=key)
-                for name, word, c, spans, key in zip(
-                    first.names, first.words, pull.tolist(), first.spans, first.keys, strict=True
-                )
-            ]
+            words = first.rows
+
+            def word(number: int, contribution: float, share: float) -> Row:
+                return words()[number]._replace(contribution=contribution, share=share)
+
             return Explanation.from_terms(
-                self.family, (text1, None), float(pull.sum()), terms, unknown=(first.unknown, ()),
+                self.family, (text1, None), float(pull.sum()), pull, word, unknown=(first.unknown, ()),
                 coverage=(first.coverage,),
             )  # fmt: skip
         second = self._weighted_words(text2)
-        _check_size(len(first.words), len(second.words))
+        _check_size(len(first.vectors), len(second.vectors))
         table = first.vectors @ second.vectors.T  # [words of text 1, words of text 2]
-        terms = [
-            Row(
-                f"{first.names[i]} × {second.names[j]}",
-                (w, v),
-                c,
-                0.0,
-                first.spans[i],
-                second.spans[j],
-                key=(*first.keys[i], *second.keys[j]),
-            )
-            for i, (w, values) in enumerate(zip(first.words, table.tolist(), strict=True))
-            for j, (v, c) in enumerate(zip(second.words, values, strict=True))
-        ]
+        words1, words2, width = first.rows, second.rows, table.shape[1]  # what is kept of the texts; not their vectors
+
+        def pair(number: int, contribution: float, share: float) -> Row:
+            word1, word2 = words1()[number // width], words2()[number % width]
+            return Row(
+                f"{word1.name} × {word2.name}", word1.parts + word2.parts, contribution, share,
+                word1.spans1, word2.spans1, key=word1.key + word2.key, kind=WORD_PAIR,
+            )  # fmt: skip
+
         return Explanation.from_terms(
-            self.family, (text1, text2), float(table.sum()), terms, unknown=(first.unknown, second.unknown),
-            coverage=(first.coverage, second.coverage),
+            self.family, (text1, text2), float(table.sum()), table.ravel(), pair,
+            unknown=(first.unknown, second.unknown), coverage=(first.coverage, second.coverage),
         )  # fmt: skip
 
     def _weighted_words(self, text: str) -> _WeightedWords:
         """Return the distinct words of `text` with the vectors that add up to its embedding (float64)."""
         found = self._found(text)
         spans, shown, unknown = found
-        rows = [row for row, _ in spans]
+        numbers = [row for row, _ in spans]
         counts = np.array([len(places) for places in spans.values()], dtype=np.float64)
-        vectors = self.word_vectors(rows).astype(np.float64) * counts[:, None]
+        vectors = self.word_vectors(numbers).astype(np.float64) * counts[:, None]
         length = _length(vectors.sum(axis=0), text)
         if length > 0:
             vectors /= length
-        names = [self._name(word, row) for (row, _), word in shown.items()]
-        words = list(map(shown_word, shown.values()))
-        keys = [(self.vocabulary.words[row], lower) for row, lower in spans]
-        places = list(map(tuple, spans.values()))
-        return _WeightedWords(words, names, keys, vectors, places, unknown, self._coverage_of(found))
+
+        @cache
+        def rows() -> list[Row]:
+            return [
+                Row(self._name(word, row), (shown_word(word),), 0.0, 0.0, tuple(spans[row, lower]),
+                    key=(self.vocabulary.words[row], lower), kind=WORD)
+                for (row, lower), word in shown.items()
+            ]  # fmt: skip
+
+        return _WeightedWords(rows, vectors, unknown, self._coverage_of(found))
 
     def _found(self, text: str) -> _Found:
         spans: dict[tuple[int, str], list[Span]] = {}
@@ -372,13 +401,13 @@ class StaticEmbedder(Embedder):
         partly = [n for key, n in counts.items() if key[1] not in vocabulary and found.shown[key] not in vocabulary]
         return Coverage(known, known + len(found.unknown), sum(partly))
 
-    def _shares(self, texts: list[str]) -> Vectors:
+    def _shares(self, texts: list[str], role: Role) -> Vectors:
         if self._bulk is None:
-            return super()._shares(texts)
+            return super()._shares(texts, role)
         shares: Vectors = self._bulk.coverage(texts)
         return shares
 
-    def _known(self, texts: list[str]) -> list[tuple[Coverage, tuple[Span, ...]]]:
+    def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         every = map(self._found, texts)
         return [(self._coverage_of(found), found.unknown) for found in every]
 
@@ -415,3 +444,14 @@ def _check_size(words1: int, words2: int) -> None:
             f"explaining {words1:,} x {words2:,} distinct words would give more than {_MOST_PAIRS:,} rows; "
             "explain shorter passages"
         )
+
+
+def static_model(model: Any, doing: str) -> StaticEmbedder:
+    """Return `model` if it is a static one.
+
+    Raises:
+        InputError: it is not; the message says what `doing` needs.
+    """
+    if not isinstance(model, StaticEmbedder):
+        raise InputError(f"{doing} needs a static model, one with a vector a word; got {type(model).__name__}")
+    return model

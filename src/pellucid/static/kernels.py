@@ -1,24 +1,20 @@
-"""From a block of UTF-8 to its words, compiled; `lookup.py` and `pooling.py` go on from there.
+"""The compiled half of bulk encoding: from a block of UTF-8 to its words, their rows, and the embeddings.
 
-`bulk.py` drives these functions; `split_words` says what they must compute. Step by step:
+`bulk.py` joins texts into a block and calls, in this order:
 
-1. `mark`: 64 bytes at a time, which bytes belong to words, as bits; ASCII letters are lower-cased on the way;
-2. `drop_separators`: clear the bits of separators beyond ASCII, by a table that `bulk.py` reads off BERT's own rule;
-3. `cut`: list where runs of bits start and end.
+1. `mark` reads 64 bytes at a time and writes, as bits, which bytes belong to words; ASCII letters are lower-cased on
+   the way. It is one pass over the text with no branch for each character.
+2. `drop_separators` clears the bits of separators beyond ASCII, by a table read off BERT's own pre-tokenizer.
+3. `cut` lists where runs of bits start and end: those are the words, as `split_words` gives them.
+4. `look_up` finds the row of each word in a hash table. Two words are told apart by their bytes, never by a hash
+   alone, so the result is exactly that of `Vocabulary.row`; the few words that only Python can answer are left to it.
+5. `pool` adds up the rows of each text and divides by the length of the sum.
 
-All run without the GIL and make no Python object. numba keeps compiled code until the file that holds it changes and
-does not look at imported ones: what is compiled into a function is best in the same file.
+Time is spent waiting for memory, not computing: a table of 100,000 words fits no cache. Hence a slot and a row are
+requested (prefetched) some words before they are needed, and the sums of 64 dimensions stay in registers.
 
-From words to their rows in the table of vectors, compiled.
-
-Each word is hashed 8 bytes at a time and looked up in a table of open addressing. The bytes are compared, never the
-hash alone, so that no two words are taken for one another. `Vocabulary.row` says what is computed; a word that these
-functions cannot tell is left to it.
-
-From the rows of words to embeddings, compiled; the second half of bulk encoding.
-
-The rows of a text are added up 64 dimensions at a time, so that the sums stay in registers (numba would keep them in
-memory), while the processor is asked for the rows of the words that follow.
+All functions run without the GIL and make no Python object. numba keeps compiled code until this file changes and does
+not check imported files, so what is compiled into one function is in this file.
 """
 
 from __future__ import annotations
@@ -34,8 +30,6 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-
-
 _OPTIONS = {"nogil": True, "fastmath": True, "error_model": "numpy"}
 
 
@@ -54,7 +48,7 @@ def inlined(function: _F) -> _F:
 
 # --- Machine instructions that numba has no name for ------------------------------------------------------------------
 
-_BYTE, _WORD64 = ir.IntType(8), ir.IntType(64)
+_BYTE, _INT32, _WORD64, _FLOAT = ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.FloatType()
 _CHUNK = ir.VectorType(_BYTE, 64)
 
 
@@ -64,13 +58,27 @@ def address_of(context: Any, builder: Any, kind: Any, array: Any, offset: Any) -
     return builder.gep(data, [offset])
 
 
-def prefetch(builder: Any, address: Any) -> None:
-    """Emit the instruction that asks for the cache line at `address`, which may lie outside of all memory."""
-    place, flag = _BYTE.as_pointer(), ir.IntType(32)
-    kind = ir.FunctionType(ir.VoidType(), [place, flag, flag, flag])
-    hint = builder.module.declare_intrinsic("llvm.prefetch", (place,), kind)
-    read, keep, data = (ir.Constant(flag, value) for value in (0, 3, 1))
-    builder.call(hint, [builder.bitcast(address, place), read, keep, data])
+def _row_address(context: Any, builder: Any, kind: Any, table: Any, row: Any, column: Any) -> Any:
+    """Return the address of `table[row, column]` of a C-ordered 2-d array."""
+    array = context.make_array(kind)(context, builder, table)
+    width = cgutils.unpack_tuple(builder, array.shape, 2)[1]
+    return builder.gep(array.data, [builder.add(builder.mul(row, width), column)])
+
+
+@intrinsic
+def _prefetch(typing: Any, table: Any, row: Any, column: Any) -> Any:
+    """Request the cache line of `table[row, column]` ahead of its use; a row outside the table does no harm."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place, flag = _BYTE.as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [place, flag, flag, flag])
+        hint = builder.module.declare_intrinsic("llvm.prefetch", (place,), kind)
+        address = builder.bitcast(_row_address(context, builder, signature.args[0], *arguments), place)
+        read, keep, data = (ir.Constant(flag, value) for value in (0, 3, 1))
+        builder.call(hint, [address, read, keep, data])
+        return context.get_dummy_value()
+
+    return types.void(table, types.int64, types.int64), generate
 
 
 @intrinsic
@@ -91,6 +99,17 @@ def _ones(typing: Any, bits: Any) -> Any:
         return builder.ctpop(arguments[0])
 
     return types.int64(types.int64), generate
+
+
+@intrinsic
+def _load_8(typing: Any, text: Any, offset: Any) -> Any:
+    """Return the 8 bytes from `offset` of `text`, which need not be aligned, as one integer."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        address = address_of(context, builder, signature.args[0], *arguments)
+        return builder.load(builder.bitcast(address, _WORD64.as_pointer()), align=1)
+
+    return types.int64(text, types.int64), generate
 
 
 @intrinsic
@@ -218,34 +237,14 @@ def cut(used: int, ends: Any, scratch: Scratch) -> int:
     return found >> 1
 
 
-_WORD64 = ir.IntType(64)
+# --- From words to rows -----------------------------------------------------------------------------------------------
 
 
-@intrinsic
-def _load_8(typing: Any, text: Any, offset: Any) -> Any:
-    """Return the 8 bytes from `offset` of `text`, which need not be aligned, as one integer."""
+class WordIndex(NamedTuple):
+    """Words and their rows, a hash table with open addressing.
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        address = address_of(context, builder, signature.args[0], *arguments)
-        return builder.load(builder.bitcast(address, _WORD64.as_pointer()), align=1)
-
-    return types.int64(text, types.int64), generate
-
-
-@intrinsic
-def _prefetch_slot(typing: Any, slots: Any, slot: Any) -> Any:
-    """Ask for the cache line of a slot of 32 bytes ahead of its use."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        offset = builder.mul(arguments[1], ir.Constant(_WORD64, 4))
-        prefetch(builder, address_of(context, builder, signature.args[0], arguments[0], offset))
-        return context.get_dummy_value()
-
-    return types.void(slots, types.int64), generate
-
-
-class Table(NamedTuple):
-    """Words and their rows: open addressing, never more than half full.
+    A word's slot is the first free one from its hash on. The table is never more than half full, so a search meets
+    about one slot.
 
     A slot holds a key of 16 bytes, `length | start in blob << 32`, and the row. Up to 16 bytes the key is the word; for
     a longer word it is a hash, and the bytes in `blob` decide.
@@ -253,38 +252,38 @@ class Table(NamedTuple):
 
     slots: npt.NDArray[np.int64]  # [2 ** n, 4]
     blob: npt.NDArray[np.uint8]
-    mixers: npt.NDArray[np.int64]  # [2] odd; drawn anew each time, so that nobody can prepare words that all collide
+    mixers: npt.NDArray[np.int64]  # [2] odd random factors, new each time: nobody can prepare words that all collide
     used: npt.NDArray[np.int64]  # [2] how many words and bytes it holds; see `learn`
 
 
 class Pieces(NamedTuple):
-    """The pieces into which BERT's tokenizer cuts letters and digits of ASCII: the longest known one each time."""
+    """The tokens into which BERT's tokenizer cuts ASCII letters and digits: the longest known one each time."""
 
-    first: Table  # those that begin a word
-    inside: Table  # those that go on with one, without the mark
+    first: WordIndex  # those at the start of a word
+    inside: WordIndex  # those inside a word, without the mark ##
     longest: int  # bytes of the longest piece; 0 where the tokenizer is of another kind
     longest_word: int  # bytes; a longer word is not cut
     lower: bool  # it reads a word in lower case
 
 
 class Lexicon(NamedTuple):
-    """All that says which row a word has."""
+    """Everything that decides which row a word has."""
 
-    words: Table  # the vocabulary
-    learnt: Table  # rows of words that are not in it; -1 for unknown ones
+    words: WordIndex  # the vocabulary
+    learnt: WordIndex  # rows found for words that are not in it; -1 for unknown ones
     cased: bool  # the vocabulary has words that are not lower-case: try a word as it is first
     complete: bool  # there is no prefix to try: an ASCII word that is not found is unknown
     pieces: Pieces
 
 
-_BATCH = 32  # words whose slots are asked for together
+_BATCH = 32  # words whose slots are prefetched together: each waits while the others' keys are computed
 _LEARNT_BYTES = 128  # a longer word is not remembered
 _KEEP = np.array([(1 << 8 * n) - 1 for n in range(8)] + [-1], dtype=np.int64)  # the first n of 8 bytes
 
 
 @inlined
 def _key(text: Any, start: Any, length: Any) -> tuple[int, int]:
-    """Return 16 bytes that stand for a word: its bytes, or for more than 16 a hash of them."""
+    """Return a key of 16 bytes for a word: its bytes, or for more than 16 a hash of them."""
     first = _load_8(text, start) & _KEEP[min(length, 8)]
     second = _load_8(text, start + 8) & _KEEP[min(max(length - 8, 0), 8)]
     if length > 16:
@@ -314,7 +313,7 @@ def _probe(slots: Any, slot: Any, first: Any, second: Any, length: Any) -> Any:
 
 @inlined
 def _home(slots: Any, mixers: Any, key: Any, length: Any) -> Any:
-    """Return the slot where a key belongs: the highest bits, the only ones that depend on every bit of the key."""
+    """Return the first slot to try for a key: the highest bits of the products, which depend on every bit of it."""
     mixed = key[0] * mixers[0] + key[1] * mixers[1] + length
     return (mixed >> (64 - trailing_zeros(len(slots)))) & (len(slots) - 1)
 
@@ -330,9 +329,9 @@ def _find_from(slot: Any, key: Any, slots: Any, blob: Any, text: Any, start: Any
 
 
 @compiled
-def _find(table: Table, text: Any, start: Any, length: Any) -> Any:
+def _find(index: WordIndex, text: Any, start: Any, length: Any) -> Any:
     """Return the slot of the word `text[start : start + length]`, or the empty one where it would go."""
-    slots, blob, mixers, _ = table
+    slots, blob, mixers, _ = index
     key = _key(text, start, length)
     return _find_from(_home(slots, mixers, key, length), key, slots, blob, text, start, length)
 
@@ -346,21 +345,21 @@ def _same(blob: Any, at: int, text: Any, start: Any, length: Any) -> bool:
 
 
 @compiled
-def insert(table: Table, starts: Any, rows: Any) -> None:
-    """Put the words `blob[starts[i]:starts[i + 1]]` with their `rows` into the table, unless they are there."""
-    slots, blob = table.slots, table.blob
+def insert(index: WordIndex, starts: Any, rows: Any) -> None:
+    """Put the words `blob[starts[i]:starts[i + 1]]` with their `rows` into the index, unless they are there."""
+    slots, blob = index.slots, index.blob
     for word in range(len(rows)):
         start, length = starts[word], starts[word + 1] - starts[word]
-        slot = _find(table, blob, start, length)
+        slot = _find(index, blob, start, length)
         if length > 0 and slots[slot, 2] == 0:
             slots[slot, 0], slots[slot, 1] = _key(blob, start, length)
             slots[slot, 2], slots[slot, 3] = length | (start << 32), rows[word]
 
 
 @compiled
-def learn(table: Table, text: Any, start: Any, end: Any, row: Any) -> None:
-    """Put the word `text[start:end]` with its row into a table that forgets everything when it is full."""
-    slots, blob, _, used = table
+def learn(index: WordIndex, text: Any, start: Any, end: Any, row: Any) -> None:
+    """Put the word `text[start:end]` with its row into an index that is emptied when it is full."""
+    slots, blob, _, used = index
     length = np.int64(end) - start
     if length == 0 or length > _LEARNT_BYTES:
         return
@@ -368,7 +367,7 @@ def learn(table: Table, text: Any, start: Any, end: Any, row: Any) -> None:
         slots[:] = 0
         slots[:, 3] = -1
         used[:] = 0
-    slot = _find(table, text, start, length)
+    slot = _find(index, text, start, length)
     if slots[slot, 2] == 0:
         blob[used[1] : used[1] + length] = text[start:end]
         slots[slot, 0], slots[slot, 1] = _key(text, start, length)
@@ -395,9 +394,9 @@ def _is_alphanumeric(text: Any, start: Any, end: Any) -> bool:
 
 
 @compiled
-def _longest_known(table: Table, text: Any, start: Any, most: Any) -> Any:
-    """Return the length, at most `most`, of the longest word of the table that the text goes on with, or 0."""
-    slots, blob, mixers, _ = table
+def _longest_known(index: WordIndex, text: Any, start: Any, most: Any) -> Any:
+    """Return the length, at most `most`, of the longest indexed word that the text has at `start`, or 0."""
+    slots, blob, mixers, _ = index
     length = most
     while length > 0:
         key = _key(text, start, length)
@@ -409,33 +408,33 @@ def _longest_known(table: Table, text: Any, start: Any, most: Any) -> Any:
 
 
 @compiled
-def _prefix_row(text: Any, start: Any, end: Any, words: Table, pieces: Pieces) -> int:
+def _prefix_row(text: Any, start: Any, end: Any, words: WordIndex, pieces: Pieces) -> int:
     """Return the row of the longest known prefix that ends between two pieces, or -1; see `Vocabulary.row`."""
     row = np.int64(-1)
     if end - start > pieces.longest_word:
         return row
-    table = pieces.first
+    index = pieces.first
     place = start
     while place < end:
-        length = _longest_known(table, text, place, min(end - place, np.int64(pieces.longest)))
+        length = _longest_known(index, text, place, min(end - place, np.int64(pieces.longest)))
         if length == 0:  # the word has no pieces
             return np.int64(-1)
         place += length
         if place < end:
             known = words.slots[_find(words, text, start, place - start), 3]
             row = known if known >= 0 else row
-        table = pieces.inside
+        index = pieces.inside
     return row
 
 
 @inlined
 def _fetch(slots: Any, mixers: Any, text: Any, edges: Any, first: int, last: int, keys: Any) -> None:
-    """Compute key and home slot of the words `first` to `last`, and ask for these slots ahead of their use."""
+    """Compute key and first slot of the words `first` to `last`, and prefetch these slots."""
     for word in range(first, last):
         start, end = np.int64(edges[2 * word]), np.int64(edges[2 * word + 1])
         key = _key(text, start, end - start)
         home = _home(slots, mixers, key, end - start)
-        _prefetch_slot(slots, home)
+        _prefetch(slots, np.int64(home), np.int64(0))
         keys[word - first, 0], keys[word - first, 1], keys[word - first, 2] = key[0], key[1], home
 
 
@@ -462,7 +461,7 @@ def look_up(block: Any, words: int, lexicon: Lexicon, scratch: Scratch) -> int:
 
 @compiled
 def _try_further(block: Any, word: int, lexicon: Lexicon, scratch: Scratch, missing: int) -> int:
-    """Set the row of a word that is not in the vocabulary as written; return 1 if only Python can tell it."""
+    """Set the row of a word that is not in the vocabulary as written; return 1 if only Python can find it."""
     start, end = np.int64(scratch.edges[2 * word]), np.int64(scratch.edges[2 * word + 1])
     ascii_only = _is_ascii(block, start, end)
     if lexicon.cased and ascii_only:  # lowering ASCII letters alone could meet a half-lowered word of the vocabulary
@@ -498,31 +497,13 @@ def look_again(block: Any, first: int, last: int, lexicon: Lexicon, scratch: Scr
 
 
 @compiled
-def learn_all(table: Table, text: Any, edges: Any, rows: Any) -> None:
-    """Put the words `text[edges[i, 0]:edges[i, 1]]` with their `rows` into a table, see `learn`."""
+def learn_all(index: WordIndex, text: Any, edges: Any, rows: Any) -> None:
+    """Put the words `text[edges[i, 0]:edges[i, 1]]` with their `rows` into an index, see `learn`."""
     for word in range(len(rows)):
-        learn(table, text, np.int64(edges[word, 0]), np.int64(edges[word, 1]), rows[word])
+        learn(index, text, np.int64(edges[word, 0]), np.int64(edges[word, 1]), rows[word])
 
 
-_BYTE, _INT32, _WORD64, _FLOAT = ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.FloatType()
-
-
-def _row_address(context: Any, builder: Any, kind: Any, table: Any, row: Any, column: Any) -> Any:
-    """Return the address of `table[row, column]` of a C-ordered 2-d array."""
-    array = context.make_array(kind)(context, builder, table)
-    width = cgutils.unpack_tuple(builder, array.shape, 2)[1]
-    return builder.gep(array.data, [builder.add(builder.mul(row, width), column)])
-
-
-@intrinsic
-def _prefetch_row(typing: Any, table: Any, row: Any, column: Any) -> Any:
-    """Ask for the cache line of `table[row, column]` ahead of its use; the row may lie outside."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        prefetch(builder, _row_address(context, builder, signature.args[0], *arguments))
-        return context.get_dummy_value()
-
-    return types.void(table, types.int64, types.int64), generate
+# --- From rows to embeddings ------------------------------------------------------------------------------------------
 
 
 def _floats(builder: Any, values: Any, width: int) -> Any:
@@ -546,7 +527,11 @@ def _spread(builder: Any, value: Any, width: int) -> Any:
 
 
 def _sum_columns(pieces: int, width: int) -> Any:
-    """Make the function that adds up `pieces * width` columns of some rows, keeping the sums in registers."""
+    """Make the function that adds up `pieces * width` columns of some rows.
+
+    The sums are `pieces` vector registers for the whole loop over the words. A loop in plain numba would load and store
+    them for each word, which costs more than the additions.
+    """
     floats = ir.VectorType(_FLOAT, width)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -587,8 +572,7 @@ def _sum_columns(pieces: int, width: int) -> Any:
 
 _sum_64, _sum_1 = _sum_columns(4, 16), _sum_columns(1, 1)
 
-
-AHEAD = 12  # words; far enough for a row to arrive from memory, near enough for it to be there still
+AHEAD = 12  # words; far enough for a row to arrive from memory, near enough for it to be in the cache still
 _PART = 256  # words; float32 sums of more would lose digits
 
 
@@ -608,11 +592,11 @@ def _sum(vectors: Any, scales: Any, rows: Any, first: int, last: int, total: Any
 
 @inlined
 def _known(vectors: Any, rows: Any, first: int, last: int) -> int:
-    """Move the known words of a text to its front, return where they end; meanwhile ask for rows needed soon."""
+    """Move the known words of a text to its front, return where they end; meanwhile prefetch rows needed soon."""
     known = first
     for word in range(first, last):
         for column in range(0, vectors.shape[1], 64):
-            _prefetch_row(vectors, np.int64(rows[word + AHEAD]), column)
+            _prefetch(vectors, np.int64(rows[word + AHEAD]), column)
         row = rows[word]
         rows[known] = row
         known += row >= 0
@@ -621,6 +605,7 @@ def _known(vectors: Any, rows: Any, first: int, last: int) -> int:
 
 @inlined
 def _square(total: Any) -> Any:
+    """Return the squared length."""
     square = np.float32(0)
     for j in range(len(total)):
         square += total[j] * total[j]
@@ -629,7 +614,9 @@ def _square(total: Any) -> Any:
 
 @compiled
 def pool(vectors: Any, scales: Any, rows: Any, ends: Any, out: Any) -> None:
-    """Set `out[i]` to the sum of the vectors of the known words before `ends[i]`, at length 1.
+    """Set `out[i]` to the L2-normalised sum of the vectors of text i's known words, those before `ends[i]`.
+
+    A sum has the direction of the mean, so nothing is divided by the number of words.
 
     `vectors` is float32, float16 viewed as int16, or int8 [words, dimension]; `scales` float32 [words] for int8 only.
     """

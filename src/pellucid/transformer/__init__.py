@@ -1,1 +1,25 @@
 """The transformer behind lexicon and key-token models: how it is opened, what it reads and what it computes."""
+
+from typing import TYPE_CHECKING
+
+from pellucid._lazy import lazy
+
+if TYPE_CHECKING:
+    from pellucid.transformer.attention import set_attention as set_attention
+    from pellucid.transformer.backbone import (
+        Attention as Attention,
+        Backbone as Backbone,
+        open_backbone as open_backbone,
+        read_adapter as read_adapter,
+        write_adapter as write_adapter,
+    )
+    from pellucid.transformer.pooled_head import max_pooled as max_pooled
+    from pellucid.transformer.reading import LexiconSettings as LexiconSettings, ReadingSettings as ReadingSettings
+else:
+    _HOMES = {
+        "attention": "set_attention",
+        "backbone": "Attention Backbone open_backbone read_adapter write_adapter",
+        "pooled_head": "max_pooled",
+        "reading": "LexiconSettings ReadingSettings",
+    }
+    __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)

@@ -1,8 +1,17 @@
 """The direction of a transformer's attention: set, then proved by two forward passes that differ in one late token.
 
-transformers has one switch, `config.is_causal`, which most architectures of a causal language model follow, some with
-a certain attention only, and some not at all, without a word. Hence the proof: every earlier state must move when the
-last token changes (bidirectional), or none may (causal); with padding as without; and padding itself must move none.
+transformers has one switch, `config.is_causal`. Most causal language models follow it, some with certain attention
+implementations only, and some ignore it silently. So it is set and then tested:
+
+    two rows of 8 tokens, equal but for the last one; h and h' are their last hidden states
+    causal:         a position sees what comes before it, so h[i] = h'[i] for all i < 7
+    bidirectional:  every position sees the last token, so h[i] != h'[i] for all i < 7
+
+Two rows are enough: under a causal mask no path leads from the last token to an earlier state, so the difference is
+exactly 0, up to rounding. Without one every layer mixes the last token into every position; that it should cancel out
+for a whole vector happens with probability 0. The test is done twice, without padding and with 3 masked tokens after
+the text, because masks are built differently then; and padding itself must not change a state, or a text's embedding
+would depend on its batch. Cost: two forward passes of two short rows, once when a model is opened.
 """
 
 from __future__ import annotations
@@ -14,7 +23,7 @@ from pellucid.errors import InputError
 if TYPE_CHECKING:
     import torch
 
-_LENGTH, _PADDING = 8, 3  # tokens of the proof, and padding behind them
+_LENGTH, _PADDING = 8, 3  # tokens of the test, and padding after them
 _MOVED = 1e-6  # of the largest state: below it a difference is rounding
 _SAME = 2e-2  # of the largest state: what half precision may differ by
 _ALIKE = 0.98  # correlation of logits; some models bend them (soft caps) or scale them
@@ -132,7 +141,7 @@ def _switch(model: Any, attention: str) -> None:
         return
     if not getattr(model.config, "layer_types", None) and getattr(model.config, "sliding_window", None):
         model.config.sliding_window = None  # would stay, as a window to both sides
-    for module in model.modules():  # GPT-Neo keeps its mask in a buffer of each layer
+    for module in model.modules():  # GPT-Neo has its mask in a buffer of each layer
         for _, buffer in module.named_buffers(recurse=False):
             if str(buffer.dtype) == "torch.bool" and buffer.ndim >= 2 and buffer.shape[-1] == buffer.shape[-2]:
                 buffer.fill_(True)

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError, ModelFolderError, require
-from pellucid.pretrained import loading, local_folder, locate
+from pellucid.pretrained import loading, local_folder, locate, one_thread
 from pellucid.store import read_json, write_json
 from pellucid.transformer.attention import (
     context_length,
@@ -293,7 +293,7 @@ class Backbone:
         """Return float32 [d], the mean state over a few fixed tokens: other weights or attention give another one."""
         import torch
 
-        with torch.inference_mode():
+        with torch.inference_mode(), one_thread():
             mean = self.states(*probe_ids(self.model))[0].float().mean(dim=0)
         vector: npt.NDArray[np.float32] = mean.cpu().numpy()
         return vector
@@ -398,7 +398,7 @@ def prepare(
     adapter: Adapter | None = None,
     device: str | None = None,
 ) -> Backbone:
-    """Return a backbone of a loaded model, after setting and proving its attention and its head.
+    """Return a backbone of a loaded model, after setting and proving its attention and its head; call it in `loading`.
 
     Raises:
         InputError: the model cannot have that attention, or head, model and tokenizer do not fit together.

@@ -1,13 +1,26 @@
 """The vocabulary head and its max pooling in one step: how strongly each cluster of words fires anywhere in a text.
 
-The paper (LENS, section 3.2) computes a logit for every position and cluster, saturates it with log(1 + relu(.)) and
-takes the maximum over the positions. The saturation is monotone, so the maximum may come first, and then nothing asks
-for all logits at once: they are made for some texts and some clusters, and of them only the largest is kept and where
-it stood. Memory grows with texts x clusters, never with texts x positions x clusters.
+What is computed (LENS paper, section 3.2): for text b and cluster j
 
-Going back, each cluster of each text sends its gradient to one position alone. That is a matrix with one entry in
-(number of positions) cells, hence two sums of a few rows each (`embedding_bag`) where the usual order multiplies two
-large matrices.
+    value[b, j] = max over positions i of  log(1 + relu(h_bi . c_j + bias_j))
+
+Forward. log(1 + relu(x)) never falls as x grows, so the maximum may be taken of the logits, and the bias, the same at
+every position, be added after it:
+
+    value[b, j] = log(1 + relu(bias_j + max_i h_bi . c_j))
+
+Then no more than a tile of logits is needed at once: some texts times some clusters, of which only the largest and its
+position are kept. The products are the same, B x L x k x d; memory falls from B x L x k numbers to B x k, and the
+logarithm is taken L times less often.
+
+Backward. Let p be the position of the maximum. The slope of value[b, j] is 1 / (1 + logit) = exp(-value) at position p,
+and 0 at all others. So with s = gradient x slope
+
+    gradient of c_j   = sum over texts b of           s[b, j] h[b, p(b, j)]
+    gradient of h_bi  = sum over clusters j, p = i,   s[b, j] c_j
+
+Each is a weighted sum of a few rows, which `embedding_bag` takes without forming a matrix: B x k x d multiplications
+each, L times fewer than the product of matrices that automatic differentiation would compute.
 """
 
 from __future__ import annotations
@@ -91,7 +104,7 @@ class _MaxPooled(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
     @torch.autograd.function.once_differentiable  # type: ignore[misc, untyped-decorator, unused-ignore]
     def backward(ctx: Any, grad: Any, _: Any) -> tuple[Any, ...]:
         hidden, weight, values, argmax = ctx.saved_tensors
-        slope = torch.where(argmax >= 0, grad * torch.exp(-values), 0)  # 1 / (1 + logit) above 0
+        slope = torch.where(argmax >= 0, grad * torch.exp(-values), 0)  # exp(-log(1 + logit)) = 1 / (1 + logit)
         to_hidden, _, to_weight, to_bias = ctx.needs_input_grad
         with torch.autocast(hidden.device.type, enabled=False):
             return (
@@ -130,7 +143,7 @@ class _Group(NamedTuple):
     """Some texts' allowed positions, one after another."""
 
     rows: Any  # [n, d] their hidden states
-    positions: Any  # int64 [n] where in its text each stands
+    positions: Any  # int64 [n], of each in its text
     texts: list[tuple[int, int, int]]  # text, first row, end of its rows
 
 
@@ -148,7 +161,7 @@ def _groups(hidden: Any, mask: Any) -> Iterator[_Group]:
             end += 1
         if texts:
             allowed = mask[first:end]
-            whole = size == allowed.numel()  # then the rows are used where they lie
+            whole = size == allowed.numel()  # then nothing is copied
             rows = hidden[first:end].reshape(size, -1) if whole else hidden[first:end][allowed]
             yield _Group(rows, allowed.nonzero()[:, 1], texts)
         first = end

@@ -1,8 +1,9 @@
 """The largest logit of each cluster over a text's positions, on a CUDA device, as one Triton kernel.
 
-A matrix product whose epilogue is the maximum: a program takes one text and some clusters, goes over the text's
-positions in blocks, and writes one number and one position for each of its clusters. The logits never leave the chip.
-What goes back (two sums of few rows) needs no kernel of its own and stands in `pooled_head.py`.
+A matrix product followed by a maximum before anything is written: a program takes one text and some clusters, computes
+the logits of the text's positions block by block, keeps the running maximum and its position, and writes one number and
+one position for each of its clusters. The logits never leave the chip, so memory traffic is that of reading h and c.
+The backward pass is two sums of few rows, needs no kernel of its own, and is in `pooled_head.py`.
 """
 
 # ruff: noqa: ANN001, ANN202 (Triton allows no other annotation than constexpr in a kernel)

@@ -1,14 +1,7 @@
-"""How a lexicon or key-token model reads a text: what stands around it, and which of the tokens are its own.
+"""How a transformer reads a text: what is put around it, and which of the tokens are the text's own.
 
-A text may stand behind an instruction, between special tokens, or contain the very strings that a tokenizer takes for
-special tokens. Which tokens are the text's own is therefore decided by where they stand (character offsets), never by
-looking for a marker in the token ids. Texts are padded on the right by `backbone.py`, whatever the tokenizer prefers.
-
-The words of a text itself: the only ones that a PromptReps embedding weighs.
-
-PromptReps (Zhuang et al., section 3) looks at the logits of one position, where most of a vocabulary has some weight,
-and keeps the tokens of the words that occur in the text, lower-cased, without function words and punctuation. A text
-of function words alone keeps its ten strongest tokens.
+A text may come after an instruction, between special tokens, or contain the strings of special tokens. Which tokens
+are its own is therefore decided by character offsets, never by looking for a marker among the token ids.
 """
 
 from __future__ import annotations
@@ -27,7 +20,10 @@ from pellucid.explanation import Coverage, Span, words_before
 from pellucid.text import split_words, well_formed
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from pellucid.base import Vectors
+    from pellucid.encoding import Role
 
 
 Pooling = Literal["max", "sum", "last"]
@@ -39,65 +35,56 @@ _TEXT, _INSTRUCTION = "{text}", "{instruction}"
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How texts become lexicon embeddings (LENS paper, section 3.2.2).
+class ReadingSettings:
+    """How a text is read.
 
     Attributes:
-        pooling: how the weights of the text's tokens become one: their "max" or "sum", or the weights at the "last"
-            position, after the whole text.
-        shift: take for a token what the model says one position before it, which is where a causal language model
-            predicts it. None: for causal language models yes, for encoders no.
-        end_token: put the tokenizer's end token behind the text. None: for causal language models, where there is one.
-            False, with `shift`, also takes away the one that the tokenizer puts there by itself.
-        template: what a text stands in; `{text}` is replaced by it. Where it stands twice the text is given twice, and
-            only the second time is pooled (echo prompting).
+        template: what is put around a text; `{text}` is replaced by it. If `{text}` occurs twice the text is given
+            twice, and only the second copy is pooled (echo prompting). None: the text alone.
         query_template: the same for a text that is no document; None takes `template`.
-        instructed_template: the same where there is an instruction, which replaces `{instruction}`.
-        instruction: the task, told to the model before each text that is no document; "" for none.
-        takes_instruction: whether the model was trained to be told tasks; unasked, `evaluate` tells them to no other.
-        own_words: keep only the coordinates of tokens that the words of the text itself are written with, function
-            words apart (PromptReps).
-        max_length: tokens read at most, with all that stands around the text; a longer text is cut, with a warning.
-            None: what the model can read, at most 512.
-        max_active_dims: keep only so many of the largest coordinates of each text; None keeps all.
+        instructed_template: the same when there is an instruction, which replaces `{instruction}`.
+        instruction: the task, put before each text that is no document; "" for none.
+        end_token: put the tokenizer's end token after the text. None: for causal language models that have one.
+        max_length: tokens read at most, all that is put around the text included; a longer text is cut, with a
+            warning. None: what the model can read, at most 512.
     """
 
-    pooling: Pooling = "max"
-    shift: bool | None = None
-    end_token: bool | None = None
-    template: str = "{text}"
+    template: str | None = "{text}"
     query_template: str | None = None
     instructed_template: str = "Instruct: {instruction}\nQuery: {text}"
     instruction: str = ""
-    takes_instruction: bool = False
-    own_words: bool = False
+    end_token: bool | None = None
     max_length: int | None = None
-    max_active_dims: int | None = None
 
     def __post_init__(self) -> None:
         """Check the values.
 
         Raises:
-            InputError: one is of no use; the message names it.
+            InputError: a value is not allowed; the message names it.
         """
-        if self.pooling not in POOLINGS:
-            raise InputError(f"pooling is {self.pooling!r:.40}; it must be one of {', '.join(POOLINGS)}")
-        for name in ("shift", "end_token"):
-            if getattr(self, name) is not None and type(getattr(self, name)) is not bool:
-                raise InputError(f"{name} is {getattr(self, name)!r:.40}; it must be True, False or None")
-        for name in ("takes_instruction", "own_words"):
-            if not isinstance(getattr(self, name), bool):
-                raise InputError(f"{name} is {getattr(self, name)!r:.40}; it must be True or False")
+        check_choice(self, (True, False, None), "end_token")
         if not isinstance(self.instruction, str):
             raise InputError(f"instruction is {self.instruction!r:.40}; it must be a string")
         for name in ("template", "query_template", "instructed_template"):
             _check_template(name, getattr(self, name))
-        for name in ("max_length", "max_active_dims"):
-            value = getattr(self, name)
-            if value is not None and (type(value) is not int or value < 1):
-                raise InputError(f"{name} is {value!r:.40}; it must be a whole number of 1 or more, or None")
+        check_positive(self, "max_length")
 
-    def decided(self, tokenizer: Any, predicts_next: bool, context: int) -> Settings:
+    @property
+    def adds_start(self) -> bool:
+        """Whether the tokenizer's start token is put before the text if the tokenizer puts none there."""
+        return False
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether a token's state is the one at the position before it."""
+        return False
+
+    @property
+    def names_own_words(self) -> bool:
+        """Whether readings list the tokens of the text's own words."""
+        return False
+
+    def decided(self, tokenizer: Any, predicts_next: bool, context: int) -> Self:
         """Return these settings with everything set that is left to the model.
 
         Args:
@@ -108,22 +95,22 @@ class Settings:
         Raises:
             InputError: `max_length` is more than that.
         """
-        has_end = getattr(tokenizer, "eos_token_id", None) is not None
         if self.max_length is not None and self.max_length > context:
             raise InputError(f"max_length is {self.max_length}; the backbone reads {context} tokens at most")
+        has_end = getattr(tokenizer, "eos_token_id", None) is not None
         return replace(
             self,
-            shift=predicts_next if self.shift is None else self.shift,
+            template=_TEXT if self.template is None else self.template,
             end_token=predicts_next and has_end if self.end_token is None else self.end_token,
             max_length=min(_DEFAULT_LENGTH, context) if self.max_length is None else self.max_length,
         )
 
     def around(self, instructed: bool) -> tuple[str, ...]:
-        """Return what stands around a text, with the instruction where one is set and wanted.
+        """Return what is put around a text, with the instruction if one is set and wanted.
 
-        Two strings, before and behind it; three where the text is given twice: before, between and behind.
+        Two strings, before and after it; three if the text is given twice: before, between and after.
         """
-        template = self.template
+        template = self.template or _TEXT
         if instructed and self.instruction:
             template = self.instructed_template
         elif instructed and self.query_template is not None:
@@ -131,15 +118,86 @@ class Settings:
         return tuple(part.replace(_INSTRUCTION, self.instruction) for part in template.split(_TEXT))
 
 
+@dataclass(frozen=True)
+class LexiconSettings(ReadingSettings):
+    """How texts become lexicon embeddings (LENS paper, section 3.2.2).
+
+    Attributes:
+        pooling: how the weights of the text's tokens become one: their "max" or "sum", or the weights at the "last"
+            position, after the whole text.
+        shift: use for a token the state at the position before it, which is where a causal language model predicts
+            it. None: for causal language models yes, for encoders no. With it, `end_token=False` also removes the end
+            token that the tokenizer adds by itself.
+        takes_instruction: whether the model was trained with instructions; `evaluate` gives them to no other model
+            unless asked to.
+        own_words: keep only the coordinates of the text's own words, function words excepted (PromptReps).
+        max_active_dims: keep only so many of the largest coordinates of each text; None keeps all.
+    """
+
+    pooling: Pooling = "max"
+    shift: bool | None = None
+    takes_instruction: bool = False
+    own_words: bool = False
+    max_active_dims: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            InputError: a value is not allowed; the message names it.
+        """
+        super().__post_init__()
+        if self.template is None:
+            raise InputError("template is None; it must be a string")
+        check_choice(self, POOLINGS, "pooling")
+        check_choice(self, (True, False, None), "shift")
+        check_choice(self, (True, False), "takes_instruction", "own_words")
+        check_positive(self, "max_active_dims")
+
+    @property
+    def adds_start(self) -> bool:
+        """Whether there must be a token before the text: with a shift, the first token's state is there."""
+        return bool(self.shift)
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether a token's state is the one at the position before it."""
+        return bool(self.shift)
+
+    @property
+    def names_own_words(self) -> bool:
+        """Whether readings list the tokens of the text's own words."""
+        return self.own_words
+
+    def decided(self, tokenizer: Any, predicts_next: bool, context: int) -> Self:
+        """Return these settings with everything set that is left to the model; see `ReadingSettings.decided`."""
+        settings = super().decided(tokenizer, predicts_next, context)
+        return replace(settings, shift=predicts_next if self.shift is None else self.shift)
+
+
+def check_choice(settings: Any, allowed: tuple[Any, ...], *names: str) -> None:
+    """Refuse a setting that is none of the `allowed` values; 1 is not taken for True."""
+    for name in names:
+        value = getattr(settings, name)
+        if not any(value == one and type(value) is type(one) for one in allowed):
+            raise InputError(f"{name} is {value!r:.40}; it must be one of {', '.join(map(str, allowed))}")
+
+
+def check_positive(settings: Any, *names: str) -> None:
+    """Refuse a setting that is neither None nor a whole number of 1 or more."""
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and (type(value) is not int or value < 1):
+            raise InputError(f"{name} is {value!r:.40}; it must be a whole number of 1 or more, or None")
+
+
 def _check_template(name: str, template: Any) -> None:
-    if name == "query_template" and template is None:
+    if name != "instructed_template" and template is None:
         return
     if not isinstance(template, str):
         raise InputError(f"{name} is {template!r:.40}; it must be a string")
     if template.count(_TEXT) not in (1, 2):
-        raise InputError(
-            f"{name} is {template!r:.80}; it must hold {_TEXT} once, or twice for a text that is given twice"
-        )
+        raise InputError(f"{name} is {template!r:.80}; it must hold {_TEXT} once, or twice to give the text twice")
 
 
 class Reading(NamedTuple):
@@ -148,8 +206,8 @@ class Reading(NamedTuple):
     Attributes:
         ids: token ids, special tokens included, without padding.
         first: position of the first state that is pooled.
-        spans: for each pooled state, in order, the characters of the text that its token stands for.
-        last: position of the state that stands for the whole in "last" pooling; -1 for a text without tokens.
+        spans: for each pooled state, in order, the characters of the text that its token covers.
+        last: position of the state that is the embedding in "last" pooling; -1 for a text without tokens.
         cut: tokens of the text that did not fit.
         words: ids of the tokens whose coordinates are kept; None keeps all.
     """
@@ -165,7 +223,7 @@ class Reading(NamedTuple):
 class Reader:
     """Turns texts into readings, with one tokenizer and one set of settings."""
 
-    def __init__(self, tokenizer: Any, settings: Settings) -> None:
+    def __init__(self, tokenizer: Any, settings: ReadingSettings) -> None:
         """Take a fast tokenizer of transformers.
 
         Args:
@@ -177,8 +235,8 @@ class Reader:
         """
         if not getattr(tokenizer, "is_fast", False):
             raise InputError(
-                f"{type(tokenizer).__name__} gives no character offsets, without which a text's own tokens cannot be "
-                "told from the instruction's; open the model with a fast tokenizer (a tokenizer.json)"
+                "the tokenizer gives no character offsets, without which a text's own tokens cannot be told apart "
+                "from the instruction's; open the model with a fast tokenizer (a tokenizer.json)"
             )
         self.settings, self.max_length = settings, settings.max_length or _DEFAULT_LENGTH
         described = tokenizer.backend_tokenizer.to_str()
@@ -192,28 +250,30 @@ class Reader:
         self._before, self._behind = self._outer_tokens(tokenizer)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Set what a copied tokenizer has forgotten."""
+        """Set what a copy of a tokenizer does not keep."""
         self.__dict__.update(state)
         self._plain.encode_special_tokens = True
 
     def _outer_tokens(self, tokenizer: Any) -> tuple[list[int], list[int]]:
-        """Return the special tokens at both ends: the tokenizer's own, and those the settings ask for."""
+        """Return the special tokens before and after: the tokenizer's own, and those the settings ask for."""
         with without_panic("the tokenizer"):
             marked = self._joint.encode("a")
         own = [n for n, special in enumerate(marked.special_tokens_mask) if not special]
         before = marked.ids[: own[0]] if own else []
         behind = marked.ids[own[-1] + 1 :] if own else []
-        if self.settings.shift and not before:
+        settings = self.settings
+        if settings.adds_start and not before:
             start = _first_known(tokenizer, "bos_token_id", "eos_token_id", "pad_token_id")
             if start is None:
+                name = "shift" if settings.looks_back else "start_token"
                 raise InputError(
-                    "shift needs a token before the text, and the tokenizer has no start, end or padding token; "
-                    "set shift=False"
+                    f"{name} needs a token before the text, and the tokenizer has no start, end or padding token; "
+                    f"set {name}=False"
                 )
             before = [start]
-        if self.settings.shift and not self.settings.end_token:
+        if settings.adds_start and not settings.end_token:
             behind = []
-        if self.settings.end_token and not behind:
+        if settings.end_token and not behind:
             end = _first_known(tokenizer, "eos_token_id", "sep_token_id")
             if end is None:
                 raise InputError("the tokenizer has no end token; set end_token=False")
@@ -225,8 +285,8 @@ class Reader:
 
         Args:
             texts: well-formed or not; a lone surrogate is read as U+FFFD.
-            instructed: tell the model the instruction, if there is one.
-            instruction: the one to tell; None takes that of the settings.
+            instructed: read them with the instruction, if there is one.
+            instruction: the one to use; None takes that of the settings.
 
         Raises:
             InputError: the template and the instruction leave no room for a text.
@@ -243,15 +303,19 @@ class Reader:
                 for n, text in enumerate(clean)
             ]
 
-    def _apart(self, text: str, around: tuple[str, ...]) -> _Parts:
-        """Read a text that contains a special token's string on its own, so that it stays text."""
+    def read_as(self, texts: Sequence[str], role: Role) -> list[Reading]:
+        """Return the readings of texts in a role: any but documents are read with the instruction."""
+        return self.read(texts, instructed=role != "document")
+
+    def _apart(self, text: str, around: tuple[str, ...]) -> _Tokenised:
+        """Tokenise a text that contains a special token's string by itself, so that the string stays text."""
         before, *between, behind = (self._joint.encode(part, add_special_tokens=False).ids for part in around)
         own = self._plain.encode(text, add_special_tokens=False)
         spans = [(start, end) for start, end in own.offsets]
-        return _Parts(before, own.ids if between else [], between[0] if between else [], own.ids, spans, behind)
+        return _Tokenised(before, own.ids if between else [], between[0] if between else [], own.ids, spans, behind)
 
-    def _reading(self, text: str, parts: _Parts) -> Reading:
-        """Put the special tokens around, and cut the text (both times it is given) to what fits."""
+    def _reading(self, text: str, parts: _Tokenised) -> Reading:
+        """Add the special tokens, and cut the text (both copies, if there are two) to what fits."""
         start, end = [*self._before, *parts.before], [*parts.behind, *self._behind]
         around = len(start) + len(parts.between) + len(end)
         room = (self.max_length - around) // (2 if parts.copy else 1)
@@ -263,21 +327,21 @@ class Reader:
         kept = parts.own[:room]
         ahead = [*start, *parts.copy[:room], *parts.between]
         ids = [*ahead, *kept, *end]
-        first = len(ahead) - bool(self.settings.shift)
-        words = own_word_ids(text, self._plain) if self.settings.own_words else None
+        first = len(ahead) - self.settings.looks_back
+        words = own_word_ids(text, self._plain) if self.settings.names_own_words else None
         last = len(ids) - 1 if kept else -1
         return Reading(ids, first, parts.spans[:room], last, len(parts.own) - len(kept), words)
 
-    def known(self, texts: Sequence[str]) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        """Return for each text how much of it is read, told the instruction where one is set, and what is left out."""
+    def known(self, texts: Sequence[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        """Return for each text how much of it is read in a role, and what is left out."""
         found: list[tuple[Coverage, tuple[Span, ...]]] = []
         for start in range(0, len(texts), _BLOCK):
             block = texts[start : start + _BLOCK]
-            found += map(known_words, block, self.read(block, instructed=True))
+            found += map(known_words, block, self.read_as(block, role))
         return found
 
     def warn_of_cut(self, cut: Sequence[int], texts: int, stacklevel: int) -> None:
-        """Tell how many of `texts` texts lost their ends, if any did.
+        """Warn that some of `texts` texts were cut, if any were.
 
         Args:
             cut: how many tokens each text that did not fit has lost.
@@ -292,7 +356,7 @@ class Reader:
             )
 
 
-class _Parts(NamedTuple):
+class _Tokenised(NamedTuple):
     before: list[int]
     copy: list[int]  # the text when it is given for the first of two times
     between: list[int]
@@ -301,22 +365,36 @@ class _Parts(NamedTuple):
     behind: list[int]
 
 
-def _split(encoded: Any, text: str, around: tuple[str, ...]) -> _Parts:
+def without_prompt(texts: list[str], prompt: str) -> tuple[list[str], Role]:
+    """Return `texts` and the role that has no instruction; an instruction has its place in a template.
+
+    Raises:
+        InputError: `prompt` is another one than "".
+    """
+    if prompt:
+        raise InputError(
+            f"prompt is {prompt!r:.60}; this model is told tasks in a template of its own: "
+            "model.with_instruction(...) before encode_query. prompt='' tells it nothing"
+        )
+    return texts, "document"
+
+
+def _split(encoded: Any, text: str, around: tuple[str, ...]) -> _Tokenised:
     """Divide the tokens of template and text; one that holds a character of the text is the text's own."""
     ids, offsets = encoded.ids, encoded.offsets
     start = len(text.join(around)) - len(around[-1]) - len(text)
     end = start + len(text)
     own = [n for n, (first, last) in enumerate(offsets) if last > start and first < end]
     if not own:
-        return _Parts(ids, [], [], [], [], [])
+        return _Tokenised(ids, [], [], [], [], [])
     low, high = own[0], own[-1] + 1
     spans = [(max(first - start, 0), min(last, end) - start) for first, last in offsets[low:high]]
     begin, stop = len(around[0]), len(around[0]) + len(text)
     copied = [n for n, (first, last) in enumerate(offsets[:low]) if last > begin and first < stop]
     if len(around) == 2 or not copied:
-        return _Parts(ids[:low], [], [], ids[low:high], spans, ids[high:])
+        return _Tokenised(ids[:low], [], [], ids[low:high], spans, ids[high:])
     before, copy, between = ids[: copied[0]], ids[copied[0] : copied[-1] + 1], ids[copied[-1] + 1 : low]
-    return _Parts(before, copy, between, ids[low:high], spans, ids[high:])
+    return _Tokenised(before, copy, between, ids[low:high], spans, ids[high:])
 
 
 def _first_known(tokenizer: Any, *names: str) -> int | None:

@@ -36,7 +36,7 @@ class Rank(IntEnum):
     WORD = 0  # a whole word of the list
     WORDLIKE = 1  # begins a word and is made of letters: a name, a foreign word, or the beginning of a word
     NUMBER = 2  # digits, letters among digits, single letters
-    INNER = 3  # stands inside words, and is a word of the vocabulary where it begins one
+    INNER = 3  # occurs inside words, and is a word of the vocabulary at the start of one
     SIGN = 4
     SHARD = 5
     NONE = 6  # no text: special tokens, placeholders, lone bytes

@@ -1,20 +1,20 @@
 """Pictures: one canvas, one palette and the few charts that every result draws itself with.
 
-A result calls down to these with names and numbers; nothing here knows a result. A picture is a matplotlib Figure that
-the caller shows or saves, for a light or a dark background. Nothing global is touched: no pyplot, no style, no window.
-Names are drawn as they are; a dollar sign is no formula.
+A result calls down to these with names and numbers, or hands its parts to `picture`; nothing here knows a result. A
+picture is a matplotlib Figure that the caller shows or saves, for a light or a dark background. Nothing global is
+touched: no pyplot, no style, no window. Names are drawn as they are; a dollar sign is no formula.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import missing_extra
-from pellucid.views.render import shorten, visible
+from pellucid.views.parts import AnyPart, Bars, Heading, Matrix, Note, cell_number, decimals, shorten, visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LONGEST = 46  # characters of a name beside a bar
+_MOST_NUMBERS = 300  # cells of a heat map; with more, a number in each is too small to read
 
 
 class Palette(NamedTuple):
@@ -156,3 +157,57 @@ class Canvas:
 def short_name(text: str, longest: int = _LONGEST) -> str:
     """Return a text as a picture can hold it: cut, and without control characters."""
     return shorten(visible(text), longest)
+
+
+def picture(parts: Iterable[AnyPart], *, most: int, dark: bool = False) -> Figure:
+    """Draw the first matrix among the parts as a heat map of `most` words a side; without one, the first bars.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    parts = list(parts)
+    matrix = next((part.folded(most) for part in parts if isinstance(part, Matrix)), None)
+    bars = next((part for part in parts if isinstance(part, Bars)), None)
+    size = (7.0, 1.4 + 0.28 * (2 if bars is None else len(bars.bars) + len(bars.rest)))
+    if matrix is not None:
+        size = max(2.6 + 0.5 * len(matrix.across), 5.0), 2.0 + 0.36 * len(matrix.down)
+    heading = next(part for part in parts if isinstance(part, Heading))
+    canvas = Canvas(size, f"{heading.title} {heading.value}", dark=dark)
+    notes = [part for part in parts if isinstance(part, Note)]
+    axes = canvas.panel(title="\n".join(note.text.partition(":")[0] for note in notes if note.is_warning))
+    if matrix is not None:
+        _draw_matrix(canvas, axes, matrix)
+    elif bars is not None:
+        _draw_bars(canvas, axes, bars)
+    else:
+        said = next(note.text for note in notes if not note.is_warning)
+        axes.text(
+            0, 0.5, short_name(said, 120), va="center", transform=axes.transAxes, parse_math=False,
+            color=canvas.colours.ink, fontsize=9,
+        )  # fmt: skip
+        axes.set_axis_off()
+    return canvas.figure
+
+
+def _draw_matrix(canvas: Canvas, axes: Axes, matrix: Matrix) -> None:
+    """Draw the pairs in text order with their numbers where these have room; sums have a number but no colour."""
+    pairs = matrix.pairs()
+    reach = canvas.heat_map(axes, pairs, matrix.down, matrix.across, "contribution to the score")
+    axes.set_xlabel(matrix.of_across)
+    axes.set_ylabel(matrix.of_down)
+    for (line, column), value in np.ndenumerate(matrix.values):
+        is_sum = np.isnan(pairs[line, column])
+        written = cell_number(value, decimals(reach)) if is_sum or pairs.size <= _MOST_NUMBERS else ""
+        colour = "white" if not is_sum and abs(value) > 0.6 * reach else canvas.colours.ink
+        if written:
+            axes.text(column, line, written, ha="center", va="center", fontsize=8, color=colour)
+
+
+def _draw_bars(canvas: Canvas, axes: Axes, bars: Bars) -> None:
+    """Draw the bars and what is left, the first on top, so that all together are the total."""
+    names, values = zip(*bars.bars, *bars.rest)
+    drawn = canvas.bars(axes, values, [f"{value:+.3f}" for value in values])
+    for rest in range(len(bars.bars), len(values)):
+        drawn[rest].set_alpha(0.45)
+    canvas.names(axes, names)
+    axes.set_xlabel("contribution to the score")

@@ -1,12 +1,8 @@
-"""The folder of a training run: what run it is of, and which of its checkpoints is the last whole one.
+"""Training a lexicon model on pairs, hard negatives and a teacher's scores (LENS paper, sections 3.3 and 4.1).
 
-A low-rank adapter put into a model's transformer for training, and the model that comes out of it.
-
-Training a lexicon model on pairs, hard negatives and a teacher's scores (LENS paper, sections 3.3 and 4.1).
-
-Trained is a low-rank adapter of the transformer; the centroids stay as they are unless wanted otherwise. The loop is
-sentence-transformers' trainer, the adapter peft's: mixed precision, gradient checkpointing and several devices
-(`accelerate launch`, `torchrun`) work as there. Rows are in `data.py`, the loss in `loss.py`.
+A low-rank adapter of the transformer is trained, and the centroids if wanted. The loop is sentence-transformers'
+trainer, the adapter peft's: mixed precision, gradient checkpointing and several devices (`accelerate launch`,
+`torchrun`) work as there. Rows are in `data.py`, the losses and batches in `trainer.py`.
 """
 
 from __future__ import annotations
@@ -27,211 +23,16 @@ from pellucid.errors import InputError, missing_extra
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.lexicon.training.data import TrainingSet
 from pellucid.progress import Progress
-from pellucid.store import checksum
+from pellucid.store import checksum, writing_explained
 from pellucid.transformer.backbone import Adapter, merge_adapter, read_adapter, unchanged_names
 from pellucid.workfolder import WorkFolder
 
 if TYPE_CHECKING:
     from pellucid.lexicon.training.trainer import Collator, LexiconModule, LexiconTrainer, TextSet
 
-
-_FREE = ("save_steps",)  # settings that may differ when a run goes on
-_OTHERS = "rng_state_"  # what each of several devices writes by itself, perhaps later
+_FREE = ("save_steps",)  # settings that may differ when a run is resumed
 _BLOCK = 16_384  # vectors hashed at a time
-
-
-def claim(work: WorkFolder, model: LexiconEmbedder, sets: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    """Say what run the folder is of.
-
-    Args:
-        work: the folder.
-        model: what is trained.
-        sets: the training sets by name.
-        settings: all that the outcome depends on.
-
-    Raises:
-        InputError: the folder holds checkpoints of another run, or of other rows; the message says which.
-    """
-    work.claim(
-        {
-            **{name: value for name, value in settings.items() if name not in _FREE},
-            "adapter": settings["adapter"] and _adapter(Path(settings["adapter"])),
-            "sets": list(sets),
-            "model": {
-                "clusters": model.get_embedding_dimension(),
-                "pooling": model.settings.pooling,
-                "fingerprint": [round(float(value), 4) for value in model.backbone.fingerprint()[:8]],
-            },
-        }
-    )
-    for name, part in sets.items():
-        work.note_texts(name, _items(part), f"the training set {name!r}")
-
-
-def _adapter(folder: Path) -> dict[str, str]:
-    """Return what tells the adapter that training goes on from."""
-    return {path.name: checksum(path) for path in sorted(folder.glob("adapter_*")) if path.is_file()}
-
-
-def _items(part: Any) -> Iterator[str]:
-    """Yield the rows of a set as text, or its texts and then hashes of their vectors."""
-    yield from map(repr, getattr(part, "rows", None) or part.texts)
-    for start in range(0, len(part) if hasattr(part, "vectors") else 0, _BLOCK):
-        block = np.ascontiguousarray(part.vectors[start : start + _BLOCK], np.float32)
-        yield hashlib.blake2b(block.tobytes(), digest_size=16).hexdigest()
-
-
-def note_checkpoint(work: WorkFolder, folder: Path) -> None:
-    """Take a checkpoint that was just written into the state, and those that are gone out of it."""
-    known = {name: files for name, files in work.facts.get("checkpoints", {}).items() if (work.path / name).is_dir()}
-    files = [path for path in sorted(folder.iterdir()) if path.is_file() and not path.name.startswith(_OTHERS)]
-    known[folder.name] = {path.name: checksum(path) for path in files}
-    work.commit({"checkpoints": known})
-
-
-def last_checkpoint(work: WorkFolder) -> Path | None:
-    """Return the newest checkpoint; one that was being written when the run was stopped does not count.
-
-    Raises:
-        ModelFolderError: it is damaged or missing.
-    """
-    checkpoints = work.facts.get("checkpoints")
-    if not checkpoints:
-        return None
-    newest: str = max(checkpoints, key=lambda name: int(name.removeprefix("checkpoint-")))
-    for name, known in checkpoints[newest].items():
-        work.prove(work.path / newest / name, known)
-    return work.path / newest
-
-
 _PREFIX, _DOWN, _UP = "base_model.model.", ".lora_A.weight", ".lora_B.weight"
-
-
-@contextmanager
-def adapted_model(model: LexiconEmbedder, settings: TrainingSettings) -> Iterator[Any]:
-    """Put an adapter into all linear layers of the model's transformer, and take it out again.
-
-    Raises:
-        InputError: the adapter to go on from has another rank, scale or form.
-        ModelFolderError: there is none.
-        MissingExtraError: torch or peft is not installed.
-    """
-    try:
-        import torch
-        from peft import LoraConfig, get_peft_model
-    except ImportError as error:
-        raise missing_extra(error.name or "peft", "torch") from error
-    transformer = model.backbone.model
-    trainable = {name: weight.requires_grad for name, weight in transformer.named_parameters()}
-    unused = any("pooler" in name.split(".") for name, _ in transformer.named_modules())
-    config = LoraConfig(
-        r=settings.rank,
-        lora_alpha=settings.alpha,
-        lora_dropout=settings.dropout,
-        target_modules="all-linear",
-        exclude_modules=r"(.*\.)?pooler\..*" if unused else None,  # no state comes from it
-    )
-    torch.manual_seed(settings.seed)
-    with unchanged_names():
-        adapted = get_peft_model(transformer, config)
-    _checkpoint_states(transformer, settings.gradient_checkpointing)
-    try:
-        if settings.adapter is not None:
-            _take_over(adapted, Path(settings.adapter), settings)
-        yield adapted
-    finally:
-        _checkpoint_states(transformer, False)
-        adapted.unload()
-        transformer.eval()
-        transformer.__dict__.pop("peft_config", None)
-        for name, weight in transformer.named_parameters():
-            weight.requires_grad_(trainable[name]).grad = None
-
-
-def _take_over(adapted: Any, folder: Path, settings: TrainingSettings) -> None:
-    """Set the weights of a new adapter to those in `folder`."""
-    from peft import set_peft_model_state_dict
-
-    config, tensors = read_adapter(folder)
-    wanted, known = {"r": settings.rank, "lora_alpha": settings.alpha}, {n: config.get(n) for n in ("r", "lora_alpha")}
-    if known != wanted or not _is_plain((config, tensors)):
-        raise InputError(f"the adapter in {folder} has {known}; to go on from it, train with rank and alpha like these")
-    loaded = set_peft_model_state_dict(adapted, tensors)
-    missing = [name for name in loaded.missing_keys if ".lora_" in name]
-    if loaded.unexpected_keys or missing:
-        name = [*loaded.unexpected_keys, *missing][0]
-        raise InputError(f"the adapter in {folder} is of another transformer: {name} is in one of them alone")
-
-
-def _checkpoint_states(transformer: Any, wanted: bool) -> None:
-    """Keep states for the backward pass, or compute them twice; transformers has a new name for this."""
-    kind = "activation" if hasattr(transformer, "activation_checkpointing_enable") else "gradient"
-    if wanted:
-        enable = getattr(transformer, f"{kind}_checkpointing_enable")
-        enable(**{f"{kind}_checkpointing_kwargs": {"use_reentrant": False}})
-    else:
-        getattr(transformer, f"{kind}_checkpointing_disable")()
-
-
-def trained_model(model: LexiconEmbedder, folder: Path, head: str | None) -> LexiconEmbedder:
-    """Return a copy of the model with what was trained, read back from where it was written.
-
-    Args:
-        model: as it was before.
-        folder: of the adapter.
-        head: the file of trained centroids in it; None keeps the model's.
-    """
-    from safetensors.torch import load_file
-
-    merged, kept = merge_adapter(copy.deepcopy(model.backbone.model), folder)
-    earlier = model.backbone.adapter
-    adapter = kept if earlier is None else stacked(earlier, kept)
-    backbone = replace(model.backbone, model=merged.eval(), adapter=adapter)
-    clusters = model.clusters
-    if head is not None:
-        clusters = replace(clusters, centroids=load_file(str(folder / head))["head"].float().cpu().numpy())
-    return LexiconEmbedder.from_parts(backbone, clusters, model.settings, bias=model.bias)
-
-
-def stacked(first: Adapter, second: Adapter) -> Adapter | None:
-    """Return one adapter that does what two do one after the other: s1 B1 A1 + s2 B2 A2 = [s1 B1, s2 B2] [A1; A2].
-
-    None where one of them is no plain low-rank adapter; the model can then be saved whole and not by name.
-    """
-    import torch
-
-    if not (_is_plain(first) and _is_plain(second)):
-        return None
-    parts, tensors = (first, second), {}
-    ranks = [int(config["r"]) for config, _ in parts]
-    layers = sorted({name.removesuffix(_DOWN) for _, known in parts for name in known if name.endswith(_DOWN)})
-    for layer in layers:
-        shaped = next(known for _, known in parts if layer + _DOWN in known)
-        width, height = shaped[layer + _DOWN].shape[1], shaped[layer + _UP].shape[0]
-        downs, ups = [], []
-        for (config, known), rank in zip(parts, ranks, strict=True):
-            root = math.sqrt(rank) if config.get("use_rslora") else rank
-            down, up = known.get(layer + _DOWN), known.get(layer + _UP)
-            downs.append(torch.zeros(rank, width) if down is None else down.float())
-            ups.append(torch.zeros(height, rank) if up is None else up.float() * (config["lora_alpha"] / root))
-        tensors[layer + _DOWN], tensors[layer + _UP] = torch.cat(downs), torch.cat(ups, dim=1).contiguous()
-    changes: dict[str, Any] = {"r": sum(ranks), "lora_alpha": sum(ranks), "use_rslora": False, "exclude_modules": None}
-    changes["target_modules"] = [layer.removeprefix(_PREFIX) for layer in layers]
-    changes["base_model_name_or_path"] = first[0].get("base_model_name_or_path")
-    return {**second[0], **changes}, tensors
-
-
-def _is_plain(adapter: Adapter) -> bool:
-    """Whether the adapter is low-rank factors of linear layers, all of one rank and scale, and nothing else."""
-    config, tensors = adapter
-    odd = ("rank_pattern", "alpha_pattern", "use_dora", "modules_to_save", "fan_in_fan_out", "trainable_token_indices")
-    return (
-        config.get("peft_type") == "LORA"
-        and not any(config.get(name) for name in odd)
-        and all(name.endswith((_DOWN, _UP)) and tensor.ndim == 2 for name, tensor in tensors.items())
-    )
-
-
 TRAINED = "trained"
 """Where in the folder of a run the adapter is in the end, and centroids that were trained."""
 
@@ -249,13 +50,13 @@ class TrainingSettings:
             small one; None embeds a batch at once.
         temperature: what cosines are divided by.
         distillation: weight of the teacher's scores; 0 leaves them aside.
-        similarity_temperature: what cosines are divided by where texts without labels are drawn to a teacher's vectors.
+        similarity_temperature: the same for texts without labels, trained against a teacher's vectors.
         learning_rate: AdamW's, after the warmup; it falls linearly to zero.
         warmup_steps: batches over which it rises.
         rank: of the adapter.
         alpha: its scale, times 1 / rank.
         dropout: before the adapter.
-        adapter: folder of an adapter that training goes on from, such as `TRAINED` of an earlier run with this rank and
+        adapter: folder of an adapter that training starts from, such as `TRAINED` of an earlier run with this rank and
             alpha; None begins with one that changes nothing.
         train_head: train the centroids as well.
         bf16: compute in bfloat16, as CPUs and GPUs of some years can.
@@ -288,7 +89,7 @@ class TrainingSettings:
         """Check the values.
 
         Raises:
-            InputError: one is of no use; the message names it.
+            InputError: a value is not allowed; the message names it.
         """
         least: dict[str, float] = {"batch_size": 2, "group_size": 1, "rank": 1, "save_steps": 1, "warmup_steps": 0}
         least |= {"max_steps": 1, "chunk": 1, "dropout": 0, "distillation": 0, "seed": 0}
@@ -313,7 +114,7 @@ def train_lexicon(
 ) -> LexiconEmbedder:
     """Return a trained copy of `model`, which itself stays as it is.
 
-    Checkpoints are written to `output_dir`; a run that was stopped goes on from the last one when it is started again
+    Checkpoints are written to `output_dir`; an interrupted run resumes from the last one when it is started again
     with the same arguments, as if it had not been stopped. Rows, texts and vectors must then be the same, in their
     order, and the checkpoint undamaged.
 
@@ -369,7 +170,8 @@ def train_module(
     trainer = _trainer(module, collator, work, settings, progress)
     trainer.train(resume_from_checkpoint=None if last is None else str(last))
     if trainer.is_world_process_zero():
-        module.save(str(work.path / TRAINED))
+        with writing_explained(work.path):
+            module.save(str(work.path / TRAINED))
     trainer.accelerator.wait_for_everyone()
 
 
@@ -473,3 +275,184 @@ def _arguments(folder: Path, settings: TrainingSettings, *, on_cpu: bool) -> Any
     if arguments.n_gpu > 1:
         arguments._n_gpu = 1  # else one process would split each batch among all GPUs, and in-batch negatives with it
     return arguments
+
+
+@contextmanager
+def adapted_model(model: LexiconEmbedder, settings: TrainingSettings) -> Iterator[Any]:
+    """Put an adapter into all linear layers of the model's transformer, and take it out again.
+
+    Raises:
+        InputError: the adapter to start from has another rank, scale or form.
+        ModelFolderError: there is none.
+        MissingExtraError: torch or peft is not installed.
+    """
+    try:
+        import torch
+        from peft import LoraConfig, get_peft_model
+    except ImportError as error:
+        raise missing_extra(error.name or "peft", "torch") from error
+    transformer = model.backbone.model
+    trainable = {name: weight.requires_grad for name, weight in transformer.named_parameters()}
+    unused = any("pooler" in name.split(".") for name, _ in transformer.named_modules())
+    config = LoraConfig(
+        r=settings.rank,
+        lora_alpha=settings.alpha,
+        lora_dropout=settings.dropout,
+        target_modules="all-linear",
+        exclude_modules=r"(.*\.)?pooler\..*" if unused else None,  # no state comes from it
+    )
+    torch.manual_seed(settings.seed)
+    with unchanged_names():
+        adapted = get_peft_model(transformer, config)
+    _checkpoint_states(transformer, settings.gradient_checkpointing)
+    try:
+        if settings.adapter is not None:
+            _take_over(adapted, Path(settings.adapter), settings)
+        yield adapted
+    finally:
+        _checkpoint_states(transformer, False)
+        adapted.unload()
+        transformer.eval()
+        transformer.__dict__.pop("peft_config", None)
+        for name, weight in transformer.named_parameters():
+            weight.requires_grad_(trainable[name]).grad = None
+
+
+def _take_over(adapted: Any, folder: Path, settings: TrainingSettings) -> None:
+    """Set the weights of a new adapter to those in `folder`."""
+    from peft import set_peft_model_state_dict
+
+    config, tensors = read_adapter(folder)
+    wanted, known = {"r": settings.rank, "lora_alpha": settings.alpha}, {n: config.get(n) for n in ("r", "lora_alpha")}
+    if known != wanted or not _is_plain((config, tensors)):
+        raise InputError(f"the adapter in {folder} has {known}; to start from it, train with rank and alpha like these")
+    loaded = set_peft_model_state_dict(adapted, tensors)
+    missing = [name for name in loaded.missing_keys if ".lora_" in name]
+    if loaded.unexpected_keys or missing:
+        name = [*loaded.unexpected_keys, *missing][0]
+        raise InputError(f"the adapter in {folder} is of another transformer: {name} is in one of them alone")
+
+
+def _checkpoint_states(transformer: Any, wanted: bool) -> None:
+    """Keep states for the backward pass, or compute them twice; transformers has a new name for this."""
+    kind = "activation" if hasattr(transformer, "activation_checkpointing_enable") else "gradient"
+    if wanted:
+        enable = getattr(transformer, f"{kind}_checkpointing_enable")
+        enable(**{f"{kind}_checkpointing_kwargs": {"use_reentrant": False}})
+    else:
+        getattr(transformer, f"{kind}_checkpointing_disable")()
+
+
+def trained_model(model: LexiconEmbedder, folder: Path, head: str | None) -> LexiconEmbedder:
+    """Return a copy of the model with what was trained, read back from where it was written.
+
+    Args:
+        model: as it was before.
+        folder: of the adapter.
+        head: the file of trained centroids in it; None keeps the model's.
+    """
+    from safetensors.torch import load_file
+
+    merged, kept = merge_adapter(copy.deepcopy(model.backbone.model), folder)
+    earlier = model.backbone.adapter
+    adapter = kept if earlier is None else stacked(earlier, kept)
+    backbone = replace(model.backbone, model=merged.eval(), adapter=adapter)
+    clusters = model.clusters
+    if head is not None:
+        clusters = replace(clusters, centroids=load_file(str(folder / head))["head"].float().cpu().numpy())
+    return LexiconEmbedder.from_parts(backbone, clusters, model.settings, bias=model.bias)
+
+
+def stacked(first: Adapter, second: Adapter) -> Adapter | None:
+    """Return one adapter that does what two do one after the other: s1 B1 A1 + s2 B2 A2 = [s1 B1, s2 B2] [A1; A2].
+
+    None where one of them is no plain low-rank adapter; the model can then be saved whole and not by name.
+    """
+    import torch
+
+    if not (_is_plain(first) and _is_plain(second)):
+        return None
+    parts, tensors = (first, second), {}
+    ranks = [int(config["r"]) for config, _ in parts]
+    layers = sorted({name.removesuffix(_DOWN) for _, known in parts for name in known if name.endswith(_DOWN)})
+    for layer in layers:
+        shaped = next(known for _, known in parts if layer + _DOWN in known)
+        width, height = shaped[layer + _DOWN].shape[1], shaped[layer + _UP].shape[0]
+        downs, ups = [], []
+        for (config, known), rank in zip(parts, ranks, strict=True):
+            root = math.sqrt(rank) if config.get("use_rslora") else rank
+            down, up = known.get(layer + _DOWN), known.get(layer + _UP)
+            downs.append(torch.zeros(rank, width) if down is None else down.float())
+            ups.append(torch.zeros(height, rank) if up is None else up.float() * (config["lora_alpha"] / root))
+        tensors[layer + _DOWN], tensors[layer + _UP] = torch.cat(downs), torch.cat(ups, dim=1).contiguous()
+    changes: dict[str, Any] = {"r": sum(ranks), "lora_alpha": sum(ranks), "use_rslora": False, "exclude_modules": None}
+    changes["target_modules"] = [layer.removeprefix(_PREFIX) for layer in layers]
+    changes["base_model_name_or_path"] = first[0].get("base_model_name_or_path")
+    return {**second[0], **changes}, tensors
+
+
+def _is_plain(adapter: Adapter) -> bool:
+    """Whether the adapter is low-rank factors of linear layers, all of one rank and scale, and nothing else."""
+    config, tensors = adapter
+    odd = ("rank_pattern", "alpha_pattern", "use_dora", "modules_to_save", "fan_in_fan_out", "trainable_token_indices")
+    return (
+        config.get("peft_type") == "LORA"
+        and not any(config.get(name) for name in odd)
+        and all(name.endswith((_DOWN, _UP)) and tensor.ndim == 2 for name, tensor in tensors.items())
+    )
+
+
+def claim(work: WorkFolder, model: LexiconEmbedder, sets: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """Note in the folder which run it belongs to.
+
+    Args:
+        work: the folder.
+        model: what is trained.
+        sets: the training sets by name.
+        settings: all that the outcome depends on.
+
+    Raises:
+        InputError: the folder holds checkpoints of another run, or of other rows; the message says which.
+    """
+    work.claim(
+        {
+            **{name: value for name, value in settings.items() if name not in _FREE},
+            "adapter": settings["adapter"] and _adapter(Path(settings["adapter"])),
+            "sets": list(sets),
+            "model": {
+                "clusters": model.get_embedding_dimension(),
+                "pooling": model.settings.pooling,
+                "fingerprint": [round(float(value), 4) for value in model.backbone.fingerprint()[:8]],
+            },
+        }
+    )
+    for name, part in sets.items():
+        work.note_texts(name, _items(part), f"the training set {name!r}")
+
+
+def _adapter(folder: Path) -> dict[str, str]:
+    """Return the checksums of the adapter that training starts from."""
+    return {path.name: checksum(path) for path in sorted(folder.glob("adapter_*")) if path.is_file()}
+
+
+def _items(part: Any) -> Iterator[str]:
+    """Yield the rows of a set as text, or its texts and then hashes of their vectors."""
+    yield from map(repr, getattr(part, "rows", None) or part.texts)
+    for start in range(0, len(part) if hasattr(part, "vectors") else 0, _BLOCK):
+        block = np.ascontiguousarray(part.vectors[start : start + _BLOCK], np.float32)
+        yield hashlib.blake2b(block.tobytes(), digest_size=16).hexdigest()
+
+
+def last_checkpoint(work: WorkFolder) -> Path | None:
+    """Return the newest checkpoint; one that was being written when the run was stopped does not count.
+
+    Raises:
+        ModelFolderError: it is damaged or missing.
+    """
+    checkpoints = work.facts.get("checkpoints")
+    if not checkpoints:
+        return None
+    newest: str = max(checkpoints, key=lambda name: int(name.removeprefix("checkpoint-")))
+    for name, known in checkpoints[newest].items():
+        work.prove(work.path / newest / name, known)
+    return work.path / newest

@@ -1,17 +1,15 @@
-"""Rows to train on: a query with the texts that belong to it and the ones that do not, and a teacher's scores of both.
+"""Rows to train a lexicon model on: a query, texts that belong to it, texts that do not, and a teacher's scores.
 
-The form is that of the published training sets of BGE and LENS, one row a line of a `.jsonl` file (also with `.gz` or
-`.xz`) or of a `.parquet` file:
+The form is that of the published training sets of BGE and LENS, one row a line of a `.jsonl` file (also `.gz`, `.xz`)
+or of a `.parquet` file:
 
     {"query": str, "pos": [str], "neg": [str], "pos_scores": [float], "neg_scores": [float], "prompt": str, "type": str}
 
-Only `query` and `pos` must be there. Scores are a teacher's logits: the softmax over them is what is learned from them.
-A row that cannot be used is left out and named by file and line.
+Only `query` and `pos` are required. Scores are a teacher's logits: the softmax over them is the target. A row that
+cannot be used is left out and named by file and line.
 
-Hard negatives and a teacher's scores, made with any model: what training rows often lack.
-
-Mining is sentence-transformers' `mine_hard_negatives`, and so are its safeguards: a text that is nearly as near to the
-query as its positive may well belong to it, and is passed over.
+`mine_negatives` and `score_rows` add what rows often lack. Mining is sentence-transformers' `mine_hard_negatives` with
+its safeguards: a text nearly as near to the query as its positive may well belong to it, and is passed over.
 """
 
 from __future__ import annotations
@@ -29,8 +27,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.corpus import UNPACKERS, check_file, parquet_rows, parse_json, read_lines
+from pellucid.encoders import Encoder, encode_with
+from pellucid.encoding import Role
 from pellucid.errors import CorpusError, InputError, missing_extra
-from pellucid.pretrained import Encoder, encode_with
 from pellucid.store import writing
 
 _ENDINGS = (".jsonl", *(f".jsonl{packed}" for packed in UNPACKERS), ".parquet")
@@ -51,7 +50,7 @@ class TrainingRow:
         neg: texts that do not, the more alike the better.
         pos_scores: a teacher's score of each of `pos` for the query, None where there is none.
         neg_scores: the same of `neg`.
-        prompt: the instruction that is told with the query; "" for none.
+        prompt: the instruction read before the query; "" for none.
         type: what is learned, in the words of the published sets; see `TrainingSet`.
     """
 
@@ -101,7 +100,7 @@ class TrainingSet:
 
     The words of the type decide how a query is compared: with all texts of its batch, as in retrieval, or, if it holds
     "symmetric" or "class", with its own `neg` alone, since other rows' texts may well belong to it. "only_1neg" takes
-    one of `neg`. Of types with "symmetric" and "sts" or "clustering" the candidates are told the instruction as well.
+    one of `neg`. Of types with "symmetric" and "sts" or "clustering" the candidates have the instruction too.
     The LENS paper has other rows' texts as negatives in retrieval alone; its published code also for "symmetric" types
     without "class" or "clustering", such as "symmetric_sts", and for "class" without "symmetric".
 
@@ -210,7 +209,7 @@ def _read_file(path: Path) -> tuple[list[TrainingRow], list[str]]:
 
 
 def _raw_rows(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield where each row stands and what it holds: a value, or an error in place of one that is not JSON."""
+    """Yield the place of each row and what it holds: a value, or an error in place of one that is not JSON."""
     check_file(path, "training file")
     if not path.name.lower().endswith(_ENDINGS):
         raise CorpusError(f"cannot tell the format of {path}; training rows are read from .jsonl, .gz, .xz or .parquet")
@@ -293,10 +292,10 @@ class _AsSentenceTransformer:
 
         self.encoder, self.device = encoder, torch.device("cpu")
 
-    def encode_query(self, texts: Sequence[str], **options: Any) -> npt.NDArray[np.float32]:
+    def encode_query(self, texts: Sequence[str], **_: Any) -> npt.NDArray[np.float32]:
         return encode_with(self.encoder, list(texts), role="query")
 
-    def encode_document(self, texts: Sequence[str], **options: Any) -> npt.NDArray[np.float32]:
+    def encode_document(self, texts: Sequence[str], **_: Any) -> npt.NDArray[np.float32]:
         return encode_with(self.encoder, list(texts), role="document")
 
     @staticmethod
@@ -396,7 +395,8 @@ def score_rows(
 def _cosines(pairs: Sequence[tuple[str, str]], encoder: Encoder) -> npt.NDArray[np.float64]:
     """Return the cosine of each pair; every text is encoded once."""
     vectors = []
-    for role, texts in (("query", [query for query, _ in pairs]), ("document", [text for _, text in pairs])):
+    sides: dict[Role, list[str]] = {"query": [query for query, _ in pairs], "document": [text for _, text in pairs]}
+    for role, texts in sides.items():
         different = list(dict.fromkeys(texts))
         number = {text: n for n, text in enumerate(different)}
         encoded = encode_with(encoder, different, role=role)

@@ -1,36 +1,38 @@
-"""A teacher's mean states at the places of words and phrases in sentences, for adding them to a static model.
+"""Adding words and phrases to a static model, with vectors from a teacher.
 
-Adding words and phrases to a static model that exists, with a teacher.
-
-The teacher gives each new entry a vector: the mean of its states at the entry's places in sentences, or what it makes
-of the entry by itself. Words that the model has get theirs in the same way, and a map from the teacher's space into the
-model's is fitted on them (`maps.py`). The other rows stay as they are, to the bit.
+The teacher gives each new entry a vector: the mean of its states at the entry's occurrences in sentences, or its
+embedding of the entry alone. Words that the model has get theirs in the same way, and a map from the teacher's space
+into the model's is fitted on them (`merging.py`). The other rows keep every bit.
 
 The weight of a word in a sentence is the length of its vector. A new word's is predicted from the teacher's vector; a
-phrase whose words are all known gets the length of their sum, the weight that these words had before.
+phrase whose words are all known gets the length of their sum, which is what these words weighed before.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from pellucid.base import Vectors, check_texts, unit_rows
 from pellucid.corpus import Corpus, read_texts
+from pellucid.encoders import encode_with, is_sentence_transformer
 from pellucid.errors import CorpusError, InputError
-from pellucid.pretrained import encode_with, is_sentence_transformer
-from pellucid.progress import Progress
-from pellucid.research.tableviews import all_vectors, static_model
-from pellucid.static.embedder import StaticEmbedder
+from pellucid.progress import Progress, length_batches
+from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.static.folder import check_writable, quantize
 from pellucid.static.making.distill import open_teacher
+from pellucid.static.making.extraction import forward, word_vectors
 from pellucid.static.making.merging import FitQuality, fit_space
 from pellucid.text import JOINER, Vocabulary, Word, shown_word, split_words, well_formed
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted
+from pellucid.views.report import Report
+
+_NEAREST = 4  # words named in the report
+_BLOCK = 64  # entries whose neighbours are looked for at a time
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class AddingSettings:
     """How words are added.
 
     Attributes:
-        occurrences: with sentences, read so many that hold an entry; more only where another entry stands in them.
+        occurrences: with sentences, read so many that hold an entry; more only if they hold another entry too.
         fit_words: without sentences, fit the map on so many words of the model, evenly over its vocabulary.
         fit_sentences: with sentences, read at most so many of them for words the model knows.
         replace: give words that the model has already a new vector, instead of refusing them.
@@ -56,8 +58,139 @@ class AddingSettings:
     seed: int = 0
 
 
-class Reading:
-    """The teacher's reading of the sentences that hold new entries, and of some others for the words of the model."""
+class AddedWord(NamedTuple):
+    """An entry that was added: its occurrences (0 without sentences), the length of its vector, its neighbours."""
+
+    word: str
+    occurrences: int
+    length: float
+    nearest: tuple[str, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class Addition(Report):
+    """What was added to a static model, and how far the map into its space can be trusted.
+
+    Attributes:
+        source: "words" where the teacher read entries by themselves, "sentences" where it read them in context.
+        words_before: size of the vocabulary before.
+        words_after: size after.
+        fit: the map on words held out.
+        added: the entries in the order given.
+    """
+
+    kind: ClassVar[str] = "vocabulary-addition"
+    table: ClassVar[str] = "added"
+
+    source: str
+    words_before: int
+    words_after: int
+    fit: FitQuality
+    added: tuple[AddedWord, ...]
+
+    def _parts(self) -> Iterator[AnyPart]:
+        yield Heading("Added", counted(len(self.added), "word or phrase", "words and phrases"), "static model")
+        how = (
+            "as the teacher reads each by itself" if self.source == "words" else "as the teacher reads them in context"
+        )
+        yield Note(f"{self.words_before:,} words before, {self.words_after:,} now; {how}.")
+        yield from self.fit.parts()
+        heads = (Column("added"), Column("occurrences", "number"), Column("length", "number"), Column("nearest words"))
+        rows = tuple((a.word, f"{a.occurrences:,}", f"{a.length:.2f}", ", ".join(a.nearest)) for a in self.added)
+        yield TablePart("", heads, rows)
+
+
+def add_words(
+    model: StaticEmbedder,
+    words: Iterable[str],
+    teacher: Any,
+    sentences: Corpus | None = None,
+    *,
+    settings: AddingSettings | None = None,
+    show_progress_bar: bool = True,
+) -> tuple[StaticEmbedder, Addition]:
+    """Return `model` with more words and phrases, and a report of them.
+
+    Args:
+        model: a static model; it is not changed.
+        words: entries. Several words are a phrase, which replaces them wherever they follow each other.
+        teacher: a SentenceTransformer or its folder or hub id, best the one that the model was made from; without
+            sentences any encoder.
+        sentences: texts that hold the entries, with others for the map; a file or an iterable. None lets the teacher
+            read each entry by itself.
+        settings: None for the defaults.
+        show_progress_bar: show bars for what takes longer than two seconds.
+
+    Returns:
+        The new model, with a table of the same dtype, and what was added.
+
+    Raises:
+        InputError: an entry is empty, double, known already, or cannot be found in a text as it is written.
+        CorpusError: an entry is in no sentence, or the sentences know too few words of the model.
+        MissingExtraError: sentence-transformers is not installed.
+    """
+    static_model(model, "adding words")
+    settings = settings or AddingSettings()
+    keys = _keys(model.vocabulary, check_texts([words] if isinstance(words, str) else words), settings.replace)
+    new = [key for key in keys if key not in model.vocabulary]
+    vocabulary = Vocabulary([*model.vocabulary.words, *new], model.vocabulary.subwords)
+    _check_found(vocabulary, keys)
+    opened = open_teacher(teacher)
+    if sentences is None:
+        known, source, vectors = _by_themselves(model, opened, keys, settings)
+        counts: Sequence[int] = [0] * len(keys)
+    else:
+        read = EntryStates(vocabulary, list(keys), settings)
+        known, source, vectors, counts = read.run(opened, sentences, show_progress_bar)
+    mapping, quality = fit_space(source, model.word_vectors(known), seed=settings.seed)
+    mapped = _with_weights(mapping(vectors), list(keys), model)
+    made = _with_rows(model, vocabulary, list(keys), mapped)
+    added = tuple(
+        AddedWord(shown_word(key), count, float(np.linalg.norm(vector)), nearest)
+        for key, count, vector, nearest in zip(keys, counts, mapped, _nearest(made, list(keys)), strict=True)
+    )
+    how = "words" if sentences is None else "sentences"
+    return made, Addition(how, len(model.vocabulary), len(vocabulary), quality, added)
+
+
+def _keys(vocabulary: Vocabulary, entries: Sequence[str], replace: bool) -> dict[str, str]:
+    """Return the key of each entry and the entry, after checking them."""
+    if not entries:
+        raise InputError("no word to add; give at least one")
+    check_writable(entries)
+    keys: dict[str, str] = {}
+    known = []
+    for entry in entries:
+        found = [word.text for word in split_words(entry)]
+        if not found:
+            raise InputError(f"{entry!r:.60} holds no word; punctuation and spaces alone cannot be added")
+        key = JOINER.join(found)
+        key = key if vocabulary.cased else key.lower()
+        if len(found) == 1 and entry.strip() != found[0]:
+            raise InputError(f"{entry!r:.60} is the one word {found[0]!r} to a static model, which drops punctuation; "
+                             f"give {found[0]!r}")  # fmt: skip
+        if key in keys:
+            raise InputError(f"{entry!r:.60} and {keys[key]!r:.60} are the same entry; give it once")
+        keys[key] = entry
+        known += [entry] if key in vocabulary else []
+    if known and not replace:
+        raise InputError(f"{counted(len(known), 'entry is', 'entries are')} in the vocabulary already, the first is "
+                         f"{known[0]!r:.60}; leave them out, or allow it with replace (--replace)")  # fmt: skip
+    return keys
+
+
+def _check_found(vocabulary: Vocabulary, keys: dict[str, str]) -> None:
+    """Refuse an entry that a text with just that entry would not find."""
+    for key, entry in keys.items():
+        found = [word.text for word in vocabulary.split(entry)]
+        if len(found) != 1 or vocabulary.row(found[0]) != vocabulary.row(key):
+            parts = " ".join(word.text for word in split_words(entry))
+            raise InputError(f"{entry!r:.60} would never be found in a text, which is cut into {', '.join(found)}; "
+                             f"a phrase has spaces alone between its words, as {parts!r:.60}")  # fmt: skip
+
+
+class EntryStates:
+    """Mean states of a teacher at new entries in sentences, and at words the model knows, on which a map is fitted."""
 
     def __init__(self, vocabulary: Vocabulary, keys: list[str], settings: AddingSettings) -> None:
         """Take the vocabulary with the new entries, and their keys."""
@@ -72,7 +205,7 @@ class Reading:
 
         Raises:
             InputError: `teacher` is no SentenceTransformer, the kind that shows its states.
-            CorpusError: an entry stands in no sentence that the teacher reads whole.
+            CorpusError: an entry is in no sentence that the teacher reads whole.
         """
         if not is_sentence_transformer(teacher):
             raise InputError(
@@ -121,7 +254,7 @@ class Reading:
         missing = [shown_word(key) for key in self._keys if not self._seen[key]]
         if missing:
             raise CorpusError(
-                f"{counted(len(missing), 'entry stands', 'entries stand')} in no sentence, the first "
+                f"{counted(len(missing), 'entry is', 'entries are')} in no sentence, the first "
                 f"is {missing[0]!r}; give sentences that hold it, or none at all to have it read by itself"
             )
         return texts
@@ -130,162 +263,17 @@ class Reading:
         self, teacher: Any, texts: list[str], number_of: dict[str, int], show_progress_bar: bool
     ) -> tuple[Vectors, Any]:
         """Return the sums of states [words, D] and how many occurrences they hold [words]."""
-        from pellucid.static.making.extraction import forward, word_vectors
-
         width = int(teacher[0].get_embedding_dimension())
         sums, used = np.zeros((len(number_of), width), np.float32), np.zeros(len(number_of), np.int64)
-        ordered = sorted(texts, key=len)
-        size = self._settings.batch_size
+        batches = length_batches(list(map(len, texts)), self._settings.batch_size)
         with Progress("teacher", total=len(texts), unit="sentences", enabled=show_progress_bar) as progress:
-            for start in range(0, len(ordered), size):
-                batch = ordered[start : start + size]
+            for batch in ([texts[n] for n in numbers] for numbers in batches):
                 _, states, offsets = forward(teacher, batch, self._settings.prompt)
                 rows, vectors = word_vectors(batch, list(map(self._words, batch)), states, offsets, number_of)
                 np.add.at(sums, rows, vectors)
                 np.add.at(used, rows, 1)
                 progress.advance(len(batch))
         return sums, used
-
-
-_NEAREST = 4  # words named in the report
-_BLOCK = 64  # entries whose neighbours are looked for at a time
-
-
-class AddedWord(NamedTuple):
-    """An entry that was added: its occurrences (0 without sentences), the length of its vector, its neighbours."""
-
-    word: str
-    occurrences: int
-    length: float
-    nearest: tuple[str, ...]
-
-
-@dataclass(frozen=True, repr=False)
-class Addition(Report):
-    """What was added to a static model, and how far the map into its space can be trusted.
-
-    Attributes:
-        source: "words" where the teacher read entries by themselves, "sentences" where it read them in context.
-        words_before: size of the vocabulary before.
-        words_after: size after.
-        fit: the map on words held out.
-        added: the entries in the order given.
-    """
-
-    kind: ClassVar[str] = "vocabulary-addition"
-
-    source: str
-    words_before: int
-    words_after: int
-    fit: FitQuality
-    added: tuple[AddedWord, ...] = field(repr=False)
-
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return f"<Addition of {len(self.added):,} words, held-out cosine {self.fit.cosine:.3f}>"
-
-    def _parts(self) -> Iterator[Part]:
-        yield Heading("Added", counted(len(self.added), "word or phrase", "words and phrases"), "static model")
-        how = (
-            "as the teacher reads each by itself" if self.source == "words" else "as the teacher reads them in context"
-        )
-        yield Note(f"{self.words_before:,} words before, {self.words_after:,} now; {how}.")
-        yield from self.fit.parts()
-        heads = (Column("added"), Column("occurrences", "number"), Column("length", "number"), Column("nearest words"))
-        rows = tuple((a.word, f"{a.occurrences:,}", f"{a.length:.2f}", ", ".join(a.nearest)) for a in self.added)
-        yield Table("", heads, rows)
-
-    def _records(self) -> Sequence[AddedWord]:
-        return self.added
-
-
-def add_words(
-    model: StaticEmbedder,
-    words: Iterable[str],
-    teacher: Any,
-    sentences: Corpus | None = None,
-    *,
-    settings: AddingSettings | None = None,
-    show_progress_bar: bool = True,
-) -> tuple[StaticEmbedder, Addition]:
-    """Return `model` with more words and phrases, and a report of them.
-
-    Args:
-        model: a static model; it is not changed.
-        words: entries. Several words are a phrase, which stands for them wherever they follow each other.
-        teacher: a SentenceTransformer or its folder or hub id, best the one that the model was made from; without
-            sentences any encoder.
-        sentences: texts that hold the entries, with others for the map; a file or an iterable. None lets the teacher
-            read each entry by itself.
-        settings: None for the defaults.
-        show_progress_bar: show bars for what takes longer than two seconds.
-
-    Returns:
-        The new model, with a table of the same dtype, and what was added.
-
-    Raises:
-        InputError: an entry is empty, double, known already, or cannot be found in a text as it is written.
-        CorpusError: an entry stands in no sentence, or the sentences know too few words of the model.
-        MissingExtraError: sentence-transformers is not installed.
-    """
-    static_model(model, "adding words")
-    settings = settings or AddingSettings()
-    keys = _keys(model.vocabulary, check_texts([words] if isinstance(words, str) else words), settings.replace)
-    new = [key for key in keys if key not in model.vocabulary]
-    vocabulary = Vocabulary([*model.vocabulary.words, *new], model.vocabulary.subwords)
-    _check_found(vocabulary, keys)
-    opened = open_teacher(teacher)
-    if sentences is None:
-        known, source, vectors = _by_themselves(model, opened, keys, settings)
-        counts: Sequence[int] = [0] * len(keys)
-    else:
-        read = Reading(vocabulary, list(keys), settings)
-        known, source, vectors, counts = read.run(opened, sentences, show_progress_bar)
-    mapping, quality = fit_space(source, model.word_vectors(known), seed=settings.seed)
-    mapped = _with_weights(mapping(vectors), list(keys), model)
-    made = _with_rows(model, vocabulary, list(keys), mapped)
-    added = tuple(
-        AddedWord(shown_word(key), count, float(np.linalg.norm(vector)), nearest)
-        for key, count, vector, nearest in zip(keys, counts, mapped, _nearest(made, list(keys)), strict=True)
-    )
-    how = "words" if sentences is None else "sentences"
-    return made, Addition(how, len(model.vocabulary), len(vocabulary), quality, added)
-
-
-def _keys(vocabulary: Vocabulary, entries: Sequence[str], replace: bool) -> dict[str, str]:
-    """Return the key of each entry and the entry, after checking them."""
-    if not entries:
-        raise InputError("no word to add; give at least one")
-    check_writable(entries)
-    keys: dict[str, str] = {}
-    known = []
-    for entry in entries:
-        found = [word.text for word in split_words(entry)]
-        if not found:
-            raise InputError(f"{entry!r:.60} holds no word; punctuation and spaces alone cannot be added")
-        key = JOINER.join(found)
-        key = key if vocabulary.cased else key.lower()
-        if len(found) == 1 and entry.strip() != found[0]:
-            raise InputError(f"{entry!r:.60} is the one word {found[0]!r} to a static model, which drops punctuation; "
-                             f"give {found[0]!r}")  # fmt: skip
-        if key in keys:
-            raise InputError(f"{entry!r:.60} and {keys[key]!r:.60} are the same entry; give it once")
-        keys[key] = entry
-        known += [entry] if key in vocabulary else []
-    if known and not replace:
-        raise InputError(f"{counted(len(known), 'entry is', 'entries are')} in the vocabulary already, the first is "
-                         f"{known[0]!r:.60}; leave them out, or say replace (--replace)")  # fmt: skip
-    return keys
-
-
-def _check_found(vocabulary: Vocabulary, keys: dict[str, str]) -> None:
-    """Refuse an entry that a text with just that entry would not find."""
-    for key, entry in keys.items():
-        found = [word.text for word in vocabulary.split(entry)]
-        if len(found) != 1 or vocabulary.row(found[0]) != vocabulary.row(key):
-            parts = " ".join(word.text for word in split_words(entry))
-            raise InputError(f"{entry!r:.60} would never be found in a text, which is cut into {', '.join(found)}; "
-                             f"a phrase has spaces alone between its words, as {parts!r:.60}")  # fmt: skip
 
 
 def _by_themselves(
@@ -327,7 +315,7 @@ def _with_rows(model: StaticEmbedder, vocabulary: Vocabulary, keys: list[str], v
 
 def _nearest(model: StaticEmbedder, keys: list[str]) -> Iterator[tuple[str, ...]]:
     """Yield the words nearest to each of `keys`, without itself."""
-    units = unit_rows(all_vectors(model))
+    units = unit_rows(model.word_vectors(np.arange(len(model.vocabulary))))
     own = [model.vocabulary.row(key) for key in keys]
     most = min(_NEAREST + 1, len(units))
     for start in range(0, len(own), _BLOCK):

@@ -1,12 +1,8 @@
-"""Teaching a static model further languages from translated sentences alone, without a multilingual teacher.
+"""Adding languages to a static model from translated sentences alone, without a multilingual teacher.
 
-A word of a new language is anchored to the known one: its vector is the mean of the translations of the sentences it
-occurs in. In the SWE paper it is the mean of a word's contexts (section 3.1); here translations stand for contexts.
-Contrastive tuning on the same pairs follows (section 3.3, `translation.py`).
-
-`add_languages` puts the new words into the table of a model that is there, whose own sentences stay where they were but
-for what the tuning moves. `anchored_words` gives the vectors alone, for any teacher of one language, and
-`bilingual.join_languages` goes on from them with principal components of their own.
+The vector of a word of a new language is the mean of the known translations of the sentences it occurs in. In the SWE
+paper it is the mean of a word's contexts (section 3.1); here translations take the place of contexts. Contrastive
+tuning on the same pairs follows (section 3.3).
 """
 
 from __future__ import annotations
@@ -22,10 +18,11 @@ import numpy.typing as npt
 
 from pellucid.base import Vectors, unit_rows
 from pellucid.errors import CorpusError, InputError
+from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.making.bilingual import Languages, LanguageWords, Parallel, ParallelFiles, named, read_parallel
 from pellucid.static.making.segmentation import check_script, word_finder
-from pellucid.static.making.training import Bags, PairBags, TranslationSettings, scale_of, tune_on_pairs, tuning_folder
+from pellucid.static.making.training import PairBags, TranslationSettings, scale_of, tune_on_pairs, tuning_folder
 from pellucid.text import Vocabulary, unspaced_run
 
 Floats = npt.NDArray[np.float64]
@@ -42,7 +39,7 @@ class AnchoringSettings:
         min_count: a word must occur this often. The single characters of scripts without spaces are taken in any case
             and beyond `vocabulary`, so that every text of such a script can be cut.
         shrinkage: a word of n occurrences keeps n / (n + shrinkage) of its vector: few sentences say little about it.
-        translation: how translations are drawn together afterwards.
+        translation: how translations are aligned afterwards.
     """
 
     vocabulary: int = 50_000
@@ -54,7 +51,7 @@ class AnchoringSettings:
         """Check the values.
 
         Raises:
-            InputError: one is of no use; the message names it.
+            InputError: a value is not allowed; the message names it.
         """
         for name, least in (("vocabulary", 1), ("min_count", 1), ("shrinkage", 0)):
             if not getattr(self, name) >= least:
@@ -88,8 +85,8 @@ def add_languages(
         parallel: translated sentences by pair of codes, one of them `known`.
         known: the code of the language that the model knows.
         settings: None for the defaults.
-        work_dir: where the tuning keeps its state, so that the same call goes on if it was stopped: with the same model
-            and text, which is checked; None keeps none.
+        work_dir: where the tuning keeps its state, so that the same call resumes an interrupted run, with the same
+            model and text, which is checked; None keeps none.
         show_progress_bar: show bars for what takes longer than two seconds.
 
     Returns:

@@ -1,17 +1,13 @@
-"""Reading parallel text, sentences with their translations, one pair at a time and in bounded memory.
+"""A static model of several languages from a multilingual sentence transformer and translated sentences (SWE paper).
 
-One `.tsv` file with two columns, or two text files that are aligned line by line; each also packed (`.xz`, `.gz`).
-
-Making a static model of two or more languages from a multilingual sentence transformer (SWE paper).
-
-1. Extraction in each language, with its own word segmentation (section 3.1); case is kept, as in the paper.
+1. Extraction in each language with its own word segmentation (section 3.1); case is kept, as in the paper.
 2. One table: a word of several languages gets the average of its vectors. PCA on the sentence vectors of all languages
-   put together, the same number of each, without the first components (section 3.2): these tell the languages apart,
-   and with them a sentence is nearer to any other of its language than to its translation.
-3. Two-way contrastive tuning on translated sentences (section 3.3), over several language pairs at once: appendix A of
-   the paper says how it could be done for more than two languages and leaves it at that.
+   together, the same number of each, without the first components (section 3.2): these encode the language, and with
+   them a sentence is nearer to any other of its language than to its translation.
+3. Two-way contrastive tuning on translated sentences (section 3.3), over several language pairs at once; appendix A of
+   the paper proposes this for more than two languages and does not try it.
 
-`join_languages` does the last two steps on word vectors from anywhere.
+Parallel text is one `.tsv` file of two columns, or two text files aligned line by line (each also `.xz` or `.gz`).
 """
 
 from __future__ import annotations
@@ -30,11 +26,12 @@ import numpy.typing as npt
 from pellucid.base import Vectors
 from pellucid.corpus import UNPACKERS, Corpus, read_lines
 from pellucid.errors import CorpusError, InputError
+from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.making.distill import PcaSettings, check_pca, open_teacher, rotate, subwords_of
 from pellucid.static.making.extraction import ExtractionSettings, count_words, extract, spool
 from pellucid.static.making.segmentation import check_script, word_finder
-from pellucid.static.making.training import Bags, PairBags, TranslationSettings, tune_on_pairs, tuning_folder
+from pellucid.static.making.training import PairBags, TranslationSettings, tune_on_pairs, tuning_folder
 from pellucid.text import Vocabulary
 from pellucid.workfolder import WorkFolder
 
@@ -49,110 +46,13 @@ ParallelFiles = Union[str, "os.PathLike[str]", tuple["str | os.PathLike[str]", "
 Languages = tuple[str, str]
 """The codes of two languages, such as ("en", "de")."""
 
-_NOT_LINES = (".jsonl", ".json", ".parquet", ".tsv", ".csv")
-_CODE = re.compile(r"[a-z]{2,3}")
-
-
-def read_parallel(files: ParallelFiles, languages: Languages) -> Iterator[tuple[str, str]]:
-    """Yield the sentences of `files` in the order of `languages`, each with its translation.
-
-    A first row of a `.tsv` file that holds the two codes is a header; it may name the columns the other way round. A
-    line that is empty in both languages is passed over.
-
-    Raises:
-        CorpusError: a file is absent, damaged or of an unknown format, the two differ in their number of lines, a row
-            has not two columns, or a sentence has no translation. The message names the file and the line.
-        InputError: `files` is neither a path nor a tuple of two.
-    """
-    if isinstance(files, (str, os.PathLike)):
-        yield from _read_columns(Path(files), languages)
-    elif isinstance(files, tuple) and len(files) == 2 and all(isinstance(f, (str, os.PathLike)) for f in files):
-        yield from _read_aligned(Path(files[0]), Path(files[1]))
-    else:
-        raise InputError(f"parallel text is the path of a .tsv file or a tuple of two paths, got {files!r:.80}")
-
-
-def named(files: ParallelFiles) -> str:
-    """Return what messages call `files`."""
-    return " and ".join(map(str, files)) if isinstance(files, tuple) else str(files)
-
-
-def _read_columns(path: Path, languages: Languages) -> Iterator[tuple[str, str]]:
-    if _kind(path) != ".tsv":
-        raise CorpusError(
-            f"{path} is not a .tsv file (also .xz, .gz); parallel text is one file of two columns with a tab between "
-            "them, or two files aligned line by line"
-        )
-    first = 0  # column of the first language
-    for number, line in enumerate(read_lines(path, "parallel file"), 1):
-        if not line.strip():
-            continue
-        cells = [cell.strip() for cell in line.split("\t")]
-        if len(cells) != 2:
-            found = "no tab" if len(cells) == 1 else f"{len(cells)} columns"
-            raise CorpusError(f"{path}, line {number}: {found}; a row is a sentence, a tab and its translation")
-        column = _column_of(cells, languages, path) if number == 1 else None
-        if column is not None:
-            first = column
-            continue
-        if not all(cells):
-            raise CorpusError(f"{path}, line {number}: a sentence has no translation ({''.join(cells)!r:.60})")
-        yield cells[first], cells[1 - first]
-
-
-def _named_by(cell: str, language: str) -> bool:
-    """Whether a header's `cell` is the code of a language, with or without its region."""
-    return cell.lower() in (language.lower(), language.lower().partition("-")[0])
-
-
-def _column_of(cells: list[str], languages: Languages, path: Path) -> int | None:
-    """Return the column of the first language if `cells` are a header, else None; refuse one of other languages."""
-    for column in (0, 1):
-        if _named_by(cells[column], languages[0]) and _named_by(cells[1 - column], languages[1]):
-            return column
-    if all(map(_CODE.fullmatch, cells)) and any(_named_by(cell, code) for cell in cells for code in languages):
-        raise CorpusError(f"{path} holds {cells[0]} and {cells[1]} by its header, not {' and '.join(languages)}")
-    return None
-
-
-def _read_aligned(first: Path, second: Path) -> Iterator[tuple[str, str]]:
-    for path in (first, second):
-        if _kind(path) in _NOT_LINES:
-            raise CorpusError(f"{path} is not plain text; two aligned files hold one sentence a line")
-    for number, (one, other) in enumerate(
-        zip_longest(*(read_lines(path, "parallel file") for path in (first, second))), 1
-    ):
-        if one is None or other is None:
-            raise _misaligned(first, second)
-        one, other = one.strip(), other.strip()
-        if one and other:
-            yield one, other
-        elif one or other:
-            empty, full = (second, one) if one else (first, other)
-            raise CorpusError(
-                f"{empty}, line {number} is empty, but its counterpart is {full!r:.60}; remove the line from both files"
-            )
-
-
-def _misaligned(first: Path, second: Path) -> CorpusError:
-    counts = [sum(1 for _ in read_lines(path)) for path in (first, second)]
-    return CorpusError(
-        f"{first} has {counts[0]:,} lines and {second} has {counts[1]:,}; aligned files have the same number, line n "
-        "of one being the translation of line n of the other"
-    )
-
-
-def _kind(path: Path) -> str:
-    """Return the last suffix of `path` that does not name a packer."""
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    return next((suffix for suffix in reversed(suffixes) if suffix not in UNPACKERS), "")
-
-
-_SENTENCES = 100_000  # of a language, for PCA; as in the paper's code
-_BLOCK = 65_536  # sentence pairs looked up at a time
-
 Parallel = Mapping[Languages, ParallelFiles]
 """Parallel files by the codes of their two languages: {("en", "de"): "pairs.tsv"}."""
+
+_NOT_LINES = (".jsonl", ".json", ".parquet", ".tsv", ".csv")
+_CODE = re.compile(r"[a-z]{2,3}")
+_SENTENCES = 100_000  # of a language, for PCA; as in the paper's code
+_BLOCK = 65_536  # sentence pairs looked up at a time
 
 
 class LanguageWords(NamedTuple):
@@ -196,14 +96,14 @@ def distill_languages(
 ) -> StaticEmbedder:
     """Make a static model of several languages from a multilingual `teacher`.
 
-    What can be wrong with the text is looked for before the teacher starts.
+    The text is checked before the teacher starts.
 
     Args:
         teacher: a SentenceTransformer that embeds translations alike, or the folder or hub id of one.
         corpora: sentences by language code, each a file or an iterable as for `distill`.
         parallel: translated sentences by pair of codes; through these pairs every language must be connected with
             every other.
-        work_dir: where the state is kept, a folder for each language; the same call goes on after an interruption. All
+        work_dir: where the state is kept, a folder for each language; the same call resumes an interrupted run. All
             text is then read again and must be the same, as for `distill`.
         extraction: settings of step 1 for each language; None for the defaults with case kept. `language` is set here.
         join: settings of steps 2 and 3; None for the defaults.
@@ -360,7 +260,7 @@ def check_known(vocabulary: Vocabulary, parallel: Parallel) -> None:
 
 
 def _checked(corpora: Mapping[str, Corpus], parallel: Parallel, work_dir: Path) -> dict[str, Corpus]:
-    """Look through all text, since what is wrong is better told now than after hours; return the corpora as files."""
+    """Check all text, so that an error shows now and not after hours; return the corpora as files."""
     check_pairs(corpora, parallel)
     for code in corpora:
         word_finder(code)  # is it a code, and is its segmenter there?
@@ -375,7 +275,7 @@ def _spooled(code: str, corpus: Corpus, work_dir: Path) -> Corpus:
     with WorkFolder(work_dir) as work:
         kept = spool(corpus, work)
         check_script(code, kept)
-        work.commit()  # not before: else it would be taken for the better text given next
+        work.commit()  # only now: a corpus that was refused must not be kept for the next try
     return kept
 
 
@@ -416,8 +316,8 @@ def pair_bags(
         InputError: they are not the pairs that the run in `work` was begun with.
     """
     if work is not None:
-        told = ("\t".join(pair) for pair in read_parallel(files, languages))
-        work.note_texts("-".join(languages), told, named(files))
+        lines = ("\t".join(pair) for pair in read_parallel(files, languages))
+        work.note_texts("-".join(languages), lines, named(files))
     blocks = list(_bags_in_blocks(files, languages, vocabulary))
     return PairBags("-".join(languages), *(_concatenated([block[side] for block in blocks]) for side in (0, 1)))
 
@@ -432,3 +332,98 @@ def _bags_in_blocks(files: ParallelFiles, languages: Languages, vocabulary: Voca
 def _concatenated(bags: Sequence[Bags]) -> Bags:
     sizes = np.concatenate([np.diff(bag.offsets) for bag in bags])
     return Bags(np.concatenate([bag.rows for bag in bags]), np.concatenate([[0], np.cumsum(sizes)]))
+
+
+def read_parallel(files: ParallelFiles, languages: Languages) -> Iterator[tuple[str, str]]:
+    """Yield the sentences of `files` in the order of `languages`, each with its translation.
+
+    A first row of a `.tsv` file that holds the two codes is a header; it may name the columns the other way round. A
+    line that is empty in both languages is passed over.
+
+    Raises:
+        CorpusError: a file is absent, damaged or of an unknown format, the two differ in their number of lines, a row
+            has not two columns, or a sentence has no translation. The message names the file and the line.
+        InputError: `files` is neither a path nor a tuple of two.
+    """
+    if isinstance(files, (str, os.PathLike)):
+        yield from _read_columns(Path(files), languages)
+    elif isinstance(files, tuple) and len(files) == 2 and all(isinstance(f, (str, os.PathLike)) for f in files):
+        yield from _read_aligned(Path(files[0]), Path(files[1]))
+    else:
+        raise InputError(f"parallel text is the path of a .tsv file or a tuple of two paths, got {files!r:.80}")
+
+
+def named(files: ParallelFiles) -> str:
+    """Return what messages call `files`."""
+    return " and ".join(map(str, files)) if isinstance(files, tuple) else str(files)
+
+
+def _read_columns(path: Path, languages: Languages) -> Iterator[tuple[str, str]]:
+    if _kind(path) != ".tsv":
+        raise CorpusError(
+            f"{path} is not a .tsv file (also .xz, .gz); parallel text is one file of two columns with a tab between "
+            "them, or two files aligned line by line"
+        )
+    first = 0  # column of the first language
+    for number, line in enumerate(read_lines(path, "parallel file"), 1):
+        if not line.strip():
+            continue
+        cells = [cell.strip() for cell in line.split("\t")]
+        if len(cells) != 2:
+            found = "no tab" if len(cells) == 1 else f"{len(cells)} columns"
+            raise CorpusError(f"{path}, line {number}: {found}; a row is a sentence, a tab and its translation")
+        column = _column_of(cells, languages, path) if number == 1 else None
+        if column is not None:
+            first = column
+            continue
+        if not all(cells):
+            raise CorpusError(f"{path}, line {number}: a sentence has no translation ({''.join(cells)!r:.60})")
+        yield cells[first], cells[1 - first]
+
+
+def _named_by(cell: str, language: str) -> bool:
+    """Whether a header's `cell` is the code of a language, with or without its region."""
+    return cell.lower() in (language.lower(), language.lower().partition("-")[0])
+
+
+def _column_of(cells: list[str], languages: Languages, path: Path) -> int | None:
+    """Return the column of the first language if `cells` are a header, else None; refuse one of other languages."""
+    for column in (0, 1):
+        if _named_by(cells[column], languages[0]) and _named_by(cells[1 - column], languages[1]):
+            return column
+    if all(map(_CODE.fullmatch, cells)) and any(_named_by(cell, code) for cell in cells for code in languages):
+        raise CorpusError(f"{path} holds {cells[0]} and {cells[1]} by its header, not {' and '.join(languages)}")
+    return None
+
+
+def _read_aligned(first: Path, second: Path) -> Iterator[tuple[str, str]]:
+    for path in (first, second):
+        if _kind(path) in _NOT_LINES:
+            raise CorpusError(f"{path} is not plain text; two aligned files hold one sentence a line")
+    for number, (one, other) in enumerate(
+        zip_longest(*(read_lines(path, "parallel file") for path in (first, second))), 1
+    ):
+        if one is None or other is None:
+            raise _misaligned(first, second)
+        one, other = one.strip(), other.strip()
+        if one and other:
+            yield one, other
+        elif one or other:
+            empty, full = (second, one) if one else (first, other)
+            raise CorpusError(
+                f"{empty}, line {number} is empty, but its counterpart is {full!r:.60}; remove the line from both files"
+            )
+
+
+def _misaligned(first: Path, second: Path) -> CorpusError:
+    counts = [sum(1 for _ in read_lines(path)) for path in (first, second)]
+    return CorpusError(
+        f"{first} has {counts[0]:,} lines and {second} has {counts[1]:,}; aligned files have the same number, line n "
+        "of one being the translation of line n of the other"
+    )
+
+
+def _kind(path: Path) -> str:
+    """Return the last suffix of `path` that does not name a packer."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    return next((suffix for suffix in reversed(suffixes) if suffix not in UNPACKERS), "")

@@ -2,9 +2,9 @@
 
 1. Extraction (`extraction.py`, section 3.1): a vector for each word from one pass of the teacher over a corpus.
 2. PCA (here, section 3.2): principal components of *sentence* vectors, without the first few ("all but the top").
-3. Refinement (`refinement.py`, section 3.3): the student's similarities are drawn to the teacher's.
+3. Refinement (`training.py`, section 3.3): the student's similarities are trained towards the teacher's.
 
-The first step costs nearly all the time and is done once: `distill_extraction` makes further models (other sizes, other
+Extraction takes nearly all the time and is done once: `distill_extraction` makes further models (other sizes, other
 ablations) from what it left in `work_dir`.
 """
 
@@ -20,10 +20,12 @@ import numpy as np
 from pellucid.base import Vectors
 from pellucid.corpus import Corpus
 from pellucid.errors import InputError, require
+from pellucid.pca import spectrum_of
 from pellucid.pretrained import open_sentence_transformer
+from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.making.extraction import Extraction, ExtractionSettings, extract
-from pellucid.static.making.training import Bags, RefinementSettings, refine, tuning_folder
+from pellucid.static.making.training import RefinementSettings, refine, tuning_folder
 from pellucid.text import Vocabulary
 
 if TYPE_CHECKING:
@@ -68,9 +70,9 @@ def distill(
     Args:
         teacher: a SentenceTransformer, or the folder or hub id of one; its pooling is respected.
         corpus: a file (.txt, .jsonl, .parquet; .xz and .gz too) or an iterable, one sentence an item.
-        work_dir: where the state is kept; the same call with the same folder goes on after an interruption. The corpus
-            is then read again and must be the same, text for text; of an iterator this cannot be checked, the run goes
-            on with the copy that it made. Other settings of steps 2 and 3 take up the extraction that is there.
+        work_dir: where the state is kept; the same call with the same folder resumes an interrupted run. The corpus is
+            then read again and must be the same, text for text; of an iterator this cannot be checked, and the run
+            uses the copy that it made. Other settings of steps 2 and 3 reuse the extraction that is there.
         extraction: settings of step 1; None for the defaults, as for the others.
         pca: settings of step 2.
         refinement: settings of step 3.
@@ -150,14 +152,10 @@ def project(vectors: Vectors, bags: Bags, settings: PcaSettings) -> Vectors:
 
 def rotate(vectors: Vectors, sample: Vectors, settings: PcaSettings) -> Vectors:
     """Return `vectors` [words, D] less the mean of `sample` [n, D], on the components of `sample` after the first."""
-    mean = sample.mean(axis=0, dtype=np.float64)
-    covariance = np.zeros((sample.shape[1], sample.shape[1]))
-    for block in np.array_split(sample, 1 + len(sample) // _PCA_BLOCK):  # float64 of all at once would be large
-        centred = block - mean
-        covariance += centred.T @ centred
-    _, directions = np.linalg.eigh(covariance)  # ascending
-    components = directions[:, ::-1][:, settings.drop : settings.drop + settings.dimensions]
-    projected: Vectors = ((vectors - mean) @ components).astype(np.float32)
+    blocks = np.array_split(sample, 1 + len(sample) // _PCA_BLOCK)  # float64 of all at once would be large
+    spectrum = spectrum_of(blocks, centred=True)
+    components = spectrum.components[settings.drop : settings.drop + settings.dimensions]
+    projected: Vectors = ((vectors - spectrum.mean) @ components.T).astype(np.float32)
     return projected
 
 

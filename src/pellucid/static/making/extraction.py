@@ -1,17 +1,12 @@
-"""A teacher's forward pass, read twice: the sentence's vector, and one vector for every whole word in it.
+"""Word vectors from a sentence transformer, in one pass over a corpus (SWE paper, section 3.1, equation 1).
 
-The pieces of any fast tokenizer are matched to words by character spans, so that it does not matter how it marks the
-beginning of a word. A word that truncation cuts in two does not count.
+A word's vector is the mean, over at most N of its occurrences, of the teacher's last hidden states at its tokens. The
+paper's N counts sentences; here a sentence that holds a word twice counts twice. Each sentence is encoded once and
+serves every word in it; the published code encodes a sentence anew for each word, up to 15 million times. The same
+forward pass gives the sentence vector that distillation (section 3.3) needs.
 
-Word vectors from a sentence transformer, in one pass over a corpus (SWE paper, section 3.1, equation 1).
-
-A word's vector is the mean, over at most N of its occurrences, of the teacher's last hidden states at its pieces. The
-paper's N counts sentences, with a word's first place in each; here a sentence that holds a word twice counts twice.
-Each sentence is encoded once and serves every word in it; the published code encodes a sentence anew for each word, up
-to 15 million times. The same forward pass gives the sentence's own vector, which distillation (section 3.3) needs.
-
-Sentences are encoded in shards. After each shard the state is committed (`WorkFolder`), so that a killed run goes
-on where it stopped, with no sentence lost or counted twice. Nothing of this file is needed to use a model.
+Tokens are matched to words by character spans, so any fast tokenizer will do. A word that truncation cuts in two does
+not count. The state is saved after each shard of sentences, so an interrupted run resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -22,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -44,87 +40,8 @@ if TYPE_CHECKING:
 WordVectors = tuple[npt.NDArray[np.int64], Vectors]
 """Vocabulary rows [n] and vectors [n, d] of the whole words in a batch."""
 
+_SHARD = 16_384  # sentences between two checkpoints: about a minute of a small teacher on two cores
 _TOKENIZING = Lock()
-
-
-@contextmanager
-def one_thread_a_batch(teacher: SentenceTransformer) -> Iterator[ThreadPoolExecutor]:
-    """Yield workers for whole batches: on a CPU several batches side by side beat several threads on one batch."""
-    import torch
-
-    threads = torch.get_num_threads()
-    on_cpu = teacher.device.type == "cpu"
-    if on_cpu:
-        torch.set_num_threads(1)
-    try:
-        with ThreadPoolExecutor(threads if on_cpu else 1) as workers:
-            yield workers
-    finally:
-        torch.set_num_threads(threads)
-
-
-def forward(
-    teacher: SentenceTransformer, texts: Sequence[str], prompt: str
-) -> tuple[Vectors, Vectors, npt.NDArray[np.int64]]:
-    """Encode `texts` once.
-
-    Returns:
-        sentence vectors [B, d] of length 1, last hidden states [B, L, d], and each piece's character span in its text
-        [B, L, 2] (empty or negative for padding, special tokens and the prompt).
-    """
-    import torch
-
-    with _TOKENIZING:  # a fast tokenizer refuses two threads at once
-        features = teacher.preprocess(list(texts), prompt=prompt or None)
-        encoded = teacher.tokenizer(
-            [prompt + text for text in texts],
-            padding=True,
-            truncation=True,
-            max_length=teacher.max_seq_length,
-            return_offsets_mapping=True,
-            return_tensors="np",
-        )
-    if encoded["input_ids"].shape != tuple(features["input_ids"].shape):
-        raise InputError(
-            "the teacher changes its texts before tokenising them (a chat template, perhaps), "
-            "so its pieces cannot be matched to words; use a teacher without one"
-        )
-    with torch.inference_mode():
-        out = teacher({k: v.to(teacher.device) if hasattr(v, "to") else v for k, v in features.items()})
-    sentence_vectors = torch.nn.functional.normalize(out["sentence_embedding"].float(), dim=1)
-    offsets = np.asarray(encoded["offset_mapping"]) - len(prompt)
-    return sentence_vectors.cpu().numpy(), out["token_embeddings"].float().cpu().numpy(), offsets
-
-
-def word_vectors(
-    texts: Sequence[str],
-    words: Sequence[Sequence[Word]],
-    token_vectors: Vectors,
-    offsets: npt.NDArray[np.int64],
-    number_of: dict[str, int],
-) -> WordVectors:
-    """Return the vocabulary row [n] and the vector [n, d] of every whole word occurrence in the batch."""
-    starts = np.cumsum([0, *(len(text) + 1 for text in texts)])
-    occurrence_at = np.full(starts[-1], -1, np.int64)  # character of the batch -> word occurrence
-    rows: list[int] = []
-    for text_start, text_words, spans in zip(starts, words, offsets):
-        seen_to = spans[:, 1].max()  # a truncated text ends here; a word cut in two does not count
-        for word in text_words:
-            row = number_of.get(word.text, -1)
-            if row >= 0 and word.end <= seen_to:
-                occurrence_at[text_start + word.start : text_start + word.end] = len(rows)
-                rows.append(row)
-    # A piece belongs to the word its last character stands in: byte-level tokenizers count a leading space in.
-    batch, position = np.nonzero((offsets[..., 1] > offsets[..., 0]) & (offsets[..., 1] > 0))
-    occurrence = occurrence_at[starts[batch] + offsets[batch, position, 1] - 1]
-    inside = occurrence >= 0
-    batch, position, occurrence = batch[inside], position[inside], occurrence[inside]
-    sums = np.zeros((len(rows), token_vectors.shape[2]), np.float32)
-    np.add.at(sums, occurrence, token_vectors[batch, position])
-    pieces = np.bincount(occurrence, minlength=len(rows))
-    whole = pieces > 0
-    means: Vectors = (sums[whole] / pieces[whole, None]).astype(np.float32)
-    return np.array(rows, np.int64)[whole], means
 
 
 @dataclass(frozen=True)
@@ -177,9 +94,6 @@ class Extraction:
     teacher_vectors: npt.NDArray[np.float16]
 
 
-_SHARD = 16_384  # sentences between two checkpoints: about a minute of a small teacher on two cores
-
-
 def extract(
     teacher: SentenceTransformer,
     corpus: Corpus,
@@ -205,7 +119,8 @@ def extract(
         number_of = {word: row for row, word in enumerate(words)}
         sentences: list[str] = []
         with Progress("teacher", total=total, unit="sentences", enabled=show_progress_bar) as progress:
-            for number, shard in enumerate(_shards(usable_sentences(_proven(corpus, work), settings))):
+            usable = usable_sentences(_proven(corpus, work), settings)
+            for number, shard in enumerate(iter(lambda: list(islice(usable, _SHARD)), [])):
                 if number >= sums.shards_done:
                     sums.save(_encode_shard(teacher, shard, number_of, sums, settings, progress))
                 else:
@@ -319,9 +234,11 @@ def _counted(
 
 
 def _origin(teacher: SentenceTransformer, settings: ExtractionSettings) -> dict[str, Any]:
-    """What a resumed run must share with the run it goes on from, beside the corpus."""
+    """Return what a resumed run must have in common with the run before, apart from the corpus."""
     digest = hashlib.sha256()
     for name, weights in sorted(teacher.state_dict().items()):
+        if "pooler" in name.split("."):  # unused by mean pooling, and random where a checkpoint lacks it
+            continue
         digest.update(name.encode())
         digest.update(np.ascontiguousarray(weights.detach().cpu().float().numpy().ravel()[:4096]).tobytes())
     values = asdict(settings)
@@ -334,19 +251,8 @@ def _words(sentence: str, settings: ExtractionSettings) -> list[Word]:
     return words if settings.cased else [Word(w.text.lower(), w.start, w.end) for w in words]
 
 
-def _shards(sentences: Iterator[str]) -> Iterator[list[str]]:
-    shard: list[str] = []
-    for sentence in sentences:
-        shard.append(sentence)
-        if len(shard) == _SHARD:
-            yield shard
-            shard = []
-    if shard:
-        yield shard
-
-
 class _Sums:
-    """The running sums of the words' vectors, and how far they have come."""
+    """The sums of the words' vectors so far, and how many shards they hold."""
 
     def __init__(self, work: WorkFolder, words: int, dimension: int) -> None:
         self.work = work
@@ -390,6 +296,86 @@ def _encode_shard(
             _add_at_most(sums, word_rows, found, settings.occurrences)
             progress.advance(len(rows))
     return vectors
+
+
+@contextmanager
+def one_thread_a_batch(teacher: SentenceTransformer) -> Iterator[ThreadPoolExecutor]:
+    """Yield workers for whole batches: on a CPU, one thread a batch is faster than several threads on one batch."""
+    import torch
+
+    threads = torch.get_num_threads()
+    on_cpu = teacher.device.type == "cpu"
+    if on_cpu:
+        torch.set_num_threads(1)
+    try:
+        with ThreadPoolExecutor(threads if on_cpu else 1) as workers:
+            yield workers
+    finally:
+        torch.set_num_threads(threads)
+
+
+def forward(
+    teacher: SentenceTransformer, texts: Sequence[str], prompt: str
+) -> tuple[Vectors, Vectors, npt.NDArray[np.int64]]:
+    """Encode `texts` once.
+
+    Returns:
+        sentence vectors [B, d] of length 1, last hidden states [B, L, d], and each piece's character span in its text
+        [B, L, 2] (empty or negative for padding, special tokens and the prompt).
+    """
+    import torch
+
+    with _TOKENIZING:  # a fast tokenizer refuses two threads at once
+        features = teacher.preprocess(list(texts), prompt=prompt or None)
+        encoded = teacher.tokenizer(
+            [prompt + text for text in texts],
+            padding=True,
+            truncation=True,
+            max_length=teacher.max_seq_length,
+            return_offsets_mapping=True,
+            return_tensors="np",
+        )
+    if encoded["input_ids"].shape != tuple(features["input_ids"].shape):
+        raise InputError(
+            "the teacher changes its texts before tokenising them (a chat template, perhaps), "
+            "so its pieces cannot be matched to words; use a teacher without one"
+        )
+    with torch.inference_mode():
+        out = teacher({k: v.to(teacher.device) if hasattr(v, "to") else v for k, v in features.items()})
+    sentence_vectors = torch.nn.functional.normalize(out["sentence_embedding"].float(), dim=1)
+    offsets = np.asarray(encoded["offset_mapping"]) - len(prompt)
+    return sentence_vectors.cpu().numpy(), out["token_embeddings"].float().cpu().numpy(), offsets
+
+
+def word_vectors(
+    texts: Sequence[str],
+    words: Sequence[Sequence[Word]],
+    token_vectors: Vectors,
+    offsets: npt.NDArray[np.int64],
+    number_of: dict[str, int],
+) -> WordVectors:
+    """Return the vocabulary row [n] and the vector [n, d] of every whole word occurrence in the batch."""
+    starts = np.cumsum([0, *(len(text) + 1 for text in texts)])
+    occurrence_at = np.full(starts[-1], -1, np.int64)  # character of the batch -> word occurrence
+    rows: list[int] = []
+    for text_start, text_words, spans in zip(starts, words, offsets):
+        seen_to = spans[:, 1].max()  # a truncated text ends here; a word cut in two does not count
+        for word in text_words:
+            row = number_of.get(word.text, -1)
+            if row >= 0 and word.end <= seen_to:
+                occurrence_at[text_start + word.start : text_start + word.end] = len(rows)
+                rows.append(row)
+    # A token belongs to the word of its last character: byte-level tokenizers count a leading space as part of it.
+    batch, position = np.nonzero((offsets[..., 1] > offsets[..., 0]) & (offsets[..., 1] > 0))
+    occurrence = occurrence_at[starts[batch] + offsets[batch, position, 1] - 1]
+    inside = occurrence >= 0
+    batch, position, occurrence = batch[inside], position[inside], occurrence[inside]
+    sums = np.zeros((len(rows), token_vectors.shape[2]), np.float32)
+    np.add.at(sums, occurrence, token_vectors[batch, position])
+    pieces = np.bincount(occurrence, minlength=len(rows))
+    whole = pieces > 0
+    means: Vectors = (sums[whole] / pieces[whole, None]).astype(np.float32)
+    return np.array(rows, np.int64)[whole], means
 
 
 def _add_at_most(sums: _Sums, rows: npt.NDArray[np.int64], vectors: npt.NDArray[np.float32], limit: int) -> None:

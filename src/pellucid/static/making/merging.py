@@ -1,32 +1,32 @@
-"""Bringing vectors from one space into another by words that both have: least squares with a penalty, or a rotation.
+"""Mapping one static model's vectors into another's space, and merging the vocabularies of two models.
 
-Directions and lengths are fitted apart: a map that is fitted to whole vectors draws every length towards the mean, and
-the length of a word is its weight in a sentence. What the fit is worth is measured on words that were held out.
+The map is fitted on the words that both have: ridge regression or a rotation (Procrustes). Directions and lengths are
+fitted apart. A map fitted to whole vectors draws every length towards the mean, and the length of a word is its weight
+in a sentence. The fit is measured on held-out words.
 
-One static model of two: the words of both in the space of the first.
-
-The second model's vectors are mapped onto the first's, by a map that is fitted on the words that both have
-(`maps.py`). Dimensions stay those of the first. The other way to join static models, their tables side by
-side, so that a score is the weighted mean of theirs, is `EnsembleEmbedder.merged`.
+The other way to combine static models, tables next to each other so that a score is the weighted mean of theirs, is
+`EnsembleEmbedder.merged`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.analysis.coordinates import spearman
 from pellucid.base import Vectors, unit_rows
 from pellucid.errors import InputError
-from pellucid.research.tableviews import all_vectors, static_model
-from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.text import Vocabulary
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent, signed
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, percent, signed
+from pellucid.views.report import Report
 
 METHODS = ("least-squares", "procrustes")
+SHARED = ("mean", "first")
 
 _LEAST_PAIRS = 20
 _POOR = 0.5  # mean cosine
@@ -55,16 +55,14 @@ class FitQuality(NamedTuple):
     first: float
     length_correlation: float | None
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[AnyPart]:
         """Yield the numbers as parts of a report, with a warning where they are bad."""
         heads = tuple(Column(t, "number") for t in ("fitted on", "held out", "cosine", "found first", "lengths"))
         row = (f"{self.words:,}", f"{self.held_out:,}", f"{self.cosine:.3f}", percent(self.first),
                signed(self.length_correlation))  # fmt: skip
-        yield Table("the map, on words held out", heads, (row,))
+        yield TablePart("the map, on words held out", heads, (row,))
         if self.cosine < _POOR:
-            yield Note(
-                "The map is poor: mapped words stand only roughly where they belong. See what is nearest to them."
-            )
+            yield Note("The map is poor: mapped words are only roughly where they belong. See what is nearest to them.")
 
 
 @dataclass(frozen=True, repr=False)
@@ -175,18 +173,12 @@ def _chosen(source: Vectors, target: Vectors, rest: Rows, choosing: Rows) -> tup
 
 
 def _quality(mapped: Vectors, target: Vectors, test: Rows) -> FitQuality:
-    from scipy.stats import spearmanr
-
     directions, wanted = unit_rows(mapped), unit_rows(target)
     cosines = (directions * wanted[test]).sum(axis=1)
     nearest = np.array([int((wanted @ direction).argmax()) for direction in directions])
     lengths, true = (np.linalg.norm(rows, axis=1) for rows in (mapped, target[test]))
-    constant = len(test) < 3 or np.ptp(lengths) == 0 or np.ptp(true) == 0
-    correlation = None if constant else float(spearmanr(lengths, true).statistic)
+    correlation = None if len(test) < 3 else spearman(lengths, true)
     return FitQuality(len(target), len(test), float(cosines.mean()), float((nearest == test).mean()), correlation)
-
-
-SHARED = ("mean", "first")
 
 
 @dataclass(frozen=True, repr=False)
@@ -213,11 +205,7 @@ class Merging(Report):
     rule: str
     fit: FitQuality
 
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return f"<Merging over {self.shared:,} shared words, held-out cosine {self.fit.cosine:.3f}>"
-
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Merged", counted(self.words, "word"), "static model")
         rule = "the mean of both vectors" if self.rule == "mean" else "the first model's vector"
         yield Note(
@@ -225,13 +213,6 @@ class Merging(Report):
             f"shared; these have {rule}. The second is mapped onto the first ({self.method})."
         )
         yield from self.fit.parts()
-
-    def _records(self) -> Sequence[tuple[Any, ...]]:
-        return [(self.words_first, self.words_second, self.shared, self.words, self.method, self.rule, *self.fit)]
-
-    def _columns(self) -> Sequence[str]:
-        names = [item.name for item in fields(self) if item.name != "fit"]
-        return (*names, *(f"fit_{name}" for name in FitQuality._fields))
 
 
 def merge_vocabularies(
@@ -267,8 +248,8 @@ def merge_vocabularies(
     _check_common(first, second, len(common), method)
     mine, theirs = ([model.vocabulary.row(word) for word in common] for model in (first, second))
     mapping, quality = fit_space(second.word_vectors(theirs), first.word_vectors(mine), method=method, seed=seed)
-    mapped = mapping(all_vectors(second))
-    table = all_vectors(first)
+    mapped = mapping(second.word_vectors(np.arange(len(second.vocabulary))))
+    table = first.word_vectors(np.arange(len(first.vocabulary)))
     if shared == "mean":
         table[mine] = (table[mine] + mapped[theirs]) / 2
     new = [row for row, word in enumerate(second.vocabulary.words) if word not in first.vocabulary]
@@ -282,12 +263,12 @@ def merge_vocabularies(
 def _check_common(first: StaticEmbedder, second: StaticEmbedder, common: int, method: str) -> None:
     """Refuse to fit a map on fewer words than it has dimensions to find."""
     width = second.get_embedding_dimension()
-    needed = max(20, width)
+    needed = max(_LEAST_PAIRS, width)
     if common >= needed:
         return
     starts = [", ".join(map(repr, model.vocabulary.words[:3])) for model in (first, second)]
     raise InputError(
         f"the models share {common:,} words, and a map of {width} dimensions needs at least {needed:,} (the first "
-        f"begins with {starts[0]}, the second with {starts[1]}); use models of one language and spelling, or put "
-        "them side by side with EnsembleEmbedder, which needs no shared word"
+        f"begins with {starts[0]}, the second with {starts[1]}); use models of one language and spelling, or "
+        "combine them as an ensemble, which needs no shared word"
     )

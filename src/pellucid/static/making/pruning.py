@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from pellucid.base import unit_rows
 from pellucid.errors import InputError
-from pellucid.research.tableviews import RowCounts, count_rows, static_model
-from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.bags import RowCounts, count_rows
+from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.text import Vocabulary
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, percent
+from pellucid.views.report import Report
 
 _COMPARED = 10_000  # texts whose embeddings are compared before and after
 
@@ -52,11 +53,7 @@ class Pruning(Report):
     mean_cosine: float | None
     lost: int
 
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return f"<Pruning from {self.words_before:,} to {self.words_after:,} words>"
-
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Pruned", counted(self.words_after, "word"), "static model")
         heads = (Column(""), Column("before", "number"), Column("after", "number"))
         rows: list[tuple[str, ...]] = [
@@ -67,18 +64,12 @@ class Pruning(Report):
             rows.append(
                 ("words of the corpus that are known", percent(self.coverage_before), percent(self.coverage_after))
             )
-        yield Table("", heads, tuple(rows))
+        yield TablePart("", heads, tuple(rows))
         if self.mean_cosine is not None and self.unchanged is not None:
             yield Note(
                 f"Of {counted(self.compared, 'text')}, {percent(self.unchanged)} have the embedding they had; the mean "
                 f"cosine to it is {self.mean_cosine:.4f}; {self.lost:,} have no known word any more."
             )
-
-    def _records(self) -> Sequence[tuple[Any, ...]]:
-        return [tuple(getattr(self, name) for name in self._columns())]
-
-    def _columns(self) -> Sequence[str]:
-        return tuple(item.name for item in fields(self))
 
 
 def prune(

@@ -1,19 +1,14 @@
-"""Sentences as rows of a static table, and a teacher's vectors of them, on disk: training text larger than memory.
+"""Training a static model further on a corpus of one's own, in memory that does not grow with the corpus.
 
-Three arrays that grow shard by shard (`WorkFolder`) and are mapped, not read. A killed run goes on after its last
-shard.
-
-Training a static model that exists on a corpus of one's own, in memory that does not grow with the corpus.
-
-The words stay; their vectors are refined as in `distill` (section 3.3 of the paper) against any encoder as teacher. The
-corpus is read as a stream, and sentences and the teacher's vectors lie on disk (`sentencestore.py`).
+The words stay; their vectors are refined as in `distill` (section 3.3 of the SWE paper) against any encoder as teacher.
+The corpus is read as a stream. Its sentences, as rows of the table, and the teacher's vectors are three arrays on disk
+that grow shard by shard and are mapped, not read. An interrupted run resumes after its last shard.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -23,18 +18,109 @@ import numpy.typing as npt
 
 from pellucid.base import Vectors, unit_rows
 from pellucid.corpus import Corpus, read_texts
+from pellucid.encoders import check_same_encoder, encode_with
 from pellucid.errors import CorpusError
-from pellucid.pretrained import check_same_encoder, encode_with
 from pellucid.progress import Progress
-from pellucid.research.tableviews import all_vectors, static_model
-from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.bags import Bags
+from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.static.making.extraction import ExtractionSettings, spool, usable_sentences
-from pellucid.static.making.training import Bags, RefinementSettings, refine, scale_of, tuning_folder
+from pellucid.static.making.training import RefinementSettings, array_digest, refine, scale_of, tuning_folder
 from pellucid.text import Vocabulary
-from pellucid.views.report import Heading, Note, Part, Report, counted, percent, signed
+from pellucid.views.parts import AnyPart, Heading, Note, counted, percent, signed
+from pellucid.views.report import Report
 from pellucid.workfolder import WorkFolder
 
 _SHARD = 8_192  # sentences between two checkpoints
+_HELD_OUT, _MOST_HELD_OUT = 50, 500  # one sentence in so many, at most so many
+
+
+@dataclass(frozen=True, repr=False)
+class Retraining(Report):
+    """What training on a corpus did.
+
+    Attributes:
+        sentences: trained on.
+        held_out: sentences kept aside, the last of the corpus.
+        words: in the vocabulary.
+        trained: words among them that the corpus has; the others keep their vectors.
+        agreement_before: Spearman's correlation of the model's cosines with the teacher's over all pairs of held-out
+            sentences; None with fewer than 3, or where all cosines are equal.
+        agreement_after: the same afterwards.
+    """
+
+    kind: ClassVar[str] = "vocabulary-retraining"
+
+    sentences: int
+    held_out: int
+    words: int
+    trained: int
+    agreement_before: float | None
+    agreement_after: float | None
+
+    def _parts(self) -> Iterator[AnyPart]:
+        yield Heading("Retrained", counted(self.sentences, "sentence"), "static model")
+        yield Note(
+            f"{self.trained:,} of {self.words:,} words ({percent(self.trained / self.words)}) occur in them. Agreement "
+            f"with the teacher on {self.held_out:,} sentences held out: {signed(self.agreement_before)} before, "
+            f"{signed(self.agreement_after)} now."
+        )
+
+
+def retrain(
+    model: StaticEmbedder,
+    teacher: Any,
+    corpus: Corpus,
+    *,
+    work_dir: str | Path,
+    sentences: ExtractionSettings | None = None,
+    refinement: RefinementSettings | None = None,
+    show_progress_bar: bool = True,
+) -> tuple[StaticEmbedder, Retraining]:
+    """Return `model` with vectors trained on a corpus, and a report.
+
+    Args:
+        model: a static model; it is not changed, and its words stay. Add words before, with `add_words`.
+        teacher: a SentenceTransformer, a pellucid model or a callable; its similarities are learnt.
+        corpus: a file or an iterable of sentences, of any length.
+        work_dir: where the state is kept: 2 bytes a number of the teacher's vectors. The same call with the same folder
+            resumes an interrupted run. The corpus is then read again and must be the same, text for text; of an
+            iterator this cannot be checked, and the run uses the copy that it made.
+        sentences: which sentences are taken (`sentence_words`, `enough`, `max_sentences`), and the `prompt`; the other
+            settings have no effect.
+        refinement: settings of the training.
+        show_progress_bar: show bars for what takes longer than two seconds.
+
+    Returns:
+        A float32 model and the report. In memory are the table four to six times, a few numbers a sentence, and parts
+        of the files that the system may drop.
+
+    Raises:
+        CorpusError: the corpus cannot be read, or fewer than two batches of sentences hold two known words.
+        InputError: the model is not static, `work_dir` belongs to another run or corpus, or a run is at work in it.
+        ModelFolderError: the state in `work_dir` is damaged.
+    """
+    static_model(model, "retraining")
+    work_dir, chosen, refinement = Path(work_dir), sentences or ExtractionSettings(), refinement or RefinementSettings()
+    vectors, words = model.word_vectors(np.arange(len(model.vocabulary))), "\n".join(model.vocabulary.words)
+    stored = store_sentences(
+        work_dir / "sentences",
+        model.vocabulary,
+        teacher,
+        corpus,
+        chosen,
+        {"model": array_digest(vectors, np.frombuffer(words.encode("utf-8", "replace"), np.uint8))},
+        show_progress_bar=show_progress_bar,
+    )
+    if not len(stored.bags):
+        raise CorpusError("no sentence of the corpus holds two words that the model knows; is it another language?")
+    training, held_out = _apart(stored)
+    scale = scale_of(vectors)
+    with tuning_folder(work_dir, refinement) as work:
+        refined = refine(vectors, *training, refinement, work=work, show_progress_bar=show_progress_bar)
+    used = int(np.count_nonzero(np.bincount(training.bags.rows, minlength=len(vectors))))
+    agreements = (_agreement(table, held_out) for table in (vectors, refined))
+    report = Retraining(len(training.bags), len(held_out.bags), len(vectors), used, *agreements)
+    return StaticEmbedder(model.vocabulary, refined * np.float32(scale)), report
 
 
 class StoredSentences(NamedTuple):
@@ -57,13 +143,13 @@ def store_sentences(
     """Write the sentences of `corpus` with two known words, and the teacher's vectors of them, into `folder`.
 
     Args:
-        folder: made where it is not there; one that an interrupted run left is gone on with.
+        folder: made if it is not there; one that an interrupted run left is resumed.
         vocabulary: of the model to train.
         teacher: any encoder.
         corpus: read as a stream. A resume reads it again and refuses other texts; an iterator is copied and not looked
             at again.
         settings: which sentences are taken, and the prompt.
-        origin: what else a resumed run must share with the run it goes on from, as JSON.
+        origin: what else a resumed run must have in common with the run before, as JSON.
         show_progress_bar: show a bar for what takes longer than two seconds.
 
     Raises:
@@ -95,7 +181,7 @@ def _skip(
     sentences: Iterator[str], read: int, work: WorkFolder, vocabulary: Vocabulary, teacher: Any,
     settings: ExtractionSettings,
 ) -> None:  # fmt: skip
-    """Pass over the sentences that are done, and refuse to go on with another teacher than the one that did them."""
+    """Skip the sentences that are done, and refuse another teacher than the one that encoded them."""
     first = list(islice(sentences, min(_SHARD, read)))
     for _ in islice(sentences, read - len(first)):
         pass
@@ -135,122 +221,6 @@ def _opened(work: WorkFolder) -> StoredSentences:
     if "teacher" not in work:
         return StoredSentences(Bags(np.zeros(0, np.int64), np.zeros(1, np.int64)), np.zeros((0, 0), np.float16))
     return StoredSentences(Bags(work.array("rows"), work.array("offsets")), work.array("teacher"))
-
-
-_HELD_OUT, _MOST_HELD_OUT = 50, 500  # one sentence in so many, at most so many
-
-
-@dataclass(frozen=True, repr=False)
-class Retraining(Report):
-    """What training on a corpus did.
-
-    Attributes:
-        sentences: trained on.
-        held_out: sentences kept aside, the last of the corpus.
-        words: in the vocabulary.
-        trained: words among them that the corpus has; the others keep their vectors.
-        agreement_before: Spearman's correlation of the model's cosines with the teacher's over all pairs of held-out
-            sentences; None with fewer than 3, or where all cosines are equal.
-        agreement_after: the same afterwards.
-    """
-
-    kind: ClassVar[str] = "vocabulary-retraining"
-
-    sentences: int
-    held_out: int
-    words: int
-    trained: int
-    agreement_before: float | None
-    agreement_after: float | None
-
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return f"<Retraining on {self.sentences:,} sentences>"
-
-    def _parts(self) -> Iterator[Part]:
-        yield Heading("Retrained", counted(self.sentences, "sentence"), "static model")
-        yield Note(
-            f"{self.trained:,} of {self.words:,} words ({percent(self.trained / self.words)}) occur in them. Agreement "
-            f"with the teacher on {self.held_out:,} sentences held out: {signed(self.agreement_before)} before, "
-            f"{signed(self.agreement_after)} now."
-        )
-
-    def _records(self) -> Sequence[tuple[Any, ...]]:
-        return [tuple(getattr(self, name) for name in self._columns())]
-
-    def _columns(self) -> Sequence[str]:
-        return tuple(item.name for item in fields(self))
-
-
-def retrain(
-    model: StaticEmbedder,
-    teacher: Any,
-    corpus: Corpus,
-    *,
-    work_dir: str | Path,
-    sentences: ExtractionSettings | None = None,
-    refinement: RefinementSettings | None = None,
-    show_progress_bar: bool = True,
-) -> tuple[StaticEmbedder, Retraining]:
-    """Return `model` with vectors trained on a corpus, and a report.
-
-    Args:
-        model: a static model; it is not changed, and its words stay. Add words before, with `add_words`.
-        teacher: a SentenceTransformer, a pellucid model or a callable; its similarities are learnt.
-        corpus: a file or an iterable of sentences, of any length.
-        work_dir: where the state is kept: 2 bytes a number of the teacher's vectors. The same call with the same folder
-            goes on after an interruption. The corpus is then read again and must be the same, text for text; of an
-            iterator this cannot be checked, the run goes on with the copy that it made.
-        sentences: which sentences are taken (`sentence_words`, `enough`, `max_sentences`), and the `prompt`; the other
-            settings have no effect.
-        refinement: settings of the training.
-        show_progress_bar: show bars for what takes longer than two seconds.
-
-    Returns:
-        A float32 model and the report. In memory are the table four to six times, a few numbers a sentence, and parts
-        of the files that the system may drop.
-
-    Raises:
-        CorpusError: the corpus cannot be read, or fewer than two batches of sentences hold two known words.
-        InputError: the model is not static, `work_dir` belongs to another run or corpus, or a run is at work in it.
-        ModelFolderError: the state in `work_dir` is damaged.
-    """
-    static_model(model, "retraining")
-    work_dir, chosen, refinement = Path(work_dir), sentences or ExtractionSettings(), refinement or RefinementSettings()
-    vectors = all_vectors(model)
-    stored = store_sentences(
-        work_dir / "sentences",
-        model.vocabulary,
-        teacher,
-        corpus,
-        chosen,
-        {"model": _digest(model, vectors)},
-        show_progress_bar=show_progress_bar,
-    )
-    if not len(stored.bags):
-        raise CorpusError("no sentence of the corpus holds two words that the model knows; is it another language?")
-    training, held_out = _apart(stored)
-    scale = scale_of(vectors)
-    with tuning_folder(work_dir, refinement) as work:
-        refined = refine(
-            vectors,
-            training.bags,
-            training.teacher_vectors,
-            refinement,
-            work=work,
-            show_progress_bar=show_progress_bar,
-        )
-    used = int(np.count_nonzero(np.bincount(training.bags.rows, minlength=len(vectors))))
-    agreements = (_agreement(table, held_out) for table in (vectors, refined))
-    report = Retraining(len(training.bags), len(held_out.bags), len(vectors), used, *agreements)
-    return StaticEmbedder(model.vocabulary, refined * np.float32(scale)), report
-
-
-def _digest(model: StaticEmbedder, vectors: Vectors) -> str:
-    """Return what tells a model from others."""
-    digest = hashlib.blake2b(np.ascontiguousarray(vectors).data, digest_size=16)
-    digest.update("\n".join(model.vocabulary.words).encode("utf-8", "replace"))
-    return digest.hexdigest()
 
 
 def _apart(stored: StoredSentences) -> tuple[StoredSentences, StoredSentences]:

@@ -1,17 +1,12 @@
 """Cutting raw text of any language into words, for making vocabularies.
 
-Encoding needs none of this: there, text in a script without spaces is cut into the longest words of the vocabulary
-(`Vocabulary.split`). But which words a vocabulary is to have must be found in running text, by a program that knows
-the language: jieba for Chinese, SudachiPy with its small dictionary for Japanese, PyThaiNLP's newmm for Thai. They
-bring their dictionaries along; nothing is downloaded. The teacher's tokenizer was the other choice; its pieces are cut
-by frequency and often end inside words, and a reader of an explanation would see them.
+Encoding does not need this: there, text in a script without spaces is cut into the longest words of the vocabulary
+(`Vocabulary.split`). But the words of a vocabulary must be found in running text by a program that knows the language:
+jieba for Chinese, SudachiPy with its small dictionary for Japanese, PyThaiNLP's newmm for Thai. They bring their
+dictionaries along; nothing is downloaded. The tokens of a teacher's tokenizer are no substitute: they are cut by
+frequency, often end inside words, and a reader of an explanation would see them.
 
-Words are such as `Vocabulary.split` can find again: a word holds characters of unspaced scripts alone, or none.
-
-The words of a text in a known language, with their places; and texts that a language's rule cannot cut into words.
-
-Used for making models alone: `segmentation.py` cuts, this file says where the words stand, which the reading of a
-teacher's states needs, and refuses text that would come out as a handful of endless words.
+A word has characters of unspaced scripts only, or none, so that `Vocabulary.split` finds it again.
 """
 
 from __future__ import annotations
@@ -42,6 +37,75 @@ _WITHOUT_SEGMENTER = {
     "lo": "Lao", "lao": "Lao", "km": "Khmer", "khm": "Khmer", "my": "Burmese", "mya": "Burmese", "bur": "Burmese",
     "yue": "Cantonese", "wuu": "Wu Chinese", "lzh": "Classical Chinese",
 }  # fmt: skip
+_SAMPLE = 2_000  # texts
+_MOSTLY = 0.5  # of the characters of words
+
+_LONGEST = {"CJK": 4, "HIRAGANA": 4, "KATAKANA": 12, "THAI": 10, "LAO": 10, "KHMER": 10, "MYANMAR": 10}
+"""By script without spaces: where people have cut words apart, their average length is not above this."""
+
+_JAPANESE = ("CJK", "HIRAGANA", "KATAKANA")
+_SEGMENTED = {
+    "zh": ("CJK",), "zho": ("CJK",), "chi": ("CJK",), "cmn": ("CJK",),
+    "ja": _JAPANESE, "jpn": _JAPANESE,
+    "th": ("THAI",), "tha": ("THAI",),
+}  # fmt: skip
+"""Languages with a segmenter and the scripts it knows."""
+
+_SEGMENTING = Lock()
+
+
+@lru_cache(maxsize=16)
+def word_finder(language: str | None) -> Callable[[str], list[Word]]:
+    """Return the function that finds the words of a text in `language`; None cuts at spaces and punctuation.
+
+    Raises:
+        InputError: `language` is no code, or of a language that is written without spaces and has no segmenter.
+        MissingExtraError: the segmenter of the language is not installed.
+    """
+    if language is None:
+        return split_words
+
+    segment = segmenter(language)
+    if not _known_scripts(language):
+        return split_words
+
+    def find(text: str) -> list[Word]:
+        text = well_formed(text)
+        with _SEGMENTING:  # SudachiPy refuses two threads at once
+            pieces = segment(text)
+        return list(_placed(text, pieces))
+
+    return find
+
+
+def check_script(language: str, corpus: Corpus) -> None:
+    """Refuse a corpus whose script the rule for `language` cannot cut into words, by its first texts.
+
+    Args:
+        language: a code.
+        corpus: read from its beginning.
+
+    Raises:
+        CorpusError: most of it is in a script without spaces between words that the language is not written in, and
+            nobody has put spaces there. The message shows a piece.
+    """
+    find, known = word_finder(language), _known_scripts(language)
+    words: Counter[str] = Counter()
+    characters: Counter[str] = Counter()
+    longest: dict[str, str] = {}
+    for text in islice(read_texts(corpus), _SAMPLE):
+        for word in find(text):
+            script = _script(word.text)
+            words[script] += 1
+            characters[script] += len(word.text)
+            longest[script] = max(longest.get(script, ""), word.text[:40], key=len)
+    foreign = [script for script in characters if script and script not in known]
+    if not foreign or sum(characters[script] for script in foreign) < _MOSTLY * characters.total():
+        return
+    script = max(foreign, key=characters.__getitem__)
+    length = characters[script] / words[script]
+    if known or length > _LONGEST[script]:
+        raise CorpusError(_unsegmentable(language, corpus, script, repr(longest[script])))
 
 
 def segmenter(language: str) -> Callable[[str], list[str]]:
@@ -156,47 +220,6 @@ def _no_thai_folder() -> Iterator[None]:
         del os.environ[names[0]]
 
 
-_SAMPLE = 2_000  # texts
-_MOSTLY = 0.5  # of the characters of words
-
-_LONGEST = {"CJK": 4, "HIRAGANA": 4, "KATAKANA": 12, "THAI": 10, "LAO": 10, "KHMER": 10, "MYANMAR": 10}
-"""By script without spaces: where people have cut words apart, their average length is not above this."""
-
-_JAPANESE = ("CJK", "HIRAGANA", "KATAKANA")
-_SEGMENTED = {
-    "zh": ("CJK",), "zho": ("CJK",), "chi": ("CJK",), "cmn": ("CJK",),
-    "ja": _JAPANESE, "jpn": _JAPANESE,
-    "th": ("THAI",), "tha": ("THAI",),
-}  # fmt: skip
-"""Languages with a segmenter and the scripts it knows."""
-
-_SEGMENTING = Lock()
-
-
-@lru_cache(maxsize=16)
-def word_finder(language: str | None) -> Callable[[str], list[Word]]:
-    """Return the function that finds the words of a text in `language`; None cuts at spaces and punctuation.
-
-    Raises:
-        InputError: `language` is no code, or of a language that is written without spaces and has no segmenter.
-        MissingExtraError: the segmenter of the language is not installed.
-    """
-    if language is None:
-        return split_words
-
-    segment = segmenter(language)
-    if not _known_scripts(language):
-        return split_words
-
-    def find(text: str) -> list[Word]:
-        text = well_formed(text)
-        with _SEGMENTING:  # SudachiPy refuses two threads at once
-            pieces = segment(text)
-        return list(_placed(text, pieces))
-
-    return find
-
-
 def _known_scripts(language: str) -> tuple[str, ...]:
     return _SEGMENTED.get(language.replace("_", "-").partition("-")[0].lower(), ())
 
@@ -209,36 +232,6 @@ def _placed(text: str, pieces: Iterable[str]) -> Iterator[Word]:
         if start >= 0:  # else the segmenter has rewritten what it cut
             end = start + len(piece)
             yield Word(piece, start, end)
-
-
-def check_script(language: str, corpus: Corpus) -> None:
-    """Refuse a corpus whose script the rule for `language` cannot cut into words, by its first texts.
-
-    Args:
-        language: a code.
-        corpus: read from its beginning.
-
-    Raises:
-        CorpusError: most of it is in a script without spaces between words that the language is not written in, and
-            nobody has put spaces there. The message shows a piece.
-    """
-    find, known = word_finder(language), _known_scripts(language)
-    words: Counter[str] = Counter()
-    characters: Counter[str] = Counter()
-    longest: dict[str, str] = {}
-    for text in islice(read_texts(corpus), _SAMPLE):
-        for word in find(text):
-            script = _script(word.text)
-            words[script] += 1
-            characters[script] += len(word.text)
-            longest[script] = max(longest.get(script, ""), word.text[:40], key=len)
-    foreign = [script for script in characters if script and script not in known]
-    if not foreign or sum(characters[script] for script in foreign) < _MOSTLY * characters.total():
-        return
-    script = max(foreign, key=characters.__getitem__)
-    length = characters[script] / words[script]
-    if known or length > _LONGEST[script]:
-        raise CorpusError(_unsegmentable(language, corpus, script, repr(longest[script])))
 
 
 def _unsegmentable(language: str, corpus: Corpus, script: str, piece: str) -> str:

@@ -1,24 +1,6 @@
-"""Training a table of word vectors: batches of sentences as sums of their words' rows, and any loss over these sums.
+"""Training a table of word vectors on sentences, each a sum of its words' rows.
 
-Only the rows of a batch's words have a gradient, which makes a step take milliseconds; the published code of the SWE
-paper moves the whole table at each step. `refinement.py` and `translation.py` say what is trained for.
-
-Refining word vectors against a teacher: distillation of in-batch similarities (SWE paper, section 3.3, eq. 2-3).
-
-For a batch of sentences the student's cosine matrix is drawn to the teacher's: the cross-entropy of row-wise softmaxes
-at a temperature, the diagonal left out. The teacher's vectors come from the extraction pass, so no sentence is encoded
-again, and only the rows of the batch's words have a gradient: minutes on two cores.
-
-Beyond the paper, `neighbours` fills a batch with groups of sentences that the teacher finds alike. Among random
-sentences almost every similarity is near zero, and what tells near sentences apart is hardly ever seen.
-
-A run that was stopped goes on from its last evaluation: the batches of a step depend on the seed and the step alone.
-
-Drawing translations together: two-way contrastive tuning on sentence pairs (SWE paper, sections 1.1 and 3.3).
-
-For a batch of pairs the cosine of each sentence with its translation is raised above those with the other sentences of
-the batch, in both directions; the two losses are summed, as in the paper. All languages share one table, so that a
-batch of English and German and one of English and Japanese both move the English words.
+`refine` trains against a teacher's similarities, `tune_on_pairs` on translations; both drive one `TableTrainer`.
 """
 
 from __future__ import annotations
@@ -37,48 +19,192 @@ import numpy.typing as npt
 from pellucid.base import Vectors
 from pellucid.errors import CorpusError, InputError
 from pellucid.progress import Progress
-from pellucid.text import Vocabulary
+from pellucid.static.bags import Bags
 from pellucid.workfolder import WorkFolder
 
 if TYPE_CHECKING:
     import torch
 
-
 _CLIP = 5.0  # of the gradient's norm, as in the paper's code
+_HELD_OUT = 0.02  # of the sentences
+_MOST_SENTENCES, _MOST_PAIRS = 10_240, 4_096  # held out, of all sentences and of each language pair
+_HELD_OUT_BATCH = 512
 
 Batch = npt.NDArray[np.int64]
 Loss = Callable[["torch.nn.EmbeddingBag", Batch], "torch.Tensor"]
 
 
-def sums(words: torch.nn.EmbeddingBag, bags: Bags, sentences: Batch) -> torch.Tensor:
-    """Return the sums of the word vectors of some sentences, [sentences, d]; a sum has the direction of the mean."""
+@dataclass(frozen=True)
+class TuningSettings:
+    """How long and how fast a table of word vectors is trained.
+
+    Attributes:
+        steps: batches at most; 0 leaves the vectors as they are.
+        batch_size: sentences, or sentence pairs, in a batch (the paper: 128).
+        temperature: what cosines are divided by before the softmax (the paper: 0.05).
+        learning_rate: Adam's, at the first step; it falls linearly to zero. In units of the table's root mean square,
+            so that it does not depend on the teacher's scale.
+        evaluate_every: steps between two evaluations on held-out text.
+        patience: stop after this many evaluations without a better one.
+        seed: of the held-out text and the batches.
+    """
+
+    steps: int = 10_000
+    batch_size: int = 512
+    temperature: float = 0.05
+    learning_rate: float = 0.01
+    evaluate_every: int = 500
+    patience: int = 5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            InputError: a value is not allowed; the message names it.
+        """
+        for name, least in (("steps", 0), ("batch_size", 2), ("evaluate_every", 1), ("patience", 1), ("seed", 0)):
+            if getattr(self, name) < least:
+                raise InputError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        for name in ("temperature", "learning_rate"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise InputError(f"{name} is {getattr(self, name)}; it must be above 0")
+
+
+@dataclass(frozen=True)
+class RefinementSettings(TuningSettings):
+    """How vectors are refined against a teacher: `TuningSettings`, and which sentences share a batch.
+
+    The defaults are what the bundled model was made with. The paper takes 30,000 steps at temperature 0.05; 0 steps
+    are its "section 3.2" ablation.
+
+    Attributes:
+        neighbours: sentences of one neighbourhood put into a batch together; 1 draws at random as the paper does.
+    """
+
+    steps: int = 12_000
+    temperature: float = 0.1
+    evaluate_every: int = 1_000
+    neighbours: int = 32
+
+
+@dataclass(frozen=True)
+class TranslationSettings(TuningSettings):
+    """How translations are aligned; a batch holds pairs of one language pair. See `TuningSettings`."""
+
+
+class PairBags(NamedTuple):
+    """Sentences and their translations as rows of one table.
+
+    Attributes:
+        name: of the language pair, such as "en-de".
+        first: the sentences in one language.
+        second: as many, their translations.
+    """
+
+    name: str
+    first: Bags
+    second: Bags
+
+
+def refine(
+    vectors: Vectors,
+    bags: Bags,
+    teacher_vectors: npt.NDArray[np.float16],
+    settings: RefinementSettings,
+    *,
+    work: WorkFolder | None = None,
+    show_progress_bar: bool = True,
+) -> Vectors:
+    """Return `vectors` [words, dimension] refined against a teacher (SWE paper, section 3.3, equations 2 and 3).
+
+    The student's cosines within a batch are trained towards the teacher's. The teacher's vectors come from the
+    extraction pass, so no sentence is encoded again. Beyond the paper, `neighbours` puts sentences that the teacher
+    finds alike into one batch: among random sentences almost every cosine is near zero, and what distinguishes similar
+    sentences would hardly ever be seen.
+
+    Args:
+        vectors: float32.
+        bags: the sentences.
+        teacher_vectors: [sentences, d], L2-normalised.
+        settings: of the training.
+        work: where the state is kept; None keeps none.
+        show_progress_bar: show a bar, counting steps.
+
+    The best vectors by the loss on held-out sentences are returned. Their scale is changed to a root mean square of 1,
+    which no cosine sees.
+
+    Raises:
+        CorpusError: fewer than two batches of sentences hold two known words.
+        InputError: `work` holds the state of other vectors, sentences or settings.
+        ModelFolderError: the state in `work` is damaged.
+    """
     import torch
 
-    chosen = bags.take(sentences)
-    total: torch.Tensor = words(torch.from_numpy(chosen.rows), torch.from_numpy(chosen.offsets))
-    return total
+    usable = np.flatnonzero(np.diff(bags.offsets) >= 2)
+    if len(usable) < 2 * settings.batch_size:
+        raise CorpusError(
+            f"{len(usable)} sentences hold two known words; refinement needs at least {2 * settings.batch_size} "
+            "(two batches). Give more text, or train with smaller batches"
+        )
+    table = vectors / scale_of(vectors)
+    held_out, train = _split(usable, np.random.default_rng(settings.seed), _MOST_SENTENCES)
+    teacher = torch.from_numpy(np.ascontiguousarray(teacher_vectors))
+
+    def loss(words: torch.nn.EmbeddingBag, sentences: Batch) -> torch.Tensor:
+        return similarity_loss(sums(words, bags, sentences), teacher[sentences].float(), settings.temperature)
+
+    trainer = TableTrainer(table, loss, settings, work, {"trained on": bags})
+    groups = _neighbourhoods(teacher_vectors, train, settings)
+    with Progress("refining", total=settings.steps, unit="steps", enabled=show_progress_bar) as progress:
+        return trainer.run(lambda step: _draw_sentences(groups, train, settings, step), _batches(held_out), progress)
 
 
-def scale_of(vectors: npt.NDArray[np.floating[Any]]) -> float:
-    """Return the root mean square of some vectors, never 0, so that it can be divided by."""
-    return max(float(np.sqrt(np.mean(np.square(vectors)))) if vectors.size else 0.0, 1e-12)
+def tune_on_pairs(
+    vectors: Vectors,
+    pairs: Sequence[PairBags],
+    settings: TranslationSettings,
+    *,
+    work: WorkFolder | None = None,
+    show_progress_bar: bool = True,
+) -> Vectors:
+    """Return `vectors` [words, d] after two-way contrastive tuning on translations (SWE paper, sections 1.1 and 3.3).
 
+    The cosine of each sentence with its translation is raised above those with the other sentences of the batch, in
+    both directions. All languages share one table. A batch is of one language pair, drawn in
+    proportion to its number of sentences. The vectors with the lowest loss on held-out pairs are returned, at a root
+    mean square of 1.
 
-@contextmanager
-def tuning_folder(
-    work_dir: Path | None, settings: RefinementSettings | TranslationSettings, others: Mapping[str, Any] | None = None
-) -> Iterator[WorkFolder | None]:
-    """Open the folder in `work_dir` where a table's training keeps its state; other settings have another one."""
-    if work_dir is None:
-        yield None
-        return
-    asked = json.dumps({"settings": asdict(settings), **(others or {})}, sort_keys=True, default=str)
-    with WorkFolder(work_dir / f"tuning-{hashlib.sha256(asked.encode()).hexdigest()[:12]}") as work:
-        yield work
+    Raises:
+        InputError: there are no pairs, two have one name, a pair's sides differ in number, or `work` holds the state of
+            other vectors, sentences or settings.
+        ModelFolderError: the state in `work` is damaged.
+        CorpusError: a language pair has too few sentences with a known word on both sides.
+    """
+    if not settings.steps:
+        return vectors
+    splits = [_split_pair(pair, number, settings) for number, pair in enumerate(_checked(pairs))]
+    table = vectors / scale_of(vectors)
+
+    def loss(words: torch.nn.EmbeddingBag, batch: Batch) -> torch.Tensor:
+        pair, sentences = pairs[int(batch[0])], batch[1:]
+        first, second = (sums(words, side, sentences) for side in (pair.first, pair.second))
+        return translation_loss(first, second, settings.temperature)
+
+    sentences = {f"{pair.name} {n}": side for pair in pairs for n, side in enumerate((pair.first, pair.second), 1)}
+    trainer = TableTrainer(table, loss, settings, work, sentences)
+    trained = [train for _, train in splits]
+    held_out = [_numbered(n, part) for n, (dev, _) in enumerate(splits) for part in _batches(dev)]
+    with Progress("aligning translations", total=settings.steps, unit="steps", enabled=show_progress_bar) as progress:
+        return trainer.run(lambda step: _draw_pairs(trained, settings, step), held_out, progress)
 
 
 class TableTrainer:
-    """The table, its optimiser, and the best table so far.
+    """Trains a table on batches of sentences and keeps the best table so far.
+
+    A sentence is the sum of its words' rows, so only the rows of a batch's words have a gradient and a step takes
+    milliseconds; the published code of the paper updates the whole table at each step. The batch of a step depends on
+    the seed and the step alone, so an interrupted run resumes from its last evaluation with the same result.
 
     Attributes:
         step: batches trained on, those before a resumption included.
@@ -91,7 +217,7 @@ class TableTrainer:
         self,
         table: Vectors,
         loss: Loss,
-        settings: RefinementSettings | TranslationSettings,
+        settings: TuningSettings,
         work: WorkFolder | None,
         sentences: Mapping[str, Bags],
     ) -> None:
@@ -122,8 +248,8 @@ class TableTrainer:
         self.step, self.evaluations_without_gain = 0, 0
         self.best, self.best_loss = np.array(table, np.float32), float("inf")
         if work is not None:
-            bags = {f"sentences {name}": _hash(bag.rows, bag.offsets) for name, bag in sentences.items()}
-            work.claim({**asdict(settings), "table": _hash(self.best), **bags})
+            bags = {f"sentences {name}": array_digest(bag.rows, bag.offsets) for name, bag in sentences.items()}
+            work.claim({**asdict(settings), "table": array_digest(self.best), **bags})
             if "table" in work:
                 self._resume(work)
 
@@ -160,7 +286,7 @@ class TableTrainer:
         self.step += 1
 
     def evaluate(self, batches: Sequence[Batch]) -> None:
-        """Measure the mean loss of held-out batches, keep the table if it is the best, and write the state down."""
+        """Measure the mean loss of held-out batches, keep the table if it is the best, and save the state."""
         import torch
 
         with torch.no_grad():
@@ -177,11 +303,10 @@ class TableTrainer:
         tensors = {"words": self.words.weight.detach().numpy(), "best": self.best}
         tensors.update({name: state[name].numpy() for name in ("exp_avg", "exp_avg_sq")})
         work.save("table", tensors)
-        facts = {"step": self.step, "best_loss": self.best_loss, "without_gain": self.evaluations_without_gain}
-        work.commit(facts)
+        work.commit({"step": self.step, "best_loss": self.best_loss, "without_gain": self.evaluations_without_gain})
 
     def _resume(self, work: WorkFolder) -> None:
-        """Take up the state in `work`."""
+        """Continue from the state in `work`."""
         import torch
 
         tensors = {name: torch.from_numpy(np.array(values)) for name, values in work.load("table").items()}
@@ -194,128 +319,17 @@ class TableTrainer:
         self.optimiser.state[self.words.weight] = {"step": self.step, **moments}
 
 
-def _hash(*arrays: npt.NDArray[Any]) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for array in arrays:
-        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return digest.hexdigest()
-
-
-_DEV_BATCH = 512  # sentences in a batch of the loss that is watched
-_DEV_SHARE = 0.02
-
-
-@dataclass(frozen=True)
-class RefinementSettings:
-    """How the vectors are refined. The defaults are what the bundled model was made with.
-
-    Attributes:
-        steps: batches at most (the paper: 30,000); 0 leaves the vectors as they are, its "section 3.2" ablation.
-        batch_size: sentences in a batch (the paper: 128).
-        temperature: what cosines are divided by before the softmax (the paper: 0.05).
-        learning_rate: Adam's, at the first step; it falls linearly to zero. In units of the table's root mean square,
-            so that it does not depend on the teacher's scale.
-        neighbours: sentences of one neighbourhood put into a batch together; 1 draws at random as the paper does.
-        evaluate_every: steps between two evaluations on held-out sentences.
-        patience: stop after this many evaluations without a better one.
-        seed: of the held-out sentences and the batches.
-    """
-
-    steps: int = 12_000
-    batch_size: int = 512
-    temperature: float = 0.1
-    learning_rate: float = 0.01
-    neighbours: int = 32
-    evaluate_every: int = 1_000
-    patience: int = 5
-    seed: int = 0
-
-
-@dataclass(frozen=True)
-class Bags:
-    """Sentences as rows of the table: sentence i is `rows[offsets[i] : offsets[i + 1]]`."""
-
-    rows: npt.NDArray[np.int64]
-    offsets: npt.NDArray[np.int64]
-
-    @classmethod
-    def of(cls, sentences: Sequence[str], vocabulary: Vocabulary) -> Bags:
-        """Look every word of `sentences` up, by the rule used when encoding; unknown words are left out."""
-        row_of: dict[str, int] = {}
-        rows: list[int] = []
-        offsets = [0]
-        for sentence in sentences:
-            for word in vocabulary.split(sentence):
-                row = row_of.get(word.text)
-                if row is None:
-                    row = row_of[word.text] = vocabulary.row(word.text)
-                if row >= 0:
-                    rows.append(row)
-            offsets.append(len(rows))
-        return cls(np.array(rows, np.int64), np.array(offsets, np.int64))
-
-    def __len__(self) -> int:
-        """Return the number of sentences."""
-        return len(self.offsets) - 1
-
-    def take(self, sentences: npt.NDArray[np.int64]) -> Bags:
-        """Return the bags of the numbered `sentences`."""
-        sizes = self.offsets[sentences + 1] - self.offsets[sentences]
-        offsets = np.concatenate([[0], np.cumsum(sizes)])
-        shift = np.repeat(self.offsets[sentences] - offsets[:-1], sizes)
-        return Bags(self.rows[shift + np.arange(offsets[-1])], offsets)
-
-    def means(self, vectors: Vectors) -> Vectors:
-        """Return the mean vector of each sentence, float32 [sentences, dimension]; zero for an empty one."""
-        from scipy.sparse import csr_matrix
-
-        ones = np.ones(len(self.rows), np.float32)
-        counts = csr_matrix((ones, self.rows, self.offsets), shape=(len(self), len(vectors)))
-        sizes = np.maximum(np.diff(self.offsets), 1)[:, None].astype(np.float32)
-        return np.asarray(counts @ vectors, dtype=np.float32) / sizes
-
-
-def refine(
-    vectors: Vectors,
-    bags: Bags,
-    teacher_vectors: npt.NDArray[np.float16],
-    settings: RefinementSettings,
-    *,
-    work: WorkFolder | None = None,
-    show_progress_bar: bool = True,
-) -> Vectors:
-    """Return `vectors` [words, dimension] refined on sentences `bags`, with unit `teacher_vectors` [sentences, d].
-
-    The best vectors by the loss on held-out sentences are returned. Their scale is changed to a root mean square of 1,
-    which no cosine sees.
-
-    Raises:
-        CorpusError: fewer than two batches of sentences hold two known words.
-        InputError: `work` holds the state of other vectors, sentences or settings.
-        ModelFolderError: the state in `work` is damaged.
-    """
-    import torch
-
-    usable = np.flatnonzero(np.diff(bags.offsets) >= 2)
-    if len(usable) < 2 * settings.batch_size:
-        raise CorpusError(
-            f"{len(usable)} sentences hold two known words; refinement needs at least {2 * settings.batch_size} "
-            "(two batches). Give more text, or train with smaller batches"
-        )
-    table = vectors / scale_of(vectors)
-    order = np.random.default_rng(settings.seed).permutation(usable)
-    held_out = max(2, min(int(len(order) * _DEV_SHARE), 20 * _DEV_BATCH))
-    dev, train = np.sort(order[:held_out]), np.sort(order[held_out:])
-    teacher = torch.from_numpy(np.ascontiguousarray(teacher_vectors))
-
-    def loss(words: torch.nn.EmbeddingBag, sentences: npt.NDArray[np.int64]) -> torch.Tensor:
-        return similarity_loss(sums(words, bags, sentences), teacher[sentences].float(), settings.temperature)
-
-    trainer = TableTrainer(table, loss, settings, work, {"trained on": bags})
-    batches = np.array_split(dev, max(1, len(dev) // _DEV_BATCH))
-    groups = _neighbourhoods(teacher_vectors, train, settings)
-    with Progress("refining", total=settings.steps, unit="steps", enabled=show_progress_bar) as progress:
-        return trainer.run(lambda step: _draw_texts(groups, train, settings, step), batches, progress)
+@contextmanager
+def tuning_folder(
+    work_dir: Path | None, settings: TuningSettings, others: Mapping[str, Any] | None = None
+) -> Iterator[WorkFolder | None]:
+    """Open the folder in `work_dir` for the state of a training run: one folder for each choice of settings."""
+    if work_dir is None:
+        yield None
+        return
+    asked = json.dumps({"settings": asdict(settings), **(others or {})}, sort_keys=True, default=str)
+    with WorkFolder(work_dir / f"tuning-{hashlib.sha256(asked.encode()).hexdigest()[:12]}") as work:
+        yield work
 
 
 def similarity_loss(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
@@ -335,9 +349,39 @@ def similarity_loss(student: torch.Tensor, teacher: torch.Tensor, temperature: f
     return F.cross_entropy(cosines, F.softmax(targets, dim=1))
 
 
+def translation_loss(first: torch.Tensor, second: torch.Tensor, temperature: float) -> torch.Tensor:
+    """Return InfoNCE from the one language to the other plus InfoNCE back.
+
+    Args:
+        first: sums of word vectors [B, d].
+        second: those of the translations [B, d], in the same order.
+        temperature: what cosines are divided by.
+    """
+    import torch
+    import torch.nn.functional as F
+
+    cosines = F.normalize(first, dim=1) @ F.normalize(second, dim=1).T / temperature
+    own = torch.arange(len(cosines))
+    return F.cross_entropy(cosines, own) + F.cross_entropy(cosines.T, own)
+
+
+def sums(words: torch.nn.EmbeddingBag, bags: Bags, sentences: Batch) -> torch.Tensor:
+    """Return the sums of the word vectors of some sentences, [sentences, d]; a sum has the direction of the mean."""
+    import torch
+
+    chosen = bags.take(sentences)
+    total: torch.Tensor = words(torch.from_numpy(chosen.rows), torch.from_numpy(chosen.offsets))
+    return total
+
+
+def scale_of(vectors: npt.NDArray[np.floating[Any]]) -> float:
+    """Return the root mean square of some vectors, never 0, so that it can be divided by."""
+    return max(float(np.sqrt(np.mean(np.square(vectors)))) if vectors.size else 0.0, 1e-12)
+
+
 def _neighbourhoods(
-    teacher_vectors: npt.NDArray[np.float16], train: npt.NDArray[np.int64], settings: RefinementSettings
-) -> list[npt.NDArray[np.int64]]:
+    teacher_vectors: npt.NDArray[np.float16], train: Batch, settings: RefinementSettings
+) -> list[Batch]:
     """Split the training sentences into neighbourhoods of about 200 by the teacher's vectors."""
     if settings.neighbours <= 1:
         return []
@@ -355,126 +399,21 @@ def _neighbourhoods(
     return [group for group in groups if len(group) >= settings.neighbours]
 
 
-def _draw_texts(
-    groups: list[npt.NDArray[np.int64]], train: npt.NDArray[np.int64], settings: RefinementSettings, step: int
-) -> npt.NDArray[np.int64]:
+def _draw_sentences(groups: list[Batch], train: Batch, settings: RefinementSettings, step: int) -> Batch:
     """Return the sentences of batch `step`: random ones, or `neighbours` from each of several neighbourhoods."""
     generator = np.random.default_rng([settings.seed, step])
     wanted = settings.batch_size // max(settings.neighbours, 1)
     if len(groups) < wanted:
         return generator.choice(train, settings.batch_size, replace=False)
-    sizes = np.array([len(group) for group in groups], np.float64)
-    chosen = generator.choice(len(groups), wanted, replace=False, p=sizes / sizes.sum())
+    chosen = generator.choice(len(groups), wanted, replace=False, p=_shares(groups))
     return np.concatenate([generator.choice(groups[i], settings.neighbours, replace=False) for i in chosen])
 
 
-_DEV_PAIRS_SHARE, _MOST_DEV = 0.02, 4_096  # of a language pair's sentences
-_DEV_PAIRS_BATCH = 512
-
-
-@dataclass(frozen=True)
-class TranslationSettings:
-    """How translations are drawn together.
-
-    Attributes:
-        steps: batches at most; 0 leaves the vectors as they are.
-        batch_size: sentence pairs in a batch, all of one language pair (the paper: 128).
-        temperature: what cosines are divided by before the softmax (the paper: 0.05).
-        learning_rate: Adam's, at the first step; it falls linearly to zero. In units of the table's root mean square.
-        evaluate_every: steps between two evaluations on held-out pairs.
-        patience: stop after this many evaluations without a better one.
-        seed: of the held-out pairs and the batches.
-    """
-
-    steps: int = 10_000
-    batch_size: int = 512
-    temperature: float = 0.05
-    learning_rate: float = 0.01
-    evaluate_every: int = 500
-    patience: int = 5
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            InputError: one is of no use; the message names it.
-        """
-        for name, least in (("steps", 0), ("batch_size", 2), ("evaluate_every", 1), ("patience", 1), ("seed", 0)):
-            if getattr(self, name) < least:
-                raise InputError(f"{name} is {getattr(self, name)}; it must be at least {least}")
-        for name in ("temperature", "learning_rate"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise InputError(f"{name} is {getattr(self, name)}; it must be above 0")
-
-
-class PairBags(NamedTuple):
-    """Sentences and their translations as rows of one table.
-
-    Attributes:
-        name: of the language pair, such as "en-de".
-        first: the sentences in one language.
-        second: as many, their translations.
-    """
-
-    name: str
-    first: Bags
-    second: Bags
-
-
-def tune_on_pairs(
-    vectors: Vectors,
-    pairs: Sequence[PairBags],
-    settings: TranslationSettings,
-    *,
-    work: WorkFolder | None = None,
-    show_progress_bar: bool = True,
-) -> Vectors:
-    """Return `vectors` [words, d] after two-way contrastive tuning on one or several language pairs.
-
-    A batch is of one language pair, drawn with a probability in proportion to its number of sentences. The best vectors
-    by the loss on held-out pairs are returned, at a root mean square of 1.
-
-    Raises:
-        InputError: there are no pairs, two have one name, a pair's sides differ in number, or `work` holds the state of
-            other vectors, sentences or settings.
-        ModelFolderError: the state in `work` is damaged.
-        CorpusError: a language pair has too few sentences with a known word on both sides.
-    """
-    if not settings.steps:
-        return vectors
-    splits = [_split(pair, number, settings) for number, pair in enumerate(_checked(pairs))]
-    table = vectors / scale_of(vectors)
-
-    def loss(words: torch.nn.EmbeddingBag, batch: npt.NDArray[np.int64]) -> torch.Tensor:
-        pair, sentences = pairs[int(batch[0])], batch[1:]
-        first, second = (sums(words, side, sentences) for side in (pair.first, pair.second))
-        return translation_loss(first, second, settings.temperature)
-
-    sentences = {f"{pair.name} {n}": side for pair in pairs for n, side in enumerate((pair.first, pair.second), 1)}
-    trainer = TableTrainer(table, loss, settings, work, sentences)
-    trained = [train for _, train in splits]
-    held_out = [_numbered(n, part) for n, (dev, _) in enumerate(splits) for part in _in_batches(dev)]
-    with Progress(
-        "drawing translations together", total=settings.steps, unit="steps", enabled=show_progress_bar
-    ) as progress:
-        return trainer.run(lambda step: _draw_pairs(trained, settings, step), held_out, progress)
-
-
-def translation_loss(first: torch.Tensor, second: torch.Tensor, temperature: float) -> torch.Tensor:
-    """Return InfoNCE from the one language to the other plus InfoNCE back.
-
-    Args:
-        first: sums of word vectors [B, d].
-        second: those of the translations [B, d], in the same order.
-        temperature: what cosines are divided by.
-    """
-    import torch
-    import torch.nn.functional as F
-
-    cosines = F.normalize(first, dim=1) @ F.normalize(second, dim=1).T / temperature
-    own = torch.arange(len(cosines))
-    return F.cross_entropy(cosines, own) + F.cross_entropy(cosines.T, own)
+def _draw_pairs(trained: Sequence[Batch], settings: TranslationSettings, step: int) -> Batch:
+    """Return batch `step`: pairs of one language pair."""
+    generator = np.random.default_rng([settings.seed, step])
+    pair = int(generator.choice(len(trained), p=_shares(trained)))
+    return _numbered(pair, generator.choice(trained[pair], settings.batch_size, replace=False))
 
 
 def _checked(pairs: Sequence[PairBags]) -> Sequence[PairBags]:
@@ -487,9 +426,7 @@ def _checked(pairs: Sequence[PairBags]) -> Sequence[PairBags]:
     return pairs
 
 
-def _split(
-    pair: PairBags, number: int, settings: TranslationSettings
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _split_pair(pair: PairBags, number: int, settings: TranslationSettings) -> tuple[Batch, Batch]:
     """Return the numbers of the held-out pairs and of those trained on."""
     usable = np.flatnonzero((np.diff(pair.first.offsets) > 0) & (np.diff(pair.second.offsets) > 0))
     if len(usable) < 2 * settings.batch_size:
@@ -497,25 +434,35 @@ def _split(
             f"{pair.name}: {len(usable)} of {len(pair.first)} sentence pairs have a known word on both sides; tuning "
             f"needs at least {2 * settings.batch_size} (two batches). Give more text, or train with smaller batches"
         )
-    order = np.random.default_rng([settings.seed, number]).permutation(usable)
-    held_out = max(2, min(int(len(order) * _DEV_PAIRS_SHARE), _MOST_DEV))
+    return _split(usable, np.random.default_rng([settings.seed, number]), _MOST_PAIRS)
+
+
+def _split(usable: Batch, generator: np.random.Generator, most: int) -> tuple[Batch, Batch]:
+    """Return the numbers of `usable` items held out, at `most` so many, and of those trained on."""
+    order = generator.permutation(usable)
+    held_out = max(2, min(int(len(order) * _HELD_OUT), most))
     return np.sort(order[:held_out]), np.sort(order[held_out:])
 
 
-def _in_batches(dev: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
-    return np.array_split(dev, max(1, len(dev) // _DEV_PAIRS_BATCH))
+def _batches(held_out: Batch) -> list[Batch]:
+    return np.array_split(held_out, max(1, len(held_out) // _HELD_OUT_BATCH))
 
 
-def _numbered(pair: int, sentences: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _shares(groups: Sequence[Batch]) -> npt.NDArray[np.float64]:
+    """Return the share of each group in all items."""
+    sizes = np.array([len(group) for group in groups], np.float64)
+    shares: npt.NDArray[np.float64] = sizes / sizes.sum()
+    return shares
+
+
+def _numbered(pair: int, sentences: Batch) -> Batch:
     """Return a batch: the number of the language pair, then those of the sentences."""
     return np.concatenate([[pair], sentences])
 
 
-def _draw_pairs(
-    trained: Sequence[npt.NDArray[np.int64]], settings: TranslationSettings, step: int
-) -> npt.NDArray[np.int64]:
-    """Return the batch of a step, which depends on the seed and the step alone."""
-    generator = np.random.default_rng([settings.seed, step])
-    sizes = np.array([len(train) for train in trained], np.float64)
-    pair = int(generator.choice(len(trained), p=sizes / sizes.sum()))
-    return _numbered(pair, generator.choice(trained[pair], settings.batch_size, replace=False))
+def array_digest(*arrays: npt.NDArray[Any]) -> str:
+    """Return a hash of the contents of some arrays."""
+    digest = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()

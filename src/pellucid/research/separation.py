@@ -1,28 +1,28 @@
 """How far a static model of several languages keeps them apart, after the paper's section 5.2 (Figures 1, 5, 6).
 
-There the first principal components tell the language, and leaving them out ("all but the top") brings translations
-together. Here that is measured: how much of each component lies between languages, and the silhouette score, which is
-1 for clusters apart and 0 for mixed ones, as components are left out one after the other.
+There the first principal components separate the languages, and leaving them out ("all but the top") brings
+translations together. Here that is measured: how much of each component lies between languages, and the silhouette
+score, which is 1 for separate clusters and 0 for mixed ones, as components are left out one after the other.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from pellucid.analysis.coordinates import Floats, Integers
 from pellucid.base import Vectors
 from pellucid.errors import InputError, missing_extra
 from pellucid.pca import spectrum_of
-from pellucid.research.tableviews import mean_blocks, static_model
-from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.bags import mean_blocks
+from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.views.figure import Canvas, short_name
-from pellucid.views.render import visible
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, percent, signed
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, bars, counted, percent, signed
+from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 METRICS = ("cosine", "euclidean")
 _LEAST = 3  # items of a language
-
-Floats = npt.NDArray[np.float64]
 
 
 class LanguageComponent(NamedTuple):
@@ -51,8 +49,16 @@ class LanguageComponent(NamedTuple):
     silhouette: float
 
 
-class Point(NamedTuple):
-    """A word or sentence in the plane of the first two components, and in a map before and after leaving some out."""
+class PlacedText(NamedTuple):
+    """A word or sentence in the pictures.
+
+    Attributes:
+        text: the word or sentence.
+        language: its language.
+        first: its place on the first two components.
+        before: its place in the map of the vectors as they are.
+        after: its place in the map without the first components.
+    """
 
     text: str
     language: str
@@ -68,7 +74,7 @@ class LanguageSeparation(Report):
     Attributes:
         languages: their names.
         counts: items of each that were compared.
-        shared: items left out because they stand in the lists of several languages.
+        shared: items left out because several languages have them.
         blank: items left out because the model knows none of their words.
         drop: components left out "after".
         metric: of the silhouette and of t-SNE.
@@ -78,6 +84,7 @@ class LanguageSeparation(Report):
     """
 
     kind: ClassVar[str] = "languages"
+    table: ClassVar[str] = "components"
 
     languages: tuple[str, ...]
     counts: tuple[int, ...]
@@ -86,18 +93,11 @@ class LanguageSeparation(Report):
     drop: int
     metric: str
     projection: str
-    components: tuple[LanguageComponent, ...] = field(repr=False)
-    points: tuple[Point, ...] = field(repr=False)
+    components: tuple[LanguageComponent, ...]
+    points: tuple[PlacedText, ...]
 
     def plot(self, *, dark: bool = False) -> Figure:
-        """Draw the items by language: on the first two components, and as a map before and after leaving some out.
-
-        Args:
-            dark: draw for a dark background.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Draw the items by language: on the first two components, and as a map before and after leaving some out."""
         before, after = (self.components[n].silhouette for n in (0, self.drop))
         mapped = self.projection == "tsne"
         first = "PC1 and PC2" if mapped else f"PC1 and PC2, as it is: silhouette {before:.3f}"
@@ -131,12 +131,7 @@ class LanguageSeparation(Report):
                 found[:, 0], found[:, 1], s=7, color=colour, alpha=0.5, linewidths=0, label=short_name(language, 20)
             )
 
-    def __repr__(self) -> str:
-        """Return one short line."""
-        before, after = (self.components[n].silhouette for n in (0, self.drop))
-        return visible(f"<LanguageSeparation {', '.join(self.languages)}: silhouette {before:.3f}, then {after:.3f}>")
-
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Languages apart", ", ".join(self.languages), "static model")
         items = ", ".join(f"{count:,} {name}" for name, count in zip(self.languages, self.counts, strict=True))
         before, after = (self.components[n].silhouette for n in (0, self.drop))
@@ -156,10 +151,7 @@ class LanguageSeparation(Report):
             (str(c.number), percent(c.share), percent(c.between), bar, signed(c.silhouette))
             for c, bar in zip(shown, bars([c.between for c in shown]), strict=True)
         ]
-        yield Table("", tuple(heads), tuple(rows))
-
-    def _records(self) -> Sequence[LanguageComponent]:
-        return self.components
+        yield TablePart("", tuple(heads), tuple(rows))
 
 
 def language_separation(
@@ -205,7 +197,7 @@ def language_separation(
     names = list(items)
     planes = (coordinates[:, :2].tolist(), before.tolist(), after.tolist())
     points = tuple(
-        Point(text, names[label], tuple(a), tuple(b), tuple(c))
+        PlacedText(text, names[label], tuple(a), tuple(b), tuple(c))
         for text, label, a, b, c in zip(texts, labels.tolist(), *planes, strict=True)
     )
     counts = tuple(np.bincount(labels, minlength=len(names)).tolist())
@@ -232,7 +224,7 @@ def _unshared(languages: Mapping[str, Iterable[str]]) -> tuple[dict[str, list[st
 
 def _sampled(
     model: StaticEmbedder, items: Mapping[str, list[str]], sample: int, seed: int
-) -> tuple[list[str], npt.NDArray[np.int64], Vectors, int]:
+) -> tuple[list[str], Integers, Vectors, int]:
     """Return texts, the number of their language, their means, and how many the model does not know."""
     generator = np.random.default_rng(seed)
     texts: list[str] = []
@@ -255,14 +247,14 @@ def _sampled(
     return texts, np.array(labels, np.int64), np.concatenate(parts), blank
 
 
-def _between(coordinates: Floats, labels: npt.NDArray[np.int64]) -> float:
+def _between(coordinates: Floats, labels: Integers) -> float:
     """Return the share of the squared length of centred rows that lies between the means of the groups."""
     total = float((coordinates**2).sum())
     means = [coordinates[labels == n].mean(axis=0) * np.sqrt((labels == n).sum()) for n in range(labels.max() + 1)]
     return float((np.array(means) ** 2).sum()) / total if total > 0 else 0.0
 
 
-def _silhouette(rows: Any, labels: npt.NDArray[np.int64], metric: str) -> float:
+def _silhouette(rows: Any, labels: Integers, metric: str) -> float:
     try:
         from sklearn.metrics import silhouette_score
     except ImportError as error:

@@ -1,6 +1,4 @@
-"""Pairs of texts: checked, and scored by a model.
-
-Several models on the same pairs of texts: what they score, whose order changes, and which rows make the change.
+"""Several models on the same pairs of texts: what they score, whose order changes, and which rows make the change.
 
 The models may be of any families: a model and its edited version, two families, two sizes. The first one is what the
 others are held against.
@@ -13,24 +11,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from pellucid.analysis.coordinates import Floats, spearman
 from pellucid.base import Embedder
 from pellucid.errors import InputError
 from pellucid.views.figure import Canvas, short_name
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, bars, counted, percent, signed
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, bars, counted, percent, signed
+from pellucid.views.report import Report, frame
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from pellucid.explanation import Explanation
 
-_MOST_POINTS = 20_000  # of a picture
-
-
 _BLOCK = 4_096  # pairs
+_MOST_POINTS = 20_000  # of a picture
+_PLACES = 6  # decimals of a score that count for its rank; the others are rounding of float32
 
-Floats = npt.NDArray[np.float64]
 Pair = tuple[str, str]
 
 
@@ -63,9 +60,6 @@ def pair_scores(model: Embedder, pairs: Sequence[Pair]) -> Floats:
         firsts, seconds = (model.encode([pair[side] for pair in block]) for side in (0, 1))
         scores[start : start + len(block)] = model.similarity_pairwise(firsts, seconds)
     return scores
-
-
-_PLACES = 6  # decimals of a score that count for its rank; the others are rounding of float32
 
 
 class Change(NamedTuple):
@@ -148,14 +142,7 @@ class Comparison(Report):
     changed: tuple[ChangedPair, ...]
 
     def plot(self, *, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: each pair's score by the first model against the others'.
-
-        Args:
-            dark: draw for a dark background.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Return a matplotlib Figure: each pair's score by the first model against the others'."""
         scores = np.array(self.scores)[:: max(len(self.scores) // _MOST_POINTS, 1)]
         below = f"{counted(len(self.pairs), 'pair')} of texts; on the line nothing changed"
         canvas = Canvas((5.4, 5.2), "Scores side by side", below, dark=dark)
@@ -176,12 +163,7 @@ class Comparison(Report):
         axes.set(xlim=ends, ylim=ends, aspect="equal")
         return canvas.figure
 
-    def __repr__(self) -> str:
-        """Return one short line."""
-        said = ", ".join(f"{c.name!r:.40} changed by {c.mean_change:.4f}" for c in self.changes)
-        return f"<Comparison with {self.names[0]!r:.40} on {len(self.pairs):,} pairs: {said}>"
-
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Comparison", f"{len(self.names)} models", f"on {counted(len(self.pairs), 'pair')} of texts")
         yield self._summary()
         if len(self.pairs) > 1:
@@ -191,7 +173,7 @@ class Comparison(Report):
         for number, pair in enumerate(self.changed, 1):
             yield from self._changed(number, pair)
 
-    def _summary(self) -> Table:
+    def _summary(self) -> TablePart:
         """Return one line a model."""
         titles = ["model", "family", "mean score"] + ["gold \u03c1"] * bool(self.gold)
         titles += ["mean change", "largest", "\u03c1 to the first", "flips"]
@@ -205,9 +187,9 @@ class Comparison(Report):
                 row += [_correlation(change.rank_correlation), f"{change.flips:,} ({percent(change.flip_rate)})"]
             rows.append((*row, *[""] * (len(titles) - len(row))))
         columns = (Column(title, "text" if n < 2 else "number") for n, title in enumerate(titles))
-        return Table("", tuple(columns), tuple(rows))
+        return TablePart("", tuple(columns), tuple(rows))
 
-    def _changed(self, number: int, pair: ChangedPair) -> Iterator[Part]:
+    def _changed(self, number: int, pair: ChangedPair) -> Iterator[AnyPart]:
         """Yield a changed pair: its texts and scores, and its rows."""
         places = _places([pair.change])
         scores = ", ".join(
@@ -216,7 +198,7 @@ class Comparison(Report):
         gold = f", gold {pair.gold:g}" if pair.gold is not None else ""
         title = f"{number}. {signed(pair.change, places)} in {self.names[pair.model]}"
         texts = (("text 1", pair.text1), ("text 2", pair.text2), ("scores", scores + gold))
-        yield Table(title, (Column(""), Column("")), texts)
+        yield TablePart(title, (Column(""), Column("")), texts)
         if pair.rows:
             differences = [(row.after or 0.0) - (row.before or 0.0) for row in pair.rows]
             places = _places(differences)
@@ -226,10 +208,7 @@ class Comparison(Report):
             )
             heads = ("change", "", "before", "after", "row")
             kinds = ("number", "bar", "number", "number", "text")
-            yield Table("", tuple(map(Column, heads, kinds)), rows)
-
-    def _records(self) -> Sequence[Any]:
-        return [pair + scores for pair, scores in zip(self.pairs, self.scores, strict=True)]
+            yield TablePart("", tuple(map(Column, heads, kinds)), rows)
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame with one row a pair: text1, text2, the models' scores, gold where given.
@@ -237,11 +216,9 @@ class Comparison(Report):
         Raises:
             MissingExtraError: pandas is not installed.
         """
-        from pellucid.views.report import frame
-
         columns = ["text1", "text2", *self.names] + ["gold"] * bool(self.gold)
-        rows = self._records()
-        return frame([(*row, gold) for row, gold in zip(rows, self.gold, strict=True)] if self.gold else rows, columns)
+        rows = zip(*zip(*self.pairs), *zip(*self.scores), *[self.gold] * bool(self.gold))
+        return frame(rows, columns)
 
 
 def compare(
@@ -282,7 +259,7 @@ def compare(
         scores=tuple(map(tuple, scores.tolist())),
         gold=tuple(goldens.tolist()),
         mean_scores=tuple(scores.mean(axis=0).tolist()),
-        gold_correlations=tuple(_spearman(goldens, column) for column in ranked.T) if len(goldens) else (),
+        gold_correlations=tuple(spearman(goldens, column) for column in ranked.T) if len(goldens) else (),
         changes=tuple(_change(names[n], scores[:, n] - scores[:, 0], ranked[:, [0, n]]) for n in columns),
         changed=tuple(_most_changed(models, pairs, scores, goldens, (top_k, rows))),
     )
@@ -322,23 +299,13 @@ def _change(name: str, difference: Floats, ranked: Floats) -> Change:
     flips = round((apart - agreement) / 2)  # tau-b's numerator is the pairs in the same order less those in the other
     largest = float(difference[np.abs(difference).argmax()])
     rate = flips / pairs if pairs else 0.0
-    return Change(name, float(np.abs(difference).mean()), largest, _spearman(before, after), flips, rate)
+    return Change(name, float(np.abs(difference).mean()), largest, spearman(before, after), flips, rate)
 
 
 def _tied_pairs(values: Floats) -> int:
     """Count the pairs of equal values, or of equal rows."""
     counts = np.unique(values, axis=0, return_counts=True)[1].astype(np.int64)
     return int((counts * (counts - 1) // 2).sum())
-
-
-def _spearman(first: Floats, second: Floats) -> float | None:
-    """Return the rank correlation, None where one side has a single value."""
-    from scipy.stats import rankdata
-
-    ranks = [rankdata(values) for values in (first, second)]
-    if min(np.ptp(rank) for rank in ranks) == 0:
-        return None
-    return float(np.corrcoef(ranks)[0, 1])
 
 
 def _most_changed(

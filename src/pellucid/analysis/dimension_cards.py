@@ -2,7 +2,7 @@
 
 `card` describes one dimension of any family over a corpus, `cards` all or the weightiest on one page. A dimension fires
 on a text when it carries more than its even share of the embedding there, coordinate^2 > |embedding|^2 / n; see
-`coordinates.py`. Coordinates are those of embeddings at length 1.
+`coordinates.py`. Coordinates are those of L2-normalised embeddings.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from pellucid.base import Embedder
 from pellucid.dimensions import Dimension, Which
 from pellucid.errors import InputError
 from pellucid.views.figure import Canvas
-from pellucid.views.report import (
+from pellucid.views.parts import (
+    AnyPart,
     Column,
     Fold,
     Heading,
     Histogram,
     Note,
-    Part,
-    Report,
-    Table,
+    TablePart,
     bars,
     counted,
     percent,
     signed,
 )
+from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,21 +49,6 @@ class Relative(NamedTuple):
     correlation: float
 
 
-class CardRow(NamedTuple):
-    """A card as a row of a table."""
-
-    dimension: int
-    name: str
-    firing_rate: float
-    share: float
-    common: float
-    mean: float
-    deviation: float
-    low: float
-    high: float
-    strongest: str
-
-
 @dataclass(frozen=True, repr=False)
 class Card(Report):
     """One dimension over a corpus.
@@ -74,8 +59,8 @@ class Card(Report):
         dimensions: how many the model has.
         name: what it is called.
         about: what it stands for: the anchor text, the words of a cluster, the words at the ends of a direction.
-        texts: how many texts this rests on.
-        blank: how many more the model knows nothing of.
+        texts: the number of texts.
+        blank: how many more have no known word.
         firing_rate: share of the texts that it fires on.
         share: mean share of an embedding (its squared length) that it carries; the even share is 1 / dimensions.
         common: what it adds to the mean score of two different texts.
@@ -117,14 +102,7 @@ class Card(Report):
     relatives: tuple[Relative, ...]
 
     def plot(self, *, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: how the coordinate is distributed, strongly drawn where the dimension fires.
-
-        Args:
-            dark: draw for a dark background.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Return a matplotlib Figure: how the coordinate is distributed, strongly drawn where the dimension fires."""
         below = f"fires on {percent(self.firing_rate)} of {counted(self.texts, 'text')}"
         canvas = Canvas((6.4, 3.2), self.name, below, dark=dark)
         across = "coordinate; beyond the dashed lines the dimension fires"
@@ -138,15 +116,11 @@ class Card(Report):
                 axes.axvline(line, color=colours.ink, linewidth=0.8, linestyle=(0, (4, 3)))
         return canvas.figure
 
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return f"<Card {self.family}: {self.name!r:.60}, fires on {percent(self.firing_rate)} of {self.texts:,} texts>"
-
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading(f"Dimension {self.dimension}", self.name, f"{self.family} model")
         yield from self._body()
 
-    def _body(self) -> Iterator[Part]:
+    def _body(self) -> Iterator[AnyPart]:
         """Yield everything below the heading."""
         for line in self.about:
             if line != self.name:
@@ -163,9 +137,6 @@ class Card(Report):
         if self.relatives:
             yield _relatives(self.relatives)
 
-    def _records(self) -> Sequence[CardRow]:
-        return [_card_row(self)]
-
 
 @dataclass(frozen=True, repr=False)
 class Cards(Report):
@@ -174,11 +145,12 @@ class Cards(Report):
     Attributes:
         family: the family of the model.
         dimensions: how many the model has.
-        texts: how many texts this rests on.
+        texts: the number of texts.
         cards: the cards, in the order of the model.
     """
 
     kind: ClassVar[str] = "cards"
+    table: ClassVar[str] = "cards"
 
     family: str
     dimensions: int
@@ -193,11 +165,7 @@ class Cards(Report):
         """Yield the cards in the order of the model."""
         return iter(self.cards)
 
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return f"<Cards {self.family}: {len(self.cards)} of {self.dimensions:,} dimensions over {self.texts:,} texts>"
-
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         shown = f"{len(self.cards):,} of {self.dimensions:,}" if len(self.cards) < self.dimensions else ""
         yield Heading("Dimensions", shown or f"{self.dimensions:,}", f"{self.family} model, {self.texts:,} texts")
         yield Note(
@@ -207,12 +175,6 @@ class Cards(Report):
         for number, card in enumerate(self.cards):
             lead = f"{_spark(card.counts)} {percent(card.firing_rate)}"
             yield Fold(card.name, tuple(card._body()), lead=lead, is_open=number == 0)
-
-    def _records(self) -> Sequence[CardRow]:
-        return [_card_row(card) for card in self.cards]
-
-    def _columns(self) -> Sequence[str]:
-        return CardRow._fields
 
 
 def card(model: Embedder, dimension: Which, texts: Iterable[str], *, examples: int = 5, seed: int = 0) -> Card:
@@ -308,21 +270,15 @@ def _card(which: tuple[str, int, Dimension], measured: Spread, column: Any, rela
     )
 
 
-def _card_row(card: Card) -> CardRow:
-    strongest = card.strongest[0].text if card.strongest else ""
-    numbers = (card.firing_rate, card.share, card.common, card.mean, card.deviation, card.low, card.high)
-    return CardRow(card.dimension, card.name, *numbers, strongest)
-
-
-def _examples(title: str, examples: Sequence[Example]) -> Table:
+def _examples(title: str, examples: Sequence[Example]) -> TablePart:
     cells = zip(examples, bars([example.coordinate for example in examples]), strict=True)
     rows = tuple((signed(example.coordinate), bar, example.text) for example, bar in cells)
-    return Table(title, (Column("", "number"), Column("", "bar"), Column("")), rows)
+    return TablePart(title, (Column("", "number"), Column("", "bar"), Column("")), rows)
 
 
-def _relatives(relatives: Sequence[Relative]) -> Table:
+def _relatives(relatives: Sequence[Relative]) -> TablePart:
     rows = tuple((signed(r.correlation, 2), r.correlation, r.name) for r in relatives)
-    return Table("nearest dimensions, by correlation", (Column("", "number"), Column("", "bar"), Column("")), rows)
+    return TablePart("nearest dimensions, by correlation", (Column("", "number"), Column("", "bar"), Column("")), rows)
 
 
 def _spark(counts: Sequence[int], most: int = 10) -> str:

@@ -1,7 +1,7 @@
 """What text embeddings say as their first principal component is taken away or added.
 
 "A Text is Worth Several Tokens", Eq. 14 and Figure 4b: h + lambda u_1 for several lambda, with the tokens it is aligned
-with and, beside the paper, the rates of `aligned.py` at each. All amounts share one pass over the head.
+with and, beside the paper, the rates of alignment at each. All amounts share one pass over the head.
 """
 
 from __future__ import annotations
@@ -11,18 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from pellucid.errors import InputError
+from pellucid.keytokens.alignment import EmbeddedTexts, ModelAlignment, Stems, measure_shifted
 from pellucid.pca import Spectrum
-from pellucid.research.alignment import (
-    LEGEND,
-    EmbeddedTexts,
-    ModelAlignment,
-    Stems,
-    draw_scores,
-    measure_shifted,
-    words_of,
-)
+from pellucid.research.alignment import LEGEND, draw_scores, words_of
 from pellucid.views.figure import Canvas
-from pellucid.views.report import Column, Fold, Heading, Note, Part, Report, Table, bars, counted, percent, signed
+from pellucid.views.parts import AnyPart, Column, Fold, Heading, Note, TablePart, bars, counted, percent, signed
+from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,25 +26,18 @@ FACTORS = (0.0, 0.5, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.25, 1.5)
 """Of the amount that takes the first component out on average, or of v_1."""
 
 
-class Step(NamedTuple):
-    """One amount of the first component added: the amount, the rates it gives, the tokens of the example."""
+class SweepStep(NamedTuple):
+    """One amount of the first component added.
+
+    Attributes:
+        factor: the amount over the sweep's unit.
+        amount: lambda of h + lambda u_1.
+        alignment: the rates of the moved embeddings, and their tokens for some texts.
+    """
 
     factor: float
     amount: float
     alignment: ModelAlignment
-
-
-class SweepRow(NamedTuple):
-    """A step as a row of a table."""
-
-    factor: float
-    amount: float
-    hit: float
-    lar: float
-    gar: float
-    weighted_lar: float
-    literal: float
-    distinct: int
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,28 +51,22 @@ class Sweep(Report):
     """
 
     kind: ClassVar[str] = "sweep"
+    table: ClassVar[str] = "steps"
 
     k: int
     unit: float
-    steps: tuple[Step, ...]
+    steps: tuple[SweepStep, ...]
 
     @property
-    def best(self) -> Step:
+    def best(self) -> SweepStep:
         """The step with the largest weighted local alignment rate; the first of equals."""
         return max(self.steps, key=lambda step: step.alignment.weighted_lar)
 
     def plot(self, *, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: tokens and scores of a text at three steps (Figure 4b), and the rates over all.
-
-        Args:
-            dark: draw for a dark background.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Return a matplotlib Figure: tokens and scores of a text at some steps (Figure 4b), and the rates over all."""
         first = self.steps[0].alignment
         below = first.examples[0].text if first.examples else f"{first.texts:,} texts"
-        canvas = Canvas((9.4, 5.6), "The first principal component, taken away by and by", below, dark=dark)
+        canvas = Canvas((9.4, 5.6), "The first principal component, taken away step by step", below, dark=dark)
         grid = canvas.figure.add_gridspec(2, 4, height_ratios=[1, 1.15])
         axes = canvas.panel(grid[0, :], across=f"\u03bb in units of {signed(self.unit)}", down="%")
         factors = [step.factor for step in self.steps]
@@ -99,21 +80,14 @@ class Sweep(Report):
             draw_scores(canvas, canvas.panel(grid[1, column], title, "score"), step.alignment.examples[0])
         return canvas.figure
 
-    def _four(self) -> list[Step]:
+    def _four(self) -> list[SweepStep]:
         """Return at most four steps: those nearest to factor 0, to the best one, to 0.95 and to 1.05."""
         factors = [step.factor for step in self.steps]
         wanted = (0.0, self.best.factor, 0.95, 1.05)
         nearest = {min(range(len(factors)), key=lambda n: abs(factors[n] - factor)) for factor in wanted}
         return [self.steps[n] for n in sorted(nearest)]
 
-    def __repr__(self) -> str:
-        """Return one short line."""
-        return f"<Sweep of {len(self.steps)} amounts, best {self.best.amount:+.3f} ({self.best.factor:g} of the unit)>"
-
-    def _records(self) -> Sequence[SweepRow]:
-        return [_sweep_row(step) for step in self.steps]
-
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         first = self.steps[0].alignment
         yield Heading("First component, amount added", f"h + \u03bb u\u2081, unit {signed(self.unit)}",
                       counted(first.texts, "text"))  # fmt: skip
@@ -122,22 +96,18 @@ class Sweep(Report):
         titles = ("factor", "\u03bb", f"Hit@{self.k}", "LAR", "GAR", "weighted LAR", "in text", "distinct")
         columns = (*(Column(title, "number") for title in titles), Column("", "bar"))
         lengths = bars([step.alignment.weighted_lar for step in self.steps])
-        yield Table("", columns, tuple((*_sweep_cells(step), bar) for step, bar in zip(self.steps, lengths)))
+        yield TablePart("", columns, tuple((*_sweep_cells(step), bar) for step, bar in zip(self.steps, lengths)))
         yield Note(LEGEND if first.stem is not None else "* stands in the text.")
         for number in range(len(first.examples)):
             rows = tuple((f"{step.factor:g}", words_of(step.alignment.examples[number])) for step in self.steps)
             columns = (Column("factor", "number"), Column(f"first {self.k} tokens", "words"))
-            yield Fold(first.examples[number].text, (Table("", columns, rows),), is_open=number < 3)
+            yield Fold(first.examples[number].text, (TablePart("", columns, rows),), is_open=number < 3)
 
 
-def _sweep_row(step: Step) -> SweepRow:
-    a = step.alignment
-    return SweepRow(step.factor, step.amount, a.hit, a.lar, a.gar, a.weighted_lar, a.literal, a.distinct)
-
-
-def _sweep_cells(step: Step) -> tuple[str, ...]:
-    row = _sweep_row(step)
-    return (f"{row.factor:g}", signed(row.amount), *map(percent, row[2:7]), f"{row.distinct:,}")
+def _sweep_cells(step: SweepStep) -> tuple[str, ...]:
+    rates = step.alignment
+    shares = map(percent, (rates.hit, rates.lar, rates.gar, rates.weighted_lar, rates.literal))
+    return (f"{step.factor:g}", signed(step.amount), *shares, f"{rates.distinct:,}")
 
 
 def sweep(
@@ -155,7 +125,7 @@ def sweep(
     Args:
         found: the spectrum of the backbone's embeddings.
         given: texts with embeddings of the backbone.
-        unit: the paper's v_1, `Variation.first`, where a tuned model is at hand; None takes the amount that makes the
+        unit: the paper's v_1, `Variation.first`, where there is a tuned model; None takes the amount that makes the
             mean part along u_1 zero.
         factors: of the unit, in any order.
         k: of Hit@K, and tokens shown.
@@ -163,7 +133,7 @@ def sweep(
         examples: texts whose tokens are kept.
 
     Raises:
-        InputError: there is no factor, the widths differ, or as `aligned.measure`.
+        InputError: there is no factor, the widths differ, or as `measure`.
         MissingExtraError: snowballstemmer or simplemma is not installed.
     """
     size = -found.level if unit is None else unit
@@ -175,4 +145,4 @@ def sweep(
         raise InputError("two factors are the same to six digits; give one of them")
     stems = None if language is None else Stems(language)
     measured = measure_shifted(amounts, given, found.first, k, stems=stems, examples=examples)
-    return Sweep(k, size, tuple(map(Step, ordered, amounts.values(), measured)))
+    return Sweep(k, size, tuple(map(SweepStep, ordered, amounts.values(), measured)))

@@ -1,14 +1,12 @@
-"""Which task a model is told in an evaluation (LENS paper, appendix A.3), and which models are told any.
+"""How good a model is: MTEB's tasks on local data or the hub's, and a fast STS score for use while developing.
 
-The bundled table, `instructions.json`, has the instruction of each of the 56 tasks of MTEB(eng, v1), of AIR-Bench, and
-of each type for other tasks. A model that was not trained with instructions gets none unasked: to it they are words
-that have nothing to do with the text.
+Scores are kept in a folder of small JSON files, each named by a hash of the model's weights and of the data, so that an
+interrupted evaluation resumes and one that was done costs nothing. MTEB's own cache is not used: it goes by names, and
+locally made models have none.
 
-How good a model is: MTEB's tasks on local data or the hub's, and a fast STS score for use while developing.
-
-Scores are kept in a folder of small JSON files, each named by a hash of the model's weights and of the data, so that
-an evaluation that was interrupted goes on and one that was done costs nothing. MTEB's own cache is never used: it
-goes by names, and locally made models have none.
+`instructions.json` has the instruction of each of the 56 tasks of MTEB(eng, v1), of AIR-Bench, and of each type for
+other tasks (LENS paper, appendix A.3). A model that was not trained with instructions is not given any unless asked
+for: to it they are words that have nothing to do with the text.
 """
 
 from __future__ import annotations
@@ -28,6 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.base import Embedder
 from pellucid.errors import InputError, ModelFolderError, missing_extra
 from pellucid.evaluation.models import TextEncoder, fingerprint, open_any
 from pellucid.evaluation.tasks import KINDS, LocalTask, find_tasks, read_sts
@@ -35,98 +34,10 @@ from pellucid.progress import Progress
 from pellucid.store import read_json, write_json
 
 AUTO, BUNDLED, NONE = "auto", "bundled", "none"
-
 _TABLE = Path(__file__).with_name("instructions.json")
 _PLACE = "{instruction}"
 _FAMILY = "airbench"  # its tasks are named AIR-Bench and something
-
-
-@dataclass(frozen=True)
-class Instructions:
-    """The instruction of each task.
-
-    Attributes:
-        tasks: name of a task -> instruction.
-        types: MTEB's name of a type of task -> instruction of those that are not in `tasks`.
-        aliases: another name -> name in `tasks`.
-        asked: told to any model that can be told one, also to those that were not trained with instructions.
-    """
-
-    tasks: Mapping[str, str]
-    types: Mapping[str, str]
-    aliases: Mapping[str, str]
-    asked: bool
-
-    def of(self, task: str, kind: str) -> str:
-        """Return what a model is told of a task; "" where nothing is known.
-
-        Args:
-            task: its name in MTEB, or the name of a folder ("scifact", "trec-covid", "imdb"): case and marks ignored.
-            kind: MTEB's name of its type.
-        """
-        known = {_plain(name): instruction for name, instruction in self.tasks.items()}
-        other = {_plain(name): _plain(meant) for name, meant in self.aliases.items()}
-        name = other.get(_plain(task), _plain(task))
-        for tried in (name, name + _plain(kind), _FAMILY if name.startswith(_FAMILY) else name):
-            if tried in known:
-                return known[tried]
-        return self.types.get(kind, "")
-
-
-def _plain(name: str) -> str:
-    return "".join(c for c in name.casefold() if c.isalnum())
-
-
-def read_instructions(choice: str | Path | None) -> Instructions | None:
-    """Return the instructions to use.
-
-    Args:
-        choice: "auto" for the bundled ones, told to models that were trained with instructions; "bundled" for the same,
-            told to every model that can be told one; "none" or None for none; or a JSON file, told likewise to every
-            model that can be: an object with an object "tasks" and, if wanted, "types" and "aliases", or one that is
-            itself task -> instruction.
-
-    Raises:
-        InputError: the file is absent or holds something else.
-    """
-    if choice is None or choice == NONE:
-        return None
-    own = choice not in (AUTO, BUNDLED)
-    path = Path(choice) if own else _TABLE
-    if own and not path.is_file():
-        raise InputError(f"no instructions {str(choice)!r}: give {AUTO}, {BUNDLED}, {NONE} or a JSON file")
-    try:
-        read = read_json(path)
-    except ModelFolderError as error:
-        raise InputError(str(error)) from error
-    parts = read if isinstance(read, dict) and isinstance(read.get("tasks"), dict) else {"tasks": read}
-    tasks, types, aliases = (parts.get(name, {}) for name in ("tasks", "types", "aliases"))
-    for table in (tasks, types, aliases):
-        if not isinstance(table, dict) or not all(isinstance(text, str) for text in table.values()):
-            raise InputError(f"{path} must hold an object of task names and their instructions, all of them strings")
-    return Instructions(tasks, types, aliases, asked=choice != AUTO)
-
-
-def told(model: Any, instructions: Instructions | None, task: str, kind: str) -> tuple[Any, str]:
-    """Return the model as it meets a task, and the instruction that it is told there: "" for none.
-
-    A model can be told one that has `with_instruction` and, where it has settings, a place for the instruction in its
-    template. Unless asked for, that is done only where its settings say that it was trained so (`takes_instruction`),
-    and an instruction that they hold already stays.
-    """
-    settings = getattr(model, "settings", None)
-    present = str(getattr(settings, "instruction", ""))
-    can = hasattr(model, "with_instruction") and _PLACE in getattr(settings, "instructed_template", _PLACE)
-    if instructions is None or not can:
-        return model, present if can else ""
-    if not instructions.asked and (present or not getattr(settings, "takes_instruction", False)):
-        return model, present
-    instruction = instructions.of(task, kind)
-    return model.with_instruction(instruction), instruction
-
-
-__all__ = ["Results", "Row", "evaluate", "open_any", "sts_spearman"]
-
+__all__ = ["Results", "TaskScore", "evaluate", "open_any", "sts_spearman"]
 HUB_TASKS = (
     "STS12",
     "STS13",
@@ -148,7 +59,7 @@ _FORMAT = 1  # part of every key of the cache; raise it with any change here tha
 
 
 @dataclass(frozen=True)
-class Row:
+class TaskScore:
     """A model's score on one task.
 
     Attributes:
@@ -158,7 +69,7 @@ class Row:
         score: the main metric x 100; NaN for a correlation with a model that gives every pair the same cosine.
         seconds: how long encoding and scoring took when the score was made.
         scores: all metrics that are one finite number, as MTEB gives them (mostly 0 to 1).
-        instruction: what the model was told before each text that is no document; "" for nothing.
+        instruction: what was put before each text that is no document; "" for nothing.
     """
 
     task: str
@@ -175,7 +86,7 @@ class Results:
     """A model's scores, one row a task."""
 
     model: str
-    rows: tuple[Row, ...]
+    rows: tuple[TaskScore, ...]
 
     @property
     def means(self) -> dict[str, float]:
@@ -201,8 +112,8 @@ class Results:
         return pd.DataFrame([[getattr(row, column) for column in columns] for row in self.rows], columns=columns)
 
     def to_markdown(self) -> str:
-        """Return the rows and the means as a Markdown table, scores x 100 with one decimal, and what was told."""
-        from pellucid.views.report_markdown import markdown_text as written
+        """Return the rows and the means as a Markdown table, scores x 100 with one decimal, and the instructions."""
+        from pellucid.views.markdown import markdown_text as written
 
         lines = [f"| {written(self.model)} | type | metric | score |", "|---|---|---|---:|"]
         lines += [
@@ -210,12 +121,14 @@ class Results:
             for row in self.rows
         ]
         lines += [f"| **mean** | {name} | | **{mean:.1f}** |" for name, mean in self.means.items()]
-        told_at: dict[str, list[str]] = {}
+        tasks_of: dict[str, list[str]] = {}
         for row in self.rows:
-            told_at.setdefault(row.instruction, []).append(row.task)
-        if told_at.keys() - {""}:
+            tasks_of.setdefault(row.instruction, []).append(row.task)
+        if tasks_of.keys() - {""}:
             lines += ["", "Told before each text that is no document:", ""]
-            lines += [f"- {written(', '.join(tasks))}: {written(told or 'nothing')}" for told, tasks in told_at.items()]
+            lines += [
+                f"- {written(', '.join(tasks))}: {written(text or 'nothing')}" for text, tasks in tasks_of.items()
+            ]
         return "\n".join(lines) + "\n"
 
 
@@ -234,16 +147,16 @@ def evaluate(
     Args:
         model: an `Embedder`, a `SentenceTransformer`, a `WordLlama`, a model2vec `StaticModel`, or what `open_any`
             takes.
-        data: a folder of evaluation sets (layout: `data.py`); nothing is downloaded then. None takes the
+        data: a folder of evaluation sets (layout: `tasks.py`); nothing is downloaded then. None takes the
             data from the Hugging Face hub.
         tasks: names of tasks or of types ("STS", "Retrieval", ...), case ignored; None runs all sets under `data`, or
             `HUB_TASKS`. On the hub any English task of MTEB can be named.
         cache_dir: where scores are kept; None is `~/.cache/pellucid/eval` (below `$XDG_CACHE_HOME` where set).
         name: what to call the model in the results; None takes the given string or the class's name.
-        instructions: what a model is told of each task, before the queries of retrieval and reranking and all texts of
-            other tasks, never before documents. "auto" tells the LENS paper's instructions to models that were trained
-            with some (`settings.takes_instruction`), "bundled" tells them to any model with `with_instruction`, "none"
-            tells nothing, and a JSON file is told as "bundled" is. Models of sentence-transformers keep their own
+        instructions: what is put before the queries of retrieval and reranking and all texts of other tasks, never
+            before documents. "auto" gives the LENS paper's instructions to models that were trained with some
+            (`settings.takes_instruction`), "bundled" gives them to any model with `with_instruction`, "none" gives
+            none, and a JSON file is used as "bundled" is. Models of sentence-transformers keep their own
             prompts in any case.
         show_progress_bar: show a bar, counting tasks, once the work has lasted two seconds.
 
@@ -261,7 +174,7 @@ def evaluate(
     chosen: Sequence[str | LocalTask] = _choose_local(local, tasks) if local else _choose_hub(tasks)
     for task in chosen:
         if isinstance(task, LocalTask):
-            task.files()  # a missing file is told before the first hour of work, not after
+            task.files()  # a missing file is reported before the first hour of work, not after
     if isinstance(model, (str, Path)):
         name = name or str(model)
         model = open_any(model)
@@ -317,21 +230,21 @@ def _nearest(name: str, known: Sequence[str]) -> str:
 
 def _cached_row(
     model: Any, weights: str, task: str | LocalTask, folder: Path, instructions: Instructions | None
-) -> Row:
+) -> TaskScore:
     """Return the score of a model on a task, from `folder` where it is known."""
     if isinstance(task, LocalTask):
         name, data = f"{task.kind} {task.name}", task.digest()
-        model, instruction = told(model, instructions, task.name, task.kind)
+        model, instruction = with_task(model, instructions, task.name, task.kind)
     else:
         about = _hub_metadata(task)
         name, data = f"hub {task}", str(about.dataset["revision"])
-        model, instruction = told(model, instructions, task, str(about.type))
+        model, instruction = with_task(model, instructions, task, str(about.type))
     named = f"{_FORMAT} {weights} {name} {data} {_mteb_version()}" + (f" {instruction}" if instruction else "")
     key = hashlib.sha256(named.encode()).hexdigest()
     path = folder / f"{key}.json"
     if path.is_file():
         try:
-            return Row(**read_json(path)["row"])
+            return TaskScore(**read_json(path)["row"])
         except (ModelFolderError, KeyError, TypeError):
             path.unlink()  # not what we write there; made anew below
     row = replace(_run(model, weights, task), instruction=instruction)
@@ -346,16 +259,16 @@ def _hub_metadata(name: str) -> Any:
     return hub_task(name).metadata
 
 
-def _run(model: Any, weights: str, task: str | LocalTask) -> Row:
+def _run(model: Any, weights: str, task: str | LocalTask) -> TaskScore:
     """Run one task in MTEB."""
     mteb = _import_mteb()
     from pellucid.evaluation.tasks import make_hub_task, make_task, quiet
 
-    own = type(model).__module__.startswith("sentence_transformers")  # MTEB knows their prompts and devices
-    settings = {"show_progress_bar": False, "batch_size": 32 if own else 4096}
+    as_it_is = isinstance(model, Embedder) or type(model).__module__.startswith("sentence_transformers")
+    settings = {"show_progress_bar": False, "batch_size": 32 if as_it_is else 4096}
     with quiet():
         loaded = make_task(task) if isinstance(task, LocalTask) else make_hub_task(task)
-        subject = model if own else TextEncoder(model, weights[:12])
+        subject = model if as_it_is else TextEncoder(model, weights[:12])
         done = mteb.evaluate(
             subject, loaded, cache=None, co2_tracker=False, encode_kwargs=settings, show_progress_bar=False
         )
@@ -364,7 +277,7 @@ def _run(model: Any, weights: str, task: str | LocalTask) -> Row:
     numbers = {k: float(v) for k, v in splits[0].items() if isinstance(v, (int, float)) and math.isfinite(v)}
     about = loaded.metadata
     seconds = round(float(result.evaluation_time or 0.0), 3)
-    return Row(about.name, str(about.type), about.main_score, 100 * float(result.get_score()), seconds, numbers)
+    return TaskScore(about.name, str(about.type), about.main_score, 100 * float(result.get_score()), seconds, numbers)
 
 
 def _import_mteb() -> Any:
@@ -387,6 +300,90 @@ def default_cache() -> Path:
     """Return the folder where scores are kept when none is given."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "pellucid" / "eval"
+
+
+@dataclass(frozen=True)
+class Instructions:
+    """The instruction of each task.
+
+    Attributes:
+        tasks: name of a task -> instruction.
+        types: MTEB's name of a type of task -> instruction of those that are not in `tasks`.
+        aliases: another name -> name in `tasks`.
+        asked: used for any model that takes one, also for those that were not trained with instructions.
+    """
+
+    tasks: Mapping[str, str]
+    types: Mapping[str, str]
+    aliases: Mapping[str, str]
+    asked: bool
+
+    def of(self, task: str, kind: str) -> str:
+        """Return the instruction of a task; "" if there is none.
+
+        Args:
+            task: its name in MTEB, or the name of a folder ("scifact", "trec-covid", "imdb"): case and marks ignored.
+            kind: MTEB's name of its type.
+        """
+        known = {_plain(name): instruction for name, instruction in self.tasks.items()}
+        other = {_plain(name): _plain(meant) for name, meant in self.aliases.items()}
+        name = other.get(_plain(task), _plain(task))
+        for tried in (name, name + _plain(kind), _FAMILY if name.startswith(_FAMILY) else name):
+            if tried in known:
+                return known[tried]
+        return self.types.get(kind, "")
+
+
+def _plain(name: str) -> str:
+    return "".join(c for c in name.casefold() if c.isalnum())
+
+
+def read_instructions(choice: str | Path | None) -> Instructions | None:
+    """Return the instructions to use.
+
+    Args:
+        choice: "auto" for the bundled ones, for models that were trained with instructions; "bundled" for the same, for
+            every model that takes one; "none" or None for none; or a JSON file, also for every model that takes one:
+            an object with an object "tasks" and, if wanted, "types" and "aliases", or one that is
+            itself task -> instruction.
+
+    Raises:
+        InputError: the file is absent or holds something else.
+    """
+    if choice is None or choice == NONE:
+        return None
+    own = choice not in (AUTO, BUNDLED)
+    path = Path(choice) if own else _TABLE
+    if own and not path.is_file():
+        raise InputError(f"no instructions {str(choice)!r}: give {AUTO}, {BUNDLED}, {NONE} or a JSON file")
+    try:
+        read = read_json(path)
+    except ModelFolderError as error:
+        raise InputError(str(error)) from error
+    parts = read if isinstance(read, dict) and isinstance(read.get("tasks"), dict) else {"tasks": read}
+    tasks, types, aliases = (parts.get(name, {}) for name in ("tasks", "types", "aliases"))
+    for table in (tasks, types, aliases):
+        if not isinstance(table, dict) or not all(isinstance(text, str) for text in table.values()):
+            raise InputError(f"{path} must hold an object of task names and their instructions, all of them strings")
+    return Instructions(tasks, types, aliases, asked=choice != AUTO)
+
+
+def with_task(model: Any, instructions: Instructions | None, task: str, kind: str) -> tuple[Any, str]:
+    """Return the model for a task, and the instruction that it has there: "" for none.
+
+    A model takes one if it has `with_instruction` and, where it has settings, a place for the instruction in its
+    template. Unless asked for, that is done only where its settings say that it was trained so (`takes_instruction`),
+    and an instruction that they hold already stays.
+    """
+    settings = getattr(model, "settings", None)
+    present = str(getattr(settings, "instruction", ""))
+    can = hasattr(model, "with_instruction") and _PLACE in getattr(settings, "instructed_template", _PLACE)
+    if instructions is None or not can:
+        return model, present if can else ""
+    if not instructions.asked and (present or not getattr(settings, "takes_instruction", False)):
+        return model, present
+    instruction = instructions.of(task, kind)
+    return model.with_instruction(instruction), instruction
 
 
 def sts_spearman(encode: Callable[[list[str]], npt.NDArray[Any]], data: str | Path) -> dict[str, float]:

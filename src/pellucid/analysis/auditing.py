@@ -8,7 +8,7 @@ a verdict says what a corpus shows, so the corpus should be like the texts the m
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -17,7 +17,8 @@ from pellucid.analysis.coordinates import Spread, correlations, spread, support
 from pellucid.base import Embedder
 from pellucid.errors import InputError
 from pellucid.views.figure import Canvas, short_name
-from pellucid.views.report import Column, Heading, Note, Part, Report, Table, counted, percent, quoted, signed
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, percent, quoted, signed
+from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,8 +37,8 @@ class Thresholds:
     Attributes:
         dead_rate: it fires on at most this share of the texts, and varies no more than dimensions do on average.
         duplicate: the correlation of two dimensions is at least this in size.
-        duplicate_texts: the variation of both rests on at least so many texts (`coordinates.support`); on fewer, a high
-            correlation is chance.
+        duplicate_texts: the variation of both comes from at least so many texts (`coordinates.support`); of fewer, a
+            high correlation is chance.
         crowded_rate: it fires on at least this share of the texts.
         crowded_share: it gives at least this share of the mean score of two texts, and three times the even share.
     """
@@ -114,8 +115,8 @@ class Audit(Report):
 
     Attributes:
         family: the family of the model.
-        texts: how many texts it rests on.
-        blank: how many more the model knows nothing of.
+        texts: the number of texts.
+        blank: how many more have no known word.
         mean_score: mean cosine of two different texts.
         thresholds: what the verdicts were made with.
         findings: what is wrong: dead, then duplicates, then crowded, each by falling weight.
@@ -123,6 +124,7 @@ class Audit(Report):
     """
 
     kind: ClassVar[str] = "audit"
+    table: ClassVar[str] = "measured"
 
     family: str
     texts: int
@@ -130,7 +132,7 @@ class Audit(Report):
     mean_score: float
     thresholds: Thresholds
     findings: tuple[Finding, ...]
-    measured: tuple[Measured, ...] = field(repr=False)
+    measured: tuple[Measured, ...]
 
     def of(self, verdict: str) -> list[Finding]:
         """Return the findings of one verdict: "dead", "duplicate" or "crowded".
@@ -161,14 +163,7 @@ class Audit(Report):
         return model.without(*gone) if gone else model
 
     def plot(self, *, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: how often each dimension fires against the share it carries.
-
-        Args:
-            dark: draw for a dark background.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Return a matplotlib Figure: how often each dimension fires against the share it carries."""
         title = f"{counted(len(self.measured), 'dimension')}, {self.texts:,} texts"
         canvas = Canvas((7.2, 4.8), title, dark=dark)
         across, down = "fires on, % of the texts", "carries, % of an embedding (dashed: even share)"
@@ -189,12 +184,7 @@ class Audit(Report):
         canvas.legend(axes)
         return canvas.figure
 
-    def __repr__(self) -> str:
-        """Return one short line."""
-        found = ", ".join(f"{len(self.of(kind))} {kind}" for kind in KINDS)
-        return f"<Audit {self.family}: {len(self.measured):,} dimensions over {self.texts:,} texts, {found}>"
-
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Audit", counted(len(self.findings), "finding"), f"{self.family} model")
         said = f"{counted(len(self.measured), 'dimension')} over {counted(self.texts, 'text')}"
         blank = f" and {self.blank:,} more that the model knows nothing of" if self.blank else ""
@@ -208,10 +198,7 @@ class Audit(Report):
                 continue
             rows = tuple((" | ".join(f.dimensions), f.said, f.edit) for f in found)
             columns = (Column("dimension"), Column("because"), Column("edit", "code"))
-            yield Table(f"{len(found):,} {title}", columns, rows)
-
-    def _records(self) -> Sequence[Measured]:
-        return self.measured
+            yield TablePart(f"{len(found):,} {title}", columns, rows)
 
 
 def audit(model: Embedder, texts: Iterable[str], *, thresholds: Thresholds | None = None, seed: int = 0) -> Audit:

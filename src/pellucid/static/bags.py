@@ -1,0 +1,124 @@
+"""Texts as rows of a static model's table: looked up, counted and averaged, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.base import Vectors, check_texts
+from pellucid.errors import InputError
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.text import Vocabulary
+
+_BLOCK = 4_096  # texts at a time
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Bags:
+    """Sentences as rows of the table: sentence i is `rows[offsets[i] : offsets[i + 1]]`."""
+
+    rows: Rows
+    offsets: Rows
+
+    @classmethod
+    def of(cls, sentences: Sequence[str], vocabulary: Vocabulary) -> Bags:
+        """Look every word of `sentences` up, by the rule used when encoding; unknown words are left out."""
+        rows, offsets = _rows_of(sentences, vocabulary)
+        known = rows >= 0
+        return cls(rows[known], np.concatenate([[0], np.cumsum(known)])[offsets])
+
+    def __len__(self) -> int:
+        """Return the number of sentences."""
+        return len(self.offsets) - 1
+
+    def take(self, sentences: Rows) -> Bags:
+        """Return the bags of the numbered `sentences`."""
+        sizes = self.offsets[sentences + 1] - self.offsets[sentences]
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        shift = np.repeat(self.offsets[sentences] - offsets[:-1], sizes)
+        return Bags(self.rows[shift + np.arange(offsets[-1])], offsets)
+
+    def means(self, vectors: Vectors) -> Vectors:
+        """Return the mean vector of each sentence, float32 [sentences, dimension]; zero for an empty one."""
+        from scipy.sparse import csr_matrix
+
+        ones = np.ones(len(self.rows), np.float32)
+        counts = csr_matrix((ones, self.rows, self.offsets), shape=(len(self), len(vectors)))
+        sizes = np.maximum(np.diff(self.offsets), 1)[:, None].astype(np.float32)
+        return np.asarray(counts @ vectors, dtype=np.float32) / sizes
+
+
+def mean_blocks(model: StaticEmbedder, texts: Iterable[str]) -> Iterator[tuple[list[str], Vectors]]:
+    """Yield the texts that the model knows and the means of their words, float32 [texts, d], not L2-normalised.
+
+    Raises:
+        InputError: `texts` is one string, or an item is no string.
+    """
+    vectors = model.word_vectors(np.arange(len(model.vocabulary)))
+    for block in _blocks(texts):
+        bags = Bags.of(block, model.vocabulary)
+        known = np.flatnonzero(np.diff(bags.offsets))
+        yield [block[n] for n in known.tolist()], bags.take(known).means(vectors)
+
+
+class RowCounts(NamedTuple):
+    """How often a corpus uses each row of a table.
+
+    Attributes:
+        counts: int64 [words], uses of each row, also by words that find it by their prefix.
+        texts: how many were read.
+        tokens: words in them.
+        known: words among them that have a row.
+    """
+
+    counts: Rows
+    texts: int
+    tokens: int
+    known: int
+
+
+def count_rows(vocabulary: Vocabulary, texts: Iterable[str]) -> RowCounts:
+    """Count how often `texts` use each row of a table, by the rule used when encoding.
+
+    Raises:
+        InputError: `texts` is one string, or an item is no string.
+    """
+    counts = np.zeros(len(vocabulary), np.int64)
+    read = tokens = 0
+    for block in _blocks(texts):
+        rows, _ = _rows_of(block, vocabulary)
+        counts += np.bincount(rows[rows >= 0], minlength=len(counts))
+        read, tokens = read + len(block), tokens + len(rows)
+    return RowCounts(counts, read, tokens, int(counts.sum()))
+
+
+def _rows_of(texts: Sequence[str], vocabulary: Vocabulary) -> tuple[Rows, Rows]:
+    """Return the row of every word of `texts`, -1 for an unknown one, and where each text begins and the last ends."""
+    row_of: dict[str, int] = {}
+    rows: list[int] = []
+    offsets = [0]
+    for text in texts:
+        for word in vocabulary.split(text):
+            row = row_of.get(word.text)
+            if row is None:
+                row = row_of[word.text] = vocabulary.row(word.text)
+            rows.append(row)
+        offsets.append(len(rows))
+    return np.array(rows, np.int64), np.array(offsets, np.int64)
+
+
+def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Cut texts into checked lists of bounded length."""
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        raise InputError(f"give an iterable of texts, got {texts!r:.60}")
+    rest, done = iter(texts), 0
+    while block := check_texts(islice(rest, _BLOCK), first=done):
+        yield block
+        done += len(block)

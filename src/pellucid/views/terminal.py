@@ -1,0 +1,201 @@
+"""Parts on a terminal, by rich: no colour where NO_COLOR is set, no styles where the output is no terminal.
+
+Signs are written as well as coloured, and bars are of # where blocks cannot be written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+from pellucid.views.parts import (
+    MARKS,
+    STRONG,
+    WEAK,
+    AnyPart,
+    Bars,
+    Fold,
+    Heading,
+    Histogram,
+    MarkedTexts,
+    MarkedWord,
+    Matrix,
+    Note,
+    Piece,
+    TablePart,
+    cut,
+    left_out,
+    shorten,
+    visible,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
+_FOR, _AGAINST = "color(32)", "color(166)"  # a blue and an orange that read on black and on white
+_BAR = 12  # characters
+_NARROW = 64  # characters; a narrower terminal gets no bars
+_LONGEST_TEXT = 1_500  # characters of a text whose words are marked
+_LONGEST_CELL = 160  # characters of a text or name in a table
+_LONGEST_WORD = 40  # characters of a word among others
+_BLOCKS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
+
+
+class Lines:
+    """Parts as something that rich prints."""
+
+    def __init__(self, parts: Iterable[AnyPart]) -> None:
+        """Keep the parts."""
+        self.parts = parts
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        """Yield what rich prints for each part."""
+        for part in self.parts:
+            yield from _drawn(part, options)
+
+
+def plain(parts: Iterable[AnyPart], *, width: int) -> str:
+    """Return the parts as plain text, `width` characters wide."""
+    from rich.console import Console
+
+    console = Console(file=StringIO(), width=width, color_system=None, force_terminal=False, legacy_windows=False)
+    with console.capture() as captured:
+        console.print(Lines(parts))
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def _drawn(part: AnyPart, options: ConsoleOptions) -> Iterator[RenderableType]:
+    """Yield what rich prints for a part; a matrix is wider than a terminal and left to other media."""
+    from rich.text import Text
+
+    if isinstance(part, Heading):
+        line = Text(f"{visible(part.title)}  ").append(visible(part.value), style="bold")
+        yield line.append(f"   {visible(part.after)}" if part.after else "", style="not bold dim")
+    elif isinstance(part, Note):
+        yield Text(visible(part.text), style=f"bold {_AGAINST}" if part.is_warning else "dim")
+    elif not isinstance(part, Matrix):
+        yield ""
+        yield from _block(part, options)
+
+
+def _block(
+    part: MarkedTexts | TablePart | Bars | Histogram | Fold, options: ConsoleOptions
+) -> Iterator[RenderableType]:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    if isinstance(part, MarkedTexts):
+        yield _texts(part)
+    elif isinstance(part, Histogram):
+        yield _sparkline(part, blocks=not options.ascii_only)
+    elif isinstance(part, Fold):
+        line = Text(f"{visible(part.lead)}  " if part.lead else "", style="dim")
+        yield line.append(visible(part.summary), style="not dim bold")
+        for inner in part.parts:
+            for shown in _drawn(inner, options):
+                yield Padding(shown, (0, 0, 0, 2)) if shown else ""
+    elif isinstance(part, (Bars, TablePart)):
+        table = part.table() if isinstance(part, Bars) else part
+        if table.title:
+            yield Text(visible(table.title), style="bold")
+        yield _table(table, options)
+
+
+def _texts(part: MarkedTexts) -> Table:
+    """Return the texts with their words marked, and below each in words what the marks say."""
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid("", "", padding=(0, 2, 0, 0))
+    grid.columns[1].overflow = "fold"
+    for number, text in enumerate(part.texts):
+        if number:
+            grid.add_row()
+        line = Text()
+        for piece in cut(text.pieces, _LONGEST_TEXT):
+            line.append(visible(piece.text), style=_style(piece))
+        line.append(left_out(text.pieces, _LONGEST_TEXT), style="dim")
+        grid.add_row(Text(visible(text.label), style="dim"), line)
+        for said in filter(None, (text.strongest, text.note)):
+            grid.add_row("", Text(visible(said), style="dim"))
+    return grid
+
+
+def _style(piece: Piece) -> str:
+    """Colour says the sign, weight the strength; a word with next to no effect is left as it is."""
+    if piece.kind == "unknown":
+        return "dim italic"
+    if piece.kind == "plain" or abs(piece.strength) < WEAK:
+        return ""
+    colour = _FOR if piece.strength > 0 else _AGAINST
+    return f"{colour} underline" + (" bold" if abs(piece.strength) >= STRONG else "")
+
+
+def _table(table: TablePart, options: ConsoleOptions) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = [n for n, c in enumerate(table.columns) if c.kind != "bar" or options.max_width >= _NARROW]
+    headed = any(table.columns[n].title for n in shown)
+    drawn = Table(box=box.SIMPLE, pad_edge=False, show_edge=False, show_header=headed, show_footer=bool(table.foot))
+    for number in shown:
+        column = table.columns[number]
+        foot = Text(visible(str(table.foot[number] or "")), style="bold") if table.foot else ""
+        drawn.add_column(
+            Text(visible(column.title)), foot, justify="right" if column.kind == "number" else "left", overflow="fold",
+            no_wrap=column.kind in ("number", "bar"),
+        )  # fmt: skip
+    for row in table.rows:
+        drawn.add_row(*(_cell(row[n], table.columns[n].kind, options) for n in shown))
+    for row in table.rest:
+        drawn.add_row(*(_cell(row[n], table.columns[n].kind, options) for n in shown), style="dim")
+    return drawn
+
+
+def _cell(value: Any, kind: str, options: ConsoleOptions) -> Text:
+    from rich.text import Text
+
+    if kind == "bar":
+        return _bar(value or 0.0, blocks=not options.ascii_only)
+    if kind == "words":
+        return _words(value)
+    written = visible(value)
+    return Text(written if kind == "code" else shorten(written, _LONGEST_CELL), style="dim" if kind == "code" else "")
+
+
+def _words(words: Sequence[MarkedWord]) -> Text:
+    """Return words in the colour of their marks, with the marks behind them."""
+    from rich.text import Text
+
+    line = Text()
+    for number, word in enumerate(words):
+        style = {"strong": f"bold {_FOR}", "faint": _FOR}.get(word.mark, "")
+        shown = visible(shorten(word.text, _LONGEST_WORD))
+        line.append("  " if number else "").append(shown + MARKS[word.mark], style=style)
+    return line
+
+
+def _bar(part: float, *, blocks: bool) -> Text:
+    """Return a bar as long as `part` is large, in the colour of its sign."""
+    from rich.text import Text
+
+    whole, left = divmod(round(min(abs(part), 1.0) * _BAR * 8), 8)
+    line = "\u2588" * whole + ("", *"\u258f\u258e\u258d\u258c\u258b\u258a\u2589")[left]
+    return Text(line if blocks else "#" * (whole + (left >= 4)), style=_FOR if part > 0 else _AGAINST)
+
+
+def _sparkline(histogram: Histogram, *, blocks: bool) -> Text:
+    """Return the counts as a line of blocks, between the smallest and the largest value."""
+    from rich.text import Text
+
+    most = max(histogram.counts, default=0) or 1
+    marks = _BLOCKS if blocks else " .:-=+*#"
+    line = Text(f"{visible(histogram.title)}  ", style="bold").append(f"{histogram.edges[0]:.3f} ", style="not bold")
+    for count, sign in zip(histogram.counts, histogram.signs(), strict=True):
+        colour = {1: _FOR, -1: _AGAINST}.get(sign, "dim")
+        line.append(marks[round(count / most * 7)] if count else " ", style=f"not bold {colour}")
+    return line.append(f" {histogram.edges[-1]:.3f}", style="not bold")
