@@ -90,7 +90,8 @@ def _model(data: Path, work_dir: Path, languages: list[str]) -> StaticEmbedder:
     return StaticEmbedder.from_pretrained(folder)
 
 
-def _tatoeba(data: Path, language: str) -> Pairs:
+def tatoeba(data: Path, language: str) -> Pairs:
+    """Return the test sentences of a language and their English translations."""
     path = data / "crosslingual" / "tatoeba_v1" / f"{TATOEBA[language]}-eng.tsv"
     table = read_table(path, ["sentence1", "eng"])
     return table["sentence1"], table["eng"]
@@ -99,13 +100,13 @@ def _tatoeba(data: Path, language: str) -> Pairs:
 def _table_of_results(data: Path, models: dict[str, StaticEmbedder], together: Sequence[StaticEmbedder]) -> str:
     rows = []
     for language, model in models.items():
-        pairs = _tatoeba(data, language)
+        pairs = tatoeba(data, language)
         scores, *joint = (translation_scores(each, *pairs) for each in (model, *together))
         rows.append(
             [
                 f"en-{language}",
-                *map(_percent, (scores.f1, scores.f1_back, _accuracy(scores))),
-                *(f"{_percent(found.f1)} / {_percent(found.f1_back)}" for found in joint),
+                *map(percent, (scores.f1, scores.f1_back, _accuracy(scores))),
+                *(f"{percent(found.f1)} / {percent(found.f1_back)}" for found in joint),
                 str(GOALS[language]),
                 str(PAPER.get(language, "")),
                 str(PAPER_MGTE.get(language, "")),
@@ -120,23 +121,24 @@ def _table_of_results(data: Path, models: dict[str, StaticEmbedder], together: S
         "one of five languages: F1",
         "static-multi: F1",
     ]
-    return _markdown([*head, "goal", "paper: SWE", "paper: mGTE, its teacher", "paper: Model2Vec multilingual"], rows)
+    return markdown([*head, "goal", "paper: SWE", "paper: mGTE, its teacher", "paper: Model2Vec multilingual"], rows)
 
 
 def _table_of_bucc(data: Path, models: dict[str, StaticEmbedder], together: dict[str, StaticEmbedder]) -> str:
     rows = []
     for language in ("de", "zh"):
-        sides, gold = _bucc(data, language)
+        sides, gold = bucc(data, language)
         for name, model in {f"static-en-{language}": models[language], **together}.items():
             queries = [sides[0][one] for one, _ in gold]
             found = f1_in_all(model, queries, sides[1], np.array([other for _, other in gold]))
             mined = mining_f1(mine_pairs(model, *sides), gold)
-            rows.append([f"{language}-en", name, _percent(found), _percent(mined), *map(str, PAPER_BUCC[language])])
+            rows.append([f"{language}-en", name, percent(found), percent(mined), *map(str, PAPER_BUCC[language])])
     paper = ["paper: SWE (MTEB's larger set)", "paper: mGTE, its teacher"]
-    return _markdown(["BUCC sample", "model", "F1 as in MTEB", "F1 of mining", *paper], rows)
+    return markdown(["BUCC sample", "model", "F1 as in MTEB", "F1 of mining", *paper], rows)
 
 
-def _bucc(data: Path, language: str) -> tuple[Pairs, list[tuple[int, int]]]:
+def bucc(data: Path, language: str) -> tuple[Pairs, list[tuple[int, int]]]:
+    """Return BUCC's sample of a language and English, and which pairs are translations."""
     folder = data / "crosslingual" / "bucc2018_sample"
     tables = [read_table(folder / f"{language}-en.{side}.tsv.xz", ["id", "text"]) for side in (language, "en")]
     number = [{name: n for n, name in enumerate(table["id"])} for table in tables]
@@ -148,7 +150,7 @@ def _bucc(data: Path, language: str) -> tuple[Pairs, list[tuple[int, int]]]:
 def _table_across(data: Path, together: Sequence[StaticEmbedder]) -> str:
     """Return the scores of languages that were never trained together, through the English sentences they share."""
     by_english = {
-        language: {english: foreign for foreign, english in zip(*_tatoeba(data, language))} for language in LANGUAGES
+        language: {english: foreign for foreign, english in zip(*tatoeba(data, language))} for language in LANGUAGES
     }
     rows = []
     for n, one in enumerate(LANGUAGES):
@@ -157,26 +159,33 @@ def _table_across(data: Path, together: Sequence[StaticEmbedder]) -> str:
             if len(shared) < 20:
                 continue
             pairs = [by_english[one][text] for text in shared], [by_english[other][text] for text in shared]
-            accuracies = [_percent(_accuracy(translation_scores(model, *pairs))) for model in together]
+            accuracies = [percent(_accuracy(translation_scores(model, *pairs))) for model in together]
             rows.append([f"{one}-{other}", str(len(shared)), *accuracies])
     head = ["never trained together", "sentences", "one of five languages: accuracy, mean", "static-multi"]
-    return _markdown(head, rows)
+    return markdown(head, rows)
 
 
 def _table_of_english(data: Path, models: dict[str, StaticEmbedder]) -> str:
-    from scipy.stats import spearmanr
-
     tasks = [task for task in find_tasks(data) if task.kind == "STS"]
     rows = []
     every: dict[str, Any] = {"static-en": pellucid.load("static-en"), **models}
     for name, model in every.items():
-        scores = []
-        for task in tasks:
+        scores = english_scores(data, model)
+        rows.append([name, f"{len(model.vocabulary):,}", *map(percent, scores), percent(float(np.mean(scores)))])
+    return markdown(["English STS", "words", *(task.name for task in tasks), "mean"], rows)
+
+
+def english_scores(data: Path, model: StaticEmbedder) -> list[float]:
+    """Return Spearman's correlation on each English STS set at hand."""
+    from scipy.stats import spearmanr
+
+    scores = []
+    for task in find_tasks(data):
+        if task.kind == "STS":
             pairs = read_sts(task)
             cosines = (model.encode(pairs.sentences1) * model.encode(pairs.sentences2)).sum(axis=1)
             scores.append(float(spearmanr(cosines, pairs.scores).statistic))
-        rows.append([name, f"{len(model.vocabulary):,}", *map(_percent, scores), _percent(float(np.mean(scores)))])
-    return _markdown(["English STS", "words", *(task.name for task in tasks), "mean"], rows)
+    return scores
 
 
 def _table_of_steps(data: Path, minilm: Sequence[str]) -> str:
@@ -186,14 +195,14 @@ def _table_of_steps(data: Path, minilm: Sequence[str]) -> str:
     for name, settings in _steps():
         row = [name]
         for language in ("de", "zh", "ja"):
-            row.append(_percent(_step(data, language, static.encode, settings)))
+            row.append(percent(_step(data, language, static.encode, settings)))
             row.append(str(PAPER_STEPS.get(name, {}).get(language, "")))
         for language in minilm:
-            row.append(_percent(_step(data, language, _minilm_encode, settings)))
+            row.append(percent(_step(data, language, _minilm_encode, settings)))
         rows.append(row)
     both, alone = "paper, mean of BUCC and Tatoeba", "paper, Tatoeba"
     head = ["en-de", both, "en-zh", both, "en-ja", alone]
-    return _markdown(["Tatoeba, F1 to English", *head, *(f"en-{code}, MiniLM as teacher" for code in minilm)], rows)
+    return markdown(["Tatoeba, F1 to English", *head, *(f"en-{code}, MiniLM as teacher" for code in minilm)], rows)
 
 
 def _steps() -> Iterator[tuple[str, JoinSettings]]:
@@ -217,7 +226,7 @@ def _step(data: Path, language: str, encode: Any, settings: JoinSettings) -> flo
     if key not in _BROUGHT:
         _BROUGHT[key] = anchored_words(encode, path, codes, AnchoringSettings())
     model = join_languages(_BROUGHT[key], {codes: path}, None, settings)
-    return translation_scores(model, *_tatoeba(data, language)).f1
+    return translation_scores(model, *tatoeba(data, language)).f1
 
 
 def _minilm_encode(texts: list[str]) -> Any:
@@ -230,11 +239,13 @@ def _accuracy(scores: Any) -> float:
     return float((scores.accuracy + scores.accuracy_back) / 2)
 
 
-def _percent(value: float) -> str:
+def percent(value: float) -> str:
+    """Write a share in percent, to a tenth."""
     return f"{100 * value:.1f}"
 
 
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
