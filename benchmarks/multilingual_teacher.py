@@ -25,13 +25,16 @@ from pathlib import Path
 
 import numpy as np
 
-from pellucid.evaluation.bitext import f1_in_all, translation_scores
-from pellucid.research.language_separation import language_separation
-from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.making.bilingual import JoinSettings, distill_languages
-from pellucid.static.making.distill import PcaSettings
-from pellucid.static.making.extraction import ExtractionSettings
-from pellucid.static.making.training import TranslationSettings
+from pellucid import (
+    ExtractionSettings,
+    JoinSettings,
+    PcaSettings,
+    StaticEmbedder,
+    TranslationSettings,
+    distill_languages,
+)
+from pellucid.evaluation import f1_in_all, translation_scores
+from pellucid.research import language_separation
 
 sys.path.insert(0, str(Path(__file__).parent))
 from crosslingual_tables import LANGUAGES, PAPER, PAPER_BUCC, bucc, english_scores, markdown, percent, tatoeba
@@ -113,7 +116,7 @@ def model(arguments: argparse.Namespace, corpora: dict[str, Path], name: str) ->
 
 
 def row(name: str, found: StaticEmbedder, data: Path, corpora: dict[str, Path]) -> list[str]:
-    """Return the figures of one step: F1 to English, on Tatoeba and BUCC's samples, English STS, and languages apart."""
+    """Return the figures of a step: F1 to English on Tatoeba and BUCC, English STS, silhouette of languages."""
     cells = [percent(translation_scores(found, *tatoeba(data, code)).f1) for code in LANGUAGES]
     for code in ("de", "zh"):
         sides, gold = bucc(data, code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 
@@ -221,3 +222,11 @@ def test_a_snippet_shows_the_words_that_contribute_most():
     assert "here it" in text[start:end] and end - start <= 130
     assert snippet("short", [], 100) == (0, 5)
     assert snippet("", [], 100) == (0, 0)
+
+
+def test_reading_a_table_leaves_the_limits_of_csv_as_they_were(tmp_path):
+    (tmp_path / "a.csv").write_text("id,text\n1,apple\n2,pear\n")
+    before = csv.field_size_limit()
+    assert len(list(read_documents(tmp_path / "a.csv"))) == 2
+    next(iter(read_documents(tmp_path / "a.csv")))
+    assert csv.field_size_limit() == before

@@ -106,7 +106,7 @@ def _read_jsonl(path: Path, columns: Columns) -> Iterator[Record]:
 
 def _read_table(delimiter: str) -> Callable[[Path, Columns], Iterator[Record]]:
     def read(path: Path, columns: Columns) -> Iterator[Record]:
-        csv.field_size_limit(LONGEST_LINE)
+        limit = csv.field_size_limit(LONGEST_LINE)
         rows = csv.DictReader((line + "\n" for line in read_lines(path)), delimiter=delimiter, strict=True)
         try:
             for row in rows:
@@ -117,6 +117,8 @@ def _read_table(delimiter: str) -> Callable[[Path, Columns], Iterator[Record]]:
                 yield _record(filled, columns, f"{path.name}:{rows.line_num}", place)
         except csv.Error as error:
             raise CorpusError(f"{path}, line {rows.reader.line_num}: {error}") from error
+        finally:
+            csv.field_size_limit(limit)
 
     return read
 
