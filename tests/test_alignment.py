@@ -16,8 +16,7 @@ from pellucid.keytokens import head as decoding
 from pellucid.keytokens.alignment import EmbeddedTexts, aligned_texts, literal_tokens, measure
 from pellucid.keytokens.head import BiasedHead, shifted_top_tokens, top_tokens
 from pellucid.research import alignment
-from pellucid.research.alignment import align, align_embeddings, embedded_texts
-from pellucid.research.comparison import compare_key_tokens
+from pellucid.research.alignment import align, align_embeddings, compare_key_tokens, embedded_texts
 from pellucid.transformer.tokenwords import readable
 from tables import HOSTILE, check_views
 

@@ -412,7 +412,7 @@ def test_a_folder_names_its_encoder(tmp_path: Path, fruit: StaticEmbedder) -> No
 
 
 def test_a_fingerprint_tells_models_of_functions_apart(animals: AnchorEmbedder) -> None:
-    from pellucid.evaluation.models import fingerprint
+    from pellucid.evaluation.evaluating import fingerprint
 
     assert fingerprint(animals) == fingerprint(AnchorEmbedder(count_animals, animals.dimensions.names))
     others = [animals.without(0), animals.scale({1: 0.5}), AnchorEmbedder(lambda t: count_animals(t)[:, ::-1], "a cat")]

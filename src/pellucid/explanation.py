@@ -40,7 +40,7 @@ from pellucid.views.parts import (
     strongest_words,
     visible,
 )
-from pellucid.views.shown import Shown
+from pellucid.views.report import Shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

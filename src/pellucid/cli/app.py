@@ -121,7 +121,7 @@ def encode(
       pellucid encode reviews.jsonl --field review -o reviews.parquet
       cut -f 2 log.tsv | pellucid encode > embeddings.jsonl
     """
-    from pellucid.cli.embeddings import open_writer, output_format
+    from pellucid.cli.output import open_writer, output_format
     from pellucid.progress import Progress
 
     chosen = output_format(output, kind)

@@ -285,7 +285,7 @@ def edit(
     edited = edited.rename(titles) if titles else edited
     gone = [edited.dimensions.names[number] for number in dropped]  # a merge changes the numbers
     if idf is not None:
-        from pellucid.analysis.frequencies import document_frequencies
+        from pellucid.analysis.coordinates import document_frequencies
 
         counted = document_frequencies(edited, read(idf))
         gone += counted.common(drop_above) if drop_above is not None else []
