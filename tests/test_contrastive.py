@@ -30,8 +30,8 @@ from pellucid.lexicon.training.contrastive import TrainingSettings, adapted_mode
 from pellucid.lexicon.training.data import TrainingRow, TrainingSet  # noqa: E402
 from pellucid.lexicon.training.trainer import (  # noqa: E402
     CandidateLoss,
-    Candidates,
     Collator,
+    InBatchCandidates,
     LexiconModule,
     LexiconTrainer,
     SimilarityLoss,
@@ -100,7 +100,7 @@ def value(excluded=NONE, scores=UNSCORED, in_batch=True, distillation=1.0, **cha
         candidate_loss(
             QUERIES,
             TEXTS,
-            Candidates(excluded, scores),
+            InBatchCandidates(excluded, scores),
             temperature=0.5,
             in_batch=in_batch,
             distillation=distillation,
@@ -144,7 +144,7 @@ def test_a_devices_rows_find_their_candidates_among_all_devices():
     loss = candidate_loss(
         QUERIES,
         elsewhere,
-        Candidates(torch.cat([~NONE, NONE], dim=1), UNSCORED),
+        InBatchCandidates(torch.cat([~NONE, NONE], dim=1), UNSCORED),
         temperature=0.5,
         in_batch=True,
         distillation=1.0,

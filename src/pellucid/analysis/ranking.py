@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -42,8 +42,32 @@ class Ranked(NamedTuple):
     coverage: Coverage
 
 
+class RankedReport(Report):
+    """Documents, best first; the items of the field `table` names."""
+
+    def _explained(self, item: Any) -> Explanation:
+        """Return the explanation of an item's score."""
+        raise NotImplementedError
+
+    def why(self, above: int, below: int) -> Explanation:
+        """Say why one rank stands above another: the difference of their explanations.
+
+        Args:
+            above: a rank, from 1.
+            below: another.
+
+        Raises:
+            InputError: a rank is not in the list.
+        """
+        items = getattr(self, self.table)
+        for rank in (above, below):
+            if not 1 <= rank <= len(items):
+                raise InputError(f"rank {rank} is not in this list of {len(items)}")
+        return self._explained(items[above - 1]) - self._explained(items[below - 1])
+
+
 @dataclass(frozen=True, repr=False)
-class Ranking(Report):
+class Ranking(RankedReport):
     """The documents nearest to a query, best first.
 
     Attributes:
@@ -72,22 +96,8 @@ class Ranking(Report):
         """Whether the model knows no word of the query, so that every score is 0 and the order says nothing."""
         return not self.coverage.known and not any(item.score for item in self.ranked)
 
-    def why(self, above: int, below: int) -> Explanation:
-        """Say why one rank stands above another: the difference of the two explanations.
-
-        Args:
-            above: a rank, from 1.
-            below: another.
-
-        Raises:
-            InputError: a rank is not in the list.
-        """
-        for rank in (above, below):
-            if not 1 <= rank <= len(self.ranked):
-                raise InputError(f"rank {rank} is not in this list of {len(self.ranked)}")
-        texts = (self.ranked[rank - 1].text for rank in (above, below))
-        better, worse = (_why(self.model, self.query, text) for text in texts)
-        return better - worse
+    def _explained(self, item: Ranked) -> Explanation:
+        return _why(self.model, self.query, item.text)
 
     def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Nearest to", self.query, f"{self.family} model, {counted(self.documents, 'document')}")

@@ -19,7 +19,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pellucid.base import Embedder, Vectors, unit_rows
-from pellucid.dimensions import Dimension, Dimensions, Table, on_one_line, read_dimensions, scaling, write_dimensions
+from pellucid.dimensions import (
+    Dimension,
+    Dimensions,
+    DimensionTable,
+    on_one_line,
+    read_dimensions,
+    scaling,
+    write_dimensions,
+)
 from pellucid.encoders import Encoder, anchor_vectors, encode_with, is_sentence_transformer
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.pretrained import (
@@ -228,7 +236,7 @@ def _check_encoder(encoder: Encoder, text: str, expected: Vectors, folder: Path)
 
 
 def _with_edits(
-    encoder: Encoder, vectors: Vectors, about: list[tuple[str, ...]], table: Table
+    encoder: Encoder, vectors: Vectors, about: list[tuple[str, ...]], table: DimensionTable
 ) -> tuple[Vectors, Dimensions]:
     """Return the vectors and dimensions after what was changed in `dimensions.tsv`."""
     items = [_with_text(item, texts) for item, texts in zip(table.dimensions, about, strict=True)]

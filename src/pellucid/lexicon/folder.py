@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.dimensions import Dimensions, Table, read_dimensions, scaling, write_dimensions
+from pellucid.dimensions import Dimensions, DimensionTable, read_dimensions, scaling, write_dimensions
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.lexicon.clusters import Clusters, name_clusters
 from pellucid.pretrained import check_family, identify, loading, locate, saving
@@ -184,7 +184,7 @@ def _lists(value: Any) -> list[tuple[str, ...]]:
     return [tuple(texts) for texts in value]
 
 
-def _with_edits(clusters: Clusters, mixing: Any, table: Table) -> tuple[Clusters, Mixed | None]:
+def _with_edits(clusters: Clusters, mixing: Any, table: DimensionTable) -> tuple[Clusters, Mixed | None]:
     """Return the clusters and the mixing after what was changed in `dimensions.tsv`."""
     dimensions = table.dimensions
     scaled = set(table.scales) != {1.0}

@@ -139,7 +139,7 @@ def _largest(hidden: Any, mask: Any, weight: Any, bias: Any) -> tuple[Any, Any]:
     return values.t().contiguous(), argmax.t().contiguous()
 
 
-class _Group(NamedTuple):
+class _Sequences(NamedTuple):
     """Some texts' allowed positions, one after another."""
 
     rows: Any  # [n, d] their hidden states
@@ -147,7 +147,7 @@ class _Group(NamedTuple):
     texts: list[tuple[int, int, int]]  # text, first row, end of its rows
 
 
-def _groups(hidden: Any, mask: Any) -> Iterator[_Group]:
+def _groups(hidden: Any, mask: Any) -> Iterator[_Sequences]:
     """Cut the batch into groups of about `_ROWS` allowed positions; texts without any are left out."""
     counts = mask.sum(dim=1).tolist()
     first = 0
@@ -163,7 +163,7 @@ def _groups(hidden: Any, mask: Any) -> Iterator[_Group]:
             allowed = mask[first:end]
             whole = size == allowed.numel()  # then nothing is copied
             rows = hidden[first:end].reshape(size, -1) if whole else hidden[first:end][allowed]
-            yield _Group(rows, allowed.nonzero()[:, 1], texts)
+            yield _Sequences(rows, allowed.nonzero()[:, 1], texts)
         first = end
 
 

@@ -107,7 +107,9 @@ class Report(Shown):
             MissingExtraError: pandas is not installed.
         """
         records = self._records()
-        kind = type(records[0]) if records else get_args(get_type_hints(type(self))[self.table])[0]
+        (kind,) = get_args(get_type_hints(type(self)._records)["return"])
+        if kind is Any:
+            kind = type(records[0]) if records else get_args(get_type_hints(type(self))[self.table])[0]
         columns = columns_of(kind)
         rows = ([_cell_value(attrgetter(path)(record)) for path in columns.values()] for record in records)
         return frame(rows, list(columns))

@@ -214,7 +214,7 @@ def _number(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "big") >> 1
 
 
-class Candidates(NamedTuple):
+class InBatchCandidates(NamedTuple):
     """What is known of a batch's candidates, of which row i owns i * G to i * G + G, its positive first.
 
     Attributes:
@@ -244,7 +244,7 @@ def excluded_candidates(
 def candidate_loss(
     queries: torch.Tensor,
     texts: torch.Tensor,
-    candidates: Candidates,
+    candidates: InBatchCandidates,
     *,
     temperature: float,
     in_batch: bool,
@@ -346,7 +346,7 @@ class CandidateLoss(_Cached):
         return candidate_loss(
             queries,
             texts,
-            Candidates(excluded_candidates(numbers, fillers, positives, own), scores),
+            InBatchCandidates(excluded_candidates(numbers, fillers, positives, own), scores),
             temperature=self.temperature,
             in_batch=self.in_batch,
             distillation=self.distillation,
