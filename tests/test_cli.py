@@ -199,7 +199,7 @@ _READERS = {
     "rank": ["rank", "apple", "{}"],
     "contrast": ["contrast", "{}", "{}"],
     "edit": ["edit", "static-en", "--idf", "{}", "-o", "edited"],
-    "tags": ["inspect", "static-en", "tags", "{}"],
+    "tags": ["inspect", "tags", "static-en", "{}"],
     "anchors": ["anchors", "static-en", "{}", "-n", "2", "--unfiltered", "-o", "anchors", "--method", "uniform"],
     "prune": ["vocabulary", "prune", "static-en", "{}", "-o", "small"],
     "words": ["vocabulary", "add", "static-en", "--words", "{}", "--teacher", "static-en", "-o", "added"],
