@@ -132,7 +132,7 @@ class Embedder(ABC):
         normalize_embeddings: bool = False, truncate_dim: int | None = None, pool: Any = None,
         chunk_size: int | None = None,
     ) -> Any:  # fmt: skip
-        """Encode search queries, with `encode`'s arguments; the same where a family does not tell them from others."""
+        """Encode search queries, with `encode`'s arguments; the same where a family makes no difference."""
         return self._encoded(inputs, "query", EncodeOptions(
             prompt_name, prompt, batch_size, show_progress_bar, output_value, precision, convert_to_numpy,
             convert_to_tensor, device, normalize_embeddings, truncate_dim, pool, chunk_size,
@@ -146,7 +146,7 @@ class Embedder(ABC):
         normalize_embeddings: bool = False, truncate_dim: int | None = None, pool: Any = None,
         chunk_size: int | None = None,
     ) -> Any:  # fmt: skip
-        """Encode documents, with `encode`'s arguments; the same where a family does not tell them from others."""
+        """Encode documents, with `encode`'s arguments; the same where a family makes no difference."""
         return self._encoded(inputs, "document", EncodeOptions(
             prompt_name, prompt, batch_size, show_progress_bar, output_value, precision, convert_to_numpy,
             convert_to_tensor, device, normalize_embeddings, truncate_dim, pool, chunk_size,

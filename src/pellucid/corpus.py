@@ -40,7 +40,7 @@ _FORMATS = ".txt (one text a line), .jsonl (either also with .xz or .gz) and .pa
 _CHUNK = 1 << 18  # bytes asked for at once
 _BATCH = 256  # rows of a parquet file in memory at once
 _TEXT_COLUMN = re.compile(r"(large_)?string(_view)?|null|dictionary<values=(large_)?string,.*")
-_PEEK = 4096  # bytes at the start of a file that tell UTF-16 from UTF-8
+_PEEK = 4096  # bytes at the start of a file that show whether it is UTF-16
 
 
 def is_path(corpus: Corpus) -> bool:

@@ -38,7 +38,7 @@ class Dimension:
 
     Attributes:
         name: what a person calls it; no two dimensions of a model share one.
-        about: what it stands for: the anchor text (after a merge several), the words of a cluster, the words at the
+        about: its meaning: the anchor text (after a merge several), the words of a cluster, the words at the
             end of a direction.
     """
 

@@ -206,7 +206,7 @@ def audit(model: Embedder, texts: Iterable[str], *, thresholds: Thresholds | Non
 
     Dead: it fires on (almost) no text and varies little, or has the same coordinate in all. Duplicate: its coordinate
     rises and falls with another's. Crowded: it fires on nearly every text, or gives much of the score that any two
-    texts have, so that it tells texts apart less than it blurs them; the second is not judged where two texts score
+    texts have, so that it separates texts less than it blurs them; the second is not judged where two texts score
     below 0.01 on average.
 
     Args:

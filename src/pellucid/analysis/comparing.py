@@ -1,7 +1,7 @@
 """Several models on the same pairs of texts: what they score, whose order changes, and which rows make the change.
 
 The models may be of any families: a model and its edited version, two families, two sizes. The first one is what the
-others are held against.
+others are compared with.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Comparison(Report):
     """Models side by side on pairs of texts.
 
     Attributes:
-        names: of the models; the first is what the others are held against.
+        names: of the models; the first is what the others are compared with.
         families: of the models.
         pairs: the pairs of texts.
         scores: for each pair the models' scores.
@@ -233,7 +233,7 @@ def compare(
     """Score the same pairs of texts with several models and say what differs.
 
     Args:
-        models: two or more, of any families, or a mapping from names to them; the first is held against the others.
+        models: two or more, of any families, or a mapping from names to them; the first is compared with the others.
         pairs: pairs of texts.
         names: one for each model; None takes the mapping's, or "model 1", "model 2", ...
         gold: the score each pair should have, on any scale; only its order counts.

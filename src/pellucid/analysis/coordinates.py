@@ -422,7 +422,7 @@ class Frequencies(Report):
         return dict(zip((item.name for item in self.measured), (weights / mean).tolist(), strict=True))
 
     def weighted(self, model: Embedder, strength: float = 0.5) -> Embedder:
-        """Return `model` with each dimension scaled by its factor; one that fires on all texts is silent.
+        """Return `model` with each dimension scaled by its factor; one that fires on all texts gets 0.
 
         Raises:
             InputError: `strength` is no use, or the model lacks a dimension that was counted.

@@ -124,7 +124,7 @@ class _Pulls:
     def along(self, member: Mask, direction: Floats, most: int) -> list[tuple[str, float, int, int]]:
         """Return the words of a group's texts that point along `direction`, and the texts of each side that hold them.
 
-        Only words of at least 1 % of the texts, and of two unless the group is small, so that no slip stands for it.
+        Only words of at least 1 % of the texts, and of two unless the group is small, so that no typing error counts.
         """
         here: Counter[str] = Counter()
         there: Counter[str] = Counter()
@@ -169,7 +169,7 @@ class ContrastRow(NamedTuple):
 
 
 class ContrastWord(NamedTuple):
-    """A word of the group's texts that points the way the group lies.
+    """A word of the group's texts that points in the direction of the group.
 
     Attributes:
         word: in lower case.
@@ -198,8 +198,8 @@ class Contrast(Report):
         between: mean cosine of a text of the group and one outside.
         rows: every dimension, by falling size of its part; the parts add up to within less between.
         words: words of the group's texts, by falling pull.
-        typical: texts of the group that lie furthest in its direction, with the cosine to it.
-        untypical: texts of the group that lie least in its direction.
+        typical: texts of the group that are furthest in its direction, with the cosine to it.
+        untypical: texts of the group that are least in its direction.
     """
 
     kind: ClassVar[str] = "contrast"

@@ -320,7 +320,7 @@ def verify(
 ) -> None:
     """Check that the files of a model are those that were saved.
 
-    Every file is held against its checksum in config.json, and every table is
+    Every file is compared with its checksum in config.json, and every table is
     searched for NaN and infinity. dimensions.tsv and README.md are meant to be
     edited and may differ. The exit code is 1 if a file is not sound.
 

@@ -161,7 +161,7 @@ def deletion(
 
 @commands.command()
 def compare(
-    models: Annotated[list[str], typer.Argument(help="Two models or more; the first is held against the others.")],
+    models: Annotated[list[str], typer.Argument(help="Two models or more; the first is compared with the others.")],
     pairs: Annotated[str, typer.Option(help="A file with two texts a line and a tab between them; - is stdin.")],
     json: JsonOption = False,
     html: HtmlOption = None,
@@ -213,7 +213,7 @@ def align(
     html: HtmlOption = None,
     plot: PlotOption = None,
 ) -> None:
-    """Show how far the embeddings of models say the tokens of their texts, and which.
+    """Show how far the embeddings of models hold the tokens of their texts, and which.
 
     \b
     Examples:

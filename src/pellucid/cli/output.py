@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from pellucid.views.report import Shown
 
 
-_STEERING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")  # beyond those JSON has no room for
+_STEERING = re.compile(
+    "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+)  # beyond those that JSON escapes itself
 
 
 def say(text: str, *, err: bool = False) -> None:
@@ -155,8 +157,8 @@ def output_format(path: Path | None, name: str | None) -> str:
         return "jsonl"
     chosen = (name or (path.suffix if path else "")).lower().removeprefix(".")
     if chosen not in FORMATS:
-        told = f"format {name!r}" if name else f"the format of {path}"
-        raise InputError(f"cannot write {told}; end the file name in .npy, .jsonl or .parquet, or name one of them")
+        named = f"format {name!r}" if name else f"the format of {path}"
+        raise InputError(f"cannot write {named}; end the file name in .npy, .jsonl or .parquet, or name one of them")
     return chosen
 
 
@@ -222,7 +224,7 @@ def _json_arrays(embeddings: Any) -> Iterator[str]:
 
 
 def _json_floats(row: Iterable[np.float32]) -> str:
-    return "[" + ", ".join(map("%.9g".__mod__, row)) + "]"  # nine digits tell every two float32 apart
+    return "[" + ", ".join(map("%.9g".__mod__, row)) + "]"  # nine digits are exact for float32
 
 
 @contextmanager

@@ -124,7 +124,7 @@ def info(folder: _Folder, json: JsonOption = False) -> None:
 
 @index.command()
 def verify(folder: _Folder) -> None:
-    """Hold everything an index stores against its texts; exit code 1 if something is wrong."""
+    """Compare everything an index stores with its texts; exit code 1 if something is wrong."""
     with _opened(folder) as opened:
         problems = opened.verify()
         typer.echo("\n".join(problems) or f"{len(opened):,} documents: all is well")

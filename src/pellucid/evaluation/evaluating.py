@@ -498,7 +498,7 @@ def fingerprint(model: Any) -> str:
     It covers the files that the model's own `save_pretrained` writes (WordLlama: table and tokenizer).
 
     Raises:
-        InputError: the model cannot be saved, so there is nothing to tell it apart by.
+        InputError: the model cannot be saved, so it has no fingerprint.
     """
     total = hashlib.sha256()
     total.update(f"{type(model).__module__}.{type(model).__qualname__} {_version(model)}".encode())

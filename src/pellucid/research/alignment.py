@@ -58,7 +58,7 @@ LEGEND = "* stands in the text, ~ has the stem or lemma of a word there; the oth
 
 @dataclass(frozen=True, repr=False)
 class Alignment(Report):
-    """How far the embeddings of one model or several say the tokens of the same texts.
+    """How far the embeddings of one model or several hold the tokens of the same texts.
 
     Attributes:
         k: of Hit@K, and how many of the first tokens are classed.
@@ -164,7 +164,7 @@ def words_of(aligned: AlignedText) -> tuple[MarkedWord, ...]:
 def align_embeddings(
     given: Mapping[str, EmbeddedTexts], *, k: int = 10, language: str | None = "en", examples: int = 5
 ) -> Alignment:
-    """Measure how far embeddings say the tokens of their texts (Algorithm 1).
+    """Measure how far embeddings hold the tokens of their texts (Algorithm 1).
 
     Args:
         given: name -> the same texts with the embeddings of one model.
@@ -193,7 +193,7 @@ def align(
     language: str | None = "en",
     examples: int = 5,
 ) -> Alignment:
-    """Measure how far the embeddings of models say the tokens of texts (Algorithm 1), adjusted as each model is.
+    """Measure how far the embeddings of models hold the tokens of texts (Algorithm 1), adjusted as each model is.
 
     Args:
         models: name -> model.
@@ -377,7 +377,7 @@ def compare_key_tokens(
     """Show what the same texts say to each model, or to each model under each instruction (Tables 4 and 5).
 
     Args:
-        models: name -> model: one for its instructions, two fine-tunings of one backbone to tell them apart.
+        models: name -> model: one for its instructions, or fine-tunings of one backbone.
         texts: a few.
         instructions: name -> instruction, "" for none; None leaves each model's own.
         k: tokens of each text.
@@ -405,8 +405,8 @@ def _under(
     """Yield each model under each instruction, named by what differs."""
     for name, model in models.items():
         check_family(name, model)
-        for told, instruction in (instructions or {}).items():
-            both = told if len(models) == 1 else f"{name}, {told}"
+        for title, instruction in (instructions or {}).items():
+            both = title if len(models) == 1 else f"{name}, {title}"
             yield both, model.with_instruction(instruction)
         if instructions is None:
             yield name, model

@@ -156,7 +156,7 @@ class DenseEmbedder(Embedder):
         return without_prompt(texts, prompt)
 
     def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Vectors:
-        """Return float32 [texts, d], rows of length 1, and 0 for a text without tokens; documents are told nothing."""
+        """Return float32 [texts, d], rows of length 1, 0 for a text without tokens; documents get no instruction."""
         rows = np.zeros((len(texts), self.get_embedding_dimension()), np.float32)
         readings = self._reader.read_as(texts, role)
         with Progress("encoding", total=len(texts), enabled=show_progress_bar) as progress:
@@ -267,7 +267,7 @@ def promptreps(backbone: Backbone, *, max_length: int | None = None) -> LexiconE
 
     Kept are the tokens of the text's own words (`LexiconSettings.own_words`), at most 128. Unlike in the published
     code the weights are not rounded to whole hundredths, and the score is the cosine, not the product. Queries are
-    asked about as a query, documents as a passage; an instruction is not told.
+    asked about as a query, documents as a passage; an instruction is ignored.
 
     Args:
         backbone: a causal language model with attention="causal", best one that follows instructions: its chat
@@ -349,9 +349,9 @@ def _prompt(tokenizer: Any, kind: str) -> str:
     from jinja2 import TemplateError
 
     answer = {"role": "assistant", "content": _ANSWER}
-    told = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": asked}, answer]
+    messages = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": asked}, answer]
     try:
-        prompt = _rendered(tokenizer, told)
+        prompt = _rendered(tokenizer, messages)
     except TemplateError:  # no system's turn in this format; the published prompt for Mistral does the same
         prompt = _rendered(tokenizer, [{"role": "user", "content": f"{_SYSTEM} {asked}"}, answer])
     return prompt.removeprefix(tokenizer.bos_token or "")  # the reader puts it there

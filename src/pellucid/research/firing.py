@@ -6,7 +6,7 @@ piece. Two things can be measured over a corpus, and the report has both for eac
     lookalike   the share of its firings by a word that is not the cluster's own, shares a piece of letters with one of
                 the cluster's first words, and is no nearer to them in meaning than words and clusters drawn at random
     alike       how much more alike two texts are that it fires on, through different words, than any two texts; with
-                the cluster itself left out of the comparison. At 0 or below, sharing the cluster says nothing
+                the cluster itself left out of the comparison. At 0 or below, sharing the cluster means nothing
 
 Meaning is the model's own without the cluster in question, or that of another encoder, which has other blind spots.
 """
@@ -447,7 +447,7 @@ def _by_dimension(firings: Sequence[Firing]) -> dict[int, list[Firing]]:
 
 
 class _WordPairs:
-    """What the pairs of a firing word and a cluster have in common, held against random pairs."""
+    """What the pairs of a firing word and a cluster have in common, compared with random pairs."""
 
     def __init__(
         self,

@@ -94,7 +94,7 @@ def read_tagged(*paths: str | Path) -> Iterator[Tagged]:
 
 
 def _read_lines(lines: Iterable[str], path: Path) -> Iterator[Tagged]:
-    slashed: bool | None = None  # whether the file has words with a slash and a tag; its first line tells
+    slashed: bool | None = None  # whether the file has words with a slash and a tag; decided by its first line
     for number, line in enumerate(lines, 1):
         pieces = line.split()
         if not pieces or (line.startswith("# ") and len(pieces) > 2):  # a comment of CoNLL-U
@@ -127,7 +127,7 @@ def _slashed(pieces: list[str]) -> list[Tagged]:
 
 _EXAMPLES = 5  # words of a class or band
 _POINTS = 1_000  # of the picture, at most
-_LEAST = 3  # words: a correlation of fewer says nothing
+_LEAST = 3  # words: a correlation of fewer means nothing
 _HEADS = (*(Column(title, "number") for title in ("mean", "sd", "relative")), Column("", "bar"))
 
 

@@ -1,7 +1,7 @@
 """How far a static model of several languages keeps them apart, after the paper's section 5.2 (Figures 1, 5, 6).
 
 There the first principal components separate the languages, and leaving them out ("all but the top") brings
-translations together. Here that is measured: how much of each component lies between languages, and the silhouette
+translations together. Here that is measured: how much of each component is between languages, and the silhouette
 score, which is 1 for separate clusters and 0 for mixed ones, as components are left out one after the other.
 """
 
@@ -39,7 +39,7 @@ class LanguageComponent(NamedTuple):
     Attributes:
         number: 1 for the first; 0 for the vectors as they are.
         share: of the variance; for 0 of all components, 1.
-        between: share of the component's variance that lies between the languages (eta squared).
+        between: share of the component's variance between the languages (eta squared).
         silhouette: once this component and those before it are left out.
     """
 
@@ -248,7 +248,7 @@ def _sampled(
 
 
 def _between(coordinates: Floats, labels: Integers) -> float:
-    """Return the share of the squared length of centred rows that lies between the means of the groups."""
+    """Return the share of the squared length of centred rows that is between the means of the groups."""
     total = float((coordinates**2).sum())
     means = [coordinates[labels == n].mean(axis=0) * np.sqrt((labels == n).sum()) for n in range(labels.max() + 1)]
     return float((np.array(means) ** 2).sum()) / total if total > 0 else 0.0

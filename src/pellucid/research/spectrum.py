@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-_MOST_BARS = 40  # components drawn with bars that can be told apart
+_MOST_BARS = 40  # components drawn as separate bars
 _SHOWN = 12  # components in a table
 
 
@@ -283,7 +283,7 @@ class Sweep(Report):
 
     Attributes:
         k: of Hit@K, and tokens shown.
-        unit: the amount that factor 1 stands for: v_1 where given, else minus the mean part along u_1.
+        unit: the amount of factor 1: v_1 where given, else minus the mean part along u_1.
         steps: by ascending factor.
     """
 
