@@ -95,7 +95,7 @@ def test_a_text_of_nothing_has_no_rows(animals: AnchorEmbedder) -> None:
 texts = st.text(max_size=20) | st.sampled_from(["\ud800", "\x00", "cat", " "])
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.integers(1, 12), texts, texts)
 def test_rows_add_up_to_the_similarity(count: int, first: str, second: str) -> None:
     model = anchors_of(count)

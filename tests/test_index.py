@@ -131,11 +131,11 @@ def test_a_search_brings_the_same_as_looking_at_every_document(tmp_path):
     words = [f"w{n}" for n in range(60)]
     vectors = np.random.default_rng(0).normal(size=(60, 8)).astype(np.float32)
     model = StaticEmbedder(Vocabulary(words), vectors)
-    texts = [" ".join(chance.choices(words, k=chance.randint(1, 30))) for _ in range(1500)]
+    texts = [" ".join(chance.choices(words, k=chance.randint(1, 30))) for _ in range(400)]
     with Index.create(tmp_path / "index", {"m": model}, weights={"bm25": 0.3, "m": 0.7}) as index:
         index.add([str(n) for n in range(len(texts))], texts)
         index.rebuild()  # the mean length of all, not of a sample
-        for _ in range(8):
+        for _ in range(4):
             query = " ".join(chance.choices(words, k=4))
             cosines = model.similarity(model.encode([query]), model.encode(texts))[0]
             every = 0.3 * np.array(brute_bm25(query, texts)) + 0.7 * cosines
