@@ -172,6 +172,12 @@ def test_text_that_utf8_cannot_hold_is_written_with_the_replacement_character(ru
     assert pq.read_table(tmp_path / "out.parquet")["text"].to_pylist() == ["\ufffd apple"]
 
 
+def test_a_pipe_is_read_like_a_file(models):
+    ended = shell(models, "pellucid similarity <(echo apple) <(echo apple) -m $MODEL")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "1.0000\n", "")
+
+
+@pytest.mark.full
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_pipes_are_read_like_files(models):
     ended = shell(

@@ -429,6 +429,7 @@ def test_a_batch_is_of_one_set_and_every_row_comes_once_an_epoch(tmp_path, monke
     assert seen[:6] != seen[6:] and epochs == [0] * 6 + [1] * 6
 
 
+@pytest.mark.full
 def test_texts_are_drawn_to_a_teachers_cosines(tmp_path):
     texts = ["car", "vehicle", "doctor", "medicine", "boy", "man", "horse", "beach"]
     vectors = np.repeat(np.eye(4), 2, axis=0)

@@ -72,7 +72,7 @@ def own_ids(reading, shift):
 PREFIXES = ["{text}", "Query: {text}", "Instruct: {instruction}\nQuery:{text}", INSTRUCTED, "<query>{text} <query>"]
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(
     st.text(max_size=25) | st.sampled_from(["<query>a", "a <|endoftext|> b<query>", "<|endoftext|>", " a", "a\n"]),
     st.sampled_from(PREFIXES),

@@ -108,7 +108,7 @@ def _subwords() -> Tokenizer:
 
 
 @pytest.mark.full
-@settings(max_examples=600, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(_known, _texts)
 @example(["東京▁に", "京東"], ["東京▁に 東京に"])
 @example(["σ▁b"], ["A'Σ B"])  # lower() of the whole text has the other sigma
@@ -123,7 +123,7 @@ def test_writing_texts_anew_changes_no_word(words: list[str], texts: list[str]) 
         ]
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(_known, _texts, st.booleans())
 def test_bulk_equals_plain(words: list[str], texts: list[str], subwords: bool) -> None:
     vectors = np.random.default_rng(len(words)).normal(size=(len(words), 9)).astype(np.float32)
@@ -132,7 +132,7 @@ def test_bulk_equals_plain(words: list[str], texts: list[str], subwords: bool) -
     np.testing.assert_allclose(encoder.encode(texts), model._encode_plainly(texts), atol=1e-5)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.text(st.characters(max_codepoint=127), max_size=40))
 def test_ascii_pieces_are_those_of_the_pre_tokenizer(text: str) -> None:
     """A phrase that never occurs makes every text with its first word take the way of ASCII texts."""
