@@ -39,6 +39,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from pages import processor
 from pellucid import StaticEmbedder
 from pellucid.static import BulkEncoder
 from pellucid.text import Vocabulary, split_words
@@ -207,11 +208,8 @@ def streams(arguments: argparse.Namespace, sizes: Sequence[int]) -> Iterator[dic
 
 def machine() -> str:
     """Describe the processor and the versions that matter."""
-    info = Path("/proc/cpuinfo")
-    names = re.findall(r"model name\s*: (.*)", info.read_text()) if info.exists() else []
-    name = names[0] if names else platform.processor()
     return (
-        f"{name}, {os.cpu_count()} cores, {platform.system()}; Python {platform.python_version()}, "
+        f"{processor()}, {os.cpu_count()} cores, {platform.system()}; Python {platform.python_version()}, "
         f"numpy {np.__version__}, numba {numba.__version__}; load {os.getloadavg()[0]:.1f}"
     )
 
