@@ -16,7 +16,7 @@ from pellucid.analysis.coordinates import Floats, spearman
 from pellucid.base import Embedder
 from pellucid.errors import InputError
 from pellucid.views.figure import Canvas, short_name
-from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, bars, counted, percent, signed
+from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent, signed
 from pellucid.views.report import Report, frame
 
 if TYPE_CHECKING:
@@ -186,8 +186,7 @@ class Comparison(Report):
                 row += [f"{change.mean_change:.4f}", signed(change.largest_change, 4)]
                 row += [_correlation(change.rank_correlation), f"{change.flips:,} ({percent(change.flip_rate)})"]
             rows.append((*row, *[""] * (len(titles) - len(row))))
-        columns = (Column(title, "text" if n < 2 else "number") for n, title in enumerate(titles))
-        return TablePart("", tuple(columns), tuple(rows))
+        return TablePart.of("", [*titles[:2], *numbers(*titles[2:])], rows)
 
     def _changed(self, number: int, pair: ChangedPair) -> Iterator[AnyPart]:
         """Yield a changed pair: its texts and scores, and its rows."""
@@ -198,17 +197,15 @@ class Comparison(Report):
         gold = f", gold {pair.gold:g}" if pair.gold is not None else ""
         title = f"{number}. {signed(pair.change, places)} in {self.names[pair.model]}"
         texts = (("text 1", pair.text1), ("text 2", pair.text2), ("scores", scores + gold))
-        yield TablePart(title, (Column(""), Column("")), texts)
+        yield TablePart.of(title, ["", ""], texts)
         if pair.rows:
             differences = [(row.after or 0.0) - (row.before or 0.0) for row in pair.rows]
             places = _places(differences)
-            rows = tuple(
-                (signed(difference, places), bar, signed(row.before, places), signed(row.after, places), row.name)
-                for difference, bar, row in zip(differences, bars(differences), pair.rows, strict=True)
+            rows = (
+                (signed(change, places), change, signed(row.before, places), signed(row.after, places), row.name)
+                for change, row in zip(differences, pair.rows, strict=True)
             )
-            heads = ("change", "", "before", "after", "row")
-            kinds = ("number", "bar", "number", "number", "text")
-            yield TablePart("", tuple(map(Column, heads, kinds)), rows)
+            yield TablePart.of("", [("change", "number"), ("", "bar"), *numbers("before", "after"), "row"], rows)
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame with one row a pair: text1, text2, the models' scores, gold where given.

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from pellucid.base import Embedder, check_texts, unit_rows
 from pellucid.errors import InputError
 from pellucid.progress import Progress
-from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, bars, counted, percent
+from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent
 from pellucid.views.report import Report
 
 if TYPE_CHECKING:
@@ -354,9 +354,9 @@ class _Extremes:
 
     def examples(self) -> Iterator[tuple[Example, ...]]:
         """Yield for each dimension its distinct texts with a coordinate of the right sign, strongest first."""
-        for values, numbers in zip(self.values.T.tolist(), self.numbers.T.tolist(), strict=True):
+        for values, places in zip(self.values.T.tolist(), self.numbers.T.tolist(), strict=True):
             best: dict[str, float] = {}
-            for value, number in zip(values, numbers, strict=True):
+            for value, number in zip(values, places, strict=True):
                 if number >= 0 and value > 0:
                     best.setdefault(self.texts[number], self.sign * value)
             yield tuple(Example(text, value) for text, value in list(best.items())[: self.most])
@@ -461,10 +461,10 @@ class Frequencies(Report):
             f"{never:,} on none."
         )
         shown = self._by_rate()[:_SHOWN]
-        heads = (Column("dimension"), Column("texts", "number"), Column("of all", "number"), Column("", "bar"))
-        cells = zip(shown, bars([item.rate for item in shown]), strict=True)
-        rows = tuple((i.name, f"{i.texts:,}", percent(i.rate), bar, f"{i.idf:.2f}") for i, bar in cells)
-        yield TablePart("commonest", (*heads, Column("idf", "number")), rows)
+        rows = ((i.name, f"{i.texts:,}", percent(i.rate), i.rate, f"{i.idf:.2f}") for i in shown)
+        yield TablePart.of(
+            "commonest", ["dimension", *numbers("texts", "of all"), ("", "bar"), ("idf", "number")], rows
+        )
 
 
 def document_frequencies(model: Embedder, texts: Iterable[str]) -> Frequencies:

@@ -26,8 +26,8 @@ from pellucid.views.parts import (
     Histogram,
     Note,
     TablePart,
-    bars,
     counted,
+    numbers,
     percent,
     signed,
 )
@@ -271,9 +271,9 @@ def _card(which: tuple[str, int, Dimension], measured: Spread, column: Any, rela
 
 
 def _examples(title: str, examples: Sequence[Example]) -> TablePart:
-    cells = zip(examples, bars([example.coordinate for example in examples]), strict=True)
-    rows = tuple((signed(example.coordinate), bar, example.text) for example, bar in cells)
-    return TablePart(title, (Column("", "number"), Column("", "bar"), Column("")), rows)
+    return TablePart.of(
+        title, [*numbers(""), ("", "bar"), ""], ((signed(e.coordinate), e.coordinate, e.text) for e in examples)
+    )
 
 
 def _relatives(relatives: Sequence[Relative]) -> TablePart:

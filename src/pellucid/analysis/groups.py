@@ -26,7 +26,7 @@ from pellucid.base import Embedder, unit_rows
 from pellucid.errors import InputError
 from pellucid.text import split_words
 from pellucid.views.figure import Canvas
-from pellucid.views.parts import AnyPart, Column, Fold, Heading, Note, TablePart, bars, counted, signed
+from pellucid.views.parts import AnyPart, Column, Fold, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.views.report import Report
 
 if TYPE_CHECKING:
@@ -248,31 +248,28 @@ class Contrast(Report):
         if self.words:
             yield self._word_table()
         for title, examples in (("most typical texts", self.typical), ("least typical texts", self.untypical)):
-            rows = tuple((signed(example.coordinate), example.text) for example in examples)
-            if rows:
-                yield TablePart(title, (Column("", "number"), Column("")), rows)
+            if examples:
+                yield TablePart.of(title, [*numbers(""), ""], ((signed(e.coordinate), e.text) for e in examples))
 
     def _table(self) -> TablePart:
         """Return the largest parts, the sum of the others, and the separation."""
         shown, rest = self.rows[:_SHOWN], self.rows[_SHOWN:]
-        rows = [
-            (signed(r.part, 4), bar, signed(r.mean), signed(r.mean_others), signed(r.effect, 2), f"{r.auc:.2f}", r.name)
-            for r, bar in zip(shown, bars([r.part for r in shown]), strict=True)
-        ]
+        rows: list[tuple[Any, ...]] = [
+            (signed(r.part, 4), r.part, signed(r.mean), signed(r.mean_others), signed(r.effect, 2), f"{r.auc:.2f}",
+             r.name)
+            for r in shown
+        ]  # fmt: skip
         if rest:
             total = signed(sum(r.part for r in rest), 4)
             rows.append((total, None, "", "", "", "", f"sum of {counted(len(rest), 'more dimension')}"))
-        titles = ("part", "", "mean", "elsewhere", "effect d", "AUC", "dimension")
-        kinds = ("number", "bar", "number", "number", "number", "number", "text")
-        foot = (signed(self.separation, 4), None, "", "", "", "", "separation")
-        return TablePart("", tuple(map(Column, titles, kinds)), tuple(rows), foot)
+        columns = [("part", "number"), ("", "bar"), *numbers("mean", "elsewhere", "effect d", "AUC"), "dimension"]
+        return TablePart.of("", columns, rows, (signed(self.separation, 4), None, "", "", "", "", "separation"))
 
     def _word_table(self) -> TablePart:
         shown = self.words[:_SHOWN]
         rows = tuple((signed(w.pull, 2), w.pull, f"{w.texts:,}", f"{w.others:,}", w.word) for w in shown)
-        titles = ("pull", "", "texts", "elsewhere", "word")
-        columns = (Column(title, "bar" if n == 1 else "text" if n == 4 else "number") for n, title in enumerate(titles))
-        return TablePart("words that point its way", tuple(columns), rows)
+        columns = [("pull", "number"), ("", "bar"), *numbers("texts", "elsewhere"), ("word", "text")]
+        return TablePart("words that point its way", tuple(Column(*column) for column in columns), rows)
 
 
 class GroupRow(NamedTuple):
@@ -339,9 +336,8 @@ class Contrasts(Report):
             (r.group, f"{r.texts:,}", signed(r.within), signed(r.between), signed(r.separation), ", ".join(r.reasons))
             for r in self._records()
         ]
-        titles = ("group", "texts", "within", "to others", "separation", "mostly by")
-        columns = (Column(title, "number" if 0 < n < 5 else "text") for n, title in enumerate(titles))
-        yield TablePart("", tuple(columns), tuple(rows))
+        columns = ["group", *numbers("texts", "within", "to others", "separation"), "mostly by"]
+        yield TablePart.of("", columns, rows)
         for contrast in self.groups:
             yield Fold(contrast.group, tuple(contrast._body()), lead=signed(contrast.separation))
 

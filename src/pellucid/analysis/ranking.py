@@ -11,7 +11,7 @@ import numpy as np
 from pellucid.base import Embedder, check_texts
 from pellucid.errors import InputError
 from pellucid.explanation import Coverage, Explanation, little_known
-from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, bars, counted, signed
+from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.views.report import Report
 
 
@@ -42,8 +42,10 @@ class Ranked(NamedTuple):
     coverage: Coverage
 
 
-class RankedReport(Report):
-    """Documents, best first; the items of the field `table` names."""
+class WhyAbove:
+    """What a ranked list says of two of its ranks; the items are those of the field that `table` names."""
+
+    table: ClassVar[str]
 
     def _explained(self, item: Any) -> Explanation:
         """Return the explanation of an item's score."""
@@ -67,7 +69,7 @@ class RankedReport(Report):
 
 
 @dataclass(frozen=True, repr=False)
-class Ranking(RankedReport):
+class Ranking(WhyAbove, Report):
     """The documents nearest to a query, best first.
 
     Attributes:
@@ -105,13 +107,11 @@ class Ranking(RankedReport):
             yield Note(said, is_warning=True)
         if self.is_blind:
             return
-        shares = bars([max(item.score, 0.0) for item in self.ranked])
         rows = []
-        for item, bar in zip(self.ranked, shares, strict=True):
+        for item in self.ranked:
             reasons = ", ".join(f"{reason.name} {signed(reason.contribution)}" for reason in item.reasons)
-            rows.append((str(item.rank), f"{item.score:.4f}", bar, item.text, reasons))
-        kinds = (("", "number"), ("score", "number"), ("", "bar"), ("document", "text"), ("mostly for", "text"))
-        yield TablePart("", tuple(Column(*kind) for kind in kinds), tuple(rows))
+            rows.append((str(item.rank), f"{item.score:.4f}", max(item.score, 0.0), item.text, reasons))
+        yield TablePart.of("", [*numbers("", "score"), ("", "bar"), "document", "mostly for"], rows)
 
     def _warnings(self) -> Iterator[str]:
         """Say where the model knows too little for the ranking to mean much."""

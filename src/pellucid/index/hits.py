@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, overload
 
-from pellucid.analysis.ranking import RankedReport
+from pellucid.analysis.ranking import WhyAbove
 from pellucid.explanation import Explanation
 from pellucid.index.reasons import Reasons
 from pellucid.text import well_formed
 from pellucid.views.parts import AnyPart, Column, Heading, TablePart, counted, signed
-from pellucid.views.report import VERSION
+from pellucid.views.report import VERSION, Report
 
 _NAMED = 5  # rows named in a table and in JSON
 
@@ -75,7 +75,7 @@ class HitRow(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class Hits(RankedReport, Sequence[Hit]):
+class Hits(WhyAbove, Report, Sequence[Hit]):
     """The documents found for a query, best first: a sequence of `Hit`, and a report with views.
 
     Attributes:

@@ -21,7 +21,7 @@ from pellucid.keytokens.alignment import AlignedText, ModelAlignment, aligned_te
 from pellucid.keytokens.alignment import EmbeddedTexts as EmbeddedTexts
 from pellucid.keytokens.alignment import Stems as Stems
 from pellucid.views.figure import Canvas, short_name
-from pellucid.views.parts import AnyPart, Column, Fold, Heading, MarkedWord, Note, TablePart, bars, counted, percent
+from pellucid.views.parts import AnyPart, Fold, Heading, MarkedWord, Note, TablePart, counted, numbers, percent
 from pellucid.views.report import Report
 
 if TYPE_CHECKING:
@@ -120,40 +120,26 @@ class Alignment(Report):
             yield self._example(number)
 
     def _rates(self) -> TablePart:
-        columns = (
-            Column("model"),
-            *(Column(title, "number") for title in (f"Hit@{self.k}", "LAR", "GAR", "weighted LAR")),
-        )
-        lengths = bars([model.weighted_lar for model in self.models])
+        columns = ["model", *numbers(f"Hit@{self.k}", "LAR", "GAR", "weighted LAR"), ("", "bar")]
         rows = (
-            (model.name, *map(percent, (model.hit, model.lar, model.gar, model.weighted_lar)), bar)
-            for model, bar in zip(self.models, lengths)
-        )
-        return TablePart("how much of the texts is said", (*columns, Column("", "bar")), tuple(rows))
-
-    def _classes(self) -> TablePart:
-        titles = ("in the text", "same stem", "unrelated", "different")
-        columns = (Column("model"), *(Column(title, "number") for title in titles))
-        rows = (
-            (
-                model.name,
-                *(
-                    "\u2013" if share is None else percent(share)
-                    for share in (model.literal, model.stem, model.unrelated)
-                ),
-                f"{model.distinct:,}",
-            )
+            (model.name, *map(percent, (model.hit, model.lar, model.gar, model.weighted_lar)), model.weighted_lar)
             for model in self.models
         )
-        return TablePart(f"what the first {self.k} tokens are", columns, tuple(rows))
+        return TablePart.of("how much of the texts is said", columns, rows)
+
+    def _classes(self) -> TablePart:
+        rows = []
+        for model in self.models:
+            shares = (model.literal, model.stem, model.unrelated)
+            written = ("\u2013" if share is None else percent(share) for share in shares)
+            rows.append((model.name, *written, f"{model.distinct:,}"))
+        columns = ["model", *numbers("in the text", "same stem", "unrelated", "different")]
+        return TablePart.of(f"what the first {self.k} tokens are", columns, rows)
 
     def _example(self, number: int) -> Fold:
-        table = TablePart(
-            "",
-            (Column("model"), Column(f"first {self.k} tokens", "words")),
-            tuple((model.name, words_of(model.examples[number])) for model in self.models),
-        )
-        return Fold(self.models[0].examples[number].text, (table,), is_open=number < 3)
+        rows = ((model.name, words_of(model.examples[number])) for model in self.models)
+        shown = TablePart.of("", ["model", (f"first {self.k} tokens", "words")], rows)
+        return Fold(self.models[0].examples[number].text, (shown,), is_open=number < 3)
 
 
 def words_of(aligned: AlignedText) -> tuple[MarkedWord, ...]:
@@ -351,19 +337,18 @@ class KeyTokenComparison(Report):
                 yield Note(f"{setting.name}: {setting.instruction}")
         yield Note(LEGEND)
         for number, text in enumerate(self.texts):
-            rows = tuple((setting.name, words_of(setting.texts[number])) for setting in self.settings)
-            table = TablePart("", (Column("setting"), Column("first tokens", "words")), rows)
-            yield Fold(text, (table,), lead=str(number + 1), is_open=True)
+            rows = ((setting.name, words_of(setting.texts[number])) for setting in self.settings)
+            shown = TablePart.of("", ["setting", ("first tokens", "words")], rows)
+            yield Fold(text, (shown,), lead=str(number + 1), is_open=True)
         if len(self.texts) > 1:
             yield self._cosines()
 
     def _cosines(self) -> TablePart:
-        columns = (Column("texts"), *(Column(setting.name, "number") for setting in self.settings))
         pairs = [(i, j) for i in range(len(self.texts)) for j in range(i + 1, len(self.texts))]
         rows = (
             (f"{i + 1} and {j + 1}", *(f"{setting.cosines[i][j]:.3f}" for setting in self.settings)) for i, j in pairs
         )
-        return TablePart("cosines", columns, tuple(rows))
+        return TablePart.of("cosines", ["texts", *numbers(*(setting.name for setting in self.settings))], rows)
 
 
 def compare_key_tokens(

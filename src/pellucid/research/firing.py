@@ -30,7 +30,7 @@ from pellucid.errors import InputError
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.progress import Progress, length_batches
 from pellucid.text import well_formed
-from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, percent, signed
+from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent, signed
 from pellucid.views.report import Report
 
 VERDICTS = ("lookalike", "scattered")
@@ -366,11 +366,8 @@ class LexicalFiring(Report):
 
 
 def _table(title: str, clusters: Sequence[FiringCluster]) -> TablePart:
-    kinds = {"cluster": "text", "fired by": "text", "texts": "number", "lookalike": "number", "alike": "number"}
-    rows = tuple(
-        (c.name, _said(c.words, _WORDS), f"{c.texts:,}", percent(c.lookalike), signed(c.alike, 3)) for c in clusters
-    )
-    return TablePart(title, tuple(Column(head, kind) for head, kind in kinds.items()), rows)
+    rows = ((c.name, _said(c.words, _WORDS), f"{c.texts:,}", percent(c.lookalike), signed(c.alike)) for c in clusters)
+    return TablePart.of(title, ["cluster", "fired by", *numbers("texts", "lookalike", "alike")], rows)
 
 
 def _said(words: Sequence[FiringWord], most: int) -> str:

@@ -21,7 +21,7 @@ from pellucid.pca import spectrum_of
 from pellucid.static.bags import mean_blocks
 from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.views.figure import Canvas, short_name
-from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, bars, counted, percent, signed
+from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent, signed
 from pellucid.views.report import Report
 
 if TYPE_CHECKING:
@@ -143,15 +143,18 @@ class LanguageSeparation(Report):
             f"Silhouette ({self.metric}): {before:.3f} as it is, {after:.3f} without the first {self.drop} components. "
             f"{percent(parts)} of all variance lies between the languages."
         )
-        heads = [Column(title, "number") for title in ("without the first", "variance of it", "between languages")]
-        heads += [Column("", "bar"), Column("silhouette", "number")]
-        shown = [c for c in self.components if c.number]
+        heads = [
+            *numbers("without the first", "variance of it", "between languages"),
+            ("", "bar"),
+            ("silhouette", "number"),
+        ]
         rows: list[tuple[Any, ...]] = [("0 (as it is)", "", "", None, signed(self.components[0].silhouette))]
         rows += [
-            (str(c.number), percent(c.share), percent(c.between), bar, signed(c.silhouette))
-            for c, bar in zip(shown, bars([c.between for c in shown]), strict=True)
+            (str(c.number), percent(c.share), percent(c.between), c.between, signed(c.silhouette))
+            for c in self.components
+            if c.number
         ]
-        yield TablePart("", tuple(heads), tuple(rows))
+        yield TablePart.of("", heads, rows)
 
 
 def language_separation(

@@ -20,7 +20,7 @@ from pellucid.keytokens.head import head_rows, top_tokens
 from pellucid.pca import Moments, Spectrum, blocks
 from pellucid.research.alignment import LEGEND, draw_scores, draw_tokens, words_of
 from pellucid.views.figure import Canvas
-from pellucid.views.parts import AnyPart, Column, Fold, Heading, Note, TablePart, bars, counted, percent, signed
+from pellucid.views.parts import AnyPart, Fold, Heading, Note, TablePart, counted, numbers, percent, signed
 from pellucid.views.report import Report
 
 if TYPE_CHECKING:
@@ -103,14 +103,13 @@ class Variation(Report):
             f"v_{largest.component}, {signed(largest.variation)}. A component points to the side of the backbone's "
             "mean embedding, so that below 0 tuning takes away from what the texts have in common."
         )
-        shown = self.components[:_SHOWN]
-        titles = ("share of the backbone", "mean part", "v_j", "deviation")
-        columns = (Column("j", "number"), Column("v_j", "bar"), *(Column(title, "number") for title in titles))
-        rows = tuple(
-            (str(s.component), bar, percent(s.share), signed(s.level), signed(s.variation), f"{s.deviation:.3f}")
-            for s, bar in zip(shown, bars([s.variation for s in shown]))
-        )
-        yield TablePart(f"the first {len(shown)} of {counted(len(self.components), 'component')}", columns, rows)
+        columns = [("j", "number"), ("v_j", "bar"), *numbers("share of the backbone", "mean part", "v_j", "deviation")]
+        rows = []
+        for c in self.components[:_SHOWN]:
+            written = percent(c.share), signed(c.level), signed(c.variation), f"{c.deviation:.3f}"
+            rows.append((str(c.component), c.variation, *written))
+        title = f"the first {len(rows)} of {counted(len(self.components), 'component')}"
+        yield TablePart.of(title, columns, rows)
 
 
 def variation(base: Any, tuned: Any, *, names: tuple[str, str] = ("backbone", "tuned")) -> Variation:
@@ -206,11 +205,9 @@ class Contributions(Report):
 
 
 def _contribution_table(title: str, rows: Sequence[Contribution]) -> TablePart:
-    numbers = (Column("score", "number"), Column("first", "number"), Column("rest", "number"))
-    columns = (Column("token"), Column("rest", "bar"), *numbers, Column("in the text"))
-    lengths = bars([row.rest for row in rows])
-    values = ((signed(row.score), signed(row.first), signed(row.rest)) for row in rows)
-    return TablePart(title, columns, tuple((r.token, b, *v, r.relation) for r, b, v in zip(rows, lengths, values)))
+    columns = ["token", ("rest", "bar"), *numbers("score", "first", "rest"), "in the text"]
+    cells = ((r.token, r.rest, signed(r.score), signed(r.first), signed(r.rest), r.relation) for r in rows)
+    return TablePart.of(title, columns, cells)
 
 
 def contributions(
@@ -331,14 +328,13 @@ class Sweep(Report):
         best = self.best
         yield Note(f"Weighted LAR is largest at {best.factor:g} of the unit, \u03bb = {signed(best.amount)}.")
         titles = ("factor", "\u03bb", f"Hit@{self.k}", "LAR", "GAR", "weighted LAR", "in text", "distinct")
-        columns = (*(Column(title, "number") for title in titles), Column("", "bar"))
-        lengths = bars([step.alignment.weighted_lar for step in self.steps])
-        yield TablePart("", columns, tuple((*_sweep_cells(step), bar) for step, bar in zip(self.steps, lengths)))
+        rows = ((*_sweep_cells(step), step.alignment.weighted_lar) for step in self.steps)
+        yield TablePart.of("", [*numbers(*titles), ("", "bar")], rows)
         yield Note(LEGEND if first.stem is not None else "* stands in the text.")
         for number in range(len(first.examples)):
-            rows = tuple((f"{step.factor:g}", words_of(step.alignment.examples[number])) for step in self.steps)
-            columns = (Column("factor", "number"), Column(f"first {self.k} tokens", "words"))
-            yield Fold(first.examples[number].text, (TablePart("", columns, rows),), is_open=number < 3)
+            tokens = ((f"{step.factor:g}", words_of(step.alignment.examples[number])) for step in self.steps)
+            shown = TablePart.of("", [("factor", "number"), (f"first {self.k} tokens", "words")], tokens)
+            yield Fold(first.examples[number].text, (shown,), is_open=number < 3)
 
 
 def _sweep_cells(step: SweepStep) -> tuple[str, ...]:
