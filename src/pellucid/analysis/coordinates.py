@@ -462,9 +462,8 @@ class Frequencies(Report):
         )
         shown = self._by_rate()[:_SHOWN]
         rows = ((i.name, f"{i.texts:,}", percent(i.rate), i.rate, f"{i.idf:.2f}") for i in shown)
-        yield TablePart.of(
-            "commonest", ["dimension", *numbers("texts", "of all"), ("", "bar"), ("idf", "number")], rows
-        )
+        columns = ["dimension", *numbers("texts", "of all"), ("", "bar"), *numbers("idf")]
+        yield TablePart.of("commonest", columns, rows)
 
 
 def document_frequencies(model: Embedder, texts: Iterable[str]) -> Frequencies:

@@ -271,9 +271,8 @@ def _card(which: tuple[str, int, Dimension], measured: Spread, column: Any, rela
 
 
 def _examples(title: str, examples: Sequence[Example]) -> TablePart:
-    return TablePart.of(
-        title, [*numbers(""), ("", "bar"), ""], ((signed(e.coordinate), e.coordinate, e.text) for e in examples)
-    )
+    rows = ((signed(e.coordinate), e.coordinate, e.text) for e in examples)
+    return TablePart.of(title, [*numbers(""), ("", "bar"), ""], rows)
 
 
 def _relatives(relatives: Sequence[Relative]) -> TablePart:

@@ -254,11 +254,10 @@ class Contrast(Report):
     def _table(self) -> TablePart:
         """Return the largest parts, the sum of the others, and the separation."""
         shown, rest = self.rows[:_SHOWN], self.rows[_SHOWN:]
-        rows: list[tuple[Any, ...]] = [
-            (signed(r.part, 4), r.part, signed(r.mean), signed(r.mean_others), signed(r.effect, 2), f"{r.auc:.2f}",
-             r.name)
-            for r in shown
-        ]  # fmt: skip
+        rows: list[tuple[Any, ...]] = []
+        for r in shown:
+            written = signed(r.mean), signed(r.mean_others), signed(r.effect, 2), f"{r.auc:.2f}"
+            rows.append((signed(r.part, 4), r.part, *written, r.name))
         if rest:
             total = signed(sum(r.part for r in rest), 4)
             rows.append((total, None, "", "", "", "", f"sum of {counted(len(rest), 'more dimension')}"))

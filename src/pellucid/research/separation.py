@@ -141,20 +141,16 @@ class LanguageSeparation(Report):
         parts = self.components[0].between
         yield Note(
             f"Silhouette ({self.metric}): {before:.3f} as it is, {after:.3f} without the first {self.drop} components. "
-            f"{percent(parts)} of all variance lies between the languages."
+            f"{percent(parts)} of all variance is between the languages."
         )
-        heads = [
-            *numbers("without the first", "variance of it", "between languages"),
-            ("", "bar"),
-            ("silhouette", "number"),
-        ]
+        heads = [*numbers("without the first", "variance of it", "between languages"), ("", "bar")]
         rows: list[tuple[Any, ...]] = [("0 (as it is)", "", "", None, signed(self.components[0].silhouette))]
         rows += [
             (str(c.number), percent(c.share), percent(c.between), c.between, signed(c.silhouette))
             for c in self.components
             if c.number
         ]
-        yield TablePart.of("", heads, rows)
+        yield TablePart.of("", [*heads, *numbers("silhouette")], rows)
 
 
 def language_separation(
