@@ -49,6 +49,7 @@ unspaced_run = re.compile(f"[{UNSPACED}]+")
 """One or more such characters in a row."""
 
 _ASCII_PIECE = re.compile(r"[^\t-\r !-/:-@\[-`{-~]+|[!-/:-@\[-`{-~]")  # BERT's rule for ASCII: a word, or one mark
+_BETWEEN_ASCII_MARKS = re.compile(r"[^\t-\r !-/:-@\[-`{-~]+")  # what no ASCII mark or blank divides
 _ASCII_MARKS = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 _SIMPLE = re.compile(r"[^\W_]+")  # letters and digits; every character that separates words ends such a stretch
 
@@ -87,8 +88,15 @@ def split_words(text: str) -> list[Word]:
     >>> [w.text for w in split_words("Don't panic: 3.14!")]
     ['Don', 't', 'panic', '3', '14']
     """
-    pieces = _PRE_TOKENIZER.pre_tokenize_str(well_formed(text))
-    return [Word(p, s, e) for p, (s, e) in pieces if e - s > 1 or not _is_punctuation(p)]
+    words = []
+    for found in _BETWEEN_ASCII_MARKS.finditer(well_formed(text)):
+        piece, start = found[0], found.start()
+        if piece.isascii() or piece.isalnum():  # letters and digits hold no mark to split at
+            words.append(Word(piece, start, found.end()))
+        else:
+            pieces = _PRE_TOKENIZER.pre_tokenize_str(piece)
+            words += [Word(p, start + s, start + e) for p, (s, e) in pieces if e - s > 1 or not _is_punctuation(p)]
+    return words
 
 
 def is_phrase(word: str) -> bool:
