@@ -196,10 +196,10 @@ class AnchorEmbedder(Embedder):
         texts, roles = explained_texts(text1, text2, role1, role2)
         units = unit_rows(self._encode_each(texts, roles), np.float64)
         products = units[0] * units[-1]
-        names, counted = self._dimensions.names, np.flatnonzero(products)
+        dimensions, counted = self._dimensions, np.flatnonzero(products)
 
         def row(number: int, contribution: float, share: float) -> Row:
-            name = names[counted[number]]
+            name = dimensions[int(counted[number])].name
             return Row(name, (name,), contribution, share)
 
         coverage, unknown = zip(*self._known_each(texts, roles))

@@ -40,8 +40,8 @@ _LEARNT_WORDS = 1 << 15  # also the most that Python is asked at once: a text ma
 class Words(NamedTuple):
     """The words of a text, in order."""
 
-    rows: npt.NDArray[np.int32]  # [words], -1 for an unknown word
-    spans: npt.NDArray[np.int64]  # [words, 2] where each begins and ends, in characters
+    rows: list[int]  # of each in the table, -1 for an unknown word
+    spans: npt.NDArray[Any]  # [words, 2] where each begins and ends, in characters
     others: list[int]  # which may have the row of a word that is not they but for case, such as of their beginning
 
 
@@ -175,7 +175,7 @@ class _Worker:
         spans = scratch.edges[: 2 * count].reshape(-1, 2)
         if not text.isascii():  # from bytes to characters, each of which begins with a byte that is no continuation
             spans = (np.cumsum(block & 0xC0 != 0x80) - 1)[spans]
-        return Words(scratch.rows[:count].copy(), spans.astype(np.int64), others)
+        return Words(scratch.rows[:count].tolist(), spans.copy(), others)
 
     def _read(self, texts: list[str]) -> tuple[bytes, kernels.Scratch, npt.NDArray[np.int32]]:
         """Return the bytes of a block of texts, all about their words, and where each text's words end among these."""

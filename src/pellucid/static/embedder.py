@@ -101,19 +101,17 @@ _MOST_PAIRS = 250_000  # rows of an explanation: about 2 s and 0.2 GB
 
 
 class _TextWords:
-    """The known words of a text: coverage and counts now, a `Row` of each distinct word when it is asked for.
+    """The words of a text: how much of it is known now, the distinct words and a `Row` of each when they are asked for.
 
     Attributes:
-        rows: of each distinct word in the table, int64, in the order of the text.
-        counts: how often each occurs, float64.
-        unknown: where the other words are.
+        unknown: where the unknown words are.
         coverage: how much of the text is known.
     """
 
     def __init__(
         self, vocabulary: Vocabulary, rows: list[int], word: Callable[[int], Word], others: Iterable[int]
     ) -> None:
-        """Group the words.
+        """Tell known words from unknown ones.
 
         Args:
             vocabulary: of the model.
@@ -123,33 +121,49 @@ class _TextWords:
         """
         self._vocabulary, self._word = vocabulary, word
         self._codes = list(rows)  # a word's row, and beyond the rows a number for each of the others
-        own: dict[tuple[int, str], int] = {}
+        self._others: dict[tuple[int, str], int] = {}
         partly = 0
         for number in others:
             row, lower = rows[number], word(number).text.lower()
             if row >= 0 and lower != vocabulary.words[row].lower():
-                self._codes[number] = own.setdefault((row, lower), len(vocabulary) + len(own))
+                code = len(vocabulary) + len(self._others)
+                self._codes[number] = self._others.setdefault((row, lower), code)
                 partly += 1
-        counts = Counter(self._codes)
-        unknown = counts.pop(-1, 0)
-        self._distinct = list(counts)
-        self.rows = np.array(self._distinct, np.int64)
-        self.rows[self.rows >= len(vocabulary)] = [row for row, _ in own]  # both in the order of the text
-        self.counts = np.array(list(counts.values()), np.float64)
+        unknown = rows.count(-1)
         self.unknown = tuple(word(n)[1:] for n, row in enumerate(rows) if row < 0) if unknown else ()
         self.coverage = Coverage(len(rows) - unknown, len(rows), partly)
 
     @cached_property
-    def _places(self) -> dict[int, list[int]]:
-        """The numbers of the words of each code."""
-        places: dict[int, list[int]] = {}
+    def _counts(self) -> Counter[int]:
+        """How often each distinct known word occurs, by code, in the order of the text."""
+        counts = Counter(self._codes)
+        counts.pop(-1, None)
+        return counts
+
+    @property
+    def counts(self) -> npt.NDArray[np.float64]:
+        """How often each distinct known word occurs, float64 [words]."""
+        return np.array(list(self._counts.values()), np.float64)
+
+    @cached_property
+    def rows(self) -> npt.NDArray[np.int64]:
+        """The row of each in the table, int64 [words]."""
+        rows = np.array(list(self._counts), np.int64)
+        rows[rows >= len(self._vocabulary)] = [row for row, _ in self._others]  # both in the order of the text
+        return rows
+
+    @cached_property
+    def _places(self) -> list[list[int]]:
+        """The numbers of the words that are one distinct word, of each."""
+        places: dict[int, list[int]] = {code: [] for code in self._counts}
         for number, code in enumerate(self._codes):
-            places.setdefault(code, []).append(number)
-        return places
+            if code >= 0:
+                places[code].append(number)
+        return list(places.values())
 
     def row(self, number: int) -> Row:
         """Return a distinct word, named as it is first written, without a contribution."""
-        words = list(map(self._word, self._places[self._distinct[number]]))
+        words = list(map(self._word, self._places[number]))
         text, known = words[0].text, self._vocabulary.words[int(self.rows[number])]
         shown = shown_word(text)
         name = shown if known in (text, text.lower()) else f"{shown} (as {shown_word(known)})"
@@ -416,12 +430,12 @@ class StaticEmbedder(Embedder):
         bulk, vocabulary = self._compiled([text]), self.vocabulary
         found = None if bulk is None else bulk.words(text)
         if found is not None:
-            starts, ends = found.spans.T.tolist()
 
             def word(number: int) -> Word:
-                return Word(text[starts[number] : ends[number]], starts[number], ends[number])
+                start, end = found.spans[number].tolist()
+                return Word(text[start:end], start, end)
 
-            return _TextWords(vocabulary, found.rows.tolist(), word, found.others)
+            return _TextWords(vocabulary, found.rows, word, found.others)
         words = vocabulary.split(text)
         others = [
             n for n, word in enumerate(words) if word.text not in vocabulary and word.text.lower() not in vocabulary
