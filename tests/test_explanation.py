@@ -20,9 +20,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 import pellucid
 from pellucid.errors import InputError, MissingExtraError
-from pellucid.explanation import Coverage, Explanation, Row
+from pellucid.explanation import Explanation, Row
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.text import Vocabulary
+from pellucid.text import Coverage, Vocabulary
 from pellucid.views.parts import Bars, MarkedTexts, Matrix, cut
 from tables import CONTROLS, check_json, check_terminal
 

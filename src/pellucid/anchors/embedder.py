@@ -24,9 +24,10 @@ from pellucid.dimensions import Dimension, Dimensions, Edit, on_one_line
 from pellucid.encoders import Encoder, anchor_vectors, encode_with, known_to, prompted
 from pellucid.encoding import Role, unit_rows
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import Coverage, Explanation, Row, Span
+from pellucid.explanation import Explanation, Row
 from pellucid.pretrained import locate
 from pellucid.store import is_sound
+from pellucid.text import Coverage, Span
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -37,18 +37,18 @@ from pellucid.dimensions import (
 )
 from pellucid.encoding import Role, unit_rows
 from pellucid.errors import InputError, require
-from pellucid.explanation import WORD, WORD_PAIR, Coverage, Explanation, Row, Span
+from pellucid.explanation import WORD, WORD_PAIR, Explanation, Row
 from pellucid.pretrained import check_family, locate, saving
 from pellucid.static.folder import (
     STOCK_CONFIG,
-    Table,
+    StoredTable,
     not_finite,
     read_static,
     read_text_vectors,
     write_static,
     written_out,
 )
-from pellucid.text import JOINER, Vocabulary, Word, shown_word, unspaced_run
+from pellucid.text import JOINER, Coverage, Span, Vocabulary, Word, shown_word, unspaced_run, well_formed
 
 if TYPE_CHECKING:
     from pellucid.static.bulk import BulkEncoder
@@ -283,9 +283,9 @@ class StaticEmbedder(Embedder):
         }  # fmt: skip
         config = {**STOCK_CONFIG, "embedding_dtype": facts["dtype"]}
         with saving(path, self.family, facts, config) as folder:
-            table = Table(self.vocabulary, self.vectors, self.scales)
-            told = written_out(self._folder) if self._folder else ()
-            write_static(folder, table, dtype=dtype, extra_words=chain(extra_words, told))
+            table = StoredTable(self.vocabulary, self.vectors, self.scales)
+            earlier = written_out(self._folder) if self._folder else ()
+            write_static(folder, table, dtype=dtype, extra_words=chain(extra_words, earlier))
             write_dimensions(folder / "dimensions.tsv", self.dimensions)
 
     def get_embedding_dimension(self) -> int:
@@ -380,7 +380,7 @@ class StaticEmbedder(Embedder):
         """Take apart the cosine of two texts into pairs of words, or one text into its words' pulls.
 
         For two texts a row is a pair (word of text 1, word of text 2). For one text a row is a word, and its
-        contribution the part of the embedding's squared length (1) that lies along it. Repeated words are one row,
+        contribution the part of the embedding's squared length (1) in its direction. Repeated words are one row,
         upper and lower case together where they have the same vector. A word that is not in the vocabulary but has a
         prefix there is named with it: "tokenisers (as token)". A phrase of the vocabulary is one word: "new york".
         A text has the same embedding in every role.
@@ -427,7 +427,7 @@ class StaticEmbedder(Embedder):
         return vectors
 
     def _words(self, text: str) -> _TextWords:
-        bulk, vocabulary = self._compiled([text]), self.vocabulary
+        text, vocabulary, bulk = well_formed(text), self.vocabulary, self._compiled([text])
         found = None if bulk is None else bulk.words(text)
         if found is not None:
 

@@ -6,7 +6,7 @@
    the way. It is one pass over the text with no branch for each character.
 2. `drop_separators` clears the bits of separators beyond ASCII, by a table read off BERT's own pre-tokenizer.
 3. `cut` lists where runs of bits start and end: those are the words, as `split_words` gives them.
-4. `look_up` finds the row of each word in a hash table. Two words are told apart by their bytes, never by a hash
+4. `look_up` finds the row of each word in a hash table. Words are compared by their bytes, never by a hash
    alone, so the result is exactly that of `Vocabulary.row`; the few words that only Python can answer are left to it.
 5. `pool` of `pooling.py` adds up the rows of each text.
 
