@@ -113,7 +113,7 @@ def test_bulk_equals_plain_on_any_unicode(key: tuple[bool, bool, str], texts: li
 
 
 @pytest.mark.parametrize("key", [(False, False, "float32"), (True, True, "int8"), (False, True, "float16")])
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, suppress_health_check=list(HealthCheck))
 @given(first=_TEXT, second=_TEXT)
 def test_explanations_are_the_same_by_both_paths(key: tuple[bool, bool, str], first: str, second: str) -> None:
     plain, compiled = _MODELS[key], _started(key)
@@ -132,6 +132,7 @@ def test_blocks_and_threads_change_nothing(
     np.testing.assert_array_equal(many, np.tile(_BULK[key].encode(texts), (repeats, 1)))
 
 
+@pytest.mark.full
 def test_every_code_point_separates_or_joins_as_in_the_pre_tokenizer() -> None:
     points = [c for c in [*range(0x20000), *range(0x20000, 0x110000, 64)] if not 0xD800 <= c <= 0xDFFF]
     model = StaticEmbedder(Vocabulary(["a", "b"]), np.eye(2, dtype=np.float32))
@@ -270,7 +271,7 @@ def test_tokenizers_that_are_not_quite_berts(tokenizer: Tokenizer) -> None:
     _agree(model, _bulk(model), texts)
 
 
-@pytest.mark.parametrize("letter", ["a", "é"])
+@pytest.mark.parametrize("letter", ["a", pytest.param("é", marks=pytest.mark.full)])
 def test_a_text_of_unknown_words_alone_needs_little_memory(letter: str) -> None:
     words = np.random.default_rng(0).integers(97, 123, (100_000, 9), dtype=np.uint8)
     words[:, 8] = 32
@@ -282,6 +283,7 @@ def test_a_text_of_unknown_words_alone_needs_little_memory(letter: str) -> None:
     assert most < 30 * len(text)  # lists of all its words alone would take 40
 
 
+@pytest.mark.full
 def test_ten_megabytes_in_one_text() -> None:
     model = _MODELS[False, False, "float32"]
     text = "the token straße, don't 3.14 unknown " * 280_000
