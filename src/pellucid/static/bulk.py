@@ -34,7 +34,7 @@ _BLOCK_CHARACTERS = 1 << 18  # what a block needs stays in a core's own cache; a
 _LARGEST_BLOCK = 1 << 31  # bytes; positions are 32-bit
 _PADDING = "\0" * 96  # so that 64 bytes may be read from any place in a text
 _PAGE = 1024  # code points classified at once
-_LEARNT_WORDS = 1 << 15  # also the most that Python is asked at once: a text may have millions that nobody knows
+_LEARNT_WORDS = 1 << 15  # also the most that Python is asked at once: a text may have millions of unknown words
 
 
 class Words(NamedTuple):

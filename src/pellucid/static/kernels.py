@@ -178,7 +178,7 @@ def mark(block: Any, used: int, ends: Any, joined: bool, scratch: Scratch) -> tu
                     if texts < len(ends):
                         ends[texts] = at
                     texts += 1
-                nul &= nul - 1
+                nul &= nul - 1  # clears the lowest bit that is 1
         word_bits[chunk] = word
         other_bits[chunk] = other
         beyond += other != 0
@@ -205,9 +205,11 @@ def drop_separators(block: Any, used: int, classes: Any, scratch: Scratch) -> in
             lead = np.int64(block[at])
             if lead < 0xC0:  # the second to fourth byte of a code point
                 continue
-            size = 2 + (lead >= 0xE0) + (lead >= 0xF0)
+            size = (
+                2 + (lead >= 0xE0) + (lead >= 0xF0)
+            )  # UTF-8: 110xxxxx begins two bytes, 1110xxxx three, 11110xxx four
             point = lead & (0x7F >> size)
-            for following in range(at + 1, at + size):
+            for following in range(at + 1, at + size):  # each of the form 10xxxxxx
                 point = (point << 6) | (np.int64(block[following]) & 0x3F)
             if classes[point] == 0:
                 return point
@@ -219,17 +221,26 @@ def drop_separators(block: Any, used: int, classes: Any, scratch: Scratch) -> in
 
 @compiled
 def cut(used: int, ends: Any, scratch: Scratch) -> int:
-    """List the edges of the words, turn `ends` from bytes into words, and return the number of words."""
+    """List the edges of the words, turn `ends` from bytes into words, and return the number of words.
+
+    A byte is an edge where it belongs to a word and the byte before it does not, or the reverse:
+
+        text    . t h e   c a t .
+        word    0 1 1 1 0 1 1 1 0
+        before  0 0 1 1 1 0 1 1 1     the bits of `word`, each moved to the next byte
+        edges   0 1 0 0 1 1 0 0 1     word XOR before: 1 to 4 is "the", 5 to 8 is "cat"
+    """
     word_bits, all_edges = scratch.word_bits, scratch.edges
     found = 0
     carry = 0
     text = 0
     for chunk in range((used + 63) // 64):
         word = word_bits[chunk]
-        edges = word ^ ((word << 1) | carry)
-        carry = (word >> 63) & 1
+        edges = word ^ ((word << 1) | carry)  # the lowest bit is the first byte, so "next" is a shift to the left
+        carry = (word >> 63) & 1  # the last byte of this chunk is before the first of the next
         while text < len(ends) and ends[text] < chunk * 64 + 64:
-            ends[text] = (found + _ones(edges & ((2 << (ends[text] & 63)) - 1))) >> 1
+            upto = (2 << (ends[text] & 63)) - 1  # a 1 for each byte of the chunk up to the text's end
+            ends[text] = (found + _ones(edges & upto)) >> 1  # two edges a word
             text += 1
         while edges != 0:
             all_edges[found] = chunk * 64 + trailing_zeros(edges)
@@ -398,13 +409,8 @@ def _is_alphanumeric(text: Any, start: Any, end: Any) -> bool:
 @compiled
 def _longest_known(index: WordIndex, text: Any, start: Any, most: Any) -> Any:
     """Return the length, at most `most`, of the longest indexed word that the text has at `start`, or 0."""
-    slots, blob, mixers, _ = index
     length = most
-    while length > 0:
-        key = _key(text, start, length)
-        slot = _find_from(_home(slots, mixers, key, length), key, slots, blob, text, start, length)
-        if slots[slot, 2] != 0:
-            break
+    while length > 0 and index.slots[_find(index, text, start, length), 2] == 0:
         length -= 1
     return length
 
