@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import subprocess
 import sys
 import tracemalloc
@@ -71,6 +72,13 @@ _MODELS = {
 _BULK = {key: _bulk(model) for key, model in _MODELS.items()}
 
 
+def _started(key: tuple[bool, bool, str]) -> StaticEmbedder:
+    """A copy of a model whose compiled encoder runs."""
+    model = copy.copy(_MODELS[key])
+    model._bulk = _BULK[key]
+    return model
+
+
 def _agree(model: StaticEmbedder, encoder: BulkEncoder, texts: list[str]) -> None:
     plain = model._encode_plainly(texts)
     np.testing.assert_allclose(encoder.encode(texts), plain, atol=1e-5)
@@ -102,6 +110,15 @@ _TEXT = st.one_of(
 @given(texts=st.lists(_TEXT, max_size=6))
 def test_bulk_equals_plain_on_any_unicode(key: tuple[bool, bool, str], texts: list[str]) -> None:
     _agree(_MODELS[key], _BULK[key], texts)
+
+
+@pytest.mark.parametrize("key", [(False, False, "float32"), (True, True, "int8"), (False, True, "float16")])
+@settings(max_examples=20, suppress_health_check=list(HealthCheck))
+@given(first=_TEXT, second=_TEXT)
+def test_explanations_are_the_same_by_both_paths(key: tuple[bool, bool, str], first: str, second: str) -> None:
+    plain, compiled = _MODELS[key], _started(key)
+    assert compiled.explain(first, second).to_dict() == plain.explain(first, second).to_dict()
+    assert compiled.explain(first).to_dict() == plain.explain(first).to_dict()
 
 
 @pytest.mark.parametrize("key", [(False, False, "float32"), (True, True, "int8")])
@@ -255,7 +272,7 @@ def test_tokenizers_that_are_not_quite_berts(tokenizer: Tokenizer) -> None:
     _agree(model, _bulk(model), texts)
 
 
-@pytest.mark.parametrize("letter", ["a", "é"])
+@pytest.mark.parametrize("letter", ["a", pytest.param("é", marks=pytest.mark.full)])
 def test_a_text_of_unknown_words_alone_needs_little_memory(letter: str) -> None:
     words = np.random.default_rng(0).integers(97, 123, (100_000, 9), dtype=np.uint8)
     words[:, 8] = 32
@@ -267,6 +284,7 @@ def test_a_text_of_unknown_words_alone_needs_little_memory(letter: str) -> None:
     assert most < 30 * len(text)  # lists of all its words alone would take 40
 
 
+@pytest.mark.full
 def test_ten_megabytes_in_one_text() -> None:
     model = _MODELS[False, False, "float32"]
     text = "the token straße, don't 3.14 unknown " * 280_000

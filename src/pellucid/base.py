@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pellucid.dimensions import Dimensions, Edit, Which
-    from pellucid.explanation import Coverage, Explanation, Span
+    from pellucid.explanation import Explanation
+    from pellucid.text import Coverage, Span
 
 Vectors = npt.NDArray[np.float32]
 
@@ -336,7 +337,7 @@ class Embedder(ABC):
 
     def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         """Return for each text how much of it is known, and the stretches that are not; here, all is known."""
-        from pellucid.explanation import words_before
+        from pellucid.text import words_before
 
         return [words_before(text, len(text)) for text in texts]
 

@@ -17,8 +17,7 @@ import numpy.typing as npt
 from pellucid.base import Embedder, Vectors
 from pellucid.encoding import Role
 from pellucid.errors import InputError
-from pellucid.explanation import Coverage, Span, words_before
-from pellucid.text import well_formed
+from pellucid.text import Coverage, Span, well_formed, words_before
 
 _PROBES = 8  # texts encoded again when a run is resumed, to see that it is the same encoder
 _ROUNDING = 0.02  # what an encoder's vectors may differ by from run to run, in bfloat16 for instance

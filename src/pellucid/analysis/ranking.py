@@ -10,7 +10,8 @@ import numpy as np
 
 from pellucid.base import Embedder, check_texts
 from pellucid.errors import InputError
-from pellucid.explanation import Coverage, Explanation, little_known
+from pellucid.explanation import Explanation, little_known
+from pellucid.text import Coverage
 from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.views.report import Report
 

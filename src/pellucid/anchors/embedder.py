@@ -24,9 +24,10 @@ from pellucid.dimensions import Dimension, Dimensions, Edit, on_one_line
 from pellucid.encoders import Encoder, anchor_vectors, encode_with, known_to, prompted
 from pellucid.encoding import Role, unit_rows
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import Coverage, Explanation, Row, Span
+from pellucid.explanation import Explanation, Row
 from pellucid.pretrained import locate
 from pellucid.store import is_sound
+from pellucid.text import Coverage, Span
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -196,10 +197,10 @@ class AnchorEmbedder(Embedder):
         texts, roles = explained_texts(text1, text2, role1, role2)
         units = unit_rows(self._encode_each(texts, roles), np.float64)
         products = units[0] * units[-1]
-        names, counted = self._dimensions.names, np.flatnonzero(products)
+        dimensions, counted = self._dimensions, np.flatnonzero(products)
 
         def row(number: int, contribution: float, share: float) -> Row:
-            name = names[counted[number]]
+            name = dimensions[int(counted[number])].name
             return Row(name, (name,), contribution, share)
 
         coverage, unknown = zip(*self._known_each(texts, roles))

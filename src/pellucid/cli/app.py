@@ -165,7 +165,7 @@ def similarity(
     found = tabbed_pairs(pairs) if pairs is not None else pairs_of(a, b, as_text=as_text, field=field)
     import numpy as np
 
-    from pellucid.explanation import LOW_COVERAGE
+    from pellucid.text import LOW_COVERAGE
 
     opened = open_model(model)
     low = total = 0

@@ -32,8 +32,9 @@ from pellucid.encoders import Encoder, encode_with, is_sentence_transformer, kno
 from pellucid.encoding import Role, as_rows, unit_rows
 from pellucid.ensemble.folder import SavedPart, read_folder, write_folder
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import EMBEDDING, Coverage, Explanation, Row, Span
+from pellucid.explanation import EMBEDDING, Explanation, Row
 from pellucid.pretrained import locate
+from pellucid.text import Coverage, Span
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -18,8 +18,7 @@ from itertools import islice
 from typing import Any
 
 from pellucid.errors import InputError, missing_extra
-from pellucid.explanation import Span
-from pellucid.text import UNSPACED
+from pellucid.text import UNSPACED, Span
 
 K1, B = 1.2, 0.5
 """The best of BM25 alone on the training queries of SciFact, with the analyser below; the same for every corpus.

@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.base import Embedder
-from pellucid.explanation import Explanation, Row, Span
+from pellucid.explanation import Explanation, Row
 from pellucid.index.bm25 import Analyser, impacts
 from pellucid.index.engine import Vector
 from pellucid.index.models import Model
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.text import is_phrase, shown_word
+from pellucid.text import Span, is_phrase, shown_word
 
 _BETWEEN = ": "  # between the name of a part and of its row, as in an ensemble
 _ASCII_WORD = re.compile(r"[^\t-\r !-/:-@\[-`{-~]+")  # the words of `split_words` in an ASCII text

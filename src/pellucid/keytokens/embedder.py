@@ -30,7 +30,7 @@ from pellucid.base import Embedder, Vectors, check_texts, explained_texts
 from pellucid.dimensions import Dimensions, Edit
 from pellucid.encoding import PLAIN, Role, checked_role, unit_rows
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import KEY_TOKEN, Explanation, Row, Span
+from pellucid.explanation import KEY_TOKEN, Explanation, Row
 from pellucid.keytokens.adjustments import Adjustment, fit_adjustment
 from pellucid.keytokens.head import TokenHead, TopTokens, open_token_head
 from pellucid.keytokens.states import (
@@ -42,14 +42,15 @@ from pellucid.keytokens.states import (
     state_width,
 )
 from pellucid.progress import Progress
-from pellucid.text import split_words, well_formed
+from pellucid.text import Span, split_words, well_formed
 from pellucid.transformer.reading import Reader, Reading, known_words, whole_words, without_prompt
 from pellucid.transformer.tokenwords import Rank, Token
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from pellucid.explanation import Coverage, Explanation, Span
+    from pellucid.explanation import Explanation
+    from pellucid.text import Coverage, Span
     from pellucid.transformer.backbone import Backbone
 
 

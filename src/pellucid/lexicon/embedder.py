@@ -25,10 +25,10 @@ from pellucid.base import Embedder, Vectors, explained_texts
 from pellucid.dimensions import Dimensions, Edit
 from pellucid.encoding import Role
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import Coverage, Explanation, Row, Span
+from pellucid.explanation import Explanation, Row
 from pellucid.pretrained import locate
 from pellucid.progress import Progress, length_batches
-from pellucid.text import well_formed
+from pellucid.text import Coverage, Span, well_formed
 from pellucid.transformer.reading import (
     LexiconSettings,
     Reader,

@@ -29,13 +29,14 @@ import numpy as np
 from pellucid.base import Embedder, Vectors, explained_texts
 from pellucid.encoding import Role, unit_rows
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import EMBEDDING, Coverage, Explanation, Row, Span
+from pellucid.explanation import EMBEDDING, Explanation, Row
 from pellucid.keytokens.states import KeyTokenSettings
 from pellucid.lexicon.clusters import Clusters, cluster_vocabulary
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.pretrained import check_family, loading, locate, saving
 from pellucid.progress import Progress, length_batches
 from pellucid.store import read_json, write_json
+from pellucid.text import Coverage, Span
 from pellucid.transformer.attention import is_causal_lm
 from pellucid.transformer.backbone import Attention, Backbone, HeadKind, open_backbone, read_transformer_config
 from pellucid.transformer.folder import backbone_facts, check_fingerprint, finite, read_backbone, write_backbone

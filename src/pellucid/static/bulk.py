@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from string import punctuation
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from pellucid.base import Vectors
 from pellucid.errors import InputError
 from pellucid.progress import Progress
-from pellucid.static import kernels
+from pellucid.static import kernels, pooling
 from pellucid.static.folder import is_known_sound, not_finite
 from pellucid.text import LONGEST_WORD, Vocabulary, well_formed
 
@@ -34,7 +34,15 @@ _BLOCK_CHARACTERS = 1 << 18  # what a block needs stays in a core's own cache; a
 _LARGEST_BLOCK = 1 << 31  # bytes; positions are 32-bit
 _PADDING = "\0" * 96  # so that 64 bytes may be read from any place in a text
 _PAGE = 1024  # code points classified at once
-_LEARNT_WORDS = 1 << 15  # also the most that Python is asked at once: a text may have millions that nobody knows
+_LEARNT_WORDS = 1 << 15  # also the most that Python is asked at once: a text may have millions of unknown words
+
+
+class Words(NamedTuple):
+    """The words of a text, in order."""
+
+    rows: list[int]  # of each in the table, -1 for an unknown word
+    spans: npt.NDArray[Any]  # [words, 2] where each begins and ends, in characters
+    others: list[int]  # which may have the row of a word that is not they but for case, such as of their beginning
 
 
 class BulkEncoder:
@@ -58,7 +66,7 @@ class BulkEncoder:
             vectors = vectors.astype(np.float32)
         self._vectors = _as_kernel_array(vectors.view(np.int16) if vectors.dtype == np.float16 else vectors)
         self._scales = _as_kernel_array(np.ones(1, np.float32) if scales is None else scales)
-        self._words = _word_index(vocabulary.words)
+        self._words, self._starts = _word_index(vocabulary.words)
         self._pieces = _pieces(vocabulary)
         self._cased = vocabulary.cased
         self._idle: list[_Worker] = []
@@ -109,6 +117,19 @@ class BulkEncoder:
         self._idle.append(worker)
         return shares
 
+    def words(self, text: str) -> Words | None:
+        """Return the words of `text`; None where they are found by rules that only Python has (phrases, some scripts).
+
+        Raises:
+            InputError: the text has 2 GB or more.
+        """
+        if self._vocabulary.spaced([text])[0] is not text:
+            return None
+        worker = self._worker()
+        words = worker.words(text)
+        self._idle.append(worker)
+        return words
+
     def _worker(self) -> _Worker:
         """Return a worker that no other thread uses; those of earlier calls keep their memory and what they learnt."""
         try:
@@ -116,7 +137,7 @@ class BulkEncoder:
         except IndexError:
             learnt = _empty_index(_LEARNT_WORDS, _LEARNT_WORDS * 16)
             complete = self._vocabulary.subwords is None
-            lexicon = kernels.Lexicon(self._words, learnt, self._cased, complete, self._pieces)
+            lexicon = kernels.Lexicon(self._words, learnt, self._cased, complete, self._pieces, self._starts)
             return _Worker(self._vocabulary, lexicon, self._vectors, self._scales, self._sound)
 
 
@@ -132,21 +153,32 @@ class _Worker:
 
     def encode(self, texts: list[str], embeddings: Vectors) -> None:
         """Set `embeddings` to those of one block of texts."""
-        rows, ends = self._rows(texts)
-        kernels.pool(self._vectors, self._scales, rows, ends, embeddings)
+        _, scratch, ends = self._read(texts)
+        pooling.pool(self._vectors, self._scales, scratch.rows, ends, embeddings)
         if not (self._sound or np.isfinite(embeddings.sum())):  # rows of length 1 add up to a number
             raise not_finite(texts[int((~np.isfinite(embeddings)).any(axis=1).argmax())])
 
     def coverage(self, texts: list[str], shares: Vectors) -> None:
         """Set `shares` to how much of each text of a block has a row; 1 for one without words."""
-        rows, ends = self._rows(texts)
-        known = np.concatenate([[0], np.cumsum(rows[: ends[-1]] >= 0)])
+        _, scratch, ends = self._read(texts)
+        known = np.concatenate([[0], np.cumsum(scratch.rows[: ends[-1]] >= 0)])
         starts = np.concatenate([[0], ends[:-1]])
         words = ends - starts
         shares[:] = np.where(words > 0, (known[ends] - known[starts]) / np.maximum(words, 1), 1)
 
-    def _rows(self, texts: list[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Return the rows of all words of a block of texts, and where each text's words end among them."""
+    def words(self, text: str) -> Words:
+        """Return the words of a text that is a block by itself."""
+        utf8, scratch, ends = self._read([text])
+        count = int(ends[0])
+        block = np.frombuffer(utf8, np.uint8)
+        others = scratch.missing[: kernels.list_others(block, count, self._lexicon, scratch)].tolist()
+        spans = scratch.edges[: 2 * count].reshape(-1, 2)
+        if not text.isascii():  # from bytes to characters, each of which begins with a byte that is no continuation
+            spans = (np.cumsum(block & 0xC0 != 0x80) - 1)[spans]
+        return Words(scratch.rows[:count].tolist(), spans.copy(), others)
+
+    def _read(self, texts: list[str]) -> tuple[bytes, kernels.Scratch, npt.NDArray[np.int32]]:
+        """Return the bytes of a block of texts, all about their words, and where each text's words end among these."""
         texts = self._vocabulary.spaced(texts)
         utf8 = _join(texts)
         used = len(utf8) - len(_PADDING)
@@ -167,7 +199,7 @@ class _Worker:
             last = min(first + _LEARNT_WORDS, missing)
             still = kernels.look_again(block, first, last, self._lexicon, scratch) if first else last
             self._ask(utf8, block, scratch, scratch.missing[first : first + still])
-        return scratch.rows, ends
+        return utf8, scratch, ends
 
     def _ask(
         self, utf8: bytes, block: npt.NDArray[np.uint8], scratch: kernels.Scratch, missing: npt.NDArray[np.int32]
@@ -247,7 +279,7 @@ def _scratch(size: int) -> kernels.Scratch:
         word_bits=np.empty(chunks, np.int64),
         other_bits=np.empty(chunks, np.int64),
         edges=np.empty(chunks * 64, np.int32),
-        rows=np.zeros(chunks * 32 + kernels.AHEAD, np.int32),
+        rows=np.zeros(chunks * 32 + pooling.AHEAD, np.int32),
         missing=np.empty(chunks * 32, np.int32),
     )
 
@@ -259,14 +291,14 @@ def _as_kernel_array(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return view
 
 
-def _word_index(words: Sequence[str]) -> kernels.WordIndex:
-    """Index `words`, each at its own number."""
+def _word_index(words: Sequence[str]) -> tuple[kernels.WordIndex, npt.NDArray[np.int64]]:
+    """Index `words`, each at its own number; return also where each begins among their bytes."""
     spelled = [word.encode("utf-8", "surrogatepass") for word in words]
-    starts = np.cumsum([0, *map(len, spelled)])
+    starts = np.cumsum([0, *map(len, spelled)], dtype=np.int64)
     index = _empty_index(len(spelled), int(starts[-1]))
     index.blob[: starts[-1]] = np.frombuffer(b"".join(spelled), np.uint8)
     kernels.insert(index, starts, np.arange(len(spelled)))
-    return index
+    return index, starts
 
 
 def _empty_index(words: int, size: int) -> kernels.WordIndex:
@@ -281,14 +313,14 @@ def _pieces(vocabulary: Vocabulary) -> kernels.Pieces:
     """Return the pieces of the teacher's tokenizer if what it makes of ASCII is BERT's rule and nothing else."""
     tokenizer = vocabulary.subwords
     if tokenizer is None or not _cuts_like_bert(tokenizer):
-        return kernels.Pieces(_word_index([]), _word_index([]), 0, 0, False)
+        return kernels.Pieces(_word_index([])[0], _word_index([])[0], 0, 0, False)
     model, tokens = tokenizer.model, tokenizer.get_vocab(with_added_tokens=False)
     first = [token for token in tokens if token.isascii() and not token.startswith("##")]
     inside = [token[2:] for token in tokens if token.isascii() and token.startswith("##")]
     longest = max(map(len, first + inside), default=0)
     longest_word = min(LONGEST_WORD, model.max_input_chars_per_word)
     lower = tokenizer.normalizer is not None and tokenizer.normalizer.lowercase
-    return kernels.Pieces(_word_index(first), _word_index(inside), longest, longest_word, lower)
+    return kernels.Pieces(_word_index(first)[0], _word_index(inside)[0], longest, longest_word, lower)
 
 
 def _cuts_like_bert(tokenizer: Tokenizer) -> bool:

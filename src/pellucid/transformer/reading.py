@@ -16,8 +16,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from pellucid.errors import InputError, without_panic
-from pellucid.explanation import Coverage, Span, words_before
-from pellucid.text import split_words, well_formed
+from pellucid.text import Coverage, Span, split_words, well_formed, words_before
 
 if TYPE_CHECKING:
     from typing_extensions import Self
