@@ -2,7 +2,7 @@
 
 A family implements `_encode` (texts and their role in, one row each out), `explain` and the saving of its own files.
 Everything else is here, so that a view, a command or a benchmark written against `Embedder` works for a family added
-later. What the arguments of `encode` do to the rows is in `encoding.py`.
+later. What the arguments of `encode` do to the rows is in `embeddings.py`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.encoding import PLAIN, EncodeOptions, Role, checked_role
-from pellucid.encoding import unit_rows as unit_rows
+from pellucid.embeddings import PLAIN, EncodeOptions, Role, checked_role
+from pellucid.embeddings import unit_rows as unit_rows
 from pellucid.errors import InputError
 from pellucid.progress import Progress
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.base import Embedder, Vectors
-from pellucid.encoding import Role
+from pellucid.embeddings import Role
 from pellucid.errors import InputError
 from pellucid.explanation import Coverage, Span, words_before
 from pellucid.text import well_formed

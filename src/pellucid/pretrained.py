@@ -24,7 +24,7 @@ from pellucid.base import Embedder
 from pellucid.encoders import Encoder, check_encoder, encode_with
 from pellucid.errors import VERSION, InputError, ModelFolderError, PellucidError, is_panic, missing_extra, require
 from pellucid.store import broken_tensor, checksum, read_json, write_json, writing_folder
-from pellucid.untrusted import check_finite, check_module, check_size, check_token_ids
+from pellucid.untrusted import check_finite, check_modules, check_token_ids
 
 FAMILIES = {
     "static": "static.embedder.StaticEmbedder",
@@ -557,7 +557,7 @@ def open_sentence_transformer(name_or_path: str | os.PathLike[str]) -> Any:
     spec, folder = os.fspath(name_or_path), local_folder(name_or_path)
     with loading(spec):
         if folder is not None:
-            _check_modules(folder)
+            check_modules(folder)
         from sentence_transformers import SentenceTransformer
 
         safe, local = {"use_safetensors": True}, folder is not None
@@ -575,38 +575,3 @@ def _try_out(model: Any, spec: str) -> None:
         if inner is not None and hasattr(inner, "get_input_embeddings") and hasattr(module.tokenizer, "get_vocab"):
             check_token_ids(module.tokenizer, len(inner.get_input_embeddings().weight))
     encode_with(model, ["a text"])
-
-
-def _check_modules(folder: Path) -> None:
-    """Refuse a folder whose modules are not sentence-transformers' own, or whose files cannot be opened safely."""
-    modules = read_json(folder / "modules.json") if (folder / "modules.json").exists() else [{"path": ""}]
-    if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
-        raise ModelFolderError(f"{folder / 'modules.json'} must hold a list of modules")
-    for module in modules:
-        kind, path = module.get("type", "sentence_transformers."), module.get("path")
-        if not isinstance(path, str) or Path(path).is_absolute() or ".." in Path(path).parts:
-            raise ModelFolderError(f"{folder / 'modules.json'}: {path!r:.80} is no place in this folder")
-        if not isinstance(kind, str) or not kind.startswith("sentence_transformers."):
-            raise ModelFolderError(f"{folder / 'modules.json'} names code from elsewhere, {kind!r:.80}")
-        place = folder / path
-        if place.is_dir():
-            check_module(place)
-            if kind.rpartition(".")[2] in ("", "Transformer"):
-                _check_transformer(place)
-
-
-def _check_transformer(folder: Path) -> None:
-    """Refuse the transformer of a module where `config.json` and weights differ; what is missing would be random."""
-    import transformers
-
-    config = transformers.AutoConfig.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
-    check_size(transformers.AutoModel, config, folder)
-    named = getattr(transformers, str((config.architectures or [""])[0]), None)  # half of a T5 is a model, too
-    known = isinstance(named, type) and issubclass(named, transformers.PreTrainedModel)
-    loader: Any = named if known else transformers.AutoModel
-    _, found = loader.from_pretrained(
-        str(folder), device_map="meta", output_loading_info=True, local_files_only=True, use_safetensors=True
-    )
-    missing = sorted(key for key in found["missing_keys"] if "pooler" not in key)
-    if missing:
-        raise ModelFolderError(f"{folder} lacks {len(missing)} weights ({missing[0]}, ...), which would be random")

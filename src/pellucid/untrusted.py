@@ -227,12 +227,47 @@ def _check_index(folder: Path) -> None:
         raise ModelFolderError(f"{folder / _INDEX} names {named!r:.80}, which is not beside it")
 
 
-def check_module(folder: Path) -> None:
-    """Refuse the folder of a module of sentence-transformers that cannot be opened safely.
+def check_modules(folder: Path) -> None:
+    """Refuse a folder whose modules are not sentence-transformers' own, or whose files cannot be opened safely.
 
     Raises:
-        ModelFolderError: as `check_folder`; or its weights are pickled, or fewer than its `config.json` claims.
+        ModelFolderError: it is such a folder; the message names the file.
     """
+    modules = read_json(folder / "modules.json") if (folder / "modules.json").exists() else [{"path": ""}]
+    if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
+        raise ModelFolderError(f"{folder / 'modules.json'} must hold a list of modules")
+    for module in modules:
+        kind, path = module.get("type", "sentence_transformers."), module.get("path")
+        if not isinstance(path, str) or Path(path).is_absolute() or ".." in Path(path).parts:
+            raise ModelFolderError(f"{folder / 'modules.json'}: {path!r:.80} is no place in this folder")
+        if not isinstance(kind, str) or not kind.startswith("sentence_transformers."):
+            raise ModelFolderError(f"{folder / 'modules.json'} names code from elsewhere, {kind!r:.80}")
+        place = folder / path
+        if place.is_dir():
+            _check_module(place)
+            if kind.rpartition(".")[2] in ("", "Transformer"):
+                _check_transformer(place)
+
+
+def _check_transformer(folder: Path) -> None:
+    """Refuse the transformer of a module where `config.json` and weights differ; what is missing would be random."""
+    import transformers
+
+    config = transformers.AutoConfig.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
+    check_size(transformers.AutoModel, config, folder)
+    named = getattr(transformers, str((config.architectures or [""])[0]), None)  # half of a T5 is a model, too
+    known = isinstance(named, type) and issubclass(named, transformers.PreTrainedModel)
+    loader: Any = named if known else transformers.AutoModel
+    _, found = loader.from_pretrained(
+        str(folder), device_map="meta", output_loading_info=True, local_files_only=True, use_safetensors=True
+    )
+    missing = sorted(key for key in found["missing_keys"] if "pooler" not in key)
+    if missing:
+        raise ModelFolderError(f"{folder} lacks {len(missing)} weights ({missing[0]}, ...), which would be random")
+
+
+def _check_module(folder: Path) -> None:
+    """Refuse a module of sentence-transformers whose weights are pickled, or fewer than its `config.json` claims."""
     check_folder(folder)
     held = sum(tensor_sizes(folder).values())
     pickled = next(chain(folder.glob("*.bin"), folder.glob("*.pt"), folder.glob("*.pth")), None)

@@ -21,8 +21,8 @@ import numpy.typing as npt
 from pellucid.anchors.folder import Parts, read_folder, write_folder
 from pellucid.base import Embedder, Vectors, check_texts, explained_texts
 from pellucid.dimensions import Dimension, Dimensions, Edit, on_one_line
+from pellucid.embeddings import Role, unit_rows
 from pellucid.encoders import Encoder, anchor_vectors, encode_with, known_to, prompted
-from pellucid.encoding import Role, unit_rows
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Coverage, Explanation, Row, Span
 from pellucid.pretrained import locate

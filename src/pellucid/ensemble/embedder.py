@@ -28,8 +28,8 @@ import numpy.typing as npt
 
 from pellucid.base import Embedder, Vectors, explained_texts
 from pellucid.dimensions import Dimension, Dimensions, Edit
+from pellucid.embeddings import Role, as_rows, unit_rows
 from pellucid.encoders import Encoder, encode_with, is_sentence_transformer, known_to, prompted
-from pellucid.encoding import Role, as_rows, unit_rows
 from pellucid.ensemble.folder import SavedPart, read_folder, write_folder
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import EMBEDDING, Coverage, Explanation, Row, Span

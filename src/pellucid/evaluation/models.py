@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pellucid.encoding import unit_rows
+from pellucid.embeddings import unit_rows
 from pellucid.errors import InputError, missing_extra
 from pellucid.pretrained import open_encoder, without_bars
 

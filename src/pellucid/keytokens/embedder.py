@@ -28,7 +28,7 @@ import numpy as np
 
 from pellucid.base import Embedder, Vectors, check_texts, explained_texts
 from pellucid.dimensions import Dimensions, Edit
-from pellucid.encoding import PLAIN, Role, checked_role, unit_rows
+from pellucid.embeddings import PLAIN, Role, checked_role, unit_rows
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import KEY_TOKEN, Explanation, Row, Span
 from pellucid.keytokens.adjustments import Adjustment, fit_adjustment

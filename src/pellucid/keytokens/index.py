@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.base import Vectors, check_texts
-from pellucid.encoding import Role
+from pellucid.embeddings import Role
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import KEY_TOKEN, Explanation, Row
 from pellucid.keytokens.embedder import Places, word_rows

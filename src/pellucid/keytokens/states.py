@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from pellucid.base import Vectors
-from pellucid.encoding import Role
+from pellucid.embeddings import Role
 from pellucid.errors import InputError
 from pellucid.progress import Progress, length_batches
 from pellucid.transformer.attention import base_states, is_causal_lm, through_head

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from pellucid.base import Embedder, Vectors, explained_texts
 from pellucid.dimensions import Dimensions, Edit
-from pellucid.encoding import Role
+from pellucid.embeddings import Role
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Coverage, Explanation, Row, Span
 from pellucid.pretrained import locate

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from pellucid.base import Embedder, Vectors, explained_texts
-from pellucid.encoding import Role, unit_rows
+from pellucid.embeddings import Role, unit_rows
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import EMBEDDING, Coverage, Explanation, Row, Span
 from pellucid.lexicon.clusters import Clusters, cluster_vocabulary

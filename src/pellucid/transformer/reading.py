@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pellucid.base import Vectors
-    from pellucid.encoding import Role
+    from pellucid.embeddings import Role
 
 
 Pooling = Literal["max", "sum", "last"]

@@ -1,7 +1,7 @@
-"""sentence-transformers' arguments of `encode`: what each does to embeddings here, and which cannot be meant.
+"""The forms of embeddings: the role of a text, the arguments of `encode`, arrays, sparse matrices and tensors.
 
-They are those of `SentenceTransformer.encode` of version 6.2, in its order and with its defaults. What one of them
-means depends on rows alone, so that nothing here knows a model.
+The arguments are those of `SentenceTransformer.encode` of version 6.2, in its order and with its defaults. Nothing here
+knows a model; what makes embeddings is in `encoders.py`.
 """
 
 from __future__ import annotations
