@@ -2,7 +2,7 @@
 
 A low-rank adapter of the transformer is trained, and the centroids if wanted. The loop is sentence-transformers'
 trainer, the adapter peft's: mixed precision, gradient checkpointing and several devices (`accelerate launch`,
-`torchrun`) work as there. Rows are in `data.py`, the losses and batches in `trainer.py`.
+`torchrun`) work as there. Rows are in `training_data.py`, the losses and batches in `trainer.py`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ import numpy as np
 
 from pellucid.errors import InputError, missing_extra
 from pellucid.lexicon.embedder import LexiconEmbedder
-from pellucid.lexicon.training.data import TrainingSet
+from pellucid.lexicon.training_data import TrainingSet
 from pellucid.progress import Progress
 from pellucid.store import checksum, writing_explained
 from pellucid.transformer.backbone import Adapter, merge_adapter, read_adapter, unchanged_names
 from pellucid.workfolder import WorkFolder
 
 if TYPE_CHECKING:
-    from pellucid.lexicon.training.trainer import Collator, LexiconModule, LexiconTrainer, TextSet
+    from pellucid.lexicon.trainer import Collator, LexiconModule, LexiconTrainer, TextSet
 
 _FREE = ("save_steps",)  # settings that may differ when a run is resumed
 _BLOCK = 16_384  # vectors hashed at a time
@@ -139,7 +139,7 @@ def train_lexicon(
     named = _checked(model, sets, settings)
     with run_folder(output_dir) as work:
         claim(work, model, named, asdict(settings))
-        from pellucid.lexicon.training.trainer import HEAD, Collator, LexiconModule
+        from pellucid.lexicon.trainer import HEAD, Collator, LexiconModule
 
         collator = Collator(model, named, settings.group_size, settings.seed)
         with (
@@ -211,7 +211,7 @@ def _trainer(
     from sentence_transformers import SentenceTransformer
     from transformers import PrinterCallback, ProgressCallback
 
-    from pellucid.lexicon.training.trainer import LexiconTrainer, Watch
+    from pellucid.lexicon.trainer import LexiconTrainer, Watch
 
     sets = collator.sets
     student = SentenceTransformer(modules=[module], device=str(module.head.device))
@@ -229,7 +229,7 @@ def _trainer(
 
 
 def _loss(student: Any, part: Any, settings: TrainingSettings) -> Any:
-    from pellucid.lexicon.training.trainer import CandidateLoss, SimilarityLoss
+    from pellucid.lexicon.trainer import CandidateLoss, SimilarityLoss
 
     if not isinstance(part, TrainingSet):
         return SimilarityLoss(student, temperature=settings.similarity_temperature, chunk=settings.chunk)

@@ -22,7 +22,7 @@ import numpy as np
 
 from pellucid.errors import InputError, missing_extra
 from pellucid.lexicon.embedder import LexiconEmbedder
-from pellucid.lexicon.training.data import TrainingRow, TrainingSet
+from pellucid.lexicon.training_data import TrainingRow, TrainingSet
 from pellucid.progress import Progress
 from pellucid.static.making.training import similarity_loss
 from pellucid.store import checksum, writing_explained
