@@ -164,6 +164,7 @@ def test_threads_that_share_a_model_get_equal_vectors(models, name):
             np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
+@pytest.mark.full
 def test_a_model_whose_folder_is_gone_or_another_one_pickles(models, tmp_path: Path):
     """What other processes get is what was opened, not what lies at the path by then."""
     joblib = pytest.importorskip("joblib")

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError, missing_extra
-from pellucid.keytokens.head import BiasedHead, Rows, TokenHead, TopTokens, shifted_top_tokens, top_tokens
+from pellucid.keytokens.head import HeadRows, Rows, TokenHead, TopTokens, shifted_top_tokens, top_tokens
 from pellucid.keytokens.states import before_rows
 from pellucid.text import split_words, well_formed
 from pellucid.transformer.tokenwords import Rank, Token, vocabulary_of
@@ -373,7 +373,7 @@ def decoded_texts(backbone: Backbone, head: TokenHead, texts: Sequence[str], emb
     """
     rows, weight = before_rows(backbone, embeddings), head.weight
     if head.bias is not None:  # the bias as one more column
-        weight, rows = BiasedHead(weight, head.bias), np.column_stack([rows, np.ones(len(rows), np.float32)])
+        weight, rows = HeadRows(weight, head.bias), np.column_stack([rows, np.ones(len(rows), np.float32)])
     return EmbeddedTexts(texts, rows, literal_tokens(backbone.tokenizer, texts), weight, head.tokens)
 
 

@@ -11,7 +11,7 @@ text and are never decoded to.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -172,7 +172,7 @@ class TokenHead:
         vectors = np.asarray(vectors, np.float32)
         if self.bias is not None:  # the bias as one more column
             vectors = np.concatenate([vectors, np.ones((len(vectors), 1), np.float32)], axis=1)
-        found = top_tokens(vectors, _Shown(self), k)
+        found = top_tokens(vectors, HeadRows(self.weight, self.bias, self.shown), k)
         return TopTokens(self.shown[found.ids], found.scores)
 
 
@@ -204,24 +204,6 @@ def _without_added(spelled: list[str], tokenizer: Any, rows: int) -> list[str]:
     return spelled[:rows] if all(number in added for number in range(rows, len(spelled))) else spelled
 
 
-class _Shown:
-    """The rows of a head that stand for text, with the bias as last column where there is one; read in slices."""
-
-    def __init__(self, head: TokenHead) -> None:
-        self.head = head
-        self.shape = (len(head.shown), head.dimension + (head.bias is not None))
-
-    def __getitem__(self, part: slice) -> Vectors:
-        ids = self.head.shown[part]
-        if not len(ids):
-            return np.zeros((0, self.shape[1]), np.float32)
-        first, last = int(ids[0]), int(ids[-1]) + 1
-        rows = head_rows(self.head.weight, first, last)
-        rows = rows if len(rows) == len(ids) else rows[ids - first]
-        bias = self.head.bias
-        return rows if bias is None else np.concatenate([rows, bias[ids, None]], axis=1)
-
-
 def _as_array(values: Any) -> npt.NDArray[Any]:
     if hasattr(values, "detach"):
         values = values.detach().float().cpu().numpy()
@@ -248,10 +230,7 @@ def top_tokens(embeddings: npt.ArrayLike, head: Any, k: int, *, chunk: int = _CH
         InputError: `k` is out of range, the widths differ, or an embedding or the head holds NaN or infinity.
     """
     rows = checked(embeddings, head, k)
-    tops = [next(block) for block in _blocks(rows, head, k, np.zeros(1), None, chunk)]
-    if not tops:
-        return TopTokens(np.zeros((0, k), np.int64), np.zeros((0, k), np.float32))
-    return TopTokens(np.concatenate([top.ids for top in tops]), np.concatenate([top.scores for top in tops]))
+    return _ranked(rows, head, k, np.zeros(1), None, chunk)[0]
 
 
 def shifted_top_tokens(
@@ -283,10 +262,7 @@ def shifted_top_tokens(
     rows, along = checked(embeddings, head, k), np.asarray(direction, np.float32)
     if along.shape != rows.shape[1:]:
         raise InputError(f"the direction has shape {along.shape}; the embeddings are {rows.shape[1]} wide")
-    by_block = [list(block) for block in _blocks(rows, head, k, np.asarray(amounts, np.float32), along, chunk)]
-    if not by_block:
-        return [TopTokens(np.zeros((0, k), np.int64), np.zeros((0, k), np.float32))] * len(amounts)
-    return [TopTokens(*map(np.concatenate, zip(*tops))) for tops in zip(*by_block)]
+    return _ranked(rows, head, k, np.asarray(amounts, np.float32), along, chunk)
 
 
 def checked(embeddings: npt.ArrayLike, head: Any, k: int) -> Rows:
@@ -309,17 +285,23 @@ def checked(embeddings: npt.ArrayLike, head: Any, k: int) -> Rows:
     return rows
 
 
-class BiasedHead:
-    """A head with its bias as one more column, for embeddings with a 1 behind them; read in slices."""
+class HeadRows:
+    """Some or all rows of a head, with its bias as one more column for embeddings with a 1 behind them."""
 
-    def __init__(self, weight: Any, bias: npt.ArrayLike) -> None:
-        """Take rows [V, d] and a bias [V]."""
-        self._weight, self._bias = weight, np.asarray(bias, np.float32)
-        self.shape = (weight.shape[0], weight.shape[1] + 1)
+    def __init__(self, weight: Any, bias: npt.ArrayLike | None = None, chosen: Ids | None = None) -> None:
+        """Take rows [V, d], a bias [V] or None, and the ascending ids of the rows wanted, None for all."""
+        self._weight, self._bias = weight, None if bias is None else np.asarray(bias, np.float32)
+        self._ids = np.arange(weight.shape[0]) if chosen is None else chosen
+        self.shape = (len(self._ids), weight.shape[1] + (bias is not None))
 
     def __getitem__(self, part: slice) -> Rows:
-        """Return rows float32 [n, d + 1]."""
-        return np.column_stack([head_rows(self._weight, part.start, part.stop), self._bias[part]])
+        """Return rows float32 [n, d], or [n, d + 1] with the bias."""
+        ids = self._ids[part]
+        if not len(ids):
+            return np.zeros((0, self.shape[1]), np.float32)
+        rows = head_rows(self._weight, int(ids[0]), int(ids[-1]) + 1)
+        rows = rows if len(rows) == len(ids) else rows[ids - ids[0]]
+        return rows if self._bias is None else np.column_stack([rows, self._bias[ids]])
 
 
 def head_rows(head: Any, start: int, stop: int) -> Rows:
@@ -330,11 +312,10 @@ def head_rows(head: Any, start: int, stop: int) -> Rows:
     return np.asarray(part, np.float32)
 
 
-def _blocks(
-    rows: Rows, head: Any, k: int, amounts: Any, direction: Rows | None, chunk: int
-) -> Iterator[Iterator[TopTokens]]:
-    """Yield for each block of texts the top tokens at each amount."""
-    for first in range(0, len(rows), _TEXTS):
+def _ranked(rows: Rows, head: Any, k: int, amounts: Any, direction: Rows | None, chunk: int) -> list[TopTokens]:
+    """Return the top tokens of all texts at each amount."""
+    found: list[list[TopTokens]] = [[] for _ in amounts]
+    for first in range(0, max(1, len(rows)), _TEXTS):
         block = rows[first : first + _TEXTS]
         kept = [np.zeros((len(block), 0), np.int64) for _ in amounts]
         for start in range(0, head.shape[0], chunk):
@@ -348,7 +329,9 @@ def _blocks(
             for n, amount in enumerate(amounts):
                 moved = scores if along is None else scores + amount * along
                 kept[n] = _first(np.concatenate([kept[n], _keys(moved, start)], axis=1), k)
-        yield (_top(keys) for keys in kept)
+        for tops, keys in zip(found, kept, strict=True):
+            tops.append(_top(keys))
+    return [TopTokens(*map(np.concatenate, zip(*tops))) for tops in found]
 
 
 def _keys(scores: Rows, start: int) -> Ids:
