@@ -1,7 +1,7 @@
 """Any name, folder, hub id or object to an opened model or encoder: the one place that does it; and what folders hold.
 
-`load` opens a model of ours, `open_encoder` that or a SentenceTransformer; `identify` says what a name stands for and
-`locate` where it is. A transformer under a model is opened in `transformer/backbone.py`, which asks here where it is.
+`load` opens a model of ours, `open_encoder` that or a SentenceTransformer; `identify` says what kind of model a name
+means, `locate` where it is. The transformer of a model is opened in `transformer/backbone.py`.
 
 A folder's `config.json` has an object "pellucid": the family, the version of the format, the library's version and the
 names of the files the model consists of, with the checksums of those that are not meant to be edited. Everything else
@@ -46,7 +46,7 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _HUB_NAME = re.compile(rf"[A-Za-z0-9][\w.-]*|{_HUB_ID.pattern}")  # some of other libraries have no owner
 _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.tsv", "*.model", "README.md"]
 _EDITABLE = ("README.md", "dimensions.tsv")  # by people: they have no checksum
-_ALWAYS_CHECKED = 4 << 20  # bytes; the files of a model that has no more are held against their checksums at opening
+_ALWAYS_CHECKED = 4 << 20  # bytes; the files of a model that has no more are compared with their checksums at opening
 _MOST_ENTRIES = 100_000  # files in a model's folder
 _DEEPEST = 8  # folders within folders: ensembles of ensembles, and links that lead back
 _TEXT_ENDINGS = (".txt", ".vec", ".w2v", ".gz", ".xz")
@@ -98,10 +98,10 @@ def open_encoder(encoder: Encoder) -> Encoder:
 
 
 def identify(name_or_path: str | os.PathLike[str]) -> Kind:
-    """Return what a name stands for; of a hub id a config alone is fetched.
+    """Return what kind of model a name means; of a hub id only the config is fetched.
 
     Returns:
-        "pellucid": a model of ours, or what `load` says best why it is none. "sentence-transformers": one of that
+        "pellucid": a model of ours, or what only `load` can explain. "sentence-transformers": one of that
         library, or whatever else it may open of the hub. "transformer": a folder that transformers opens. "vectors": a
         file. "unknown": a folder of none of these. "nothing": no such thing, and no name to ask the hub for.
 
@@ -140,7 +140,7 @@ def bundled_models() -> list[str]:
 
 
 def locate(name_or_path: str | os.PathLike[str]) -> Path:
-    """Return the local folder or text file that a name, path or hub id stands for, downloading where needed.
+    """Return the local folder or text file of a name, path or hub id, downloading where needed.
 
     Raises:
         ModelFolderError: nothing is found; the message says what was tried and what can be given.
@@ -161,7 +161,7 @@ def locate(name_or_path: str | os.PathLike[str]) -> Path:
 
 
 def is_hub_id(text: str) -> bool:
-    """Whether `text`, where nothing lies on this disk, may be asked of the hub: "owner/name", and no path."""
+    """Whether `text`, where it is not on this disk, may be looked up on the hub: "owner/name", and no path."""
     return bool(_HUB_ID.fullmatch(text)) and not _looks_like_path(text)
 
 
@@ -179,7 +179,7 @@ def local_folder(name_or_path: str | os.PathLike[str]) -> Path | None:
     if isinstance(name_or_path, str) and _HUB_NAME.fullmatch(text) and not _looks_like_path(text):
         return None
     raise ModelFolderError(
-        f"no model at {text!r}: {Path(text).absolute()} is no folder, and a path is never asked of the hub"
+        f"no model at {text!r}: {Path(text).absolute()} is no folder, and a path is never looked up on the hub"
     )
 
 
@@ -230,11 +230,7 @@ def _hub_config(repo: str) -> Path | None:
 
 
 def family_class(family: Any, folder: Path) -> Any:
-    """Return the class that opens models of `family`.
-
-    Raises:
-        ModelFolderError: this version of the library knows no such family.
-    """
+    """Return the class that opens models of `family`."""
     if not isinstance(family, str) or family not in FAMILIES:
         raise ModelFolderError(
             f"{folder} holds a model of family {family!r}; pellucid {VERSION} knows "
@@ -245,11 +241,7 @@ def family_class(family: Any, folder: Path) -> Any:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Return the object "pellucid" of the folder's `config.json`.
-
-    Raises:
-        ModelFolderError: the folder holds no model, another library's model, or a format newer than this version.
-    """
+    """Return the object "pellucid" of the folder's `config.json`."""
     if not (folder / "config.json").exists():
         raise ModelFolderError(f"{folder} holds no model: there is no config.json in it")
     config = read_json(folder / "config.json", max_bytes=_MAX_CONFIG)
@@ -270,12 +262,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def check_family(folder: Path, family: str) -> None:
-    """Refuse a folder that does not hold a whole model of `family`.
-
-    Raises:
-        ModelFolderError: it holds no model, or one of another family; a file of it is missing, a pipe or device lies
-            in it, or (where all are small together) a file is another one than was saved.
-    """
+    """Refuse a folder that does not hold a whole model of `family`."""
     ours = read_config(folder)
     if ours.get("family") != family:
         raise ModelFolderError(
@@ -300,7 +287,7 @@ def check_whole(folder: Path, ours: Mapping[str, Any], *, most: float | None = N
 
 
 def _check_regular(folder: Path) -> None:
-    """Refuse pipes and devices anywhere in `folder`: whoever opens one may wait for ever."""
+    """Refuse pipes and devices anywhere in `folder`: opening one may block for ever."""
     left = _MOST_ENTRIES
     inside = [(folder, 0)]
     while inside:
@@ -318,7 +305,7 @@ def _check_regular(folder: Path) -> None:
 
 
 def _entries(folder: Path) -> Iterator[Path]:
-    """Yield what lies in `folder`, which may be more than anyone has memory for."""
+    """Yield the entries of `folder`, which may be more than memory holds."""
     try:
         with os.scandir(folder) as entries:
             yield from (Path(entry.path) for entry in entries)
@@ -386,7 +373,7 @@ class FileState(NamedTuple):
 
 
 def verify(name_or_path: str | os.PathLike[str]) -> list[FileState]:
-    """Hold every file of a saved model against its checksum, and search its tensors for NaN and infinity.
+    """Compare every file of a saved model with its checksum, and search its tensors for NaN and infinity.
 
     What is kept by name (an encoder, a backbone, a part of an ensemble) is not looked at; verify it by that name.
 
@@ -395,7 +382,7 @@ def verify(name_or_path: str | os.PathLike[str]) -> list[FileState]:
 
     Returns:
         one state a file, in order of their names; those that people may edit and those that an older version wrote
-        without checksums say so and are sound as far as can be told.
+        without checksums are named so and count as sound.
 
     Raises:
         ModelFolderError: nothing is there, or it holds no model.

@@ -2,8 +2,8 @@
 
 Writing goes to a temporary neighbour that is renamed at the end, so that a crash, a kill or a full disk leaves the old
 file or none. Who writes holds a lock, `.<name>.lock`; another writer of the same path waits for up to five minutes and
-is then told which process it is. What a killed process leaves behind, the lock file and `.<name>.<random>.part`, is in
-nobody's way, and the next writer of that path removes it.
+then fails with an error that names the process. What a killed process leaves behind, the lock file and
+`.<name>.<random>.part`, is removed by the next writer of that path.
 Reading maps safetensors into memory after checking the header against the file, because a folder may come from
 anyone. Only safetensors, JSON and plain text are read, under names the library chose itself; nothing read can run code.
 """
@@ -65,7 +65,7 @@ def writing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path beside `path`; it becomes `path` when the block ends without an error.
 
     Raises:
-        WritingError: no space, no permission, a read-only disk, or another process goes on writing it; what was at
+        WritingError: no space, no permission, a read-only disk, or another process keeps writing it; what was at
             `path` is untouched.
     """
     path = Path(path)
@@ -93,7 +93,7 @@ def writing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     Raises:
         InputError: `path` is a file, or a folder that holds something else than a model, or a pipe or device beside it.
-        WritingError: no space, no permission, a read-only disk, or another process goes on saving there; what was at
+        WritingError: no space, no permission, a read-only disk, or another process keeps saving there; what was at
             `path` is untouched.
     """
     path = Path(os.path.realpath(path))  # a link to a folder stays a link
@@ -116,7 +116,7 @@ def writing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def writing_explained(path: Path) -> Iterator[None]:
-    """Turn the system's refusal to write into an error that says what and what now."""
+    """Turn the system's refusal to write into an error that names the path, the reason and the way out."""
     try:
         yield
     except PellucidError:
@@ -147,7 +147,7 @@ def _refusal(error: Exception) -> int:
 def _alone(path: Path) -> Iterator[None]:
     """Keep other writers of `path` away, and remove what killed ones left beside it.
 
-    The system lifts the lock when its holder ends, however it ends. On a file system that has no locks nobody waits.
+    The system releases the lock when its holder ends, however it ends. Without locks in the file system nobody waits.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     name = path.parent / f".{path.name}.lock"
@@ -204,7 +204,7 @@ def _open_lock(name: Path) -> int:
     except OSError as error:
         if error.errno in _NO_ROOM or not os.path.lexists(name):
             raise
-    raise InputError(f"{name} must be a file, which says who writes; remove what is there")
+    raise InputError(f"{name} must be a lock file; remove what is there")
 
 
 @contextmanager
@@ -287,7 +287,7 @@ def _replaceable(path: Path) -> set[str]:
 
 
 def _carry_over(old: Path, new: Path, outdated: set[str]) -> None:
-    """Copy into `new` what lies in `old` beside the model's own files."""
+    """Copy into `new` what `old` holds besides the model's files."""
     for entry in old.iterdir():
         target = new / entry.name
         if entry.name in outdated or target.exists():
@@ -388,11 +388,7 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def checksum(path: str | os.PathLike[str]) -> str:
-    """Return the sha256 of a regular file, as hexadecimal digits.
-
-    Raises:
-        ModelFolderError: the file is absent, unreadable, or a pipe, device or folder.
-    """
+    """Return the sha256 of a regular file, as hexadecimal digits."""
     return str(hashed(Path(path)).hexdigest())
 
 
@@ -422,11 +418,7 @@ def read_json(path: str | os.PathLike[str], *, max_bytes: int = _MAX_JSON) -> An
 
 
 def parse_json(content: bytes, complaint: str) -> Any:
-    """Return what `content` says as JSON.
-
-    Raises:
-        ModelFolderError: it is none, or nested too deeply; the message begins with `complaint`.
-    """
+    """Return what `content` says as JSON."""
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, an endless number, or nested too deep
@@ -498,7 +490,7 @@ def _map_tensors(path: Path, dtypes: Mapping[str, Any]) -> tuple[dict[str, npt.N
         data = np.frombuffer(mapped, np.uint8)[8 + header_size :]  # no np.memmap: joblib would map the path once more
     try:
         with without_panic(path), safe_open(str(path), framework="np"):
-            pass  # the library holds the header against the file: sizes, gaps, overlaps
+            pass  # the library checks the header: sizes, gaps, overlaps
     except SafetensorError as error:
         raise ModelFolderError(f"{path} has a broken safetensors header, or it is truncated: {error}") from error
     metadata = header.pop("__metadata__", None) or {}

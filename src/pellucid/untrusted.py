@@ -1,6 +1,6 @@
-"""What is checked of a folder from a stranger before the libraries of transformers open it.
+"""What is checked of an untrusted folder before transformers and sentence-transformers open it.
 
-They trust what they open: sizes are taken from `config.json` and memory with them, weights that are absent become
+These libraries trust it: sizes are taken from `config.json` and memory with them, weights that are absent become
 random numbers, code may be named, and a tokenizer is run as described, with regular expressions that take exponential
 time and replacements that multiply a text. What goes wrong in Rust is a panic, which is no `Exception`.
 """
@@ -52,11 +52,7 @@ _QUANTIFIER = re.compile(r"[*+?]|\{\d*(?:,\d*)?\}")
 
 
 def parse_tokenizer(content: bytes, path: Path) -> Tokenizer:
-    """Return the tokenizer that `content` of the file `path` describes, without padding and truncation.
-
-    Raises:
-        ModelFolderError: it is none, or could take endless time or memory; the message says which part.
-    """
+    """Return the tokenizer that `content` of the file `path` describes, without padding and truncation."""
     described = parse_json(content, f"{path} is no tokenizer")
     check_tokenizer(described, path, regexes=True)
     described["padding"] = described["truncation"] = None
@@ -77,9 +73,6 @@ def check_tokenizer(described: Any, path: Path, *, regexes: bool = False) -> Non
         path: of the file.
         regexes: refuse regular expressions that may take exponential time, too. Elsewhere the library's own limit
             serves, which ends in a panic.
-
-    Raises:
-        ModelFolderError: a part is of an unknown kind, random, or may multiply a text; the message names it.
     """
     if not isinstance(described, dict) or not isinstance(described.get("model"), dict):
         raise ModelFolderError(f"{path} is no tokenizer: it has no model")
@@ -155,7 +148,7 @@ def _growth(part: dict[str, Any]) -> float:
 
 
 def tame(pattern: str) -> bool:
-    """Whether a regular expression needs no exponential time: no repeated group holds a repetition or a choice.
+    """Whether a regular expression cannot take exponential time: no repeated group holds a repetition or a choice.
 
     >>> [tame(pattern) for pattern in ("(a+)+$", " ?[^a-z]+|(?:ab|cd)?", "(?:a|aa)*")]
     [False, True, False]
@@ -197,12 +190,7 @@ def tame(pattern: str) -> bool:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder of a transformer or a tokenizer that cannot be opened safely.
-
-    Raises:
-        ModelFolderError: an entry is no regular file, a JSON file is broken, code is named, or the sizes that
-            `config.json` claims are not those of the weights; the message names the file.
-    """
+    """Refuse a folder of a transformer or a tokenizer that cannot be opened safely."""
     for entry in folder.iterdir():
         if not entry.is_file() and not entry.is_dir():
             raise ModelFolderError(f"{entry} is not a regular file")
@@ -228,11 +216,7 @@ def _check_index(folder: Path) -> None:
 
 
 def check_modules(folder: Path) -> None:
-    """Refuse a folder whose modules are not sentence-transformers' own, or whose files cannot be opened safely.
-
-    Raises:
-        ModelFolderError: it is such a folder; the message names the file.
-    """
+    """Refuse a folder whose modules are not sentence-transformers' own, or whose files cannot be opened safely."""
     modules = read_json(folder / "modules.json") if (folder / "modules.json").exists() else [{"path": ""}]
     if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
         raise ModelFolderError(f"{folder / 'modules.json'} must hold a list of modules")
@@ -293,11 +277,7 @@ def _check_config(config: Any, tensors: int, path: Path) -> None:
 
 
 def tensor_sizes(folder: Path) -> dict[str, int]:
-    """Return how many numbers each tensor of the safetensors files in `folder` holds; only headers are read.
-
-    Raises:
-        ModelFolderError: a file is broken or truncated.
-    """
+    """Return how many numbers each tensor of the safetensors files in `folder` holds; only headers are read."""
     from safetensors import safe_open
 
     sizes: dict[str, int] = {}
@@ -323,9 +303,6 @@ def check_size(loader: Any, config: Any, folder: Path) -> None:
         loader: the class of transformers that will open it.
         config: what it read of `config.json`.
         folder: with safetensors files.
-
-    Raises:
-        ModelFolderError: it does, or there are no such files.
     """
     import torch
 
@@ -343,11 +320,7 @@ def check_size(loader: Any, config: Any, folder: Path) -> None:
 
 
 def check_finite(model: Any, name: str) -> None:
-    """Refuse weights that are NaN or infinite.
-
-    Raises:
-        ModelFolderError: one is; the message names the tensor.
-    """
+    """Refuse weights that are NaN or infinite."""
     for key, weight in model.named_parameters():
         if weight.is_floating_point() and weight.numel():
             low, high = weight.detach().aminmax()  # no copy of a large table
@@ -356,11 +329,7 @@ def check_finite(model: Any, name: str) -> None:
 
 
 def check_token_ids(tokenizer: Any, rows: int) -> None:
-    """Refuse a tokenizer with ids that a model of `rows` input embeddings cannot look up, or without words.
-
-    Raises:
-        InputError: it has such an id, or special tokens alone, as where its file is missing.
-    """
+    """Refuse a tokenizer with ids that a model of `rows` input embeddings cannot look up, or without words."""
     vocabulary = tokenizer.get_vocab()
     beyond = [number for number in (*vocabulary.values(), *tokenizer("a")["input_ids"]) if not 0 <= number < rows]
     if beyond:

@@ -138,7 +138,7 @@ def frame_points(vectors: npt.NDArray[Any], n: int, *, seed: int = 0) -> npt.NDA
     anchors a little alike. Cost: one product with all rows for each pick.
 
     The mean direction of all rows counts as picked before the first: an anchor near it would be similar to every text
-    and tell none apart. Ties go to the lowest number.
+    and distinguish none. Ties go to the lowest number.
 
     Args:
         vectors: float16 or float32 [N, d], may be memory-mapped; lengths do not matter, zero rows are never picked.

@@ -230,7 +230,7 @@ def _checked_name(name: Any) -> str:
 
 
 def checked_weights(weights: Sequence[float] | None, count: int) -> list[float]:
-    """Return weights brought to the sum 1; refuse what are not `count` numbers of 0 or more, one of them above 0."""
+    """Return weights scaled to the sum 1; refuse what are not `count` numbers of 0 or more, one of them above 0."""
     try:
         values = np.ones(count) if weights is None else np.asarray(weights, np.float64)
     except (OverflowError, TypeError, ValueError):  # an integer beyond float64, or no number
@@ -251,7 +251,7 @@ def _dimension(model: Encoder) -> int:
 
 
 def _cosines(part: Part) -> list[float]:
-    """Return the cosines of the part between the sentences it is known again by."""
+    """Return the cosines of the part between the sentences that identify it."""
     rows = part.rows(_PROBES)
     products = rows @ rows.T
     dense = np.asarray(products.toarray() if hasattr(products, "toarray") else products, np.float64)
@@ -287,7 +287,7 @@ def _read_parts(path_or_id: str | Path, instead: Mapping[str, Encoder]) -> list[
 
 
 def _read_records(path: Path) -> list[dict[str, Any]]:
-    """Return what is said of each part after checking it."""
+    """Return the checked record of each part."""
     found = read_json(path)
     records = found.get("parts") if isinstance(found, dict) else None
     if not isinstance(records, list) or not records or not all(map(_is_record, records)):
@@ -393,7 +393,7 @@ class EnsembleEmbedder(Embedder):
 
     @classmethod
     def from_parts(cls, parts: Iterable[Part]) -> Self:
-        """Return the ensemble of parts that are named and checked; their weights are brought to the sum 1.
+        """Return the ensemble of parts that are named and checked; their weights are scaled to the sum 1.
 
         Raises:
             InputError: no part, or no weight is left.
@@ -426,7 +426,7 @@ class EnsembleEmbedder(Embedder):
         return model
 
     def save_pretrained(self, path: str | Path, *, sources: Mapping[str, str] | None = None) -> None:
-        """Write the ensemble to folder `path`, whole or not at all, each part in a folder of its own.
+        """Write the ensemble to folder `path`, whole or not at all, each part in a subfolder.
 
         Args:
             path: the folder; a model that is there is replaced in one step.

@@ -1,4 +1,4 @@
-"""Key tokens: what the embedding of a language model says, in tokens of its own vocabulary.
+"""Key tokens: the embedding of a language model, decoded into tokens of its vocabulary.
 
 After "A Text is Worth Several Tokens": an embedding h of a text, multiplied with the rows e_t of the head of the
 language model it comes from, gives each token a logit, and the tokens with the largest are key tokens of the text.
@@ -75,7 +75,7 @@ class Places:
         Args:
             text: the text.
             ids: its own tokens.
-            spans: the characters each stands for.
+            spans: the characters of each.
             tokens: how the tokens of the vocabulary read.
         """
         self.text = text
@@ -210,9 +210,7 @@ class KeyTokenEmbedder(TransformerEmbedder):
                 f"{backbone.dimension}; give the head of the language model that the backbone was made from"
             )
         if settings.top_k is not None and settings.top_k > len(head.shown):
-            raise InputError(
-                f"top_k is {settings.top_k:,}; the head has {len(head.shown):,} tokens that stand for text"
-            )
+            raise InputError(f"top_k is {settings.top_k:,}; the head has {len(head.shown):,} text tokens")
         width = state_width(backbone)
         if adjustment.offset is not None and len(adjustment.offset) != width:
             raise InputError(f"the adjustment is of {len(adjustment.offset)} dimensions and the embeddings of {width}")
@@ -355,7 +353,7 @@ class KeyTokenEmbedder(TransformerEmbedder):
 
         Args:
             embeddings: float [n, d] from `embed`, not adjusted.
-            k: from 1 to the number of tokens that stand for text.
+            k: from 1 to the number of text tokens.
 
         Returns:
             ids int64 [n, k] and logits float32 [n, k], best first. A zero row, a text without tokens, has ids too,

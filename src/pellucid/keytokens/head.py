@@ -1,12 +1,12 @@
-"""The vocabulary head: its rows, the tokens they stand for, and the tokens that an embedding is nearest to.
+"""The vocabulary head: its rows, their tokens, and the tokens that an embedding is nearest to.
 
 The score of token t for embedding h is e_t . h, the head's row times the embedding ("A Text is Worth Several Tokens",
 Algorithm 1). A matrix of texts x vocabulary never exists: the head is read in chunks, and only the best k so far are
 kept. Equal scores go to the lower id, so the order does not depend on the chunks.
 
 The rows are the backbone's own, or another model's: an embedder is often published without the head of the language
-model it was made from. Special tokens, placeholders, lone bytes and rows beyond the tokenizer's last token stand for no
-text and are never decoded to.
+model it was made from. Special tokens, placeholders, lone bytes and rows beyond the tokenizer's last token are never
+decoded to; the others are called text tokens.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class TokenHead:
         bias: float32 [V] added to the logits, or None.
         spelled: the tokens as the tokenizer spells them, "" where a row has none.
         tokens: how they read.
-        shown: int64, the ids of those that stand for text, ascending.
+        shown: int64, the ids of the text tokens, ascending.
     """
 
     def __init__(self, weight: Any, tokenizer: Any, bias: Any = None) -> None:
@@ -59,8 +59,8 @@ class TokenHead:
             bias: [V], or None.
 
         Raises:
-            InputError: the rows are no matrix or not finite, the tokenizer does not belong to them, or no token of it
-                stands for text.
+            InputError: the rows are no matrix or not finite, the tokenizer does not belong to them, or it has no
+                text token.
         """
         if getattr(weight, "ndim", 0) != 2 or 0 in weight.shape:
             raise InputError(f"a head is a matrix [vocabulary, d], got {list(getattr(weight, 'shape', ()))}")
@@ -80,7 +80,7 @@ class TokenHead:
         self.tokens: list[Token] = readable(self.spelled, special)
         self.shown = np.array([n for n, token in enumerate(self.tokens) if token.rank < Rank.NONE], np.int64)
         if not len(self.shown):
-            raise InputError("no token of the tokenizer stands for text")
+            raise InputError("the tokenizer has no text token")
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -115,11 +115,7 @@ class TokenHead:
         return token.text or self.spelled[number].strip() or f"unused {number}"
 
     def check_k(self, k: int) -> None:
-        """Refuse a number of tokens that there are not.
-
-        Raises:
-            InputError: `k` is not between 1 and the number of `shown` tokens.
-        """
+        """Refuse a number of tokens that there are not."""
         if type(k) is not int or not 1 <= k <= len(self.shown):
             raise InputError(f"k is {k!r:.40}; it must be a whole number from 1 to the {len(self.shown):,} tokens")
 
@@ -159,7 +155,7 @@ class TokenHead:
         return head_rows(self.weight, 0, len(self))
 
     def top(self, vectors: Vectors, k: int) -> TopTokens:
-        """Return the `k` tokens that score highest for each vector, best first; only such as stand for text.
+        """Return the `k` tokens that score highest for each vector, best first; text tokens alone.
 
         Args:
             vectors: float32 [n, d], what the rows are multiplied with.
@@ -266,11 +262,7 @@ def shifted_top_tokens(
 
 
 def checked(embeddings: npt.ArrayLike, head: Any, k: int) -> Rows:
-    """Return the embeddings as float32 [n, d] after checking that they and `k` fit the head.
-
-    Raises:
-        InputError: they do not.
-    """
+    """Return the embeddings as float32 [n, d] after checking that they and `k` fit the head."""
     rows = np.asarray(embeddings, np.float32)
     if rows.ndim != 2 or rows.shape[1] != head.shape[1]:
         raise InputError(
@@ -349,7 +341,7 @@ def _first(keys: Ids, k: int) -> Ids:
 
 
 def _top(keys: Ids) -> TopTokens:
-    """Return what the keys stand for, best first."""
+    """Return ids and scores of the keys, best first."""
     keys = np.sort(keys, axis=1)[:, ::-1]
     ordered = (keys >> 32).astype(np.int32)
     scores = (ordered ^ ((ordered >> 31) & np.int32(0x7FFFFFFF))).view(np.float32)
@@ -388,7 +380,7 @@ def read_head(name_or_path: str | Path) -> Vectors:
 
 
 def _tied(folder: Path) -> bool:
-    """Whether a model's input embeddings are its head; where its config is silent, its architecture says."""
+    """Whether a model's input embeddings are its head; where its config does not say, its architecture does."""
     from pellucid.transformer.backbone import read_transformer_config
 
     return bool(getattr(read_transformer_config(folder), "tie_word_embeddings", False))

@@ -117,7 +117,7 @@ class KeyTokenIndex:
         Args:
             model: with an adjustment fitted where its logits are mostly negative; its own `top_k` does not matter.
             documents: the texts, in the order hits number them by.
-            top_k: tokens kept of each, the paper's K; from 1 to the number of tokens that stand for text.
+            top_k: tokens kept of each, the paper's K; from 1 to the number of text tokens.
             signs: "signed" keeps the logits as they are (Eq. 15), "positive" only those above 0.
             embeddings: float32 [documents, d], what `model.embed(documents, role="document")` gives, where it is known.
             show_progress_bar: show bars, counting documents.
@@ -236,7 +236,7 @@ class KeyTokenIndex:
         return [np.array(ids, np.int64) for ids in joined]
 
     def _literal(self, queries: Sequence[str]) -> list[list[int]]:
-        """Return the tokens of each query that stand for text, each once."""
+        """Return the text tokens of each query, each once."""
         tokens = self.model.head.tokens
         read = [own_tokens(reading) for reading in self.model.readings(list(queries), "query")]
         return [[n for n in dict.fromkeys(ids) if tokens[n].rank < Rank.NONE] for ids in read]
@@ -362,7 +362,7 @@ def _check_count(name: str, value: Any, least: int, most: int | None, model: Key
         return
     limit = f"or more, got {value!r:.40}"
     if most is not None:
-        limit = f"to {most:,}, the tokens of this model that stand for text; got {value!r:.40}"
+        limit = f"to {most:,}, the text tokens of this model; got {value!r:.40}"
     raise InputError(f"{name} must be a whole number from {least} {limit}")
 
 
@@ -374,9 +374,6 @@ def posted(top: TopTokens, known: npt.NDArray[np.bool_], width: int, signs: str)
         known: bool [documents]; the others keep nothing.
         width: V.
         signs: "signed" keeps all, "positive" only those above 0.
-
-    Raises:
-        InputError: `signs` is neither.
     """
     from scipy import sparse
 
@@ -399,7 +396,7 @@ def inverted(parts: list[Any], width: int) -> Any:
 
 
 class Lists(NamedTuple):
-    """What `KeyTokenIndex` takes beside the model."""
+    """What `KeyTokenIndex` takes besides the model."""
 
     documents: list[str]
     weights: Any  # CSR float32 [V, documents]
@@ -484,13 +481,13 @@ def _check_model(folder: Path, settings: Any, probe: npt.NDArray[Any], model: Ke
     if differing:
         raise InputError(
             f"{folder} was built with other settings of the model (different: {', '.join(differing)}); "
-            "give the model it was built with, or build it anew"
+            "give the model it was built with, or build it again"
         )
     own = _probe(model)
     if own.shape != probe.shape or not np.allclose(own, probe, rtol=1e-2, atol=1e-2 * float(np.abs(own).max())):
         raise InputError(
             f"{folder} was built with another model or another adjustment: the same text has other logits; "
-            "give the model it was built with, or build it anew"
+            "give the model it was built with, or build it again"
         )
 
 

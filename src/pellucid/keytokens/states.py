@@ -1,6 +1,6 @@
 """One embedding of a text from the states of a transformer, as an embedder based on that transformer would give it.
 
-A masked language model's head has layers of its own before its rows. They are applied to the pooled embedding, as in
+A masked language model's head has layers before its rows. They are applied to the pooled embedding, as in
 "A Text is Worth Several Tokens", not to the states that are pooled.
 """
 
@@ -150,7 +150,7 @@ def own_tokens(reading: Reading) -> list[int]:
 
 
 def has_layers(backbone: Backbone) -> bool:
-    """Whether the head has layers of its own before its rows."""
+    """Whether the head has layers before its rows."""
     return backbone.head_kind == "lm" and not is_causal_lm(backbone.model.config)
 
 

@@ -165,13 +165,13 @@ def cluster_vocabulary(
 ) -> Clusters:
     """Group the tokens of a vocabulary by KMeans over their rows.
 
-    Special tokens, placeholders (`[unused7]`), lone bytes and spare rows take no part: no text of a reader stands
-    behind them, and the paper's code gives them to whichever cluster is near.
+    Special tokens, placeholders (`[unused7]`), lone bytes and spare rows are left out; the paper's code gives them to
+    the nearest cluster.
 
     Args:
         rows: the output head's weight, or the input embeddings where they are tied, [vocabulary, d]; array or tensor.
         tokenizer: of transformers or tokenizers, or the list of token strings in order of the rows.
-        k: how many clusters (the paper: 4,000 and 8,000 of 32,000 tokens); None leaves each token on its own.
+        k: how many clusters (the paper: 4,000 and 8,000 of 32,000 tokens); None makes each token a cluster.
         unit_rows: group by direction alone. False groups the rows as they are, as the paper does: rare tokens, whose
             rows are short, then fall together into one large cluster. Centroids are means of the rows as they are
             in both cases.
@@ -257,7 +257,7 @@ def _check_k(k: int, rows: npt.NDArray[np.float32]) -> None:
     different = len({row.tobytes() for row in rows}) if k <= len(rows) else len(rows)
     if k > different:
         raise InputError(
-            f"{k:,} clusters cannot be made of {different:,} different tokens that stand for text; "
+            f"{k:,} clusters cannot be made of {different:,} different text tokens; "
             "take fewer, or None for no clustering"
         )
 
@@ -270,7 +270,7 @@ def _kmeans(rows: npt.NDArray[np.float32], k: int, iterations: int, seed: int) -
     except ImportError as error:
         raise missing_extra("scikit-learn", "torch") from error
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # rows at the same direction; `report` tells dead clusters
+        warnings.simplefilter("ignore", ConvergenceWarning)  # rows at the same direction; `report` lists dead clusters
         fitted = KMeans(k, init="random", n_init=1, max_iter=iterations, random_state=seed).fit(rows)
     labels: npt.NDArray[np.int64] = fitted.labels_.astype(np.int64)
     return labels
@@ -424,7 +424,7 @@ def fit_head(
     firing: float = 0.02,
     show_progress_bar: bool = False,
 ) -> FittedHead:
-    """Turn the centroids towards the states of a transformer that has no head of its own.
+    """Map the centroids into the space of the states of a transformer that has no head.
 
     Args:
         backbone: an encoder, such as a sentence transformer.
@@ -467,7 +467,7 @@ def fit_rows(backbone: Backbone, texts: Iterable[str], *, show_progress_bar: boo
 
 
 def _targets(backbone: Backbone) -> Floats:
-    """Return the rows that states are carried to: those of the tokens, centred and of length 1."""
+    """Return the rows that states are mapped to: those of the tokens, centred and L2-normalised."""
     rows = backbone.head.float().cpu().numpy().astype(np.float64)
     targets: Floats = base.unit_rows(rows - rows.mean(axis=0), np.float64)
     return targets
@@ -540,7 +540,7 @@ def _scaled(clusters: Clusters, head: Floats, seen: _Seen, firing: float) -> Fit
     own = np.sum(seen.sums[kept] * own_head) - seen.counts[kept] @ (own_head @ mean)
     scale = _OWN_LOGIT * seen.counts[kept].sum() / own
     if not (np.isfinite(scale) and scale > 0):
-        raise InputError(f"the states of {int(total)} tokens say nothing of the tokens; this model cannot be fitted")
+        raise InputError(f"the states of {int(total)} tokens do not predict the tokens; this model cannot be fitted")
     logits = (seen.sample - mean) @ head.T * scale
     threshold = np.quantile(logits, 1 - firing)
     known = clusters.assignment[seen.tokens]

@@ -1,13 +1,13 @@
 """Lexicon embeddings (LENS): each coordinate of a text is how strongly one cluster of words fires anywhere in it.
 
 After the LENS paper, section 3.2: a transformer reads the text, its vocabulary head has one row c_j for each cluster of
-tokens, and with h_i for the state that stands for token i of the text
+tokens, and with h_i for the state of token i of the text
 
     w_j = max over i of  log(1 + relu(h_i . c_j)),      embedding = w / |w|
 
 The similarity of two texts is the cosine, and so exactly a sum over clusters; each has a token in either text that
 fired it. How the vocabulary is clustered is in `clusters.py`, how a text is read in `transformer/reading.py`, what
-torch does in `transformer/backbone.py`, how a model lies on disk in `folder.py`.
+torch does in `transformer/backbone.py`, the files of a model in `folder.py`.
 """
 
 from __future__ import annotations

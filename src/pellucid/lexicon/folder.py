@@ -218,9 +218,6 @@ def open_published(folder: Path, source: str | Path, backbone: Backbone | str | 
         source: what the user gave, a folder or a hub id.
         backbone: the model it was trained from, or its name, from which clusters are named; the trained form names it
             itself.
-
-    Raises:
-        ModelFolderError: a file is missing or broken.
     """
     if (adapter := _adapter_folder(folder)) is not None:
         opened, rows = _open_trained(folder, source, adapter, backbone)

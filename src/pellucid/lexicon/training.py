@@ -49,7 +49,7 @@ class TrainingSettings:
         chunk: embed so many texts at once and cache gradients (GradCache), so that a large batch needs the memory of a
             small one; None embeds a batch at once.
         temperature: what cosines are divided by.
-        distillation: weight of the teacher's scores; 0 leaves them aside.
+        distillation: weight of the teacher's scores; 0 ignores them.
         similarity_temperature: the same for texts without labels, trained against a teacher's vectors.
         learning_rate: AdamW's, after the warmup; it falls linearly to zero.
         warmup_steps: batches over which it rises.
@@ -127,7 +127,7 @@ def train_lexicon(
 
     Returns:
         The model with the adapter merged into a copy of its weights; saved with `backbone_name`, only the adapter
-        and the centroids are written. Where rows have prompts its settings say that it takes instructions.
+        and the centroids are written. Where rows have prompts, `settings.takes_instruction` is set.
 
     Raises:
         InputError: the model was edited, a set is too small, the loss becomes NaN, or `output_dir` is another run's or
@@ -199,7 +199,7 @@ def _checked(
 
 
 def _devices() -> int:
-    """Return how many processes train together, as torchrun and accelerate tell."""
+    """Return how many processes train together, as torchrun and accelerate set it."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
@@ -403,7 +403,7 @@ def _is_plain(adapter: Adapter) -> bool:
 
 
 def claim(work: WorkFolder, model: LexiconEmbedder, sets: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    """Note in the folder which run it belongs to.
+    """Record in the folder what the run was asked for.
 
     Args:
         work: the folder.
@@ -444,11 +444,7 @@ def _items(part: Any) -> Iterator[str]:
 
 
 def last_checkpoint(work: WorkFolder) -> Path | None:
-    """Return the newest checkpoint; one that was being written when the run was stopped does not count.
-
-    Raises:
-        ModelFolderError: it is damaged or missing.
-    """
+    """Return the newest checkpoint; one that was being written when the run was stopped does not count."""
     checkpoints = work.facts.get("checkpoints")
     if not checkpoints:
         return None

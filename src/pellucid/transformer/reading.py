@@ -233,7 +233,7 @@ class Reader:
         """
         if not getattr(tokenizer, "is_fast", False):
             raise InputError(
-                "the tokenizer gives no character offsets, without which a text's own tokens cannot be told apart "
+                "the tokenizer gives no character offsets, without which a text's own tokens cannot be distinguished "
                 "from the instruction's; open the model with a fast tokenizer (a tokenizer.json)"
             )
         self.settings, self.max_length = settings, settings.max_length or _DEFAULT_LENGTH
