@@ -214,7 +214,7 @@ def _named(models: Sequence[Encoder]) -> dict[str, Encoder]:
 
 
 def _name(model: Encoder) -> str:
-    """Return what is known of a model's name."""
+    """Return a name for a model: its family, folder or function."""
     if isinstance(model, Embedder):
         return model.family
     if is_sentence_transformer(model):
@@ -462,11 +462,7 @@ class EnsembleEmbedder(Embedder):
         return [part.weight for part in self.parts]
 
     def with_weights(self, weights: Sequence[float]) -> Self:
-        """Return an ensemble of the same parts with other weights.
-
-        Raises:
-            InputError: they do not fit; see the constructor.
-        """
+        """Return an ensemble of the same parts with other weights; see the constructor."""
         shares = checked_weights(weights, len(self.parts))
         return self.from_parts(replace(part, weight=share) for part, share in zip(self.parts, shares, strict=True))
 
@@ -566,11 +562,7 @@ class EnsembleEmbedder(Embedder):
         ]
 
     def part_contributions(self, explanation: Explanation) -> dict[str, float]:
-        """Return what each part adds to the score of one of this ensemble's explanations, or of a difference of two.
-
-        Raises:
-            InputError: a row is of no part of this ensemble.
-        """
+        """Return what each part adds to the score of one of this ensemble's explanations, or of a difference of two."""
         sums = dict.fromkeys(self.names, 0.0)
         for row in explanation.rows:
             name = row.name.partition(BETWEEN)[0]

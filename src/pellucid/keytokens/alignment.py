@@ -227,7 +227,7 @@ def measure_shifted(
     stems: Stems | None,
     examples: int = 5,
 ) -> list[ModelAlignment]:
-    """Return the rates of h + amount x direction for each named amount, in one pass over the head; else as `measure`."""
+    """Return the rates of h + amount x direction for each named amount, as `measure`, in one pass over the head."""
 
     def rank(rows: Rows, depth: int) -> list[TopTokens]:
         return shifted_top_tokens(rows, given.head, depth, direction, list(amounts.values()))

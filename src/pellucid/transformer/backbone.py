@@ -387,7 +387,7 @@ def prepare(
     adapter: Adapter | None = None,
     device: str | None = None,
 ) -> Backbone:
-    """Return a backbone of a loaded model, after setting and proving its attention and its head; call it in `loading`."""
+    """Return a backbone of a loaded model, after setting and testing its attention and head; call it in `loading`."""
     import torch
 
     if getattr(model.config, "is_encoder_decoder", False):
