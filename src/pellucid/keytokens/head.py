@@ -73,7 +73,7 @@ class TokenHead:
                 "same model" + (" (resize the model's embeddings after adding tokens)" if spare < 0 else "")
             )
         self.weight = weight
-        self.bias = None if bias is None else np.asarray(_as_array(bias), np.float32)
+        self.bias = None if bias is None else head_rows(bias, 0, len(bias))
         if self.bias is not None and self.bias.shape != (weight.shape[0],):
             raise InputError(f"the bias has shape {self.bias.shape}; the head has {weight.shape[0]:,} rows")
         self.spelled = spelled + [""] * spare
@@ -198,12 +198,6 @@ def _without_added(spelled: list[str], tokenizer: Any, rows: int) -> list[str]:
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     added = backend.get_added_tokens_decoder() if hasattr(backend, "get_added_tokens_decoder") else {}
     return spelled[:rows] if all(number in added for number in range(rows, len(spelled))) else spelled
-
-
-def _as_array(values: Any) -> npt.NDArray[Any]:
-    if hasattr(values, "detach"):
-        values = values.detach().float().cpu().numpy()
-    return np.asarray(values)
 
 
 class TopTokens(NamedTuple):

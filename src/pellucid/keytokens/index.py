@@ -340,7 +340,21 @@ class KeyTokenIndex:
         Raises:
             WritingError: it cannot be written.
         """
-        write_index(path, self)
+        texts = [text.encode("utf-8", "surrogatepass") for text in self.documents]
+        tensors = {
+            "data": np.asarray(self.weights.data, np.float32),
+            "indices": self.weights.indices.astype(np.int32),
+            "indptr": self.weights.indptr.astype(np.int64),
+            "texts": np.frombuffer(b"".join(texts), np.uint8),
+            "ends": np.cumsum([len(text) for text in texts], dtype=np.int64),
+            "probe": _probe(self.model),
+        }
+        facts: dict[str, Any] = {"kind": _KIND, "version": _VERSION, "files": [_CONFIG, _TENSORS]}
+        facts |= {"top_k": self.top_k, "signs": self.signs, "settings": asdict(self.model.settings)}
+        with writing_folder(path) as folder:
+            write_tensors(folder / _TENSORS, tensors)
+            facts["sha256"] = {_TENSORS: checksum(folder / _TENSORS)}
+            write_json(folder / _CONFIG, {"pellucid": facts})
 
     @classmethod
     def load(cls, path: str | Path, model: KeyTokenEmbedder) -> KeyTokenIndex:
@@ -354,7 +368,29 @@ class KeyTokenIndex:
             ModelFolderError: nothing is there, or it is broken.
             InputError: the index was built with another model, other settings or another adjustment.
         """
-        return cls(model, *read_index(path, model))
+        from scipy import sparse
+
+        folder = Path(path)
+        facts = _read_facts(folder)
+        check_whole(folder, facts, most=math.inf)  # all of it is read anyway
+        tensors, _ = read_tensors(folder / _TENSORS)
+        missing = [name for name in _NEEDED if name not in tensors]
+        if missing:
+            raise ModelFolderError(f"{folder / _TENSORS} holds no tensor {missing[0]!r}; the index is broken")
+        _check_model(folder, facts.get("settings"), tensors["probe"], model)
+        documents = _texts(folder, tensors)
+        ends = tensors["indptr"]
+        if ends.ndim != 1 or ends.dtype.kind != "i" or (np.diff(ends, prepend=0) < 0).any():  # scipy narrows them first
+            raise ModelFolderError(f"{folder / _TENSORS}: the lists are broken: their ends do not divide them")
+        parts = (tensors["data"], tensors["indices"], tensors["indptr"])
+        try:
+            weights = sparse.csr_matrix(parts, shape=(len(model.head), len(documents)))
+            weights.check_format(full_check=True)
+        except ValueError as error:
+            raise ModelFolderError(f"{folder / _TENSORS}: the lists are broken: {error}") from error
+        if not np.isfinite(weights.data).all():
+            raise ModelFolderError(f"{folder / _TENSORS}: the lists hold NaN or infinity")
+        return cls(model, documents, weights, facts["top_k"], facts["signs"])
 
 
 def _check_count(name: str, value: Any, least: int, most: int | None, model: KeyTokenEmbedder) -> None:
@@ -393,61 +429,6 @@ def inverted(parts: list[Any], width: int) -> Any:
     empty = sparse.csr_matrix((0, width), dtype=np.float32)
     joined = sparse.vstack([empty, *parts], format="csr", dtype=np.float32)
     return joined.tocsc().T  # the same memory, rows for columns
-
-
-class Lists(NamedTuple):
-    """What `KeyTokenIndex` takes besides the model."""
-
-    documents: list[str]
-    weights: Any  # CSR float32 [V, documents]
-    top_k: int
-    signs: Signs
-
-
-def write_index(path: str | Path, index: KeyTokenIndex) -> None:
-    """Write an index to folder `path`; see `KeyTokenIndex.save`."""
-    texts = [text.encode("utf-8", "surrogatepass") for text in index.documents]
-    tensors = {
-        "data": np.asarray(index.weights.data, np.float32),
-        "indices": index.weights.indices.astype(np.int32),
-        "indptr": index.weights.indptr.astype(np.int64),
-        "texts": np.frombuffer(b"".join(texts), np.uint8),
-        "ends": np.cumsum([len(text) for text in texts], dtype=np.int64),
-        "probe": _probe(index.model),
-    }
-    facts: dict[str, Any] = {"kind": _KIND, "version": _VERSION, "files": [_CONFIG, _TENSORS]}
-    facts |= {"top_k": index.top_k, "signs": index.signs, "settings": asdict(index.model.settings)}
-    with writing_folder(path) as folder:
-        write_tensors(folder / _TENSORS, tensors)
-        facts["sha256"] = {_TENSORS: checksum(folder / _TENSORS)}
-        write_json(folder / _CONFIG, {"pellucid": facts})
-
-
-def read_index(path: str | Path, model: KeyTokenEmbedder) -> Lists:
-    """Open what `write_index` wrote; see `KeyTokenIndex.load`."""
-    from scipy import sparse
-
-    folder = Path(path)
-    facts = _read_facts(folder)
-    check_whole(folder, facts, most=math.inf)  # all of it is read anyway
-    tensors, _ = read_tensors(folder / _TENSORS)
-    missing = [name for name in _NEEDED if name not in tensors]
-    if missing:
-        raise ModelFolderError(f"{folder / _TENSORS} holds no tensor {missing[0]!r}; the index is broken")
-    _check_model(folder, facts.get("settings"), tensors["probe"], model)
-    documents = _texts(folder, tensors)
-    ends = tensors["indptr"]
-    if ends.ndim != 1 or ends.dtype.kind != "i" or (np.diff(ends, prepend=0) < 0).any():  # scipy narrows them first
-        raise ModelFolderError(f"{folder / _TENSORS}: the lists are broken: their ends do not divide them")
-    parts = (tensors["data"], tensors["indices"], tensors["indptr"])
-    try:
-        weights = sparse.csr_matrix(parts, shape=(len(model.head), len(documents)))
-        weights.check_format(full_check=True)
-    except ValueError as error:
-        raise ModelFolderError(f"{folder / _TENSORS}: the lists are broken: {error}") from error
-    if not np.isfinite(weights.data).all():
-        raise ModelFolderError(f"{folder / _TENSORS}: the lists hold NaN or infinity")
-    return Lists(documents, weights, facts["top_k"], facts["signs"])
 
 
 def _read_facts(folder: Path) -> dict[str, Any]:
