@@ -478,7 +478,7 @@ def test_another_backbone_than_the_models_own_is_refused(bert, tmp_path):
 
 def test_a_named_backbone_that_is_not_there_is_asked_for(bert, tmp_path):
     bert.save_pretrained(tmp_path / "model", backbone_name=str(tmp_path / "gone"))
-    with pytest.raises(ModelFolderError, match=r"stands on the transformer.*gone.*backbone='the/folder'"):
+    with pytest.raises(ModelFolderError, match=r"needs the transformer.*gone.*backbone='the/folder'"):
         LexiconEmbedder.from_pretrained(tmp_path / "model")
 
 

@@ -204,7 +204,7 @@ def _open_lock(name: Path) -> int:
     except OSError as error:
         if error.errno in _NO_ROOM or not os.path.lexists(name):
             raise
-    raise InputError(f"{name} must be a lock file; remove what is there")
+    raise InputError(f"{name} must be a file, the lock of writers; remove what is there")
 
 
 @contextmanager

@@ -257,7 +257,7 @@ def _check_k(k: int, rows: npt.NDArray[np.float32]) -> None:
     different = len({row.tobytes() for row in rows}) if k <= len(rows) else len(rows)
     if k > different:
         raise InputError(
-            f"{k:,} clusters cannot be made of {different:,} different text tokens; "
+            f"{k:,} clusters cannot be made of {different:,} different tokens with text; "
             "take fewer, or None for no clustering"
         )
 
