@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pellucid.errors import InputError, MissingExtraError
 from pellucid.keytokens import head as decoding
 from pellucid.keytokens.alignment import EmbeddedTexts, aligned_texts, literal_tokens, measure
-from pellucid.keytokens.head import BiasedHead, shifted_top_tokens, top_tokens
+from pellucid.keytokens.head import HeadRows, shifted_top_tokens, top_tokens
 from pellucid.research import alignment
 from pellucid.research.alignment import align, align_embeddings, compare_key_tokens, embedded_texts
 from pellucid.transformer.tokenwords import readable
@@ -80,7 +80,7 @@ def test_a_head_of_torch_in_half_precision_and_one_with_a_bias():
     torch = pytest.importorskip("torch")
     head = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], dtype=torch.bfloat16)
     assert top_tokens([[2.0, 1.0]], head, 2).ids.tolist() == [[2, 0]]
-    biased = BiasedHead(head, [5.0, 0.0, 0.0])
+    biased = HeadRows(head, [5.0, 0.0, 0.0])
     assert biased.shape == (3, 3)
     assert top_tokens([[2.0, 1.0, 1.0]], biased, 2, chunk=2).ids.tolist() == [[0, 2]]
 

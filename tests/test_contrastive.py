@@ -23,12 +23,10 @@ pytest.importorskip("peft")
 load_file = pytest.importorskip("safetensors.torch").load_file
 
 from pellucid.errors import InputError, WritingError  # noqa: E402
+from pellucid.lexicon import trainer as contrastive_trainer  # noqa: E402
 from pellucid.lexicon.clusters import cluster_vocabulary  # noqa: E402
 from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
-from pellucid.lexicon.training import trainer as contrastive_trainer  # noqa: E402
-from pellucid.lexicon.training.contrastive import TrainingSettings, adapted_model, stacked, train_lexicon  # noqa: E402  # noqa: E402
-from pellucid.lexicon.training.data import TrainingRow, TrainingSet  # noqa: E402
-from pellucid.lexicon.training.trainer import (  # noqa: E402
+from pellucid.lexicon.trainer import (  # noqa: E402
     CandidateLoss,
     Collator,
     InBatchCandidates,
@@ -40,6 +38,8 @@ from pellucid.lexicon.training.trainer import (  # noqa: E402
     candidate_loss,
     excluded_candidates,
 )
+from pellucid.lexicon.training import TrainingSettings, adapted_model, stacked, train_lexicon  # noqa: E402  # noqa: E402
+from pellucid.lexicon.training_data import TrainingRow, TrainingSet  # noqa: E402
 from pellucid.transformer.backbone import open_backbone, prepare  # noqa: E402
 from pellucid.transformer.reading import LexiconSettings  # noqa: E402
 from pellucid.workfolder import WorkFolder  # noqa: E402
@@ -405,6 +405,7 @@ def test_a_model_trained_on_prompts_says_that_it_takes_instructions(tmp_path, pr
     assert trained.settings.takes_instruction == bool(prompt)
 
 
+@pytest.mark.full
 def test_a_batch_is_of_one_set_and_every_row_comes_once_an_epoch(tmp_path, monkeypatch):
     seen, epochs = [], []
     original = Collator.__call__
@@ -488,6 +489,7 @@ def test_a_nan_loss_stops_the_run_and_loses_nothing(tmp_path, monkeypatch):
     train(model, tmp_path)  # goes on
 
 
+@pytest.mark.full
 def test_a_folder_of_another_run_is_not_overwritten(tmp_path):
     model = lexicon()
     train(model, tmp_path)
@@ -503,6 +505,7 @@ def test_a_folder_of_another_run_is_not_overwritten(tmp_path):
         train(lexicon(seed=1), tmp_path)
 
 
+@pytest.mark.full
 def test_the_vectors_that_texts_are_drawn_to_are_part_of_the_run(tmp_path):
     model, texts, vectors = lexicon(), ["car", "vehicle", "doctor", "medicine"], np.eye(4)
     train(model, tmp_path, [TextSet("texts", texts, vectors)], max_steps=1)
@@ -601,6 +604,7 @@ def test_two_devices_train_what_one_does(tmp_path):
         torch.testing.assert_close(two[name], one[name], rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.full
 def test_texts_too_long_for_the_model_are_counted(tmp_path):
     model = lexicon(settings=LexiconSettings(max_length=5))
     rows = [TrainingRow("a man is riding the horse", ("man",)), TrainingRow("car", ("vehicle",))]

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from pellucid import corpus
 from pellucid.corpus import is_path, read_lines, read_texts
 from pellucid.errors import CorpusError, PellucidError
-from pellucid.lexicon.training.data import read_training_sets
+from pellucid.lexicon.training_data import read_training_sets
 from pellucid.research.norms import read_tagged
 from pellucid.static.folder import read_text_vectors
 from pellucid.static.making.bilingual import read_parallel

@@ -2,7 +2,7 @@
 
 A family implements `_encode` (texts and their role in, one row each out), `explain` and the saving of its own files.
 Everything else is here, so that a view, a command or a benchmark written against `Embedder` works for a family added
-later. What the arguments of `encode` do to the rows is in `encoding.py`.
+later. What the arguments of `encode` do to the rows is in `embeddings.py`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.encoding import PLAIN, EncodeOptions, Role, checked_role
-from pellucid.encoding import unit_rows as unit_rows
+from pellucid.embeddings import PLAIN, EncodeOptions, Role, checked_role
+from pellucid.embeddings import unit_rows as unit_rows
 from pellucid.errors import InputError
 from pellucid.progress import Progress
 
@@ -296,7 +296,7 @@ class Embedder(ABC):
         Raises:
             InputError: they are texts; `encode` them first.
         """
-        return _dense(unit_rows(embeddings1) @ unit_rows(embeddings2).T)
+        return _dense(self._units(embeddings1) @ self._units(embeddings2).T)
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Vectors:
         """Return the cosine of each row of `embeddings1` to the same row of `embeddings2`, float32 [rows].
@@ -304,11 +304,15 @@ class Embedder(ABC):
         Raises:
             InputError: the two have different numbers of rows.
         """
-        first, second = unit_rows(embeddings1), unit_rows(embeddings2)
+        first, second = self._units(embeddings1), self._units(embeddings2)
         if first.shape[0] != second.shape[0]:
             raise InputError(f"similarity_pairwise needs equally many rows, got {first.shape[0]} and {second.shape[0]}")
         product = first.multiply(second) if hasattr(first, "multiply") else first * second
         return np.asarray(product.sum(axis=1), dtype=np.float32).ravel()
+
+    def _units(self, embeddings: Any) -> Any:
+        """Return embeddings of this model so that the product of two rows is their similarity."""
+        return unit_rows(embeddings)
 
     def coverage(self, texts: str | Iterable[str], *, role: Role = None) -> Any:
         """Return how much of each text the model knows.

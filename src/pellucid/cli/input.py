@@ -15,7 +15,7 @@ from pellucid.errors import InputError
 
 if TYPE_CHECKING:
     from pellucid.base import Embedder
-    from pellucid.encoding import Role
+    from pellucid.embeddings import Role
     from pellucid.keytokens.states import KeyPooling
     from pellucid.static.making.bilingual import Languages, ParallelFiles
 

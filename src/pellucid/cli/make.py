@@ -170,9 +170,9 @@ def train_lexicon(
       pellucid train-lexicon sentence-transformers/all-MiniLM-L6-v2 pairs.jsonl -o my-lexicon
       pellucid explain "one text" "another" --model my-lexicon
     """
-    from pellucid.lexicon.training.contrastive import TrainingSettings
-    from pellucid.lexicon.training.contrastive import train_lexicon as train
-    from pellucid.lexicon.training.data import read_training_sets
+    from pellucid.lexicon.training import TrainingSettings
+    from pellucid.lexicon.training import train_lexicon as train
+    from pellucid.lexicon.training_data import read_training_sets
 
     settings = TrainingSettings(epochs=epochs, batch_size=batch_size, chunk=chunk, bf16=bf16)
     sets = read_training_sets(data)  # before the model, so that an error shows at once

@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.base import Embedder
-from pellucid.encoding import unit_rows
+from pellucid.embeddings import unit_rows
 from pellucid.errors import InputError, ModelFolderError, missing_extra
 from pellucid.evaluation.tasks import KINDS, LocalTask, find_tasks, read_sts
 from pellucid.pretrained import open_encoder, without_bars

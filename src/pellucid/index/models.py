@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from pellucid.base import Embedder, Vectors, unit_rows
+from pellucid.embeddings import Role
 from pellucid.encoders import Encoder, encode_with, is_sentence_transformer
-from pellucid.encoding import Role
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError
 from pellucid.index.engine import Vector

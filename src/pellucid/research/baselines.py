@@ -27,20 +27,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from pellucid.base import Embedder, Vectors, explained_texts
-from pellucid.encoding import Role, unit_rows
+from pellucid.embeddings import Role, unit_rows
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import EMBEDDING, Explanation, Row
 from pellucid.keytokens.states import KeyTokenSettings
 from pellucid.lexicon.clusters import Clusters, cluster_vocabulary
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.pretrained import check_family, loading, locate, saving
-from pellucid.progress import Progress, length_batches
 from pellucid.store import read_json, write_json
-from pellucid.text import Coverage, Span
 from pellucid.transformer.attention import is_causal_lm
 from pellucid.transformer.backbone import Attention, Backbone, HeadKind, open_backbone, read_transformer_config
+from pellucid.transformer.embedder import TransformerEmbedder
 from pellucid.transformer.folder import backbone_facts, check_fingerprint, finite, read_backbone, write_backbone
-from pellucid.transformer.reading import LexiconSettings, Reader, Reading, without_prompt
+from pellucid.transformer.reading import LexiconSettings, Reading
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -54,7 +53,7 @@ _FACTS = "dense.json"
 _WHOLE = "the whole vector (its dimensions have no names)"
 
 
-class DenseEmbedder(Embedder):
+class DenseEmbedder(TransformerEmbedder):
     """A text is one state of a transformer, or the mean of several.
 
     Attributes:
@@ -64,6 +63,7 @@ class DenseEmbedder(Embedder):
     """
 
     family: ClassVar[str] = "dense"
+    settings: LexiconSettings
     _truncates: ClassVar[bool] = True  # as far as the transformer was trained for it
 
     def __init__(
@@ -84,9 +84,8 @@ class DenseEmbedder(Embedder):
             raise InputError(f"pooling is {pooling!r:.40}; it must be one of {', '.join(_POOLINGS)}")
         given = settings or LexiconSettings()
         given = replace(given, shift=bool(given.shift))  # a state is about its own token; only logits look ahead
-        self.backbone, self.pooling = backbone, pooling
-        self.settings = given.decided(backbone.tokenizer, backbone.predicts_next, backbone.max_length)
-        self._reader = Reader(backbone.tokenizer, self.settings)
+        self._read_with(backbone, given)
+        self.pooling = pooling
 
     @classmethod
     def from_pretrained(cls, path_or_id: str | Path) -> Self:
@@ -134,40 +133,13 @@ class DenseEmbedder(Embedder):
         """Return the same model with other settings."""
         return type(self)(self.backbone, settings, pooling=self.pooling)
 
-    def with_instruction(self, instruction: str) -> Self:
-        """Return the same model with an instruction before each text that is no document; "" for none."""
-        return self.with_settings(replace(self.settings, instruction=instruction))
-
-    @property
-    def device(self) -> str:
-        """The backbone's."""
-        return str(self.backbone.device)
-
-    @property
-    def max_seq_length(self) -> int:
-        """The tokens read at most, with all that stands around a text."""
-        return self._reader.max_length
-
-    def tokenize(self, texts: list[str]) -> dict[str, Any]:
-        """Return "input_ids" and "attention_mask" [texts, L] of texts as `encode` reads them, padded on the right."""
-        ids, mask, _ = self.backbone.padded(self._reader.read_as(texts, None))
-        return {"input_ids": ids, "attention_mask": mask}
-
-    def _prompted(self, texts: list[str], prompt: str) -> tuple[list[str], Role]:
-        return without_prompt(texts, prompt)
-
     def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Vectors:
-        """Return float32 [texts, d], rows of length 1, 0 for a text without tokens; documents get no instruction."""
+        """Return float32 [texts, d], rows of length 1, and 0 for a text without tokens."""
         rows = np.zeros((len(texts), self.get_embedding_dimension()), np.float32)
-        readings = self._reader.read_as(texts, role)
-        with Progress("encoding", total=len(texts), enabled=show_progress_bar) as progress:
-            for batch in length_batches([len(reading.ids) for reading in readings], batch_size):
-                rows[batch] = self._pooled([readings[n] for n in batch])
-                progress.advance(len(batch))
+        for batch, readings in self._batches(texts, role, batch_size, show_progress_bar, stacklevel=5):
+            rows[batch] = self._pooled(readings)
         if not np.isfinite(rows).all():
             raise InputError("the backbone gives NaN or infinity; open it with dtype='float32'")
-        cut = [reading.cut for reading in readings if reading.cut]
-        self._reader.warn_of_cut(cut, len(texts), stacklevel=4)
         units: Vectors = unit_rows(rows)
         return units
 
@@ -207,9 +179,6 @@ class DenseEmbedder(Embedder):
         return Explanation.from_terms(
             self.family, (text1, text2), score, terms, unknown=(*unknown, ())[:2], coverage=coverage
         )
-
-    def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        return self._reader.known(texts, role)
 
     def _strongest(self, text: str, top_k: int) -> str:
         """Say that nothing can be said."""

@@ -35,7 +35,7 @@ from pellucid.dimensions import (
     selected_columns,
     write_dimensions,
 )
-from pellucid.encoding import Role, unit_rows
+from pellucid.embeddings import Role, unit_rows
 from pellucid.errors import InputError, require
 from pellucid.explanation import WORD, WORD_PAIR, Explanation, Row
 from pellucid.pretrained import check_family, locate, saving

@@ -42,7 +42,7 @@ _CLUSTERS = (64, 1024)  # fewest and most clusters multiplied at once
 
 
 def max_pooled(hidden: Any, mask: Any, weight: Any, bias: Any = None) -> tuple[Any, Any]:
-    """Return log(1 + relu(.)) of each cluster's largest logit over the allowed positions, and where it stood.
+    """Return log(1 + relu(.)) of each cluster's largest logit over the allowed positions, and its position.
 
     Gradients reach `hidden`, `weight` and `bias`, each through the position of the maximum (once: not twice
     differentiable). Under autocast the logits are of autocast's type.
@@ -174,7 +174,7 @@ def _slice_size(rows: int) -> int:
 
 
 def _hidden_gradient(slope: Any, argmax: Any, weight: Any, shape: Any) -> Any:
-    """Return [B, L, d]: at each position the rows of the clusters whose maximum stood there, times their slopes."""
+    """Return [B, L, d]: at each position the rows of the clusters with their maximum there, times their slopes."""
     texts, length, _ = shape
     text, cluster = (argmax >= 0).nonzero(as_tuple=True)
     place, order = torch.sort(text * length + argmax[text, cluster], stable=True)

@@ -2,7 +2,7 @@
 
 A low-rank adapter of the transformer is trained, and the centroids if wanted. The loop is sentence-transformers'
 trainer, the adapter peft's: mixed precision, gradient checkpointing and several devices (`accelerate launch`,
-`torchrun`) work as there. Rows are in `data.py`, the losses and batches in `trainer.py`.
+`torchrun`) work as there. Rows are in `training_data.py`, the losses and batches in `trainer.py`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ import numpy as np
 
 from pellucid.errors import InputError, missing_extra
 from pellucid.lexicon.embedder import LexiconEmbedder
-from pellucid.lexicon.training.data import TrainingSet
+from pellucid.lexicon.training_data import TrainingSet
 from pellucid.progress import Progress
 from pellucid.store import checksum, writing_explained
 from pellucid.transformer.backbone import Adapter, merge_adapter, read_adapter, unchanged_names
 from pellucid.workfolder import WorkFolder
 
 if TYPE_CHECKING:
-    from pellucid.lexicon.training.trainer import Collator, LexiconModule, LexiconTrainer, TextSet
+    from pellucid.lexicon.trainer import Collator, LexiconModule, LexiconTrainer, TextSet
 
 _FREE = ("save_steps",)  # settings that may differ when a run is resumed
 _BLOCK = 16_384  # vectors hashed at a time
@@ -49,7 +49,7 @@ class TrainingSettings:
         chunk: embed so many texts at once and cache gradients (GradCache), so that a large batch needs the memory of a
             small one; None embeds a batch at once.
         temperature: what cosines are divided by.
-        distillation: weight of the teacher's scores; 0 leaves them aside.
+        distillation: weight of the teacher's scores; 0 ignores them.
         similarity_temperature: the same for texts without labels, trained against a teacher's vectors.
         learning_rate: AdamW's, after the warmup; it falls linearly to zero.
         warmup_steps: batches over which it rises.
@@ -127,7 +127,7 @@ def train_lexicon(
 
     Returns:
         The model with the adapter merged into a copy of its weights; saved with `backbone_name`, only the adapter
-        and the centroids are written. Where rows have prompts its settings say that it takes instructions.
+        and the centroids are written. Where rows have prompts, `settings.takes_instruction` is set.
 
     Raises:
         InputError: the model was edited, a set is too small, the loss becomes NaN, or `output_dir` is another run's or
@@ -139,7 +139,7 @@ def train_lexicon(
     named = _checked(model, sets, settings)
     with run_folder(output_dir) as work:
         claim(work, model, named, asdict(settings))
-        from pellucid.lexicon.training.trainer import HEAD, Collator, LexiconModule
+        from pellucid.lexicon.trainer import HEAD, Collator, LexiconModule
 
         collator = Collator(model, named, settings.group_size, settings.seed)
         with (
@@ -199,7 +199,7 @@ def _checked(
 
 
 def _devices() -> int:
-    """Return how many processes train together, as torchrun and accelerate tell."""
+    """Return how many processes train together, as torchrun and accelerate set it."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
@@ -211,7 +211,7 @@ def _trainer(
     from sentence_transformers import SentenceTransformer
     from transformers import PrinterCallback, ProgressCallback
 
-    from pellucid.lexicon.training.trainer import LexiconTrainer, Watch
+    from pellucid.lexicon.trainer import LexiconTrainer, Watch
 
     sets = collator.sets
     student = SentenceTransformer(modules=[module], device=str(module.head.device))
@@ -229,7 +229,7 @@ def _trainer(
 
 
 def _loss(student: Any, part: Any, settings: TrainingSettings) -> Any:
-    from pellucid.lexicon.training.trainer import CandidateLoss, SimilarityLoss
+    from pellucid.lexicon.trainer import CandidateLoss, SimilarityLoss
 
     if not isinstance(part, TrainingSet):
         return SimilarityLoss(student, temperature=settings.similarity_temperature, chunk=settings.chunk)
@@ -403,7 +403,7 @@ def _is_plain(adapter: Adapter) -> bool:
 
 
 def claim(work: WorkFolder, model: LexiconEmbedder, sets: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    """Note in the folder which run it belongs to.
+    """Record in the folder what the run was asked for.
 
     Args:
         work: the folder.
@@ -444,11 +444,7 @@ def _items(part: Any) -> Iterator[str]:
 
 
 def last_checkpoint(work: WorkFolder) -> Path | None:
-    """Return the newest checkpoint; one that was being written when the run was stopped does not count.
-
-    Raises:
-        ModelFolderError: it is damaged or missing.
-    """
+    """Return the newest checkpoint; one that was being written when the run was stopped does not count."""
     checkpoints = work.facts.get("checkpoints")
     if not checkpoints:
         return None

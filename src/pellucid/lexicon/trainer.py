@@ -3,7 +3,7 @@
 The loop, mixed precision, gradient checkpointing, several GPUs and checkpoints are the trainer's own. Here is what it
 cannot know: how a text is read, which texts of a row go into a batch, and what of the model a checkpoint holds.
 
-The losses follow the LENS paper, section 3.3, but for habits of its code: a text that belongs to a query is never a
+The losses follow the LENS paper, section 3.3, except where its code differs: a text that belongs to a query is never a
 negative of it because another row of the batch holds it too, negatives are not repeated if a row has few, a teacher's
 scores count for every type of row, and which types have the batch's texts as negatives is the paper's rule
 (`TrainingSet`).
@@ -22,7 +22,7 @@ import numpy as np
 
 from pellucid.errors import InputError, missing_extra
 from pellucid.lexicon.embedder import LexiconEmbedder
-from pellucid.lexicon.training.data import TrainingRow, TrainingSet
+from pellucid.lexicon.training_data import TrainingRow, TrainingSet
 from pellucid.progress import Progress
 from pellucid.static.making.training import similarity_loss
 from pellucid.store import checksum, writing_explained
@@ -200,7 +200,7 @@ class Collator:
         }
 
     def warn_of_cut(self) -> None:
-        """Tell how many of the texts that were read did not fit."""
+        """Warn of texts that were longer than the model reads."""
         if self._cut:
             warnings.warn(
                 f"{self._cut} of {self._read_texts} texts read in training are longer than the "

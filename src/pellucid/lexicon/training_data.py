@@ -27,8 +27,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.corpus import UNPACKERS, check_file, parquet_rows, parse_json, read_lines
+from pellucid.embeddings import Role
 from pellucid.encoders import Encoder, encode_with
-from pellucid.encoding import Role
 from pellucid.errors import CorpusError, InputError, missing_extra
 from pellucid.store import writing
 

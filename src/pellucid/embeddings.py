@@ -1,7 +1,7 @@
-"""sentence-transformers' arguments of `encode`: what each does to embeddings here, and which cannot be meant.
+"""The forms of embeddings: the role of a text, the arguments of `encode`, arrays, sparse matrices and tensors.
 
-They are those of `SentenceTransformer.encode` of version 6.2, in its order and with its defaults. What one of them
-means depends on rows alone, so that nothing here knows a model.
+The arguments are those of `SentenceTransformer.encode` of version 6.2, in its order and with its defaults. Nothing here
+knows a model; what makes embeddings is in `encoders.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PRECISIONS = ("float32", "int8", "uint8", "binary", "ubinary")
 
 
 class EncodeOptions(NamedTuple):
-    """The arguments of `encode` beside the texts; `Embedder.encode` says what each means."""
+    """The arguments of `encode` besides the texts; `Embedder.encode` says what each means."""
 
     prompt_name: str | None = None
     prompt: str | None = None
@@ -93,11 +93,7 @@ PLAIN = EncodeOptions()
 
 
 def checked_role(role: Any) -> Role:
-    """Return `role`.
-
-    Raises:
-        InputError: it is no role.
-    """
+    """Return `role`, or refuse what is none."""
     if role not in (None, *ROLES):
         raise InputError(f"role is {role!r:.40}; it must be 'query', 'document' or None")
     known: Role = role
@@ -136,11 +132,7 @@ def quantized(rows: Any, precision: str) -> npt.NDArray[Any]:
 
 
 def as_tensor(rows: Any, device: str) -> Any:
-    """Return rows as a torch tensor; sparse ones in COO, as `SparseEncoder` gives them.
-
-    Raises:
-        MissingExtraError: torch is not installed.
-    """
+    """Return rows as a torch tensor; sparse ones in COO, as `SparseEncoder` gives them."""
     require("torch")
     import torch
 
@@ -153,11 +145,7 @@ def as_tensor(rows: Any, device: str) -> Any:
 
 
 def as_rows(embeddings: Any) -> Any:
-    """Return embeddings in any form `encode` gives (array, CSR, tensor, list of these) as a 2-d array or CSR matrix.
-
-    Raises:
-        InputError: they are texts, or no numbers.
-    """
+    """Return embeddings in any form `encode` gives (array, CSR, tensor, list of these) as a 2-d array or CSR matrix."""
     if isinstance(embeddings, list | tuple) and embeddings and hasattr(embeddings[0], "detach"):
         import torch
 
