@@ -122,7 +122,7 @@ def _table(path: Path, **columns: object) -> None:
 
 def test_what_is_no_corpus_is_named(tmp_path):
     (tmp_path / "folder.txt").mkdir()
-    (tmp_path / "a.csv").write_text("a,b\n")
+    (tmp_path / "a.doc").write_text("a,b\n")
     (tmp_path / "half.txt.gz").write_bytes(gzip.compress(b"the apple\n" * 100)[:-12])
     (tmp_path / "half.txt.xz").write_bytes(lzma.compress(b"the apple\n" * 100)[:-30])
     (tmp_path / "none.jsonl.gz").touch()
@@ -138,7 +138,7 @@ def test_what_is_no_corpus_is_named(tmp_path):
     for name, message in [
         ("none.txt", r"corpus file not found: .*none\.txt"),
         ("folder.txt", r"folder\.txt is a folder"),
-        ("a.csv", r"cannot tell the format of .*a\.csv; pellucid reads \.txt \(one text a line\)"),
+        ("a.doc", r"cannot tell the format of .*a\.doc; pellucid reads \.txt \(one text a line\)"),
         ("half.txt.gz", r"half\.txt\.gz is damaged or cannot be read after line \d+: Compressed file ended"),
         ("half.txt.xz", r"half\.txt\.xz is damaged or cannot be read after line \d+: Compressed file ended"),
         ("none.jsonl.gz", r"none\.jsonl\.gz is empty, which no packed file is"),
