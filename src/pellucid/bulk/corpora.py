@@ -1,7 +1,7 @@
 """A whole corpus into a folder of shards: checked, begun or resumed, handed to workers, and described at the end.
 
 `state.json` of the folder is the manifest (`workfolder.py`): what was asked for, which corpus and model, how many texts
-and dimensions, and which shards. A shard's file appears when it is complete, so a run that was killed goes on with those
+and dimensions, and which shards. A shard's file appears when it is complete, so a killed run goes on with those
 that are not there.
 """
 
@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import time
+import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pellucid.bulk.batches import checked_column
-from pellucid.bulk.shards import ENDINGS, ROW, Job, is_whole
+from pellucid.bulk.shards import ENDINGS, ROW, Job, is_whole, reason
 from pellucid.bulk.workers import ENGINES, in_this_process
 from pellucid.corpus import check_file, is_path, read_texts, read_with_ids
 from pellucid.encoders import Encoder
@@ -114,6 +115,7 @@ def encode_corpus(
         job = Job(
             opened.encoder if own else _portable(model), source.absolute(), folder.absolute(), column, id_column,
             settings.role, settings.format, settings.shard_size, work.facts.get("texts", 0),
+            uuid.uuid4().hex,
         )  # fmt: skip
         return _completed(work, job, opened, workers, engine)
 
@@ -168,8 +170,7 @@ def _check_columns(source: Path, column: str, id_column: str | None) -> None:
         with ParquetFile(source) as file:
             schema = file.schema_arrow
     except (pa.ArrowException, OSError) as error:
-        said = " ".join(str(error).split())[:200]
-        raise CorpusError(f"{source} is damaged or no Parquet file: {said}") from error
+        raise CorpusError(f"{source} is damaged or no Parquet file: {reason(error)}") from error
     try:
         wanted = [schema.field(name) for name in (id_column, column) if name in schema.names]
         checked_column(pa.schema(wanted) if column in schema.names else schema, column)

@@ -7,6 +7,8 @@ A worker does one shard after the other and needs nothing but `Job` and a number
 from __future__ import annotations
 
 import os
+import threading
+from bisect import bisect_right
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -47,6 +49,7 @@ class Job(NamedTuple):
         kind: one of `ENDINGS`.
         size: texts in a shard; the last has fewer.
         texts: of the whole corpus.
+        run: a name that no other run has: processes may outlive one, and files change between two.
     """
 
     model: Encoder
@@ -58,6 +61,7 @@ class Job(NamedTuple):
     kind: str
     size: int
     texts: int
+    run: str
 
     @property
     def shards(self) -> int:
@@ -92,54 +96,95 @@ def write_shard(job: Job, number: int) -> int:
         CorpusError: a text is not UTF-8, an id is missing, or the file is damaged.
         WritingError: no space or no permission; nothing is left of the shard.
     """
-    encoded = map(_opened(job.model, job.column, job.role), _read(job, number))
+    encoded = map(opened(job), _read(job, number))
     (_write_parquet if job.kind == "parquet" else _write_safetensors)(job.path(number), encoded)
     return job.rows(number)
 
 
 @lru_cache(maxsize=1)
-def _opened(model: Encoder, column: str, role: Role) -> BatchEncoder:
-    """Return the model as a function of batches, opened once a process."""
-    return BatchEncoder(model, column=column, role=role)
+def opened(job: Job) -> BatchEncoder:
+    """Return the model of a run as a function of batches, opened once a process."""
+    return BatchEncoder(job.model, column=job.column, role=job.role)
 
 
 def _read(job: Job, number: int) -> Iterator[Any]:
     """Yield the record batches of a shard: ids and texts."""
-    columns = [job.column] if job.id_column is None else [job.id_column, job.column]
     row = number * job.size
-    for batch in read_rows(job.source, columns, row, job.rows(number)):
+    for batch in _rows_of(job).read(row, job.rows(number)):
         if job.id_column is None:
             numbers = pa.array(np.arange(row, row + len(batch)))
             batch = pa.record_batch([numbers, batch.column(0)], names=[ROW, job.column])
-        elif batch.column(job.id_column).null_count:
-            place = row + batch.column(job.id_column).is_null().to_numpy(zero_copy_only=False).argmax()
-            raise CorpusError(f"row {place} of {job.source} has no id under {job.id_column!r}; give it one")
+        elif batch.column(0).null_count:
+            place = row + int(batch.column(0).is_null().to_numpy(zero_copy_only=False).argmax())
+            raise CorpusError(f"row {place:,} of {job.source} has no id under {job.id_column!r}; give it one")
         yield batch
         row += len(batch)
 
 
-def read_rows(path: Path, columns: list[str], first: int, count: int) -> Iterator[Any]:
-    """Yield `count` rows of a Parquet file from row `first` on, as record batches; only their row groups are read.
+class _Rows:
+    """Columns of a Parquet file from any row on; to read on, or further ahead in a row group, nothing is read twice.
 
-    Raises:
-        CorpusError: the file is damaged.
+    Batches are cut at the same rows wherever reading begins: a transformer's rows depend on their batch, if only in
+    their last bits.
     """
-    try:
-        with ParquetFile(path, page_checksum_verification=True) as file:
-            sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
-            starts = np.concatenate([[0], np.cumsum(sizes)])
-            groups = np.flatnonzero((starts[1:] > first) & (starts[:-1] < first + count)).tolist()
-            skip = first - int(starts[groups[0]])
-            for batch in file.iter_batches(_BATCH, row_groups=groups, columns=columns):
-                part = batch.slice(min(skip, len(batch)), count)
-                skip, count = max(0, skip - len(batch)), count - len(part)
-                if len(part):
-                    yield part.select(columns)
-                if not count:
-                    return
-    except (pa.ArrowException, OSError) as error:
-        raise CorpusError(f"{path} is damaged or no Parquet file: {' '.join(str(error).split())[:200]}") from error
-    raise CorpusError(f"{path} has fewer rows than it had when the run began")
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self._columns = [job.column] if job.id_column is None else [job.id_column, job.column]
+        self._file = ParquetFile(job.source, page_checksum_verification=True)
+        about = self._file.metadata
+        sizes = [about.row_group(group).num_rows for group in range(about.num_row_groups)]
+        self._starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).tolist()
+        self._batches: Iterator[tuple[int, Any]] = iter(())
+        self._start, self._batch = self._starts[-1], ()  # the batch read last, and its first row; none yet
+
+    def read(self, first: int, count: int) -> Iterator[Any]:
+        """Yield `count` rows from row `first` on, as record batches.
+
+        Raises:
+            CorpusError: the file is damaged, or has fewer rows than it had.
+        """
+        group = bisect_right(self._starts, first) - 1
+        if first < self._start or self._starts[group] > self._start + len(self._batch):
+            self._batches, self._start, self._batch = self._from_group(group), self._starts[group], ()
+        while count:
+            if first >= self._start + len(self._batch):
+                self._start, self._batch = self._next()
+                continue
+            part = self._batch.slice(first - self._start, count)  # type: ignore[attr-defined]
+            first, count = first + len(part), count - len(part)
+            yield part
+
+    def _from_group(self, group: int) -> Iterator[tuple[int, Any]]:
+        for number in range(group, len(self._starts) - 1):
+            start = self._starts[number]
+            for batch in self._file.iter_batches(_BATCH, row_groups=[number], columns=self._columns):
+                yield start, batch.select(self._columns)
+                start += len(batch)
+
+    def _next(self) -> tuple[int, Any]:
+        try:
+            return next(self._batches)
+        except StopIteration:
+            raise CorpusError(f"{self.job.source} has fewer rows than it had when the run began") from None
+        except (pa.ArrowException, OSError) as error:
+            raise CorpusError(f"{self.job.source} is damaged or no Parquet file: {reason(error)}") from error
+
+
+_OWN = threading.local()
+
+
+def _rows_of(job: Job) -> _Rows:
+    """Return this thread's reader of the corpus."""
+    rows: _Rows | None = getattr(_OWN, "rows", None)
+    if rows is None or rows.job != job:
+        rows = _OWN.rows = _Rows(job)
+    return rows
+
+
+def reason(error: Exception) -> str:
+    """Return what an error of another library says, on one short line."""
+    return " ".join(str(error).split())[:200]
 
 
 def _write_parquet(path: Path, batches: Iterator[Any]) -> None:
@@ -203,7 +248,7 @@ def _checked_shard(folder: Path, name: str, facts: dict[str, Any]) -> Shard:
     try:
         return (_from_parquet if name.endswith(".parquet") else _from_safetensors)(path, facts["dimension"])
     except (pa.ArrowException, OSError, KeyError) as error:
-        what = f"damaged: {' '.join(str(error).split())[:200]}" if path.exists() else "missing"
+        what = f"damaged: {reason(error)}" if path.exists() else "missing"
         raise ModelFolderError(
             f"{path} is {what}. Delete it and encode the corpus again: only it is made anew"
         ) from error

@@ -16,7 +16,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from pellucid import errors
-from pellucid.bulk.shards import Job, write_shard
+from pellucid.bulk.shards import Job, opened, write_shard
 from pellucid.encoders import Encoder
 from pellucid.errors import MissingExtraError, PellucidError, missing_extra
 from pellucid.static.embedder import StaticEmbedder
@@ -32,7 +32,9 @@ def in_this_process(encoder: Encoder, workers: int) -> bool:
 def _locally(job: Job, pending: list[int], workers: int) -> Iterator[int]:
     workers = min(workers, len(pending))
     pool: Executor = ThreadPoolExecutor(workers)
-    if not in_this_process(job.model, workers):
+    if in_this_process(job.model, workers):
+        opened(job)  # once, not in every thread
+    else:
         method = multiprocessing.get_context("spawn")  # a copy of a process with threads may hang
         pool = ProcessPoolExecutor(workers, method, _prepare, (max(1, (os.cpu_count() or 1) // workers),))
     try:
@@ -46,6 +48,7 @@ def _locally(job: Job, pending: list[int], workers: int) -> Iterator[int]:
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
+        opened.cache_clear()
 
 
 def _prepare(threads: int) -> None:

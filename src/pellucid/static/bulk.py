@@ -215,7 +215,7 @@ class _Worker:
     def _ask(self, block: npt.NDArray[np.uint8], scratch: kernels.Scratch, missing: npt.NDArray[np.int32]) -> None:
         """Set the rows of the words at `missing` as `Vocabulary.row` says, once for each word."""
         edges = scratch.edges.reshape(-1, 2)[missing]
-        utf8 = memoryview(block)
+        utf8 = block.data
         spelled = [bytes(utf8[start:end]) for start, end in edges.tolist()]
         row_of = {word: self._vocabulary.row(word.decode()) for word in set(spelled)}
         rows = np.array([row_of[word] for word in spelled], np.int32)
