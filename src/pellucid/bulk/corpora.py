@@ -130,22 +130,17 @@ def _completed(work: WorkFolder, job: Job, model: Model, workers: int, engine: s
         job = job._replace(source=job.source if is_parquet else staged)
         job = job._replace(texts=_number_of_texts(job.source))
     shards = [job.path(number) for number in range(job.shards)]
+    pending = [number for number in range(job.shards) if not is_whole(job, number)]
     facts = {"texts": job.texts, "id": job.id_column or ROW, "shards": [path.name for path in shards]}
     work.commit({**facts, "dimension": model.dimension, "model": model.fingerprint, "complete": False})
-    _write_pending(job, workers, engine)
-    work.commit({"complete": True})
-    staged.unlink(missing_ok=True)
-    return shards
-
-
-def _write_pending(job: Job, workers: int, engine: str) -> None:
-    """Write the shards that are not there yet."""
-    pending = [number for number in range(job.shards) if not is_whole(job, number)]
     begun, done = time.monotonic(), 0
     with Progress("encoding", total=sum(map(job.rows, pending))) as progress:
         for count in ENGINES[engine](job, pending, workers) if pending else ():
             done += count
             progress.advance(count, f"{done / (time.monotonic() - begun):,.0f} texts/s")
+    work.commit({"complete": True})
+    staged.unlink(missing_ok=True)
+    return shards
 
 
 def _check_places(source: Path, folder: Path, column: str, id_column: str | None) -> None:

@@ -97,7 +97,10 @@ def write_shard(job: Job, number: int) -> int:
         WritingError: no space or no permission; nothing is left of the shard.
     """
     encoded = map(opened(job), _read(job, number))
-    (_write_parquet if job.kind == "parquet" else _write_safetensors)(job.path(number), encoded)
+    try:
+        (_write_parquet if job.kind == "parquet" else _write_safetensors)(job.path(number), encoded)
+    except CorpusError as error:
+        raise CorpusError(f"{job.source}: {error}") from error
     return job.rows(number)
 
 
@@ -116,7 +119,7 @@ def _read(job: Job, number: int) -> Iterator[Any]:
             batch = pa.record_batch([numbers, batch.column(0)], names=[ROW, job.column])
         elif batch.column(0).null_count:
             place = row + int(batch.column(0).is_null().to_numpy(zero_copy_only=False).argmax())
-            raise CorpusError(f"row {place:,} of {job.source} has no id under {job.id_column!r}; give it one")
+            raise CorpusError(f"row {place:,} has no id under {job.id_column!r}; give it one")
         yield batch
         row += len(batch)
 
@@ -166,9 +169,9 @@ class _Rows:
         try:
             return next(self._batches)
         except StopIteration:
-            raise CorpusError(f"{self.job.source} has fewer rows than it had when the run began") from None
+            raise CorpusError("there are fewer rows than when the run began") from None
         except (pa.ArrowException, OSError) as error:
-            raise CorpusError(f"{self.job.source} is damaged or no Parquet file: {reason(error)}") from error
+            raise CorpusError(f"damaged or no Parquet file: {reason(error)}") from error
 
 
 _OWN = threading.local()
