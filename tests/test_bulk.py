@@ -26,7 +26,6 @@ from pellucid.bulk import BatchEncoder, CorpusSettings, Shard, encode_corpus, re
 from pellucid.errors import CorpusError, InputError, MissingExtraError, ModelFolderError, PellucidError, WritingError
 from pellucid.text import Vocabulary
 from resuming import stopped_at_writes
-from test_cli import models, run, texts  # noqa: F401
 
 WORDS = ["the", "apple", "pear", "car", "bicycle", "unheard", "été", "車"]
 SMALL = CorpusSettings(shard_size=7)
@@ -487,21 +486,3 @@ def test_absent_java_is_named():
 
     with pytest.raises(MissingExtraError, match="Java 17"):
         _local_spark(Builder(), 2)
-
-
-# --- the command line -------------------------------------------------------------------------------------------------
-
-
-def test_a_folder_on_the_command_line_means_shards(run, fruit, corpus, tmp_path):  # noqa: F811
-    said = run("encode", corpus, tmp_path / "out", "--id", "key", "--workers", "2").stderr
-    assert said.strip().endswith("out: 1 shard")
-    assert whole(tmp_path / "out").ids == [f"k{i}" for i in range(50)]
-    run("encode", corpus, tmp_path / "tensors", "--format", "safetensors")
-    assert (whole(tmp_path / "tensors").rows == compiled(fruit)(some_texts(50))).all()
-
-
-def test_options_that_do_not_go_together(run, texts, tmp_path):  # noqa: F811
-    assert "folder of shards" in run("encode", texts, "--workers", "2", code=2).stderr
-    assert "--output" in run("encode", texts, tmp_path / "out", "-o", tmp_path / "a.npy", code=2).stderr
-    assert "FILE" in run("encode", "-", tmp_path / "out", code=2).stderr
-    assert "no column 'body'" not in run("encode", texts, tmp_path / "out").stderr
