@@ -21,10 +21,10 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.errors import InputError
 from pellucid.static import bulk
-from pellucid.static.bulk import BulkEncoder
+from pellucid.static.bulk import BulkEncoder, Utf8Texts
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.store import read_tensors, write_tensors
-from pellucid.text import Vocabulary, split_words
+from pellucid.text import Vocabulary, split_words, well_formed
 
 _LONG = "pneumonoultramicroscopicsilicovolcanoconiosis"
 _UNCASED = [
@@ -119,6 +119,40 @@ def test_explanations_are_the_same_by_both_paths(key: tuple[bool, bool, str], fi
     plain, compiled = _MODELS[key], _started(key)
     assert compiled.explain(first, second).to_dict() == plain.explain(first, second).to_dict()
     assert compiled.explain(first).to_dict() == plain.explain(first).to_dict()
+
+
+@pytest.mark.parametrize("key", [(False, False, "float32"), (True, True, "int8")])
+@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@given(texts=st.lists(_TEXT, max_size=30), skipped=st.integers(0, 3), repeats=st.integers(1, 120))
+def test_bytes_give_the_rows_of_strings(
+    key: tuple[bool, bool, str], texts: list[str], skipped: int, repeats: int
+) -> None:
+    texts = [*texts, "東京都に行く new york", ""] * repeats
+    rows = _BULK[key].encode(Utf8Texts(*_as_arrow(texts))[skipped:])
+    assert (rows == _BULK[key].encode(texts[skipped:])).all()
+
+
+def test_bytes_of_no_text_and_of_a_long_one() -> None:
+    encoder = _BULK[False, False, "float32"]
+    assert encoder.encode(Utf8Texts(*_as_arrow([]))).shape == (0, 77)
+    long = ["token " * 100_000, "the"]
+    assert (encoder.encode(Utf8Texts(*_as_arrow(long))) == encoder.encode(long)).all()
+
+
+def test_a_phrase_or_a_script_without_spaces_is_found_in_bytes() -> None:
+    words = ["new▁york", "new", "york", "東京", "都"]
+    model = StaticEmbedder(Vocabulary(words), np.eye(5, dtype=np.float32))
+    texts = ["in new york", "york new", "東京都", "new", "a\x00new\x00york 東京"]
+    rows = model.encode_utf8(*_as_arrow(texts))
+    np.testing.assert_allclose(rows, model._encode_plainly(texts), atol=1e-6)
+    assert (rows == _bulk(model).encode(texts)).all()
+
+
+def _as_arrow(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Bytes and offsets, as in the buffers of a column; what lies before the first text belongs to others."""
+    spelled = [well_formed(text).encode() for text in texts]
+    data = np.frombuffer(b"xyz" + b"".join(spelled), np.uint8)
+    return data, np.cumsum([3, *map(len, spelled)], dtype=np.int64)
 
 
 @pytest.mark.parametrize("key", [(False, False, "float32"), (True, True, "int8")])

@@ -171,5 +171,5 @@ def check_same_encoder(encoder: Encoder, texts: Iterable[str], known: npt.NDArra
     first = np.asarray(known[: len(again)], np.float32)
     if again.shape != first.shape or np.abs(again - first).max(initial=0) > _ROUNDING:
         raise InputError(
-            f"{folder} holds vectors of another encoder; give the one it was begun with, or another work_dir"
+            f"{folder} holds vectors of another encoder; give the one it was begun with, or another folder"
         )

@@ -222,7 +222,7 @@ def locked(folder: Path) -> Iterator[None]:
                 file.seek(0)
                 raise InputError(
                     f"{folder} is in use by {file.read(200).strip() or 'another run'}; wait until it has ended, or "
-                    "give another work_dir"
+                    "give another folder"
                 ) from error  # else a file system without locks
         file.seek(0)
         file.truncate()

@@ -251,9 +251,13 @@ class Vocabulary:
 
         This is `split` for many texts: only those that need it are written anew, with spaces between their words.
         """
-        if not self._phrase_lengths and not self._unspaced_lengths:
+        if not self.needs_spaces(is_ascii=False):
             return texts
-        return [text if text.isascii() and not self._phrase_lengths else self._spaced(text) for text in texts]
+        return [self._spaced(text) if self.needs_spaces(is_ascii=text.isascii()) else text for text in texts]
+
+    def needs_spaces(self, *, is_ascii: bool) -> bool:
+        """Whether `spaced` may change a text, of ASCII alone or not: a vocabulary may know phrases, or cut scripts."""
+        return bool(self._phrase_lengths) or (bool(self._unspaced_lengths) and not is_ascii)
 
     def _spaced(self, text: str) -> str:
         if text.isascii():

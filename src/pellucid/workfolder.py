@@ -108,7 +108,7 @@ class WorkFolder:
         what = "damaged, or was changed" if path.exists() else "missing"
         return ModelFolderError(
             f"{path} is {what}, and the run cannot continue without it. Put it back, or start again: "
-            f"delete {self.path}, or give another work_dir"
+            f"delete {self.path}, or give another folder"
         )
 
     def claim(self, asked: Mapping[str, Any]) -> None:
@@ -124,7 +124,7 @@ class WorkFolder:
             differing = sorted(key for key in {**earlier, **asked} if earlier.get(key) != asked.get(key))
             raise InputError(
                 f"{self.path} holds the state of another run (different: {', '.join(differing)}); "
-                "give the same arguments to resume it, or another work_dir"
+                "give the same arguments to resume it, or another folder"
             )
         self._state["asked"] = asked
 
@@ -183,7 +183,7 @@ class WorkFolder:
         """Yield the texts that were read before, block by block."""
         record = self._state["texts"].get(key, {"marks": [], "whole": False})
         begun = f"the corpus that the run in {self.path} was begun with"
-        way_out = f"Give that corpus to resume, or start again: delete {self.path}, or give another work_dir"
+        way_out = f"Give that corpus to resume, or start again: delete {self.path}, or give another folder"
         for mark in list(record["marks"]):
             first = digest.count + 1
             block = list(islice(reader, mark[0] - digest.count))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -71,7 +72,7 @@ app = typer.Typer(
     epilog="Progress bars go to stderr after two seconds of work; PELLUCID_PROGRESS=0 silences them.",
 )
 
-_Field = Annotated[str, typer.Option(help="The JSON key or parquet column that holds the text.")]
+_Field = Annotated[str, typer.Option(help="The JSON key or the column that holds the text.")]
 _Roles = Annotated[
     str | None,
     typer.Option(metavar="ROLE[,ROLE]", help="What A and B are: query, document or none, as query,document."),
@@ -100,16 +101,29 @@ def _pellucid(
 @app.command()
 def encode(
     file: Annotated[str, typer.Argument(help="A .txt (one text a line), .jsonl or .parquet; - is stdin.")] = "-",
+    folder: Annotated[
+        Path | None, typer.Argument(help="A folder of shards to write, or to go on with, in place of --output.")
+    ] = None,
     output: _Output = None,
-    kind: Annotated[str | None, typer.Option("--format", help="npy, jsonl or parquet, whatever the name.")] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option("--format", help="npy, jsonl or parquet, whatever the name; of shards parquet or safetensors."),
+    ] = None,
     role: Annotated[str | None, typer.Option(help="query or document: what a search takes the texts for.")] = None,
     model: ModelOption = "static-en",
     field: _Field = "text",
+    id_field: Annotated[str | None, typer.Option("--id", help="Shards: the key or column of the ids.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Shards: how many encode at once. [default: 1]")] = None,
+    engine: Annotated[str | None, typer.Option(help="Shards: local, ray or spark. [default: local]")] = None,
 ) -> None:
     """Turn texts into embeddings.
 
     Memory stays bounded however many texts there are. The output file appears when
     it is complete; an interrupted run leaves none.
+
+    With a folder, embeddings and ids are written in shards of 65,536 texts by one or
+    several workers. An interrupted run goes on when the command is given again. Ids
+    are the numbers of the rows unless --id names a column.
 
     Some models read a query in another way than a document, such as behind an
     instruction. Without --role a text is neither.
@@ -119,14 +133,34 @@ def encode(
       pellucid encode texts.txt -o embeddings.npy
       pellucid encode questions.txt --role query -m my-lexicon -o questions.parquet
       pellucid encode reviews.jsonl --field review -o reviews.parquet
+      pellucid encode big.parquet shards --id key --workers 8
       cut -f 2 log.tsv | pellucid encode > embeddings.jsonl
     """
+    if folder is None:
+        for option, given in (("--id", id_field), ("--workers", workers), ("--engine", engine)):
+            if given is not None:
+                raise typer.BadParameter("it goes with a folder of shards", param_hint=option)
+        _encode_to_file(read(file, field), output, kind, role, model)
+        return
+    if output is not None or file == "-":
+        raise typer.BadParameter("a folder of shards goes with a FILE and without --output", param_hint="FOLDER")
+    from pellucid.bulk import CorpusSettings, encode_corpus
+
+    settings = CorpusSettings(role=roles_of(role, 1, "--role")[0], format=kind or "parquet")
+    shards = encode_corpus(
+        model, file, folder, column=field, id_column=id_field, workers=workers or 1, engine=engine or "local",
+        settings=settings,
+    )  # fmt: skip
+    say(f"{folder}: {len(shards):,} {'shards' if len(shards) > 1 else 'shard'}", err=True)
+
+
+def _encode_to_file(texts: Iterator[str], output: Path | None, kind: str | None, role: str | None, model: str) -> None:
+    """Write the embeddings of texts to one file or to stdout."""
     from pellucid.cli.output import open_writer, output_format
     from pellucid.progress import Progress
 
     chosen = output_format(output, kind)
     (known,) = roles_of(role, 1, "--role")
-    texts = read(file, field)
     opened = open_model(model)
     turned = {None: opened.encode, "query": opened.encode_query, "document": opened.encode_document}[known]
     shown = output is not None or not sys.stdout.isatty()  # a bar between the lines of the result helps nobody

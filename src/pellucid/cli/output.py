@@ -189,7 +189,7 @@ def open_writer(path: Path | None, kind: str, dimension: int, stdout: IO[str]) -
 def _place(path: Path) -> Iterator[Path]:
     """Yield where to write: beside `path`, or `path` itself where it is no file that can be replaced (/dev/null)."""
     if path.is_dir():
-        raise InputError(f"{path} is a folder; name a file to write")
+        raise InputError(f"{path} is a folder; name a file to write, or give the folder after FILE for shards")
     if path.exists() and not path.is_file():
         yield path
         return

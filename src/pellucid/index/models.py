@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,9 +20,11 @@ from pellucid.embeddings import Role
 from pellucid.encoders import Encoder, encode_with, is_sentence_transformer
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError
-from pellucid.index.engine import Vector
 from pellucid.pretrained import open_encoder
 from pellucid.static.embedder import StaticEmbedder
+
+if TYPE_CHECKING:
+    from pellucid.index.engine import Vector
 
 BM25 = "bm25"
 """The name of the part that is no model."""
@@ -106,7 +108,7 @@ class Model:
         Raises:
             IndexFolderError: it is another one.
         """
-        if not _same(self.fingerprint, fingerprint):
+        if not same_model(self.fingerprint, fingerprint):
             raise IndexFolderError(
                 f"the model {self.name!r} ({self.source or type(self.encoder).__name__}) is another one than the index "
                 "was made with. Open the index with that one (models=...), or make its vectors anew: index.rebuild"
@@ -249,7 +251,8 @@ def _table_hash(encoder: Encoder) -> str | None:
     return digest.hexdigest()
 
 
-def _same(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+def same_model(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    """Whether two fingerprints are of one model, up to what machines and batches round differently."""
     if (first["dimension"], first["table"]) != (second["dimension"], second["table"]):
         return False
     return all(map(_same_probe, first["probes"], second["probes"]))

@@ -1,9 +1,10 @@
 """Encoding many texts with a static model: blocks of texts go through the compiled functions of `kernels.py`.
 
 `StaticEmbedder._encode_plainly` says what is computed. Texts are joined into blocks of UTF-8, and threads take blocks
-in turn. Python is only asked about the few words that the index of the vocabulary does not hold, and about texts with
-phrases or in scripts without spaces: these are first rewritten with spaces between their words. numba is imported with
-this file, so this file is imported only when there is work for it. docs/notes-static-speed.md says what each idea gave.
+in turn. Texts that are UTF-8 already, as in Arrow (`Utf8Texts`), never become Python strings. Python is only asked
+about the few words that the index of the vocabulary does not hold, and about texts with phrases or in scripts without
+spaces: these are first rewritten with spaces between their words. numba is imported with this file, so this file is
+imported only when there is work for it. docs/notes-static-speed.md says what each idea gave.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from string import punctuation
 from typing import Any, NamedTuple
 
@@ -45,6 +47,32 @@ class Words(NamedTuple):
     others: list[int]  # which may have the row of a word that is not they but for case, such as of their beginning
 
 
+class Utf8Texts:
+    """Texts as Arrow keeps them: text i is `data[offsets[i]:offsets[i + 1]]`, valid UTF-8."""
+
+    def __init__(self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> None:
+        """Take the bytes of all texts and the offsets, one more than there are texts, without copying."""
+        self.data, self.offsets = _as_kernel_array(data), _as_kernel_array(offsets)
+
+    def __len__(self) -> int:
+        """Return how many texts there are."""
+        return len(self.offsets) - 1
+
+    def __getitem__(self, part: slice) -> Utf8Texts:
+        """Return some of them, without copying."""
+        first, last, _ = part.indices(len(self))
+        return Utf8Texts(self.data, self.offsets[first : last + 1])
+
+    def decoded(self) -> list[str]:
+        """Return the texts as strings."""
+        start, end = int(self.offsets[0]), int(self.offsets[-1])
+        content, edges = self.data[start:end].tobytes(), (self.offsets - start).tolist()
+        return [content[first:last].decode() for first, last in pairwise(edges)]
+
+
+_Texts = list[str] | Utf8Texts
+
+
 class BulkEncoder:
     """Encodes lists of texts with a static model's table.
 
@@ -71,8 +99,8 @@ class BulkEncoder:
         self._cased = vocabulary.cased
         self._idle: list[_Worker] = []
 
-    def encode(self, texts: list[str], *, show_progress_bar: bool = False) -> Vectors:
-        """Return the embeddings of well-typed `texts`, float32 [texts, dimension].
+    def encode(self, texts: _Texts, *, show_progress_bar: bool = False) -> Vectors:
+        """Return the embeddings of well-typed `texts`, float32 [texts, dimension]; the same in either form.
 
         Raises:
             InputError: a text has 2 GB or more.
@@ -151,12 +179,13 @@ class _Worker:
         self._vectors, self._scales, self._sound = vectors, scales, sound
         self._scratch = _scratch(_BLOCK_CHARACTERS)
 
-    def encode(self, texts: list[str], embeddings: Vectors) -> None:
+    def encode(self, texts: _Texts, embeddings: Vectors) -> None:
         """Set `embeddings` to those of one block of texts."""
         _, scratch, ends = self._read(texts)
         pooling.pool(self._vectors, self._scales, scratch.rows, ends, embeddings)
         if not (self._sound or np.isfinite(embeddings.sum())):  # rows of length 1 add up to a number
-            raise not_finite(texts[int((~np.isfinite(embeddings)).any(axis=1).argmax())])
+            first = int((~np.isfinite(embeddings)).any(axis=1).argmax())
+            raise not_finite(_strings(texts[first : first + 1])[0])
 
     def coverage(self, texts: list[str], shares: Vectors) -> None:
         """Set `shares` to how much of each text of a block has a row; 1 for one without words."""
@@ -168,27 +197,23 @@ class _Worker:
 
     def words(self, text: str) -> Words:
         """Return the words of a text that is a block by itself."""
-        utf8, scratch, ends = self._read([text])
+        block, scratch, ends = self._read([text])
         count = int(ends[0])
-        block = np.frombuffer(utf8, np.uint8)
         others = scratch.missing[: kernels.list_others(block, count, self._lexicon, scratch)].tolist()
         spans = scratch.edges[: 2 * count].reshape(-1, 2)
         if not text.isascii():  # from bytes to characters, each of which begins with a byte that is no continuation
             spans = (np.cumsum(block & 0xC0 != 0x80) - 1)[spans]
         return Words(scratch.rows[:count].tolist(), spans.copy(), others)
 
-    def _read(self, texts: list[str]) -> tuple[bytes, kernels.Scratch, npt.NDArray[np.int32]]:
+    def _read(self, texts: _Texts) -> tuple[npt.NDArray[np.uint8], kernels.Scratch, npt.NDArray[np.int32]]:
         """Return the bytes of a block of texts, all about their words, and where each text's words end among these."""
-        texts = self._vocabulary.spaced(texts)
-        utf8 = _join(texts)
-        used = len(utf8) - len(_PADDING)
+        block = self._joined(texts)
+        used = len(block) - len(_PADDING)
         scratch = self._scratch if used <= _BLOCK_CHARACTERS else _scratch(used)
-        block = np.frombuffer(utf8, np.uint8)
         ends = np.empty(len(texts), np.int32)
         found, beyond = kernels.mark(block, used, ends, True, scratch)
         if found != len(texts):  # a text holds a NUL
-            sizes = [len(well_formed(text).encode()) + 1 for text in texts]
-            ends[:] = np.cumsum(sizes) - 1
+            ends[:] = np.cumsum(self._sizes(texts) + 1) - 1
             _, beyond = kernels.mark(block, used, ends, False, scratch)
         if beyond:
             while (point := kernels.drop_separators(block, used, CLASSES, scratch)) >= 0:
@@ -198,15 +223,31 @@ class _Worker:
         for first in range(0, missing, _LEARNT_WORDS):
             last = min(first + _LEARNT_WORDS, missing)
             still = kernels.look_again(block, first, last, self._lexicon, scratch) if first else last
-            self._ask(utf8, block, scratch, scratch.missing[first : first + still])
-        return utf8, scratch, ends
+            self._ask(block, scratch, scratch.missing[first : first + still])
+        return block, scratch, ends
 
-    def _ask(
-        self, utf8: bytes, block: npt.NDArray[np.uint8], scratch: kernels.Scratch, missing: npt.NDArray[np.int32]
-    ) -> None:
+    def _joined(self, texts: _Texts) -> npt.NDArray[np.uint8]:
+        """Return the UTF-8 of texts with spaces between their words, a NUL after each text, and the padding."""
+        if not isinstance(texts, Utf8Texts):
+            return np.frombuffer(_join(self._vocabulary.spaced(texts)), np.uint8)
+        size = int(texts.offsets[-1] - texts.offsets[0]) + len(texts) + len(_PADDING)
+        block = np.empty(_checked_size(size), np.uint8)
+        kernels.separate(texts.data, texts.offsets, block)
+        if self._vocabulary.needs_spaces(is_ascii=int(block.max()) < 0x80):
+            return self._joined(texts.decoded())
+        return _as_kernel_array(block)
+
+    def _sizes(self, texts: _Texts) -> npt.NDArray[np.int64]:
+        """Return the bytes of each text of a block."""
+        if isinstance(texts, Utf8Texts) and not self._vocabulary.needs_spaces(is_ascii=False):
+            return np.diff(texts.offsets)
+        return np.array([len(well_formed(text).encode()) for text in self._vocabulary.spaced(_strings(texts))])
+
+    def _ask(self, block: npt.NDArray[np.uint8], scratch: kernels.Scratch, missing: npt.NDArray[np.int32]) -> None:
         """Set the rows of the words at `missing` as `Vocabulary.row` says, once for each word."""
         edges = scratch.edges.reshape(-1, 2)[missing]
-        spelled = [utf8[start:end] for start, end in edges.tolist()]
+        utf8 = block.data
+        spelled = [bytes(utf8[start:end]) for start, end in edges.tolist()]
         row_of = {word: self._vocabulary.row(word.decode()) for word in set(spelled)}
         rows = np.array([row_of[word] for word in spelled], np.int32)
         scratch.rows[missing] = rows
@@ -243,14 +284,22 @@ def default_threads() -> int:
     return int(wanted)
 
 
-def _blocks(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
+def _strings(texts: _Texts) -> list[str]:
+    return texts.decoded() if isinstance(texts, Utf8Texts) else texts
+
+
+def _blocks(texts: _Texts) -> Iterator[tuple[int, int]]:
     """Cut `texts` into ranges of at most `_BLOCK_TEXTS` texts and, but for single texts, `_BLOCK_CHARACTERS`."""
     for first in range(0, len(texts), _BLOCK_TEXTS):
         yield from _small_enough(texts, first, min(first + _BLOCK_TEXTS, len(texts)))
 
 
-def _small_enough(texts: Sequence[str], first: int, last: int) -> Iterator[tuple[int, int]]:
-    if last - first == 1 or sum(map(len, texts[first:last])) <= _BLOCK_CHARACTERS:
+def _small_enough(texts: _Texts, first: int, last: int) -> Iterator[tuple[int, int]]:
+    if isinstance(texts, Utf8Texts):
+        size = int(texts.offsets[last] - texts.offsets[first])
+    else:
+        size = sum(map(len, texts[first:last]))
+    if last - first == 1 or size <= _BLOCK_CHARACTERS:
         yield first, last
     else:
         middle = (first + last) // 2
@@ -264,9 +313,15 @@ def _join(texts: list[str]) -> bytes:
         utf8 = "\0".join([*texts, _PADDING]).encode()
     except UnicodeEncodeError:
         utf8 = "\0".join([*map(well_formed, texts), _PADDING]).encode()
-    if len(utf8) >= _LARGEST_BLOCK:
-        raise InputError(f"a text has {len(utf8)} bytes; split texts of 2 GB and more")
+    _checked_size(len(utf8))
     return utf8
+
+
+def _checked_size(size: int) -> int:
+    """Return the bytes of a block; positions in it are 32-bit."""
+    if size >= _LARGEST_BLOCK:
+        raise InputError(f"a text has {size} bytes; split texts of 2 GB and more")
+    return size
 
 
 def _scratch(size: int) -> kernels.Scratch:

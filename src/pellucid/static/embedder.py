@@ -359,10 +359,31 @@ class StaticEmbedder(Embedder):
         if self._bulk is None:
             self._characters += sum(map(len, texts))
             if self._characters > _SMALL:
-                from pellucid.static.bulk import BulkEncoder  # numba takes a second to import
-
-                self._bulk = BulkEncoder(self.vocabulary, self.vectors, self.scales)
+                return self._started()
         return self._bulk
+
+    def _started(self) -> BulkEncoder:
+        """Return the compiled encoder, made when it is first needed."""
+        if self._bulk is None:
+            from pellucid.static.bulk import BulkEncoder  # numba takes a second to import
+
+            self._bulk = BulkEncoder(self.vocabulary, self.vectors, self.scales)
+        return self._bulk
+
+    def encode_utf8(self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> Vectors:
+        """Encode texts that lie in memory as in an Arrow column, without a Python string for each.
+
+        Args:
+            data: uint8, the UTF-8 of all texts. It must be valid: nothing is checked here.
+            offsets: int64 [texts + 1]; text i is `data[offsets[i]:offsets[i + 1]]`.
+
+        Returns:
+            float32 [texts, dimension]: bit for bit what `encode` gives for many texts.
+        """
+        from pellucid.static.bulk import Utf8Texts
+
+        embeddings: Vectors = self._started().encode(Utf8Texts(data, offsets))
+        return embeddings
 
     def _encode_plainly(self, texts: Sequence[str]) -> Vectors:
         """Encode `texts` as the method is defined; the kernel must agree with this."""

@@ -1,6 +1,6 @@
 """The compiled half of bulk encoding, first part: from a block of UTF-8 to its words and their rows.
 
-`bulk.py` joins texts into a block and calls, in this order:
+`bulk.py` joins texts into a block (`separate` does where they are UTF-8 already) and calls, in this order:
 
 1. `mark` reads 64 bytes at a time and writes, as bits, which bytes belong to words; ASCII letters are lower-cased on
    the way. It is one pass over the text with no branch for each character.
@@ -155,6 +155,20 @@ class Scratch(NamedTuple):
     edges: npt.NDArray[np.int32]  # [bytes] where words start and end, in turn
     rows: npt.NDArray[np.int32]  # [words] the row of each word of the block, -1 for an unknown word
     missing: npt.NDArray[np.int32]  # [words] which words were not found
+
+
+@compiled
+def separate(data: Any, offsets: Any, block: Any) -> None:
+    """Copy the texts `data[offsets[i]:offsets[i + 1]]` into a block, a NUL after each, and NULs up to its end."""
+    place = np.int64(0)
+    for text in range(len(offsets) - 1):
+        for byte in range(offsets[text], offsets[text + 1]):
+            block[place] = data[byte]
+            place += 1
+        block[place] = 0
+        place += 1
+    for padding in range(place, len(block)):
+        block[padding] = 0
 
 
 @compiled
