@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         choose_anchors as choose_anchors,
     )
     from pellucid.base import Embedder as Embedder
+    from pellucid.bulk import duplicates as duplicates
     from pellucid.ensemble import EnsembleEmbedder as EnsembleEmbedder
     from pellucid.evaluation import evaluate as evaluate
     from pellucid.explanation import Explanation as Explanation
@@ -65,6 +66,7 @@ else:
         "analysis": "Thresholds audit card cards compare contrast deletion_test document_frequencies rank",
         "anchors": "AnchorEmbedder CandidateSettings choose_anchors",
         "base": "Embedder",
+        "bulk": "duplicates",
         "ensemble": "EnsembleEmbedder",
         "errors": "",
         "evaluation": "evaluate",
