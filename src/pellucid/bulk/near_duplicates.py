@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from pellucid.analysis.ranking import Reason
 from pellucid.base import Embedder
@@ -39,6 +40,8 @@ from pellucid.store import writing
 from pellucid.text import split_words, well_formed
 from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, listed, percent
 from pellucid.views.report import Report
+
+Flags = npt.NDArray[np.bool_]
 
 _BLOCK = 2_048  # texts
 _PLACES = 6  # decimals of a score; float32 has no more
@@ -105,7 +108,7 @@ class Duplicates(Report):
         threshold: the score from which a text is a duplicate.
         texts: how many there are in all.
         equal: how many duplicates are equal to an earlier text, character for character.
-        unknown: how many texts the model knows nothing of; they are duplicates of equal texts only.
+        unknown: how many different texts the model knows nothing of; they are duplicates of equal texts only.
         pairs: one for each text that is not kept, in the order of the corpus.
         groups: the kept texts that have duplicates, the largest group first.
         model: the model, for `explain`; not part of the data forms.
@@ -149,7 +152,7 @@ class Duplicates(Report):
             said = f"The numbers differ in {counted(numbers, 'pair')}"
             yield Note(f"{said}; same_numbers=True keeps these texts.", is_warning=True)
         if self.unknown:
-            yield Note(f"The model knows nothing of {counted(self.unknown, 'text')}.", is_warning=True)
+            yield Note(f"The model knows nothing of {counted(self.unknown, 'different text')}.", is_warning=True)
         if self.groups:
             yield self._largest()
         near = sorted((pair for pair in self.pairs if pair.kept_text != pair.duplicate_text), key=lambda p: p.score)
@@ -164,19 +167,19 @@ class Duplicates(Report):
 
 def _shown_pairs(pairs: Sequence[DuplicatePair]) -> TablePart:
     has_reasons = any(pair.reasons for pair in pairs)
-    kinds = (("score", "number"), ("kept", "text"), ("duplicate", "text"), ("words that differ", "text"))
-    kinds += (("mostly for", "text"),) * has_reasons
+    titles = ["kept", "duplicate", "words that differ"] + ["mostly for"] * has_reasons
     rows = []
     for pair in pairs:
         reasons = ", ".join(f"{reason.name} {reason.contribution:+.3f}" for reason in pair.reasons)
         line = (f"{pair.score:.4f}", pair.kept_text, pair.duplicate_text, pair.difference)
         rows.append((*line, reasons) if has_reasons else line)
-    return TablePart("Pairs nearest to the threshold", tuple(Column(*kind) for kind in kinds), tuple(rows))
+    columns = (Column("score", "number"), *map(Column, titles))
+    return TablePart("Pairs nearest to the threshold", columns, tuple(rows))
 
 
 def duplicates(
     texts: Corpus,
-    model: Embedder | str = "static-en",
+    model: Embedder | str | Path = "static-en",
     *,
     threshold: float = 0.9,
     same_numbers: bool = False,
@@ -213,7 +216,7 @@ def duplicates(
         raise InputError(f"threshold is {threshold!r:.40}; it must be a cosine above 0 and up to 1")
     if not isinstance(reasons, int) or reasons < 0:
         raise InputError(f"reasons is {reasons!r:.40}; it must be a whole number from 0 up")
-    model = load(model) if isinstance(model, str) else model
+    model = load(model) if isinstance(model, str | Path) else model
     if not isinstance(model, Embedder):
         raise InputError(f"model is {type(model).__name__}; give a pellucid model or its name")
     corpus = texts if is_path(texts) else list(read_texts(texts, field=field))
@@ -238,7 +241,7 @@ class _Finder:
     Attributes:
         kept: for each text the number of the one kept in its place; -1 for a kept one.
         scores: for each text its score to that one; 2 where the two are equal texts.
-        unknown: how many texts the model knows nothing of.
+        unknown: how many different texts the model knows nothing of.
     """
 
     def __init__(self, model: Embedder, threshold: float, same_numbers: bool) -> None:
@@ -287,7 +290,7 @@ class _Finder:
             self._numbers.extend(numbers[is_kept].tolist())
             self._signatures.extend(signatures[is_kept].tolist())
 
-    def _signatures_of(self, texts: list[str], known: np.typing.NDArray[np.bool_]) -> Numbers:
+    def _signatures_of(self, texts: list[str], known: Flags) -> Numbers:
         """Return a number for each known text that is the same where the numbers in the texts are; else all 0."""
         if not self.same_numbers:
             return np.zeros(int(known.sum()), np.int64)
@@ -299,15 +302,12 @@ class _Finder:
         if self.same_numbers and len(self._signatures):
             others = np.frombuffer(self._signatures, np.int64)[places]
             scores = np.where(others == signatures[:, None], scores, -np.inf).astype(np.float32)
-        best = scores.argmax(axis=1)[:, None]
-        place, score = (np.take_along_axis(values, best, axis=1).ravel() for values in (places, scores))
-        near = _reaches(score + self._nearest.rounding, self.threshold)
-        return np.where(near, place, -1), np.where(near, score, -np.inf).astype(np.float32)
+        best = np.arange(len(scores)), scores.argmax(axis=1)
+        near = _reaches(scores[best], self.threshold - self._nearest.rounding)
+        return np.where(near, places[best], -1), np.where(near, scores[best], np.float32(-np.inf))
 
 
-def _take_in_order(
-    alike: Scores, threshold: float, numbers: Numbers, kept_in_place: Numbers, scores: Scores
-) -> np.typing.NDArray[np.bool_]:
+def _take_in_order(alike: Scores, threshold: float, numbers: Numbers, kept_in_place: Numbers, scores: Scores) -> Flags:
     """Decide about the texts of a block one after the other, and return which are kept.
 
     Args:
@@ -359,7 +359,7 @@ def _report(finder: _Finder, corpus: Corpus, field: str, reasons: int) -> Duplic
     )  # fmt: skip
 
 
-def _texts_of(corpus: Corpus, field: str, wanted: np.typing.NDArray[np.bool_]) -> dict[int, str]:
+def _texts_of(corpus: Corpus, field: str, wanted: Flags) -> dict[int, str]:
     """Return the wanted texts by their numbers."""
     texts: dict[int, str] = {}
     number = -1
@@ -407,11 +407,10 @@ def _rows(model: Embedder, texts: list[str], numbers: list[int]) -> Any:
     return rows
 
 
-def _is_known(rows: Any) -> np.typing.NDArray[np.bool_]:
+def _is_known(rows: Any) -> Flags:
     """Return which rows are not zero."""
-    if hasattr(rows, "tocsr"):
-        return np.asarray(abs(rows).sum(axis=1)).ravel() > 0
-    return np.asarray(rows).any(axis=1)
+    known: Flags = np.asarray(abs(rows).sum(axis=1)).ravel() > 0
+    return known
 
 
 def _reaches(scores: Any, threshold: float) -> Any:
@@ -461,7 +460,7 @@ def _format(path: Path) -> str:
     return next((suffix for suffix in reversed(suffixes) if suffix not in UNPACKERS), "")
 
 
-def _write_lines(source: Path, target: Path, is_kept: np.typing.NDArray[np.bool_], opener: Any) -> int:
+def _write_lines(source: Path, target: Path, is_kept: Flags, opener: Any) -> int:
     """Write the kept lines, and return how many lines there were."""
     count = 0
     with opener(target, "wb") as file:
@@ -471,7 +470,7 @@ def _write_lines(source: Path, target: Path, is_kept: np.typing.NDArray[np.bool_
     return count
 
 
-def _write_rows(source: Path, target: Path, is_kept: np.typing.NDArray[np.bool_]) -> int:
+def _write_rows(source: Path, target: Path, is_kept: Flags) -> int:
     """Write the kept rows of a parquet file, and return how many rows there were."""
     try:
         import pyarrow as pa
