@@ -42,7 +42,7 @@ _SYNONYMS = dict(
         "big-large small-little begin-start buy-purchase quick-fast happy-glad ill-sick shop-store film-movie car-auto "
         "house-home answer-reply error-mistake job-task pretty-beautiful angry-mad help-assist show-display hard-tough "
         "near-close talk-speak child-kid rich-wealthy smart-clever road-street picture-photo woman-lady "
-        "doctor-physician nice-good get-obtain want-wish need-require end-finish think-believe many-numerous tell-inform"
+        "doctor-physician nice-good get-obtain want-wish need-require end-finish think-believe tell-inform"
     ).split()
 )
 _NUMBER = re.compile(r"\b\d+\b")
