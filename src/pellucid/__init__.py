@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     )
     from pellucid.base import Embedder as Embedder
     from pellucid.bulk import BatchEncoder as BatchEncoder, CorpusSettings as CorpusSettings
-    from pellucid.bulk import encode_corpus as encode_corpus, read_shards as read_shards
+    from pellucid.bulk import duplicates as duplicates, encode_corpus as encode_corpus, read_shards as read_shards
     from pellucid.ensemble import EnsembleEmbedder as EnsembleEmbedder
     from pellucid.evaluation import evaluate as evaluate
     from pellucid.explanation import Explanation as Explanation
@@ -67,7 +67,7 @@ else:
         "analysis": "Thresholds audit card cards compare contrast deletion_test document_frequencies rank",
         "anchors": "AnchorEmbedder CandidateSettings choose_anchors",
         "base": "Embedder",
-        "bulk": "BatchEncoder CorpusSettings encode_corpus read_shards",
+        "bulk": "BatchEncoder CorpusSettings duplicates encode_corpus read_shards",
         "ensemble": "EnsembleEmbedder",
         "errors": "",
         "evaluation": "evaluate",

@@ -217,6 +217,48 @@ def similarity(
         _say_of_low(opened, block[0], low, total)
 
 
+@app.command()
+def duplicates(
+    file: Annotated[str, typer.Argument(help="A .txt (one text a line), .jsonl or .parquet; - is stdin.")] = "-",
+    threshold: Annotated[float, typer.Option(help="A cosine above 0 and up to 1.")] = 0.9,
+    same_numbers: Annotated[bool, typer.Option("--same-numbers", help="Keep a text whose numbers differ.")] = False,
+    reasons: Annotated[int, typer.Option(min=0, help="Rows of the explanation to name for each pair.")] = 0,
+    keep: Annotated[Path | None, typer.Option(help="Write the corpus without its duplicates to this file.")] = None,
+    json: JsonOption = False,
+    html: HtmlOption = None,
+    model: ModelOption = "static-en",
+    field: _Field = "text",
+) -> None:
+    """Find the texts of a corpus that nearly repeat an earlier one.
+
+    A text is a duplicate if an earlier text that is kept has at least the threshold's
+    cosine to it. So every duplicate is that close to a kept text; two duplicates of
+    one text may be less alike. The pairs tell the words that differ.
+
+    --keep writes the lines, or the rows with all their columns, that are left.
+
+    \b
+    Examples:
+      pellucid duplicates corpus.txt --threshold 0.95
+      pellucid duplicates corpus.parquet --same-numbers --keep deduplicated.parquet
+      pellucid duplicates questions.jsonl --field question --reasons 3 --json
+    """
+    from pellucid.bulk.near_duplicates import duplicates as find
+    from pellucid.bulk.near_duplicates import write_kept
+
+    if keep is not None and file == "-":
+        raise typer.BadParameter("it needs a file to take the texts from, not stdin", param_hint="--keep")
+    corpus = list(read("-")) if file == "-" else Path(file)
+    found = find(
+        corpus, model, threshold=threshold, same_numbers=same_numbers, reasons=reasons, field=field,
+        show_progress_bar=True,
+    )  # fmt: skip
+    if keep is not None:
+        write_kept(file, found, keep)
+        say(f"wrote {keep}: {len(found.kept):,} of {found.texts:,} texts", err=True)
+    show(found, json, html, None)
+
+
 def _say_of_low(model: Embedder, pair: tuple[str, str], low: int, total: int) -> None:
     """Say on stderr of which texts little is known: of one pair in words, of several how many."""
     from pellucid.explanation import little_known
