@@ -1,0 +1,172 @@
+"""Our own API: why two texts are similar, what a text is about, and an index that is searched with reasons."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from pellucid.server.errors import InferenceError, answer, described
+from pellucid.server.service import Service
+
+_Role = Literal["query", "document"]
+
+
+class ExplainRequest(BaseModel, strict=True):
+    """The body of /explain."""
+
+    text1: str
+    text2: str | None = None
+    text3: str | None = Field(None, description="Explain why text2 is closer to text1 than this one is.")
+    model: str | None = Field(None, description="A name that /models lists; the first of them without one.")
+    role1: _Role | None = None
+    role2: _Role | None = Field(None, description="Of text2 and text3.")
+
+
+class DescribeRequest(BaseModel, strict=True):
+    """The body of /describe."""
+
+    text: str
+    model: str | None = None
+    top_k: int = Field(5, ge=1, le=100)
+
+
+class Description(BaseModel):
+    """What a text is mostly about."""
+
+    text: str
+    description: str
+    coverage: float = Field(description="The share of its words that the model knows.")
+
+
+class DimensionEntry(BaseModel):
+    """A dimension of a model."""
+
+    number: int
+    name: str
+    about: list[str]
+
+
+class DimensionList(BaseModel):
+    """Some dimensions of a model, in order."""
+
+    model: str
+    total: int = Field(description="How many there are, or match the search.")
+    dimensions: list[DimensionEntry]
+
+
+class SearchRequest(BaseModel, strict=True):
+    """The body of /search."""
+
+    query: str
+    top_k: int = Field(10, ge=1, le=100)
+    where: dict[str, Any] | list[dict[str, Any]] | None = Field(None, description="Conditions on the metadata.")
+    weights: dict[str, float] | None = Field(None, description="Of the parts of the score, for this search.")
+
+
+class WhyRequest(BaseModel, strict=True):
+    """The body of /why: a document of the index, and what puts it above another."""
+
+    query: str
+    id: str
+    below: str | None = Field(None, description="The id of another document: explain the difference of the two scores.")
+    weights: dict[str, float] | None = None
+
+
+class ServedModel(BaseModel):
+    """A model that is served."""
+
+    name: str
+    family: str
+    dimension: int
+    sparse: bool
+    size: str
+
+
+def routes(service: Service) -> APIRouter:
+    """Return our own routes."""
+    router = APIRouter(tags=["pellucid"], responses=described(InferenceError, 404))
+
+    @router.get("/models", response_model=list[ServedModel])
+    async def models() -> Response:
+        """List the models, the one that is used by default first."""
+        return answer([
+            {"name": name, "family": model.family, "dimension": model.get_embedding_dimension(),
+             "sparse": hasattr(model.encode("a"), "tocsr"), "size": model._size()}
+            for name, model in service.models.items()
+        ])  # fmt: skip
+
+    @router.post("/explain", response_model=dict[str, Any])
+    async def explain(body: ExplainRequest) -> Response:
+        """Take a similarity apart: rows that add up to it, as docs/schema.json describes them."""
+        name = service.model_name(body.model)
+        service.explained(text1=body.text1, text2=body.text2, text3=body.text3)
+        if body.text3 is not None and body.text2 is None:
+            body.text2, body.text3 = body.text3, None
+        roles = {"role1": body.role1, "role2": body.role2 if body.text2 is not None else None}
+
+        def work() -> dict[str, Any]:
+            model = service.models[name]
+            explanation = model.explain(body.text1, body.text2, **roles)
+            if body.text3 is not None:
+                explanation -= model.explain(body.text1, body.text3, **roles)
+            return explanation.to_dict()
+
+        return answer(await service.in_thread(work))
+
+    @router.post("/describe", response_model=Description)
+    async def describe(body: DescribeRequest) -> Response:
+        """Say in a line what a text is mostly about."""
+        name = service.model_name(body.model)
+        service.explained(text=body.text)
+        model = service.models[name]
+        said = await service.in_thread(lambda: (model.describe(body.text, top_k=body.top_k), model.coverage(body.text)))
+        return answer({"text": body.text, "description": said[0], "coverage": round(float(said[1]), 6)})
+
+    @router.get("/dimensions", response_model=DimensionList)
+    async def dimensions(model: str | None = None, search: str = "", offset: int = 0, limit: int = 100) -> Response:
+        """List dimensions of a model; `search` keeps those whose name or words hold it, in any case."""
+        name = service.model_name(model)
+        wanted, start = search.casefold(), max(offset, 0)
+        found = [
+            {"number": number, "name": dimension.name, "about": dimension.about}
+            for number, dimension in enumerate(service.models[name].dimensions)
+            if wanted in " ".join((dimension.name, *dimension.about)).casefold()
+        ]
+        shown = found[start : start + min(max(limit, 0), 1000)]
+        return answer({"model": name, "total": len(found), "dimensions": shown})
+
+    @router.post("/search", response_model=dict[str, Any])
+    async def search(body: SearchRequest) -> Response:
+        """Search the index: hits with their parts, reasons and words, as docs/search-schema.json describes them."""
+        index = service.searched()
+        service.explained(query=body.query)
+
+        def work() -> dict[str, Any]:
+            return index.search(body.query, body.top_k, where=body.where, weights=body.weights).to_dict()
+
+        return answer(await service.in_thread(work))
+
+    @router.post("/why", response_model=dict[str, Any])
+    async def why(body: WhyRequest) -> Response:
+        """Explain the score of one document, or what puts it above another."""
+        index = service.searched()
+        service.explained(query=body.query)
+
+        def work() -> dict[str, Any]:
+            explanation = index.score(body.query, body.id, weights=body.weights).explain()
+            if body.below is not None:
+                explanation -= index.score(body.query, body.below, weights=body.weights).explain()
+            return explanation.to_dict()
+
+        return answer(await service.in_thread(work))
+
+    @router.get("/index", response_model=dict[str, Any])
+    async def index_info() -> Response:
+        """Say what the index holds."""
+        facts = await service.in_thread(service.searched().info)
+        return answer({name: value for name, value in facts.items() if name != "folder"})
+
+    return router
