@@ -102,7 +102,7 @@ def routes(service: Service) -> APIRouter:
     async def explain(body: ExplainRequest) -> Response:
         """Take a similarity apart: rows that add up to it, as docs/schema.json describes them."""
         name = service.model_name(body.model)
-        service.explained(text1=body.text1, text2=body.text2, text3=body.text3)
+        service.check_explained({"text1": body.text1, "text2": body.text2, "text3": body.text3})
         if body.text3 is not None and body.text2 is None:
             body.text2, body.text3 = body.text3, None
         roles = {"role1": body.role1, "role2": body.role2 if body.text2 is not None else None}
@@ -120,7 +120,7 @@ def routes(service: Service) -> APIRouter:
     async def describe(body: DescribeRequest) -> Response:
         """Say in a line what a text is mostly about."""
         name = service.model_name(body.model)
-        service.explained(text=body.text)
+        service.check_explained({"text": body.text})
         model = service.models[name]
         said = await service.in_thread(lambda: (model.describe(body.text, top_k=body.top_k), model.coverage(body.text)))
         return answer({"text": body.text, "description": said[0], "coverage": round(float(said[1]), 6)})
@@ -142,7 +142,7 @@ def routes(service: Service) -> APIRouter:
     async def search(body: SearchRequest) -> Response:
         """Search the index: hits with their parts, reasons and words, as docs/search-schema.json describes them."""
         index = service.searched()
-        service.explained(query=body.query)
+        service.check_explained({"query": body.query})
 
         def work() -> dict[str, Any]:
             return index.search(body.query, body.top_k, where=body.where, weights=body.weights).to_dict()
@@ -153,7 +153,7 @@ def routes(service: Service) -> APIRouter:
     async def why(body: WhyRequest) -> Response:
         """Explain the score of one document, or what puts it above another."""
         index = service.searched()
-        service.explained(query=body.query)
+        service.check_explained({"query": body.query})
 
         def work() -> dict[str, Any]:
             explanation = index.score(body.query, body.id, weights=body.weights).explain()

@@ -164,8 +164,8 @@ class Service:
         has_unit_rows = isinstance(self.models[name], StaticEmbedder) and not is_cut  # nothing is rounded twice
         return np.ascontiguousarray(unit_rows(rows) if (normalize or is_cut) and not has_unit_rows else rows, "<f4")
 
-    def explained(self, **texts: str | None) -> None:
-        """Check texts that are to be explained.
+    def check_explained(self, texts: Mapping[str, str | None]) -> None:
+        """Check texts, by the name of their field, that are to be explained.
 
         Raises:
             ApiError: 422, they are too long or no texts.
