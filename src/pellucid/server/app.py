@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -14,7 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pellucid.base import Embedder
@@ -23,7 +24,15 @@ from pellucid.server import inference_api, openai_api, reasons_api
 from pellucid.server.errors import ApiError, error_answer
 from pellucid.server.service import ServerSettings, Service
 
-_OPEN = ("/health", "/ready", "/metrics")  # answered without a token, and however busy the server is
+_PAGE = {file.name: file for file in (Path(__file__).parent / "page").iterdir()}
+_OPEN = {"/health", "/ready", "/metrics", "/", *(f"/{name}" for name in _PAGE)}  # answered without a token
+_PAGE_HEADERS = {
+    "content-security-policy": "default-src 'self'; img-src 'self' data: blob:; style-src 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-cache",
+}
 
 
 def create_app(settings: ServerSettings | None = None, models: Mapping[str, Embedder] | None = None) -> FastAPI:
@@ -47,6 +56,7 @@ def create_app(settings: ServerSettings | None = None, models: Mapping[str, Embe
     app = FastAPI(title="pellucid", version=VERSION, lifespan=lifespan, docs_url="/docs", redoc_url=None)
     for api in (openai_api, inference_api, reasons_api):
         app.include_router(api.routes(service))
+    _add_page(app)
     registry = CollectorRegistry()
     _add_state_routes(app, service, registry)
     app.add_exception_handler(ApiError, _refused)
@@ -57,6 +67,20 @@ def create_app(settings: ServerSettings | None = None, models: Mapping[str, Embe
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(service.settings.hosts))
     app.state.service = service
     return app
+
+
+def _add_page(app: FastAPI) -> None:
+    """Add the explorer's files, each under its name."""
+
+    def file(path: Path) -> Callable[[Request], Awaitable[Response]]:
+        async def send(_: Request) -> Response:
+            return FileResponse(path, headers=_PAGE_HEADERS)
+
+        return send
+
+    app.add_route("/", file(_PAGE["index.html"]), methods=["GET"], include_in_schema=False)
+    for name, path in _PAGE.items():
+        app.add_route(f"/{name}", file(path), methods=["GET"], include_in_schema=False)
 
 
 def _add_state_routes(app: FastAPI, service: Service, registry: CollectorRegistry) -> None:
@@ -166,7 +190,7 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> ApiError | None:
         """Return why a request is not passed on: its token, its length, or too many others."""
-        if scope["path"] in _OPEN:
+        if scope["path"] in _OPEN and scope["method"] == "GET":
             return None
         headers = dict(scope["headers"])
         if self.settings.token is not None:

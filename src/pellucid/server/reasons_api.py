@@ -8,8 +8,10 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from pellucid.explanation import Row
 from pellucid.server.errors import InferenceError, answer, described
 from pellucid.server.service import Service
+from pellucid.views.parts import Note
 
 _Role = Literal["query", "document"]
 
@@ -23,6 +25,7 @@ class ExplainRequest(BaseModel, strict=True):
     model: str | None = Field(None, description="A name that /models lists; the first of them without one.")
     role1: _Role | None = None
     role2: _Role | None = Field(None, description="Of text2 and text3.")
+    notes: bool = Field(False, description="Add the sentences that the views show: coverage, for and against.")
 
 
 class DescribeRequest(BaseModel, strict=True):
@@ -64,6 +67,7 @@ class SearchRequest(BaseModel, strict=True):
     top_k: int = Field(10, ge=1, le=100)
     where: dict[str, Any] | list[dict[str, Any]] | None = Field(None, description="Conditions on the metadata.")
     weights: dict[str, float] | None = Field(None, description="Of the parts of the score, for this search.")
+    rows: int = Field(0, ge=0, le=1000, description="Add so many rows of each hit, the largest.")
 
 
 class WhyRequest(BaseModel, strict=True):
@@ -83,6 +87,16 @@ class ServedModel(BaseModel):
     dimension: int
     sparse: bool
     size: str
+
+
+def _row(row: Row) -> dict[str, Any]:
+    """Return a row of a hit; its handle is what a person would weigh anew: the query's word, or the dimension."""
+    return {
+        "name": row.name,
+        "contribution": row.contribution,
+        "kind": row.kind,
+        "handle": (row.parts or (row.name,))[0],
+    }
 
 
 def routes(service: Service) -> APIRouter:
@@ -112,7 +126,8 @@ def routes(service: Service) -> APIRouter:
             explanation = model.explain(body.text1, body.text2, **roles)
             if body.text3 is not None:
                 explanation -= model.explain(body.text1, body.text3, **roles)
-            return explanation.to_dict()
+            notes = [part._asdict() for part in explanation._parts() if isinstance(part, Note)]
+            return {**explanation.to_dict(), **({"notes": notes} if body.notes else {})}
 
         return answer(await service.in_thread(work))
 
@@ -145,7 +160,12 @@ def routes(service: Service) -> APIRouter:
         service.check_explained({"query": body.query})
 
         def work() -> dict[str, Any]:
-            return index.search(body.query, body.top_k, where=body.where, weights=body.weights).to_dict()
+            hits = index.search(body.query, body.top_k, where=body.where, weights=body.weights)
+            found = hits.to_dict()
+            for hit, plain in zip(hits, found["hits"]):
+                if body.rows:
+                    plain["rows"] = [_row(row) for row in hit.reasons.top(body.rows)]
+            return found
 
         return answer(await service.in_thread(work))
 

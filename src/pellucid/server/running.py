@@ -25,10 +25,10 @@ _SHUTDOWN = 60  # seconds that requests have to end in
 _MOST_CONNECTIONS = 2000
 
 
-class _ImpatientProtocol(HttpToolsProtocol):
+class _ImpatientProtocol(HttpToolsProtocol):  # type: ignore[misc]
     """HTTP that closes a connection on which no whole head of a request comes; uvicorn waits for ever."""
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
         self.loop.call_later(self.config.timeout_keep_alive, self._close_if_silent)
 
