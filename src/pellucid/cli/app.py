@@ -21,6 +21,7 @@ from pellucid.cli.input import (
     HtmlOption,
     JsonOption,
     ModelOption,
+    OpenOption,
     PlotOption,
     blocks,
     open_model,
@@ -206,6 +207,7 @@ def explain(
     json: Annotated[bool, typer.Option("--json", help="Write every row as JSON.")] = False,
     html: HtmlOption = None,
     plot: PlotOption = None,
+    open: OpenOption = False,
     model: ModelOption = "static-en",
 ) -> None:
     """Show what a similarity is made of.
@@ -221,6 +223,12 @@ def explain(
       pellucid explain "a loan for a house" --html loan.html
       pellucid explain "house loans" "How to borrow for a house" --roles query,document
     """
+    if open:
+        from pellucid.cli.serving import explore
+
+        texts = {"text": a} if b is None else {"a": a, "b": b, "c": than or ""}
+        explore("read" if b is None else "compare", texts, model)
+        return
     role1, role2 = (*roles_of(roles, 1 if b is None else 2, "--roles"), None)[:2]
     opened = open_model(model)
     explanation = opened.explain(a, b, role1=role1, role2=role2)

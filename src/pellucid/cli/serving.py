@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlencode
 
 import typer
 
@@ -42,8 +44,7 @@ def serve(
       pellucid serve static-en ./my-lexicon --index my-index
       PELLUCID_TOKEN=secret pellucid serve --host 0.0.0.0 --workers 2
     """
-    for module in ("fastapi", "uvicorn", "httptools", "orjson", "prometheus_client"):
-        require(module, "serve")
+    _check_installed()
     from pellucid.server import ServerSettings
     from pellucid.server import serve as run
 
@@ -55,3 +56,23 @@ def serve(
     )
     say(f"http://{host}:{port} serves {', '.join(settings.models)}; Ctrl-C ends it", err=True)
     run(settings, host=host, port=port, workers=workers)
+
+
+def explore(view: str, state: dict[str, str], model: str = "static-en", index: Path | None = None) -> None:
+    """Serve the explorer on a free port and open a view of it in the browser; what --open does."""
+    _check_installed()
+    from pellucid.server import ServerSettings
+    from pellucid.server import serve as run
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    page = f"#{view}?{urlencode(state)}"
+    say(f"http://127.0.0.1:{port}/{page}\nCtrl-C ends it", err=True)
+    run(ServerSettings((model,), None if index is None else str(index)), port=port, page=page)
+
+
+def _check_installed() -> None:
+    """Refuse at once, with the way to install it, where a package is absent."""
+    for module in ("fastapi", "uvicorn", "httptools", "orjson", "prometheus_client"):
+        require(module, "serve")

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from pellucid.explanation import Row
+from pellucid.server.corpus_map import MOST_POINTS, corpus_map
 from pellucid.server.errors import InferenceError, answer, described
 from pellucid.server.service import Service
 from pellucid.views.parts import Note
 
+if TYPE_CHECKING:
+    from pellucid.index.documents import Document
+
 _Role = Literal["query", "document"]
+_SHOWN = 400  # characters of a text on the map
+_ENCODED = 4000  # characters of a document that count for its place on the map
 
 
 class ExplainRequest(BaseModel, strict=True):
@@ -79,6 +86,42 @@ class WhyRequest(BaseModel, strict=True):
     weights: dict[str, float] | None = None
 
 
+class MapRequest(BaseModel, strict=True):
+    """The body of /map."""
+
+    texts: list[str] | None = Field(None, description="The corpus; without it, documents of the index.")
+    limit: int = Field(1000, ge=10, le=MOST_POINTS, description="Documents of the index, spread over all of them.")
+    clusters: int = Field(8, ge=2, le=50)
+    model: str | None = None
+
+
+class MapPoint(BaseModel):
+    """A text in the plane."""
+
+    id: str
+    text: str
+    x: float
+    y: float
+    cluster: int
+
+
+class MapCluster(BaseModel):
+    """A cluster, and what sets it apart."""
+
+    label: str
+    words: list[str]
+    dimensions: list[str]
+    texts: int
+
+
+class MapAnswer(BaseModel):
+    """The answer of /map."""
+
+    model: str
+    points: list[MapPoint]
+    clusters: list[MapCluster]
+
+
 class ServedModel(BaseModel):
     """A model that is served."""
 
@@ -87,6 +130,11 @@ class ServedModel(BaseModel):
     dimension: int
     sparse: bool
     size: str
+
+
+def _shown(document: Document) -> str:
+    """Return a document as its point shows it: the title first."""
+    return "\n".join(filter(None, (document.title, document.text)))[:_ENCODED]
 
 
 def _row(row: Row) -> dict[str, Any]:
@@ -182,6 +230,27 @@ def routes(service: Service) -> APIRouter:
             return explanation.to_dict()
 
         return answer(await service.in_thread(work))
+
+    @router.post("/map", response_model=MapAnswer)
+    async def corpus_as_map(body: MapRequest) -> Response:
+        """Put the texts of a corpus into the plane, in labelled clusters; takes seconds for a thousand."""
+        name = service.model_name(body.model)
+        if body.texts is not None:
+            texts = service.texts(body.texts, "texts", MOST_POINTS)
+            ids = [str(number) for number in range(1, len(texts) + 1)]
+        else:
+            index = service.searched()
+            every = max(1, -(-len(index) // body.limit))
+            documents = await service.in_thread(lambda: list(islice(index, 0, None, every)))
+            ids, texts = [document.id for document in documents], [_shown(document) for document in documents]
+
+        found = await service.in_thread(lambda: corpus_map(service.models[name], texts, body.clusters))
+        places = zip(ids, texts, found.points.tolist(), found.members)
+        return answer({
+            "model": name,
+            "points": [{"id": id, "text": t[:_SHOWN], "x": x, "y": y, "cluster": c} for id, t, (x, y), c in places],
+            "clusters": [cluster._asdict() for cluster in found.clusters],
+        })  # fmt: skip
 
     @router.get("/index", response_model=dict[str, Any])
     async def index_info() -> Response:

@@ -6,9 +6,14 @@ import asyncio
 import ipaddress
 import json
 import os
+import threading
+import time
+import webbrowser
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
+from urllib.request import urlopen
 
 import uvicorn
 from fastapi import FastAPI
@@ -44,6 +49,7 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8080,
     workers: int = 1,
+    page: str | None = None,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C; what was accepted by then is still answered.
 
@@ -53,6 +59,7 @@ def serve(
         host: the address to listen on. On loopback alone no token is needed.
         port: to listen on.
         workers: processes; they share the tables of mapped models. An index is open in one process only.
+        page: open the explorer in a browser at this view, as "#search?q=aspirin", once the server is ready.
 
     Raises:
         InputError: other machines could reach a server without a token, or several workers should share an index.
@@ -70,11 +77,22 @@ def serve(
         "timeout_keep_alive": 30, "limit_concurrency": _MOST_CONNECTIONS, "log_level": "warning", "access_log": False,
         "server_header": False,
     }  # fmt: skip
+    if page is not None:
+        threading.Thread(target=_open_page, args=(f"http://{host}:{port}/", page), daemon=True).start()
     if workers == 1:
         uvicorn.run(create_app(settings, models), **options)
         return
     os.environ[_SETTINGS] = json.dumps(asdict(settings))
     uvicorn.run("pellucid.server.running:_worker_app", factory=True, workers=workers, **options)
+
+
+def _open_page(address: str, page: str) -> None:
+    """Open a view in the browser once the server answers."""
+    for _ in range(600):
+        time.sleep(0.1)
+        with suppress(OSError), urlopen(f"{address}ready"):
+            webbrowser.open(address + page)
+            return
 
 
 def _worker_app() -> FastAPI:

@@ -190,8 +190,8 @@ export function field(/** @type {string} */ label, /** @type {HTMLElement} */ in
 }
 
 /** Return a text field that calls `typed` with each new value. */
-export function textField(/** @type {string} */ value, /** @type {(value: string) => void} */ typed) {
-  const area = /** @type {HTMLTextAreaElement} */ (el("textarea", { maxlength: "10000" }));
+export function textField(/** @type {string} */ value, /** @type {(value: string) => void} */ typed, most = 10_000) {
+  const area = /** @type {HTMLTextAreaElement} */ (el("textarea", { maxlength: most }));
   area.value = value;
   area.addEventListener("input", () => typed(area.value));
   return area;
