@@ -34,7 +34,7 @@ format: $(VENV)/test.stamp  ## bring the code into ruff's format
 types: $(VENV)/test.stamp  ## mypy --strict on the package
 	$(BIN)/mypy
 
-full: $(VENV)/full.stamp  ## the tests that take a second or more, with Ray and Spark
+full: $(VENV)/full.stamp  ## the tests that take a second or more, with clusters, clients and a browser
 	$(BIN)/python -m pytest -m full
 
 slow: $(VENV)/test.stamp  ## the checks that take minutes
@@ -73,7 +73,7 @@ $(VENV)/test.stamp: pyproject.toml $(VENV)/torch.stamp
 	@touch $(VENV)/core.stamp $@
 
 $(VENV)/full.stamp: pyproject.toml $(VENV)/test.stamp
-	$(PIP) install --quiet --editable '.[test,scale]'
+	$(PIP) install --quiet --editable '.[full]'
 	@touch $@
 
 $(VENV)/docs.stamp: pyproject.toml $(VENV)/test.stamp

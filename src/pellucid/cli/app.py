@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from pellucid.cli import look, make, search, vocabulary
+from pellucid.cli import look, make, search, serving, vocabulary
 from pellucid.cli.input import (
     HtmlOption,
     JsonOption,
     ModelOption,
+    OpenOption,
     PlotOption,
     blocks,
     open_model,
@@ -282,6 +283,7 @@ def explain(
     json: Annotated[bool, typer.Option("--json", help="Write every row as JSON.")] = False,
     html: HtmlOption = None,
     plot: PlotOption = None,
+    open: OpenOption = False,
     model: ModelOption = "static-en",
 ) -> None:
     """Show what a similarity is made of.
@@ -297,6 +299,12 @@ def explain(
       pellucid explain "a loan for a house" --html loan.html
       pellucid explain "house loans" "How to borrow for a house" --roles query,document
     """
+    if open:
+        from pellucid.cli.serving import explore
+
+        texts = {"text": a} if b is None else {"a": a, "b": b, "c": than or ""}
+        explore("read" if b is None else "compare", texts, model)
+        return
     role1, role2 = (*roles_of(roles, 1 if b is None else 2, "--roles"), None)[:2]
     opened = open_model(model)
     explanation = opened.explain(a, b, role1=role1, role2=role2)
@@ -416,7 +424,7 @@ def verify(
         raise ModelFolderError(f"{len(broken)} of {len(found)} files of {model} are not sound: {', '.join(broken)}")
 
 
-for _part in (look, make, vocabulary, search):  # each registers its own commands
+for _part in (look, make, vocabulary, search, serving):  # each registers its own commands
     app.registered_commands += _part.commands.registered_commands
     app.registered_groups += _part.commands.registered_groups
 
