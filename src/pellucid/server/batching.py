@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pellucid.base import Embedder
-from pellucid.encoding import Role
+from pellucid.embeddings import Role
 from pellucid.errors import PellucidError
 from pellucid.server.errors import ApiError
 from pellucid.static.embedder import StaticEmbedder

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pellucid.base import Embedder
-from pellucid.encoding import unit_rows
+from pellucid.embeddings import unit_rows
 from pellucid.errors import InputError, require
 
 MOST_POINTS = 5000

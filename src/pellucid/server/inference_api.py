@@ -14,7 +14,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from pellucid.encoding import Role
+from pellucid.embeddings import Role
 from pellucid.errors import VERSION
 from pellucid.server.errors import ApiError, InferenceError, answer, described
 from pellucid.server.openai_api import Texts

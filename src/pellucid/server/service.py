@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from pellucid.base import Embedder
-from pellucid.encoding import Role, unit_rows
+from pellucid.embeddings import Role, unit_rows
 from pellucid.errors import InputError, PellucidError
 from pellucid.pretrained import load
 from pellucid.server.batching import Batcher
