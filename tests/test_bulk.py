@@ -72,7 +72,7 @@ def corpus(tmp_path) -> Path:
 def compiled(model):
     """The rows that `encode` gives for many texts."""
     copy = pellucid.StaticEmbedder(model.vocabulary, model.vectors)
-    copy._compiled()
+    copy._started()
     return lambda texts: copy.encode(texts)
 
 
