@@ -197,6 +197,13 @@ class Documents:
             found = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'documents'").fetchone()
         return int(found[0]) + 1 if found else 1
 
+    def skip(self) -> None:
+        """Never use the numbers of the next batch: a write to the engine that failed may still arrive there."""
+        with self._explained(), self.transaction():
+            last = self.next_number() - 1 + _BATCH_DOCUMENTS
+            self._db.execute("DELETE FROM sqlite_sequence WHERE name = 'documents'")
+            self._db.execute("INSERT INTO sqlite_sequence VALUES ('documents', ?)", (last,))
+
     def by_id(self, ids: Collection[str]) -> list[Document]:
         """Return the documents among `ids` that are there, in no order."""
         return self._select("id", [own for own in ids if well_formed(own) == own])  # no file holds half a character

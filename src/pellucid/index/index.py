@@ -22,10 +22,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pellucid.errors import VERSION, IndexFolderError, InputError, ModelFolderError, WritingError
+from pellucid.errors import VERSION, EngineError, IndexFolderError, InputError, ModelFolderError, WritingError
 from pellucid.index.bm25 import Analyser, impacts
 from pellucid.index.documents import PASSAGE_BITS, Document, Documents, State, batch_of, drafts
-from pellucid.index.engine import Engine, Point, Vector
+from pellucid.index.engine import (
+    Edge,
+    Engine,
+    EngineSettings,
+    Generation,
+    Point,
+    Vector,
+    engine_of,
+    written_engine,
+)
 from pellucid.index.hits import Hit, Hits
 from pellucid.index.metadata import parse_where, payload, register
 from pellucid.index.models import (
@@ -59,10 +68,11 @@ _LEAST_FREE = 64 << 20  # bytes of the disk: the engine maps its files, and a fu
 class Index:
     """Documents that can be searched, in a folder; one process at a time, any number of threads."""
 
-    def __init__(self, folder: Path, documents: Documents, models: dict[str, Model], engine: Engine | None) -> None:
-        """Take what `create` and `open` have opened."""
-        self.folder, self._documents, self._models = folder, documents, models
-        self._open_engine = engine
+    def __init__(self, folder: Path, documents: Documents, models: dict[str, Model], engines: EngineSettings) -> None:
+        """Take what `create` and `open` have opened; they give the engine afterwards."""
+        self.folder, self._documents, self._models, self._engines = folder, documents, models, engines
+        self._open_engine: Engine | None = None
+        self._behind = False  # whether documents that are gone still have to go from the engine
         self._writing = threading.RLock()
         self._set_up()
 
@@ -82,6 +92,7 @@ class Index:
         language: str = "english",
         stop_words: Iterable[str] | None = None,
         passage_characters: int = 4000,
+        engine: EngineSettings | None = None,
     ) -> Self:
         """Make an empty index.
 
@@ -96,6 +107,7 @@ class Index:
             language: of BM25's stemmer, as "german"; "none" does not stem.
             stop_words: words that BM25 leaves out; None takes the list for English, none for other languages.
             passage_characters: longer texts are cut into passages of at most so many characters.
+            engine: where the vectors lie: one of `pellucid.engines`; None is this process and the index's folder.
 
         Raises:
             InputError: something is in the folder, or an argument has a value that cannot be used.
@@ -107,36 +119,47 @@ class Index:
         if not isinstance(passage_characters, int) or passage_characters < 100:
             raise InputError(f"passage_characters is {passage_characters!r:.40}; it must be an integer from 100 up")
         opened = open_models(models)
+        engines = engine or Edge()
         Analyser(language, stop_words)  # refuses what is wrong
         stops = None if stop_words is None else sorted({word.lower() for word in stop_words})
         settings = {
             "bm25": bool(bm25), "language": language, "stop_words": stops, "passage_characters": passage_characters,
             "weights": checked_weights(weights, [BM25] * bool(bm25) + list(opened), default_weights(opened, bm25)),
+            "engine": written_engine(engines),
         }  # fmt: skip
         folder.mkdir(parents=True, exist_ok=True)
         try:
             settings["models"] = written_models(folder, opened, "models-1")
             state = State(settings)
-            engine = Engine.create(folder / state.engine, *kinds(opened, bm25))
-            documents = Documents(folder / "documents.sqlite", state)
+            opened_engine = engines.create(Generation(folder, state.engine, *kinds(opened, bm25)))
+            index = cls(folder, Documents(folder / "documents.sqlite", state), opened, engines)
+            index._open_engine = opened_engine
             write_json(folder / "index.json", {"pellucid-index": {"format": FORMAT, "version": VERSION}})
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        return cls(folder, documents, opened, engine)
+        return index
 
     @classmethod
     def open(
-        cls, path: str | Path, models: Mapping[str, Any] | Sequence[Any] | None = None, *, rebuild: bool = False
+        cls,
+        path: str | Path,
+        models: Mapping[str, Any] | Sequence[Any] | None = None,
+        *,
+        engine: EngineSettings | None = None,
+        rebuild: bool = False,
     ) -> Self:
         """Open an index, and finish or undo what a crash has interrupted.
 
         Args:
             path: the folder.
             models: name -> model, in the place of those the index would open itself.
+            engine: other settings of its engine, such as a new address, for this time; with `rebuild` also another
+                engine, to which the index moves.
             rebuild: make all vectors anew from the stored texts; with `models`, for these, as in `create`.
 
         Raises:
+            EngineError: its engine cannot be reached.
             IndexFolderError: it is no index, of a newer version, broken, open in another process, or a model is
                 another one than it was made with.
         """
@@ -152,11 +175,12 @@ class Index:
                 if not isinstance(given, Mapping):
                     raise InputError(f"models are {given!r:.60}; give a dict: name of the part -> model")
                 opened = opened_models(folder, state.settings["models"], given, check=not rebuild)
-            index = cls(folder, documents, opened, None)
+            index = cls(folder, documents, opened, _chosen(engine, state.settings, other=rebuild))
             if rebuild:
                 index._renew(reuse=False)
             else:
-                index._open_engine = Engine.open(folder / state.engine, *kinds(opened, state.settings["bm25"]))
+                generation = Generation(folder, state.engine, *kinds(opened, state.settings["bm25"]))
+                index._open_engine = index._engines.open(generation)
                 index._repair()
             index._sweep()
         except BaseException:
@@ -167,10 +191,12 @@ class Index:
     def close(self) -> None:
         """Release the folder; what was added is on disk already."""
         with self._writing:
-            if self._open_engine is not None:
-                self._open_engine.close()
-                self._open_engine = None
-            self._documents.close()
+            engine, self._open_engine = self._open_engine, None
+            try:
+                if engine is not None:
+                    engine.close()
+            finally:
+                self._documents.close()
 
     def __enter__(self) -> Self:
         """Return the index; leaving the block closes it."""
@@ -338,6 +364,8 @@ class Index:
         after.average = state.average or average or after.mean_length
         points = self._points(new, counts, after.average, fields, _model_vectors(self._models, new))
         try:
+            if self._behind:
+                self._engine.delete(self._documents.garbage())
             for key in keys:
                 self._engine.index_payload(key)
             self._engine.put(points)
@@ -348,9 +376,13 @@ class Index:
                 self._documents.replace(new, old, change)
         except BaseException:
             with suppress(Exception):
-                self._remove_orphans()
+                self._documents.skip()
+                self._remove_orphans(first)
             raise
-        self._engine.delete(point for document in old for point in document.points())
+        self._behind = True  # until they are gone: the change is made whether or not the engine answers now
+        with suppress(EngineError):
+            self._engine.delete(point for document in old for point in document.points())
+            self._behind = False
 
     def _term_counts(self, documents: Iterable[Document]) -> list[Counter[str]]:
         """Return for each passage how often each term stands in it; nothing without BM25."""
@@ -381,24 +413,30 @@ class Index:
     def _settle(self) -> None:
         """After a change: compute the impacts anew if the mean length has moved far, and let the engine tidy up."""
         state = self._documents.state
-        self._engine.optimize()
+        with suppress(EngineError):
+            self._engine.optimize()
         if state.passages and state.average and not 1 / _DRIFT < state.mean_length / state.average < _DRIFT:
-            with suppress(WritingError):  # the documents are stored; the next change tries again
+            with suppress(WritingError, EngineError):  # the documents are stored; the next change tries again
                 self._renew(reuse=True)
 
     def _repair(self) -> None:
         """Finish what a crash has left: passages that were never committed, and those that were to go."""
-        self._remove_orphans()
+        self._remove_orphans(self._documents.next_number())
+        with suppress(WritingError):  # a full disk can still be searched
+            self._documents.skip()
         self._engine.delete(self._documents.garbage())
 
-    def _remove_orphans(self) -> None:
-        self._engine.delete(self._engine.numbers(self._documents.next_number() << PASSAGE_BITS))
+    def _remove_orphans(self, first: int) -> None:
+        """Remove the passages of documents from number `first` on."""
+        self._engine.delete(self._engine.numbers(first << PASSAGE_BITS))
 
     def _sweep(self) -> None:
         """Remove engines and copies of models not in use: of earlier ones, or of a rebuild that did not end."""
         state = self._documents.state
-        used = {state.engine, *(str(model["copy"]).partition("/")[0] for model in state.settings["models"])}
-        for other in [*self.folder.glob("engine-*"), *self.folder.glob("models-*")]:
+        with suppress(EngineError):  # the next opening tries again
+            self._engines.sweep(self.folder, state.engine)
+        used = {str(model["copy"]).partition("/")[0] for model in state.settings["models"]}
+        for other in self.folder.glob("models-*"):
             if other.name not in used:
                 shutil.rmtree(other, ignore_errors=True)
 
@@ -436,6 +474,10 @@ class Index:
                 self._documents.start_anew(having)
             self._open_engine, self._models = engine, models  # the old engine closes with the last search that uses it
             self._set_up()
+        former = engine_of(old.settings.get("engine", written_engine(Edge())))
+        if former.kind != self._engines.kind:
+            with suppress(EngineError):
+                former.sweep(self.folder, None)
         self._sweep()
 
     def _recounted(self) -> tuple[State, Counter[str]]:
@@ -456,15 +498,15 @@ class Index:
         weights = settings["weights"] if set(settings["weights"]) == set(parts) else None
         return {
             **settings,
+            "engine": written_engine(self._engines),
             "models": written_models(self.folder, models, copies),
             "weights": checked_weights(weights, parts, default_weights(models, settings["bm25"])),
         }
 
     def _filled(self, state: State, models: Mapping[str, Model], reuse: bool) -> Engine:
         """Return a new engine with every document in it, on disk."""
-        folder = self.folder / state.engine
-        shutil.rmtree(folder, ignore_errors=True)
-        engine = Engine.create(folder, *kinds(models, state.settings["bm25"]))
+        generation = Generation(self.folder, state.engine, *kinds(models, state.settings["bm25"]))
+        engine = self._engines.create(generation)
         for field, of_kinds in state.fields.values():
             for kind in of_kinds:
                 engine.index_payload(f"{kind}{field}")
@@ -511,7 +553,12 @@ class Index:
             parts = self._parts()
             conditions = parse_where(where, parts.state.fields)
             shares = checked_weights(weights, list(parts.state.settings["weights"]), parts.state.settings["weights"])
-            hits, exact = Question(query, shares, parts).search(top_k, conditions)
+            try:
+                hits, exact = Question(query, shares, parts).search(top_k, conditions)
+            except EngineError:
+                if self._documents.state.engine == parts.state.engine:
+                    raise
+                continue  # a rebuild has removed the engine that was asked
             if self._documents.state is parts.state:  # else a commit came between, and may have hidden a document
                 return Hits(query, parts.state.documents, shares, tuple(hits), exact)
 
@@ -551,6 +598,7 @@ class Index:
             "weights": self.weights,
             "models": sources,
             "language": settings["language"],
+            "engine": self._engines.kind,
             "fields": sorted(state.fields),
             "bytes": sum(map(_size, self.folder.rglob("*"))),
         }
@@ -600,6 +648,26 @@ class Index:
                 if not _same(stored.get(point, {}).get(name), vector):
                     wrong.append(f"the vector of {name} of passage {point} is not that of its text")
         return wrong[:10]
+
+
+def _chosen(engine: EngineSettings | None, settings: Mapping[str, Any], *, other: bool) -> EngineSettings:
+    """Return the engine to open: the one given, or the one written down.
+
+    Args:
+        engine: given, or None.
+        settings: of the index.
+        other: whether another kind than the one written down may be given.
+    """
+    written = settings.get("engine", written_engine(Edge()))
+    if engine is None:
+        return engine_of(written)
+    kind = written_engine(engine)["kind"]
+    if kind != written["kind"] and not other:
+        raise InputError(
+            f"the vectors of the index are in {written['kind']}, not in {kind}. Move them there: "
+            "Index.open(path, engine=..., rebuild=True)"
+        )
+    return engine
 
 
 def _model_vectors(models: Mapping[str, Model], documents: Sequence[Document]) -> dict[str, list[Vector | None]]:

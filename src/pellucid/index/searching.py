@@ -81,13 +81,13 @@ class Question:
             products = engine.search(self._vectors, limit, where) if self._vectors else {}
             full = {name: found for name, found in products.items() if len(found) == limit}
             bound = sum(max(min(found.values()), 0.0) for found in full.values())
-            every: set[int] = set().union(*products.values())
+            every = {point for found in products.values() for point, product in found.items() if product}
             for name, more in engine.products(self._vectors, {n: every - f.keys() for n, f in full.items()}).items():
                 products[name] |= more
-            best = _best_passages(products, every)
-            certain = not full or (len(best) >= top_k and _sum(products, best[top_k - 1]) >= bound)
+            hits = self._hits(products, _best_passages(products, every), top_k)
+            certain = not full or (len(hits) == top_k and hits[-1].score >= bound)
             if certain or limit >= _MOST_CANDIDATES:
-                return self._hits(products, best, top_k), certain
+                return hits, certain
             limit *= 4
 
     def score(self, document: Document) -> Hit:
