@@ -264,45 +264,45 @@ def test_a_closed_index_says_so(tmp_path):
 # --- Filters ---
 
 
-@pytest.mark.parametrize(
-    ("where", "found"),
-    [
-        ({"year": 1999}, "a"),
-        ({"year": {"gte": 1999}}, "abd"),
-        ({"year": {"gt": 1999, "lt": 2010}}, "b"),
-        ({"year": {"lte": 1999.0}}, "a"),
-        ({"year": [1999, 2024]}, "ad"),
-        ({"year": {"in": [2005]}}, "b"),
-        ({"year": {"nin": [1999, 2005]}}, "cd"),
-        ({"year": {"ne": 1999}}, "bcd"),
-        ({"year": {"exists": True}}, "abd"),
-        ({"year": {"exists": False}}, "c"),
-        ({"tag": "red"}, "ab"),
-        ({"tag": ["blue", "green"]}, "bc"),
-        ({"tag": {"ne": "red"}}, "cd"),
-        ({"ok": True}, "a"),
-        ({"ok": {"in": [True, False]}}, "ab"),
-        ({"odd name.[x] \u00e9": "yes"}, "d"),
-        ({"mixed": 1}, "a"),
-        ({"mixed": "1"}, "b"),
-        ({"mixed": {"exists": True}}, "ab"),
-        ({"when": {"gte": "2024-01-01"}}, "b"),
-        ({"year": {"gte": 1999}, "tag": "red"}, "ab"),
-        ([{"year": 1999}, {"tag": "green"}], "ac"),
-        ({}, "abcd"),
-    ],
-)
+CONDITIONS = [
+    ({"year": 1999}, "a"),
+    ({"year": {"gte": 1999}}, "abd"),
+    ({"year": {"gt": 1999, "lt": 2010}}, "b"),
+    ({"year": {"lte": 1999.0}}, "a"),
+    ({"year": [1999, 2024]}, "ad"),
+    ({"year": {"in": [2005]}}, "b"),
+    ({"year": {"nin": [1999, 2005]}}, "cd"),
+    ({"year": {"ne": 1999}}, "bcd"),
+    ({"year": {"exists": True}}, "abd"),
+    ({"year": {"exists": False}}, "c"),
+    ({"tag": "red"}, "ab"),
+    ({"tag": ["blue", "green"]}, "bc"),
+    ({"tag": {"ne": "red"}}, "cd"),
+    ({"ok": True}, "a"),
+    ({"ok": {"in": [True, False]}}, "ab"),
+    ({"odd name.[x] \u00e9": "yes"}, "d"),
+    ({"mixed": 1}, "a"),
+    ({"mixed": "1"}, "b"),
+    ({"mixed": {"exists": True}}, "ab"),
+    ({"when": {"gte": "2024-01-01"}}, "b"),
+    ({"year": {"gte": 1999}, "tag": "red"}, "ab"),
+    ([{"year": 1999}, {"tag": "green"}], "ac"),
+    ({}, "abcd"),
+]
+CONDITIONS_METADATA = [
+    {"year": 1999, "tag": "red", "ok": True, "mixed": 1, "when": "2023-12-31"},
+    {"year": 2005, "tag": ["red", "blue"], "ok": False, "mixed": "1", "when": "2024-05-01T10:00:00Z"},
+    {"tag": "green", "year": None},
+    {"year": 2024, "odd name.[x] \u00e9": "yes"},
+]
+
+
+@pytest.mark.parametrize(("where", "found"), CONDITIONS)
 def test_conditions_on_metadata(tmp_path, where, found):
-    metadata = [
-        {"year": 1999, "tag": "red", "ok": True, "mixed": 1, "when": "2023-12-31"},
-        {"year": 2005, "tag": ["red", "blue"], "ok": False, "mixed": "1", "when": "2024-05-01T10:00:00Z"},
-        {"tag": "green", "year": None},
-        {"year": 2024, "odd name.[x] \u00e9": "yes"},
-    ]
     with Index.create(tmp_path / "index", {}) as index:
-        index.add(list("abcd"), ["common word"] * 4, metadata=metadata)
+        index.add(list("abcd"), ["common word"] * 4, metadata=CONDITIONS_METADATA)
         assert sorted(hit.id for hit in index.search("common", where=where)) == sorted(found)
-        assert index["a"].metadata == metadata[0] and "year" not in index["c"].metadata
+        assert index["a"].metadata == CONDITIONS_METADATA[0] and "year" not in index["c"].metadata
     with Index.open(tmp_path / "index") as index:
         assert sorted(hit.id for hit in index.search("common", where=where)) == sorted(found)
 

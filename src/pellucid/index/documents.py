@@ -197,9 +197,15 @@ class Documents:
             found = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'documents'").fetchone()
         return int(found[0]) + 1 if found else 1
 
-    def skip(self) -> None:
-        """Never use the numbers of the next batch: a write to the engine that failed may still arrive there."""
+    def skip(self, failed: Iterable[Document] = ()) -> None:
+        """Never use the numbers of the next batch: a write to the engine that failed may still arrive there.
+
+        Args:
+            failed: what may have come to the engine of it, and has to go.
+        """
         with self._explained(), self.transaction():
+            rows = [(document.number, len(document.ends)) for document in failed]
+            self._db.executemany("INSERT INTO garbage VALUES (?, ?)", rows)
             last = self.next_number() - 1 + _BATCH_DOCUMENTS
             self._db.execute("DELETE FROM sqlite_sequence WHERE name = 'documents'")
             self._db.execute("INSERT INTO sqlite_sequence VALUES ('documents', ?)", (last,))

@@ -132,7 +132,12 @@ class EngineSettings(Protocol):
         """Remove all generations of the index in `folder` but the one used."""
 
 
-ENGINES = {"edge": "index.engine.Edge"}
+ENGINES = {
+    "edge": "index.engine.Edge",
+    "qdrant": "engines.qdrant.Qdrant",
+    "milvus": "engines.milvus.Milvus",
+    "ray": "engines.ray.Ray",
+}
 """Kind of an engine, and the class of its settings with the file it is in."""
 
 
@@ -277,6 +282,15 @@ class Shard:
         """Return the stored vectors of points by number and part."""
         records = self._shard.retrieve(list(numbers), with_payload=False, with_vector=list(names))
         return {r.id: {name: _read(vector) for name, vector in (r.vector or {}).items()} for r in records}
+
+    def payloads(self, numbers: Collection[int]) -> dict[int, dict[str, Any]]:
+        """Return the payload of each point that is there."""
+        records = self._shard.retrieve(list(numbers), with_payload=True, with_vector=False)
+        return {record.id: record.payload or {} for record in records}
+
+    def keys(self) -> list[str]:
+        """Return the keys of the payload that filters are fast by."""
+        return list(self._shard.info().payload_schema)
 
     def search(self, queries: Mapping[str, Vector], limit: int, where: Where = ()) -> dict[str, dict[int, float]]:
         """Return for each part the `limit` points with the largest products: number -> product, best first."""

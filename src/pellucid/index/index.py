@@ -375,9 +375,10 @@ class Index:
             with self._documents.commit(after):
                 self._documents.replace(new, old, change)
         except BaseException:
+            self._behind = True
             with suppress(Exception):
-                self._documents.skip()
-                self._remove_orphans(first)
+                self._documents.skip(new)
+                self._engine.delete(point for document in new for point in document.points())
             raise
         self._behind = True  # until they are gone: the change is made whether or not the engine answers now
         with suppress(EngineError):
@@ -421,14 +422,10 @@ class Index:
 
     def _repair(self) -> None:
         """Finish what a crash has left: passages that were never committed, and those that were to go."""
-        self._remove_orphans(self._documents.next_number())
+        self._engine.delete(self._engine.numbers(self._documents.next_number() << PASSAGE_BITS))
         with suppress(WritingError):  # a full disk can still be searched
             self._documents.skip()
         self._engine.delete(self._documents.garbage())
-
-    def _remove_orphans(self, first: int) -> None:
-        """Remove the passages of documents from number `first` on."""
-        self._engine.delete(self._engine.numbers(first << PASSAGE_BITS))
 
     def _sweep(self) -> None:
         """Remove engines and copies of models not in use: of earlier ones, or of a rebuild that did not end."""
