@@ -11,17 +11,15 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from pellucid.errors import EngineError, IndexFolderError, InputError, missing_extra
-from pellucid.index.engine import Generation, Point, Test, Vector, Where
+from pellucid.errors import IndexFolderError, InputError, missing_extra
+from pellucid.index.engine import Generation, Point, Test, Vector, Where, asking, blocks
 
 try:
     from pymilvus import DataType, MilvusClient
@@ -37,8 +35,6 @@ _NOWHERE = 2**32 - 2  # a dimension of sparse vectors that no query has
 _GRAPH = {"M": 16, "efConstruction": 200}
 _WIDTH = 256  # candidates of a search in the graph, where fewer are asked for
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[-+]\d\d:?\d\d)?)?")
-
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -69,7 +65,7 @@ class Milvus:
         if self.shards < 1 or self.replicas < 1:
             raise InputError(f"shards are {self.shards!r} and replicas {self.replicas!r}; both are integers from 1 up")
 
-    def create(self, generation: Generation) -> Collected:
+    def create(self, generation: Generation) -> MilvusEngine:
         """Make an empty generation.
 
         Raises:
@@ -80,7 +76,7 @@ class Milvus:
         if signed:
             raise InputError(f"the model {signed[0]!r:.60} gives negative sparse values, which Milvus cannot hold")
         client, name = self._client(), self._name(generation.name)
-        with _asking(self.uri):
+        with asking(f"Milvus at {self.uri}"):
             others = self._collections(client)
             if generation.name == "engine-1" and others:
                 raise InputError(f"{self.uri} has a collection {others[0]!r} already; give another name, or delete it")
@@ -90,9 +86,9 @@ class Milvus:
             client.create_collection(name, schema=fields.schema(), num_shards=self.shards, consistency_level="Strong")
             client.create_index(name, fields.indexes(self.graph, lite="lite" in client.get_server_version()))
             client.load_collection(name, replica_number=self.replicas)
-        return Collected(client, self.uri, name, fields)
+        return MilvusEngine(client, self.uri, name, fields)
 
-    def open(self, generation: Generation) -> Collected:
+    def open(self, generation: Generation) -> MilvusEngine:
         """Open a generation.
 
         Raises:
@@ -100,24 +96,24 @@ class Milvus:
             EngineError: the server cannot be reached.
         """
         client, name = self._client(), self._name(generation.name)
-        with _asking(self.uri):
+        with asking(f"Milvus at {self.uri}"):
             if not client.has_collection(name):
                 raise IndexFolderError(
                     f"{self.uri} has no collection {name!r}. The texts are safe: pellucid index rebuild"
                 )
             client.load_collection(name, replica_number=self.replicas)
-        return Collected(client, self.uri, name, _Fields(generation))
+        return MilvusEngine(client, self.uri, name, _Fields(generation))
 
-    def sweep(self, folder: Path, used: str | None) -> None:
+    def sweep(self, folder: Path, used: str) -> None:
         """Remove the collections of all generations but the one used."""
         client = self._client()
-        with _asking(self.uri):
+        with asking(f"Milvus at {self.uri}"):
             for name in self._collections(client):
-                if used is None or name != self._name(used):
+                if name != self._name(used):
                     client.drop_collection(name)
 
     def _client(self) -> Any:
-        with _asking(self.uri):
+        with asking(f"Milvus at {self.uri}"):
             return MilvusClient(uri=self.uri, token=os.environ.get("MILVUS_TOKEN", ""))
 
     def _name(self, generation: str) -> str:
@@ -187,7 +183,7 @@ class _Fields:
         return found
 
 
-class Collected:
+class MilvusEngine:
     """One open collection."""
 
     def __init__(self, client: Any, uri: str, name: str, fields: _Fields) -> None:
@@ -210,12 +206,12 @@ class Collected:
         Raises:
             InputError: a sparse vector has a negative value, or a document more values than can be compared.
         """
-        for block in _blocks(points, _PAGE):
+        for block in blocks(points, _PAGE):
             self._ask(self._client.upsert, data=[self._fields.row(point) for point in block])
 
     def delete(self, numbers: Iterable[int]) -> None:
         """Remove points; numbers that are not there do not matter."""
-        for block in _blocks(numbers, _PAGE):
+        for block in blocks(numbers, _PAGE):
             self._ask(self._client.delete, ids=block)
 
     def index_payload(self, key: str) -> None:
@@ -240,7 +236,7 @@ class Collected:
         """Return the stored vectors of points by number and part."""
         fields = ["id", *(self._fields.of(name) for name in names)]
         found: dict[int, dict[str, Vector]] = {}
-        for block in _blocks(numbers, _PAGE):
+        for block in blocks(numbers, _PAGE):
             for row in self._ask(self._client.get, ids=block, output_fields=fields):
                 found[row["id"]] = self._fields.read(row, names)
         return found
@@ -262,7 +258,7 @@ class Collected:
         """Return the exact products with the points wanted of each part: number -> product."""
         found: dict[str, dict[int, float]] = {}
         for name, vector in queries.items():
-            for block in _blocks(wanted.get(name, ()), _MOST // 2):
+            for block in blocks(wanted.get(name, ()), _MOST // 2):
                 found.setdefault(name, {}).update(self._search(name, vector, len(block), f"id in {block}"))
         return found
 
@@ -284,24 +280,8 @@ class Collected:
 
 
 def _asked(uri: str, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    with _asking(uri):
+    with asking(f"Milvus at {uri}"):
         return call(*arguments, **named)
-
-
-@contextmanager
-def _asking(uri: str) -> Iterator[None]:
-    try:
-        yield
-    except (EngineError, IndexFolderError, InputError):
-        raise
-    except Exception as error:  # the client's and gRPC's have no common class
-        raise EngineError(f"Milvus at {uri}: {error!s:.300}. What was committed before is safe") from error
-
-
-def _blocks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    waiting = iter(items)
-    while block := list(islice(waiting, size)):
-        yield block
 
 
 def _weights(name: str, vector: Vector) -> dict[int, float]:

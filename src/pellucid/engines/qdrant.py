@@ -9,16 +9,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from pellucid.errors import EngineError, IndexFolderError, InputError, missing_extra
-from pellucid.index.engine import Generation, Point, Test, Vector, Where
+from pellucid.errors import IndexFolderError, InputError, missing_extra
+from pellucid.index.engine import Generation, Point, Test, Vector, Where, asking, blocks
 
 try:
     from qdrant_client import QdrantClient, models
@@ -27,8 +25,6 @@ except ImportError as error:
 
 _PAGE = 500  # points in one request, which a server takes up to 32 MB of
 _SECONDS = 120  # that a request may take
-
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -56,7 +52,7 @@ class Qdrant:
         if self.shards < 1 or self.replicas < 1:
             raise InputError(f"shards are {self.shards!r} and replicas {self.replicas!r}; both are integers from 1 up")
 
-    def create(self, generation: Generation) -> Collected:
+    def create(self, generation: Generation) -> QdrantEngine:
         """Make an empty generation.
 
         Raises:
@@ -64,7 +60,7 @@ class Qdrant:
             EngineError: the server cannot be reached.
         """
         client, name = self._client(), f"{self.collection}-{generation.name}"
-        with _asking(self.url):
+        with asking(f"Qdrant at {self.url}"):
             others = self._collections(client)
             if generation.name == "engine-1" and others:
                 raise InputError(f"{self.url} has a collection {others[0]!r} already; give another name, or delete it")
@@ -81,9 +77,9 @@ class Qdrant:
                 replication_factor=self.replicas,
                 write_consistency_factor=self.replicas // 2 + 1,
             )
-        return Collected(client, self.url, name)
+        return QdrantEngine(client, self.url, name)
 
-    def open(self, generation: Generation) -> Collected:
+    def open(self, generation: Generation) -> QdrantEngine:
         """Open a generation.
 
         Raises:
@@ -91,17 +87,17 @@ class Qdrant:
             EngineError: the server cannot be reached.
         """
         client, name = self._client(), f"{self.collection}-{generation.name}"
-        with _asking(self.url):
+        with asking(f"Qdrant at {self.url}"):
             if not client.collection_exists(name):
                 raise IndexFolderError(
                     f"{self.url} has no collection {name!r}. The texts are safe: pellucid index rebuild"
                 )
-        return Collected(client, self.url, name)
+        return QdrantEngine(client, self.url, name)
 
-    def sweep(self, folder: Path, used: str | None) -> None:
+    def sweep(self, folder: Path, used: str) -> None:
         """Remove the collections of all generations but the one used."""
         client = self._client()
-        with _asking(self.url):
+        with asking(f"Qdrant at {self.url}"):
             for name in self._collections(client):
                 if name != f"{self.collection}-{used}":
                     client.delete_collection(name)
@@ -116,7 +112,7 @@ class Qdrant:
         return [name for name in names if re.fullmatch(re.escape(self.collection) + r"-engine-\d+", name)]
 
 
-class Collected:
+class QdrantEngine:
     """One open collection."""
 
     def __init__(self, client: Any, url: str, name: str) -> None:
@@ -135,7 +131,7 @@ class Collected:
 
     def put(self, points: Iterable[Point]) -> None:
         """Add points, or replace those of the same number."""
-        for block in _blocks(points):
+        for block in blocks(points, _PAGE):
             made = [
                 models.PointStruct(
                     id=point.number,
@@ -148,7 +144,7 @@ class Collected:
 
     def delete(self, numbers: Iterable[int]) -> None:
         """Remove points; numbers that are not there do not matter."""
-        for block in _blocks(numbers):
+        for block in blocks(numbers, _PAGE):
             self._ask(self._client.delete, points_selector=models.PointIdsList(points=block), wait=True)
 
     def index_payload(self, key: str) -> None:
@@ -172,7 +168,7 @@ class Collected:
     def vectors(self, numbers: Collection[int], names: Collection[str]) -> dict[int, dict[str, Vector]]:
         """Return the stored vectors of points by number and part."""
         found: dict[int, dict[str, Vector]] = {}
-        for block in _blocks(numbers):
+        for block in blocks(numbers, _PAGE):
             for record in self._ask(
                 self._client.retrieve, ids=block, with_payload=False, with_vectors=list(names) or False
             ):
@@ -210,24 +206,8 @@ class Collected:
         return {name: {hit.id: hit.score for hit in answer.points} for name, answer in zip(names, answers)}
 
     def _ask(self, call: Callable[..., Any], **arguments: Any) -> Any:
-        with _asking(self._url):
+        with asking(f"Qdrant at {self._url}"):
             return call(self._name, **arguments)
-
-
-@contextmanager
-def _asking(url: str) -> Iterator[None]:
-    try:
-        yield
-    except (EngineError, IndexFolderError, InputError):
-        raise
-    except Exception as error:  # the client's, httpx's and pydantic's have no common class
-        raise EngineError(f"Qdrant at {url}: {error!s:.300}. What was committed before is safe") from error
-
-
-def _blocks(items: Iterable[Item]) -> Iterator[list[Item]]:
-    waiting = iter(items)
-    while block := list(islice(waiting, _PAGE)):
-        yield block
 
 
 def _given(vector: Vector) -> Any:

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from pellucid.errors import EngineError, IndexFolderError, InputError, missing_extra
 from pellucid.index.documents import PASSAGE_BITS
-from pellucid.index.engine import Generation, Point, Shard, Vector, Where
+from pellucid.index.engine import Generation, Point, Shard, Vector, Where, blocks
 
 try:
     import ray as cluster
@@ -80,7 +80,7 @@ class Ray:
         """
         return Sharded(self._replicas(generation), new=False)
 
-    def sweep(self, folder: Path, used: str | None) -> None:
+    def sweep(self, folder: Path, used: str) -> None:
         """Remove the folders of all generations but the one used, as far as this machine sees them."""
         for other in self._folder(folder).glob("engine-*"):
             if other.name != used:
@@ -191,8 +191,7 @@ class _Replica:
         for key in other.ask("do", "keys").answer():
             self.ask("do", "index_payload", key).answer()
         self.ask("do", "delete", sorted(here - there)).answer()
-        waiting = iter(sorted(there - here))
-        while block := list(islice(waiting, _PAGE)):
+        for block in blocks(sorted(there - here), _PAGE):
             points = other.ask("page", block, [*self._parts[0], *self._parts[1]]).answer()
             self.ask("do", "put", points).answer()
         self.ask("flush", other.ask("stamp").answer()).answer()
@@ -309,7 +308,7 @@ class Sharded:
 
     def count(self) -> int:
         """Return the number of points."""
-        return sum(self._read("do", "count")) - len(self._shards)
+        return int(sum(self._read("do", "count"))) - len(self._shards)
 
     def numbers(self, start: int = 0) -> Iterator[int]:
         """Yield the numbers of all points from `start` on, rising."""

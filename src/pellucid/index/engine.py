@@ -16,17 +16,20 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from pellucid.errors import IndexFolderError, InputError, WritingError, missing_extra
+from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError, WritingError, missing_extra
 
 try:
     import qdrant_edge as edge
 except ImportError as error:
     raise missing_extra("qdrant-edge-py", "search") from error
+
+Item = TypeVar("Item")
 
 Vector = Any
 """A float32 row, or (indices, values) of a sparse one."""
@@ -128,7 +131,7 @@ class EngineSettings(Protocol):
     def open(self, generation: Generation) -> Engine:
         """Open a generation."""
 
-    def sweep(self, folder: Path, used: str | None) -> None:
+    def sweep(self, folder: Path, used: str) -> None:
         """Remove all generations of the index in `folder` but the one used."""
 
 
@@ -167,6 +170,28 @@ def engine_of(written: Mapping[str, Any]) -> EngineSettings:
     return found
 
 
+@contextmanager
+def asking(server: str) -> Iterator[None]:
+    """Turn what a server's client raises into our error.
+
+    Raises:
+        EngineError: there was one; the message names the `server`.
+    """
+    try:
+        yield
+    except PellucidError:
+        raise
+    except Exception as error:  # clients, their transport and their validation have no common class
+        raise EngineError(f"{server}: {error!s:.300}. What was committed before is safe") from error
+
+
+def blocks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Yield the items in lists of at most `size`."""
+    waiting = iter(items)
+    while block := list(islice(waiting, size)):
+        yield block
+
+
 @dataclass(frozen=True)
 class Edge:
     """Vectors in the folder of the index, in this process."""
@@ -186,7 +211,7 @@ class Edge:
         """
         return Shard.open(generation.folder / generation.name)
 
-    def sweep(self, folder: Path, used: str | None) -> None:
+    def sweep(self, folder: Path, used: str) -> None:
         """Remove all generations but the one used."""
         for other in folder.glob("engine-*"):
             if other.name != used:

@@ -474,7 +474,7 @@ class Index:
         former = engine_of(old.settings.get("engine", written_engine(Edge())))
         if former.kind != self._engines.kind:
             with suppress(EngineError):
-                former.sweep(self.folder, None)
+                former.sweep(self.folder, after.engine)
         self._sweep()
 
     def _recounted(self) -> tuple[State, Counter[str]]:
