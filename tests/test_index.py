@@ -35,6 +35,7 @@ from pellucid.index.words import Words
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary, split_words, well_formed
 from tables import HOSTILE
+from tiny_models import tiny_model, word_piece
 
 TEXTS = {
     "a": "An apple and a pear stand on the table",
@@ -172,19 +173,77 @@ def test_the_rows_of_every_hit_add_up_to_its_score(tmp_path, fruit, kind):
         "ensemble": {"m": EnsembleEmbedder([fruit, AnchorEmbedder(fruit, ["apple", "the car"])])},
         "two": {"m": fruit, "letters": SparseLetters()},
     }[kind]
-    with Index.create(tmp_path / "index", models) as index:
+    check_reasons(tmp_path / "index", models)
+
+
+def check_reasons(folder, models):
+    """The score of a search is that of `score`, the sum of its parts, and the sum of its rows."""
+    with Index.create(folder, models) as index:
         index.add(TEXTS.keys(), TEXTS.values())
         for query in ("apples and a car", "the table", "bicycle law Law"):
             for hit in index.search(query):
                 explanation = hit.explain()
+                assert index.score(query, hit.id).score == pytest.approx(hit.score, abs=1e-6)
+                assert explanation.score == hit.score == pytest.approx(sum(hit.parts.values()))
                 assert sum(row.contribution for row in explanation.rows) == pytest.approx(hit.score, abs=1e-6)
-                assert hit.reasons.parts() == pytest.approx({k: v for k, v in hit.parts.items() if k in
-                                                             hit.reasons.parts()}, abs=1e-6)  # fmt: skip
+                read = {name: hit.parts[name] for name in hit.reasons.parts()}
+                assert hit.reasons.parts() == pytest.approx(read, abs=1e-6)
+                assert sum(hit.parts.values()) == pytest.approx(sum(read.values()), abs=1e-6)
                 top = hit.reasons.top(3)
                 sizes = sorted((abs(row.contribution) for row in hit.reasons.top(10**6)), reverse=True)
                 assert [abs(row.contribution) for row in top] == sizes[:3] and len(sizes) == len(hit.reasons)
+                assert len({row.key for row in explanation.rows}) == len(explanation.rows)
                 for row in top:
                     assert all(hit.reasons.text[s:e] for s, e in row.spans2)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["lexicon", "transformer"])
+def test_the_rows_of_a_transformers_hits_add_up(tmp_path, kind):
+    pytest.importorskip("sentence_transformers")
+    tokenizer = word_piece()
+    if kind == "lexicon":
+        from pellucid.lexicon.clusters import cluster_vocabulary
+        from pellucid.lexicon.embedder import LexiconEmbedder
+        from pellucid.transformer.backbone import prepare
+
+        backbone = prepare(tiny_model("bert", len(tokenizer)), tokenizer, attention="bidirectional", device="cpu")
+        model = LexiconEmbedder(backbone, cluster_vocabulary(backbone.head, tokenizer, 20))
+    else:
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+        tokenizer.save_pretrained(tmp_path / "bert")
+        tiny_model("bert", len(tokenizer), headless=True).save_pretrained(tmp_path / "bert")
+        model = SentenceTransformer(modules=[Transformer(str(tmp_path / "bert")), Pooling(32)], device="cpu")
+    check_reasons(tmp_path / "index", {"m": model})
+    with Index.open(tmp_path / "index") as index:  # the model was saved with it
+        assert index.verify() == [] and index.search("the table")[0].reasons.top(1)
+
+
+def test_vectors_of_any_sign_and_size(tmp_path):
+    chance = np.random.default_rng(3)
+    rows = chance.normal(size=(40, 5)).astype(np.float32)
+    rows[::7] = 0
+    rows[1::7] *= np.float32(1e18)
+    rows[2::7] *= np.float32(1e-18)
+    rows[3::7] = np.eye(5, dtype=np.float32)[0] * -1
+
+    def model(texts):
+        return np.array([rows[int(text)] if text.isdigit() else np.ones(5) for text in texts], np.float32)
+
+    with Index.create(tmp_path / "index", {"m": model}, bm25=False) as index:
+        index.add(map(str, range(40)), map(str, range(40)))
+        units = rows.astype(np.float64) / np.maximum(np.linalg.norm(rows.astype(np.float64), axis=1), 1e-30)[:, None]
+        for query in ("0", "1", "2", "5", "word"):
+            asked = model([query])[0].astype(np.float64)
+            cosines = units @ (asked / (np.linalg.norm(asked) or 1))
+            hits = index.search(query, 40)
+            found = {hit.id: hit.score for hit in hits}
+            assert hits.exact and found == pytest.approx({own: cosines[int(own)] for own in found}, abs=1e-6)
+            assert len(found) == (0 if query == "0" else 34)  # a zero vector is like nothing
+            assert all(hit.reasons.parts() == pytest.approx(hit.parts, abs=1e-6) for hit in hits[:5])
+        assert index.verify() == []
 
 
 def test_static_rows_are_those_of_the_model(tmp_path, fruit):
@@ -372,6 +431,22 @@ def test_the_mean_length_follows_the_documents(tmp_path):
         state = index._documents.state
         assert state.mean_length / 1.1 < state.average < state.mean_length * 1.1
         assert len(list(index.folder.glob("engine-*"))) == 1 and index.verify() == []
+
+
+def test_all_renewals_together_cost_a_multiple_of_the_changes(tmp_path, monkeypatch):
+    written, changes = [], 0
+    filled = Index._filled
+    monkeypatch.setattr(Index, "_filled", lambda self, *rest: (written.append(len(self)), filled(self, *rest))[1])
+    with Index.create(tmp_path / "index", {}) as index:
+        for number in range(7):  # each moves the mean by more than a tenth
+            index.add([f"{number}"], ["word " * 3**number])
+            changes += 1
+        assert 0 < len(written) and sum(written) <= 10 * changes
+        index.add([f"x{n}" for n in range(200)], ["word"] * 200)
+        written.clear()
+        for number in range(5):  # too few passages to be worth it, however long they are
+            index.add(["long"], ["word " * 3 ** (5 + number % 4)])
+        assert not written and index.verify() == []
 
 
 def test_documents_come_from_any_iterable_in_batches(tmp_path):
