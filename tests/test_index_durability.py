@@ -71,6 +71,7 @@ def survive(folder, kills, seed):
                 assert {hit.text.split()[0] for hit in hits} == {text.split()[0]}
 
 
+@pytest.mark.full
 def test_what_was_committed_outlives_kills_at_random_moments(tmp_path):
     survive(tmp_path / "index", kills=4, seed=1)
 

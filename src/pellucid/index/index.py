@@ -20,11 +20,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from pellucid.errors import VERSION, EngineError, IndexFolderError, InputError, ModelFolderError, WritingError
-from pellucid.index.bm25 import Analyser, impacts
-from pellucid.index.documents import PASSAGE_BITS, Document, Documents, State, batch_of, drafts
+from pellucid.index.bm25 import Analyser, each_once, impact_vector, total
+from pellucid.index.documents import (
+    PASSAGE_BITS,
+    Document,
+    Documents,
+    State,
+    batch_of,
+    check_space,
+    drafts,
+    size_on_disk,
+)
 from pellucid.index.engine import (
     Edge,
     Engine,
@@ -47,9 +54,11 @@ from pellucid.index.models import (
     opened_models,
     written_models,
 )
-from pellucid.index.reasons import WordTable
 from pellucid.index.searching import Parts, Question
+from pellucid.index.verifying import document_vectors, wrong_parts
+from pellucid.index.words import Words
 from pellucid.progress import Progress
+from pellucid.static.embedder import StaticEmbedder
 from pellucid.store import read_json, write_json
 from pellucid.text import well_formed
 
@@ -60,8 +69,8 @@ FORMAT = 1
 """The format this version writes; it reads this one and all before."""
 
 _DRIFT = 1.1  # the mean length of a passage may change so much before the stored impacts are computed anew
+_RENEWED = 0.1  # and only once this share of the passages is new or gone: all renewals together cost O(changes)
 _SAMPLE = 500  # documents of a list that the first mean length is taken from
-_CHECKED = 200  # documents that `verify` encodes again
 _LEAST_FREE = 64 << 20  # bytes of the disk: the engine maps its files, and a full disk would end the process
 
 
@@ -79,7 +88,11 @@ class Index:
     def _set_up(self) -> None:
         settings = self._documents.state.settings
         self._analyser = Analyser(settings["language"], settings["stop_words"])
-        self._tables = {name: WordTable(model.encoder) for name, model in self._models.items() if model.is_static}
+        self._words = self._new_words()
+
+    def _new_words(self) -> Words:
+        models = {name: model.encoder for name, model in self._models.items()}
+        return Words(self._analyser, {n: model for n, model in models.items() if isinstance(model, StaticEmbedder)})
 
     @classmethod
     def create(
@@ -343,11 +356,11 @@ class Index:
     def _first_average(self, documents: Sequence[Document]) -> float:
         """Return the mean length of a passage of a sample of documents, spread over all of them."""
         counts = self._term_counts(documents[:: max(1, len(documents) // _SAMPLE)])
-        return _total(counts) / len(counts) if counts else 0.0
+        return total(counts) / len(counts) if counts else 0.0
 
     def _commit(self, drafts: list[Document], old: list[Document], average: float = 0.0) -> None:
         """Make `drafts` visible and `old` gone, both or neither; `average` holds for an index that has none yet."""
-        _check_space(self.folder, _LEAST_FREE)
+        check_space(self.folder, _LEAST_FREE)
         state = self._documents.state
         first = self._documents.next_number()
         new = [draft._replace(number=first + n) for n, draft in enumerate(drafts)]
@@ -359,10 +372,11 @@ class Index:
             fields=fields,
             documents=state.documents + len(new) - len(old),
             passages=state.passages + sum(len(d.ends) for d in new) - sum(len(d.ends) for d in old),
-            terms=state.terms + _total(counts) - _total(gone),
+            terms=state.terms + total(counts) - total(gone),
         )
         after.average = state.average or average or after.mean_length
-        points = self._points(new, counts, after.average, fields, _model_vectors(self._models, new))
+        after.changed += sum(len(document.ends) for document in (*new, *old))
+        points = self._points(new, counts, after.average, fields, document_vectors(self._models, new))
         try:
             if self._behind:
                 self._engine.delete(self._documents.garbage())
@@ -370,8 +384,8 @@ class Index:
                 self._engine.index_payload(key)
             self._engine.put(points)
             self._engine.flush()
-            change = Counter(_documents_with(counts))
-            change.subtract(_documents_with(gone))
+            change = Counter(each_once(counts))
+            change.subtract(each_once(gone))
             with self._documents.commit(after):
                 self._documents.replace(new, old, change)
         except BaseException:
@@ -389,7 +403,7 @@ class Index:
         """Return for each passage how often each term stands in it; nothing without BM25."""
         if not self._documents.state.settings["bm25"]:
             return []
-        return [Counter(self._analyser.terms(text)) for document in documents for text in _passages(document)]
+        return [Counter(self._analyser.terms(text)) for document in documents for text in document.passages()]
 
     def _points(
         self,
@@ -407,7 +421,7 @@ class Index:
             for point in document.points():
                 own = {name: rows[len(points)] for name, rows in vectors.items() if rows[len(points)] is not None}
                 if counts and counts[len(points)]:
-                    own[BM25] = _impact_vector(counts[len(points)], average, numbers)
+                    own[BM25] = impact_vector(counts[len(points)], average, numbers)
                 points.append(Point(point, own, known))
         return points
 
@@ -416,7 +430,8 @@ class Index:
         state = self._documents.state
         with suppress(EngineError):
             self._engine.optimize()
-        if state.passages and state.average and not 1 / _DRIFT < state.mean_length / state.average < _DRIFT:
+        moved = state.average and not 1 / _DRIFT < state.mean_length / state.average < _DRIFT
+        if state.passages and moved and state.changed >= _RENEWED * state.passages:
             with suppress(WritingError, EngineError):  # the documents are stored; the next change tries again
                 self._renew(reuse=True)
 
@@ -458,11 +473,11 @@ class Index:
             models: others than before.
         """
         old = self._documents.state
-        _check_space(self.folder, _LEAST_FREE + 2 * sum(map(_size, self.folder.rglob("*"))))
+        check_space(self.folder, _LEAST_FREE + 2 * sum(map(size_on_disk, self.folder.rglob("*"))))
         models = models or self._models
         number = int(old.engine.rpartition("-")[2]) + 1
         after, having = (replace(old), None) if reuse else self._recounted()
-        after.engine, after.average = f"engine-{number}", after.mean_length
+        after.engine, after.average, after.changed = f"engine-{number}", after.mean_length, 0
         if not reuse:
             after.settings = self._settings_with(models, f"models-{number}")
         engine = self._filled(after, models, reuse)
@@ -482,8 +497,8 @@ class Index:
         having, passages, terms, documents = Counter[str](), 0, 0, 0
         for block in self._documents.all():
             counts = self._term_counts(block)
-            having.update(_documents_with(counts))
-            terms += _total(counts)
+            having.update(each_once(counts))
+            terms += total(counts)
             passages += sum(len(document.ends) for document in block)
             documents += len(block)
         return replace(self._documents.state, passages=passages, terms=terms, documents=documents), having
@@ -508,7 +523,7 @@ class Index:
             for kind in of_kinds:
                 engine.index_payload(f"{kind}{field}")
         for block in self._documents.all():
-            vectors = self._stored_vectors(block) if reuse else _model_vectors(models, block)
+            vectors = self._stored_vectors(block) if reuse else document_vectors(models, block)
             engine.put(self._points(block, self._term_counts(block), state.average, state.fields, vectors))
         engine.flush()
         engine.optimize()
@@ -574,9 +589,9 @@ class Index:
         """Return what a question is asked of."""
         with self._documents.lock:
             state, engine = self._documents.state, self._engine
-            return Parts(
-                self._analyser, self._models, self._tables, self._documents, state, engine, lambda: self._engine
-            )
+            if self._words.full:
+                self._words = self._new_words()
+            return Parts(self._words, self._models, self._documents, state, engine, lambda: self._engine)
 
     # Looking at it
 
@@ -597,7 +612,7 @@ class Index:
             "language": settings["language"],
             "engine": self._engines.kind,
             "fields": sorted(state.fields),
-            "bytes": sum(map(_size, self.folder.rglob("*"))),
+            "bytes": sum(map(size_on_disk, self.folder.rglob("*"))),
         }
 
     def verify(self) -> list[str]:
@@ -608,43 +623,7 @@ class Index:
         """
         with self._writing:
             self._check_open()
-            problems = self._documents.check()
-            state = self._documents.state
-            expected: set[int] = set()
-            terms: Counter[str] = Counter()
-            step = max(1, state.documents // _CHECKED)
-            for block in self._documents.all():
-                points = [point for document in block for point in document.points()]
-                expected.update(points)
-                counts = self._term_counts(block)
-                terms.update(_documents_with(counts))
-                problems += self._wrong_vectors(block, counts, step)
-            stored = set(self._engine.numbers()) - set(self._documents.garbage())
-            problems += [f"passage {n} is not in the engine" for n in sorted(expected - stored)[:10]]
-            problems += [f"the engine holds passage {n} of no document" for n in sorted(stored - expected)[:10]]
-            if len(expected) != state.passages:
-                problems.append(f"{len(expected)} passages are stored, and {state.passages} were counted")
-            if dict(terms) != self._documents.all_counts():
-                problems.append("the counts of terms are not those of the texts")
-        return problems
-
-    def _wrong_vectors(self, documents: list[Document], counts: list[Counter[str]], step: int) -> list[str]:
-        """Return which stored vectors of some documents are not those of their texts."""
-        sample = [document for document in documents if document.number % step == 0]
-        points = [point for document in documents for point in document.points()]
-        stored = self._engine.vectors(points, [BM25] * bool(counts) + list(self._models))
-        numbers = self._documents.term_numbers(set().union(*counts)) if counts else {}
-        wrong = []
-        for point, passage in zip(points, counts):
-            vector = _impact_vector(passage, self._documents.state.average, numbers) if passage else None
-            if not _same(stored.get(point, {}).get(BM25), vector):
-                wrong.append(f"BM25's vector of passage {point} is not that of its text")
-        for name, vectors in _model_vectors(self._models, sample).items():
-            checked = [point for document in sample for point in document.points()]
-            for point, vector in zip(checked, vectors):
-                if not _same(stored.get(point, {}).get(name), vector):
-                    wrong.append(f"the vector of {name} of passage {point} is not that of its text")
-        return wrong[:10]
+            return wrong_parts(self._documents, self._engine, self._models, self._term_counts)
 
 
 def _chosen(engine: EngineSettings | None, settings: Mapping[str, Any], *, other: bool) -> EngineSettings:
@@ -665,60 +644,6 @@ def _chosen(engine: EngineSettings | None, settings: Mapping[str, Any], *, other
             "Index.open(path, engine=..., rebuild=True)"
         )
     return engine
-
-
-def _model_vectors(models: Mapping[str, Model], documents: Sequence[Document]) -> dict[str, list[Vector | None]]:
-    texts = [text for document in documents for text in _passages(document)]
-    return {name: model.vectors(texts, "document") for name, model in models.items() if texts}
-
-
-def _passages(document: Document) -> list[str]:
-    return [document.indexed(passage) for passage in range(len(document.ends))]
-
-
-def _impact_vector(counts: Counter[str], average: float, numbers: Mapping[str, int]) -> Vector:
-    found = impacts(counts, sum(counts.values()), average)
-    return np.array([numbers[term] for term in found]), np.array(list(found.values()), np.float32)
-
-
-def _documents_with(counts: Iterable[Counter[str]]) -> Iterator[str]:
-    """Yield each term once for each passage that holds it."""
-    for passage in counts:
-        yield from passage
-
-
-def _total(counts: Iterable[Counter[str]]) -> int:
-    return sum(sum(passage.values()) for passage in counts)
-
-
-def _same(stored: Vector | None, computed: Vector | None) -> bool:
-    """Whether a stored vector is the one computed again, to the rounding of another batch."""
-    if stored is None or computed is None:
-        return stored is computed
-    if isinstance(stored, tuple):
-        first, second = (dict(zip(*(side.tolist() for side in vector))) for vector in (stored, computed))
-        return all(abs(first.get(n, 0.0) - second.get(n, 0.0)) < 1e-3 for n in first.keys() | second.keys())
-    return bool(np.allclose(stored, computed, atol=1e-3))
-
-
-def _size(file: Path) -> int:
-    """Return what a file takes of the disk; the engine's have holes."""
-    facts = file.stat()
-    return getattr(facts, "st_blocks", -(-facts.st_size // 512)) * 512 if file.is_file() else 0
-
-
-def _check_space(folder: Path, least: int) -> None:
-    """Refuse to write where the disk has little room left.
-
-    Raises:
-        WritingError: fewer bytes than `least` are free.
-    """
-    free = shutil.disk_usage(folder).free
-    if free < least:
-        raise WritingError(
-            f"{folder} is on a disk with {free >> 20:,} MB left, and {least >> 20:,} are needed. What was committed is "
-            "safe; free some space"
-        )
 
 
 def _check_format(folder: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from string import punctuation
 from typing import Any
@@ -120,34 +120,21 @@ class BulkEncoder:
             return _Worker(self._vocabulary, lexicon, self._vectors, self._scales, self._sound)
 
 
-class _Worker:
-    """What one thread needs: memory used for block after block, and in `lexicon.learnt` the answers so far."""
+class _Reader:
+    """What one thread needs to find the words of texts and a number for each: memory used for block after block."""
 
-    def __init__(
-        self, vocabulary: Vocabulary, lexicon: kernels.Lexicon, vectors: npt.NDArray[Any], scales: Vectors, sound: bool
-    ) -> None:
-        self._vocabulary, self._lexicon = vocabulary, lexicon
-        self._vectors, self._scales, self._sound = vectors, scales, sound
+    def __init__(self, lexicon: kernels.Lexicon, number_of: Callable[[str], int]) -> None:
+        """Take where numbers are looked up, and what is asked for a word that is neither there nor learnt."""
+        self._lexicon, self._number_of = lexicon, number_of
         self._scratch = _scratch(_BLOCK_CHARACTERS)
 
-    def encode(self, texts: list[str], embeddings: Vectors) -> None:
-        """Set `embeddings` to those of one block of texts."""
-        rows, ends = self._rows(texts)
-        kernels.pool(self._vectors, self._scales, rows, ends, embeddings)
-        if not (self._sound or np.isfinite(embeddings.sum())):  # rows of length 1 add up to a number
-            raise not_finite(texts[int((~np.isfinite(embeddings)).any(axis=1).argmax())])
+    def _read(self, texts: list[str]) -> tuple[kernels.Scratch, npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+        """Find the words of a block of texts.
 
-    def coverage(self, texts: list[str], shares: Vectors) -> None:
-        """Set `shares` to how much of each text of a block has a row; 1 for one without words."""
-        rows, ends = self._rows(texts)
-        known = np.concatenate([[0], np.cumsum(rows[: ends[-1]] >= 0)])
-        starts = np.concatenate([[0], ends[:-1]])
-        words = ends - starts
-        shares[:] = np.where(words > 0, (known[ends] - known[starts]) / np.maximum(words, 1), 1)
-
-    def _rows(self, texts: list[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Return the rows of all words of a block of texts, and where each text's words end among them."""
-        texts = self._vocabulary.spaced(texts)
+        Returns:
+            the memory that holds edges and numbers of the words; where each text's words end among them; the block's
+            bytes, or none if all are ASCII.
+        """
         utf8 = _join(texts)
         used = len(utf8) - len(_PADDING)
         scratch = self._scratch if used <= _BLOCK_CHARACTERS else _scratch(used)
@@ -167,18 +154,82 @@ class _Worker:
             last = min(first + _LEARNT_WORDS, missing)
             still = kernels.look_again(block, first, last, self._lexicon, scratch) if first else last
             self._ask(utf8, block, scratch, scratch.missing[first : first + still])
-        return scratch.rows, ends
+        return scratch, ends, block[: used if beyond else 0]
 
     def _ask(
         self, utf8: bytes, block: npt.NDArray[np.uint8], scratch: kernels.Scratch, missing: npt.NDArray[np.int32]
     ) -> None:
-        """Set the rows of the words at `missing` as `Vocabulary.row` says, once for each word."""
+        """Set the numbers of the words at `missing`, asking once for each word."""
         edges = scratch.edges.reshape(-1, 2)[missing]
         spelled = [utf8[start:end] for start, end in edges.tolist()]
-        row_of = {word: self._vocabulary.row(word.decode()) for word in set(spelled)}
-        rows = np.array([row_of[word] for word in spelled], np.int32)
-        scratch.rows[missing] = rows
-        kernels.learn_all(self._lexicon.learnt, block, edges, rows)
+        number_of = {word: self._number_of(word.decode()) for word in set(spelled)}
+        numbers = np.array([number_of[word] for word in spelled], np.int32)
+        scratch.rows[missing] = numbers
+        kernels.learn_all(self._lexicon.learnt, block, edges, numbers)
+
+
+class _Worker(_Reader):
+    """A reader that knows the rows of a table; in `lexicon.learnt` are the answers so far."""
+
+    def __init__(
+        self, vocabulary: Vocabulary, lexicon: kernels.Lexicon, vectors: npt.NDArray[Any], scales: Vectors, sound: bool
+    ) -> None:
+        super().__init__(lexicon, vocabulary.row)
+        self._vocabulary = vocabulary
+        self._vectors, self._scales, self._sound = vectors, scales, sound
+
+    def encode(self, texts: list[str], embeddings: Vectors) -> None:
+        """Set `embeddings` to those of one block of texts."""
+        rows, ends = self._rows(texts)
+        kernels.pool(self._vectors, self._scales, rows, ends, embeddings)
+        if not (self._sound or np.isfinite(embeddings.sum())):  # rows of length 1 add up to a number
+            raise not_finite(texts[int((~np.isfinite(embeddings)).any(axis=1).argmax())])
+
+    def coverage(self, texts: list[str], shares: Vectors) -> None:
+        """Set `shares` to how much of each text of a block has a row; 1 for one without words."""
+        rows, ends = self._rows(texts)
+        known = np.concatenate([[0], np.cumsum(rows[: ends[-1]] >= 0)])
+        starts = np.concatenate([[0], ends[:-1]])
+        words = ends - starts
+        shares[:] = np.where(words > 0, (known[ends] - known[starts]) / np.maximum(words, 1), 1)
+
+    def _rows(self, texts: list[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Return the rows of all words of a block of texts, and where each text's words end among them."""
+        scratch, ends, _ = self._read(self._vocabulary.spaced(texts))
+        return scratch.rows, ends
+
+
+class WordNumbers(_Reader):
+    """The words of texts as `split_words` gives them, with their places, and a number for each; for one thread."""
+
+    def __init__(self, spelled: Sequence[str], number_of: Callable[[str], int]) -> None:
+        """Take the list of words, which may grow, and what gives a word its place there and adds it if need be."""
+        self._spelled = spelled
+        super().__init__(self._indexed(), number_of)
+
+    def _indexed(self) -> kernels.Lexicon:
+        self._known = len(self._spelled)
+        nothing, learnt = _word_index([]), _empty_index(_LEARNT_WORDS, _LEARNT_WORDS * 16)
+        pieces = kernels.Pieces(nothing, nothing, 0, 0, False)
+        return kernels.Lexicon(_word_index(self._spelled), learnt, True, False, pieces)
+
+    def read(self, texts: list[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the words of some texts.
+
+        Returns:
+            the number of each word, int64 [words]; where it starts and ends in its text, in characters, int64
+            [words, 2]; and where each text's words end among them, int64 [texts].
+        """
+        if len(self._spelled) > 2 * self._known + _PAGE:  # found faster there than among what was learnt
+            self._lexicon = self._indexed()
+        scratch, ends, block = self._read(texts)
+        words = int(ends[-1]) if len(ends) else 0
+        spans = scratch.edges[: 2 * words].astype(np.int64)
+        if len(block):  # from bytes to characters: all but the second to fourth byte of one are counted
+            spans = np.concatenate([[0], np.cumsum((block & 0xC0) != 0x80)])[spans]
+        starts = np.cumsum([0, *(len(text) + 1 for text in texts)])[:-1]
+        spans -= np.repeat(starts, 2 * np.diff(ends, prepend=0))
+        return scratch.rows[:words].astype(np.int64), spans.reshape(-1, 2), ends.astype(np.int64)
 
 
 class _Shared:
