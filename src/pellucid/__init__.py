@@ -12,7 +12,7 @@ from pellucid._lazy import lazy
 from pellucid.errors import VERSION as __version__  # noqa: F401
 
 if TYPE_CHECKING:
-    from pellucid import errors as errors
+    from pellucid import engines as engines, errors as errors
     from pellucid.analysis import (
         Thresholds as Thresholds,
         audit as audit,
@@ -69,6 +69,7 @@ else:
         "base": "Embedder",
         "bulk": "BatchEncoder CorpusSettings duplicates encode_corpus read_shards",
         "ensemble": "EnsembleEmbedder",
+        "engines": "",
         "errors": "",
         "evaluation": "evaluate",
         "explanation": "Explanation",

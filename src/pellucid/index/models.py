@@ -53,6 +53,7 @@ class Model:
         source: a bundled name, hub id or folder; None for one that was given as an object.
         dimension: of its rows; 0 until they are first made.
         sparse: whether they are sparse.
+        signed: whether they can be negative, as far as a few texts show.
     """
 
     def __init__(self, name: str, encoder: Encoder, source: str | None = None) -> None:
@@ -64,6 +65,7 @@ class Model:
         self.name, self.encoder, self.source = name, encoder, source
         rows = self._units(_PROBES, None)
         self.sparse = hasattr(rows, "tocsr")
+        self.signed = bool((rows.data < 0).any()) if self.sparse else True
         self.dimension = int(rows.shape[1])
         self.fingerprint = {"dimension": self.dimension, "probes": _largest(rows), "table": _table_hash(encoder)}
 
@@ -147,10 +149,11 @@ def open_model(name: str, model: Any) -> Model:
     return Model(name, model)
 
 
-def kinds(models: Mapping[str, Model], bm25: bool) -> tuple[dict[str, int], list[str]]:
-    """Return the dense parts with their dimensions, and the sparse ones."""
+def kinds(models: Mapping[str, Model], bm25: bool) -> tuple[dict[str, int], dict[str, bool]]:
+    """Return the dense parts with their dimensions, and the sparse ones with whether they can be negative."""
     dense = {name: model.dimension for name, model in models.items() if not model.sparse}
-    return dense, [BM25] * bool(bm25) + [name for name, model in models.items() if model.sparse]
+    sparse = {name: model.signed for name, model in models.items() if model.sparse}
+    return dense, {BM25: False, **sparse} if bm25 else sparse
 
 
 def written_models(folder: Path, models: Mapping[str, Model], copies: str) -> list[dict[str, Any]]:

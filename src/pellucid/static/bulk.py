@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from string import punctuation
@@ -169,15 +169,63 @@ class BulkEncoder:
             return _Worker(self._vocabulary, lexicon, self._vectors, self._scales, self._sound)
 
 
-class _Worker:
-    """What one thread needs: memory used for block after block, and in `lexicon.learnt` the answers so far."""
+class _Reader:
+    """What one thread needs to find the words of texts and a number for each: memory used for block after block."""
+
+    def __init__(self, lexicon: kernels.Lexicon, number_of: Callable[[str], int]) -> None:
+        """Take where numbers are looked up, and what is asked for a word that is neither there nor learnt."""
+        self._lexicon, self._number_of = lexicon, number_of
+        self._scratch = _scratch(_BLOCK_CHARACTERS)
+
+    def _read(self, texts: _Texts) -> tuple[npt.NDArray[np.uint8], kernels.Scratch, npt.NDArray[np.int32]]:
+        """Return the bytes of a block of texts, all about their words, and where each text's words end among these."""
+        block = self._joined(texts)
+        used = len(block) - len(_PADDING)
+        scratch = self._scratch if used <= _BLOCK_CHARACTERS else _scratch(used)
+        ends = np.empty(len(texts), np.int32)
+        found, beyond = kernels.mark(block, used, ends, True, scratch)
+        if found != len(texts):  # a text holds a NUL
+            ends[:] = np.cumsum(self._sizes(texts) + 1) - 1
+            _, beyond = kernels.mark(block, used, ends, False, scratch)
+        if beyond:
+            while (point := kernels.drop_separators(block, used, CLASSES, scratch)) >= 0:
+                _classify_page(point)
+        words = kernels.cut(used, ends, scratch)
+        missing = kernels.look_up(block, words, self._lexicon, scratch)
+        for first in range(0, missing, _LEARNT_WORDS):
+            last = min(first + _LEARNT_WORDS, missing)
+            still = kernels.look_again(block, first, last, self._lexicon, scratch) if first else last
+            self._ask(block, scratch, scratch.missing[first : first + still])
+        return block, scratch, ends
+
+    def _joined(self, texts: _Texts) -> npt.NDArray[np.uint8]:
+        """Return the UTF-8 of texts, a NUL after each, and the padding."""
+        return np.frombuffer(_join(_strings(texts)), np.uint8)
+
+    def _sizes(self, texts: _Texts) -> npt.NDArray[np.int64]:
+        """Return the bytes of each text of a block."""
+        return np.array([len(well_formed(text).encode()) for text in _strings(texts)])
+
+    def _ask(self, block: npt.NDArray[np.uint8], scratch: kernels.Scratch, missing: npt.NDArray[np.int32]) -> None:
+        """Set the numbers of the words at `missing`, asking once for each word."""
+        edges = scratch.edges.reshape(-1, 2)[missing]
+        utf8 = block.data
+        spelled = [bytes(utf8[start:end]) for start, end in edges.tolist()]
+        number_of = {word: self._number_of(word.decode()) for word in set(spelled)}
+        numbers = np.array([number_of[word] for word in spelled], np.int32)
+        scratch.rows[missing] = numbers
+        kernels.learn_all(self._lexicon.learnt, block, edges, numbers)
+
+
+class _Worker(_Reader):
+    """A reader that knows the rows of a table; in `lexicon.learnt` are the answers so far."""
 
     def __init__(
         self, vocabulary: Vocabulary, lexicon: kernels.Lexicon, vectors: npt.NDArray[Any], scales: Vectors, sound: bool
     ) -> None:
-        self._vocabulary, self._lexicon = vocabulary, lexicon
+        super().__init__(lexicon, vocabulary.row)
+        self._vocabulary = vocabulary
         self._vectors, self._scales, self._sound = vectors, scales, sound
-        self._scratch = _scratch(_BLOCK_CHARACTERS)
 
     def encode(self, texts: _Texts, embeddings: Vectors) -> None:
         """Set `embeddings` to those of one block of texts."""
@@ -205,27 +253,6 @@ class _Worker:
             spans = (np.cumsum(block & 0xC0 != 0x80) - 1)[spans]
         return Words(scratch.rows[:count].tolist(), spans.copy(), others)
 
-    def _read(self, texts: _Texts) -> tuple[npt.NDArray[np.uint8], kernels.Scratch, npt.NDArray[np.int32]]:
-        """Return the bytes of a block of texts, all about their words, and where each text's words end among these."""
-        block = self._joined(texts)
-        used = len(block) - len(_PADDING)
-        scratch = self._scratch if used <= _BLOCK_CHARACTERS else _scratch(used)
-        ends = np.empty(len(texts), np.int32)
-        found, beyond = kernels.mark(block, used, ends, True, scratch)
-        if found != len(texts):  # a text holds a NUL
-            ends[:] = np.cumsum(self._sizes(texts) + 1) - 1
-            _, beyond = kernels.mark(block, used, ends, False, scratch)
-        if beyond:
-            while (point := kernels.drop_separators(block, used, CLASSES, scratch)) >= 0:
-                _classify_page(point)
-        words = kernels.cut(used, ends, scratch)
-        missing = kernels.look_up(block, words, self._lexicon, scratch)
-        for first in range(0, missing, _LEARNT_WORDS):
-            last = min(first + _LEARNT_WORDS, missing)
-            still = kernels.look_again(block, first, last, self._lexicon, scratch) if first else last
-            self._ask(block, scratch, scratch.missing[first : first + still])
-        return block, scratch, ends
-
     def _joined(self, texts: _Texts) -> npt.NDArray[np.uint8]:
         """Return the UTF-8 of texts with spaces between their words, a NUL after each text, and the padding."""
         if not isinstance(texts, Utf8Texts):
@@ -243,15 +270,39 @@ class _Worker:
             return np.diff(texts.offsets)
         return np.array([len(well_formed(text).encode()) for text in self._vocabulary.spaced(_strings(texts))])
 
-    def _ask(self, block: npt.NDArray[np.uint8], scratch: kernels.Scratch, missing: npt.NDArray[np.int32]) -> None:
-        """Set the rows of the words at `missing` as `Vocabulary.row` says, once for each word."""
-        edges = scratch.edges.reshape(-1, 2)[missing]
-        utf8 = block.data
-        spelled = [bytes(utf8[start:end]) for start, end in edges.tolist()]
-        row_of = {word: self._vocabulary.row(word.decode()) for word in set(spelled)}
-        rows = np.array([row_of[word] for word in spelled], np.int32)
-        scratch.rows[missing] = rows
-        kernels.learn_all(self._lexicon.learnt, block, edges, rows)
+
+class WordNumbers(_Reader):
+    """The words of texts as `split_words` gives them, with their places, and a number for each; for one thread."""
+
+    def __init__(self, spelled: Sequence[str], number_of: Callable[[str], int]) -> None:
+        """Take the list of words, which may grow, and what gives a word its place there and adds it if need be."""
+        self._spelled = spelled
+        super().__init__(self._indexed(), number_of)
+
+    def _indexed(self) -> kernels.Lexicon:
+        self._known = len(self._spelled)
+        nothing, learnt = _word_index([])[0], _empty_index(_LEARNT_WORDS, _LEARNT_WORDS * 16)
+        pieces = kernels.Pieces(nothing, nothing, 0, 0, False)
+        words, starts = _word_index(self._spelled)
+        return kernels.Lexicon(words, learnt, True, False, pieces, starts)
+
+    def read(self, texts: list[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the words of some texts.
+
+        Returns:
+            the number of each word, int64 [words]; where it starts and ends in its text, in characters, int64
+            [words, 2]; and where each text's words end among them, int64 [texts].
+        """
+        if len(self._spelled) > 2 * self._known + _PAGE:  # found faster there than among what was learnt
+            self._lexicon = self._indexed()
+        block, scratch, ends = self._read(texts)
+        words = int(ends[-1]) if len(ends) else 0
+        spans = scratch.edges[: 2 * words].astype(np.int64)
+        if not all(map(str.isascii, texts)):  # from bytes to characters: all but the second to fourth byte of one count
+            spans = np.concatenate([[0], np.cumsum((block & 0xC0) != 0x80)])[spans]
+        starts = np.cumsum([0, *(len(text) + 1 for text in texts)])[:-1]
+        spans -= np.repeat(starts, 2 * np.diff(ends, prepend=0))
+        return scratch.rows[:words].astype(np.int64), spans.reshape(-1, 2), ends.astype(np.int64)
 
 
 class _Shared:
