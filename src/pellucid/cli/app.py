@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from pellucid.cli import look, make, search, vocabulary
+from pellucid.cli import look, make, mcp, search, vocabulary
 from pellucid.cli.input import (
     HtmlOption,
     JsonOption,
@@ -340,7 +340,7 @@ def verify(
         raise ModelFolderError(f"{len(broken)} of {len(found)} files of {model} are not sound: {', '.join(broken)}")
 
 
-for _part in (look, make, vocabulary, search):  # each registers its own commands
+for _part in (look, make, vocabulary, search, mcp):  # each registers its own commands
     app.registered_commands += _part.commands.registered_commands
     app.registered_groups += _part.commands.registered_groups
 
