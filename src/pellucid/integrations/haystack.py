@@ -132,7 +132,9 @@ class PellucidRetriever:
     @component.output_types(documents=list[Document])
     def run(self, query: str, top_k: int | None = None, where: Any = None) -> dict[str, Any]:
         """Return the documents with the highest scores; `top_k` and `where` take the place of the component's own."""
-        hits = self.index.search(query, top_k or self.top_k, where=self.where if where is None else where)
+        top_k = self.top_k if top_k is None else top_k
+        where = self.where if where is None else where
+        hits = self.index.search(query, top_k, where=where)
         return {
             "documents": [Document(id=hit.id, content=hit.text, meta=metadata_of(hit), score=hit.score) for hit in hits]
         }
