@@ -248,7 +248,8 @@ def test_llama_index_embeds_and_stores_by_name(fruit, saved):
     again = home.PellucidEmbedding.from_dict(stored)
     assert again.get_text_embedding("pear") == made.get_text_embedding("pear")
     assert home.PellucidEmbedding().model.family == "static"
-    assert home.PellucidEmbedding(model=fruit).model_name == "unknown"
+    unsaved = home.PellucidEmbedding(model=fruit)
+    assert (unsaved.model_name, unsaved.to_dict()["model"]) == ("unknown", repr(fruit))
 
 
 @pytest.mark.full
@@ -394,11 +395,11 @@ def test_spacys_documents_keep_their_vectors_on_disk(nlp, fruit, tmp_path):
     pear = doc[1].vector
     again = Doc(nlp.vocab).from_bytes(doc.to_bytes())
     binned = next(DocBin(docs=[doc], store_user_data=True).get_docs(nlp.vocab))
-    component.model.encode = None  # nothing is computed anew
+    component.embedder.encode = None  # nothing is computed anew
     for kept in map(component.restore, (again, binned)):
         np.testing.assert_array_equal(kept.vector, doc.vector)
         np.testing.assert_array_equal(kept[1].vector, pear)
-    del component.model.encode
+    del component.embedder.encode
     nlp.to_disk(tmp_path / "pipeline")
     (tmp_path / "fruit").rename(tmp_path / "gone")
     moved = spacy.load(tmp_path / "pipeline")

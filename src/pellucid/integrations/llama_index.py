@@ -26,7 +26,11 @@ class _Named(BaseModel):
     embed_batch_size: int = Field(default=256, description="Texts that are encoded at once.", gt=0, le=2048)
 
     _open = field_validator("model")(open_model)
-    _name = field_serializer("model")(name_of)
+
+    @field_serializer("model")
+    def _stored(self, model: Any) -> str:
+        """Return the model's name; what has none is written all the same, since events of LlamaIndex are."""
+        return repr(model) if model._folder is None else name_of(model)
 
     def model_post_init(self, context: Any) -> None:
         """Call the model by its name, where it has one."""

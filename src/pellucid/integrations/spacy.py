@@ -48,7 +48,7 @@ class PellucidComponent:
         self._given, self.name = model, name
 
     @cached_property
-    def model(self) -> Embedder:
+    def embedder(self) -> Embedder:  # spaCy asks whether there is a `model`, which would open it
         """The opened model."""
         return open_model(self._given)
 
@@ -59,7 +59,7 @@ class PellucidComponent:
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 256) -> Iterator[Doc]:
         """Give documents their vectors, `batch_size` at a time."""
         for docs in map(list, minibatch(stream, batch_size)):
-            for doc, row in zip(docs, dense(self.model.encode([doc.text for doc in docs]))):
+            for doc, row in zip(docs, dense(self.embedder.encode([doc.text for doc in docs]))):
                 doc.user_data[_KEY] = {doc.text: row}
                 yield self.restore(doc)
 
@@ -74,11 +74,11 @@ class PellucidComponent:
 
     def to_disk(self, path: str | Path, exclude: Iterable[str] = ()) -> None:
         """Save the model with the pipeline."""
-        self.model.save_pretrained(path)
+        self.embedder.save_pretrained(path)
 
     def from_disk(self, path: str | Path, exclude: Iterable[str] = ()) -> PellucidComponent:
         """Open the model that was saved with the pipeline."""
-        self.model = open_model(path)
+        self.embedder = open_model(path)
         return self
 
     def _vector(self, given: Any) -> Vectors:
@@ -86,7 +86,7 @@ class PellucidComponent:
         doc = given if isinstance(given, Doc) else given.doc
         known = doc.user_data.setdefault(_KEY, {})
         if given.text not in known:
-            known[given.text] = dense(self.model.encode([given.text]))[0]
+            known[given.text] = dense(self.embedder.encode([given.text]))[0]
         vector: Vectors = known[given.text]
         return vector
 
