@@ -34,7 +34,7 @@ format: $(VENV)/test.stamp  ## bring the code into ruff's format
 types: $(VENV)/test.stamp  ## mypy --strict on the package
 	$(BIN)/mypy
 
-full: $(VENV)/test.stamp  ## the tests that take a second or more
+full: $(VENV)/full.stamp  ## the tests that take a second or more, with clusters, clients and a browser
 	$(BIN)/python -m pytest -m full
 
 slow: $(VENV)/test.stamp  ## the checks that take minutes
@@ -71,6 +71,10 @@ $(VENV)/torch.stamp: $(VENV)/made.stamp
 $(VENV)/test.stamp: pyproject.toml $(VENV)/torch.stamp
 	$(PIP) install --quiet --editable '.[test]'
 	@touch $(VENV)/core.stamp $@
+
+$(VENV)/full.stamp: pyproject.toml $(VENV)/test.stamp
+	$(PIP) install --quiet --editable '.[full]'
+	@touch $@
 
 $(VENV)/docs.stamp: pyproject.toml $(VENV)/test.stamp
 	$(PIP) install --quiet --editable '.[dev]'

@@ -13,6 +13,7 @@ from typing import Any
 
 from bm25 import PLAIN as PLAIN_BM25
 from bm25 import SETTINGS, STEMMED
+from pages import markdown_table, shown
 from paper_numbers import STS_COLUMNS, STS_TASKS
 
 ENCODER, PLAIN, OURS = "the encoder itself", "as they are", "decorrelated, strength 0.5"
@@ -102,18 +103,8 @@ def write_page(path: Path, given: Iterable[Row], sizes: Sequence[int], closer: S
     path.write_text("\n".join(parts), encoding="utf-8")
 
 
-def _cell(value: Any) -> str:
-    return "-" if value is None else f"{value:.1f}" if isinstance(value, float) else str(value)
-
-
-def _table(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
-    rule = "|".join(["---"] + ["---:"] * (len(header) - 1))
-    cells = [f"| {' | '.join(map(_cell, line))} |" for line in [header, *lines]]
-    return "\n".join([cells[0], f"|{rule}|", *cells[1:]]) + "\n"
-
-
 def _head(rows: Rows) -> str:
-    plain, stemmed = (_cell(rows.mean("retrieval", "", name, None, "")) for name in (PLAIN_BM25, STEMMED))
+    plain, stemmed = (shown(rows.mean("retrieval", "", name, None, "")) for name in (PLAIN_BM25, STEMMED))
     return f"""# Results: anchors
 
 Written by `benchmarks/anchor_tables.py` on {datetime.date.today().isoformat()}; Python {platform.python_version()},
@@ -154,7 +145,7 @@ def _asked(rows: Rows) -> str:
 
 STS, the mean of six.
 
-{_table(["", "the encoder", "fps", "frame", "frame, decorrelated", "the bundled model"], lines)}"""
+{markdown_table(["", "the encoder", "fps", "frame", "frame, decorrelated", "the bundled model"], lines)}"""
 
 
 def _table_sts(rows: Rows, closer: Sequence[int]) -> str:
@@ -181,7 +172,7 @@ def _table_sts(rows: Rows, closer: Sequence[int]) -> str:
     return f"""
 ## Semantic textual similarity
 
-{_table(["model (dimensions)", *_COLUMNS, "mean of 6", "of its encoder"], lines)}
+{markdown_table(["model (dimensions)", *_COLUMNS, "mean of 6", "of its encoder"], lines)}
 The paper's SICK-R of SimCSE (68.4) is suspect: elsewhere it is given as 80.8, and 68.4 for BIOSSES.
 """
 
@@ -205,8 +196,8 @@ def _methods(rows: Rows, sizes: Sequence[int]) -> str:
             for method in ("fps", "frame"):
                 means = [rows.mean(group, encoder, method, n, OURS) for n in sizes]
                 lines.append([f"{method}, decorrelated", *means])
-            own = _cell(rows.mean(group, encoder, ENCODER))
-            text += f"\n{group}, {encoder} (itself {own}):\n\n{_table(['anchors', *map(str, sizes)], lines)}"
+            own = shown(rows.mean(group, encoder, ENCODER))
+            text += f"\n{group}, {encoder} (itself {own}):\n\n{markdown_table(['anchors', *map(str, sizes)], lines)}"
     return text
 
 
@@ -221,7 +212,7 @@ def _paper_methods(rows: Rows) -> str:
 
 The first three columns are the paper's (AnglE, its own sets); compare the order of the methods, not the numbers.
 
-{_table(["method", *(f"paper, {group}" for group in GROUPS), *encoders], lines)}
+{markdown_table(["method", *(f"paper, {group}" for group in GROUPS), *encoders], lines)}
 {_remarks(rows)}
 """
 
@@ -264,7 +255,7 @@ In place of embeddings from yes/no questions: the same anchors with coordinates 
 the paper's own variant (20 of 200, 50 of 500), "above the median" asks of each anchor whether the text is nearer to it
 than half of the corpus is. Cognitive load is the mean number of dimensions that are 1 in both texts of a pair of STS-B.
 
-{_table(["model", *GROUPS, "cognitive load"], lines)}"""
+{markdown_table(["model", *GROUPS, "cognitive load"], lines)}"""
 
 
 def _retrieval(rows: Rows, closer: Sequence[int]) -> str:
@@ -288,7 +279,7 @@ encoder's dimensions the scores are the encoder's; what is missing at 200 is wha
         lines = [
             [_caption(row), *(row["scores"].get(task) for task in GROUPS["retrieval"]), *_means(row)] for row in found
         ]
-        text += "\n" + _table(["model", "SciFact", "NPL", "CISI", "Cranfield", "mean", "STS"], lines)
+        text += "\n" + markdown_table(["model", "SciFact", "NPL", "CISI", "Cranfield", "mean", "STS"], lines)
     return f"{text}\n{_shares(rows)}\n"
 
 
@@ -331,7 +322,7 @@ Decorrelation trades it for agreement with the encoder, which is why the strengt
             if row.get("development") and (row["n"] in closer or row["method"] == ENCODER):
                 shown = f"{row['faithful']:.2f}" if "faithful" in row else None
                 lines.append([_caption(row), *(row["development"][column] for column in columns), shown])
-        text += "\n" + _table(["model", *columns, "faithful"], lines)
+        text += "\n" + markdown_table(["model", *columns, "faithful"], lines)
     return text
 
 

@@ -24,9 +24,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUM
 import argparse
 import datetime
 import json
-import platform
 import statistics
-import subprocess
 import sys
 import time
 import tracemalloc
@@ -37,6 +35,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from pages import processor
 from pellucid.anchors import farthest_points
 from pellucid.anchors.farthest import Search
 
@@ -203,13 +202,8 @@ def report(results: list[dict[str, Any]], anchors: int, arguments: argparse.Name
 
 def machine() -> str:
     """Name the processor, the versions and the day."""
-    try:
-        model = subprocess.run(["lscpu"], capture_output=True, text=True, check=True).stdout
-        name = next(line.partition(":")[2].strip() for line in model.splitlines() if line.startswith("Model name"))
-    except (OSError, subprocess.CalledProcessError, StopIteration):
-        name = platform.processor()
     load = os.getloadavg()[0]
-    return f"{name}, load {load:.1f}, numpy {np.__version__}, numba {numba.__version__}, {datetime.date.today()}"
+    return f"{processor()}, load {load:.1f}, numpy {np.__version__}, numba {numba.__version__}, {datetime.date.today()}"
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bm25 import PLAIN, SETTINGS, STEMMED
+from pages import markdown_table
 
 SETS = {"SciFact": "SciFact", "npl": "NPL", "cisi": "CISI", "cranfield": "Cranfield"}
 PAPER = {
@@ -114,11 +115,6 @@ def write_page(path: Path, values: Mapping[str, Any], chosen: Mapping[str, str],
     path.write_text("\n".join(parts).rstrip() + "\n", encoding="utf-8")
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(heads) + " |", "|---" + "|---:" * (len(heads) - 1) + "|"]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows), ""])
-
-
 def _cell(values: Mapping[str, Any], head: str, name: str, where: tuple[int, int] | None) -> dict[str, Any] | None:
     """Return the cell of a grid at K and M, or the best."""
     grid = values.get(f"grid | {head} | {name}")
@@ -158,7 +154,7 @@ def _summary(values: Mapping[str, Any], chosen: Mapping[str, str], sizes: Sizes)
             rows.append(row(label, [cell and cell["ndcg"] for cell in cells], full[encoder]))
     note = "Shares are of the dense score of the same model. Adjustments: "
     note += ", ".join(f"{head}: {kind}" for head, kind in chosen.items()) + f". BM25, {SETTINGS}.\n"
-    return ["## Beside BM25 and the dense model\n", _table(["", *SETS.values()], rows), note]
+    return ["## Beside BM25 and the dense model\n", markdown_table(["", *SETS.values()], rows), note]
 
 
 def _meaning(values: Mapping[str, Any], chosen: Mapping[str, str], sizes: Sizes) -> list[str]:
@@ -174,7 +170,7 @@ def _meaning(values: Mapping[str, Any], chosen: Mapping[str, str], sizes: Sizes)
             scores = [cell["ndcg"] / score for cell, score in zip(cells, full, strict=True) if cell]
             means.setdefault(head, []).append(sum(scores) / len(scores))
     rows = [[head, *(f"{share:.0%}" for share in shares)] for head, shares in means.items()]
-    parts = ["## Is it the key tokens?\n", _table(["share of dense", "M = 0", f"M = {m}"], rows)]
+    parts = ["## Is it the key tokens?\n", markdown_table(["share of dense", "M = 0", f"M = {m}"], rows)]
     ours, control = means.get("input embeddings"), means.get("random rows")
     if ours and control:
         verb = "more than" if control[1] > ours[1] else "against"
@@ -185,7 +181,7 @@ def _meaning(values: Mapping[str, Any], chosen: Mapping[str, str], sizes: Sizes)
 def _paper() -> list[str]:
     rows = [[name, *cells] for name, cells in PAPER.items()]
     text = "The paper's Table 3, nDCG@10, best of the grid; about 13 % of the dense model's FLOPs:\n"
-    return [text, _table(["", "FiQA", "NFCorpus", "SciFact", "ArguAna"], rows)]
+    return [text, markdown_table(["", "FiQA", "NFCorpus", "SciFact", "ArguAna"], rows)]
 
 
 def _grids(values: Mapping[str, Any], chosen: Mapping[str, str], sizes: Sizes) -> list[str]:
@@ -198,7 +194,7 @@ def _grids(values: Mapping[str, Any], chosen: Mapping[str, str], sizes: Sizes) -
                     cells = [_cell(values, head, name, (k, m)) for m in sizes.ms]
                     rows.append([f"{title}, K = {k:,}", *(f"{cell['ndcg']:.1f}" for cell in cells if cell)])
         rows.sort(key=lambda row: list(SETS.values()).index(row[0].split(",")[0]))
-        parts += [f"{head}:\n", _table(["", *(f"M = {m}" for m in sizes.ms)], rows)]
+        parts += [f"{head}:\n", markdown_table(["", *(f"M = {m}" for m in sizes.ms)], rows)]
     return parts
 
 
@@ -232,8 +228,8 @@ ten), adding up the lists and the first ten, finding the query's tokens (reading
 head), and BM25 with all of bm25s' work on a query. At these sizes fewer FLOPs save no time: a dense product streams,
 lists do not.
 """
-    table = _table(["", "dense", "lists", "query's tokens", "BM25"], times)
-    return [intro, _table(heads, rows), said, table]
+    table = markdown_table(["", "dense", "lists", "query's tokens", "BM25"], times)
+    return [intro, markdown_table(heads, rows), said, table]
 
 
 def _development(values: Mapping[str, Any], sizes: Sizes) -> list[str]:
@@ -252,4 +248,4 @@ highest was taken. The mean of English is that of the sentences the heads are fi
 the head fitted to texts were chosen on 400 of these queries, from two of each; those of the head fitted to tokens were
 not.
 """
-    return [text, _table(["", *kinds], rows)]
+    return [text, markdown_table(["", *kinds], rows)]

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
+from pages import markdown_table
+
 CAPTIONS = ("STS12 MSRvid", "STS14 images", "STS15 images")
 DIALOGUE = ("STS14 deft-forum", "STS15 answers-forums", "STS15 belief")
 SETS = (*CAPTIONS, *DIALOGUE)
@@ -211,7 +213,7 @@ def _summary(results: Results) -> str:
 {counts}. Numbers are points between the two models: the mean over seeds, the least and the greatest. The paper's
 findings are those of its mean over tasks; where its STS has the other sign, its STS says the opposite.
 
-{_table(header, lines)}"""
+{markdown_table(header, lines)}"""
 
 
 def _counted(verdicts: Sequence[str]) -> str:
@@ -253,7 +255,7 @@ def _pooling(results: Results) -> str:
 k = 8000, with the teacher; in brackets the place among the six. "Paraphrases" is the reciprocal rank x 100 of a
 held-out sentence's paraphrase among those of all held-out sentences.
 
-{_table(header, lines)}"""
+{markdown_table(header, lines)}"""
 
 
 def _place(key: Any, numbers: Mapping[Any, float]) -> int:
@@ -282,7 +284,7 @@ def _sizes(results: Results) -> str:
 Bidirectional attention, max pooling. The paper's figure has 8,000 and 16,000 clusters above all 32,000 tokens, 2,000
 above them still, and the teacher a help at every k but at all tokens. "Captions" and "dialogue" are with the teacher.
 
-{_table(header, lines)}"""
+{markdown_table(header, lines)}"""
 
 
 def _dense(results: Results) -> str:
@@ -305,7 +307,7 @@ def _dense(results: Results) -> str:
 The state itself as embedding (128 dimensions), trained with plain sentence-transformers
 (`MultipleNegativesRankingLoss`): the same rows, steps, adapter, rate and temperature, no teacher on either side.
 
-{_table(header, lines)}"""
+{markdown_table(header, lines)}"""
 
 
 def _foot(facts: Mapping[str, Any]) -> str:
@@ -331,8 +333,3 @@ def _signed(values: Sequence[float]) -> str:
         return "-"
     mean = f"{statistics.fmean(values):+.1f}"
     return mean if len(values) == 1 else f"{mean} ({min(values):+.1f} to {max(values):+.1f})"
-
-
-def _table(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
-    cells = [f"| {' | '.join(map(str, line))} |" for line in [header, *lines]]
-    return "\n".join([cells[0], f"|{'|'.join(['---'] + ['---:'] * (len(header) - 1))}|", *cells[1:]]) + "\n"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bm25 import SETTINGS
+from pages import markdown_table
 
 TASKS = {
     "STS12": "STS",
@@ -101,16 +102,6 @@ def _of(measured: Iterable[Measured], *kinds: str) -> list[Measured]:
     return [row for row in measured if row.kind in kinds]
 
 
-def _cell(value: Any) -> str:
-    return "-" if value is None else f"{value:.1f}" if isinstance(value, float) else str(value)
-
-
-def _table(header: Sequence[str], lines: Iterable[Sequence[Any]], left: int = 1) -> str:
-    rule = "|".join(["---"] * left + ["---:"] * (len(header) - left))
-    cells = [f"| {' | '.join(map(_cell, line))} |" for line in [header, *lines]]
-    return "\n".join([cells[0], f"|{rule}|", *cells[1:]]) + "\n"
-
-
 def _head(trained: str) -> str:
     return f"""# Results: lexicon
 
@@ -157,12 +148,12 @@ def _table_all(measured: Sequence[Measured]) -> str:
     return f"""
 ## Beside a dense model of the same training
 
-{_table(header, lines)}
+{markdown_table(header, lines)}
 {verdict}
 
 The paper's claim, on MTEB as printed:
 
-{_table(["", *_PAPER_TYPES], paper)}"""
+{markdown_table(["", *_PAPER_TYPES], paper)}"""
 
 
 def _table_pruned(measured: Sequence[Measured]) -> str:
@@ -180,10 +171,10 @@ def _table_pruned(measured: Sequence[Measured]) -> str:
 
 `max_active_dims`, applied when encoding, without training.
 
-{_table(["kept", "STS", "retrieval", "mean of all", "of the whole"], lines)}
+{markdown_table(["kept", "STS", "retrieval", "mean of all", "of the whole"], lines)}
 The paper's, mean nDCG@10 of BEIR:
 
-{_table(["kept", "BEIR", "of the whole"], paper)}"""
+{markdown_table(["kept", "BEIR", "of the whole"], paper)}"""
 
 
 def _table_hybrid(measured: Sequence[Measured]) -> str:
@@ -198,10 +189,10 @@ def _table_hybrid(measured: Sequence[Measured]) -> str:
 
 `EnsembleEmbedder`: the score is the weighted mean of the two cosines. The weights are fixed, not fitted.
 
-{_table(["", *retrieval, "mean"], lines)}
+{markdown_table(["", *retrieval, "mean"], lines)}
 The paper's, without weights, mean nDCG@10 of BEIR:
 
-{_table(["", "BEIR"], paper)}"""
+{markdown_table(["", "BEIR"], paper)}"""
 
 
 def _table_clusters(model: Any) -> str:
@@ -212,4 +203,4 @@ def _table_clusters(model: Any) -> str:
     return f"""
 ## The strongest clusters of the paper's example queries
 
-{_table(["query", "lexicon-minilm", "LENS-8000, as printed"], lines, left=3)}"""
+{markdown_table(["query", "lexicon-minilm", "LENS-8000, as printed"], lines, left=3)}"""

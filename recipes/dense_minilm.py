@@ -12,8 +12,8 @@ from peft import PeftModel
 from sentence_transformers import SentenceTransformer
 
 from pellucid import LexiconEmbedder
-from pellucid.lexicon.training.contrastive import TrainingSettings, adapted_model, claim, run_folder, train_module
-from pellucid.lexicon.training.trainer import Collator, LexiconModule
+from pellucid.lexicon.trainer import Collator, LexiconModule
+from pellucid.lexicon.training import TrainingSettings, adapted_model, claim, run_folder, train_module
 from pellucid.progress import Progress
 from static_en import open_teacher
 

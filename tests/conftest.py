@@ -16,7 +16,7 @@ from pellucid import pretrained
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary
 
-settings.register_profile("pellucid", deadline=None)  # a busy machine is no failure
+settings.register_profile("pellucid", deadline=None, max_examples=50)  # a busy machine is no failure
 settings.load_profile("pellucid")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
@@ -38,9 +38,19 @@ def shared() -> Path:
     return SHARED
 
 
-@pytest.fixture
-def fruit() -> StaticEmbedder:
-    """Five words in three dimensions: two fruits alike, two vehicles alike, and a short `the`."""
+def _fruit() -> StaticEmbedder:
     words = ["the", "apple", "pear", "car", "bicycle"]
     vectors = np.array([[0.1, 0.1, 0.1], [3, 0, 0], [2, 1, 0], [0, 0, 2], [0, 1, 3]], np.float32)
     return StaticEmbedder(Vocabulary(words), vectors)
+
+
+@pytest.fixture
+def fruit() -> StaticEmbedder:
+    """Five words in three dimensions: two fruits alike, two vehicles alike, and a short `the`."""
+    return _fruit()
+
+
+@pytest.fixture(scope="module")
+def module_fruit() -> StaticEmbedder:
+    """The same for what is built once for the tests of a module."""
+    return _fruit()

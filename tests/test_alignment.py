@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from pellucid.errors import InputError, MissingExtraError
 from pellucid.keytokens import head as decoding
 from pellucid.keytokens.alignment import EmbeddedTexts, aligned_texts, literal_tokens, measure
-from pellucid.keytokens.head import BiasedHead, shifted_top_tokens, top_tokens
+from pellucid.keytokens.head import HeadRows, shifted_top_tokens, top_tokens
 from pellucid.research import alignment
-from pellucid.research.alignment import align, align_embeddings, embedded_texts
-from pellucid.research.comparison import compare_key_tokens
+from pellucid.research.alignment import align, align_embeddings, compare_key_tokens, embedded_texts
 from pellucid.transformer.tokenwords import readable
 from tables import HOSTILE, check_views
 
@@ -51,7 +50,7 @@ whole = st.integers(-3, 3)
 
 
 @given(st.data(), st.integers(0, 6), st.integers(1, 12), st.integers(1, 4))
-@settings(max_examples=80)
+@settings(max_examples=50)
 def test_chunks_and_blocks_give_what_sorting_gives_ties_included(data, texts, vocabulary, width):
     rows = data.draw(st.lists(st.lists(whole, min_size=width, max_size=width), min_size=texts, max_size=texts))
     head = np.array(data.draw(st.lists(st.lists(whole, min_size=width, max_size=width), min_size=vocabulary,
@@ -81,7 +80,7 @@ def test_a_head_of_torch_in_half_precision_and_one_with_a_bias():
     torch = pytest.importorskip("torch")
     head = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], dtype=torch.bfloat16)
     assert top_tokens([[2.0, 1.0]], head, 2).ids.tolist() == [[2, 0]]
-    biased = BiasedHead(head, [5.0, 0.0, 0.0])
+    biased = HeadRows(head, [5.0, 0.0, 0.0])
     assert biased.shape == (3, 3)
     assert top_tokens([[2.0, 1.0, 1.0]], biased, 2, chunk=2).ids.tolist() == [[0, 2]]
 
@@ -134,7 +133,7 @@ def test_the_rates_of_three_texts_on_paper():
 
 
 @given(st.data(), st.integers(1, 5))
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_the_rates_are_those_of_the_definition(data, k):
     count = data.draw(st.integers(1, 6))
     rows = data.draw(st.lists(st.lists(whole, min_size=6, max_size=6), min_size=count, max_size=count))

@@ -95,7 +95,7 @@ def test_a_text_of_nothing_has_no_rows(animals: AnchorEmbedder) -> None:
 texts = st.text(max_size=20) | st.sampled_from(["\ud800", "\x00", "cat", " "])
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.integers(1, 12), texts, texts)
 def test_rows_add_up_to_the_similarity(count: int, first: str, second: str) -> None:
     model = anchors_of(count)
@@ -412,7 +412,7 @@ def test_a_folder_names_its_encoder(tmp_path: Path, fruit: StaticEmbedder) -> No
 
 
 def test_a_fingerprint_tells_models_of_functions_apart(animals: AnchorEmbedder) -> None:
-    from pellucid.evaluation.models import fingerprint
+    from pellucid.evaluation.evaluating import fingerprint
 
     assert fingerprint(animals) == fingerprint(AnchorEmbedder(count_animals, animals.dimensions.names))
     others = [animals.without(0), animals.scale({1: 0.5}), AnchorEmbedder(lambda t: count_animals(t)[:, ::-1], "a cat")]

@@ -83,7 +83,11 @@ def test_an_encoder_cannot_be_causal(kind):
 
 
 @pytest.mark.parametrize(
-    ("kind", "changes"), [("qwen3_5_text", {"layer_types": ["linear_attention"] * 2}), ("mamba", {})]
+    ("kind", "changes"),
+    [
+        pytest.param("qwen3_5_text", {"layer_types": ["linear_attention"] * 2}, marks=pytest.mark.full),
+        ("mamba", {}),
+    ],
 )
 def test_an_architecture_that_stays_causal_is_refused(kind, changes):
     with pytest.raises(InputError, match=rf"{kind}\) stays causal .* 0 of 7 earlier states.*attention='causal'"):

@@ -134,6 +134,7 @@ def found(model, codes) -> float:
     return float(np.mean(cosines.argmax(axis=1) == np.roll(np.arange(200), 100)))
 
 
+@pytest.mark.full
 def test_each_step_brings_translations_together(teacher, world, tmp_path):
     def variant(drop, steps):
         pca, translation = replace(SMALL.pca, drop=drop), replace(SMALL.translation, steps=steps)
@@ -194,6 +195,7 @@ def test_a_large_corpus_is_sampled_evenly(monkeypatch):
     assert bilingual._sample([]) == []
 
 
+@pytest.mark.full
 def test_killed_and_resumed_equals_uninterrupted(teacher, world, tmp_path, monkeypatch):
     monkeypatch.setattr(extraction, "_SHARD", 100)
     corpora = {code: world["corpora"][code].read_text().splitlines() for code in ("en", "de")}

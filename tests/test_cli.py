@@ -19,6 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pellucid import __version__, pretrained
+from pellucid.bulk import read_shards
 from pellucid.cli import app as cli
 from pellucid.cli import input as cli_input
 from pellucid.cli.app import app
@@ -172,6 +173,12 @@ def test_text_that_utf8_cannot_hold_is_written_with_the_replacement_character(ru
     assert pq.read_table(tmp_path / "out.parquet")["text"].to_pylist() == ["\ufffd apple"]
 
 
+def test_a_pipe_is_read_like_a_file(models):
+    ended = shell(models, "pellucid similarity <(echo apple) <(echo apple) -m $MODEL")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "1.0000\n", "")
+
+
+@pytest.mark.full
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_pipes_are_read_like_files(models):
     ended = shell(
@@ -199,7 +206,7 @@ _READERS = {
     "rank": ["rank", "apple", "{}"],
     "contrast": ["contrast", "{}", "{}"],
     "edit": ["edit", "static-en", "--idf", "{}", "-o", "edited"],
-    "tags": ["inspect", "static-en", "tags", "{}"],
+    "tags": ["inspect", "tags", "static-en", "{}"],
     "anchors": ["anchors", "static-en", "{}", "-n", "2", "--unfiltered", "-o", "anchors", "--method", "uniform"],
     "prune": ["vocabulary", "prune", "static-en", "{}", "-o", "small"],
     "words": ["vocabulary", "add", "static-en", "--words", "{}", "--teacher", "static-en", "-o", "added"],
@@ -264,6 +271,27 @@ def test_a_device_is_written_to_and_not_replaced(run, texts):
 def test_what_cannot_be_written_or_opened_is_told_in_one_line(run, texts, arguments, message):
     told = run("encode", texts, *arguments, code=1).stderr
     assert told.startswith("error: ") and told.count("\n") == 1 and message in told
+
+
+def test_a_folder_means_shards(run, texts, fruit, tmp_path):
+    said = run("encode", texts, tmp_path / "out", "--workers", "2").stderr
+    assert said.strip().endswith("out: 1 shard")
+    (shard,) = read_shards(tmp_path / "out")
+    np.testing.assert_allclose(shard.rows, fruit.encode(TEXTS), atol=1e-6)
+    assert shard.ids == list(range(len(TEXTS)))
+    pq.write_table(pa.table({"key": ["a", "b"], "body": ["apple", "car"]}), tmp_path / "c.parquet")
+    options = ["--id", "key", "--field", "body", "--format", "safetensors"]
+    run("encode", tmp_path / "c.parquet", tmp_path / "tensors", *options)
+    assert next(read_shards(tmp_path / "tensors")).ids == ["a", "b"]
+
+
+def test_options_of_shards_go_with_a_folder(run, texts, tmp_path):
+    for option in (["--workers", "2"], ["--engine", "ray"], ["--id", "key"]):
+        assert "folder of shards" in run("encode", texts, *option, code=2).stderr
+    assert "--output" in run("encode", texts, tmp_path / "out", "-o", tmp_path / "a.npy", code=2).stderr
+    assert "FILE" in run("encode", "-", tmp_path / "out", code=2).stderr
+    assert "for shards" in run("encode", texts, "-o", tmp_path, "--format", "npy", code=1).stderr
+    assert not (tmp_path / "out").exists()
 
 
 # --- similarity -------------------------------------------------------------------------------------------------------

@@ -23,15 +23,13 @@ pytest.importorskip("peft")
 load_file = pytest.importorskip("safetensors.torch").load_file
 
 from pellucid.errors import InputError, WritingError  # noqa: E402
+from pellucid.lexicon import trainer as contrastive_trainer  # noqa: E402
 from pellucid.lexicon.clusters import cluster_vocabulary  # noqa: E402
 from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
-from pellucid.lexicon.training import trainer as contrastive_trainer  # noqa: E402
-from pellucid.lexicon.training.contrastive import TrainingSettings, adapted_model, stacked, train_lexicon  # noqa: E402  # noqa: E402
-from pellucid.lexicon.training.data import TrainingRow, TrainingSet  # noqa: E402
-from pellucid.lexicon.training.trainer import (  # noqa: E402
+from pellucid.lexicon.trainer import (  # noqa: E402
     CandidateLoss,
-    Candidates,
     Collator,
+    InBatchCandidates,
     LexiconModule,
     LexiconTrainer,
     SimilarityLoss,
@@ -40,6 +38,8 @@ from pellucid.lexicon.training.trainer import (  # noqa: E402
     candidate_loss,
     excluded_candidates,
 )
+from pellucid.lexicon.training import TrainingSettings, adapted_model, stacked, train_lexicon  # noqa: E402  # noqa: E402
+from pellucid.lexicon.training_data import TrainingRow, TrainingSet  # noqa: E402
 from pellucid.transformer.backbone import open_backbone, prepare  # noqa: E402
 from pellucid.transformer.reading import LexiconSettings  # noqa: E402
 from pellucid.workfolder import WorkFolder  # noqa: E402
@@ -100,7 +100,7 @@ def value(excluded=NONE, scores=UNSCORED, in_batch=True, distillation=1.0, **cha
         candidate_loss(
             QUERIES,
             TEXTS,
-            Candidates(excluded, scores),
+            InBatchCandidates(excluded, scores),
             temperature=0.5,
             in_batch=in_batch,
             distillation=distillation,
@@ -144,7 +144,7 @@ def test_a_devices_rows_find_their_candidates_among_all_devices():
     loss = candidate_loss(
         QUERIES,
         elsewhere,
-        Candidates(torch.cat([~NONE, NONE], dim=1), UNSCORED),
+        InBatchCandidates(torch.cat([~NONE, NONE], dim=1), UNSCORED),
         temperature=0.5,
         in_batch=True,
         distillation=1.0,
@@ -405,6 +405,7 @@ def test_a_model_trained_on_prompts_says_that_it_takes_instructions(tmp_path, pr
     assert trained.settings.takes_instruction == bool(prompt)
 
 
+@pytest.mark.full
 def test_a_batch_is_of_one_set_and_every_row_comes_once_an_epoch(tmp_path, monkeypatch):
     seen, epochs = [], []
     original = Collator.__call__
@@ -429,6 +430,7 @@ def test_a_batch_is_of_one_set_and_every_row_comes_once_an_epoch(tmp_path, monke
     assert seen[:6] != seen[6:] and epochs == [0] * 6 + [1] * 6
 
 
+@pytest.mark.full
 def test_texts_are_drawn_to_a_teachers_cosines(tmp_path):
     texts = ["car", "vehicle", "doctor", "medicine", "boy", "man", "horse", "beach"]
     vectors = np.repeat(np.eye(4), 2, axis=0)
@@ -487,6 +489,7 @@ def test_a_nan_loss_stops_the_run_and_loses_nothing(tmp_path, monkeypatch):
     train(model, tmp_path)  # goes on
 
 
+@pytest.mark.full
 def test_a_folder_of_another_run_is_not_overwritten(tmp_path):
     model = lexicon()
     train(model, tmp_path)
@@ -502,6 +505,7 @@ def test_a_folder_of_another_run_is_not_overwritten(tmp_path):
         train(lexicon(seed=1), tmp_path)
 
 
+@pytest.mark.full
 def test_the_vectors_that_texts_are_drawn_to_are_part_of_the_run(tmp_path):
     model, texts, vectors = lexicon(), ["car", "vehicle", "doctor", "medicine"], np.eye(4)
     train(model, tmp_path, [TextSet("texts", texts, vectors)], max_steps=1)
@@ -600,6 +604,7 @@ def test_two_devices_train_what_one_does(tmp_path):
         torch.testing.assert_close(two[name], one[name], rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.full
 def test_texts_too_long_for_the_model_are_counted(tmp_path):
     model = lexicon(settings=LexiconSettings(max_length=5))
     rows = [TrainingRow("a man is riding the horse", ("man",)), TrainingRow("car", ("vehicle",))]

@@ -164,14 +164,17 @@ def test_threads_that_share_a_model_get_equal_vectors(models, name):
             np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-def test_a_model_whose_folder_is_gone_or_another_one_pickles(models, tmp_path: Path):
-    """What other processes get is what was opened, not what lies at the path by then."""
+@pytest.mark.parametrize("processes", [0, pytest.param(2, marks=pytest.mark.full)])
+def test_a_model_whose_folder_is_gone_or_another_one_pickles(tmp_path: Path, processes: int):
+    """What other processes get is what was opened, not what is at the path by then."""
     joblib = pytest.importorskip("joblib")
-    model, expected = models["static"]
+    model = static_model()
+    expected = rows(model, MANY)
     model.save_pretrained(tmp_path / "m")
     opened = pellucid.load(tmp_path / "m")
     pellucid.StaticEmbedder(Vocabulary(WORDS), -model.vectors).save_pretrained(tmp_path / "m")
-    replaced = joblib.Parallel(n_jobs=2, max_nbytes=256)([joblib.delayed(rows)(opened, MANY)] * 2)
+    workers = joblib.Parallel(n_jobs=processes or 1, max_nbytes=256)
+    replaced = workers([joblib.delayed(rows)(opened, MANY)] * processes)
     shutil.rmtree(tmp_path / "m")
     for found in (*replaced, rows(pickle.loads(pickle.dumps(opened)), MANY), rows(opened, MANY)):
         np.testing.assert_allclose(found, expected, atol=1e-6)

@@ -23,9 +23,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid import corpus
-from pellucid.corpus import is_path, read_lines, read_texts
+from pellucid.corpus import is_path, read_lines, read_texts, read_with_ids
 from pellucid.errors import CorpusError, PellucidError
-from pellucid.lexicon.training.data import read_training_sets
+from pellucid.lexicon.training_data import read_training_sets
 from pellucid.research.norms import read_tagged
 from pellucid.static.folder import read_text_vectors
 from pellucid.static.making.bilingual import read_parallel
@@ -122,7 +122,7 @@ def _table(path: Path, **columns: object) -> None:
 
 def test_what_is_no_corpus_is_named(tmp_path):
     (tmp_path / "folder.txt").mkdir()
-    (tmp_path / "a.csv").write_text("a,b\n")
+    (tmp_path / "a.doc").write_text("a,b\n")
     (tmp_path / "half.txt.gz").write_bytes(gzip.compress(b"the apple\n" * 100)[:-12])
     (tmp_path / "half.txt.xz").write_bytes(lzma.compress(b"the apple\n" * 100)[:-30])
     (tmp_path / "none.jsonl.gz").touch()
@@ -138,7 +138,7 @@ def test_what_is_no_corpus_is_named(tmp_path):
     for name, message in [
         ("none.txt", r"corpus file not found: .*none\.txt"),
         ("folder.txt", r"folder\.txt is a folder"),
-        ("a.csv", r"cannot tell the format of .*a\.csv; pellucid reads \.txt \(one text a line\)"),
+        ("a.doc", r"cannot tell the format of .*a\.doc; pellucid reads \.txt \(one text a line\)"),
         ("half.txt.gz", r"half\.txt\.gz is damaged or cannot be read after line \d+: Compressed file ended"),
         ("half.txt.xz", r"half\.txt\.xz is damaged or cannot be read after line \d+: Compressed file ended"),
         ("none.jsonl.gz", r"none\.jsonl\.gz is empty, which no packed file is"),
@@ -300,3 +300,20 @@ if __name__ == "__main__":
     most = 4 << 30
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     print("\n".join(damage(Path(sys.argv[1]), int(sys.argv[2]), int((sys.argv[3:] or ["0"])[0]))), end="")
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.csv.gz"])
+def test_a_table_gives_a_column(tmp_path, name):
+    mark = "\t" if "tsv" in name else ","
+    content = f'\ufeffown{mark}text\r\nk1{mark}"one, ""two""\nlines"\r\nk2{mark}\r\n'.encode()
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    assert list(read_texts(tmp_path / name)) == ['one, "two"\nlines', ""]
+    assert list(read_with_ids(tmp_path / name, "own")) == [("k1", 'one, "two"\nlines'), ("k2", "")]
+    with pytest.raises(CorpusError, match="line 3: no field 'body'"):
+        list(read_texts(tmp_path / name, field="body"))
+
+
+def test_a_ragged_table_is_named(tmp_path):
+    (tmp_path / "a.csv").write_text("text,b\nx\n")
+    with pytest.raises(CorpusError, match=r"a.csv, line 2 has not as many cells"):
+        list(read_texts(tmp_path / "a.csv"))

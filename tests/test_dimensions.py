@@ -432,7 +432,7 @@ hostile = st.text(st.characters(exclude_characters="\x00", exclude_categories=()
 ).map("".join)
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(st.lists(st.tuples(hostile, st.lists(hostile, min_size=1, max_size=3)), max_size=5))
 def test_any_text_survives_the_table(tmp_path_factory: pytest.TempPathFactory, items) -> None:
     try:

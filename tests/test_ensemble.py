@@ -24,7 +24,7 @@ from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.ensemble.fitting import fit_ranking_weights, fit_weights
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.evaluation.models import fingerprint
+from pellucid.evaluation.evaluating import fingerprint
 from pellucid.explanation import Explanation, Row
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.tables import as_static
@@ -452,7 +452,7 @@ def test_a_model2vec_table_becomes_static_without_loss_but_for_punctuation(tmp_p
 
 
 def test_wordllama_s_table_becomes_static_without_loss_but_for_punctuation():
-    from pellucid.evaluation.models import open_any
+    from pellucid.evaluation.evaluating import open_any
 
     theirs = open_any("wordllama:64")
     texts = ["The bank raised the rate on home loans", "mortgages Mortgages got dearer", "a naïve tokeniser"]

@@ -20,9 +20,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 import pellucid
 from pellucid.errors import InputError, MissingExtraError
-from pellucid.explanation import Coverage, Explanation, Row
+from pellucid.explanation import Explanation, Row
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.text import Vocabulary
+from pellucid.text import Coverage, Vocabulary
 from pellucid.views.parts import Bars, MarkedTexts, Matrix, cut
 from tables import CONTROLS, check_json, check_terminal
 
@@ -153,7 +153,7 @@ def test_the_dict_of_a_small_explanation_is_pinned(fruit: StaticEmbedder) -> Non
 
 
 @pytest.mark.full
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(explanations())
 def test_json_fits_the_schema_and_comes_back_equal(why: Explanation) -> None:
     text = why.to_json()
@@ -415,7 +415,7 @@ def test_a_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch, m
         getattr(anchors(), view)()
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(explanations(), st.integers(0, 12))
 def test_the_terminal_table_adds_up_however_many_rows_are_shown(why: Explanation, top_k: int) -> None:
     view = why.to_text(top_k=top_k, width=100)
@@ -489,7 +489,7 @@ def test_no_text_can_steer_a_terminal_or_a_page(fruit: StaticEmbedder, text: str
         assert not {name for name in parsed.attributes if name.startswith("on")} | (parsed.attributes & {"src", "href"})
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(explanations())
 def test_pages_show_the_texts_as_they_are(why: Explanation) -> None:
     shown = Page(why.to_html(fragment=True)).own

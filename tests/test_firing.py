@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import pellucid
-from pellucid.analysis.frequencies import document_frequencies
+from pellucid.analysis.coordinates import document_frequencies
 from pellucid.cli.app import app
 from pellucid.errors import InputError
 from pellucid.research.firing import (

@@ -12,8 +12,11 @@ torch = pytest.importorskip("torch")
 from pellucid import LexiconEmbedder  # noqa: E402
 from pellucid.base import unit_rows  # noqa: E402
 from pellucid.errors import InputError  # noqa: E402
-from pellucid.lexicon.clusters import cluster_vocabulary  # noqa: E402
-from pellucid.lexicon.headfit import fit_head, fit_rows  # noqa: E402
+from pellucid.lexicon.clusters import (  # noqa: E402
+    cluster_vocabulary,
+    fit_head,
+    fit_rows,
+)
 from pellucid.transformer.backbone import prepare  # noqa: E402
 
 RANDOM = np.random.default_rng(0)

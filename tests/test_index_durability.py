@@ -71,8 +71,9 @@ def survive(folder, kills, seed):
                 assert {hit.text.split()[0] for hit in hits} == {text.split()[0]}
 
 
-def test_what_was_committed_outlives_kills_at_random_moments(tmp_path):
-    survive(tmp_path / "index", kills=4, seed=1)
+@pytest.mark.parametrize("kills", [1, pytest.param(4, marks=pytest.mark.full)])
+def test_what_was_committed_outlives_kills_at_random_moments(tmp_path, kills):
+    survive(tmp_path / "index", kills, seed=1)
 
 
 @pytest.mark.slow

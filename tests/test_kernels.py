@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import subprocess
 import sys
 import tracemalloc
@@ -20,10 +21,10 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.errors import InputError
 from pellucid.static import bulk
-from pellucid.static.bulk import BulkEncoder
+from pellucid.static.bulk import BulkEncoder, Utf8Texts
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.store import read_tensors, write_tensors
-from pellucid.text import Vocabulary, split_words
+from pellucid.text import Vocabulary, split_words, well_formed
 
 _LONG = "pneumonoultramicroscopicsilicovolcanoconiosis"
 _UNCASED = [
@@ -71,6 +72,13 @@ _MODELS = {
 _BULK = {key: _bulk(model) for key, model in _MODELS.items()}
 
 
+def _started(key: tuple[bool, bool, str]) -> StaticEmbedder:
+    """A copy of a model whose compiled encoder runs."""
+    model = copy.copy(_MODELS[key])
+    model._bulk = _BULK[key]
+    return model
+
+
 def _agree(model: StaticEmbedder, encoder: BulkEncoder, texts: list[str]) -> None:
     plain = model._encode_plainly(texts)
     np.testing.assert_allclose(encoder.encode(texts), plain, atol=1e-5)
@@ -104,6 +112,49 @@ def test_bulk_equals_plain_on_any_unicode(key: tuple[bool, bool, str], texts: li
     _agree(_MODELS[key], _BULK[key], texts)
 
 
+@pytest.mark.parametrize("key", [(False, False, "float32"), (True, True, "int8"), (False, True, "float16")])
+@settings(max_examples=20, suppress_health_check=list(HealthCheck))
+@given(first=_TEXT, second=_TEXT)
+def test_explanations_are_the_same_by_both_paths(key: tuple[bool, bool, str], first: str, second: str) -> None:
+    plain, compiled = _MODELS[key], _started(key)
+    assert compiled.explain(first, second).to_dict() == plain.explain(first, second).to_dict()
+    assert compiled.explain(first).to_dict() == plain.explain(first).to_dict()
+
+
+@pytest.mark.parametrize("key", [(False, False, "float32"), (True, True, "int8")])
+@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@given(texts=st.lists(_TEXT, max_size=30), skipped=st.integers(0, 3), repeats=st.integers(1, 120))
+def test_bytes_give_the_rows_of_strings(
+    key: tuple[bool, bool, str], texts: list[str], skipped: int, repeats: int
+) -> None:
+    texts = [*texts, "東京都に行く new york", ""] * repeats
+    rows = _BULK[key].encode(Utf8Texts(*_as_arrow(texts))[skipped:])
+    assert (rows == _BULK[key].encode(texts[skipped:])).all()
+
+
+def test_bytes_of_no_text_and_of_a_long_one() -> None:
+    encoder = _BULK[False, False, "float32"]
+    assert encoder.encode(Utf8Texts(*_as_arrow([]))).shape == (0, 77)
+    long = ["token " * 100_000, "the"]
+    assert (encoder.encode(Utf8Texts(*_as_arrow(long))) == encoder.encode(long)).all()
+
+
+def test_a_phrase_or_a_script_without_spaces_is_found_in_bytes() -> None:
+    words = ["new▁york", "new", "york", "東京", "都"]
+    model = StaticEmbedder(Vocabulary(words), np.eye(5, dtype=np.float32))
+    texts = ["in new york", "york new", "東京都", "new", "a\x00new\x00york 東京"]
+    rows = model.encode_utf8(*_as_arrow(texts))
+    np.testing.assert_allclose(rows, model._encode_plainly(texts), atol=1e-6)
+    assert (rows == _bulk(model).encode(texts)).all()
+
+
+def _as_arrow(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Bytes and offsets, as in the buffers of a column; what lies before the first text belongs to others."""
+    spelled = [well_formed(text).encode() for text in texts]
+    data = np.frombuffer(b"xyz" + b"".join(spelled), np.uint8)
+    return data, np.cumsum([3, *map(len, spelled)], dtype=np.int64)
+
+
 @pytest.mark.parametrize("key", [(False, False, "float32"), (True, True, "int8")])
 @settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(texts=st.lists(_TEXT, min_size=1, max_size=30), repeats=st.integers(1, 120), threads=st.integers(1, 3))
@@ -115,8 +166,10 @@ def test_blocks_and_threads_change_nothing(
     np.testing.assert_array_equal(many, np.tile(_BULK[key].encode(texts), (repeats, 1)))
 
 
-def test_every_code_point_separates_or_joins_as_in_the_pre_tokenizer() -> None:
-    points = [c for c in [*range(0x20000), *range(0x20000, 0x110000, 64)] if not 0xD800 <= c <= 0xDFFF]
+@pytest.mark.parametrize("step", [16, pytest.param(1, marks=pytest.mark.full)])
+def test_every_code_point_separates_or_joins_as_in_the_pre_tokenizer(step: int) -> None:
+    points = [*range(0x3100), *range(0x3100, 0x20000, step), *range(0x20000, 0x110000, 64 * step)]
+    points = [c for c in points if not 0xD800 <= c <= 0xDFFF]
     model = StaticEmbedder(Vocabulary(["a", "b"]), np.eye(2, dtype=np.float32))
     found = _bulk(model).encode([f"a{chr(c)}a b" for c in points])[:, 0] > 0  # joined, "a?a" is an unknown word
     text = "".join(f"a{chr(c)}a " for c in points)
@@ -253,7 +306,7 @@ def test_tokenizers_that_are_not_quite_berts(tokenizer: Tokenizer) -> None:
     _agree(model, _bulk(model), texts)
 
 
-@pytest.mark.parametrize("letter", ["a", "é"])
+@pytest.mark.parametrize("letter", ["a", pytest.param("é", marks=pytest.mark.full)])
 def test_a_text_of_unknown_words_alone_needs_little_memory(letter: str) -> None:
     words = np.random.default_rng(0).integers(97, 123, (100_000, 9), dtype=np.uint8)
     words[:, 8] = 32
@@ -265,6 +318,7 @@ def test_a_text_of_unknown_words_alone_needs_little_memory(letter: str) -> None:
     assert most < 30 * len(text)  # lists of all its words alone would take 40
 
 
+@pytest.mark.full
 def test_ten_megabytes_in_one_text() -> None:
     model = _MODELS[False, False, "float32"]
     text = "the token straße, don't 3.14 unknown " * 280_000

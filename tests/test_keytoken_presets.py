@@ -13,7 +13,7 @@ peft = pytest.importorskip("peft")
 
 from pellucid.errors import InputError, ModelFolderError  # noqa: E402
 from pellucid.keytokens.states import PROMPT_EOL  # noqa: E402
-from pellucid.research.presets import PRESETS, open_preset  # noqa: E402
+from pellucid.research.baselines import PRESETS, open_preset  # noqa: E402
 
 TEXT = "the doctor gave a boy medicine"
 MAKES = {"sgpt": ("gpt_neo", byte_level), "opt": ("opt", byte_level), "llama": ("llama", sentence_piece)}

@@ -338,7 +338,7 @@ sentences = st.lists(st.sampled_from([*WORDS, "Horse,", "embedding", "naïve", "
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(sentences, sentences)
 def test_rows_and_remainder_add_up_to_the_similarity(text1, text2):
     model = embedder_once()

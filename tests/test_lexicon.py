@@ -22,6 +22,7 @@ import pellucid  # noqa: E402
 from pellucid.errors import InputError, ModelFolderError  # noqa: E402
 from pellucid.lexicon.clusters import Clusters, cluster_vocabulary  # noqa: E402
 from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
+from pellucid.lexicon.folder import _read_array  # noqa: E402
 from pellucid.transformer.backbone import prepare, unchanged_names  # noqa: E402
 from pellucid.transformer.reading import LexiconSettings, Reader, whole_words  # noqa: E402
 
@@ -72,7 +73,7 @@ def own_ids(reading, shift):
 PREFIXES = ["{text}", "Query: {text}", "Instruct: {instruction}\nQuery:{text}", INSTRUCTED, "<query>{text} <query>"]
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(
     st.text(max_size=25) | st.sampled_from(["<query>a", "a <|endoftext|> b<query>", "<|endoftext|>", " a", "a\n"]),
     st.sampled_from(PREFIXES),
@@ -477,7 +478,7 @@ def test_another_backbone_than_the_models_own_is_refused(bert, tmp_path):
 
 def test_a_named_backbone_that_is_not_there_is_asked_for(bert, tmp_path):
     bert.save_pretrained(tmp_path / "model", backbone_name=str(tmp_path / "gone"))
-    with pytest.raises(ModelFolderError, match=r"stands on the transformer.*gone.*backbone='the/folder'"):
+    with pytest.raises(ModelFolderError, match=r"needs the transformer.*gone.*backbone='the/folder'"):
         LexiconEmbedder.from_pretrained(tmp_path / "model")
 
 
@@ -654,33 +655,34 @@ def test_an_authors_model_is_saved_as_ours(authors, tmp_path):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_a_pickled_head_is_read_without_unpickling(tmp_path, dtype, monkeypatch):
-    from pellucid.lexicon.folder import _read_pth
-
+def test_a_saved_layer_or_array_is_read(tmp_path, dtype):
     linear = torch.nn.Linear(8, 5, bias=False).to(getattr(torch, dtype))
-    torch.save(linear, tmp_path / "lm_head.pth")
-    monkeypatch.setattr("pickle.Unpickler", None)
-    assert (_read_pth(tmp_path / "lm_head.pth", 8) == linear.weight.detach().float().numpy()).all()
+    expected = linear.weight.detach().float().numpy()
+    torch.save(linear, tmp_path / "layer.pth")
+    torch.save(linear.weight, tmp_path / "tensor.pth")
+    np.save(tmp_path / "array.npy", expected)
+    for name in ("layer.pth", "tensor.pth", "array.npy"):
+        assert (_read_array(tmp_path / name, 8) == expected).all()
 
 
-def test_a_harmful_pickle_is_not_run(tmp_path):
-    from pellucid.lexicon.folder import _read_pth
-
+def test_a_harmful_or_broken_pickle_is_refused_and_not_run(tmp_path):
     class Harm:
         def __reduce__(self):
             return (open, (str(tmp_path / "harmed"), "w"))
 
-    torch.save([torch.zeros(4, 8), Harm()], tmp_path / "lm_head.pth")
-    assert _read_pth(tmp_path / "lm_head.pth", 8).shape == (4, 8)
-    assert not (tmp_path / "harmed").exists()
+    torch.save([torch.zeros(4, 8), Harm()], tmp_path / "harm.pth")
     torch.save([torch.zeros(4, 8), torch.zeros(3)], tmp_path / "two.pth")
+    torch.save(torch.zeros(1, 8).expand(1 << 40, 8), tmp_path / "huge.pth")
+    torch.save(torch.zeros(4, 7), tmp_path / "narrow.pth")
     (tmp_path / "none.pth").write_bytes(b"not a zip")
     with zipfile.ZipFile(tmp_path / "odd.pth", "w") as archive:
         archive.writestr("a/data.pkl", b"\x80\x02K\x01")
         archive.writestr("a/data/0", b"\0" * 64)
-    for name, message in (("two", "holds 2 arrays"), ("none", "torch.save"), ("odd", "pickle"), ("gone", "not found")):
+    found = {"harm": "torch.save", "two": "holds list", "huge": "one array", "narrow": "any x 8"}
+    for name, message in (found | {"none": "torch.save", "odd": "torch.save", "gone": "not found"}).items():
         with pytest.raises(ModelFolderError, match=message):
-            _read_pth(tmp_path / f"{name}.pth", 8)
+            _read_array(tmp_path / f"{name}.pth", 8)
+    assert not (tmp_path / "harmed").exists()
 
 
 def test_a_checkpoint_without_centroids_says_where_it_looked(authors, tmp_path):

@@ -62,7 +62,7 @@ small_numbers = arrays.arrays(
 
 @pytest.mark.full
 @given(vectors=small_numbers, half=st.booleans(), data=st.data())
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_farthest_points_are_those_of_the_definition_with_ties_and_duplicates(vectors, half, data):
     usable = np.flatnonzero(vectors.any(axis=1))
     if not len(usable):

@@ -25,7 +25,7 @@ from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.making import segmentation
 from pellucid.static.making.segmentation import segmenter
 from pellucid.static.tables import as_static, merge_static
-from pellucid.text import Vocabulary, _is_punctuation, shown_word, split_words, unspaced_run
+from pellucid.text import Vocabulary, _is_punctuation, shown_word, split_words, unspaced_run, well_formed
 
 
 def found(words: list[str], text: str) -> list[str]:
@@ -82,6 +82,7 @@ def test_a_vocabulary_without_either_splits_as_ever() -> None:
     assert [vocabulary.split(text) for text in texts] == [split_words(text) for text in texts]
 
 
+@pytest.mark.full
 def test_no_character_of_an_unspaced_script_separates_words() -> None:
     marks = [chr(c) for c in range(0x110000) if unspaced_run.fullmatch(chr(c))]
     assert len(marks) > 100_000
@@ -108,7 +109,7 @@ def _subwords() -> Tokenizer:
 
 
 @pytest.mark.full
-@settings(max_examples=600, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(_known, _texts)
 @example(["東京▁に", "京東"], ["東京▁に 東京に"])
 @example(["σ▁b"], ["A'Σ B"])  # lower() of the whole text has the other sigma
@@ -123,7 +124,7 @@ def test_writing_texts_anew_changes_no_word(words: list[str], texts: list[str]) 
         ]
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(_known, _texts, st.booleans())
 def test_bulk_equals_plain(words: list[str], texts: list[str], subwords: bool) -> None:
     vectors = np.random.default_rng(len(words)).normal(size=(len(words), 9)).astype(np.float32)
@@ -132,14 +133,30 @@ def test_bulk_equals_plain(words: list[str], texts: list[str], subwords: bool) -
     np.testing.assert_allclose(encoder.encode(texts), model._encode_plainly(texts), atol=1e-5)
 
 
-@settings(max_examples=300)
+def _split_by_the_pre_tokenizer(text: str) -> list[tuple[str, int, int]]:
+    """The definition of `split_words`: what BERT's pre-tokenizer makes of the whole text, without punctuation."""
+    pieces = BertPreTokenizer().pre_tokenize_str(well_formed(text))
+    return [(piece, start, end) for piece, (start, end) in pieces if end - start > 1 or not _is_punctuation(piece)]
+
+
+@settings(max_examples=150)
+@given(st.text(st.one_of(st.characters(), st.characters(max_codepoint=127), st.sampled_from(_SOME + _BETWEEN))))
+def test_words_are_those_of_the_pre_tokenizer(text: str) -> None:
+    assert split_words(text) == _split_by_the_pre_tokenizer(text)
+
+
+@settings(max_examples=100)
 @given(st.text(st.characters(max_codepoint=127), max_size=40))
 def test_ascii_pieces_are_those_of_the_pre_tokenizer(text: str) -> None:
     """A phrase that never occurs makes every text with its first word take the way of ASCII texts."""
     text = f"{text} zz zy {text}"
-    assert [w.text for w in split_words(Vocabulary(["zz▁zy"]).spaced([text])[0].replace("▁", " "))] == [
-        w.text for w in split_words(text)
-    ]
+    found = split_words(Vocabulary(["zz▁zy"]).spaced([text])[0].replace("▁", " "))
+    assert [word.text for word in found] == [word for word, _, _ in _split_by_the_pre_tokenizer(text)]
+
+
+def test_a_letter_or_digit_of_any_script_never_divides_a_word() -> None:
+    text = "a".join(chr(point) for point in range(0x110000) if chr(point).isalnum())
+    assert len(_split_by_the_pre_tokenizer(text)) == 1
 
 
 def _model() -> StaticEmbedder:
@@ -207,6 +224,7 @@ def test_texts_are_cut_by_language(language: str, text: str, expected: list[str]
     assert segmenter(language)(text) == expected == segmenter(language)(text)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("language", "stretch"), [("zh", "北京"), ("ja", "東京"), ("th", "ไทย")])
 def test_a_stretch_of_any_length_is_cut_and_loses_nothing(language: str, stretch: str) -> None:
     pytest.importorskip({"zh": "jieba", "ja": "sudachipy", "th": "pythainlp"}[language])

@@ -11,8 +11,7 @@ from hypothesis.extra import numpy as arrays
 from pellucid.errors import InputError
 from pellucid.keytokens.alignment import EmbeddedTexts, measure
 from pellucid.pca import Moments, spectrum_of
-from pellucid.research.spectrum import contributions, variation
-from pellucid.research.sweeping import sweep
+from pellucid.research.spectrum import contributions, sweep, variation
 from pellucid.transformer.tokenwords import readable
 from tables import check_views
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pellucid.errors import CorpusError, InputError
-from pellucid.lexicon.training.data import RowError, TrainingRow, TrainingSet, read_training_sets, write_rows
+from pellucid.lexicon.training_data import RowError, TrainingRow, TrainingSet, read_training_sets, write_rows
 
 GOOD = {
     "query": "what cures it",
@@ -204,7 +204,7 @@ def by_axis(texts):
 
 def test_mining_takes_the_nearest_texts_that_do_not_belong_to_the_query():
     pytest.importorskip("sentence_transformers")
-    from pellucid.lexicon.training.data import mine_negatives
+    from pellucid.lexicon.training_data import mine_negatives
 
     rows = [
         TrainingRow("car", ("vehicle",), ("kept or replaced",), (1.0,), (0.0,)),
@@ -222,14 +222,14 @@ def test_mining_takes_the_nearest_texts_that_do_not_belong_to_the_query():
 
 def test_mining_passes_over_what_is_as_near_as_the_positive():
     pytest.importorskip("sentence_transformers")
-    from pellucid.lexicon.training.data import mine_negatives
+    from pellucid.lexicon.training_data import mine_negatives
 
     rows = [TrainingRow("car", ("boat",))]
     assert mine_negatives(rows, by_axis, corpus=["vehicle", "beach"], count=2)[0].neg == ("beach",)
 
 
 def test_scores_are_cosines_over_a_temperature_or_a_cross_encoders():
-    from pellucid.lexicon.training.data import score_rows
+    from pellucid.lexicon.training_data import score_rows
 
     class Reranker:
         def predict(self, pairs, **options):

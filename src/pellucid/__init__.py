@@ -12,7 +12,7 @@ from pellucid._lazy import lazy
 from pellucid.errors import VERSION as __version__  # noqa: F401
 
 if TYPE_CHECKING:
-    from pellucid import errors as errors
+    from pellucid import engines as engines, errors as errors
     from pellucid.analysis import (
         Thresholds as Thresholds,
         audit as audit,
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
         choose_anchors as choose_anchors,
     )
     from pellucid.base import Embedder as Embedder
+    from pellucid.bulk import BatchEncoder as BatchEncoder, CorpusSettings as CorpusSettings
+    from pellucid.bulk import duplicates as duplicates, encode_corpus as encode_corpus, read_shards as read_shards
     from pellucid.ensemble import EnsembleEmbedder as EnsembleEmbedder
     from pellucid.evaluation import evaluate as evaluate
     from pellucid.explanation import Explanation as Explanation
@@ -65,7 +67,9 @@ else:
         "analysis": "Thresholds audit card cards compare contrast deletion_test document_frequencies rank",
         "anchors": "AnchorEmbedder CandidateSettings choose_anchors",
         "base": "Embedder",
+        "bulk": "BatchEncoder CorpusSettings duplicates encode_corpus read_shards",
         "ensemble": "EnsembleEmbedder",
+        "engines": "",
         "errors": "",
         "evaluation": "evaluate",
         "explanation": "Explanation",

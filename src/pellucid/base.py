@@ -2,7 +2,7 @@
 
 A family implements `_encode` (texts and their role in, one row each out), `explain` and the saving of its own files.
 Everything else is here, so that a view, a command or a benchmark written against `Embedder` works for a family added
-later. What the arguments of `encode` do to the rows is in `encoding.py`.
+later. What the arguments of `encode` do to the rows is in `embeddings.py`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.encoding import PLAIN, EncodeOptions, Role, checked_role
-from pellucid.encoding import unit_rows as unit_rows
+from pellucid.embeddings import PLAIN, EncodeOptions, Role, checked_role
+from pellucid.embeddings import unit_rows as unit_rows
 from pellucid.errors import InputError
 from pellucid.progress import Progress
 
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pellucid.dimensions import Dimensions, Edit, Which
-    from pellucid.explanation import Coverage, Explanation, Span
+    from pellucid.explanation import Explanation
+    from pellucid.text import Coverage, Span
 
 Vectors = npt.NDArray[np.float32]
 
@@ -132,7 +133,7 @@ class Embedder(ABC):
         normalize_embeddings: bool = False, truncate_dim: int | None = None, pool: Any = None,
         chunk_size: int | None = None,
     ) -> Any:  # fmt: skip
-        """Encode search queries, with `encode`'s arguments; the same where a family does not tell them from others."""
+        """Encode search queries, with `encode`'s arguments; the same where a family makes no difference."""
         return self._encoded(inputs, "query", EncodeOptions(
             prompt_name, prompt, batch_size, show_progress_bar, output_value, precision, convert_to_numpy,
             convert_to_tensor, device, normalize_embeddings, truncate_dim, pool, chunk_size,
@@ -146,7 +147,7 @@ class Embedder(ABC):
         normalize_embeddings: bool = False, truncate_dim: int | None = None, pool: Any = None,
         chunk_size: int | None = None,
     ) -> Any:  # fmt: skip
-        """Encode documents, with `encode`'s arguments; the same where a family does not tell them from others."""
+        """Encode documents, with `encode`'s arguments; the same where a family makes no difference."""
         return self._encoded(inputs, "document", EncodeOptions(
             prompt_name, prompt, batch_size, show_progress_bar, output_value, precision, convert_to_numpy,
             convert_to_tensor, device, normalize_embeddings, truncate_dim, pool, chunk_size,
@@ -295,7 +296,7 @@ class Embedder(ABC):
         Raises:
             InputError: they are texts; `encode` them first.
         """
-        return _dense(unit_rows(embeddings1) @ unit_rows(embeddings2).T)
+        return _dense(self._units(embeddings1) @ self._units(embeddings2).T)
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Vectors:
         """Return the cosine of each row of `embeddings1` to the same row of `embeddings2`, float32 [rows].
@@ -303,11 +304,15 @@ class Embedder(ABC):
         Raises:
             InputError: the two have different numbers of rows.
         """
-        first, second = unit_rows(embeddings1), unit_rows(embeddings2)
+        first, second = self._units(embeddings1), self._units(embeddings2)
         if first.shape[0] != second.shape[0]:
             raise InputError(f"similarity_pairwise needs equally many rows, got {first.shape[0]} and {second.shape[0]}")
         product = first.multiply(second) if hasattr(first, "multiply") else first * second
         return np.asarray(product.sum(axis=1), dtype=np.float32).ravel()
+
+    def _units(self, embeddings: Any) -> Any:
+        """Return embeddings of this model so that the product of two rows is their similarity."""
+        return unit_rows(embeddings)
 
     def coverage(self, texts: str | Iterable[str], *, role: Role = None) -> Any:
         """Return how much of each text the model knows.
@@ -336,7 +341,7 @@ class Embedder(ABC):
 
     def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         """Return for each text how much of it is known, and the stretches that are not; here, all is known."""
-        from pellucid.explanation import words_before
+        from pellucid.text import words_before
 
         return [words_before(text, len(text)) for text in texts]
 

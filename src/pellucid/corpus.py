@@ -1,7 +1,8 @@
 """Reading a corpus of any size, one text at a time.
 
-Plain text (`.txt`, one text a line), JSON lines (`.jsonl`, a string or an object with a text field a line), either
-of them compressed (`.xz`, `.gz`), `.parquet` (a text column), or any iterable of strings. As many texts come out as
+Plain text (`.txt`, one text a line), JSON lines (`.jsonl`, a string or an object with a text field a line), tables
+(`.csv`, `.tsv`, names of columns in the first line), any of them compressed (`.xz`, `.gz`), `.parquet` (a text column),
+or any iterable of strings. As many texts come out as
 there are lines, rows or items: a blank line and a null are the empty text.
 
 Every reader of text files uses `read_lines`. Only a line feed ends a line. One carriage return before it is part of the
@@ -11,6 +12,7 @@ line end, and a byte order mark at the start of the file is dropped.
 from __future__ import annotations
 
 import codecs
+import csv
 import gzip
 import json
 import lzma
@@ -36,11 +38,11 @@ LONGEST_LINE = 1 << 26
 UNREADABLE = (OSError, EOFError, lzma.LZMAError, zlib.error, MemoryError)
 """What opening or reading a missing, locked, damaged or hostile file raises, packed or not."""
 
-_FORMATS = ".txt (one text a line), .jsonl (either also with .xz or .gz) and .parquet"
+_FORMATS = ".txt (one text a line), .jsonl, .csv, .tsv (each also with .xz or .gz) and .parquet"
 _CHUNK = 1 << 18  # bytes asked for at once
 _BATCH = 256  # rows of a parquet file in memory at once
 _TEXT_COLUMN = re.compile(r"(large_)?string(_view)?|null|dictionary<values=(large_)?string,.*")
-_PEEK = 4096  # bytes at the start of a file that tell UTF-16 from UTF-8
+_PEEK = 4096  # bytes at the start of a file that show whether it is UTF-16
 
 
 def is_path(corpus: Corpus) -> bool:
@@ -49,7 +51,7 @@ def is_path(corpus: Corpus) -> bool:
 
 
 def read_texts(corpus: Corpus, *, field: str = "text") -> Iterator[str]:
-    """Yield the texts of `corpus` in order, in bounded memory; `field` names the JSON key or parquet column.
+    """Yield the texts of `corpus` in order, in bounded memory; `field` names the JSON key or the column.
 
     A blank line and a null are the empty text. A pipe is read as its name ends, and as plain text without an ending.
 
@@ -61,18 +63,48 @@ def read_texts(corpus: Corpus, *, field: str = "text") -> Iterator[str]:
         yield from _check_strings(corpus)  # type: ignore[arg-type]
         return
     path = Path(corpus)  # type: ignore[arg-type]
-    suffixes = [s.lower() for s in path.suffixes]
-    packed = suffixes[-1] if suffixes and suffixes[-1] in UNPACKERS else ""
-    kind = suffixes[-2 if packed else -1] if len(suffixes) > bool(packed) else ""
-    if kind == ".parquet" and not packed:
+    kind = _kind(path)
+    if kind == ".parquet":
         yield from _read_parquet(path, field)
-    elif kind == ".jsonl":
-        yield from _read_jsonl(path, field)
-    elif kind == ".txt" or _is_stream(path):
+    elif kind == ".txt":
         yield from read_lines(path)
     else:
-        check_file(path)
-        raise CorpusError(f"cannot tell the format of corpus file {path}; pellucid reads {_FORMATS}")
+        yield from (_text_of(row, field, place) for place, row in _READERS[kind](path))
+
+
+def read_with_ids(path: Path, id_field: str, *, field: str = "text") -> Iterator[tuple[Any, str]]:
+    """Yield the ids and texts of a .jsonl, .csv or .tsv file, in bounded memory; an id is whatever stands there.
+
+    Raises:
+        CorpusError: see `read_texts`; or the file is of a kind that has no ids, or a row has none.
+    """
+    kind = _kind(path)
+    if kind not in _READERS:
+        raise CorpusError(f"{path} has no ids under {id_field!r:.80}: only .jsonl, .csv, .tsv and .parquet have fields")
+    for place, row in _READERS[kind](path):
+        own = row.get(id_field) if isinstance(row, dict) else None
+        if own is None or own == "":
+            raise CorpusError(f"{place}no id under {id_field!r:.80}; name the field that holds it")
+        if type(own) not in (str, int):
+            raise CorpusError(f"{place}the id {own!r:.40} is {type(own).__name__}; ids are strings or integers")
+        yield own, _text_of(row, field, place)
+
+
+def _kind(path: Path) -> str:
+    """Return what a file's name, without the end that says how it is packed, ends with; .txt for a pipe without one.
+
+    Raises:
+        CorpusError: nothing is there, or the format is unknown.
+    """
+    suffixes = [s.lower() for s in path.suffixes]
+    packed = suffixes.pop() if suffixes and suffixes[-1] in UNPACKERS else ""
+    kind = suffixes[-1] if suffixes else ""
+    if kind in (".txt", *_READERS) or (kind == ".parquet" and not packed):
+        return kind
+    if _is_stream(path):
+        return ".txt"
+    check_file(path)
+    raise CorpusError(f"cannot tell the format of corpus file {path}; pellucid reads {_FORMATS}")
 
 
 def check_file(path: Path, what: str = "corpus file") -> None:
@@ -116,6 +148,25 @@ def parse_json(line: str, place: str = "") -> Any:
         raise CorpusError(f"{place}not JSON ({error.msg})") from error
     except ValueError as error:
         raise CorpusError(f"{place}a number has too many digits") from error
+
+
+def table_rows(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the rows of a .csv or .tsv file below the names of its columns, each with the number of its last line.
+
+    Raises:
+        CorpusError: see `read_lines`; or a row has not as many cells as there are names.
+    """
+    limit = csv.field_size_limit(LONGEST_LINE)
+    rows = csv.DictReader((line + "\n" for line in read_lines(path)), delimiter=delimiter, strict=True)
+    try:
+        for row in rows:
+            if None in row or None in row.values():
+                raise CorpusError(f"{path}, line {rows.line_num} has not as many cells as the first line has names")
+            yield rows.line_num, row
+    except csv.Error as error:
+        raise CorpusError(f"{path}, line {rows.reader.line_num}: {error}") from error
+    finally:
+        csv.field_size_limit(limit)
 
 
 def parquet_rows(path: Path, choose: Callable[[Any], list[str]]) -> Iterator[dict[str, Any]]:
@@ -234,13 +285,31 @@ def _reason(error: BaseException) -> str:
     return " ".join(said.split())[:200]
 
 
-def _read_jsonl(path: Path, field: str) -> Iterator[str]:
+def _jsonl_rows(path: Path) -> Iterator[tuple[str, Any]]:
     for number, line in enumerate(read_lines(path), 1):
         place = f"{path}, line {number}: "
-        row = parse_json(line, place) if line and not line.isspace() else None
-        if isinstance(row, dict) and field not in row:
-            raise CorpusError(f"{place}no field {field!r:.80}; name the field that holds the text")
-        yield _as_text(row[field] if isinstance(row, dict) else row, field, place)
+        yield place, parse_json(line, place) if line and not line.isspace() else None
+
+
+def _table_reader(delimiter: str) -> Callable[[Path], Iterator[tuple[str, Any]]]:
+    def read(path: Path) -> Iterator[tuple[str, Any]]:
+        return ((f"{path}, line {number}: ", row) for number, row in table_rows(path, delimiter))
+
+    return read
+
+
+_READERS: dict[str, Callable[[Path], Iterator[tuple[str, Any]]]] = {
+    ".jsonl": _jsonl_rows,
+    ".csv": _table_reader(","),
+    ".tsv": _table_reader("\t"),
+}
+
+
+def _text_of(row: Any, field: str, place: str) -> str:
+    """Return the text of a row: a string, nothing, or an object that has it in a field."""
+    if isinstance(row, dict) and field not in row:
+        raise CorpusError(f"{place}no field {field!r:.80}; name the field that holds the text")
+    return _as_text(row[field] if isinstance(row, dict) else row, field, place)
 
 
 def _read_parquet(path: Path, field: str) -> Iterator[str]:

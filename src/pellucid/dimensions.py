@@ -38,7 +38,7 @@ class Dimension:
 
     Attributes:
         name: what a person calls it; no two dimensions of a model share one.
-        about: what it stands for: the anchor text (after a merge several), the words of a cluster, the words at the
+        about: its meaning: the anchor text (after a merge several), the words of a cluster, the words at the
             end of a direction.
     """
 
@@ -287,14 +287,14 @@ def on_one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-class Table(NamedTuple):
+class DimensionTable(NamedTuple):
     """What `dimensions.tsv` says, in the order of the dimensions."""
 
     dimensions: Dimensions
     scales: list[float]
 
 
-def read_dimensions(path: Path, count: int, saved: Sequence[tuple[str, ...]] | None = None) -> Table:
+def read_dimensions(path: Path, count: int, saved: Sequence[tuple[str, ...]] | None = None) -> DimensionTable:
     """Read the table of a model with `count` dimensions, in any order of its rows.
 
     Args:
@@ -325,7 +325,7 @@ def read_dimensions(path: Path, count: int, saved: Sequence[tuple[str, ...]] | N
         if cells[number] in (as_text(texts), _BETWEEN.join(texts)):
             about[number] = texts
     try:
-        return Table(Dimensions(map(Dimension, names, about)), list(scales))
+        return DimensionTable(Dimensions(map(Dimension, names, about)), list(scales))
     except InputError as error:
         raise ModelFolderError(f"{path}: {error}") from error
 

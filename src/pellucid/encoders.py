@@ -1,7 +1,7 @@
 """Any encoder as one function: texts in, float32 rows of length 1 out.
 
 An encoder is a SentenceTransformer, a pellucid model, or any callable that takes a list of texts and returns one vector
-each. What it returns is checked here, so that nobody else has to. A name becomes an encoder in `pretrained.py`.
+each. What it returns is checked here. A name becomes an encoder in `pretrained.py`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.base import Embedder, Vectors
-from pellucid.encoding import Role
+from pellucid.embeddings import Role
 from pellucid.errors import InputError
-from pellucid.explanation import Coverage, Span, words_before
-from pellucid.text import well_formed
+from pellucid.text import Coverage, Span, well_formed, words_before
 
 _PROBES = 8  # texts encoded again when a run is resumed, to see that it is the same encoder
 _ROUNDING = 0.02  # what an encoder's vectors may differ by from run to run, in bfloat16 for instance
@@ -76,11 +75,7 @@ def encode_with(
 
 
 def anchor_vectors(encoder: Encoder, texts: list[str], *, dimension: int | None = None) -> Vectors:
-    """Return the encoded anchors at length 1, float32 [n, d].
-
-    Raises:
-        InputError: the encoder maps one to zero, or gives something else than `encode_with` allows.
-    """
+    """Return the encoded anchors at length 1, float32 [n, d]."""
     vectors = encode_with(encoder, texts, dimension=dimension)
     empty = np.flatnonzero(~vectors.any(axis=1))
     if len(empty):
@@ -93,7 +88,7 @@ def anchor_vectors(encoder: Encoder, texts: list[str], *, dimension: int | None 
 
 
 def known_to(encoder: Encoder, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
-    """Return for each text how much of it an encoder knows in a role, and the stretches it does not.
+    """Return for each text how much of it an encoder knows in a role, and the spans it does not.
 
     A SentenceTransformer reads every word before its maximum length, its prompt first. Of a callable nothing is known:
     it counts as one that knows everything.
@@ -121,7 +116,7 @@ def prompted(encoder: Encoder, texts: list[str], prompt: str) -> tuple[list[str]
 
 
 def _read_to(encoder: Encoder, text: str, role: Role) -> int:
-    """Return the character where a SentenceTransformer stops to read; the end for what cannot be asked."""
+    """Return the character where a SentenceTransformer cuts the text; its end for other encoders."""
     tokenizer: Any = getattr(encoder, "tokenizer", None)
     longest = getattr(encoder, "max_seq_length", None)
     if not is_sentence_transformer(encoder) or not getattr(tokenizer, "is_fast", False) or not isinstance(longest, int):
@@ -141,11 +136,7 @@ def is_sentence_transformer(encoder: Encoder) -> bool:
 
 
 def check_encoder(encoder: Encoder) -> None:
-    """Refuse what is no encoder.
-
-    Raises:
-        InputError: it is none; the message says what is.
-    """
+    """Refuse what is no encoder."""
     if not (isinstance(encoder, Embedder) or callable(encoder)):  # as a SentenceTransformer is
         raise InputError(
             f"an encoder is a SentenceTransformer, a pellucid model or a callable, got {type(encoder).__name__}. "
@@ -175,14 +166,10 @@ def _as_rows(vectors: Any) -> Vectors:
 
 
 def check_same_encoder(encoder: Encoder, texts: Iterable[str], known: npt.NDArray[Any], folder: Path) -> None:
-    """Refuse to go on in `folder` with another encoder than the one that gave the `known` vectors of `texts`.
-
-    Raises:
-        InputError: the vectors of the first texts differ by more than rounding does.
-    """
+    """Refuse to continue in `folder` with another encoder than the one that gave the `known` vectors of `texts`."""
     again = encode_with(encoder, list(islice(texts, _PROBES)))
     first = np.asarray(known[: len(again)], np.float32)
     if again.shape != first.shape or np.abs(again - first).max(initial=0) > _ROUNDING:
         raise InputError(
-            f"{folder} holds vectors of another encoder; give the one it was begun with, or another work_dir"
+            f"{folder} holds vectors of another encoder; give the one it was begun with, or another folder"
         )

@@ -28,6 +28,10 @@ class IndexFolderError(PellucidError, ValueError):
     """A search index is missing, broken, too new, or open in another process."""
 
 
+class EngineError(PellucidError, ConnectionError):
+    """The engine of a search index cannot be reached, or cannot answer in full."""
+
+
 class WritingError(PellucidError, OSError):
     """A file or folder cannot be written: no space, no permission, a read-only disk."""
 

@@ -4,8 +4,8 @@ An `Explanation` is data, and shows itself as parts that `views` draws for any m
 is the remainder, always: rounding for a family that keeps every term (`exact`), what was cut for one that does not.
 This is arithmetic, not sampling.
 
-Most explanations are made for a score and a few rows. So the rows of a family stay an array of numbers (`Terms`), with
-a function that names them, until someone reads them.
+Most explanations are made for a score and a few rows. So the rows of a family stay an array of numbers (`LazyRows`),
+with a function that names them, until someone reads them.
 
 "Why does B rank above C for A?" is `model.explain(a, b) - model.explain(a, c)`: an explanation again, whose score is
 the gap between the two.
@@ -15,17 +15,42 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError, missing_extra
-from pellucid.text import split_words, well_formed
+from pellucid.rows import (
+    DIMENSION as DIMENSION,
+)
+from pellucid.rows import (
+    EMBEDDING as EMBEDDING,
+)
+from pellucid.rows import (
+    KEY_TOKEN as KEY_TOKEN,
+)
+from pellucid.rows import (
+    NO_SCORE,
+    LazyRows,
+    check_distinct,
+    share_of,
+    sorted_with_shares,
+    with_key,
+)
+from pellucid.rows import (
+    WORD as WORD,
+)
+from pellucid.rows import (
+    WORD_PAIR as WORD_PAIR,
+)
+from pellucid.rows import (
+    Row as Row,
+)
+from pellucid.text import Coverage, Span, well_formed
 from pellucid.views.parts import (
     AnyPart,
     Bars,
@@ -40,7 +65,7 @@ from pellucid.views.parts import (
     strongest_words,
     visible,
 )
-from pellucid.views.shown import Shown
+from pellucid.views.report import Shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,152 +74,9 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 """Version of the dict and JSON form. It changes when a key is renamed, removed or changes its meaning."""
 
-Span = tuple[int, int]
-"""Start and end of a stretch of a text, in characters."""
-
-LOW_COVERAGE = 0.5
-"""Share of a text's words; where a model knows less, every view says so."""
-
-WORD_PAIR, WORD, DIMENSION, KEY_TOKEN, EMBEDDING = "word pair", "word", "dimension", "key token", "embedding"
-"""The kinds of rows. EMBEDDING is the one row of a model that cannot say more."""
-
-_NO_SCORE = 1e-6  # below this, a score is rounding of float32 embeddings, and shares of it mean nothing
 _CANCELLED = 0.1  # |score| over the sum of the rows' sizes; below, shares of the score mislead
 _MANY_PAIRS = 200  # word pairs, about 14 words by 14; beyond, the sums of each word come first
 _TOLERANCE = 1e-6  # relative to the sum of the rows' sizes; an exact family that misses this has a bug
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """How much of a text a model knew: its words with a vector, or, for a transformer, the words that it read.
-
-    Attributes:
-        known: words, each counted as often as it occurs.
-        total: all words of the text.
-        partly: those of `known` that were only found by their beginning ("tokenisers (as token)").
-        share: known / total; 1 for a text without words, of which nothing is unknown.
-    """
-
-    known: int
-    total: int
-    partly: int = 0
-    share: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Check the counts and set the share.
-
-        Raises:
-            InputError: they are no counts, or not partly <= known <= total.
-        """
-        counts = (self.partly, self.known, self.total)
-        if not all(type(count) is int for count in counts) or not 0 <= self.partly <= self.known <= self.total:
-            raise InputError(f"coverage of {self.known!r:.20} words known of {self.total!r:.20} cannot be")
-        object.__setattr__(self, "share", self.known / self.total if self.total else 1.0)
-
-    @property
-    def is_low(self) -> bool:
-        """Whether the share is below `LOW_COVERAGE`."""
-        return self.share < LOW_COVERAGE
-
-
-class Row(NamedTuple):
-    """One named term of a score.
-
-    Attributes:
-        name: what a person reads ("loan × mortgage", an anchor text, a cluster of words).
-        parts: the words or names it consists of: (word of text 1, word of text 2) for the static family.
-        contribution: what it adds to the score; negative where it lowers it.
-        share: contribution / score, 0 where the score is 0 (below 1e-6). Shares add up to 1 less the remainder's.
-        spans1: where it stands in text 1, in characters.
-        spans2: where it stands in text 2.
-        spans3: where it stands in text 3, which only a difference of two explanations has.
-        key: what tells the term from the others, and finds it again in another explanation of the same model, where its
-            name may be written another way ("Apple", "apple"). An explanation fills in name and parts where it is ().
-        kind: what it is: "word pair", "word", "dimension", "key token", "embedding" (all that a model can say), or
-            "remainder" (the last line of a frame).
-    """
-
-    name: str
-    parts: tuple[str, ...]
-    contribution: float
-    share: float
-    spans1: tuple[Span, ...] = ()
-    spans2: tuple[Span, ...] = ()
-    spans3: tuple[Span, ...] = ()
-    key: tuple[str, ...] = ()
-    kind: str = DIMENSION
-
-
-class Terms(Sequence[Row]):
-    """Rows that are made when they are read, by falling size of their contribution.
-
-    It reads as a tuple of rows does, equals the tuple, and is copied and pickled as one.
-    """
-
-    def __init__(
-        self, contributions: npt.NDArray[np.float64], make: Callable[[int, float, float], Row], score: float
-    ) -> None:
-        """Keep what the rows are made of.
-
-        Args:
-            contributions: what each term adds to the score, [terms], in any order.
-            make: from the number of a term, its contribution and its share to its row. The rows' keys must differ.
-            score: what shares are of.
-        """
-        self._values, self._make, self._score = contributions, make, score
-
-    @cached_property
-    def _order(self) -> npt.NDArray[np.int64]:
-        return np.argsort(-np.abs(self._values), kind="stable")
-
-    @property
-    def contributions(self) -> npt.NDArray[np.float64]:
-        """What each row adds to the score, float64 [rows]."""
-        return self._values[self._order]
-
-    @cached_property
-    def _rows(self) -> tuple[Row, ...]:
-        return tuple(map(self._row, self._order.tolist()))
-
-    def _row(self, number: int) -> Row:
-        value = float(self._values[number])
-        return _with_key(self._make(number, value, _share(value, self._score)))
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return len(self._values)
-
-    @overload
-    def __getitem__(self, index: int) -> Row: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Row, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> Row | tuple[Row, ...]:
-        """Return a row, or a tuple of some."""
-        if isinstance(index, slice):
-            return tuple(map(self._row, self._order[index].tolist()))
-        return self._row(int(self._order[index]))
-
-    def __iter__(self) -> Iterator[Row]:
-        """Go through all rows, which are made once."""
-        return iter(self._rows)
-
-    def __eq__(self, other: object) -> bool:
-        """Compare with another `Terms`, or with a tuple of rows."""
-        return self._rows == tuple(other) if isinstance(other, (tuple, Terms)) else NotImplemented
-
-    def __hash__(self) -> int:
-        """Hash as the tuple of rows does."""
-        return hash(self._rows)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Copy and pickle as the tuple of rows."""
-        return tuple, (self._rows,)
-
-    def __repr__(self) -> str:
-        """Return the rows."""
-        return repr(self._rows)
 
 
 @dataclass(frozen=True, repr=False)
@@ -207,7 +89,7 @@ class Explanation(Shown):
         text2: the second text; None when one text was explained.
         score: the cosine of the two embeddings; for one text the cosine of its embedding to itself: 1, or 0 when the
             model knows nothing of it; for a difference the first cosine less the second.
-        rows: the terms, by falling size of their contribution; a tuple, or a `Terms` that reads like one.
+        rows: the terms, by falling size of their contribution; a tuple, or `LazyRows`, which read like one.
         exact: whether the family keeps every term, so that the remainder is rounding.
         unknown1: stretches of text 1 that the model has no vector for.
         unknown2: the same for text 2.
@@ -238,10 +120,10 @@ class Explanation(Shown):
             text = getattr(self, name)
             if text is not None:
                 object.__setattr__(self, name, well_formed(text))
-        if not isinstance(self.rows, Terms):
-            object.__setattr__(self, "rows", tuple(map(_with_key, self.rows)))
-            _check_distinct(self.rows)
-        if not math.isfinite(self.score) or not np.isfinite(self.contributions).all():
+        if not isinstance(self.rows, LazyRows):
+            object.__setattr__(self, "rows", tuple(map(with_key, self.rows)))
+            check_distinct(self.rows)
+        if not math.isfinite(self.score) or not np.isfinite(self._values).all():
             raise InputError(
                 f"a score of {self.score} cannot be taken apart: it or one of its rows is no finite number"
             )
@@ -251,8 +133,13 @@ class Explanation(Shown):
     @cached_property
     def contributions(self) -> npt.NDArray[np.float64]:
         """What each row adds to the score, float64 [rows], without making rows."""
-        if isinstance(self.rows, Terms):
-            return self.rows.contributions
+        return self.rows.contributions if isinstance(self.rows, LazyRows) else self._values
+
+    @property
+    def _values(self) -> npt.NDArray[np.float64]:
+        """The contributions in any order: sorting takes longer than all else that is done before rows are read."""
+        if isinstance(self.rows, LazyRows):
+            return self.rows.values
         return np.array([row.contribution for row in self.rows], np.float64)
 
     @cached_property
@@ -290,18 +177,18 @@ class Explanation(Shown):
             InputError: `exact` is promised, but the terms do not add up to `score`; or two are the same term.
         """
         if make is not None:
-            rows: Sequence[Row] = Terms(np.asarray(terms, np.float64), make, score)
+            rows: Sequence[Row] = LazyRows(np.asarray(terms, np.float64), make, score)
         else:
-            rows = _sorted_with_shares(terms, score)
+            rows = sorted_with_shares(terms, score)
         made = cls(family, *texts, score, rows, exact, *unknown, coverage=coverage)
-        if exact and abs(made.remainder) > made._rounding:
+        if exact and abs(score - float(made._values.sum())) > made._rounding:
             raise InputError(f"the rows miss the score {score} by {made.remainder}; pass every term, or exact=False")
         return made
 
     @property
     def _rounding(self) -> float:
         """How far the rows of an exact explanation may miss the score."""
-        return _TOLERANCE * max(1.0, float(np.abs(self.contributions).sum()))
+        return _TOLERANCE * max(1.0, float(np.abs(self._values).sum()))
 
     def __sub__(self, other: Explanation) -> Explanation:
         """Say why text 2 is closer to text 1 than the other explanation's text 2 is.
@@ -322,7 +209,7 @@ class Explanation(Shown):
         return replace(
             self,
             score=score,
-            rows=_sorted_with_shares(rows.values(), score),
+            rows=sorted_with_shares(rows.values(), score),
             exact=self.exact and other.exact,
             text3=other.text2,
             unknown3=other.unknown2,
@@ -425,7 +312,7 @@ class Explanation(Shown):
             raise missing_extra("pandas", "plot") from error
         rows = list(self.rows)
         if not self.exact:
-            share = _share(self.remainder, self.score)
+            share = share_of(self.remainder, self.score)
             rows.append(Row("(remainder)", (), self.remainder, share, key=("(remainder)",), kind="remainder"))
         frame = pd.DataFrame([row._asdict() for row in rows], columns=list(Row._fields))
         shares = tuple(known.share for known in self.coverage)
@@ -520,7 +407,7 @@ class Explanation(Shown):
     @property
     def _has_shares(self) -> bool:
         """Whether shares of the score say anything; not where large terms of both signs nearly cancel."""
-        return abs(self.score) > max(_NO_SCORE, _CANCELLED * float(np.abs(self.contributions).sum()))
+        return abs(self.score) > max(NO_SCORE, _CANCELLED * float(np.abs(self.contributions).sum()))
 
     def _notes(self) -> Iterator[str]:
         """Say in sentences what the numbers rest on."""
@@ -613,34 +500,6 @@ def little_known(coverage: Coverage, text: str, unknown: Sequence[str] = ()) -> 
     return [f"Only {coverage.known:,} of {coverage.total:,} words of {text} known: the score rests on {rests}.{named}"]
 
 
-def words_before(text: str, end: int) -> tuple[Coverage, tuple[Span, ...]]:
-    """Return how much of `text` a model knows that reads the words beginning before character `end`, and the others."""
-    words = split_words(text)
-    left_out = tuple((word.start, word.end) for word in words if word.start >= end)
-    return Coverage(len(words) - len(left_out), len(words)), left_out
-
-
-def _share(value: float, score: float) -> float:
-    return value / score if abs(score) > _NO_SCORE else 0.0
-
-
-def _with_key(row: Row) -> Row:
-    return row if row.key else row._replace(key=(row.name, *row.parts))
-
-
-def _sorted_with_shares(terms: Iterable[Row], score: float) -> tuple[Row, ...]:
-    rows = [row._replace(share=_share(row.contribution, score)) for row in terms]
-    return tuple(sorted(rows, key=lambda row: (-abs(row.contribution), row.name)))
-
-
-def _check_distinct(rows: Sequence[Row]) -> None:
-    """Refuse a term that is there twice: a difference of explanations would lose one of the two."""
-    if len({row.key for row in rows}) < len(rows):
-        counts = Counter(row.key for row in rows)
-        twice = next(row for row in rows if counts[row.key] > 1)
-        raise InputError(f"the rows hold {twice.name!r:.80} twice; join them, or give each a key of its own")
-
-
 def _kind_of_old_rows(family: str, text2: str | None) -> str:
     """Return the kind that the rows of a file without kinds have."""
     if family == "static":
@@ -670,7 +529,7 @@ def _plain(value: Any) -> Any:
         return {name: _plain(item) for name, item in value._asdict().items()}
     if is_dataclass(value):
         return {f.name: getattr(value, f.name) for f in fields(value)}
-    return [_plain(item) for item in value] if isinstance(value, (tuple, Terms)) else value
+    return [_plain(item) for item in value] if isinstance(value, (tuple, LazyRows)) else value
 
 
 def _tupled(value: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class Moments:
     """Count, mean and second moment of rows that come in blocks."""
 
     def __init__(self) -> None:
-        """Start without rows; the first block tells the width."""
+        """Start without rows; the first block decides the width."""
         self.count = 0
         self._sum: Array = np.zeros(0)
         self._products: Array = np.zeros((0, 0))

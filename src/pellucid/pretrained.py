@@ -1,7 +1,7 @@
 """Any name, folder, hub id or object to an opened model or encoder: the one place that does it; and what folders hold.
 
-`load` opens a model of ours, `open_encoder` that or a SentenceTransformer; `identify` says what a name stands for and
-`locate` where it is. A transformer under a model is opened in `transformer/backbone.py`, which asks here where it is.
+`load` opens a model of ours, `open_encoder` that or a SentenceTransformer; `identify` says what kind of model a name
+means, `locate` where it is. The transformer of a model is opened in `transformer/backbone.py`.
 
 A folder's `config.json` has an object "pellucid": the family, the version of the format, the library's version and the
 names of the files the model consists of, with the checksums of those that are not meant to be edited. Everything else
@@ -24,7 +24,7 @@ from pellucid.base import Embedder
 from pellucid.encoders import Encoder, check_encoder, encode_with
 from pellucid.errors import VERSION, InputError, ModelFolderError, PellucidError, is_panic, missing_extra, require
 from pellucid.store import broken_tensor, checksum, read_json, write_json, writing_folder
-from pellucid.untrusted import check_finite, check_module, check_size, check_token_ids
+from pellucid.untrusted import check_finite, check_modules, check_token_ids
 
 FAMILIES = {
     "static": "static.embedder.StaticEmbedder",
@@ -46,7 +46,7 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _HUB_NAME = re.compile(rf"[A-Za-z0-9][\w.-]*|{_HUB_ID.pattern}")  # some of other libraries have no owner
 _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.tsv", "*.model", "README.md"]
 _EDITABLE = ("README.md", "dimensions.tsv")  # by people: they have no checksum
-_ALWAYS_CHECKED = 4 << 20  # bytes; the files of a model that has no more are held against their checksums at opening
+_ALWAYS_CHECKED = 4 << 20  # bytes; the files of a model that has no more are compared with their checksums at opening
 _MOST_ENTRIES = 100_000  # files in a model's folder
 _DEEPEST = 8  # folders within folders: ensembles of ensembles, and links that lead back
 _TEXT_ENDINGS = (".txt", ".vec", ".w2v", ".gz", ".xz")
@@ -98,10 +98,10 @@ def open_encoder(encoder: Encoder) -> Encoder:
 
 
 def identify(name_or_path: str | os.PathLike[str]) -> Kind:
-    """Return what a name stands for; of a hub id a config alone is fetched.
+    """Return what kind of model a name means; of a hub id only the config is fetched.
 
     Returns:
-        "pellucid": a model of ours, or what `load` says best why it is none. "sentence-transformers": one of that
+        "pellucid": a model of ours, or what only `load` can explain. "sentence-transformers": one of that
         library, or whatever else it may open of the hub. "transformer": a folder that transformers opens. "vectors": a
         file. "unknown": a folder of none of these. "nothing": no such thing, and no name to ask the hub for.
 
@@ -140,7 +140,7 @@ def bundled_models() -> list[str]:
 
 
 def locate(name_or_path: str | os.PathLike[str]) -> Path:
-    """Return the local folder or text file that a name, path or hub id stands for, downloading where needed.
+    """Return the local folder or text file of a name, path or hub id, downloading where needed.
 
     Raises:
         ModelFolderError: nothing is found; the message says what was tried and what can be given.
@@ -161,7 +161,7 @@ def locate(name_or_path: str | os.PathLike[str]) -> Path:
 
 
 def is_hub_id(text: str) -> bool:
-    """Whether `text`, where nothing lies on this disk, may be asked of the hub: "owner/name", and no path."""
+    """Whether `text`, where it is not on this disk, may be looked up on the hub: "owner/name", and no path."""
     return bool(_HUB_ID.fullmatch(text)) and not _looks_like_path(text)
 
 
@@ -179,7 +179,7 @@ def local_folder(name_or_path: str | os.PathLike[str]) -> Path | None:
     if isinstance(name_or_path, str) and _HUB_NAME.fullmatch(text) and not _looks_like_path(text):
         return None
     raise ModelFolderError(
-        f"no model at {text!r}: {Path(text).absolute()} is no folder, and a path is never asked of the hub"
+        f"no model at {text!r}: {Path(text).absolute()} is no folder, and a path is never looked up on the hub"
     )
 
 
@@ -230,11 +230,7 @@ def _hub_config(repo: str) -> Path | None:
 
 
 def family_class(family: Any, folder: Path) -> Any:
-    """Return the class that opens models of `family`.
-
-    Raises:
-        ModelFolderError: this version of the library knows no such family.
-    """
+    """Return the class that opens models of `family`."""
     if not isinstance(family, str) or family not in FAMILIES:
         raise ModelFolderError(
             f"{folder} holds a model of family {family!r}; pellucid {VERSION} knows "
@@ -245,11 +241,7 @@ def family_class(family: Any, folder: Path) -> Any:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Return the object "pellucid" of the folder's `config.json`.
-
-    Raises:
-        ModelFolderError: the folder holds no model, another library's model, or a format newer than this version.
-    """
+    """Return the object "pellucid" of the folder's `config.json`."""
     if not (folder / "config.json").exists():
         raise ModelFolderError(f"{folder} holds no model: there is no config.json in it")
     config = read_json(folder / "config.json", max_bytes=_MAX_CONFIG)
@@ -270,12 +262,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def check_family(folder: Path, family: str) -> None:
-    """Refuse a folder that does not hold a whole model of `family`.
-
-    Raises:
-        ModelFolderError: it holds no model, or one of another family; a file of it is missing, a pipe or device lies
-            in it, or (where all are small together) a file is another one than was saved.
-    """
+    """Refuse a folder that does not hold a whole model of `family`."""
     ours = read_config(folder)
     if ours.get("family") != family:
         raise ModelFolderError(
@@ -300,7 +287,7 @@ def check_whole(folder: Path, ours: Mapping[str, Any], *, most: float | None = N
 
 
 def _check_regular(folder: Path) -> None:
-    """Refuse pipes and devices anywhere in `folder`: whoever opens one may wait for ever."""
+    """Refuse pipes and devices anywhere in `folder`: opening one may block for ever."""
     left = _MOST_ENTRIES
     inside = [(folder, 0)]
     while inside:
@@ -318,7 +305,7 @@ def _check_regular(folder: Path) -> None:
 
 
 def _entries(folder: Path) -> Iterator[Path]:
-    """Yield what lies in `folder`, which may be more than anyone has memory for."""
+    """Yield the entries of `folder`, which may be more than memory holds."""
     try:
         with os.scandir(folder) as entries:
             yield from (Path(entry.path) for entry in entries)
@@ -386,7 +373,7 @@ class FileState(NamedTuple):
 
 
 def verify(name_or_path: str | os.PathLike[str]) -> list[FileState]:
-    """Hold every file of a saved model against its checksum, and search its tensors for NaN and infinity.
+    """Compare every file of a saved model with its checksum, and search its tensors for NaN and infinity.
 
     What is kept by name (an encoder, a backbone, a part of an ensemble) is not looked at; verify it by that name.
 
@@ -395,7 +382,7 @@ def verify(name_or_path: str | os.PathLike[str]) -> list[FileState]:
 
     Returns:
         one state a file, in order of their names; those that people may edit and those that an older version wrote
-        without checksums say so and are sound as far as can be told.
+        without checksums are named so and count as sound.
 
     Raises:
         ModelFolderError: nothing is there, or it holds no model.
@@ -557,7 +544,7 @@ def open_sentence_transformer(name_or_path: str | os.PathLike[str]) -> Any:
     spec, folder = os.fspath(name_or_path), local_folder(name_or_path)
     with loading(spec):
         if folder is not None:
-            _check_modules(folder)
+            check_modules(folder)
         from sentence_transformers import SentenceTransformer
 
         safe, local = {"use_safetensors": True}, folder is not None
@@ -575,38 +562,3 @@ def _try_out(model: Any, spec: str) -> None:
         if inner is not None and hasattr(inner, "get_input_embeddings") and hasattr(module.tokenizer, "get_vocab"):
             check_token_ids(module.tokenizer, len(inner.get_input_embeddings().weight))
     encode_with(model, ["a text"])
-
-
-def _check_modules(folder: Path) -> None:
-    """Refuse a folder whose modules are not sentence-transformers' own, or whose files cannot be opened safely."""
-    modules = read_json(folder / "modules.json") if (folder / "modules.json").exists() else [{"path": ""}]
-    if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
-        raise ModelFolderError(f"{folder / 'modules.json'} must hold a list of modules")
-    for module in modules:
-        kind, path = module.get("type", "sentence_transformers."), module.get("path")
-        if not isinstance(path, str) or Path(path).is_absolute() or ".." in Path(path).parts:
-            raise ModelFolderError(f"{folder / 'modules.json'}: {path!r:.80} is no place in this folder")
-        if not isinstance(kind, str) or not kind.startswith("sentence_transformers."):
-            raise ModelFolderError(f"{folder / 'modules.json'} names code from elsewhere, {kind!r:.80}")
-        place = folder / path
-        if place.is_dir():
-            check_module(place)
-            if kind.rpartition(".")[2] in ("", "Transformer"):
-                _check_transformer(place)
-
-
-def _check_transformer(folder: Path) -> None:
-    """Refuse the transformer of a module where `config.json` and weights differ; what is missing would be random."""
-    import transformers
-
-    config = transformers.AutoConfig.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
-    check_size(transformers.AutoModel, config, folder)
-    named = getattr(transformers, str((config.architectures or [""])[0]), None)  # half of a T5 is a model, too
-    known = isinstance(named, type) and issubclass(named, transformers.PreTrainedModel)
-    loader: Any = named if known else transformers.AutoModel
-    _, found = loader.from_pretrained(
-        str(folder), device_map="meta", output_loading_info=True, local_files_only=True, use_safetensors=True
-    )
-    missing = sorted(key for key in found["missing_keys"] if "pooler" not in key)
-    if missing:
-        raise ModelFolderError(f"{folder} lacks {len(missing)} weights ({missing[0]}, ...), which would be random")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
@@ -49,8 +50,16 @@ unspaced_run = re.compile(f"[{UNSPACED}]+")
 """One or more such characters in a row."""
 
 _ASCII_PIECE = re.compile(r"[^\t-\r !-/:-@\[-`{-~]+|[!-/:-@\[-`{-~]")  # BERT's rule for ASCII: a word, or one mark
+_BETWEEN_ASCII_MARKS = re.compile(r"[^\t-\r !-/:-@\[-`{-~]+")  # what no ASCII mark or blank divides
 _ASCII_MARKS = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 _SIMPLE = re.compile(r"[^\W_]+")  # letters and digits; every character that separates words ends such a stretch
+
+
+Span = tuple[int, int]
+"""Start and end of a stretch of a text, in characters."""
+
+LOW_COVERAGE = 0.5
+"""Share of a text's words; where a model knows less, every view says so."""
 
 
 class Word(NamedTuple):
@@ -87,8 +96,55 @@ def split_words(text: str) -> list[Word]:
     >>> [w.text for w in split_words("Don't panic: 3.14!")]
     ['Don', 't', 'panic', '3', '14']
     """
-    pieces = _PRE_TOKENIZER.pre_tokenize_str(well_formed(text))
-    return [Word(p, s, e) for p, (s, e) in pieces if e - s > 1 or not _is_punctuation(p)]
+    words = []
+    for found in _BETWEEN_ASCII_MARKS.finditer(well_formed(text)):
+        piece, start = found[0], found.start()
+        if piece.isascii() or piece.isalnum():  # letters and digits hold no mark to split at
+            words.append(Word(piece, start, found.end()))
+        else:
+            pieces = _PRE_TOKENIZER.pre_tokenize_str(piece)
+            words += [Word(p, start + s, start + e) for p, (s, e) in pieces if e - s > 1 or not _is_punctuation(p)]
+    return words
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How much of a text a model knew: its words with a vector, or, for a transformer, the words that it read.
+
+    Attributes:
+        known: words, each counted as often as it occurs.
+        total: all words of the text.
+        partly: those of `known` that were only found by their beginning ("tokenisers (as token)").
+        share: known / total; 1 for a text without words, of which nothing is unknown.
+    """
+
+    known: int
+    total: int
+    partly: int = 0
+    share: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Check the counts and set the share.
+
+        Raises:
+            InputError: they are no counts, or not partly <= known <= total.
+        """
+        counts = (self.partly, self.known, self.total)
+        if not all(type(count) is int for count in counts) or not 0 <= self.partly <= self.known <= self.total:
+            raise InputError(f"coverage of {self.known!r:.20} words known of {self.total!r:.20} cannot be")
+        object.__setattr__(self, "share", self.known / self.total if self.total else 1.0)
+
+    @property
+    def is_low(self) -> bool:
+        """Whether the share is below `LOW_COVERAGE`."""
+        return self.share < LOW_COVERAGE
+
+
+def words_before(text: str, end: int) -> tuple[Coverage, tuple[Span, ...]]:
+    """Return how much of `text` a model knows that reads the words beginning before character `end`, and the others."""
+    words = split_words(text)
+    left_out = tuple((word.start, word.end) for word in words if word.start >= end)
+    return Coverage(len(words) - len(left_out), len(words)), left_out
 
 
 def is_phrase(word: str) -> bool:
@@ -117,7 +173,7 @@ class Vocabulary:
     def __init__(self, words: Sequence[str], subwords: Tokenizer | Callable[[], Tokenizer] | None = None) -> None:
         """Take the words in row order and the teacher's tokenizer; without one, no prefix is tried.
 
-        A function in place of the tokenizer is called when the first unknown word turns up, so that opening a model
+        A function in place of the tokenizer is called at the first unknown word, so that opening a model
         does not wait for it.
 
         Raises:
@@ -195,9 +251,13 @@ class Vocabulary:
 
         This is `split` for many texts: only those that need it are written anew, with spaces between their words.
         """
-        if not self._phrase_lengths and not self._unspaced_lengths:
+        if not self.needs_spaces(is_ascii=False):
             return texts
-        return [text if text.isascii() and not self._phrase_lengths else self._spaced(text) for text in texts]
+        return [self._spaced(text) if self.needs_spaces(is_ascii=text.isascii()) else text for text in texts]
+
+    def needs_spaces(self, *, is_ascii: bool) -> bool:
+        """Whether `spaced` may change a text, of ASCII alone or not: a vocabulary may know phrases, or cut scripts."""
+        return bool(self._phrase_lengths) or (bool(self._unspaced_lengths) and not is_ascii)
 
     def _spaced(self, text: str) -> str:
         if text.isascii():

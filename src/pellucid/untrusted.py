@@ -1,6 +1,6 @@
-"""What is checked of a folder from a stranger before the libraries of transformers open it.
+"""What is checked of an untrusted folder before transformers and sentence-transformers open it.
 
-They trust what they open: sizes are taken from `config.json` and memory with them, weights that are absent become
+These libraries trust it: sizes are taken from `config.json` and memory with them, weights that are absent become
 random numbers, code may be named, and a tokenizer is run as described, with regular expressions that take exponential
 time and replacements that multiply a text. What goes wrong in Rust is a panic, which is no `Exception`.
 """
@@ -52,11 +52,7 @@ _QUANTIFIER = re.compile(r"[*+?]|\{\d*(?:,\d*)?\}")
 
 
 def parse_tokenizer(content: bytes, path: Path) -> Tokenizer:
-    """Return the tokenizer that `content` of the file `path` describes, without padding and truncation.
-
-    Raises:
-        ModelFolderError: it is none, or could take endless time or memory; the message says which part.
-    """
+    """Return the tokenizer that `content` of the file `path` describes, without padding and truncation."""
     described = parse_json(content, f"{path} is no tokenizer")
     check_tokenizer(described, path, regexes=True)
     described["padding"] = described["truncation"] = None
@@ -77,9 +73,6 @@ def check_tokenizer(described: Any, path: Path, *, regexes: bool = False) -> Non
         path: of the file.
         regexes: refuse regular expressions that may take exponential time, too. Elsewhere the library's own limit
             serves, which ends in a panic.
-
-    Raises:
-        ModelFolderError: a part is of an unknown kind, random, or may multiply a text; the message names it.
     """
     if not isinstance(described, dict) or not isinstance(described.get("model"), dict):
         raise ModelFolderError(f"{path} is no tokenizer: it has no model")
@@ -155,7 +148,7 @@ def _growth(part: dict[str, Any]) -> float:
 
 
 def tame(pattern: str) -> bool:
-    """Whether a regular expression needs no exponential time: no repeated group holds a repetition or a choice.
+    """Whether a regular expression cannot take exponential time: no repeated group holds a repetition or a choice.
 
     >>> [tame(pattern) for pattern in ("(a+)+$", " ?[^a-z]+|(?:ab|cd)?", "(?:a|aa)*")]
     [False, True, False]
@@ -197,12 +190,7 @@ def tame(pattern: str) -> bool:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder of a transformer or a tokenizer that cannot be opened safely.
-
-    Raises:
-        ModelFolderError: an entry is no regular file, a JSON file is broken, code is named, or the sizes that
-            `config.json` claims are not those of the weights; the message names the file.
-    """
+    """Refuse a folder of a transformer or a tokenizer that cannot be opened safely."""
     for entry in folder.iterdir():
         if not entry.is_file() and not entry.is_dir():
             raise ModelFolderError(f"{entry} is not a regular file")
@@ -227,12 +215,43 @@ def _check_index(folder: Path) -> None:
         raise ModelFolderError(f"{folder / _INDEX} names {named!r:.80}, which is not beside it")
 
 
-def check_module(folder: Path) -> None:
-    """Refuse the folder of a module of sentence-transformers that cannot be opened safely.
+def check_modules(folder: Path) -> None:
+    """Refuse a folder whose modules are not sentence-transformers' own, or whose files cannot be opened safely."""
+    modules = read_json(folder / "modules.json") if (folder / "modules.json").exists() else [{"path": ""}]
+    if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
+        raise ModelFolderError(f"{folder / 'modules.json'} must hold a list of modules")
+    for module in modules:
+        kind, path = module.get("type", "sentence_transformers."), module.get("path")
+        if not isinstance(path, str) or Path(path).is_absolute() or ".." in Path(path).parts:
+            raise ModelFolderError(f"{folder / 'modules.json'}: {path!r:.80} is no place in this folder")
+        if not isinstance(kind, str) or not kind.startswith("sentence_transformers."):
+            raise ModelFolderError(f"{folder / 'modules.json'} names code from elsewhere, {kind!r:.80}")
+        place = folder / path
+        if place.is_dir():
+            _check_module(place)
+            if kind.rpartition(".")[2] in ("", "Transformer"):
+                _check_transformer(place)
 
-    Raises:
-        ModelFolderError: as `check_folder`; or its weights are pickled, or fewer than its `config.json` claims.
-    """
+
+def _check_transformer(folder: Path) -> None:
+    """Refuse the transformer of a module where `config.json` and weights differ; what is missing would be random."""
+    import transformers
+
+    config = transformers.AutoConfig.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
+    check_size(transformers.AutoModel, config, folder)
+    named = getattr(transformers, str((config.architectures or [""])[0]), None)  # half of a T5 is a model, too
+    known = isinstance(named, type) and issubclass(named, transformers.PreTrainedModel)
+    loader: Any = named if known else transformers.AutoModel
+    _, found = loader.from_pretrained(
+        str(folder), device_map="meta", output_loading_info=True, local_files_only=True, use_safetensors=True
+    )
+    missing = sorted(key for key in found["missing_keys"] if "pooler" not in key)
+    if missing:
+        raise ModelFolderError(f"{folder} lacks {len(missing)} weights ({missing[0]}, ...), which would be random")
+
+
+def _check_module(folder: Path) -> None:
+    """Refuse a module of sentence-transformers whose weights are pickled, or fewer than its `config.json` claims."""
     check_folder(folder)
     held = sum(tensor_sizes(folder).values())
     pickled = next(chain(folder.glob("*.bin"), folder.glob("*.pt"), folder.glob("*.pth")), None)
@@ -258,11 +277,7 @@ def _check_config(config: Any, tensors: int, path: Path) -> None:
 
 
 def tensor_sizes(folder: Path) -> dict[str, int]:
-    """Return how many numbers each tensor of the safetensors files in `folder` holds; only headers are read.
-
-    Raises:
-        ModelFolderError: a file is broken or truncated.
-    """
+    """Return how many numbers each tensor of the safetensors files in `folder` holds; only headers are read."""
     from safetensors import safe_open
 
     sizes: dict[str, int] = {}
@@ -288,9 +303,6 @@ def check_size(loader: Any, config: Any, folder: Path) -> None:
         loader: the class of transformers that will open it.
         config: what it read of `config.json`.
         folder: with safetensors files.
-
-    Raises:
-        ModelFolderError: it does, or there are no such files.
     """
     import torch
 
@@ -308,11 +320,7 @@ def check_size(loader: Any, config: Any, folder: Path) -> None:
 
 
 def check_finite(model: Any, name: str) -> None:
-    """Refuse weights that are NaN or infinite.
-
-    Raises:
-        ModelFolderError: one is; the message names the tensor.
-    """
+    """Refuse weights that are NaN or infinite."""
     for key, weight in model.named_parameters():
         if weight.is_floating_point() and weight.numel():
             low, high = weight.detach().aminmax()  # no copy of a large table
@@ -321,11 +329,7 @@ def check_finite(model: Any, name: str) -> None:
 
 
 def check_token_ids(tokenizer: Any, rows: int) -> None:
-    """Refuse a tokenizer with ids that a model of `rows` input embeddings cannot look up, or without words.
-
-    Raises:
-        InputError: it has such an id, or special tokens alone, as where its file is missing.
-    """
+    """Refuse a tokenizer with ids that a model of `rows` input embeddings cannot look up, or without words."""
     vocabulary = tokenizer.get_vocab()
     beyond = [number for number in (*vocabulary.values(), *tokenizer("a")["input_ids"]) if not 0 <= number < rows]
     if beyond:

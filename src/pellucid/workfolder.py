@@ -1,7 +1,7 @@
 """The folder of a run that can be resumed: what was asked, what was read, and the state so far, each with a checksum.
 
 A corpus is known by its content: a running hash of its texts, with a mark every so many. What a resumed run reads again
-is held back until it is proven to be the same, so that no changed text can reach saved state. One process at a time
+is held back until its hash shows that it is the same, so that no changed text is used. One process at a time
 works in a folder.
 """
 
@@ -38,7 +38,7 @@ _SAVED = ("*.state.safetensors", "*.state.jsonl", "*.state.bin", "checkpoint-*")
 
 
 class WorkFolder:
-    """A folder in which a long run keeps what it has done, so that a killed run goes on where it was.
+    """A folder in which a long run keeps what it has done, so that a killed run can be resumed.
 
     `state.json` says what the run was asked for, what it read of each corpus, and which files hold its results. It
     keeps a checksum of each of them and of itself: what is damaged or missing is refused by name, neither used nor
@@ -87,7 +87,7 @@ class WorkFolder:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Let others in; what was not committed is forgotten."""
+        """Release the lock; what was not committed is lost."""
         self._lock.close()
 
     def _read(self) -> dict[str, Any]:
@@ -100,21 +100,21 @@ class WorkFolder:
             state = read_json(path)
         except ModelFolderError as error:
             raise self._damaged(path) from error
-        if not isinstance(state, dict) or state.pop("checksum", None) != _told(state):
+        if not isinstance(state, dict) or state.pop("checksum", None) != _digest_of(state):
             raise self._damaged(path)
         return state
 
     def _damaged(self, path: Path) -> ModelFolderError:
         what = "damaged, or was changed" if path.exists() else "missing"
         return ModelFolderError(
-            f"{path} is {what}, and the run cannot go on without it. Put it back, or start anew: delete {self.path}, "
-            "or give another work_dir"
+            f"{path} is {what}, and the run cannot continue without it. Put it back, or start again: "
+            f"delete {self.path}, or give another folder"
         )
 
     def claim(self, asked: Mapping[str, Any]) -> None:
-        """Say what the run is asked for: as JSON, all that its outcome depends on beside the texts it reads.
+        """Record what the run is asked for: as JSON, all that its outcome depends on besides the texts it reads.
 
-        It counts from the next commit on: a run that has nothing to lose may be begun anew with other arguments.
+        It counts from the next commit on: a run without saved state may be started again with other arguments.
 
         Raises:
             InputError: the folder holds the state of a run that was asked for something else; the message names what.
@@ -124,7 +124,7 @@ class WorkFolder:
             differing = sorted(key for key in {**earlier, **asked} if earlier.get(key) != asked.get(key))
             raise InputError(
                 f"{self.path} holds the state of another run (different: {', '.join(differing)}); "
-                "give the same arguments to resume it, or another work_dir"
+                "give the same arguments to resume it, or another folder"
             )
         self._state["asked"] = asked
 
@@ -138,7 +138,7 @@ class WorkFolder:
         for key, digest in self._reading.items():
             digest.note(self._state["texts"][key]["marks"])
         if self._alone:
-            write_json(self.path / "state.json", {**self._state, "checksum": _told(self._state)}, indent=None)
+            write_json(self.path / "state.json", {**self._state, "checksum": _digest_of(self._state)}, indent=None)
             for path in self._superseded:
                 path.unlink(missing_ok=True)
             self._superseded.clear()
@@ -175,11 +175,7 @@ class WorkFolder:
             pass
 
     def check_texts(self, key: str, source: Iterable[str], name: str) -> None:
-        """Read as much of `source` as was read before, and no more.
-
-        Raises:
-            InputError: they are not the texts read before; the message says where.
-        """
+        """Read as much of `source` as was read before, and no more."""
         for _ in self._proven(key, iter(source), _Digest(), name):
             pass
 
@@ -187,7 +183,7 @@ class WorkFolder:
         """Yield the texts that were read before, block by block."""
         record = self._state["texts"].get(key, {"marks": [], "whole": False})
         begun = f"the corpus that the run in {self.path} was begun with"
-        way_out = f"Give that corpus to go on, or start anew: delete {self.path}, or give another work_dir"
+        way_out = f"Give that corpus to resume, or start again: delete {self.path}, or give another folder"
         for mark in list(record["marks"]):
             first = digest.count + 1
             block = list(islice(reader, mark[0] - digest.count))
@@ -217,11 +213,7 @@ class WorkFolder:
         self._state["files"][name] = {"file": path.name, "number": number, "checksum": checksum(path)}
 
     def load(self, name: str) -> dict[str, npt.NDArray[Any]]:
-        """Return the tensors saved under `name`, mapped and read-only.
-
-        Raises:
-            ModelFolderError: they are damaged or missing.
-        """
+        """Return the tensors saved under `name`, mapped and read-only."""
         return read_tensors(self.file(name))[0]
 
     def save_texts(self, name: str, texts: Iterable[str]) -> None:
@@ -232,22 +224,14 @@ class WorkFolder:
         self._state["files"][name] = {"file": path.name, "number": 1, "checksum": checksum(path)}
 
     def file(self, name: str) -> Path:
-        """Return the path of what was saved under `name`.
-
-        Raises:
-            ModelFolderError: it is damaged or missing.
-        """
+        """Return the path of what was saved under `name`."""
         entry = self._state["files"][name]
         path = Path(self.path, entry["file"])
         self.prove(path, entry["checksum"])
         return path
 
     def prove(self, path: Path, known: str) -> None:
-        """Refuse a file that has another checksum.
-
-        Raises:
-            ModelFolderError: it is damaged or missing.
-        """
+        """Refuse a file that has another checksum."""
         if not path.is_file() or checksum(path) != known:
             raise self._damaged(path)
 
@@ -326,6 +310,6 @@ class _Digest:
             marks.append(self.mark())
 
 
-def _told(state: Mapping[str, Any]) -> str:
+def _digest_of(state: Mapping[str, Any]) -> str:
     """Return the checksum of a state."""
     return hashlib.blake2b(json.dumps(state, sort_keys=True).encode(), digest_size=16).hexdigest()

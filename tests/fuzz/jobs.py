@@ -33,8 +33,8 @@ from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.anchors.sampling import choose_anchors
 from pellucid.cli.app import app
 from pellucid.errors import PellucidError
-from pellucid.lexicon.training.contrastive import train_lexicon
-from pellucid.lexicon.training.data import TrainingSet
+from pellucid.lexicon.training import train_lexicon
+from pellucid.lexicon.training_data import TrainingSet
 from pellucid.static.making import extraction, retraining
 from pellucid.static.making.adding import AddingSettings, add_words
 from pellucid.static.making.bilingual import JoinSettings, distill_languages

@@ -33,8 +33,8 @@ from pellucid.keytokens.index import KeyTokenIndex
 from pellucid.keytokens.states import KeyTokenSettings
 from pellucid.lexicon.clusters import cluster_vocabulary
 from pellucid.lexicon.embedder import LexiconEmbedder
-from pellucid.lexicon.training.contrastive import TrainingSettings, train_lexicon
-from pellucid.lexicon.training.data import TrainingRow, TrainingSet, read_training_sets
+from pellucid.lexicon.training import TrainingSettings, train_lexicon
+from pellucid.lexicon.training_data import TrainingRow, TrainingSet, read_training_sets
 from pellucid.research.baselines import DenseEmbedder
 from pellucid.static.bulk import BulkEncoder
 from pellucid.static.embedder import StaticEmbedder

@@ -7,9 +7,9 @@ from pellucid._lazy import lazy
 if TYPE_CHECKING:
     from pellucid.analysis.auditing import Audit as Audit, Finding as Finding, Thresholds as Thresholds, audit as audit
     from pellucid.analysis.comparing import Comparison as Comparison, compare as compare
+    from pellucid.analysis.coordinates import Frequencies as Frequencies, document_frequencies as document_frequencies
     from pellucid.analysis.deletion import DeletionTest as DeletionTest, deletion_test as deletion_test
     from pellucid.analysis.dimension_cards import Card as Card, Cards as Cards, card as card, cards as cards
-    from pellucid.analysis.frequencies import Frequencies as Frequencies, document_frequencies as document_frequencies
     from pellucid.analysis.groups import (
         Contrast as Contrast,
         Contrasts as Contrasts,
@@ -21,9 +21,9 @@ else:
     _HOMES = {
         "auditing": "Audit Finding Thresholds audit",
         "comparing": "Comparison compare",
+        "coordinates": "Frequencies document_frequencies",
         "deletion": "DeletionTest deletion_test",
         "dimension_cards": "Card Cards card cards",
-        "frequencies": "Frequencies document_frequencies",
         "groups": "Contrast Contrasts contrast contrast_all",
         "ranking": "Ranking rank",
     }

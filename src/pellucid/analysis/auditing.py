@@ -17,7 +17,7 @@ from pellucid.analysis.coordinates import Spread, correlations, spread, support
 from pellucid.base import Embedder
 from pellucid.errors import InputError
 from pellucid.views.figure import Canvas, short_name
-from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, percent, quoted, signed
+from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, percent, quoted, signed
 from pellucid.views.report import Report
 
 if TYPE_CHECKING:
@@ -196,9 +196,8 @@ class Audit(Report):
             if not found:
                 yield Note(f"None {title}.")
                 continue
-            rows = tuple((" | ".join(f.dimensions), f.said, f.edit) for f in found)
-            columns = (Column("dimension"), Column("because"), Column("edit", "code"))
-            yield TablePart(f"{len(found):,} {title}", columns, rows)
+            rows = ((" | ".join(f.dimensions), f.said, f.edit) for f in found)
+            yield TablePart.of(f"{len(found):,} {title}", ["dimension", "because", ("edit", "code")], rows)
 
 
 def audit(model: Embedder, texts: Iterable[str], *, thresholds: Thresholds | None = None, seed: int = 0) -> Audit:
@@ -206,7 +205,7 @@ def audit(model: Embedder, texts: Iterable[str], *, thresholds: Thresholds | Non
 
     Dead: it fires on (almost) no text and varies little, or has the same coordinate in all. Duplicate: its coordinate
     rises and falls with another's. Crowded: it fires on nearly every text, or gives much of the score that any two
-    texts have, so that it tells texts apart less than it blurs them; the second is not judged where two texts score
+    texts have, so that it separates texts less than it blurs them; the second is not judged where two texts score
     below 0.01 on average.
 
     Args:

@@ -1,7 +1,7 @@
 """Several models on the same pairs of texts: what they score, whose order changes, and which rows make the change.
 
 The models may be of any families: a model and its edited version, two families, two sizes. The first one is what the
-others are held against.
+others are compared with.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pellucid.analysis.coordinates import Floats, spearman
 from pellucid.base import Embedder
 from pellucid.errors import InputError
 from pellucid.views.figure import Canvas, short_name
-from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, bars, counted, percent, signed
+from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent, signed
 from pellucid.views.report import Report, frame
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Comparison(Report):
     """Models side by side on pairs of texts.
 
     Attributes:
-        names: of the models; the first is what the others are held against.
+        names: of the models; the first is what the others are compared with.
         families: of the models.
         pairs: the pairs of texts.
         scores: for each pair the models' scores.
@@ -186,8 +186,7 @@ class Comparison(Report):
                 row += [f"{change.mean_change:.4f}", signed(change.largest_change, 4)]
                 row += [_correlation(change.rank_correlation), f"{change.flips:,} ({percent(change.flip_rate)})"]
             rows.append((*row, *[""] * (len(titles) - len(row))))
-        columns = (Column(title, "text" if n < 2 else "number") for n, title in enumerate(titles))
-        return TablePart("", tuple(columns), tuple(rows))
+        return TablePart.of("", [*titles[:2], *numbers(*titles[2:])], rows)
 
     def _changed(self, number: int, pair: ChangedPair) -> Iterator[AnyPart]:
         """Yield a changed pair: its texts and scores, and its rows."""
@@ -198,17 +197,15 @@ class Comparison(Report):
         gold = f", gold {pair.gold:g}" if pair.gold is not None else ""
         title = f"{number}. {signed(pair.change, places)} in {self.names[pair.model]}"
         texts = (("text 1", pair.text1), ("text 2", pair.text2), ("scores", scores + gold))
-        yield TablePart(title, (Column(""), Column("")), texts)
+        yield TablePart.of(title, ["", ""], texts)
         if pair.rows:
             differences = [(row.after or 0.0) - (row.before or 0.0) for row in pair.rows]
             places = _places(differences)
-            rows = tuple(
-                (signed(difference, places), bar, signed(row.before, places), signed(row.after, places), row.name)
-                for difference, bar, row in zip(differences, bars(differences), pair.rows, strict=True)
+            rows = (
+                (signed(change, places), change, signed(row.before, places), signed(row.after, places), row.name)
+                for change, row in zip(differences, pair.rows, strict=True)
             )
-            heads = ("change", "", "before", "after", "row")
-            kinds = ("number", "bar", "number", "number", "text")
-            yield TablePart("", tuple(map(Column, heads, kinds)), rows)
+            yield TablePart.of("", [("change", "number"), ("", "bar"), *numbers("before", "after"), "row"], rows)
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame with one row a pair: text1, text2, the models' scores, gold where given.
@@ -233,7 +230,7 @@ def compare(
     """Score the same pairs of texts with several models and say what differs.
 
     Args:
-        models: two or more, of any families, or a mapping from names to them; the first is held against the others.
+        models: two or more, of any families, or a mapping from names to them; the first is compared with the others.
         pairs: pairs of texts.
         names: one for each model; None takes the mapping's, or "model 1", "model 2", ...
         gold: the score each pair should have, on any scale; only its order counts.

@@ -24,7 +24,7 @@ from pellucid.base import Embedder, unit_rows
 from pellucid.errors import InputError
 from pellucid.progress import Progress
 from pellucid.views.figure import Canvas
-from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, percent, signed
+from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent, signed
 from pellucid.views.report import Report
 
 if TYPE_CHECKING:
@@ -132,12 +132,11 @@ class DeletionTest(Report):
         yield Note("Brackets hold 95 % confidence intervals of the mean fall.")
         if self.skipped:
             yield Note(f"{counted(self.skipped, 'pair')} left out: nothing raises the score.")
-        columns = ("k", "fall, top", "fall, random", "difference", "top falls more")
-        rows = tuple(
+        rows = (
             (str(p.k), _interval(p.top), _interval(p.random), _interval(p.difference), percent(p.wins))
             for p in self.curve
         )
-        yield TablePart("", tuple(Column(title, "number") for title in columns), rows)
+        yield TablePart.of("", numbers("k", "fall, top", "fall, random", "difference", "top falls more"), rows)
 
 
 def deletion_test(

@@ -1,4 +1,4 @@
-"""What one dimension is: what it stands for, how often it fires, its strongest texts, its nearest relatives.
+"""What one dimension is: its meaning, how often it fires, its strongest texts, its nearest relatives.
 
 `card` describes one dimension of any family over a corpus, `cards` all or the weightiest on one page. A dimension fires
 on a text when it carries more than its even share of the embedding there, coordinate^2 > |embedding|^2 / n; see
@@ -26,8 +26,8 @@ from pellucid.views.parts import (
     Histogram,
     Note,
     TablePart,
-    bars,
     counted,
+    numbers,
     percent,
     signed,
 )
@@ -58,7 +58,7 @@ class Card(Report):
         dimension: its number, from 0.
         dimensions: how many the model has.
         name: what it is called.
-        about: what it stands for: the anchor text, the words of a cluster, the words at the ends of a direction.
+        about: its meaning: the anchor text, the words of a cluster, the words at the ends of a direction.
         texts: the number of texts.
         blank: how many more have no known word.
         firing_rate: share of the texts that it fires on.
@@ -69,7 +69,7 @@ class Card(Report):
         deviation: standard deviation of the coordinate.
         low: smallest coordinate.
         high: largest coordinate.
-        quantiles: the coordinates below which lie 5, 25, 50, 75 and 95 % of the texts (of a sample, if many).
+        quantiles: the coordinate's quantiles at 5, 25, 50, 75 and 95 % of the texts (of a sample, if many).
         edges: of the histogram, one more than counts.
         counts: texts (of a sample, if many) with a coordinate between two edges.
         strongest: the texts with the largest coordinates above 0, best first; each text once.
@@ -271,9 +271,8 @@ def _card(which: tuple[str, int, Dimension], measured: Spread, column: Any, rela
 
 
 def _examples(title: str, examples: Sequence[Example]) -> TablePart:
-    cells = zip(examples, bars([example.coordinate for example in examples]), strict=True)
-    rows = tuple((signed(example.coordinate), bar, example.text) for example, bar in cells)
-    return TablePart(title, (Column("", "number"), Column("", "bar"), Column("")), rows)
+    rows = ((signed(e.coordinate), e.coordinate, e.text) for e in examples)
+    return TablePart.of(title, [*numbers(""), ("", "bar"), ""], rows)
 
 
 def _relatives(relatives: Sequence[Relative]) -> TablePart:

@@ -26,7 +26,7 @@ from pellucid.base import Embedder, unit_rows
 from pellucid.errors import InputError
 from pellucid.text import split_words
 from pellucid.views.figure import Canvas
-from pellucid.views.parts import AnyPart, Column, Fold, Heading, Note, TablePart, bars, counted, signed
+from pellucid.views.parts import AnyPart, Column, Fold, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.views.report import Report
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class _Pulls:
     def along(self, member: Mask, direction: Floats, most: int) -> list[tuple[str, float, int, int]]:
         """Return the words of a group's texts that point along `direction`, and the texts of each side that hold them.
 
-        Only words of at least 1 % of the texts, and of two unless the group is small, so that no slip stands for it.
+        Only words of at least 1 % of the texts, and of two unless the group is small, so that no typing error counts.
         """
         here: Counter[str] = Counter()
         there: Counter[str] = Counter()
@@ -169,7 +169,7 @@ class ContrastRow(NamedTuple):
 
 
 class ContrastWord(NamedTuple):
-    """A word of the group's texts that points the way the group lies.
+    """A word of the group's texts that points in the direction of the group.
 
     Attributes:
         word: in lower case.
@@ -198,8 +198,8 @@ class Contrast(Report):
         between: mean cosine of a text of the group and one outside.
         rows: every dimension, by falling size of its part; the parts add up to within less between.
         words: words of the group's texts, by falling pull.
-        typical: texts of the group that lie furthest in its direction, with the cosine to it.
-        untypical: texts of the group that lie least in its direction.
+        typical: texts of the group that are furthest in its direction, with the cosine to it.
+        untypical: texts of the group that are least in its direction.
     """
 
     kind: ClassVar[str] = "contrast"
@@ -248,31 +248,27 @@ class Contrast(Report):
         if self.words:
             yield self._word_table()
         for title, examples in (("most typical texts", self.typical), ("least typical texts", self.untypical)):
-            rows = tuple((signed(example.coordinate), example.text) for example in examples)
-            if rows:
-                yield TablePart(title, (Column("", "number"), Column("")), rows)
+            if examples:
+                yield TablePart.of(title, [*numbers(""), ""], ((signed(e.coordinate), e.text) for e in examples))
 
     def _table(self) -> TablePart:
         """Return the largest parts, the sum of the others, and the separation."""
         shown, rest = self.rows[:_SHOWN], self.rows[_SHOWN:]
-        rows = [
-            (signed(r.part, 4), bar, signed(r.mean), signed(r.mean_others), signed(r.effect, 2), f"{r.auc:.2f}", r.name)
-            for r, bar in zip(shown, bars([r.part for r in shown]), strict=True)
-        ]
+        rows: list[tuple[Any, ...]] = []
+        for r in shown:
+            written = signed(r.mean), signed(r.mean_others), signed(r.effect, 2), f"{r.auc:.2f}"
+            rows.append((signed(r.part, 4), r.part, *written, r.name))
         if rest:
             total = signed(sum(r.part for r in rest), 4)
             rows.append((total, None, "", "", "", "", f"sum of {counted(len(rest), 'more dimension')}"))
-        titles = ("part", "", "mean", "elsewhere", "effect d", "AUC", "dimension")
-        kinds = ("number", "bar", "number", "number", "number", "number", "text")
-        foot = (signed(self.separation, 4), None, "", "", "", "", "separation")
-        return TablePart("", tuple(map(Column, titles, kinds)), tuple(rows), foot)
+        columns = [("part", "number"), ("", "bar"), *numbers("mean", "elsewhere", "effect d", "AUC"), "dimension"]
+        return TablePart.of("", columns, rows, (signed(self.separation, 4), None, "", "", "", "", "separation"))
 
     def _word_table(self) -> TablePart:
         shown = self.words[:_SHOWN]
         rows = tuple((signed(w.pull, 2), w.pull, f"{w.texts:,}", f"{w.others:,}", w.word) for w in shown)
-        titles = ("pull", "", "texts", "elsewhere", "word")
-        columns = (Column(title, "bar" if n == 1 else "text" if n == 4 else "number") for n, title in enumerate(titles))
-        return TablePart("words that point its way", tuple(columns), rows)
+        columns = [("pull", "number"), ("", "bar"), *numbers("texts", "elsewhere"), ("word", "text")]
+        return TablePart("words that point its way", tuple(Column(*column) for column in columns), rows)
 
 
 class GroupRow(NamedTuple):
@@ -339,9 +335,8 @@ class Contrasts(Report):
             (r.group, f"{r.texts:,}", signed(r.within), signed(r.between), signed(r.separation), ", ".join(r.reasons))
             for r in self._records()
         ]
-        titles = ("group", "texts", "within", "to others", "separation", "mostly by")
-        columns = (Column(title, "number" if 0 < n < 5 else "text") for n, title in enumerate(titles))
-        yield TablePart("", tuple(columns), tuple(rows))
+        columns = ["group", *numbers("texts", "within", "to others", "separation"), "mostly by"]
+        yield TablePart.of("", columns, rows)
         for contrast in self.groups:
             yield Fold(contrast.group, tuple(contrast._body()), lead=signed(contrast.separation))
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from pellucid.base import Embedder, check_texts
 from pellucid.errors import InputError
-from pellucid.explanation import Coverage, Explanation, little_known
-from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, bars, counted, signed
+from pellucid.explanation import Explanation, little_known
+from pellucid.text import Coverage
+from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.views.report import Report
 
 
@@ -42,8 +43,34 @@ class Ranked(NamedTuple):
     coverage: Coverage
 
 
+class WhyAbove:
+    """What a ranked list says of two of its ranks; the items are those of the field that `table` names."""
+
+    table: ClassVar[str]
+
+    def _explained(self, item: Any) -> Explanation:
+        """Return the explanation of an item's score."""
+        raise NotImplementedError
+
+    def why(self, above: int, below: int) -> Explanation:
+        """Say why one rank stands above another: the difference of their explanations.
+
+        Args:
+            above: a rank, from 1.
+            below: another.
+
+        Raises:
+            InputError: a rank is not in the list.
+        """
+        items = getattr(self, self.table)
+        for rank in (above, below):
+            if not 1 <= rank <= len(items):
+                raise InputError(f"rank {rank} is not in this list of {len(items)}")
+        return self._explained(items[above - 1]) - self._explained(items[below - 1])
+
+
 @dataclass(frozen=True, repr=False)
-class Ranking(Report):
+class Ranking(WhyAbove, Report):
     """The documents nearest to a query, best first.
 
     Attributes:
@@ -72,22 +99,8 @@ class Ranking(Report):
         """Whether the model knows no word of the query, so that every score is 0 and the order says nothing."""
         return not self.coverage.known and not any(item.score for item in self.ranked)
 
-    def why(self, above: int, below: int) -> Explanation:
-        """Say why one rank stands above another: the difference of the two explanations.
-
-        Args:
-            above: a rank, from 1.
-            below: another.
-
-        Raises:
-            InputError: a rank is not in the list.
-        """
-        for rank in (above, below):
-            if not 1 <= rank <= len(self.ranked):
-                raise InputError(f"rank {rank} is not in this list of {len(self.ranked)}")
-        texts = (self.ranked[rank - 1].text for rank in (above, below))
-        better, worse = (_why(self.model, self.query, text) for text in texts)
-        return better - worse
+    def _explained(self, item: Ranked) -> Explanation:
+        return _why(self.model, self.query, item.text)
 
     def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Nearest to", self.query, f"{self.family} model, {counted(self.documents, 'document')}")
@@ -95,13 +108,11 @@ class Ranking(Report):
             yield Note(said, is_warning=True)
         if self.is_blind:
             return
-        shares = bars([max(item.score, 0.0) for item in self.ranked])
         rows = []
-        for item, bar in zip(self.ranked, shares, strict=True):
+        for item in self.ranked:
             reasons = ", ".join(f"{reason.name} {signed(reason.contribution)}" for reason in item.reasons)
-            rows.append((str(item.rank), f"{item.score:.4f}", bar, item.text, reasons))
-        kinds = (("", "number"), ("score", "number"), ("", "bar"), ("document", "text"), ("mostly for", "text"))
-        yield TablePart("", tuple(Column(*kind) for kind in kinds), tuple(rows))
+            rows.append((str(item.rank), f"{item.score:.4f}", max(item.score, 0.0), item.text, reasons))
+        yield TablePart.of("", [*numbers("", "score"), ("", "bar"), "document", "mostly for"], rows)
 
     def _warnings(self) -> Iterator[str]:
         """Say where the model knows too little for the ranking to mean much."""

@@ -5,7 +5,7 @@ frozen encoder. The similarity of two texts is the cosine of their coordinates, 
 
     sim(s, t) = sum over j of  emb(s)_j emb(t)_j / (|emb(s)| |emb(t)|)
 
-How anchors are chosen is in `sampling.py`; how a model lies on disk is in `folder.py`.
+How anchors are chosen is in `sampling.py`; the files of a model are in `folder.py`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ import numpy.typing as npt
 from pellucid.anchors.folder import Parts, read_folder, write_folder
 from pellucid.base import Embedder, Vectors, check_texts, explained_texts
 from pellucid.dimensions import Dimension, Dimensions, Edit, on_one_line
+from pellucid.embeddings import Role, unit_rows
 from pellucid.encoders import Encoder, anchor_vectors, encode_with, known_to, prompted
-from pellucid.encoding import Role, unit_rows
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import Coverage, Explanation, Row, Span
+from pellucid.explanation import Explanation, Row
 from pellucid.pretrained import locate
 from pellucid.store import is_sound
+from pellucid.text import Coverage, Span
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -117,7 +118,7 @@ class AnchorEmbedder(Embedder):
         With a copy of a SentenceTransformer or static model as encoder, or of anchors over one, plain
         sentence-transformers opens the folder and gives the same coordinates; over a static model as far as that
         library knows the words (see `StaticEmbedder.save_pretrained`). `dimensions.tsv` holds the anchors and may be
-        edited (docs/anchors.md). A warning says where the encoder has no form in that library.
+        edited (docs/anchors.md). There is a warning where stock modules cannot express the encoder.
 
         Args:
             path: the folder; a model that is there is replaced in one step.
@@ -196,10 +197,10 @@ class AnchorEmbedder(Embedder):
         texts, roles = explained_texts(text1, text2, role1, role2)
         units = unit_rows(self._encode_each(texts, roles), np.float64)
         products = units[0] * units[-1]
-        names, counted = self._dimensions.names, np.flatnonzero(products)
+        dimensions, counted = self._dimensions, np.flatnonzero(products)
 
         def row(number: int, contribution: float, share: float) -> Row:
-            name = names[counted[number]]
+            name = dimensions[int(counted[number])].name
             return Row(name, (name,), contribution, share)
 
         coverage, unknown = zip(*self._known_each(texts, roles))
@@ -225,7 +226,7 @@ class AnchorEmbedder(Embedder):
         Anchors overlap: what two of them share counts twice in every score. The vectors A [n, d] become
         (A A')^(-strength/2) A, at the mean length they had: of all ways to take the overlap out, the one that moves the
         anchors least (symmetric orthogonalisation: Löwdin 1950; ZCA whitening: Kessy, Lewin and Strimmer 2018). At
-        strength 1 and with n >= d the scores are the encoder's own; `faithfulness` says what each anchor pays for it.
+        strength 1 and with n >= d the scores are the encoder's own; `faithfulness` measures the cost for each anchor.
 
         Args:
             strength: from 0, which changes nothing, to 1, which leaves no overlap.

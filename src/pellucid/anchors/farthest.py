@@ -62,7 +62,7 @@ def _inlined(function: Any) -> Any:
 
 @intrinsic
 def _as_float(typing: Any, value: Any) -> Any:
-    """Return a float32, or the float32 that the bits of a float16 stand for; NaN may become infinite."""
+    """Return a float32, or the float32 of the bits of a float16; NaN may become infinite."""
     if value == types.float32:
         return types.float32(value), lambda context, builder, signature, arguments: arguments[0]
 

@@ -5,7 +5,7 @@ one it opens too: the encoder's modules, Normalize and Dense. The encoder can al
 is a callable, not at all.
 
 `dimensions.tsv` is for people. What they changed is found by comparing it with the anchor texts in
-`anchors.json`: a changed text is encoded anew when the model is opened.
+`anchors.json`: a changed text is encoded again when the model is opened.
 """
 
 from __future__ import annotations
@@ -19,7 +19,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pellucid.base import Embedder, Vectors, unit_rows
-from pellucid.dimensions import Dimension, Dimensions, Table, on_one_line, read_dimensions, scaling, write_dimensions
+from pellucid.dimensions import (
+    Dimension,
+    Dimensions,
+    DimensionTable,
+    on_one_line,
+    read_dimensions,
+    scaling,
+    write_dimensions,
+)
 from pellucid.encoders import Encoder, anchor_vectors, encode_with, is_sentence_transformer
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.pretrained import (
@@ -99,7 +107,7 @@ def write_folder(path: str | Path, parts: Parts) -> None:
 
 
 def _record(parts: Parts) -> dict[str, Any]:
-    """Return the anchor texts, and what the encoder gives for one of them, by which it is known again."""
+    """Return the anchor texts, and what the encoder gives for one of them, which identifies it."""
     about = [list(dimension.about) for dimension in parts.dimensions]
     vector = encode_with(parts.encoder, about[0][:1], dimension=parts.vectors.shape[1])[0]
     return {"anchors": about, "first_vector": [round(x, 6) for x in vector.tolist()]}
@@ -228,7 +236,7 @@ def _check_encoder(encoder: Encoder, text: str, expected: Vectors, folder: Path)
 
 
 def _with_edits(
-    encoder: Encoder, vectors: Vectors, about: list[tuple[str, ...]], table: Table
+    encoder: Encoder, vectors: Vectors, about: list[tuple[str, ...]], table: DimensionTable
 ) -> tuple[Vectors, Dimensions]:
     """Return the vectors and dimensions after what was changed in `dimensions.tsv`."""
     items = [_with_text(item, texts) for item, texts in zip(table.dimensions, about, strict=True)]

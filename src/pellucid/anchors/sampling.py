@@ -138,7 +138,7 @@ def frame_points(vectors: npt.NDArray[Any], n: int, *, seed: int = 0) -> npt.NDA
     anchors a little alike. Cost: one product with all rows for each pick.
 
     The mean direction of all rows counts as picked before the first: an anchor near it would be similar to every text
-    and tell none apart. Ties go to the lowest number.
+    and distinguish none. Ties go to the lowest number.
 
     Args:
         vectors: float16 or float32 [N, d], may be memory-mapped; lengths do not matter, zero rows are never picked.
@@ -229,19 +229,13 @@ def kmeans_points(vectors: npt.NDArray[Any], n: int, *, seed: int = 0) -> Rows:
     return rows if len(rows) == n else farthest_points(vectors, n, start=rows)
 
 
-def _blocks(vectors: npt.NDArray[Any]) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
-    """Yield each first row and a block of rows in float32."""
-    for first in range(0, len(vectors), _BLOCK):
-        yield first, np.asarray(vectors[first : first + _BLOCK], np.float32)
-
-
 def _nearest_distinct(vectors: npt.NDArray[Any], centroids: npt.NDArray[np.float32]) -> Rows:
     """Return for each centroid, in turn, the nearest of its few nearest rows that none before it has taken."""
     count = min(_NEAREST, len(vectors))
     values = np.full((len(centroids), 0), 0, np.float32)
     rows = np.zeros((len(centroids), 0), np.int64)
-    for first, block in _blocks(vectors):
-        similarity = centroids @ unit_rows(block).T
+    for first in range(0, len(vectors), _BLOCK):
+        similarity = centroids @ unit_rows(vectors[first : first + _BLOCK]).T
         best = np.argsort(-similarity, axis=1, kind="stable")[:, :count]
         values = np.concatenate([values, np.take_along_axis(similarity, best, axis=1)], axis=1)
         rows = np.concatenate([rows, best + first], axis=1)

@@ -10,17 +10,19 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from pellucid.cli import look, make, mcp, search, vocabulary
+from pellucid.cli import look, make, search, serving, vocabulary
 from pellucid.cli.input import (
     HtmlOption,
     JsonOption,
     ModelOption,
+    OpenOption,
     PlotOption,
     blocks,
     open_model,
@@ -71,7 +73,7 @@ app = typer.Typer(
     epilog="Progress bars go to stderr after two seconds of work; PELLUCID_PROGRESS=0 silences them.",
 )
 
-_Field = Annotated[str, typer.Option(help="The JSON key or parquet column that holds the text.")]
+_Field = Annotated[str, typer.Option(help="The JSON key or the column that holds the text.")]
 _Roles = Annotated[
     str | None,
     typer.Option(metavar="ROLE[,ROLE]", help="What A and B are: query, document or none, as query,document."),
@@ -100,16 +102,29 @@ def _pellucid(
 @app.command()
 def encode(
     file: Annotated[str, typer.Argument(help="A .txt (one text a line), .jsonl or .parquet; - is stdin.")] = "-",
+    folder: Annotated[
+        Path | None, typer.Argument(help="A folder of shards to write, or to go on with, in place of --output.")
+    ] = None,
     output: _Output = None,
-    kind: Annotated[str | None, typer.Option("--format", help="npy, jsonl or parquet, whatever the name.")] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option("--format", help="npy, jsonl or parquet, whatever the name; of shards parquet or safetensors."),
+    ] = None,
     role: Annotated[str | None, typer.Option(help="query or document: what a search takes the texts for.")] = None,
     model: ModelOption = "static-en",
     field: _Field = "text",
+    id_field: Annotated[str | None, typer.Option("--id", help="Shards: the key or column of the ids.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Shards: how many encode at once. [default: 1]")] = None,
+    engine: Annotated[str | None, typer.Option(help="Shards: local, ray or spark. [default: local]")] = None,
 ) -> None:
     """Turn texts into embeddings.
 
     Memory stays bounded however many texts there are. The output file appears when
     it is complete; an interrupted run leaves none.
+
+    With a folder, embeddings and ids are written in shards of 65,536 texts by one or
+    several workers. An interrupted run goes on when the command is given again. Ids
+    are the numbers of the rows unless --id names a column.
 
     Some models read a query in another way than a document, such as behind an
     instruction. Without --role a text is neither.
@@ -119,14 +134,34 @@ def encode(
       pellucid encode texts.txt -o embeddings.npy
       pellucid encode questions.txt --role query -m my-lexicon -o questions.parquet
       pellucid encode reviews.jsonl --field review -o reviews.parquet
+      pellucid encode big.parquet shards --id key --workers 8
       cut -f 2 log.tsv | pellucid encode > embeddings.jsonl
     """
-    from pellucid.cli.embeddings import open_writer, output_format
+    if folder is None:
+        for option, given in (("--id", id_field), ("--workers", workers), ("--engine", engine)):
+            if given is not None:
+                raise typer.BadParameter("it goes with a folder of shards", param_hint=option)
+        _encode_to_file(read(file, field), output, kind, role, model)
+        return
+    if output is not None or file == "-":
+        raise typer.BadParameter("a folder of shards goes with a FILE and without --output", param_hint="FOLDER")
+    from pellucid.bulk import CorpusSettings, encode_corpus
+
+    settings = CorpusSettings(role=roles_of(role, 1, "--role")[0], format=kind or "parquet")
+    shards = encode_corpus(
+        model, file, folder, column=field, id_column=id_field, workers=workers or 1, engine=engine or "local",
+        settings=settings,
+    )  # fmt: skip
+    say(f"{folder}: {len(shards):,} {'shards' if len(shards) > 1 else 'shard'}", err=True)
+
+
+def _encode_to_file(texts: Iterator[str], output: Path | None, kind: str | None, role: str | None, model: str) -> None:
+    """Write the embeddings of texts to one file or to stdout."""
+    from pellucid.cli.output import open_writer, output_format
     from pellucid.progress import Progress
 
     chosen = output_format(output, kind)
     (known,) = roles_of(role, 1, "--role")
-    texts = read(file, field)
     opened = open_model(model)
     turned = {None: opened.encode, "query": opened.encode_query, "document": opened.encode_document}[known]
     shown = output is not None or not sys.stdout.isatty()  # a bar between the lines of the result helps nobody
@@ -165,7 +200,7 @@ def similarity(
     found = tabbed_pairs(pairs) if pairs is not None else pairs_of(a, b, as_text=as_text, field=field)
     import numpy as np
 
-    from pellucid.explanation import LOW_COVERAGE
+    from pellucid.text import LOW_COVERAGE
 
     opened = open_model(model)
     low = total = 0
@@ -181,6 +216,48 @@ def similarity(
         total += len(block)
     if low:
         _say_of_low(opened, block[0], low, total)
+
+
+@app.command()
+def duplicates(
+    file: Annotated[str, typer.Argument(help="A .txt (one text a line), .jsonl or .parquet; - is stdin.")] = "-",
+    threshold: Annotated[float, typer.Option(help="A cosine above 0 and up to 1.")] = 0.9,
+    same_numbers: Annotated[bool, typer.Option("--same-numbers", help="Keep a text whose numbers differ.")] = False,
+    reasons: Annotated[int, typer.Option(min=0, help="Rows of the explanation to name for each pair.")] = 0,
+    keep: Annotated[Path | None, typer.Option(help="Write the corpus without its duplicates to this file.")] = None,
+    json: JsonOption = False,
+    html: HtmlOption = None,
+    model: ModelOption = "static-en",
+    field: _Field = "text",
+) -> None:
+    """Find the texts of a corpus that nearly repeat an earlier one.
+
+    A text is a duplicate if an earlier text that is kept has at least the threshold's
+    cosine to it. So every duplicate is that close to a kept text; two duplicates of
+    one text may be less alike. The pairs tell the words that differ.
+
+    --keep writes the lines, or the rows with all their columns, that are left.
+
+    \b
+    Examples:
+      pellucid duplicates corpus.txt --threshold 0.95
+      pellucid duplicates corpus.parquet --same-numbers --keep deduplicated.parquet
+      pellucid duplicates questions.jsonl --field question --reasons 3 --json
+    """
+    from pellucid.bulk.near_duplicates import duplicates as find
+    from pellucid.bulk.near_duplicates import write_kept
+
+    if keep is not None and file == "-":
+        raise typer.BadParameter("it needs a file to take the texts from, not stdin", param_hint="--keep")
+    corpus = list(read("-")) if file == "-" else Path(file)
+    found = find(
+        corpus, model, threshold=threshold, same_numbers=same_numbers, reasons=reasons, field=field,
+        show_progress_bar=True,
+    )  # fmt: skip
+    if keep is not None:
+        write_kept(file, found, keep)
+        say(f"wrote {keep}: {len(found.kept):,} of {found.texts:,} texts", err=True)
+    show(found, json, html, None)
 
 
 def _say_of_low(model: Embedder, pair: tuple[str, str], low: int, total: int) -> None:
@@ -206,6 +283,7 @@ def explain(
     json: Annotated[bool, typer.Option("--json", help="Write every row as JSON.")] = False,
     html: HtmlOption = None,
     plot: PlotOption = None,
+    open: OpenOption = False,
     model: ModelOption = "static-en",
 ) -> None:
     """Show what a similarity is made of.
@@ -221,6 +299,12 @@ def explain(
       pellucid explain "a loan for a house" --html loan.html
       pellucid explain "house loans" "How to borrow for a house" --roles query,document
     """
+    if open:
+        from pellucid.cli.serving import explore
+
+        texts = {"text": a} if b is None else {"a": a, "b": b, "c": than or ""}
+        explore("read" if b is None else "compare", texts, model)
+        return
     role1, role2 = (*roles_of(roles, 1 if b is None else 2, "--roles"), None)[:2]
     opened = open_model(model)
     explanation = opened.explain(a, b, role1=role1, role2=role2)
@@ -320,7 +404,7 @@ def verify(
 ) -> None:
     """Check that the files of a model are those that were saved.
 
-    Every file is held against its checksum in config.json, and every table is
+    Every file is compared with its checksum in config.json, and every table is
     searched for NaN and infinity. dimensions.tsv and README.md are meant to be
     edited and may differ. The exit code is 1 if a file is not sound.
 
@@ -340,7 +424,7 @@ def verify(
         raise ModelFolderError(f"{len(broken)} of {len(found)} files of {model} are not sound: {', '.join(broken)}")
 
 
-for _part in (look, make, vocabulary, search, mcp):  # each registers its own commands
+for _part in (look, make, vocabulary, search, serving):  # each registers its own commands
     app.registered_commands += _part.commands.registered_commands
     app.registered_groups += _part.commands.registered_groups
 

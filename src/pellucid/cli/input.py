@@ -15,7 +15,7 @@ from pellucid.errors import InputError
 
 if TYPE_CHECKING:
     from pellucid.base import Embedder
-    from pellucid.encoding import Role
+    from pellucid.embeddings import Role
     from pellucid.keytokens.states import KeyPooling
     from pellucid.static.making.bilingual import Languages, ParallelFiles
 
@@ -23,6 +23,7 @@ ModelOption = Annotated[str, typer.Option("--model", "-m", help="A bundled name,
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 HtmlOption = Annotated[Path | None, typer.Option(help="Write a self-contained HTML page to this file.")]
 PlotOption = Annotated[Path | None, typer.Option(help="Write a picture to this file: .png, .svg, .pdf.")]
+OpenOption = Annotated[bool, typer.Option("--open", help="Open the explorer in a browser instead.")]
 NewModelOption = Annotated[Path, typer.Option("--output", "-o", help="The folder of the new model.")]
 WorkDirOption = Annotated[Path | None, typer.Option(help="Where the state is kept. [default: OUTPUT.work]")]
 ParallelHelp = typer.Option(metavar="CODE-CODE=FILE", help="Translations: a .tsv, or two aligned files A,B.")

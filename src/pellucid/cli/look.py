@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,7 +23,6 @@ from pellucid.errors import InputError
 
 if TYPE_CHECKING:
     from pellucid.dimensions import Which
-    from pellucid.static.embedder import StaticEmbedder
     from pellucid.views.report import Report
 
 
@@ -162,7 +161,7 @@ def deletion(
 
 @commands.command()
 def compare(
-    models: Annotated[list[str], typer.Argument(help="Two models or more; the first is held against the others.")],
+    models: Annotated[list[str], typer.Argument(help="Two models or more; the first is compared with the others.")],
     pairs: Annotated[str, typer.Option(help="A file with two texts a line and a tab between them; - is stdin.")],
     json: JsonOption = False,
     html: HtmlOption = None,
@@ -214,7 +213,7 @@ def align(
     html: HtmlOption = None,
     plot: PlotOption = None,
 ) -> None:
-    """Show how far the embeddings of models say the tokens of their texts, and which.
+    """Show how far the embeddings of models hold the tokens of their texts, and which.
 
     \b
     Examples:
@@ -285,7 +284,7 @@ def edit(
     edited = edited.rename(titles) if titles else edited
     gone = [edited.dimensions.names[number] for number in dropped]  # a merge changes the numbers
     if idf is not None:
-        from pellucid.analysis.frequencies import document_frequencies
+        from pellucid.analysis.coordinates import document_frequencies
 
         counted = document_frequencies(edited, read(idf))
         gone += counted.common(drop_above) if drop_above is not None else []
@@ -316,78 +315,109 @@ def _factor(value: str) -> float:
         raise InputError(f"{value!r:.40} is no number to scale by") from None
 
 
-_WHAT = ("components", "ranks", "tags", "languages")
+inspect = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Look inside a static model: what its components and the lengths of its vectors say.",
+)
+commands.add_typer(inspect, name="inspect")
+
+_Static = Annotated[str, typer.Argument(help="A static model: a bundled name, a folder, or a hub id.")]
+_MoreTexts = Annotated[str | None, typer.Argument(help="A .txt (one text a line), .jsonl or .parquet; - is stdin.")]
+_Words = Annotated[int, typer.Option(min=3, help="Look at so many of the most frequent words.")]
 
 
-@commands.command()
-def inspect(
-    model: Annotated[str, typer.Argument(help="A static model: a bundled name, a folder, or a hub id.")],
-    what: Annotated[str, typer.Argument(help="components, ranks, tags or languages.")] = "components",
-    files: Annotated[list[str] | None, typer.Argument(help="What these need; see below.")] = None,
+@inspect.command()
+def components(
+    model: _Static,
+    texts: _MoreTexts = None,
     component: Annotated[list[int] | None, typer.Option(help="To show; repeat for more. [default: 1 2 3]")] = None,
     top: Annotated[int, typer.Option(min=1, help="Words of each end of a component.")] = 5,
-    words: Annotated[int, typer.Option(min=3, help="Look at so many of the most frequent words.")] = 10_000,
-    tagset: Annotated[str, typer.Option(help="Of tags: brown or penn brings them to classes, as-is.")] = "as-is",
-    drop: Annotated[int, typer.Option(min=1, help="Components left out for languages.")] = 7,
-    sample: Annotated[int, typer.Option(min=3, help="Items of each language.")] = 1_000,
-    metric: Annotated[str, typer.Option(help="Of the silhouette: cosine or euclidean.")] = "cosine",
-    tsne: Annotated[bool, typer.Option("--tsne", help="Map languages by t-SNE, not by PCA.")] = False,
+    words: _Words = 10_000,
     json: JsonOption = False,
     html: HtmlOption = None,
     plot: PlotOption = None,
 ) -> None:
-    """Look inside a static model: what its components and the lengths of its vectors say.
-
-    \b
-    components  words at the ends of principal components; with a file of texts,
-                those of its sentence means
-    ranks       length of vectors by frequency; with a file of texts, in that
-    tags        length of vectors by part of speech, in tagged files: "word/TAG" or
-                "word TAG" lines, tabs, CoNLL-U
-    languages   how far languages are apart, with and without the first components;
-                files as NAME=FILE, a word or sentence a line
+    """Show the words at the ends of principal components; with a file of texts, those of its sentence means.
 
     \b
     Examples:
-      pellucid inspect static-en
-      pellucid inspect static-en components texts.txt --component 1 --component 6
-      pellucid inspect static-en ranks --plot ranks.png
-      pellucid inspect static-en tags brown/c* --tagset brown
-      pellucid inspect my-model languages en=en.txt de=de.txt --tsne --plot maps.svg
+      pellucid inspect components static-en
+      pellucid inspect components static-en texts.txt --component 1 --component 6
     """
-    given = files or []
-    _check(what, given)
-    opened: StaticEmbedder = open_model(model)  # type: ignore[assignment]
-    found: Report
-    if what == "components":
-        from pellucid.research.components import principal_components
+    from pellucid.research.components import principal_components
 
-        texts = read(given[0]) if given else None
-        found = principal_components(opened, texts, components=component or None, top_k=top, words=words)
-    elif what == "ranks":
-        from pellucid.research.norms import norms_by_rank
+    given = read(texts) if texts else None
+    show(principal_components(_static(model), given, components=component, top_k=top, words=words), json, html, plot)
 
-        found = norms_by_rank(opened, read(given[0]) if given else None, words=words)
-    elif what == "tags":
-        from pellucid.research.norms import norms_by_tag, read_tagged
 
-        found = norms_by_tag(opened, read_tagged(*given), words=words, tagset=tagset)
-    else:
-        from pellucid.research.separation import language_separation
+@inspect.command()
+def ranks(
+    model: _Static,
+    texts: _MoreTexts = None,
+    words: _Words = 10_000,
+    json: JsonOption = False,
+    html: HtmlOption = None,
+    plot: PlotOption = None,
+) -> None:
+    """Show the length of vectors by frequency; with a file of texts, by frequency in that.
 
-        projection = "tsne" if tsne else "pca"
-        languages = _languages(given)
-        found = language_separation(opened, languages, drop=drop, sample=sample, metric=metric, projection=projection)
+    \b
+    Example:
+      pellucid inspect ranks static-en --plot ranks.png
+    """
+    from pellucid.research.norms import norms_by_rank
+
+    show(norms_by_rank(_static(model), read(texts) if texts else None, words=words), json, html, plot)
+
+
+@inspect.command()
+def tags(
+    model: _Static,
+    files: Annotated[list[str], typer.Argument(help='Tagged: "word/TAG" or "word TAG" lines, tabs, CoNLL-U.')],
+    words: _Words = 10_000,
+    tagset: Annotated[str, typer.Option(help="brown or penn brings tags to the paper's classes; as-is.")] = "as-is",
+    json: JsonOption = False,
+    html: HtmlOption = None,
+    plot: PlotOption = None,
+) -> None:
+    """Show the length of vectors by part of speech.
+
+    \b
+    Example:
+      pellucid inspect tags static-en brown/c* --tagset brown
+    """
+    from pellucid.research.norms import norms_by_tag, read_tagged
+
+    show(norms_by_tag(_static(model), read_tagged(*files), words=words, tagset=tagset), json, html, plot)
+
+
+@inspect.command()
+def languages(
+    model: _Static,
+    files: Annotated[list[str], typer.Argument(help="NAME=FILE for each language, a word or sentence a line.")],
+    drop: Annotated[int, typer.Option(min=1, help="First components left out.")] = 7,
+    sample: Annotated[int, typer.Option(min=3, help="Items of each language.")] = 1_000,
+    tsne: Annotated[bool, typer.Option("--tsne", help="Map by t-SNE, not by PCA.")] = False,
+    json: JsonOption = False,
+    html: HtmlOption = None,
+    plot: PlotOption = None,
+) -> None:
+    """Show how far languages are apart, with and without the first components.
+
+    \b
+    Example:
+      pellucid inspect languages my-model en=en.txt de=de.txt --tsne --plot maps.svg
+    """
+    from pellucid.research.separation import language_separation
+
+    projection, given = "tsne" if tsne else "pca", _languages(files)
+    found = language_separation(_static(model), given, drop=drop, sample=sample, projection=projection)
     show(found, json, html, plot)
 
 
-def _check(what: str, files: list[str]) -> None:
-    if what not in _WHAT:
-        raise typer.BadParameter(f"{what!r:.40} is none of {', '.join(_WHAT)}", param_hint="WHAT")
-    if what in ("components", "ranks") and len(files) > 1:
-        raise typer.BadParameter(f"{what} takes one file of texts, not {len(files)}", param_hint="FILES")
-    if what == "tags" and not files:
-        raise typer.BadParameter("tags needs at least one tagged file", param_hint="FILES")
+def _static(name: str) -> Any:
+    return open_model(name)  # another family is refused where it is used
 
 
 def _languages(files: list[str]) -> dict[str, Iterator[str]]:

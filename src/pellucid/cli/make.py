@@ -27,29 +27,34 @@ if TYPE_CHECKING:
 
 commands = typer.Typer()
 
+_Sentences = Annotated[
+    str | None, typer.Argument(help="Sentences: .txt, .jsonl, .parquet, also .xz and .gz; - is stdin.")
+]
+_Lang = Annotated[
+    list[str] | None, typer.Option(metavar="CODE=FILE", help="In place of CORPUS: sentences of a language.")
+]
+_Cased = Annotated[
+    bool | None, typer.Option("--cased/--uncased", help="Keep upper and lower case apart. [default: with --lang]")
+]
+_Steps = Annotated[
+    int | None,
+    typer.Option(min=0, help="Batches of training at most; 0 leaves it out. [default: 30000, with --lang 10000]"),
+]
+
 
 @commands.command()
 def distill(
     teacher: Annotated[str, typer.Argument(help="A sentence-transformers model: a folder or a hub id.")],
     output: NewModelOption,
-    corpus: Annotated[
-        str | None, typer.Argument(help="Sentences: .txt, .jsonl, .parquet, also .xz and .gz; - is stdin.")
-    ] = None,
-    lang: Annotated[
-        list[str] | None, typer.Option(metavar="CODE=FILE", help="In place of CORPUS: sentences of a language.")
-    ] = None,
+    corpus: _Sentences = None,
+    lang: _Lang = None,
     parallel: Annotated[list[str] | None, ParallelHelp] = None,
     work_dir: WorkDirOption = None,
     dimensions: Annotated[int, typer.Option(min=1, help="Of an embedding.")] = 256,
     drop: Annotated[int, typer.Option(min=0, help="First principal components left out.")] = 7,
     vocabulary: Annotated[int, typer.Option(min=1, help="Words at most, the most frequent first.")] = 150_000,
-    cased: Annotated[
-        bool | None, typer.Option("--cased/--uncased", help="Keep upper and lower case apart. [default: with --lang]")
-    ] = None,
-    steps: Annotated[
-        int | None,
-        typer.Option(min=0, help="Batches of training at most; 0 leaves it out. [default: 30000, with --lang 10000]"),
-    ] = None,
+    cased: _Cased = None,
+    steps: _Steps = None,
     dtype: DtypeOption = "float16",
 ) -> None:
     """Make a static model of your own from a teacher and plain sentences.
@@ -165,9 +170,9 @@ def train_lexicon(
       pellucid train-lexicon sentence-transformers/all-MiniLM-L6-v2 pairs.jsonl -o my-lexicon
       pellucid explain "one text" "another" --model my-lexicon
     """
-    from pellucid.lexicon.training.contrastive import TrainingSettings
-    from pellucid.lexicon.training.contrastive import train_lexicon as train
-    from pellucid.lexicon.training.data import read_training_sets
+    from pellucid.lexicon.training import TrainingSettings
+    from pellucid.lexicon.training import train_lexicon as train
+    from pellucid.lexicon.training_data import read_training_sets
 
     settings = TrainingSettings(epochs=epochs, batch_size=batch_size, chunk=chunk, bf16=bf16)
     sets = read_training_sets(data)  # before the model, so that an error shows at once

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pellucid.cli.input import JsonOption, read
+from pellucid.cli.input import JsonOption, OpenOption, read
 from pellucid.cli.output import json_line
 from pellucid.errors import InputError
 
@@ -124,7 +124,7 @@ def info(folder: _Folder, json: JsonOption = False) -> None:
 
 @index.command()
 def verify(folder: _Folder) -> None:
-    """Hold everything an index stores against its texts; exit code 1 if something is wrong."""
+    """Compare everything an index stores with its texts; exit code 1 if something is wrong."""
     with _opened(folder) as opened:
         problems = opened.verify()
         typer.echo("\n".join(problems) or f"{len(opened):,} documents: all is well")
@@ -162,6 +162,7 @@ def search(
     ] = None,
     reasons: Annotated[int, typer.Option(min=0, help="Rows of each score to show.")] = 4,
     json: JsonOption = False,
+    open: OpenOption = False,
 ) -> None:
     """Find documents, and see why each was found.
 
@@ -174,6 +175,11 @@ def search(
       pellucid search my-index "interest rates" --where "year>=2015" --weight bm25=1
       pellucid search my-index < queries.txt --json > hits.jsonl
     """
+    if open:
+        from pellucid.cli.serving import explore
+
+        explore("search", {"q": query or ""}, index=folder)
+        return
     conditions = _conditions(where or [])
     weights = dict(_weight(given) for given in weight) if weight else None
     with _opened(folder) as opened:

@@ -1,6 +1,4 @@
-"""The parts of an ensemble: a model with a name and a weight, and what an edit of its dimensions does to it.
-
-Ensembles: the embeddings of several models, each at length 1, weighted and joined end to end.
+"""Ensembles: the embeddings of several models, each at length 1, weighted and joined end to end.
 
 After Wada et al., "Static Word Embeddings for Sentence Semantic Representation", appendix D (equations 6 and 7). With
 u_i for the embedding of part i at length 1 and weights w_i >= 0 that add up to 1
@@ -11,8 +9,15 @@ so that a similarity is exactly the weighted mean of the parts' cosines, and its
 each row times its part's weight. The paper writes its scalars a_i; here w_i = a_i^2 / sum of a_j^2.
 
 A part that knows nothing of a text has cosine 0 there, with its full weight: the mean is never taken over fewer parts.
-How weights are fitted is in `fitting.py`, how an ensemble lies on disk in `folder.py`, how static tables become
-one in `static/tables.py`.
+How weights are fitted is in `fitting.py`, how static tables become one in `static/tables.py`.
+
+On disk:
+
+    config.json        the family and, for people, the names of the parts
+    ensemble.json      the parts in order: name, weight, dimension, how each is opened, cosines to check it by
+    part_0/ ...        a pellucid model or a SentenceTransformer, as it saves itself; absent where it is found by name
+
+A part that is found by name and gives other cosines between a few sentences than when it was saved is refused.
 """
 
 from __future__ import annotations
@@ -20,20 +25,30 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Embedder, Vectors, explained_texts
+from pellucid.base import Embedder, explained_texts
 from pellucid.dimensions import Dimension, Dimensions, Edit
+from pellucid.embeddings import Role, as_rows, unit_rows
 from pellucid.encoders import Encoder, encode_with, is_sentence_transformer, known_to, prompted
-from pellucid.encoding import Role, as_rows, unit_rows
-from pellucid.ensemble.folder import SavedPart, read_folder, write_folder
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import EMBEDDING, Coverage, Explanation, Row, Span
-from pellucid.pretrained import locate
+from pellucid.explanation import EMBEDDING, Explanation, Row
+from pellucid.pretrained import (
+    check_family,
+    load,
+    locate,
+    open_encoder,
+    open_sentence_transformer,
+    saving,
+    without_bars,
+)
+from pellucid.store import read_json, write_json
+from pellucid.text import Coverage, Span
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -48,6 +63,8 @@ _LARGEST = 1e100  # weight; their sum stays a number
 _PROBES = ["The bank raised the rate on home loans.", "Mortgages got dearer.", "A cat sleeps in the sun."]
 _SAME = 0.02  # difference of two cosines; half precision and other machines stay below
 _ROUNDING = 1e-6  # of the squared length of a float32 row
+_FACTS = "ensemble.json"
+_OURS, _STOCK, _NAMED, _CALLABLE = "pellucid", "sentence-transformers", "name", "function"  # how a part is opened
 _JOINED = " + "  # what `Embedder.merge` puts between names
 
 
@@ -108,11 +125,7 @@ class Part:
 
 
 def edited_parts(parts: Sequence[Part], edit: Edit) -> list[Part]:
-    """Hand each part the columns of an edit that are its own; a part without one leaves the ensemble.
-
-    Raises:
-        InputError: a dimension would be merged of two parts, or belongs to a model that is not pellucid's.
-    """
+    """Return the parts, each with the columns of an edit that are its own; a part without one leaves the ensemble."""
     owners = _owners(edit, [part.dimension for part in parts])
     mixing = edit.mixing.tocsr()
     start, kept = 0, []
@@ -177,11 +190,7 @@ def _units(rows: Any) -> Any:
 def make_parts(
     models: Sequence[Encoder] | Mapping[str, Encoder], weights: Sequence[float] | None = None
 ) -> tuple[Part, ...]:
-    """Return models as parts; see `EnsembleEmbedder`.
-
-    Raises:
-        InputError: no models, something else among them, weights that do not fit, or a name that cannot be one.
-    """
+    """Return models as parts; see `EnsembleEmbedder`."""
     named = dict(models) if isinstance(models, Mapping) else _named(models)
     if not named:
         raise InputError("an ensemble needs at least one model")
@@ -206,7 +215,7 @@ def _named(models: Sequence[Encoder]) -> dict[str, Encoder]:
 
 
 def _name(model: Encoder) -> str:
-    """Return what is known of a model's name."""
+    """Return a name for a model: its family, folder or function."""
     if isinstance(model, Embedder):
         return model.family
     if is_sentence_transformer(model):
@@ -222,11 +231,7 @@ def _checked_name(name: Any) -> str:
 
 
 def checked_weights(weights: Sequence[float] | None, count: int) -> list[float]:
-    """Return weights brought to the sum 1.
-
-    Raises:
-        InputError: there are not `count` of them, one is negative or no number, or none is above 0.
-    """
+    """Return weights scaled to the sum 1; refuse what are not `count` numbers of 0 or more, one of them above 0."""
     try:
         values = np.ones(count) if weights is None else np.asarray(weights, np.float64)
     except (OverflowError, TypeError, ValueError):  # an integer beyond float64, or no number
@@ -247,37 +252,121 @@ def _dimension(model: Encoder) -> int:
 
 
 def _cosines(part: Part) -> list[float]:
-    """Return the cosines of the part between the sentences it is known again by."""
+    """Return the cosines of the part between the sentences that identify it."""
     rows = part.rows(_PROBES)
     products = rows @ rows.T
     dense = np.asarray(products.toarray() if hasattr(products, "toarray") else products, np.float64)
     return [round(value, 6) for value in dense[np.triu_indices(len(_PROBES))].tolist()]
 
 
-def _proved(saved: SavedPart, place: str | Path) -> Part:
-    """Return a part that was read, if it is the one that was saved."""
+def _write_part(folder: Path, part: Part) -> dict[str, Any]:
+    """Write a copy of a part into `folder` unless it is kept by name or has no form on disk; return its record."""
+    record = {"name": part.name, "weight": part.weight, "dimension": part.dimension, "source": part.source}
+    kind = _CALLABLE
+    if part.source is not None:
+        kind = _NAMED
+    elif isinstance(part.model, Embedder):
+        part.model.save_pretrained(folder)
+        kind = _OURS
+    elif is_sentence_transformer(part.model):
+        with without_bars():
+            part.model.save_pretrained(str(folder), create_model_card=False)
+        kind = _STOCK
+    return {**record, "opened": kind, "cosines": _cosines(part)}
+
+
+def _read_parts(path_or_id: str | Path, instead: Mapping[str, Encoder]) -> list[Part]:
+    """Open the parts of a saved ensemble, or take those given instead, and check that they are the saved ones."""
+    folder = locate(path_or_id)
+    check_family(folder, "ensemble")
+    records = _read_records(folder / _FACTS)
+    names = [record["name"] for record in records]
+    unknown = set(instead) - set(names)
+    if unknown:
+        raise InputError(f"{folder} has no part {sorted(unknown)[0]!r:.80}; there are {', '.join(names)}")
+    return [_read_part(folder, n, record, instead.get(record["name"])) for n, record in enumerate(records)]
+
+
+def _read_records(path: Path) -> list[dict[str, Any]]:
+    """Return the checked record of each part."""
+    found = read_json(path)
+    records = found.get("parts") if isinstance(found, dict) else None
+    if not isinstance(records, list) or not records or not all(map(_is_record, records)):
+        raise ModelFolderError(
+            f"{path} does not describe an ensemble; each part needs name, weight, opened and cosines"
+        )
+    if len({record["name"] for record in records}) < len(records):
+        raise ModelFolderError(f"{path} has two parts of the same name")
+    return records
+
+
+def _is_record(value: Any) -> bool:
+    kinds: dict[str, Any] = {"name": str, "weight": (int, float), "dimension": int, "opened": str, "cosines": list}
+    return (
+        isinstance(value, dict)
+        and all(isinstance(value.get(key), kind) for key, kind in kinds.items())
+        and all(_is_number(number) for number in (value["weight"], *value["cosines"]))
+        and type(value["dimension"]) is int
+        and all(abs(cosine) < 2 for cosine in value["cosines"])
+    )
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value of JSON is a number that a float can hold, and no NaN."""
+    return type(value) in (int, float) and abs(value) < 1e18
+
+
+def _read_part(folder: Path, number: int, record: dict[str, Any], model: Encoder | None) -> Part:
+    """Open a part unless a model is given, and check that it gives the cosines that were saved."""
+    name = record["name"]
     try:
-        (part,) = make_parts({saved.name: saved.model})
+        model = _open(folder, number, record) if model is None else model
+        (part,) = make_parts({name: model})
         cosines = np.array(_cosines(part))
     except InputError as error:
-        raise ModelFolderError(f"{place}: the part {saved.name!r:.80} cannot be used: {error}") from error
-    expected = np.array(saved.cosines, np.float64)
-    same = part.dimension == saved.dimension and cosines.shape == expected.shape
+        raise ModelFolderError(f"{folder}: the part {name!r:.80} cannot be used: {error}") from error
+    except RecursionError as error:
+        raise ModelFolderError(f"{folder}: the part {name!r:.80} leads back to the ensemble") from error
+    expected = np.array(record["cosines"], np.float64)
+    same = part.dimension == record["dimension"] and cosines.shape == expected.shape
     if not (same and np.abs(cosines - expected).max() <= _SAME):
         raise ModelFolderError(
-            f"{place}: the part {saved.name!r:.80} is another model than the one that was saved: {part.dimension} "
-            f"dimensions for {saved.dimension}, cosines {cosines.tolist()} for {saved.cosines!r:.200}"
+            f"{folder}: the part {name!r:.80} is another model than the one that was saved: {part.dimension} "
+            f"dimensions for {record['dimension']}, cosines {cosines.tolist()} for {record['cosines']!r:.200}"
         )
-    return replace(part, weight=saved.weight, source=saved.source)
+    source = record.get("source") if record["opened"] == _NAMED else None
+    return replace(part, weight=record["weight"], source=source)
+
+
+def _open(folder: Path, number: int, record: dict[str, Any]) -> Encoder:
+    """Open the model of a part from its folder or by its name."""
+    kind, name, source, place = record["opened"], record["name"], record.get("source"), _place(folder, number)
+    if kind == _OURS:
+        return load(place)
+    if kind == _STOCK:
+        return open_sentence_transformer(str(place))
+    if kind == _NAMED and isinstance(source, str):
+        return open_encoder(source)
+    if kind == _CALLABLE:
+        raise ModelFolderError(
+            f"{folder}: the part {name!r:.80} was a function, which no file can hold; give it: "
+            f"EnsembleEmbedder.from_pretrained(folder, parts={{{name!r:.80}: function}})"
+        )
+    raise ModelFolderError(
+        f"{folder}: the part {name!r:.80} is opened by {kind!r:.40}, which this version does not know"
+    )
+
+
+def _place(folder: Path, number: int) -> Path:
+    return folder / f"part_{number}"
 
 
 class EnsembleEmbedder(Embedder):
     """A text is what several models make of it, side by side.
 
     Embeddings are CSR where a part's are, otherwise a float32 array. A row has length 1, or less for a text that a part
-    knows nothing of; `similarity` gives the weighted mean of the parts' cosines for these too. A search engine does the
-    same when it takes the dot product; one that insists on the cosine brings such rows to length 1 and scores the text
-    by the parts that know it.
+    knows nothing of; `similarity` gives the weighted mean of the parts' cosines for these too, and so does the dot
+    product in a search engine. The cosine there scores such a text by the parts that know it.
 
     Attributes:
         parts: the models with their names and weights.
@@ -305,7 +394,7 @@ class EnsembleEmbedder(Embedder):
 
     @classmethod
     def from_parts(cls, parts: Iterable[Part]) -> Self:
-        """Return the ensemble of parts that are named and checked; their weights are brought to the sum 1.
+        """Return the ensemble of parts that are named and checked; their weights are scaled to the sum 1.
 
         Raises:
             InputError: no part, or no weight is left.
@@ -329,16 +418,16 @@ class EnsembleEmbedder(Embedder):
             ModelFolderError: nothing is there, its files are broken, or a part is missing or another model than the one
                 that was saved.
         """
-        saved = read_folder(path_or_id, parts or {})
+        opened = _read_parts(path_or_id, parts or {})
         try:
-            model = cls.from_parts([_proved(part, path_or_id) for part in saved])
+            model = cls.from_parts(opened)
         except InputError as error:  # the weights
             raise ModelFolderError(f"{path_or_id}: {error}") from error
         model._folder = locate(path_or_id)
         return model
 
     def save_pretrained(self, path: str | Path, *, sources: Mapping[str, str] | None = None) -> None:
-        """Write the ensemble to folder `path`, whole or not at all, each part in a folder of its own.
+        """Write the ensemble to folder `path`, whole or not at all, each part in a subfolder.
 
         Args:
             path: the folder; a model that is there is replaced in one step.
@@ -353,8 +442,11 @@ class EnsembleEmbedder(Embedder):
         unknown = set(sources or {}) - set(self.names)
         if unknown:
             raise InputError(f"no part is called {sorted(unknown)[0]!r:.80}; there are {', '.join(self.names)}")
-        named = [(part, (sources or {}).get(part.name, part.source)) for part in self.parts]
-        write_folder(path, [SavedPart(p.name, p.model, p.weight, p.dimension, s, _cosines(p)) for p, s in named])
+        parts = [replace(part, source=(sources or {}).get(part.name, part.source)) for part in self.parts]
+        facts = {"parts": ", ".join(self.names), "dimension": self.get_embedding_dimension()}
+        with saving(path, self.family, facts) as folder:
+            records = [_write_part(_place(folder, number), part) for number, part in enumerate(parts)]
+            write_json(folder / _FACTS, {"parts": records})
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions of all parts together."""
@@ -371,11 +463,7 @@ class EnsembleEmbedder(Embedder):
         return [part.weight for part in self.parts]
 
     def with_weights(self, weights: Sequence[float]) -> Self:
-        """Return an ensemble of the same parts with other weights.
-
-        Raises:
-            InputError: they do not fit; see the constructor.
-        """
+        """Return an ensemble of the same parts with other weights; see the constructor."""
         shares = checked_weights(weights, len(self.parts))
         return self.from_parts(replace(part, weight=share) for part, share in zip(self.parts, shares, strict=True))
 
@@ -424,33 +512,6 @@ class EnsembleEmbedder(Embedder):
         rows.eliminate_zeros()  # of a part with weight 0
         return rows
 
-    def similarity(self, embeddings1: Any, embeddings2: Any) -> Vectors:
-        """Return the weighted mean of the parts' cosines of every row to every row.
-
-        Each part's stretch of a row is brought to length 1 by itself, so that nothing depends on the length of a row,
-        and a part that is zero in one of two rows counts as cosine 0.
-
-        Returns:
-            float32 [rows 1, rows 2].
-
-        Raises:
-            InputError: the rows have another number of dimensions than this model.
-        """
-        product = self._units(embeddings1) @ self._units(embeddings2).T
-        return np.asarray(product.toarray() if hasattr(product, "toarray") else product, dtype=np.float32)
-
-    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Vectors:
-        """Return the same of each row of `embeddings1` and the same row of `embeddings2`, float32 [rows].
-
-        Raises:
-            InputError: the two have different numbers of rows, or another number of dimensions than this model.
-        """
-        first, second = self._units(embeddings1), self._units(embeddings2)
-        if first.shape[0] != second.shape[0]:
-            raise InputError(f"similarity_pairwise needs equally many rows, got {first.shape[0]} and {second.shape[0]}")
-        product = first.multiply(second) if hasattr(first, "multiply") else first * second
-        return np.asarray(product.sum(axis=1), dtype=np.float32).ravel()
-
     def _units(self, embeddings: Any) -> Any:
         """Return embeddings of this model with every part's stretch at its own length, the root of its weight."""
         rows = as_rows(embeddings)
@@ -470,9 +531,8 @@ class EnsembleEmbedder(Embedder):
         """Take apart the similarity of two texts: the rows of every part's own explanation, times its weight.
 
         A row is named "part: row"; a part that is no pellucid model is one row, named after it. `part_contributions`
-        adds the rows up by part. For one text the score is the weight of the parts that know anything of it. `unknown1`
-        and `unknown2` are what no part has a vector for; `coverage` is that of the part that knows least of a text, for
-        the score rests on all of them.
+        adds the rows up by part. `unknown1` and `unknown2` are what no part has a vector for; `coverage` is that of the
+        part that knows least of a text.
 
         Raises:
             InputError: an argument is no string, or a part refuses the texts as too long to explain.
@@ -490,21 +550,20 @@ class EnsembleEmbedder(Embedder):
         score = sum(part.weight * own.score for part, own in zip(parts, found, strict=True))
         unknown = (_common([own.unknown1 for own in found]), _common([own.unknown2 for own in found]))
         exact = all(own.exact for own in found)
-        coverage = tuple(min(every, key=_share) for every in zip(*(own.coverage for own in found)))
+        coverage = tuple(min(every, key=attrgetter("share")) for every in zip(*(own.coverage for own in found)))
         return Explanation.from_terms(
             self.family, (text1, text2), score, terms, row, exact=exact, unknown=unknown, coverage=coverage
         )
 
     def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         found = zip(*(known_to(part.model, texts, role) for part in self.parts if part.weight > 0))
-        return [(min((own for own, _ in every), key=_share), _common([gaps for _, gaps in every])) for every in found]
+        return [
+            (min((own for own, _ in every), key=attrgetter("share")), _common([gaps for _, gaps in every]))
+            for every in found
+        ]
 
     def part_contributions(self, explanation: Explanation) -> dict[str, float]:
-        """Return what each part adds to the score of one of this ensemble's explanations, or of a difference of two.
-
-        Raises:
-            InputError: a row is of no part of this ensemble.
-        """
+        """Return what each part adds to the score of one of this ensemble's explanations, or of a difference of two."""
         sums = dict.fromkeys(self.names, 0.0)
         for row in explanation.rows:
             name = row.name.partition(BETWEEN)[0]
@@ -516,13 +575,10 @@ class EnsembleEmbedder(Embedder):
     def merged(self, texts: Iterable[str]) -> StaticEmbedder:
         """Return one static table in the place of static parts: one look-up a word, nearly the same scores.
 
-        An ensemble brings each part to length 1 by itself, a table only the whole. With m_i for the length of the sum
-        of a text's vectors in part i, a table scaled by c_i gives part i the weight c_i^2 m_i^2 / sum of c_j^2 m_j^2,
-        another one for every text, and the score is the sum over parts of sqrt(weight in a x weight in b) cos_i. The
-        c_i are set so that the weights are right for the text in the middle of `texts` (geometric mean); `compare`
-        says how much scores change. Exact where the lengths of the parts keep their proportion.
-
-        A word of any part has a row: each part's vector of it, by that part's own rule for unknown words, or zeros.
+        An ensemble normalises each part, a table only the whole: with parts scaled by c_i, and m_i the length of a
+        text's sum of vectors in part i, its weight there is c_i^2 m_i^2 / sum of c_j^2 m_j^2. The c_i make the weights
+        right for the median (geometric mean) of `texts`; `compare` says how much scores change. A word of any part has
+        a row: each part's vector of it, by that part's rule for unknown words, or zeros.
 
         Args:
             texts: such as will be encoded, a few thousand.
@@ -536,10 +592,6 @@ class EnsembleEmbedder(Embedder):
 
     def _edited(self, edit: Edit) -> Self:
         return self.from_parts(edited_parts(self.parts, edit))
-
-
-def _share(coverage: Coverage) -> float:
-    return coverage.share
 
 
 def _common(unknown: list[tuple[Span, ...]]) -> tuple[Span, ...]:

@@ -2,7 +2,7 @@
 
 One number a model is fitted, by a search without gradients: from the best of equal weights and each model alone, weight
 is moved between two models in ever smaller steps as long as that helps. Use texts for it that nothing else is measured
-on; weights that were chosen on a test set say nothing about it.
+on; scores on the set that weights were chosen on are too high.
 """
 
 from __future__ import annotations

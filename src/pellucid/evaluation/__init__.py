@@ -18,9 +18,10 @@ if TYPE_CHECKING:
         TaskScore as TaskScore,
         default_cache as default_cache,
         evaluate as evaluate,
+        fingerprint as fingerprint,
+        open_any as open_any,
         sts_spearman as sts_spearman,
     )
-    from pellucid.evaluation.models import fingerprint as fingerprint, open_any as open_any
     from pellucid.evaluation.tasks import (
         LocalTask as LocalTask,
         ScoredPairs as ScoredPairs,
@@ -34,8 +35,7 @@ if TYPE_CHECKING:
 else:
     _HOMES = {
         "bitext": "MinedPairs TranslationScores f1_in_all mine_pairs mining_f1 translation_scores",
-        "evaluating": "Results TaskScore default_cache evaluate sts_spearman",
-        "models": "fingerprint open_any",
+        "evaluating": "Results TaskScore default_cache evaluate fingerprint open_any sts_spearman",
         "tasks": "LocalTask ScoredPairs find_tasks make_task quiet read_records read_sts read_table",
     }
     __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Container, Iterable, Mapping
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from pellucid.errors import InputError, missing_extra
-from pellucid.explanation import Span
-from pellucid.text import UNSPACED
+from pellucid.text import UNSPACED, Span
 
 K1, B = 1.2, 0.5
 """The best of BM25 alone on the training queries of SciFact, with the analyser below; the same for every corpus.
@@ -75,27 +76,17 @@ class Analyser:
             terms += [self._known(word) for word in new]
         return [term for term in terms if term]
 
-    def find(self, text: str, wanted: Container[str]) -> tuple[list[tuple[str, Span]], int]:
-        """Return the wanted terms of `text` with the places of their words, and how many terms it has in all."""
-        words = _WORD.findall(text)
-        terms = list(map(self._term_of.get, words))
-        if None in terms:
-            terms = [self._known(word) if term is None else term for word, term in zip(words, terms)]
-        length = len(terms) - terms.count("")
-        which = [n for n, term in enumerate(terms) if term is None or term in wanted]
+    def places(self, text: str) -> list[tuple[str, Span]]:
+        """Return the terms of `text` in order, each with the place of its word."""
         found: list[tuple[str, Span]] = []
-        matches, last = _WORD.finditer(text), -1
-        for number in which:
-            match = next(islice(matches, number - last - 1, None))
-            term, last = terms[number], number
+        for match in _WORD.finditer(text):
+            term = self._known(match[0])
             if term is None:
-                pairs = _pairs(match[0])
-                length += len(pairs) - 1
-                places = [(at, at + len(pair)) for at, pair in enumerate(pairs, match.start())]
-                found += [(pair, place) for pair, place in zip(pairs, places) if pair in wanted]
-            else:
+                starts = range(match.start(), match.end())
+                found += [(pair, (at, at + len(pair))) for at, pair in zip(starts, _pairs(match[0]))]
+            elif term:
                 found.append((term, match.span()))
-        return found, length
+        return found
 
     def _known(self, word: str) -> str | None:
         """Return the term of a word, "" where it has none, None for a run of a script without spaces."""
@@ -126,16 +117,33 @@ def _stemmer(language: str) -> Any:
     return Stemmer.Stemmer(language).stemWord
 
 
-def impacts(counts: Mapping[str, int], length: int, average: float) -> dict[str, float]:
-    """Return a passage's half of BM25 for some of its terms.
+def impacts(counts: npt.NDArray[Any], length: Any, average: float) -> npt.NDArray[np.float64]:
+    """Return a passage's half of BM25 for some of its terms, or that of several passages.
 
     Args:
-        counts: how often each stands in the passage.
-        length: number of all terms of the passage.
+        counts: how often each stands in the passage, [terms] or [passages, terms].
+        length: number of all terms of the passage, or [passages, 1].
         average: of the passages of the index.
     """
     damping = K1 * (1 - B + B * length / average) if average else K1
-    return {term: count * (K1 + 1) / (count + damping) for term, count in counts.items()}
+    return np.asarray(counts * (K1 + 1) / (counts + damping), np.float64)
+
+
+def impact_vector(counts: Mapping[str, int], average: float, numbers: Mapping[str, int]) -> Any:
+    """Return a passage's half of BM25 as (numbers of terms, impacts); see `impacts`."""
+    times = np.array(list(counts.values()))
+    return np.array([numbers[term] for term in counts]), impacts(times, times.sum(), average).astype(np.float32)
+
+
+def total(counts: Iterable[Mapping[str, int]]) -> int:
+    """Return the number of terms of some passages."""
+    return sum(sum(passage.values()) for passage in counts)
+
+
+def each_once(counts: Iterable[Mapping[str, int]]) -> Iterator[str]:
+    """Yield each term once for each passage that holds it."""
+    for passage in counts:
+        yield from passage
 
 
 def query_weights(

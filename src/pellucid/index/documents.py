@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sqlite3
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -38,6 +39,7 @@ CREATE TABLE garbage (number INTEGER NOT NULL, passages INTEGER NOT NULL);
 _BATCH_DOCUMENTS, _BATCH_CHARACTERS = 1000, 4_000_000  # of one commit
 _ABSENT = object()
 _MOST_VARIABLES = 900  # in one statement
+_MOST_ASKED = 100_000  # terms of queries that are remembered
 _BREAKS = [
     re.compile(p) for p in (r"\n\s*\n", r"\n", r"[.!?\u2026]['\")\]]*\s+|[\u3002\uff01\uff1f]", r"\s+")
 ]  # of passages, the best first
@@ -71,6 +73,10 @@ class Document(NamedTuple):
         """Return what is indexed of a passage: the title, a line break and the text."""
         return f"{self.title}\n{self.passage(passage)}" if self.title else self.passage(passage)
 
+    def passages(self) -> list[str]:
+        """Return what is indexed of each passage."""
+        return [self.indexed(passage) for passage in range(len(self.ends))]
+
     def points(self) -> range:
         """Return the numbers of the passages in the engine."""
         return points_of(self.number, len(self.ends))
@@ -93,6 +99,7 @@ class State:
         terms: how many terms they hold in all.
         documents: how many there are.
         fields: name -> (number, kinds of values).
+        changed: passages that came or went since the stored impacts were computed.
     """
 
     settings: dict[str, Any]
@@ -102,6 +109,7 @@ class State:
     terms: int = 0
     documents: int = 0
     fields: dict[str, tuple[int, str]] = field(default_factory=dict)
+    changed: int = 0
 
     @property
     def mean_length(self) -> float:
@@ -130,6 +138,7 @@ class Documents:
             IndexFolderError: another process has it open, or it is broken.
         """
         self.path = path
+        self._asked: dict[str, tuple[int, int] | None] = {}  # terms of queries since the last commit
         self.lock = threading.RLock()  # a reader must not see a transaction that is not finished
         with self._explained():
             self._db = sqlite3.connect(path, timeout=0.2, isolation_level=None, check_same_thread=False)
@@ -189,13 +198,26 @@ class Documents:
             with self._explained(), self.transaction():
                 yield
                 self._db.execute("UPDATE state SET value = ?", (state.to_json(),))
-            self.state = state
+            self.state, self._asked = state, {}
 
     def next_number(self) -> int:
         """Return the number that the next document gets."""
         with self.lock, self._explained():
             found = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'documents'").fetchone()
         return int(found[0]) + 1 if found else 1
+
+    def skip(self, failed: Iterable[Document] = ()) -> None:
+        """Never use the numbers of the next batch: a write to the engine that failed may still arrive there.
+
+        Args:
+            failed: what may have come to the engine of it, and has to go.
+        """
+        with self._explained(), self.transaction():
+            rows = [(document.number, len(document.ends)) for document in failed]
+            self._db.executemany("INSERT INTO garbage VALUES (?, ?)", rows)
+            last = self.next_number() - 1 + _BATCH_DOCUMENTS
+            self._db.execute("DELETE FROM sqlite_sequence WHERE name = 'documents'")
+            self._db.execute("INSERT INTO sqlite_sequence VALUES ('documents', ?)", (last,))
 
     def by_id(self, ids: Collection[str]) -> list[Document]:
         """Return the documents among `ids` that are there, in no order."""
@@ -280,9 +302,17 @@ class Documents:
                 found |= {term: (number, passages) for term, number, passages in rows}
         return found
 
-    def passages_with(self, terms: Iterable[str]) -> dict[str, tuple[int, int]]:
+    def passages_with(self, terms: Collection[str]) -> dict[str, tuple[int, int]]:
         """Return for each known term its number and the number of passages that hold it."""
-        return self._terms(terms)
+        with self.lock:
+            new = [term for term in terms if term not in self._asked]
+            if len(self._asked) > _MOST_ASKED:
+                self._asked = {}
+                new = list(terms)
+            if new:
+                self._asked |= dict.fromkeys(new) | self._terms(new)
+            known = [(term, self._asked[term]) for term in terms]
+        return {term: found for term, found in known if found is not None}
 
     def all_counts(self) -> dict[str, int]:
         """Return for every term that a passage holds the number of those that do."""
@@ -298,7 +328,8 @@ class Documents:
 
 def _document(row: Sequence[Any]) -> Document:
     number, own, title, text, metadata, ends = row
-    return Document(number, own, title, text, json.loads(metadata), tuple(json.loads(ends)))
+    known = json.loads(metadata) if metadata != "{}" else {}  # the commonest, ten times a search
+    return Document(number, own, title, text, known, tuple(map(int, ends[1:-1].split(","))))
 
 
 def passage_ends(text: str, limit: int) -> tuple[int, ...]:
@@ -387,3 +418,23 @@ def _check_strings(position: int, own: Any, text: Any, title: Any) -> None:
         if not isinstance(value, str):
             what = f"{type(value).__name__} {value!r:.40}"
             raise InputError(f"the {name} of document {own!r:.80} is {what}; it must be a string")
+
+
+def size_on_disk(file: Path) -> int:
+    """Return what a file takes of the disk; the engine's have holes."""
+    facts = file.stat()
+    return getattr(facts, "st_blocks", -(-facts.st_size // 512)) * 512 if file.is_file() else 0
+
+
+def check_space(folder: Path, least: int) -> None:
+    """Refuse to write where the disk has little room left.
+
+    Raises:
+        WritingError: fewer bytes than `least` are free.
+    """
+    free = shutil.disk_usage(folder).free
+    if free < least:
+        raise WritingError(
+            f"{folder} is on a disk with {free >> 20:,} MB left, and {least >> 20:,} are needed. What was committed is "
+            "safe; free some space"
+        )

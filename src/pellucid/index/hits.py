@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, overload
 
-from pellucid.errors import InputError
+from pellucid.analysis.ranking import WhyAbove
 from pellucid.explanation import Explanation
 from pellucid.index.reasons import Reasons
 from pellucid.text import well_formed
@@ -75,7 +75,7 @@ class HitRow(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class Hits(Report, Sequence[Hit]):
+class Hits(WhyAbove, Report, Sequence[Hit]):
     """The documents found for a query, best first: a sequence of `Hit`, and a report with views.
 
     Attributes:
@@ -87,6 +87,7 @@ class Hits(Report, Sequence[Hit]):
     """
 
     kind: ClassVar[str] = "search"
+    table: ClassVar[str] = "found"
 
     query: str
     documents: int
@@ -106,20 +107,8 @@ class Hits(Report, Sequence[Hit]):
         """Return the number of hits."""
         return len(self.found)
 
-    def why(self, above: int, below: int) -> Explanation:
-        """Say why one rank stands above another: the difference of their explanations.
-
-        Args:
-            above: a rank, from 1.
-            below: another.
-
-        Raises:
-            InputError: a rank is not in the list.
-        """
-        for rank in (above, below):
-            if not 1 <= rank <= len(self.found):
-                raise InputError(f"rank {rank} is not in this list of {len(self.found)}")
-        return self.found[above - 1].explain() - self.found[below - 1].explain()
+    def _explained(self, item: Hit) -> Explanation:
+        return item.explain()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings and numbers; `docs/search-schema.json` describes them."""
@@ -146,6 +135,3 @@ class Hits(Report, Sequence[Hit]):
             HitRow(rank, h.id, h.score, h.title, h.text, tuple(row.name for row in h.reasons.top(_NAMED)))
             for rank, h in enumerate(self.found, 1)
         ]
-
-    def _columns(self) -> Sequence[str]:
-        return HitRow._fields

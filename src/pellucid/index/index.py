@@ -20,12 +20,28 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from pellucid.errors import VERSION, IndexFolderError, InputError, ModelFolderError, WritingError
-from pellucid.index.bm25 import Analyser, impacts
-from pellucid.index.documents import PASSAGE_BITS, Document, Documents, State, batch_of, drafts
-from pellucid.index.engine import Engine, Point, Vector
+from pellucid.errors import VERSION, EngineError, IndexFolderError, InputError, ModelFolderError, WritingError
+from pellucid.index.bm25 import Analyser, each_once, impact_vector, total
+from pellucid.index.documents import (
+    PASSAGE_BITS,
+    Document,
+    Documents,
+    State,
+    batch_of,
+    check_space,
+    drafts,
+    size_on_disk,
+)
+from pellucid.index.engine import (
+    Edge,
+    Engine,
+    EngineSettings,
+    Generation,
+    Point,
+    Vector,
+    engine_of,
+    written_engine,
+)
 from pellucid.index.hits import Hit, Hits
 from pellucid.index.metadata import parse_where, payload, register
 from pellucid.index.models import (
@@ -38,9 +54,11 @@ from pellucid.index.models import (
     opened_models,
     written_models,
 )
-from pellucid.index.reasons import WordTable
 from pellucid.index.searching import Parts, Question
+from pellucid.index.verifying import document_vectors, wrong_parts
+from pellucid.index.words import Words
 from pellucid.progress import Progress
+from pellucid.static.embedder import StaticEmbedder
 from pellucid.store import read_json, write_json
 from pellucid.text import well_formed
 
@@ -51,25 +69,30 @@ FORMAT = 1
 """The format this version writes; it reads this one and all before."""
 
 _DRIFT = 1.1  # the mean length of a passage may change so much before the stored impacts are computed anew
+_RENEWED = 0.1  # and only once this share of the passages is new or gone: all renewals together cost O(changes)
 _SAMPLE = 500  # documents of a list that the first mean length is taken from
-_CHECKED = 200  # documents that `verify` encodes again
 _LEAST_FREE = 64 << 20  # bytes of the disk: the engine maps its files, and a full disk would end the process
 
 
 class Index:
     """Documents that can be searched, in a folder; one process at a time, any number of threads."""
 
-    def __init__(self, folder: Path, documents: Documents, models: dict[str, Model], engine: Engine | None) -> None:
-        """Take what `create` and `open` have opened."""
-        self.folder, self._documents, self._models = folder, documents, models
-        self._open_engine = engine
+    def __init__(self, folder: Path, documents: Documents, models: dict[str, Model], engines: EngineSettings) -> None:
+        """Take what `create` and `open` have opened; they give the engine afterwards."""
+        self.folder, self._documents, self._models, self._engines = folder, documents, models, engines
+        self._open_engine: Engine | None = None
+        self._behind = False  # whether documents that are gone still have to go from the engine
         self._writing = threading.RLock()
         self._set_up()
 
     def _set_up(self) -> None:
         settings = self._documents.state.settings
         self._analyser = Analyser(settings["language"], settings["stop_words"])
-        self._tables = {name: WordTable(model.encoder) for name, model in self._models.items() if model.is_static}
+        self._words = self._new_words()
+
+    def _new_words(self) -> Words:
+        models = {name: model.encoder for name, model in self._models.items()}
+        return Words(self._analyser, {n: model for n, model in models.items() if isinstance(model, StaticEmbedder)})
 
     @classmethod
     def create(
@@ -82,6 +105,7 @@ class Index:
         language: str = "english",
         stop_words: Iterable[str] | None = None,
         passage_characters: int = 4000,
+        engine: EngineSettings | None = None,
     ) -> Self:
         """Make an empty index.
 
@@ -96,6 +120,7 @@ class Index:
             language: of BM25's stemmer, as "german"; "none" does not stem.
             stop_words: words that BM25 leaves out; None takes the list for English, none for other languages.
             passage_characters: longer texts are cut into passages of at most so many characters.
+            engine: where the vectors lie: one of `pellucid.engines`; None is this process and the index's folder.
 
         Raises:
             InputError: something is in the folder, or an argument has a value that cannot be used.
@@ -107,36 +132,47 @@ class Index:
         if not isinstance(passage_characters, int) or passage_characters < 100:
             raise InputError(f"passage_characters is {passage_characters!r:.40}; it must be an integer from 100 up")
         opened = open_models(models)
+        engines = engine or Edge()
         Analyser(language, stop_words)  # refuses what is wrong
         stops = None if stop_words is None else sorted({word.lower() for word in stop_words})
         settings = {
             "bm25": bool(bm25), "language": language, "stop_words": stops, "passage_characters": passage_characters,
             "weights": checked_weights(weights, [BM25] * bool(bm25) + list(opened), default_weights(opened, bm25)),
+            "engine": written_engine(engines),
         }  # fmt: skip
         folder.mkdir(parents=True, exist_ok=True)
         try:
             settings["models"] = written_models(folder, opened, "models-1")
             state = State(settings)
-            engine = Engine.create(folder / state.engine, *kinds(opened, bm25))
-            documents = Documents(folder / "documents.sqlite", state)
+            opened_engine = engines.create(Generation(folder, state.engine, *kinds(opened, bm25)))
+            index = cls(folder, Documents(folder / "documents.sqlite", state), opened, engines)
+            index._open_engine = opened_engine
             write_json(folder / "index.json", {"pellucid-index": {"format": FORMAT, "version": VERSION}})
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        return cls(folder, documents, opened, engine)
+        return index
 
     @classmethod
     def open(
-        cls, path: str | Path, models: Mapping[str, Any] | Sequence[Any] | None = None, *, rebuild: bool = False
+        cls,
+        path: str | Path,
+        models: Mapping[str, Any] | Sequence[Any] | None = None,
+        *,
+        engine: EngineSettings | None = None,
+        rebuild: bool = False,
     ) -> Self:
         """Open an index, and finish or undo what a crash has interrupted.
 
         Args:
             path: the folder.
             models: name -> model, in the place of those the index would open itself.
+            engine: other settings of its engine, such as a new address, for this time; with `rebuild` also another
+                engine, to which the index moves.
             rebuild: make all vectors anew from the stored texts; with `models`, for these, as in `create`.
 
         Raises:
+            EngineError: its engine cannot be reached.
             IndexFolderError: it is no index, of a newer version, broken, open in another process, or a model is
                 another one than it was made with.
         """
@@ -152,11 +188,12 @@ class Index:
                 if not isinstance(given, Mapping):
                     raise InputError(f"models are {given!r:.60}; give a dict: name of the part -> model")
                 opened = opened_models(folder, state.settings["models"], given, check=not rebuild)
-            index = cls(folder, documents, opened, None)
+            index = cls(folder, documents, opened, _chosen(engine, state.settings, other=rebuild))
             if rebuild:
                 index._renew(reuse=False)
             else:
-                index._open_engine = Engine.open(folder / state.engine, *kinds(opened, state.settings["bm25"]))
+                generation = Generation(folder, state.engine, *kinds(opened, state.settings["bm25"]))
+                index._open_engine = index._engines.open(generation)
                 index._repair()
             index._sweep()
         except BaseException:
@@ -167,10 +204,12 @@ class Index:
     def close(self) -> None:
         """Release the folder; what was added is on disk already."""
         with self._writing:
-            if self._open_engine is not None:
-                self._open_engine.close()
-                self._open_engine = None
-            self._documents.close()
+            engine, self._open_engine = self._open_engine, None
+            try:
+                if engine is not None:
+                    engine.close()
+            finally:
+                self._documents.close()
 
     def __enter__(self) -> Self:
         """Return the index; leaving the block closes it."""
@@ -317,11 +356,11 @@ class Index:
     def _first_average(self, documents: Sequence[Document]) -> float:
         """Return the mean length of a passage of a sample of documents, spread over all of them."""
         counts = self._term_counts(documents[:: max(1, len(documents) // _SAMPLE)])
-        return _total(counts) / len(counts) if counts else 0.0
+        return total(counts) / len(counts) if counts else 0.0
 
     def _commit(self, drafts: list[Document], old: list[Document], average: float = 0.0) -> None:
         """Make `drafts` visible and `old` gone, both or neither; `average` holds for an index that has none yet."""
-        _check_space(self.folder, _LEAST_FREE)
+        check_space(self.folder, _LEAST_FREE)
         state = self._documents.state
         first = self._documents.next_number()
         new = [draft._replace(number=first + n) for n, draft in enumerate(drafts)]
@@ -333,30 +372,38 @@ class Index:
             fields=fields,
             documents=state.documents + len(new) - len(old),
             passages=state.passages + sum(len(d.ends) for d in new) - sum(len(d.ends) for d in old),
-            terms=state.terms + _total(counts) - _total(gone),
+            terms=state.terms + total(counts) - total(gone),
         )
         after.average = state.average or average or after.mean_length
-        points = self._points(new, counts, after.average, fields, _model_vectors(self._models, new))
+        after.changed += sum(len(document.ends) for document in (*new, *old))
+        points = self._points(new, counts, after.average, fields, document_vectors(self._models, new))
         try:
+            if self._behind:
+                self._engine.delete(self._documents.garbage())
             for key in keys:
                 self._engine.index_payload(key)
             self._engine.put(points)
             self._engine.flush()
-            change = Counter(_documents_with(counts))
-            change.subtract(_documents_with(gone))
+            change = Counter(each_once(counts))
+            change.subtract(each_once(gone))
             with self._documents.commit(after):
                 self._documents.replace(new, old, change)
         except BaseException:
+            self._behind = True
             with suppress(Exception):
-                self._remove_orphans()
+                self._documents.skip(new)
+                self._engine.delete(point for document in new for point in document.points())
             raise
-        self._engine.delete(point for document in old for point in document.points())
+        self._behind = True  # until they are gone: the change is made whether or not the engine answers now
+        with suppress(EngineError):
+            self._engine.delete(point for document in old for point in document.points())
+            self._behind = False
 
     def _term_counts(self, documents: Iterable[Document]) -> list[Counter[str]]:
         """Return for each passage how often each term stands in it; nothing without BM25."""
         if not self._documents.state.settings["bm25"]:
             return []
-        return [Counter(self._analyser.terms(text)) for document in documents for text in _passages(document)]
+        return [Counter(self._analyser.terms(text)) for document in documents for text in document.passages()]
 
     def _points(
         self,
@@ -374,31 +421,34 @@ class Index:
             for point in document.points():
                 own = {name: rows[len(points)] for name, rows in vectors.items() if rows[len(points)] is not None}
                 if counts and counts[len(points)]:
-                    own[BM25] = _impact_vector(counts[len(points)], average, numbers)
+                    own[BM25] = impact_vector(counts[len(points)], average, numbers)
                 points.append(Point(point, own, known))
         return points
 
     def _settle(self) -> None:
         """After a change: compute the impacts anew if the mean length has moved far, and let the engine tidy up."""
         state = self._documents.state
-        self._engine.optimize()
-        if state.passages and state.average and not 1 / _DRIFT < state.mean_length / state.average < _DRIFT:
-            with suppress(WritingError):  # the documents are stored; the next change tries again
+        with suppress(EngineError):
+            self._engine.optimize()
+        moved = state.average and not 1 / _DRIFT < state.mean_length / state.average < _DRIFT
+        if state.passages and moved and state.changed >= _RENEWED * state.passages:
+            with suppress(WritingError, EngineError):  # the documents are stored; the next change tries again
                 self._renew(reuse=True)
 
     def _repair(self) -> None:
         """Finish what a crash has left: passages that were never committed, and those that were to go."""
-        self._remove_orphans()
-        self._engine.delete(self._documents.garbage())
-
-    def _remove_orphans(self) -> None:
         self._engine.delete(self._engine.numbers(self._documents.next_number() << PASSAGE_BITS))
+        with suppress(WritingError):  # a full disk can still be searched
+            self._documents.skip()
+        self._engine.delete(self._documents.garbage())
 
     def _sweep(self) -> None:
         """Remove engines and copies of models not in use: of earlier ones, or of a rebuild that did not end."""
         state = self._documents.state
-        used = {state.engine, *(str(model["copy"]).partition("/")[0] for model in state.settings["models"])}
-        for other in [*self.folder.glob("engine-*"), *self.folder.glob("models-*")]:
+        with suppress(EngineError):  # the next opening tries again
+            self._engines.sweep(self.folder, state.engine)
+        used = {str(model["copy"]).partition("/")[0] for model in state.settings["models"]}
+        for other in self.folder.glob("models-*"):
             if other.name not in used:
                 shutil.rmtree(other, ignore_errors=True)
 
@@ -423,11 +473,11 @@ class Index:
             models: others than before.
         """
         old = self._documents.state
-        _check_space(self.folder, _LEAST_FREE + 2 * sum(map(_size, self.folder.rglob("*"))))
+        check_space(self.folder, _LEAST_FREE + 2 * sum(map(size_on_disk, self.folder.rglob("*"))))
         models = models or self._models
         number = int(old.engine.rpartition("-")[2]) + 1
         after, having = (replace(old), None) if reuse else self._recounted()
-        after.engine, after.average = f"engine-{number}", after.mean_length
+        after.engine, after.average, after.changed = f"engine-{number}", after.mean_length, 0
         if not reuse:
             after.settings = self._settings_with(models, f"models-{number}")
         engine = self._filled(after, models, reuse)
@@ -436,6 +486,10 @@ class Index:
                 self._documents.start_anew(having)
             self._open_engine, self._models = engine, models  # the old engine closes with the last search that uses it
             self._set_up()
+        former = engine_of(old.settings.get("engine", written_engine(Edge())))
+        if former.kind != self._engines.kind:
+            with suppress(EngineError):
+                former.sweep(self.folder, after.engine)
         self._sweep()
 
     def _recounted(self) -> tuple[State, Counter[str]]:
@@ -443,8 +497,8 @@ class Index:
         having, passages, terms, documents = Counter[str](), 0, 0, 0
         for block in self._documents.all():
             counts = self._term_counts(block)
-            having.update(_documents_with(counts))
-            terms += _total(counts)
+            having.update(each_once(counts))
+            terms += total(counts)
             passages += sum(len(document.ends) for document in block)
             documents += len(block)
         return replace(self._documents.state, passages=passages, terms=terms, documents=documents), having
@@ -456,20 +510,20 @@ class Index:
         weights = settings["weights"] if set(settings["weights"]) == set(parts) else None
         return {
             **settings,
+            "engine": written_engine(self._engines),
             "models": written_models(self.folder, models, copies),
             "weights": checked_weights(weights, parts, default_weights(models, settings["bm25"])),
         }
 
     def _filled(self, state: State, models: Mapping[str, Model], reuse: bool) -> Engine:
         """Return a new engine with every document in it, on disk."""
-        folder = self.folder / state.engine
-        shutil.rmtree(folder, ignore_errors=True)
-        engine = Engine.create(folder, *kinds(models, state.settings["bm25"]))
+        generation = Generation(self.folder, state.engine, *kinds(models, state.settings["bm25"]))
+        engine = self._engines.create(generation)
         for field, of_kinds in state.fields.values():
             for kind in of_kinds:
                 engine.index_payload(f"{kind}{field}")
         for block in self._documents.all():
-            vectors = self._stored_vectors(block) if reuse else _model_vectors(models, block)
+            vectors = self._stored_vectors(block) if reuse else document_vectors(models, block)
             engine.put(self._points(block, self._term_counts(block), state.average, state.fields, vectors))
         engine.flush()
         engine.optimize()
@@ -511,7 +565,12 @@ class Index:
             parts = self._parts()
             conditions = parse_where(where, parts.state.fields)
             shares = checked_weights(weights, list(parts.state.settings["weights"]), parts.state.settings["weights"])
-            hits, exact = Question(query, shares, parts).search(top_k, conditions)
+            try:
+                hits, exact = Question(query, shares, parts).search(top_k, conditions)
+            except EngineError:
+                if self._documents.state.engine == parts.state.engine:
+                    raise
+                continue  # a rebuild has removed the engine that was asked
             if self._documents.state is parts.state:  # else a commit came between, and may have hidden a document
                 return Hits(query, parts.state.documents, shares, tuple(hits), exact)
 
@@ -530,9 +589,9 @@ class Index:
         """Return what a question is asked of."""
         with self._documents.lock:
             state, engine = self._documents.state, self._engine
-            return Parts(
-                self._analyser, self._models, self._tables, self._documents, state, engine, lambda: self._engine
-            )
+            if self._words.full:
+                self._words = self._new_words()
+            return Parts(self._words, self._models, self._documents, state, engine, lambda: self._engine)
 
     # Looking at it
 
@@ -551,8 +610,9 @@ class Index:
             "weights": self.weights,
             "models": sources,
             "language": settings["language"],
+            "engine": self._engines.kind,
             "fields": sorted(state.fields),
-            "bytes": sum(map(_size, self.folder.rglob("*"))),
+            "bytes": sum(map(size_on_disk, self.folder.rglob("*"))),
         }
 
     def verify(self) -> list[str]:
@@ -563,97 +623,27 @@ class Index:
         """
         with self._writing:
             self._check_open()
-            problems = self._documents.check()
-            state = self._documents.state
-            expected: set[int] = set()
-            terms: Counter[str] = Counter()
-            step = max(1, state.documents // _CHECKED)
-            for block in self._documents.all():
-                points = [point for document in block for point in document.points()]
-                expected.update(points)
-                counts = self._term_counts(block)
-                terms.update(_documents_with(counts))
-                problems += self._wrong_vectors(block, counts, step)
-            stored = set(self._engine.numbers()) - set(self._documents.garbage())
-            problems += [f"passage {n} is not in the engine" for n in sorted(expected - stored)[:10]]
-            problems += [f"the engine holds passage {n} of no document" for n in sorted(stored - expected)[:10]]
-            if len(expected) != state.passages:
-                problems.append(f"{len(expected)} passages are stored, and {state.passages} were counted")
-            if dict(terms) != self._documents.all_counts():
-                problems.append("the counts of terms are not those of the texts")
-        return problems
-
-    def _wrong_vectors(self, documents: list[Document], counts: list[Counter[str]], step: int) -> list[str]:
-        """Return which stored vectors of some documents are not those of their texts."""
-        sample = [document for document in documents if document.number % step == 0]
-        points = [point for document in documents for point in document.points()]
-        stored = self._engine.vectors(points, [BM25] * bool(counts) + list(self._models))
-        numbers = self._documents.term_numbers(set().union(*counts)) if counts else {}
-        wrong = []
-        for point, passage in zip(points, counts):
-            vector = _impact_vector(passage, self._documents.state.average, numbers) if passage else None
-            if not _same(stored.get(point, {}).get(BM25), vector):
-                wrong.append(f"BM25's vector of passage {point} is not that of its text")
-        for name, vectors in _model_vectors(self._models, sample).items():
-            checked = [point for document in sample for point in document.points()]
-            for point, vector in zip(checked, vectors):
-                if not _same(stored.get(point, {}).get(name), vector):
-                    wrong.append(f"the vector of {name} of passage {point} is not that of its text")
-        return wrong[:10]
+            return wrong_parts(self._documents, self._engine, self._models, self._term_counts)
 
 
-def _model_vectors(models: Mapping[str, Model], documents: Sequence[Document]) -> dict[str, list[Vector | None]]:
-    texts = [text for document in documents for text in _passages(document)]
-    return {name: model.vectors(texts, "document") for name, model in models.items() if texts}
+def _chosen(engine: EngineSettings | None, settings: Mapping[str, Any], *, other: bool) -> EngineSettings:
+    """Return the engine to open: the one given, or the one written down.
 
-
-def _passages(document: Document) -> list[str]:
-    return [document.indexed(passage) for passage in range(len(document.ends))]
-
-
-def _impact_vector(counts: Counter[str], average: float, numbers: Mapping[str, int]) -> Vector:
-    found = impacts(counts, sum(counts.values()), average)
-    return np.array([numbers[term] for term in found]), np.array(list(found.values()), np.float32)
-
-
-def _documents_with(counts: Iterable[Counter[str]]) -> Iterator[str]:
-    """Yield each term once for each passage that holds it."""
-    for passage in counts:
-        yield from passage
-
-
-def _total(counts: Iterable[Counter[str]]) -> int:
-    return sum(sum(passage.values()) for passage in counts)
-
-
-def _same(stored: Vector | None, computed: Vector | None) -> bool:
-    """Whether a stored vector is the one computed again, to the rounding of another batch."""
-    if stored is None or computed is None:
-        return stored is computed
-    if isinstance(stored, tuple):
-        first, second = (dict(zip(*(side.tolist() for side in vector))) for vector in (stored, computed))
-        return all(abs(first.get(n, 0.0) - second.get(n, 0.0)) < 1e-3 for n in first.keys() | second.keys())
-    return bool(np.allclose(stored, computed, atol=1e-3))
-
-
-def _size(file: Path) -> int:
-    """Return what a file takes of the disk; the engine's have holes."""
-    facts = file.stat()
-    return getattr(facts, "st_blocks", -(-facts.st_size // 512)) * 512 if file.is_file() else 0
-
-
-def _check_space(folder: Path, least: int) -> None:
-    """Refuse to write where the disk has little room left.
-
-    Raises:
-        WritingError: fewer bytes than `least` are free.
+    Args:
+        engine: given, or None.
+        settings: of the index.
+        other: whether another kind than the one written down may be given.
     """
-    free = shutil.disk_usage(folder).free
-    if free < least:
-        raise WritingError(
-            f"{folder} is on a disk with {free >> 20:,} MB left, and {least >> 20:,} are needed. What was committed is "
-            "safe; free some space"
+    written = settings.get("engine", written_engine(Edge()))
+    if engine is None:
+        return engine_of(written)
+    kind = written_engine(engine)["kind"]
+    if kind != written["kind"] and not other:
+        raise InputError(
+            f"the vectors of the index are in {written['kind']}, not in {kind}. Move them there: "
+            "Index.open(path, engine=..., rebuild=True)"
         )
+    return engine
 
 
 def _check_format(folder: Path) -> None:

@@ -11,18 +11,20 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pellucid.base import Embedder, Vectors, unit_rows
+from pellucid.embeddings import Role
 from pellucid.encoders import Encoder, encode_with, is_sentence_transformer
-from pellucid.encoding import Role
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError
-from pellucid.index.engine import Vector
 from pellucid.pretrained import open_encoder
 from pellucid.static.embedder import StaticEmbedder
+
+if TYPE_CHECKING:
+    from pellucid.index.engine import Vector
 
 BM25 = "bm25"
 """The name of the part that is no model."""
@@ -51,6 +53,7 @@ class Model:
         source: a bundled name, hub id or folder; None for one that was given as an object.
         dimension: of its rows; 0 until they are first made.
         sparse: whether they are sparse.
+        signed: whether they can be negative, as far as a few texts show.
     """
 
     def __init__(self, name: str, encoder: Encoder, source: str | None = None) -> None:
@@ -62,6 +65,7 @@ class Model:
         self.name, self.encoder, self.source = name, encoder, source
         rows = self._units(_PROBES, None)
         self.sparse = hasattr(rows, "tocsr")
+        self.signed = bool((rows.data < 0).any()) if self.sparse else True
         self.dimension = int(rows.shape[1])
         self.fingerprint = {"dimension": self.dimension, "probes": _largest(rows), "table": _table_hash(encoder)}
 
@@ -106,7 +110,7 @@ class Model:
         Raises:
             IndexFolderError: it is another one.
         """
-        if not _same(self.fingerprint, fingerprint):
+        if not same_model(self.fingerprint, fingerprint):
             raise IndexFolderError(
                 f"the model {self.name!r} ({self.source or type(self.encoder).__name__}) is another one than the index "
                 "was made with. Open the index with that one (models=...), or make its vectors anew: index.rebuild"
@@ -145,10 +149,11 @@ def open_model(name: str, model: Any) -> Model:
     return Model(name, model)
 
 
-def kinds(models: Mapping[str, Model], bm25: bool) -> tuple[dict[str, int], list[str]]:
-    """Return the dense parts with their dimensions, and the sparse ones."""
+def kinds(models: Mapping[str, Model], bm25: bool) -> tuple[dict[str, int], dict[str, bool]]:
+    """Return the dense parts with their dimensions, and the sparse ones with whether they can be negative."""
     dense = {name: model.dimension for name, model in models.items() if not model.sparse}
-    return dense, [BM25] * bool(bm25) + [name for name, model in models.items() if model.sparse]
+    sparse = {name: model.signed for name, model in models.items() if model.sparse}
+    return dense, {BM25: False, **sparse} if bm25 else sparse
 
 
 def written_models(folder: Path, models: Mapping[str, Model], copies: str) -> list[dict[str, Any]]:
@@ -249,7 +254,8 @@ def _table_hash(encoder: Encoder) -> str | None:
     return digest.hexdigest()
 
 
-def _same(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+def same_model(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    """Whether two fingerprints are of one model, up to what machines and batches round differently."""
     if (first["dimension"], first["table"]) != (second["dimension"], second["table"]):
         return False
     return all(map(_same_probe, first["probes"], second["probes"]))

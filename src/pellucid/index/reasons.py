@@ -2,33 +2,32 @@
 
 Each part of the score has a way to take its own number apart: BM25 into terms, a static model into pairs of words, a
 model with named dimensions into the products of two stored rows, any other pellucid model by its `explain`, and what
-cannot be read into one row. All of them are exact: the values of a part add up to what it adds to the score.
+cannot be read into one row. All of them are exact: the values of a part add up to what it adds to the score. Some
+passages are read at once, since most of the work is the same for them.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
-from typing import NamedTuple, Protocol
+from functools import cache, cached_property
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from pellucid.base import Embedder
-from pellucid.explanation import Explanation, Row, Span
-from pellucid.index.bm25 import Analyser, impacts
+from pellucid.explanation import DIMENSION, EMBEDDING, WORD, WORD_PAIR, Explanation, Row
+from pellucid.index.bm25 import impacts
 from pellucid.index.engine import Vector
 from pellucid.index.models import Model
-from pellucid.static.embedder import StaticEmbedder
-from pellucid.text import is_phrase, shown_word
+from pellucid.index.words import Found, Integers, Words
+from pellucid.text import Span, shown_word
+
+Floats = npt.NDArray[np.float64]
 
 _BETWEEN = ": "  # between the name of a part and of its row, as in an ensemble
-_ASCII_WORD = re.compile(r"[^\t-\r !-/:-@\[-`{-~]+")  # the words of `split_words` in an ASCII text
-_IN_WORD = np.array([_ASCII_WORD.match(chr(n)) is not None for n in range(128)])
-_NOT_ASCII = re.compile(r"[^\t-\r ]*[^\x00-\x7f][^\t-\r ]*")  # what stands between ASCII spaces, if not all ASCII
-_MOST_REMEMBERED = 1 << 20  # words whose row is kept
+_NO_SPANS: Integers = np.zeros((0, 2), np.int64)
 
 
 @dataclass(frozen=True)
@@ -37,15 +36,40 @@ class Terms:
 
     Attributes:
         values: float64 [n]; they add up to what the part adds to the score.
-        row: number of a value -> its name, the words it is of and where these stand in query and passage.
+        row: number of a value -> its row, with a key that no other of the part has; contribution and share are ignored.
         marks: float64 [m], the contributions of stretches of the passage.
         spans: int64 [m, 2], where each starts and ends.
     """
 
-    values: npt.NDArray[np.float64]
+    values: Floats
     row: Callable[[int], Row]
-    marks: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    spans: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), np.int64))
+    marks: Floats = field(default_factory=lambda: np.zeros(0))
+    spans: Integers = field(default_factory=lambda: _NO_SPANS)
+
+
+class Passages:
+    """Some passages whose scores are taken apart together.
+
+    Attributes:
+        texts: as they are indexed.
+        vectors: of each passage the stored ones that are needed, by part; None for a passage that is gone.
+    """
+
+    def __init__(self, texts: list[str], vectors: Sequence[Mapping[str, Vector] | None], words: Words) -> None:
+        """Take the passages, and what reads them."""
+        self.texts, self.vectors, self._words = texts, vectors, words
+
+    @cached_property
+    def _found(self) -> Found:
+        return self._words.read(self.texts)
+
+    def terms(self) -> Found:
+        """Return BM25's terms by number."""
+        return self._words.terms(self.texts, self._found)
+
+    def rows(self, model: str) -> Found:
+        """Return the words that a static model knows, as rows of its table."""
+        return self._words.rows(model, self.texts, self._found)
 
 
 class Reader(Protocol):
@@ -53,8 +77,8 @@ class Reader(Protocol):
 
     needs_vector: bool
 
-    def terms(self, text: str, vector: Vector | None) -> Terms:
-        """Return the terms of a passage; `vector` is its stored one, where it is needed."""
+    def read(self, passages: Passages) -> Callable[[int], Terms]:
+        """Return what gives the terms of a passage by its number among some."""
         ...
 
 
@@ -63,98 +87,45 @@ class Bm25Reader:
 
     needs_vector = False
 
-    def __init__(self, analyser: Analyser, query: str, weights: Mapping[str, float], average: float) -> None:
+    def __init__(self, words: Words, query: str, weights: Mapping[str, float], average: float) -> None:
         """Take the query's half of the score."""
-        self._analyser, self._weights, self._average = analyser, weights, average
-        self._asked = _grouped(analyser.find(query, weights)[0])
-        self._words = {term: query[spans[0][0] : spans[0][1]] for term, spans in self._asked.items()}
+        self._average = average
+        places: dict[str, list[Span]] = {}
+        for term, span in words.analyser.places(query):
+            places.setdefault(term, []).append(span)
+        numbered = sorted((words.term_number(term), term) for term in weights)
+        self._numbers = np.array([number for number, _ in numbered])
+        self._terms = [term for _, term in numbered]
+        self._weights = np.array([weights[term] for term in self._terms])
+        self._asked = [tuple(places[term]) for term in self._terms]
+        self._shown = [query[slice(*spans[0])] for spans in self._asked]
 
-    def terms(self, text: str, vector: Vector | None) -> Terms:
-        """Return a value for each term that query and passage share."""
-        places, length = self._analyser.find(text, self._weights)
-        found = _grouped(places)
-        counts = {term: len(spans) for term, spans in found.items()}
-        value_of = {t: self._weights[t] * impact for t, impact in impacts(counts, length, self._average).items()}
-        names = list(found)
+    def read(self, passages: Passages) -> Callable[[int], Terms]:
+        """Return what gives a value for each term that query and passage share."""
+        every = passages.terms()
+        lengths = np.diff(every.ends, prepend=0)[:, None]
+        near = np.searchsorted(self._numbers, every.values).clip(max=len(self._numbers) - 1)
+        found = every._replace(values=near).kept(self._numbers[near] == every.values)
+        counts = found.counts(len(self._terms))
+        values = self._weights * impacts(counts, lengths, self._average)
+        marks = (values / counts.clip(min=1))[found.texts(), found.values]
 
-        def row(number: int) -> Row:
-            term = names[number]
-            start, end = found[term][0]
-            asked, stands = self._words[term], text[start:end]
-            name = asked if asked.lower() == stands.lower() else f"{asked} ~ {stands}"
-            return Row(name, (asked,), value_of[term], 0.0, tuple(self._asked[term]), tuple(found[term]))
+        def terms(passage: int) -> Terms:
+            own, present = found.of(passage), np.flatnonzero(counts[passage])
+            which, spans = found.values[own], found.spans[own]
 
-        marks = np.array([value_of[term] / counts[term] for term, _ in places])
-        return Terms(np.array(list(value_of.values())), row, marks, _span_array([span for _, span in places]))
+            def row(number: int) -> Row:
+                term = int(present[number])
+                return self._row(term, passages.texts[passage], _spans(spans[which == term]))
 
+            return Terms(values[passage, present], row, marks[own], spans)
 
-class _Words(NamedTuple):
-    """A text's known words; the vectors of the distinct ones, times `factors`, add up to its embedding."""
+        return terms
 
-    spans: npt.NDArray[np.int64]  # of every occurrence [occurrences, 2]
-    which: npt.NDArray[np.int64]  # of the distinct words each occurrence is
-    counts: npt.NDArray[np.int64]  # of each distinct word
-    rows: list[int]  # in the model's table
-    vectors: npt.NDArray[np.float32]  # [words, dimension], as in the table
-    factors: npt.NDArray[np.float64]
-
-    def where(self, word: int) -> tuple[Span, ...]:
-        """Return where a distinct word stands."""
-        return tuple((start, end) for start, end in self.spans[self.which == word].tolist())
-
-
-class WordTable:
-    """A static model's words in texts, remembered from one text to the next."""
-
-    def __init__(self, model: StaticEmbedder) -> None:
-        """Take the model."""
-        self.model = model
-        self._simple = not any(map(is_phrase, model.vocabulary.words))
-        self._rows: dict[str, int] = {}
-
-    def read(self, text: str) -> _Words:
-        """Return the known words of a text."""
-        words, spans = self._split(text)
-        rows = list(map(self._rows.get, words))
-        if None in rows:
-            rows = [self._row(word) if row is None else row for word, row in zip(words, rows)]
-        found = np.array(rows, np.int64)
-        known = found != -1
-        distinct, which, counts = np.unique(found[known], return_inverse=True, return_counts=True)
-        vectors = self.model.word_vectors(distinct)
-        length = float(np.linalg.norm(counts.astype(np.float32) @ vectors))
-        return _Words(spans[known], which, counts, distinct.tolist(), vectors, counts / (length or 1.0))
-
-    def _split(self, text: str) -> tuple[list[str], npt.NDArray[np.int64]]:
-        """Return what `Vocabulary.split` does, in any order; quicker where a text is mostly ASCII."""
-        if not self._simple:
-            found = self.model.vocabulary.split(text)
-            return [word.text for word in found], _span_array([(word.start, word.end) for word in found])
-        words: list[str] = []
-        spans: list[Span] = []
-        for other in () if text.isascii() else _NOT_ASCII.finditer(text):
-            for word in self.model.vocabulary.split(other[0]):
-                words.append(word.text)
-                spans.append((other.start() + word.start, other.start() + word.end))
-        plain = text if text.isascii() else _NOT_ASCII.sub(lambda match: " " * len(match[0]), text)
-        inside = np.zeros(len(plain) + 2, bool)
-        inside[1:-1] = _IN_WORD[np.frombuffer(plain.encode(), np.uint8)]
-        edges = np.flatnonzero(inside[1:] != inside[:-1]).reshape(-1, 2)  # start and end of each word, in order
-        return words + _ASCII_WORD.findall(plain), np.concatenate([_span_array(spans), edges])
-
-    def _row(self, word: str) -> int:
-        if word not in self._rows:
-            if len(self._rows) >= _MOST_REMEMBERED:
-                self._rows.clear()
-            self._rows[word] = self.model.vocabulary.row(word)
-        return self._rows[word]
-
-    def named(self, text: str, words: _Words, word: int) -> tuple[str, tuple[Span, ...]]:
-        """Return a word as the user wrote it, with the vocabulary's if that is more than another case; its places."""
-        spans = words.where(word)
-        stands, known = text[slice(*spans[0])], self.model.vocabulary.words[words.rows[word]]
-        more = "" if known in (stands, stands.lower()) else f" (as {shown_word(known)})"
-        return shown_word(stands) + more, spans
+    def _row(self, term: int, text: str, spans: tuple[Span, ...]) -> Row:
+        asked, stands = self._shown[term], text[slice(*spans[0])]
+        name = asked if asked.lower() == stands.lower() else f"{asked} ~ {stands}"
+        return Row(name, (asked,), 0.0, 0.0, self._asked[term], spans, key=(self._terms[term],), kind=WORD)
 
 
 class PairReader:
@@ -162,29 +133,57 @@ class PairReader:
 
     needs_vector = False
 
-    def __init__(self, table: WordTable, query: str, weight: float) -> None:
+    def __init__(self, name: str, words: Words, query: str, weight: float) -> None:
         """Read the query."""
-        self._table = table
-        asked = table.read(query)
-        self._vectors = asked.vectors * (asked.factors * weight).astype(np.float32)[:, None]
-        self._words = cache(partial(table.named, query, asked))
+        self._name, self._model = name, words.models[name]
+        asked = Passages([query], [], words).rows(name)
+        self._rows, which, counts = np.unique(asked.values, return_inverse=True, return_counts=True)
+        vectors = self._model.word_vectors(self._rows) * counts[:, None].astype(np.float32)
+        self._vectors = vectors * np.float32(weight / (np.linalg.norm(vectors.sum(axis=0)) or 1.0))
+        self._word = cache(lambda word: self._named(query, asked.spans[which == word], int(self._rows[word])))
 
-    def terms(self, text: str, vector: Vector | None) -> Terms:
-        """Return a value for each pair of words."""
-        words = self._table.read(text)
-        products = (self._vectors @ words.vectors.T) * words.factors
+    def read(self, passages: Passages) -> Callable[[int], Terms]:
+        """Return what gives a value for each pair of words."""
+        every = passages.rows(self._name)
+        rows, which = np.unique(every.values, return_inverse=True)
+        found = every._replace(values=which)
+        vectors, counts = self._model.word_vectors(rows), found.counts(len(rows))
+        products = (self._vectors @ vectors.T).astype(np.float64)
+        lengths = np.linalg.norm(counts.astype(np.float32) @ vectors, axis=1).astype(np.float64)
+        lengths[lengths == 0] = 1.0
+        factors = counts / lengths[:, None]
+        marks = products.sum(axis=0)[which] / lengths[found.texts()]
 
-        @cache
-        def stands(word: int) -> tuple[str, tuple[Span, ...]]:
-            return self._table.named(text, words, word)
+        def terms(passage: int) -> Terms:
+            own, present = found.of(passage), np.flatnonzero(counts[passage])
+            spans = found.spans[own]
+            known: dict[int, Row] = {}
 
-        def row(number: int) -> Row:
-            i, j = divmod(number, len(words.rows))
-            (first, spans1), (second, spans2) = self._words(i), stands(j)
-            return Row(f"{first} × {second}", (first, second), float(products[i, j]), 0.0, spans1, spans2)
+            def word(column: int) -> Row:
+                if column not in known:
+                    places = spans[which[own] == column]
+                    known[column] = self._named(passages.texts[passage], places, int(rows[column]))
+                return known[column]
 
-        each = products.sum(axis=0) / words.counts
-        return Terms(products.ravel(), row, each[words.which], words.spans)
+            def row(number: int) -> Row:
+                first, column = divmod(number, len(present))
+                one, other = self._word(first), word(int(present[column]))
+                return Row(
+                    f"{one.name} × {other.name}", one.parts + other.parts, 0.0, 0.0, one.spans1, other.spans1,
+                    key=one.key + other.key, kind=WORD_PAIR,
+                )  # fmt: skip
+
+            return Terms((products[:, present] * factors[passage, present]).ravel(), row, marks[own], spans)
+
+        return terms
+
+    def _named(self, text: str, places: Integers, row: int) -> Row:
+        """Return a word as the user wrote it, with the vocabulary's if that is more than another case; its places."""
+        spans = _spans(places)
+        stands, known = text[slice(*spans[0])], self._model.vocabulary.words[row]
+        more = "" if known in (stands, stands.lower()) else f" (as {shown_word(known)})"
+        name = shown_word(stands) + more
+        return Row(name, (name,), 0.0, 0.0, spans, key=(known,))
 
 
 class DimensionReader:
@@ -192,25 +191,27 @@ class DimensionReader:
 
     needs_vector = True
 
-    def __init__(self, model: Embedder, vector: Vector, weight: float) -> None:
+    def __init__(self, model: Model, vector: Vector, weight: float) -> None:
         """Take the query's row at length 1."""
-        self._dimensions = model.dimensions
+        self._name, self._dimensions = model.name, model.encoder.dimensions
         numbers, values = _coordinates(vector)
         self._numbers, self._values = numbers, values.astype(np.float64) * weight
 
-    def terms(self, text: str, vector: Vector | None) -> Terms:
-        """Return a value for each dimension in which both have a coordinate."""
+    def read(self, passages: Passages) -> Callable[[int], Terms]:
+        """Return what gives a value for each dimension in which both have a coordinate."""
+        return lambda passage: self._of_vector((passages.vectors[passage] or {}).get(self._name))
+
+    def _of_vector(self, vector: Vector | None) -> Terms:
         if vector is None:
             return _NOTHING
         numbers, coordinates = _coordinates(vector)
         shared, mine, other = np.intersect1d(self._numbers, numbers, return_indices=True)
-        values = self._values[mine] * coordinates[other]
 
         def row(number: int) -> Row:
             name = self._dimensions[int(shared[number])].name
-            return Row(name, (name,), float(values[number]), 0.0)
+            return Row(name, (name,), 0.0, 0.0, key=(name, str(shared[number])), kind=DIMENSION)
 
-        return Terms(values, row)
+        return Terms(self._values[mine] * coordinates[other], row)
 
 
 class ModelReader:
@@ -222,14 +223,17 @@ class ModelReader:
         """Take the model and the query."""
         self._model, self._query, self._weight = model, query, weight
 
-    def terms(self, text: str, vector: Vector | None) -> Terms:
-        """Return a value for each row of the explanation."""
+    def read(self, passages: Passages) -> Callable[[int], Terms]:
+        """Return what gives a value for each row of the explanation."""
+        return lambda passage: self._explained(passages.texts[passage])
+
+    def _explained(self, text: str) -> Terms:
         own = self._model.explain(self._query, text)
-        rest = [] if own.exact else [Row("remainder", ("remainder",), own.remainder, 0.0)]
-        rows = [row._replace(contribution=row.contribution * self._weight, share=0.0) for row in (*own.rows, *rest)]
-        values = np.array([row.contribution for row in rows])
-        marks = [(row.contribution / len(row.spans2), span) for row in rows for span in row.spans2]
-        spans = _span_array([span for _, span in marks])
+        rest = [] if own.exact else [Row("remainder", ("remainder",), own.remainder, 0.0, key=("remainder",))]
+        rows = (*own.rows, *rest)
+        values = np.array([row.contribution for row in rows]) * self._weight
+        marks = [(value / len(row.spans2), span) for row, value in zip(rows, values.tolist()) for span in row.spans2]
+        spans = np.array([span for _, span in marks], np.int64).reshape(-1, 2)
         return Terms(values, rows.__getitem__, np.array([value for value, _ in marks]), spans)
 
 
@@ -239,37 +243,39 @@ class WholeReader:
     needs_vector = True
     _NAME = "the whole vector (its dimensions have no names)"
 
-    def __init__(self, vector: Vector, weight: float) -> None:
+    def __init__(self, name: str, vector: Vector, weight: float) -> None:
         """Take the query's row at length 1."""
-        self._vector = vector.astype(np.float64) * weight
+        self._name, self._vector = name, vector.astype(np.float64) * weight
 
-    def terms(self, text: str, vector: Vector | None) -> Terms:
-        """Return the product."""
+    def read(self, passages: Passages) -> Callable[[int], Terms]:
+        """Return what gives the product."""
+        return lambda passage: self._of_vector((passages.vectors[passage] or {}).get(self._name))
+
+    def _of_vector(self, vector: Vector | None) -> Terms:
         if vector is None:
             return _NOTHING
-        value = float(self._vector @ vector)
-        return Terms(np.array([value]), lambda _: Row(self._NAME, (self._NAME,), value, 0.0))
+        whole = Row(self._NAME, (self._NAME,), 0.0, 0.0, key=(self._NAME,), kind=EMBEDDING)
+        return Terms(np.array([self._vector @ vector]), lambda _: whole)
 
 
-def reader_of(model: Model, table: WordTable | None, query: str, vector: Vector, weight: float) -> Reader:
+def reader_of(model: Model, words: Words, query: str, vector: Vector, weight: float) -> Reader:
     """Return what takes the scores of `model` for a query apart.
 
     Args:
         model: one of the index.
-        table: of a static model.
+        words: reads texts for the static models.
         query: its text.
         vector: its row at length 1.
         weight: of the model in the score.
     """
-    if table is not None:
-        return PairReader(table, query, weight)
+    if model.is_static:
+        return PairReader(model.name, words, query, weight)
     if not isinstance(model.encoder, Embedder):
-        return WholeReader(vector, weight)
+        return WholeReader(model.name, vector, weight)
     if model.encoder.family == "ensemble":
         return ModelReader(model.encoder, query, weight)
-    if type(model.encoder).dimensions is Embedder.dimensions:  # no names
-        return WholeReader(vector, weight) if not model.sparse else DimensionReader(model.encoder, vector, weight)
-    return DimensionReader(model.encoder, vector, weight)
+    named = type(model.encoder).dimensions is not Embedder.dimensions
+    return DimensionReader(model, vector, weight) if named or model.sparse else WholeReader(model.name, vector, weight)
 
 
 class Reasons:
@@ -286,20 +292,23 @@ class Reasons:
         self.query, self.text, self.score = query, text, score
         self._terms, self._named = dict(terms), named
 
+    @cached_property
+    def _values(self) -> Floats:
+        return np.concatenate([np.zeros(0), *(terms.values for terms in self._terms.values())])
+
     def top(self, count: int = 10) -> list[Row]:
         """Return the `count` rows of the largest size, largest first."""
-        values = self._values()
-        if count < len(values):
-            best = np.argpartition(-np.abs(values), count)[:count] if count > 0 else np.zeros(0, int)
-        else:
-            best = np.arange(len(values))
-        best = best[np.argsort(-np.abs(values[best]), kind="stable")]
-        return [self._row(number) for number in best.tolist()]
+        sizes = np.abs(self._values)
+        best = np.arange(len(sizes))
+        if count < len(sizes):
+            best = np.argpartition(sizes, len(sizes) - count)[len(sizes) - count :] if count > 0 else best[:0]
+        best = best[np.argsort(-sizes[best], kind="stable")]
+        return [self._row(number, float(self._values[number])) for number in best.tolist()]
 
     def words(self) -> list[tuple[int, int, float]]:
         """Return the stretches of `text` that have a part in the score: start, end, contribution, in text order."""
         every = list(self._terms.values())
-        spans = np.concatenate([_span_array([]), *(terms.spans for terms in every)])
+        spans = np.concatenate([_NO_SPANS, *(terms.spans for terms in every)])
         keys, which = np.unique(spans[:, 0] << 32 | spans[:, 1], return_inverse=True)
         sums = np.bincount(which, np.concatenate([np.zeros(0), *(terms.marks for terms in every)]), len(keys))
         return list(zip((keys >> 32).tolist(), (keys & 0xFFFFFFFF).tolist(), sums.tolist()))
@@ -310,51 +319,30 @@ class Reasons:
 
     def __len__(self) -> int:
         """Return the number of rows."""
-        return sum(len(terms.values) for terms in self._terms.values())
+        return len(self._values)
 
     def explain(self) -> Explanation:
         """Return every row, with all the views of an explanation."""
-        rows = [self._row(number) for number in range(len(self))]
-        return Explanation.from_terms("index", (self.query, self.text), self.score, _distinct(rows))
+        return Explanation.from_terms("index", (self.query, self.text), self.score, self._values, self._row)
 
-    def _values(self) -> npt.NDArray[np.float64]:
-        return np.concatenate([np.zeros(0), *(terms.values for terms in self._terms.values())])
-
-    def _row(self, number: int) -> Row:
-        for part, terms in self._terms.items():
-            if number < len(terms.values):
-                row = terms.row(number)
-                row = row._replace(name=part + _BETWEEN + row.name) if self._named else row
-                share = row.contribution / self.score if self.score else 0.0
-                return row._replace(share=share)
+    def _row(self, number: int, contribution: float, share: float | None = None) -> Row:
+        parts = iter(self._terms.items())
+        part, terms = next(parts)
+        while number >= len(terms.values):
             number -= len(terms.values)
-        raise IndexError(number)
+            part, terms = next(parts)
+        row = terms.row(number)
+        share = (contribution / self.score if self.score else 0.0) if share is None else share
+        name = part + _BETWEEN + row.name if self._named else row.name
+        key = (part, *row.key) if self._named else row.key
+        return Row(name, row.parts, contribution, share, row.spans1, row.spans2, row.spans3, key, row.kind)
 
 
-def _distinct(rows: list[Row]) -> list[Row]:
-    """Add up rows of the same name and parts, such as of words that differ in nothing but a mark."""
-    found: dict[tuple[str, tuple[str, ...]], Row] = {}
-    for row in rows:
-        same = found.get((row.name, row.parts))
-        if same is not None:
-            spans = [tuple(sorted({*a, *b})) for a, b in ((same.spans1, row.spans1), (same.spans2, row.spans2))]
-            row = row._replace(contribution=same.contribution + row.contribution, spans1=spans[0], spans2=spans[1])
-        found[row.name, row.parts] = row
-    return list(found.values())
+def _spans(places: Integers) -> tuple[Span, ...]:
+    return tuple((start, end) for start, end in places.tolist())
 
 
-def _span_array(spans: Sequence[Span]) -> npt.NDArray[np.int64]:
-    return np.array(spans, np.int64).reshape(-1, 2)
-
-
-def _grouped(places: Iterable[tuple[str, Span]]) -> dict[str, list[Span]]:
-    spans: dict[str, list[Span]] = {}
-    for term, span in places:
-        spans.setdefault(term, []).append(span)
-    return spans
-
-
-def _coordinates(vector: Vector) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+def _coordinates(vector: Vector) -> tuple[Integers, npt.NDArray[np.float32]]:
     """Return the numbers and values of the coordinates of a row."""
     if isinstance(vector, tuple):
         return vector

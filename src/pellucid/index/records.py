@@ -6,13 +6,12 @@ metadata, and an object "metadata" holds more of it. A document without an id is
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pellucid.corpus import LONGEST_LINE, UNPACKERS, check_file, parquet_rows, parse_json, read_lines
+from pellucid.corpus import LONGEST_LINE, UNPACKERS, check_file, parquet_rows, parse_json, read_lines, table_rows
 from pellucid.errors import CorpusError
 
 _WHOLE = (".txt", ".md", ".markdown")  # files of a folder that are a document each
@@ -106,19 +105,9 @@ def _read_jsonl(path: Path, columns: Columns) -> Iterator[Record]:
 
 def _read_table(delimiter: str) -> Callable[[Path, Columns], Iterator[Record]]:
     def read(path: Path, columns: Columns) -> Iterator[Record]:
-        limit = csv.field_size_limit(LONGEST_LINE)
-        rows = csv.DictReader((line + "\n" for line in read_lines(path)), delimiter=delimiter, strict=True)
-        try:
-            for row in rows:
-                place = f"{path}, line {rows.line_num}"
-                if None in row or None in row.values():
-                    raise CorpusError(f"{place} has not as many cells as the first line has names")
-                filled = {name: cell for name, cell in row.items() if cell != "" or name in columns}
-                yield _record(filled, columns, f"{path.name}:{rows.line_num}", place)
-        except csv.Error as error:
-            raise CorpusError(f"{path}, line {rows.reader.line_num}: {error}") from error
-        finally:
-            csv.field_size_limit(limit)
+        for number, row in table_rows(path, delimiter):
+            filled = {name: cell for name, cell in row.items() if cell != "" or name in columns}
+            yield _record(filled, columns, f"{path.name}:{number}", f"{path}, line {number}")
 
     return read
 

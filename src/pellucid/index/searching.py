@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from itertools import islice
 from typing import NamedTuple
@@ -11,14 +11,16 @@ from typing import NamedTuple
 import numpy as np
 
 from pellucid.errors import InputError
-from pellucid.index.bm25 import Analyser, query_weights
+from pellucid.index.bm25 import query_weights
 from pellucid.index.documents import PASSAGE_BITS, Document, Documents, State
 from pellucid.index.engine import Engine, Vector, Where
 from pellucid.index.hits import Hit
 from pellucid.index.models import BM25, Model
-from pellucid.index.reasons import Bm25Reader, Reader, Reasons, WordTable, reader_of
+from pellucid.index.reasons import Bm25Reader, Passages, Reader, Reasons, Terms, reader_of
+from pellucid.index.words import Words
 
 _CANDIDATES, _MOST_CANDIDATES = 50, 12_800  # passages that each part brings; more until the result is certain
+_TOGETHER = 10  # hits whose reasons are read at once
 
 Products = dict[str, dict[int, float]]
 """Part -> number of a passage -> what the part adds to its score."""
@@ -27,9 +29,8 @@ Products = dict[str, dict[int, float]]
 class Parts(NamedTuple):
     """What a question is asked of, at one moment; `current` says which engine is open when its reasons are read."""
 
-    analyser: Analyser
+    words: Words
     models: Mapping[str, Model]
-    tables: Mapping[str, WordTable]
     documents: Documents
     state: State
     engine: Engine
@@ -41,20 +42,21 @@ class Question:
 
     def __init__(self, query: str, weights: dict[str, float], parts: Parts) -> None:
         """Encode the query for each part that counts."""
-        self.query, self.weights, self._of = query, weights, parts
-        self._average = parts.state.average
+        self.query, self._of = query, parts
+        self.weights = {part: weight for part, weight in weights.items() if weight > 0}
         self._vectors: dict[str, Vector] = {}  # times their weights, so that products are parts of the score
         self._units: dict[str, Vector] = {}
         self._term_weights: dict[str, float] = {}
-        self._points: list[int] = []  # of the hits
-        if weights.get(BM25, 0) > 0:
-            self._ask_bm25()
-        for name, model in parts.models.items():
-            if weights[name] > 0:
-                self._ask(name, model.vectors([query], "query")[0])
+        self._found: list[tuple[int, str]] = []  # the hits: number and text of the passage
+        self._read: dict[int, tuple[Passages, dict[str, Callable[[int], Terms]]]] = {}  # hits whose reasons were read
+        for name in self.weights:
+            if name == BM25:
+                self._ask_bm25()
+            else:
+                self._ask(name, parts.models[name].vectors([query], "query")[0])
 
     def _ask_bm25(self) -> None:
-        counts = Counter(self._of.analyser.terms(self.query))
+        counts = Counter(self._of.words.analyser.terms(self.query))
         known = self._of.documents.passages_with(counts)
         having = {term: passages for term, (_, passages) in known.items()}
         self._term_weights = query_weights(counts, having, self._of.state.passages, self.weights[BM25])
@@ -81,22 +83,25 @@ class Question:
             products = engine.search(self._vectors, limit, where) if self._vectors else {}
             full = {name: found for name, found in products.items() if len(found) == limit}
             bound = sum(max(min(found.values()), 0.0) for found in full.values())
-            every: set[int] = set().union(*products.values())
-            for name, more in engine.products(self._vectors, {n: every - f.keys() for n, f in full.items()}).items():
+            every = {point for found in products.values() for point, product in found.items() if product}
+            missing = {name: every.difference(found) for name, found in full.items()}
+            for name, more in engine.products(self._vectors, missing).items():
                 products[name] |= more
-            best = _best_passages(products, every)
-            certain = not full or (len(best) >= top_k and _sum(products, best[top_k - 1]) >= bound)
+            scores = {point: score for point, score in _sums(products).items() if point in every}
+            hits = self._known(products, _best_passages(scores), top_k)
+            certain = not full or (len(hits) == top_k and hits[-1].score >= bound)
             if certain or limit >= _MOST_CANDIDATES:
-                return self._hits(products, best, top_k), certain
+                return hits, certain
             limit *= 4
 
     def score(self, document: Document) -> Hit:
         """Return one document as a hit."""
         wanted = {name: list(document.points()) for name in self._vectors}
         products = self._of.engine.products(self._vectors, wanted)
-        return self._hit(products, document, max(document.points(), key=lambda point: _sum(products, point)))
+        best = _best_passages(dict.fromkeys(document.points(), 0.0) | _sums(products))
+        return self._hit(products, document, best[0])
 
-    def _hits(self, products: Products, best: list[int], top_k: int) -> list[Hit]:
+    def _known(self, products: Products, best: list[int], top_k: int) -> list[Hit]:
         """Return the first `top_k` passages that are part of a document: others are not committed, or were removed."""
         hits: list[Hit] = []
         waiting = iter(best)
@@ -109,9 +114,9 @@ class Question:
 
     def _hit(self, products: Products, document: Document, point: int) -> Hit:
         passage = point & ((1 << PASSAGE_BITS) - 1)
-        parts = {name: products.get(name, {}).get(point, 0.0) for name, w in self.weights.items() if w > 0}
+        parts = {name: products[name].get(point, 0.0) if name in products else 0.0 for name in self.weights}
         score = sum(parts.values())
-        self._points.append(point)
+        self._found.append((point, document.indexed(passage)))
         return Hit(
             document.id,
             score,
@@ -121,43 +126,50 @@ class Question:
             parts,
             passage,
             document.ends[passage - 1] if passage else 0,
-            partial(self._reasons, document.indexed(passage), point, score),
+            partial(self._reasons, len(self._found) - 1, score),
         )
 
     @cached_property
     def _readers(self) -> dict[str, Reader]:
         readers: dict[str, Reader] = {}
         if BM25 in self._vectors:
-            readers[BM25] = Bm25Reader(self._of.analyser, self.query, self._term_weights, self._average)
+            readers[BM25] = Bm25Reader(self._of.words, self.query, self._term_weights, self._of.state.average)
         for name, unit in self._units.items():
-            model, table = self._of.models[name], self._of.tables.get(name)
-            readers[name] = reader_of(model, table, self.query, unit, self.weights[name])
+            readers[name] = reader_of(self._of.models[name], self._of.words, self.query, unit, self.weights[name])
         return readers
 
-    @cached_property
-    def _stored(self) -> dict[int, dict[str, Vector]] | None:
-        """The stored vectors of all hits, of the parts that need them; None where none does."""
+    def _passages(self, block: int) -> tuple[Passages, dict[str, Callable[[int], Terms]]]:
+        """Return some neighbouring hits, and what gives the terms of each part of their scores."""
+        points, texts = zip(*self._found[block * _TOGETHER : (block + 1) * _TOGETHER])
         names = [name for name, reader in self._readers.items() if reader.needs_vector]
-        return self._of.current().vectors(self._points, names) if names else None
+        stored = self._of.current().vectors(points, names) if names else {point: {} for point in points}
+        passages = Passages(list(texts), [stored.get(point) for point in points], self._of.words)
+        return passages, {name: reader.read(passages) for name, reader in self._readers.items()}
 
-    def _reasons(self, text: str, point: int, score: float) -> Reasons:
-        """Return why the passage `text` has its score."""
-        if self._stored is not None and point not in self._stored:
+    def _reasons(self, number: int, score: float) -> Reasons:
+        """Return why a hit has its score."""
+        block, place = divmod(number, _TOGETHER)
+        if block not in self._read:  # two threads may both read it
+            self._read[block] = self._passages(block)
+        passages, readers = self._read[block]
+        if passages.vectors[place] is None:
             raise InputError("the document was changed or removed since the search; search again")
-        stored = (self._stored or {}).get(point, {})
-        terms = {name: reader.terms(text, stored.get(name)) for name, reader in self._readers.items()}
-        several = sum(weight > 0 for weight in self.weights.values()) > 1
-        return Reasons(self.query, text, score, terms, named=several)
+        terms = {name: terms_of(place) for name, terms_of in readers.items()}
+        return Reasons(self.query, passages.texts[place], score, terms, named=len(self.weights) > 1)
 
 
-def _sum(products: Products, point: int) -> float:
-    return sum(found.get(point, 0.0) for found in products.values())
+def _sums(products: Products) -> dict[int, float]:
+    """Return the score of each passage."""
+    scores: dict[int, float] = {}
+    for found in products.values():
+        for point, product in found.items():
+            scores[point] = scores.get(point, 0.0) + product
+    return scores
 
 
-def _best_passages(products: Products, points: Iterable[int]) -> list[int]:
+def _best_passages(scores: Mapping[int, float]) -> list[int]:
     """Return the best passage of each document, best first; of equal ones the earlier."""
-    ranked = sorted((-_sum(products, point), point) for point in points)
     best: dict[int, int] = {}
-    for _, point in ranked:
+    for point in sorted(scores, key=lambda point: (-scores[point], point)):
         best.setdefault(point >> PASSAGE_BITS, point)
     return list(best.values())

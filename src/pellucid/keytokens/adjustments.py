@@ -1,6 +1,6 @@
 """Offsets of an embedding space that bring out key tokens.
 
-The embeddings of a language model have one large part in common, which points to tokens that say nothing ("and", ",").
+The embeddings of a language model have one large component in common, which points to function words ("and", ",").
 "A Text is Worth Several Tokens", section 4, finds that tuning a model for embedding mainly takes from the first
 principal component, and adds a multiple of it by hand: h + lambda u_1. Here that and the subtraction of the mean
 embedding are both an offset, h + offset, which can be saved, and folded into a linear layer's bias.
@@ -31,7 +31,7 @@ _LEAST = 20  # texts to choose by; ten of each half
 
 
 class Decoder(Protocol):
-    """What an adjustment is fitted on: the part of a `KeyTokenEmbedder` that lies below it."""
+    """What an adjustment is fitted on: the part of `KeyTokenEmbedder` that is used here."""
 
     backbone: Backbone
     head: TokenHead
@@ -191,7 +191,7 @@ class AdjustmentChoice:
 
 
 def choose_adjustment(model: Decoder, texts: Iterable[str], *, show_progress_bar: bool = False) -> AdjustmentChoice:
-    """Try the adjustments on a sample of texts and take the one under which embeddings say most of their texts.
+    """Try the adjustments on a sample of texts and take the one with the highest alignment rate.
 
     The score is the Local Alignment Rate (paper, Eq. 7) with each token weighted by ln(texts / texts that hold it): a
     token that every text has adds nothing, so that being aligned with stop words, as plain embeddings are, scores low,
@@ -230,6 +230,6 @@ def _candidates(embeddings: Vectors) -> list[Adjustment]:
 
 
 def _said(model: Decoder, adjustment: Adjustment, texts: list[str], embeddings: Vectors) -> float:
-    """Return how much of the texts their adjusted embeddings say."""
+    """Return the weighted local alignment rate of adjusted embeddings."""
     given = decoded_texts(model.backbone, model.head, texts, adjustment.apply(embeddings))
     return measure("", given, 1, stems=None, examples=0).weighted_lar

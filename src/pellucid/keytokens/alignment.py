@@ -1,4 +1,4 @@
-"""How far embeddings say the tokens of their texts: Algorithm 1 of "A Text is Worth Several Tokens", and its rates.
+"""Alignment of embeddings with the tokens of their texts: Algorithm 1 of "A Text is Worth Several Tokens", its rates.
 
 T is the set of a text's tokens, A^K the K tokens that score highest for its embedding through the backbone's head.
 Hit@K is the share of texts with a token of T in A^K (Eq. 6); the local alignment rate the mean share of T found in
@@ -9,7 +9,7 @@ Special tokens are not counted in T, nor are those of an instruction or a templa
 tokens. A^K is taken from the whole vocabulary. The rates reward stop words as much as any other token, hence one rate
 more, which is not the paper's: the local rate with each token weighted by ln(texts / texts that hold it).
 
-Which words are forms of one another is told by stems (snowballstemmer) and lemmas (simplemma).
+Words are forms of one another if they share a stem (snowballstemmer) or lemma (simplemma).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError, missing_extra
-from pellucid.keytokens.head import BiasedHead, Rows, TokenHead, TopTokens, shifted_top_tokens, top_tokens
+from pellucid.keytokens.head import HeadRows, Rows, TokenHead, TopTokens, shifted_top_tokens, top_tokens
 from pellucid.keytokens.states import before_rows
 from pellucid.text import split_words, well_formed
 from pellucid.transformer.tokenwords import Rank, Token, vocabulary_of
@@ -155,7 +155,7 @@ class AlignedText(NamedTuple):
 
 
 class ModelAlignment(NamedTuple):
-    """How far the embeddings of one model say the tokens of their texts.
+    """How far the embeddings of one model are aligned with the tokens of their texts.
 
     Attributes:
         name: of the model.
@@ -189,11 +189,7 @@ class ModelAlignment(NamedTuple):
 
 
 def aligned_texts(given: EmbeddedTexts, k: int, *, stems: Stems | None = None) -> Iterable[AlignedText]:
-    """Yield each text with the first `k` tokens of its embedding, classed where `stems` is given.
-
-    Raises:
-        InputError: `k` is out of range, or an embedding holds NaN or infinity.
-    """
+    """Yield each text with the first `k` tokens of its embedding, classed where `stems` is given."""
     rows = np.asarray(given.embeddings, np.float32)
     related = Relations(given.vocabulary, stems)
     for start in range(0, len(rows), _TEXTS):
@@ -231,11 +227,7 @@ def measure_shifted(
     stems: Stems | None,
     examples: int = 5,
 ) -> list[ModelAlignment]:
-    """Return the rates of h + amount x direction for each named amount, in one pass over the head; else as `measure`.
-
-    Raises:
-        InputError: as `measure`, or the direction is of another width, or there is no amount.
-    """
+    """Return the rates of h + amount x direction for each named amount, as `measure`, in one pass over the head."""
 
     def rank(rows: Rows, depth: int) -> list[TopTokens]:
         return shifted_top_tokens(rows, given.head, depth, direction, list(amounts.values()))
@@ -293,7 +285,7 @@ class _Tally:
         if len(self._examples) < self._most:
             self._examples.append(aligned)
         whole = sum(self._weights[token] for token in own)
-        if whole > 0:  # a text of tokens that all texts hold has nothing of its own
+        if whole > 0:  # else every token is in all texts
             self._weighable += 1
             self._weighted += sum(self._weights[token] for token in matched) / whole
 
@@ -321,7 +313,7 @@ class Relations:
     """How tokens are related to a text, each token's stem looked up once."""
 
     def __init__(self, vocabulary: Sequence[Token], stems: Stems | None) -> None:
-        """Take how the tokens read; without `stems` only literal tokens are told."""
+        """Take how the tokens read; without `stems` only literal tokens are recognised."""
         self._vocabulary, self._stems = vocabulary, stems
         self._known: dict[int, frozenset[tuple[str, str]]] = {}
 
@@ -373,7 +365,7 @@ def decoded_texts(backbone: Backbone, head: TokenHead, texts: Sequence[str], emb
     """
     rows, weight = before_rows(backbone, embeddings), head.weight
     if head.bias is not None:  # the bias as one more column
-        weight, rows = BiasedHead(weight, head.bias), np.column_stack([rows, np.ones(len(rows), np.float32)])
+        weight, rows = HeadRows(weight, head.bias), np.column_stack([rows, np.ones(len(rows), np.float32)])
     return EmbeddedTexts(texts, rows, literal_tokens(backbone.tokenizer, texts), weight, head.tokens)
 
 

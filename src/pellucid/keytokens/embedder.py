@@ -1,6 +1,4 @@
-"""Where the tokens of an explanation stand in a text, and the words a reader sees for them.
-
-Key tokens: what the embedding of a language model says, in tokens of its own vocabulary.
+"""Key tokens: the embedding of a language model, decoded into tokens of its vocabulary.
 
 After "A Text is Worth Several Tokens": an embedding h of a text, multiplied with the rows e_t of the head of the
 language model it comes from, gives each token a logit, and the tokens with the largest are key tokens of the text.
@@ -20,43 +18,40 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from pellucid.base import Embedder, Vectors, check_texts, explained_texts
+from pellucid.base import Vectors, check_texts, explained_texts
 from pellucid.dimensions import Dimensions, Edit
-from pellucid.encoding import PLAIN, Role, checked_role, unit_rows
+from pellucid.embeddings import PLAIN, Role, checked_role, unit_rows
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import KEY_TOKEN, Explanation, Row, Span
+from pellucid.explanation import KEY_TOKEN, Explanation, Row
 from pellucid.keytokens.adjustments import Adjustment, fit_adjustment
 from pellucid.keytokens.head import TokenHead, TopTokens, open_token_head
 from pellucid.keytokens.states import (
     KeyTokenSettings,
     before_rows,
-    embed_readings,
-    embed_texts,
     own_tokens,
     state_width,
+    text_embeddings,
 )
-from pellucid.progress import Progress
-from pellucid.text import split_words, well_formed
-from pellucid.transformer.reading import Reader, Reading, known_words, whole_words, without_prompt
+from pellucid.text import Span, split_words, well_formed
+from pellucid.transformer.embedder import TransformerEmbedder
+from pellucid.transformer.reading import Reading, known_words, whole_words
 from pellucid.transformer.tokenwords import Rank, Token
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from pellucid.explanation import Coverage, Explanation, Span
     from pellucid.transformer.backbone import Backbone
 
 
 def explained(model: KeyTokenEmbedder, texts: list[str], roles: list[Role]) -> Explanation:
     """Take the cosine of one or two checked texts in their roles apart; see `KeyTokenEmbedder.explain`."""
     readings = [model.readings([text], role)[0] for text, role in zip(texts, roles, strict=True)]
-    units = unit_rows(model.encode_readings(readings)).astype(np.float64)
+    units = unit_rows(model._rows(text_embeddings(model.backbone, readings, model.settings))).astype(np.float64)
     products = units[0].multiply(units[-1]).tocsr()
     clean = [well_formed(text) for text in texts]
     places = [
@@ -80,7 +75,7 @@ class Places:
         Args:
             text: the text.
             ids: its own tokens.
-            spans: the characters each stands for.
+            spans: the characters of each.
             tokens: how the tokens of the vocabulary read.
         """
         self.text = text
@@ -161,7 +156,7 @@ def _joined(first: Row, second: Row) -> Row:
 _BLOCK = 4_096  # texts decoded together
 
 
-class KeyTokenEmbedder(Embedder):
+class KeyTokenEmbedder(TransformerEmbedder):
     """A text is the logits of the tokens its embedding is aligned with.
 
     Attributes:
@@ -174,6 +169,7 @@ class KeyTokenEmbedder(Embedder):
     """
 
     family: ClassVar[str] = "keytokens"
+    settings: KeyTokenSettings
 
     def __init__(
         self,
@@ -214,15 +210,12 @@ class KeyTokenEmbedder(Embedder):
                 f"{backbone.dimension}; give the head of the language model that the backbone was made from"
             )
         if settings.top_k is not None and settings.top_k > len(head.shown):
-            raise InputError(
-                f"top_k is {settings.top_k:,}; the head has {len(head.shown):,} tokens that stand for text"
-            )
+            raise InputError(f"top_k is {settings.top_k:,}; the head has {len(head.shown):,} text tokens")
         width = state_width(backbone)
         if adjustment.offset is not None and len(adjustment.offset) != width:
             raise InputError(f"the adjustment is of {len(adjustment.offset)} dimensions and the embeddings of {width}")
-        self.backbone, self.head, self.adjustment = backbone, head, adjustment
-        self.settings = settings.decided(backbone.tokenizer, backbone.predicts_next, backbone.max_length)
-        self._reader = Reader(backbone.tokenizer, self.settings)
+        self._read_with(backbone, settings)
+        self.head, self.adjustment = head, adjustment
         self.mixing: Any = mixed and mixed[0]
         self._mixed_dimensions = mixed and mixed[1]
 
@@ -237,10 +230,6 @@ class KeyTokenEmbedder(Embedder):
     def readings(self, texts: list[str], role: Role = None) -> list[Reading]:
         """Return how the model reads `texts` in a role: any but documents with the instruction where one is set."""
         return self._reader.read_as(texts, role)
-
-    def encode_readings(self, readings: Sequence[Reading]) -> Any:
-        """Return the rows of texts that have been read, CSR float32 [texts, dimensions]."""
-        return self._rows(embed_readings(self.backbone, readings, self.settings))
 
     @classmethod
     def from_pretrained(cls, path_or_id: str | Path, *, backbone: Backbone | str | Path | None = None) -> Self:
@@ -307,10 +296,6 @@ class KeyTokenEmbedder(Embedder):
         """Return the same model with other settings: `replace(model.settings, top_k=1000)` of dataclasses."""
         return self._like(settings=settings)
 
-    def with_instruction(self, instruction: str) -> Self:
-        """Return the same model with a task to tell it before each text that is no document; "" for none."""
-        return self.with_settings(replace(self.settings, instruction=instruction))
-
     def with_adjustment(self, adjustment: Adjustment) -> Self:
         """Return the same model with another adjustment, such as one fitted on other texts."""
         return self._like(adjustment=adjustment)
@@ -368,7 +353,7 @@ class KeyTokenEmbedder(Embedder):
 
         Args:
             embeddings: float [n, d] from `embed`, not adjusted.
-            k: from 1 to the number of tokens that stand for text.
+            k: from 1 to the number of text tokens.
 
         Returns:
             ids int64 [n, k] and logits float32 [n, k], best first. A zero row, a text without tokens, has ids too,
@@ -415,24 +400,6 @@ class KeyTokenEmbedder(Embedder):
             return product
         return self.similarity(first, second)
 
-    @property
-    def device(self) -> str:
-        """The backbone's."""
-        return str(self.backbone.device)
-
-    @property
-    def max_seq_length(self) -> int:
-        """The tokens read at most, with all that stands around a text."""
-        return self._reader.max_length
-
-    def tokenize(self, texts: list[str]) -> dict[str, Any]:
-        """Return "input_ids" and "attention_mask" [texts, L] of texts as `encode` reads them, padded on the right."""
-        ids, mask, _ = self.backbone.padded(self._reader.read_as(texts, None))
-        return {"input_ids": ids, "attention_mask": mask}
-
-    def _prompted(self, texts: list[str], prompt: str) -> tuple[list[str], Role]:
-        return without_prompt(texts, prompt)
-
     def _size(self) -> str:
         return f"{self.get_embedding_dimension():,} tokens"
 
@@ -440,9 +407,11 @@ class KeyTokenEmbedder(Embedder):
         return self._rows(self._embedded(texts, role, batch_size, show_progress_bar))
 
     def _embedded(self, texts: list[str], role: Role, batch_size: int, show_progress_bar: bool) -> Vectors:
-        """Return the embeddings [texts, d], not adjusted; documents are told no instruction."""
-        with Progress("encoding", total=len(texts), enabled=show_progress_bar) as progress:
-            return embed_texts(self.backbone, self._reader, self.settings, texts, role, batch_size, progress)
+        """Return the embeddings [texts, d], not adjusted; zeros for a text without tokens."""
+        found = np.zeros((len(texts), state_width(self.backbone)), np.float32)
+        for batch, readings in self._batches(texts, role, batch_size, show_progress_bar, stacklevel=6):
+            found[batch] = text_embeddings(self.backbone, readings, self.settings)
+        return found
 
     def _rows(self, embeddings: Vectors) -> Any:
         """Return the logits kept of each embedding, CSR float32 [texts, dimensions]."""
@@ -479,9 +448,6 @@ class KeyTokenEmbedder(Embedder):
             InputError: an argument is no string.
         """
         return explained(self, *explained_texts(text1, text2, role1, role2))
-
-    def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        return self._reader.known(texts, role)
 
     def _edited(self, edit: Edit) -> Self:
         from scipy import sparse

@@ -1,10 +1,4 @@
-"""A key-token model as modules of plain sentence-transformers: Transformer, Pooling, Dense with ReLU.
-
-The logits of the tokens are one linear layer over the pooled states, whose weight is the head and whose bias takes up
-the adjustment, E (h + offset) = E h + E offset, so that a stock SparseEncoder gives the same rows. What it cannot do
-(a template, a head with layers of its own, pooling over the text's tokens alone) is refused with the reason.
-
-A key-token model on disk: how texts are read and decoded, the adjustment, and the transformer or its name.
+"""A key-token model on disk: how texts are read and decoded, the adjustment, and the transformer or its name.
 
     config.json            the family, and how the backbone is opened
     keytokens.json         the settings, and what the adjustment is
@@ -12,8 +6,10 @@ A key-token model on disk: how texts are read and decoded, the adjustment, and t
     dimensions.tsv         the tokens, for people: names and scales in it are honoured
     backbone/, adapter/    the transformer, see `transformer/folder.py`
 
-With `sparse_encoder` the folder is one that plain sentence-transformers opens as a SparseEncoder, too: see
-`sparsefolder.py`.
+With `sparse_encoder` plain sentence-transformers opens the folder as a SparseEncoder, too: Transformer, Pooling, Dense
+with ReLU. The logits are one linear layer over the pooled states, whose weight is the head and whose bias includes the
+adjustment, E (h + offset) = E h + E offset. What stock modules cannot do (a template, a head with several layers,
+pooling over the text's tokens alone) is refused with the reason.
 """
 
 from __future__ import annotations
@@ -64,11 +60,7 @@ class Model(NamedTuple):
 
 
 def check_expressible(model: Model, backbone_name: str | None) -> None:
-    """Refuse a model that stock modules cannot express.
-
-    Raises:
-        InputError: it is one; the message names every reason.
-    """
+    """Refuse a model that stock modules cannot express."""
     settings, backbone = model.settings, model.backbone
     reasons = {
         "the backbone is kept by name; a SparseEncoder folder holds it": backbone_name is not None,
@@ -237,9 +229,6 @@ def read_edit(parts: Parts, tokens: Dimensions) -> Edit | None:
     Args:
         parts: what its folder holds.
         tokens: the dimensions of its head as it is.
-
-    Raises:
-        ModelFolderError: the table or the mixing is broken.
     """
     from scipy import sparse
 

@@ -1,17 +1,17 @@
-"""The vocabulary head: its rows, the tokens they stand for, and the tokens that an embedding is nearest to.
+"""The vocabulary head: its rows, their tokens, and the tokens that an embedding is nearest to.
 
 The score of token t for embedding h is e_t . h, the head's row times the embedding ("A Text is Worth Several Tokens",
 Algorithm 1). A matrix of texts x vocabulary never exists: the head is read in chunks, and only the best k so far are
 kept. Equal scores go to the lower id, so the order does not depend on the chunks.
 
 The rows are the backbone's own, or another model's: an embedder is often published without the head of the language
-model it was made from. Special tokens, placeholders, lone bytes and rows beyond the tokenizer's last token stand for no
-text and are never decoded to.
+model it was made from. Special tokens, placeholders, lone bytes and rows beyond the tokenizer's last token are never
+decoded to; the others are called text tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -47,7 +47,7 @@ class TokenHead:
         bias: float32 [V] added to the logits, or None.
         spelled: the tokens as the tokenizer spells them, "" where a row has none.
         tokens: how they read.
-        shown: int64, the ids of those that stand for text, ascending.
+        shown: int64, the ids of the text tokens, ascending.
     """
 
     def __init__(self, weight: Any, tokenizer: Any, bias: Any = None) -> None:
@@ -59,8 +59,8 @@ class TokenHead:
             bias: [V], or None.
 
         Raises:
-            InputError: the rows are no matrix or not finite, the tokenizer does not belong to them, or no token of it
-                stands for text.
+            InputError: the rows are no matrix or not finite, the tokenizer does not belong to them, or it has no
+                text token.
         """
         if getattr(weight, "ndim", 0) != 2 or 0 in weight.shape:
             raise InputError(f"a head is a matrix [vocabulary, d], got {list(getattr(weight, 'shape', ()))}")
@@ -73,14 +73,14 @@ class TokenHead:
                 "same model" + (" (resize the model's embeddings after adding tokens)" if spare < 0 else "")
             )
         self.weight = weight
-        self.bias = None if bias is None else np.asarray(_as_array(bias), np.float32)
+        self.bias = None if bias is None else head_rows(bias, 0, len(bias))
         if self.bias is not None and self.bias.shape != (weight.shape[0],):
             raise InputError(f"the bias has shape {self.bias.shape}; the head has {weight.shape[0]:,} rows")
         self.spelled = spelled + [""] * spare
         self.tokens: list[Token] = readable(self.spelled, special)
         self.shown = np.array([n for n, token in enumerate(self.tokens) if token.rank < Rank.NONE], np.int64)
         if not len(self.shown):
-            raise InputError("no token of the tokenizer stands for text")
+            raise InputError("the tokenizer has no text token")
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -115,11 +115,7 @@ class TokenHead:
         return token.text or self.spelled[number].strip() or f"unused {number}"
 
     def check_k(self, k: int) -> None:
-        """Refuse a number of tokens that there are not.
-
-        Raises:
-            InputError: `k` is not between 1 and the number of `shown` tokens.
-        """
+        """Refuse a number of tokens that there are not."""
         if type(k) is not int or not 1 <= k <= len(self.shown):
             raise InputError(f"k is {k!r:.40}; it must be a whole number from 1 to the {len(self.shown):,} tokens")
 
@@ -159,7 +155,7 @@ class TokenHead:
         return head_rows(self.weight, 0, len(self))
 
     def top(self, vectors: Vectors, k: int) -> TopTokens:
-        """Return the `k` tokens that score highest for each vector, best first; only such as stand for text.
+        """Return the `k` tokens that score highest for each vector, best first; text tokens alone.
 
         Args:
             vectors: float32 [n, d], what the rows are multiplied with.
@@ -172,7 +168,7 @@ class TokenHead:
         vectors = np.asarray(vectors, np.float32)
         if self.bias is not None:  # the bias as one more column
             vectors = np.concatenate([vectors, np.ones((len(vectors), 1), np.float32)], axis=1)
-        found = top_tokens(vectors, _Shown(self), k)
+        found = top_tokens(vectors, HeadRows(self.weight, self.bias, self.shown), k)
         return TopTokens(self.shown[found.ids], found.scores)
 
 
@@ -204,30 +200,6 @@ def _without_added(spelled: list[str], tokenizer: Any, rows: int) -> list[str]:
     return spelled[:rows] if all(number in added for number in range(rows, len(spelled))) else spelled
 
 
-class _Shown:
-    """The rows of a head that stand for text, with the bias as last column where there is one; read in slices."""
-
-    def __init__(self, head: TokenHead) -> None:
-        self.head = head
-        self.shape = (len(head.shown), head.dimension + (head.bias is not None))
-
-    def __getitem__(self, part: slice) -> Vectors:
-        ids = self.head.shown[part]
-        if not len(ids):
-            return np.zeros((0, self.shape[1]), np.float32)
-        first, last = int(ids[0]), int(ids[-1]) + 1
-        rows = head_rows(self.head.weight, first, last)
-        rows = rows if len(rows) == len(ids) else rows[ids - first]
-        bias = self.head.bias
-        return rows if bias is None else np.concatenate([rows, bias[ids, None]], axis=1)
-
-
-def _as_array(values: Any) -> npt.NDArray[Any]:
-    if hasattr(values, "detach"):
-        values = values.detach().float().cpu().numpy()
-    return np.asarray(values)
-
-
 class TopTokens(NamedTuple):
     """The first k tokens of each text: `ids` int64 [n, k] and `scores` float32 [n, k], best first."""
 
@@ -248,10 +220,7 @@ def top_tokens(embeddings: npt.ArrayLike, head: Any, k: int, *, chunk: int = _CH
         InputError: `k` is out of range, the widths differ, or an embedding or the head holds NaN or infinity.
     """
     rows = checked(embeddings, head, k)
-    tops = [next(block) for block in _blocks(rows, head, k, np.zeros(1), None, chunk)]
-    if not tops:
-        return TopTokens(np.zeros((0, k), np.int64), np.zeros((0, k), np.float32))
-    return TopTokens(np.concatenate([top.ids for top in tops]), np.concatenate([top.scores for top in tops]))
+    return _ranked(rows, head, k, np.zeros(1), None, chunk)[0]
 
 
 def shifted_top_tokens(
@@ -283,18 +252,11 @@ def shifted_top_tokens(
     rows, along = checked(embeddings, head, k), np.asarray(direction, np.float32)
     if along.shape != rows.shape[1:]:
         raise InputError(f"the direction has shape {along.shape}; the embeddings are {rows.shape[1]} wide")
-    by_block = [list(block) for block in _blocks(rows, head, k, np.asarray(amounts, np.float32), along, chunk)]
-    if not by_block:
-        return [TopTokens(np.zeros((0, k), np.int64), np.zeros((0, k), np.float32))] * len(amounts)
-    return [TopTokens(*map(np.concatenate, zip(*tops))) for tops in zip(*by_block)]
+    return _ranked(rows, head, k, np.asarray(amounts, np.float32), along, chunk)
 
 
 def checked(embeddings: npt.ArrayLike, head: Any, k: int) -> Rows:
-    """Return the embeddings as float32 [n, d] after checking that they and `k` fit the head.
-
-    Raises:
-        InputError: they do not.
-    """
+    """Return the embeddings as float32 [n, d] after checking that they and `k` fit the head."""
     rows = np.asarray(embeddings, np.float32)
     if rows.ndim != 2 or rows.shape[1] != head.shape[1]:
         raise InputError(
@@ -309,17 +271,23 @@ def checked(embeddings: npt.ArrayLike, head: Any, k: int) -> Rows:
     return rows
 
 
-class BiasedHead:
-    """A head with its bias as one more column, for embeddings with a 1 behind them; read in slices."""
+class HeadRows:
+    """Some or all rows of a head, with its bias as one more column for embeddings with a 1 behind them."""
 
-    def __init__(self, weight: Any, bias: npt.ArrayLike) -> None:
-        """Take rows [V, d] and a bias [V]."""
-        self._weight, self._bias = weight, np.asarray(bias, np.float32)
-        self.shape = (weight.shape[0], weight.shape[1] + 1)
+    def __init__(self, weight: Any, bias: npt.ArrayLike | None = None, chosen: Ids | None = None) -> None:
+        """Take rows [V, d], a bias [V] or None, and the ascending ids of the rows wanted, None for all."""
+        self._weight, self._bias = weight, None if bias is None else np.asarray(bias, np.float32)
+        self._ids = np.arange(weight.shape[0]) if chosen is None else chosen
+        self.shape = (len(self._ids), weight.shape[1] + (bias is not None))
 
     def __getitem__(self, part: slice) -> Rows:
-        """Return rows float32 [n, d + 1]."""
-        return np.column_stack([head_rows(self._weight, part.start, part.stop), self._bias[part]])
+        """Return rows float32 [n, d], or [n, d + 1] with the bias."""
+        ids = self._ids[part]
+        if not len(ids):
+            return np.zeros((0, self.shape[1]), np.float32)
+        rows = head_rows(self._weight, int(ids[0]), int(ids[-1]) + 1)
+        rows = rows if len(rows) == len(ids) else rows[ids - ids[0]]
+        return rows if self._bias is None else np.column_stack([rows, self._bias[ids]])
 
 
 def head_rows(head: Any, start: int, stop: int) -> Rows:
@@ -330,11 +298,10 @@ def head_rows(head: Any, start: int, stop: int) -> Rows:
     return np.asarray(part, np.float32)
 
 
-def _blocks(
-    rows: Rows, head: Any, k: int, amounts: Any, direction: Rows | None, chunk: int
-) -> Iterator[Iterator[TopTokens]]:
-    """Yield for each block of texts the top tokens at each amount."""
-    for first in range(0, len(rows), _TEXTS):
+def _ranked(rows: Rows, head: Any, k: int, amounts: Any, direction: Rows | None, chunk: int) -> list[TopTokens]:
+    """Return the top tokens of all texts at each amount."""
+    found: list[list[TopTokens]] = [[] for _ in amounts]
+    for first in range(0, max(1, len(rows)), _TEXTS):
         block = rows[first : first + _TEXTS]
         kept = [np.zeros((len(block), 0), np.int64) for _ in amounts]
         for start in range(0, head.shape[0], chunk):
@@ -348,7 +315,9 @@ def _blocks(
             for n, amount in enumerate(amounts):
                 moved = scores if along is None else scores + amount * along
                 kept[n] = _first(np.concatenate([kept[n], _keys(moved, start)], axis=1), k)
-        yield (_top(keys) for keys in kept)
+        for tops, keys in zip(found, kept, strict=True):
+            tops.append(_top(keys))
+    return [TopTokens(*map(np.concatenate, zip(*tops))) for tops in found]
 
 
 def _keys(scores: Rows, start: int) -> Ids:
@@ -366,7 +335,7 @@ def _first(keys: Ids, k: int) -> Ids:
 
 
 def _top(keys: Ids) -> TopTokens:
-    """Return what the keys stand for, best first."""
+    """Return ids and scores of the keys, best first."""
     keys = np.sort(keys, axis=1)[:, ::-1]
     ordered = (keys >> 32).astype(np.int32)
     scores = (ordered ^ ((ordered >> 31) & np.int32(0x7FFFFFFF))).view(np.float32)
@@ -405,7 +374,7 @@ def read_head(name_or_path: str | Path) -> Vectors:
 
 
 def _tied(folder: Path) -> bool:
-    """Whether a model's input embeddings are its head; where its config is silent, its architecture says."""
+    """Whether a model's input embeddings are its head; where its config does not say, its architecture does."""
     from pellucid.transformer.backbone import read_transformer_config
 
     return bool(getattr(read_transformer_config(folder), "tie_word_embeddings", False))

@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.base import Vectors, check_texts
-from pellucid.encoding import Role
+from pellucid.embeddings import Role
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import KEY_TOKEN, Explanation, Row
 from pellucid.keytokens.embedder import Places, word_rows
@@ -117,7 +117,7 @@ class KeyTokenIndex:
         Args:
             model: with an adjustment fitted where its logits are mostly negative; its own `top_k` does not matter.
             documents: the texts, in the order hits number them by.
-            top_k: tokens kept of each, the paper's K; from 1 to the number of tokens that stand for text.
+            top_k: tokens kept of each, the paper's K; from 1 to the number of text tokens.
             signs: "signed" keeps the logits as they are (Eq. 15), "positive" only those above 0.
             embeddings: float32 [documents, d], what `model.embed(documents, role="document")` gives, where it is known.
             show_progress_bar: show bars, counting documents.
@@ -236,7 +236,7 @@ class KeyTokenIndex:
         return [np.array(ids, np.int64) for ids in joined]
 
     def _literal(self, queries: Sequence[str]) -> list[list[int]]:
-        """Return the tokens of each query that stand for text, each once."""
+        """Return the text tokens of each query, each once."""
         tokens = self.model.head.tokens
         read = [own_tokens(reading) for reading in self.model.readings(list(queries), "query")]
         return [[n for n in dict.fromkeys(ids) if tokens[n].rank < Rank.NONE] for ids in read]
@@ -340,7 +340,21 @@ class KeyTokenIndex:
         Raises:
             WritingError: it cannot be written.
         """
-        write_index(path, self)
+        texts = [text.encode("utf-8", "surrogatepass") for text in self.documents]
+        tensors = {
+            "data": np.asarray(self.weights.data, np.float32),
+            "indices": self.weights.indices.astype(np.int32),
+            "indptr": self.weights.indptr.astype(np.int64),
+            "texts": np.frombuffer(b"".join(texts), np.uint8),
+            "ends": np.cumsum([len(text) for text in texts], dtype=np.int64),
+            "probe": _probe(self.model),
+        }
+        facts: dict[str, Any] = {"kind": _KIND, "version": _VERSION, "files": [_CONFIG, _TENSORS]}
+        facts |= {"top_k": self.top_k, "signs": self.signs, "settings": asdict(self.model.settings)}
+        with writing_folder(path) as folder:
+            write_tensors(folder / _TENSORS, tensors)
+            facts["sha256"] = {_TENSORS: checksum(folder / _TENSORS)}
+            write_json(folder / _CONFIG, {"pellucid": facts})
 
     @classmethod
     def load(cls, path: str | Path, model: KeyTokenEmbedder) -> KeyTokenIndex:
@@ -354,7 +368,29 @@ class KeyTokenIndex:
             ModelFolderError: nothing is there, or it is broken.
             InputError: the index was built with another model, other settings or another adjustment.
         """
-        return cls(model, *read_index(path, model))
+        from scipy import sparse
+
+        folder = Path(path)
+        facts = _read_facts(folder)
+        check_whole(folder, facts, most=math.inf)  # all of it is read anyway
+        tensors, _ = read_tensors(folder / _TENSORS)
+        missing = [name for name in _NEEDED if name not in tensors]
+        if missing:
+            raise ModelFolderError(f"{folder / _TENSORS} holds no tensor {missing[0]!r}; the index is broken")
+        _check_model(folder, facts.get("settings"), tensors["probe"], model)
+        documents = _texts(folder, tensors)
+        ends = tensors["indptr"]
+        if ends.ndim != 1 or ends.dtype.kind != "i" or (np.diff(ends, prepend=0) < 0).any():  # scipy narrows them first
+            raise ModelFolderError(f"{folder / _TENSORS}: the lists are broken: their ends do not divide them")
+        parts = (tensors["data"], tensors["indices"], tensors["indptr"])
+        try:
+            weights = sparse.csr_matrix(parts, shape=(len(model.head), len(documents)))
+            weights.check_format(full_check=True)
+        except ValueError as error:
+            raise ModelFolderError(f"{folder / _TENSORS}: the lists are broken: {error}") from error
+        if not np.isfinite(weights.data).all():
+            raise ModelFolderError(f"{folder / _TENSORS}: the lists hold NaN or infinity")
+        return cls(model, documents, weights, facts["top_k"], facts["signs"])
 
 
 def _check_count(name: str, value: Any, least: int, most: int | None, model: KeyTokenEmbedder) -> None:
@@ -362,7 +398,7 @@ def _check_count(name: str, value: Any, least: int, most: int | None, model: Key
         return
     limit = f"or more, got {value!r:.40}"
     if most is not None:
-        limit = f"to {most:,}, the tokens of this model that stand for text; got {value!r:.40}"
+        limit = f"to {most:,}, the text tokens of this model; got {value!r:.40}"
     raise InputError(f"{name} must be a whole number from {least} {limit}")
 
 
@@ -374,9 +410,6 @@ def posted(top: TopTokens, known: npt.NDArray[np.bool_], width: int, signs: str)
         known: bool [documents]; the others keep nothing.
         width: V.
         signs: "signed" keeps all, "positive" only those above 0.
-
-    Raises:
-        InputError: `signs` is neither.
     """
     from scipy import sparse
 
@@ -396,61 +429,6 @@ def inverted(parts: list[Any], width: int) -> Any:
     empty = sparse.csr_matrix((0, width), dtype=np.float32)
     joined = sparse.vstack([empty, *parts], format="csr", dtype=np.float32)
     return joined.tocsc().T  # the same memory, rows for columns
-
-
-class Lists(NamedTuple):
-    """What `KeyTokenIndex` takes beside the model."""
-
-    documents: list[str]
-    weights: Any  # CSR float32 [V, documents]
-    top_k: int
-    signs: Signs
-
-
-def write_index(path: str | Path, index: KeyTokenIndex) -> None:
-    """Write an index to folder `path`; see `KeyTokenIndex.save`."""
-    texts = [text.encode("utf-8", "surrogatepass") for text in index.documents]
-    tensors = {
-        "data": np.asarray(index.weights.data, np.float32),
-        "indices": index.weights.indices.astype(np.int32),
-        "indptr": index.weights.indptr.astype(np.int64),
-        "texts": np.frombuffer(b"".join(texts), np.uint8),
-        "ends": np.cumsum([len(text) for text in texts], dtype=np.int64),
-        "probe": _probe(index.model),
-    }
-    facts: dict[str, Any] = {"kind": _KIND, "version": _VERSION, "files": [_CONFIG, _TENSORS]}
-    facts |= {"top_k": index.top_k, "signs": index.signs, "settings": asdict(index.model.settings)}
-    with writing_folder(path) as folder:
-        write_tensors(folder / _TENSORS, tensors)
-        facts["sha256"] = {_TENSORS: checksum(folder / _TENSORS)}
-        write_json(folder / _CONFIG, {"pellucid": facts})
-
-
-def read_index(path: str | Path, model: KeyTokenEmbedder) -> Lists:
-    """Open what `write_index` wrote; see `KeyTokenIndex.load`."""
-    from scipy import sparse
-
-    folder = Path(path)
-    facts = _read_facts(folder)
-    check_whole(folder, facts, most=math.inf)  # all of it is read anyway
-    tensors, _ = read_tensors(folder / _TENSORS)
-    missing = [name for name in _NEEDED if name not in tensors]
-    if missing:
-        raise ModelFolderError(f"{folder / _TENSORS} holds no tensor {missing[0]!r}; the index is broken")
-    _check_model(folder, facts.get("settings"), tensors["probe"], model)
-    documents = _texts(folder, tensors)
-    ends = tensors["indptr"]
-    if ends.ndim != 1 or ends.dtype.kind != "i" or (np.diff(ends, prepend=0) < 0).any():  # scipy narrows them first
-        raise ModelFolderError(f"{folder / _TENSORS}: the lists are broken: their ends do not divide them")
-    parts = (tensors["data"], tensors["indices"], tensors["indptr"])
-    try:
-        weights = sparse.csr_matrix(parts, shape=(len(model.head), len(documents)))
-        weights.check_format(full_check=True)
-    except ValueError as error:
-        raise ModelFolderError(f"{folder / _TENSORS}: the lists are broken: {error}") from error
-    if not np.isfinite(weights.data).all():
-        raise ModelFolderError(f"{folder / _TENSORS}: the lists hold NaN or infinity")
-    return Lists(documents, weights, facts["top_k"], facts["signs"])
 
 
 def _read_facts(folder: Path) -> dict[str, Any]:
@@ -484,13 +462,13 @@ def _check_model(folder: Path, settings: Any, probe: npt.NDArray[Any], model: Ke
     if differing:
         raise InputError(
             f"{folder} was built with other settings of the model (different: {', '.join(differing)}); "
-            "give the model it was built with, or build it anew"
+            "give the model it was built with, or build it again"
         )
     own = _probe(model)
     if own.shape != probe.shape or not np.allclose(own, probe, rtol=1e-2, atol=1e-2 * float(np.abs(own).max())):
         raise InputError(
             f"{folder} was built with another model or another adjustment: the same text has other logits; "
-            "give the model it was built with, or build it anew"
+            "give the model it was built with, or build it again"
         )
 
 

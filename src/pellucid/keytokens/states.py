@@ -1,6 +1,6 @@
 """One embedding of a text from the states of a transformer, as an embedder based on that transformer would give it.
 
-A masked language model's head has layers of its own before its rows. They are applied to the pooled embedding, as in
+A masked language model's head has layers before its rows. They are applied to the pooled embedding, as in
 "A Text is Worth Several Tokens", not to the states that are pooled.
 """
 
@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from pellucid.base import Vectors
-from pellucid.encoding import Role
 from pellucid.errors import InputError
-from pellucid.progress import Progress, length_batches
 from pellucid.transformer.attention import base_states, is_causal_lm, through_head
 from pellucid.transformer.backbone import Backbone
-from pellucid.transformer.reading import Reader, Reading, ReadingSettings, check_choice, check_positive
+from pellucid.transformer.reading import Reading, ReadingSettings, check_choice, check_positive
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -33,7 +31,6 @@ PROMPT_EOL = 'This sentence : "{text}" means in one word:"'
 
 
 _BATCH = 32  # texts of one forward pass
-_BLOCK = 4_096  # texts whose batches are formed together
 
 
 @dataclass(frozen=True)
@@ -102,59 +99,6 @@ class KeyTokenSettings(ReadingSettings):
         )
 
 
-def embed_texts(
-    backbone: Backbone,
-    reader: Reader,
-    settings: KeyTokenSettings,
-    texts: Sequence[str],
-    role: Role,
-    batch_size: int,
-    progress: Progress,
-) -> Vectors:
-    """Return the embeddings of any number of texts, float32 [n, d].
-
-    Args:
-        backbone: the transformer.
-        reader: with `settings`.
-        settings: decided ones.
-        texts: checked.
-        role: any but documents are told the instruction, if there is one.
-        batch_size: texts of one forward pass.
-        progress: counts the texts that are done.
-
-    Raises:
-        InputError: the backbone gives NaN or infinity, or no room is left for a text.
-    """
-    parts = [np.zeros((0, state_width(backbone)), np.float32)]
-    cut: list[int] = []
-    for start in range(0, len(texts), _BLOCK):
-        readings = reader.read_as(texts[start : start + _BLOCK], role)
-        cut += [reading.cut for reading in readings if reading.cut]
-        parts.append(embed_readings(backbone, readings, settings, batch_size, progress))
-    reader.warn_of_cut(cut, len(texts), stacklevel=6)
-    return np.concatenate(parts)
-
-
-def embed_readings(
-    backbone: Backbone,
-    readings: Sequence[Reading],
-    settings: KeyTokenSettings,
-    batch_size: int = _BATCH,
-    progress: Progress | None = None,
-) -> Vectors:
-    """Return the embeddings of texts that have been read, float32 [n, d].
-
-    Raises:
-        InputError: the backbone gives NaN or infinity.
-    """
-    found = np.zeros((len(readings), state_width(backbone)), np.float32)
-    for batch in length_batches([len(reading.ids) for reading in readings], batch_size):
-        found[batch] = text_embeddings(backbone, [readings[n] for n in batch], settings)
-        if progress is not None:
-            progress.advance(len(batch))
-    return found
-
-
 def text_embeddings(backbone: Backbone, readings: Sequence[Reading], settings: KeyTokenSettings) -> Vectors:
     """Return the pooled last hidden states of some texts, float32 [n, d]; zeros for a text without tokens.
 
@@ -206,7 +150,7 @@ def own_tokens(reading: Reading) -> list[int]:
 
 
 def has_layers(backbone: Backbone) -> bool:
-    """Whether the head has layers of its own before its rows."""
+    """Whether the head has layers before its rows."""
     return backbone.head_kind == "lm" and not is_causal_lm(backbone.model.config)
 
 

@@ -5,16 +5,21 @@ from typing import TYPE_CHECKING
 from pellucid._lazy import lazy
 
 if TYPE_CHECKING:
-    from pellucid.lexicon.clusters import Clusters as Clusters, cluster_vocabulary as cluster_vocabulary
+    from pellucid.lexicon.clusters import (
+        Clusters as Clusters,
+        FittedHead as FittedHead,
+        cluster_vocabulary as cluster_vocabulary,
+        fit_head as fit_head,
+        fit_rows as fit_rows,
+    )
     from pellucid.lexicon.embedder import LexiconEmbedder as LexiconEmbedder, largest_coordinates as largest_coordinates
-    from pellucid.lexicon.headfit import FittedHead as FittedHead, fit_head as fit_head, fit_rows as fit_rows
-    from pellucid.lexicon.training.contrastive import (
+    from pellucid.lexicon.training import (
         TRAINED as TRAINED,
         TrainingSettings as TrainingSettings,
         train_lexicon as train_lexicon,
         trained_model as trained_model,
     )
-    from pellucid.lexicon.training.data import (
+    from pellucid.lexicon.training_data import (
         TrainingRow as TrainingRow,
         TrainingSet as TrainingSet,
         mine_negatives as mine_negatives,
@@ -22,14 +27,13 @@ if TYPE_CHECKING:
         score_rows as score_rows,
         write_rows as write_rows,
     )
-    from pellucid.lexicon.training.trainer import TextSet as TextSet
+    from pellucid.lexicon.trainer import TextSet as TextSet
 else:
     _HOMES = {
-        "clusters": "Clusters cluster_vocabulary",
+        "clusters": "Clusters FittedHead cluster_vocabulary fit_head fit_rows",
         "embedder": "LexiconEmbedder largest_coordinates",
-        "headfit": "FittedHead fit_head fit_rows",
-        "training.contrastive": "TRAINED TrainingSettings train_lexicon trained_model",
-        "training.data": "TrainingRow TrainingSet mine_negatives read_training_sets score_rows write_rows",
-        "training.trainer": "TextSet",
+        "training": "TRAINED TrainingSettings train_lexicon trained_model",
+        "training_data": "TrainingRow TrainingSet mine_negatives read_training_sets score_rows write_rows",
+        "trainer": "TextSet",
     }
     __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)

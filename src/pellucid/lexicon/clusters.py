@@ -8,11 +8,11 @@ take the place of the head, and each cluster is a dimension, named after its bes
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +20,13 @@ import numpy.typing as npt
 from pellucid import base
 from pellucid.dimensions import Dimension, Dimensions, as_text, read_dimensions, write_dimensions
 from pellucid.errors import InputError, ModelFolderError, missing_extra
+from pellucid.progress import Progress
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
+from pellucid.transformer.reading import LexiconSettings, Reader
 from pellucid.transformer.tokenwords import Rank, Token, readable, vocabulary_of
+
+if TYPE_CHECKING:
+    from pellucid.transformer.backbone import Backbone
 
 _TENSORS, _WORDS, _TABLE = "clusters.safetensors", "clusters.json", "dimensions.tsv"
 FILES = (_TENSORS, _WORDS, _TABLE)
@@ -160,13 +165,13 @@ def cluster_vocabulary(
 ) -> Clusters:
     """Group the tokens of a vocabulary by KMeans over their rows.
 
-    Special tokens, placeholders (`[unused7]`), lone bytes and spare rows take no part: no text of a reader stands
-    behind them, and the paper's code gives them to whichever cluster is near.
+    Special tokens, placeholders (`[unused7]`), lone bytes and spare rows are left out; the paper's code gives them to
+    the nearest cluster.
 
     Args:
         rows: the output head's weight, or the input embeddings where they are tied, [vocabulary, d]; array or tensor.
         tokenizer: of transformers or tokenizers, or the list of token strings in order of the rows.
-        k: how many clusters (the paper: 4,000 and 8,000 of 32,000 tokens); None leaves each token on its own.
+        k: how many clusters (the paper: 4,000 and 8,000 of 32,000 tokens); None makes each token a cluster.
         unit_rows: group by direction alone. False groups the rows as they are, as the paper does: rare tokens, whose
             rows are short, then fall together into one large cluster. Centroids are means of the rows as they are
             in both cases.
@@ -252,7 +257,7 @@ def _check_k(k: int, rows: npt.NDArray[np.float32]) -> None:
     different = len({row.tobytes() for row in rows}) if k <= len(rows) else len(rows)
     if k > different:
         raise InputError(
-            f"{k:,} clusters cannot be made of {different:,} different tokens that stand for text; "
+            f"{k:,} clusters cannot be made of {different:,} different tokens with text; "
             "take fewer, or None for no clustering"
         )
 
@@ -265,7 +270,7 @@ def _kmeans(rows: npt.NDArray[np.float32], k: int, iterations: int, seed: int) -
     except ImportError as error:
         raise missing_extra("scikit-learn", "torch") from error
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # rows at the same direction; `report` tells dead clusters
+        warnings.simplefilter("ignore", ConvergenceWarning)  # rows at the same direction; `report` lists dead clusters
         fitted = KMeans(k, init="random", n_init=1, max_iter=iterations, random_state=seed).fit(rows)
     labels: npt.NDArray[np.int64] = fitted.labels_.astype(np.int64)
     return labels
@@ -375,3 +380,171 @@ class ClusterReport:
             lines.append(f"variance of the rows explained: {self.explained:.1%}")
         lines += [f"largest: {int(sizes[n]):,} tokens: {', '.join(words[n][:8])}" for n in self.largest]
         return "\n".join([*lines, *(f"example: {', '.join(example[:8])}" for example in self.examples())])
+
+
+# A head for a transformer whose states were never trained to predict words.
+#
+# In a language model a state and the head's row of its word point the same way, so the centroids of the rows can take
+# the head's place as they are. A sentence encoder without a head has only its input embeddings, and its last states are
+# in another space: the plain products fire thousands of clusters for every text. Here the states are first mapped back
+# by the linear map W that is nearest in least squares,
+#
+#     W = argmin  sum over tokens |W (h - mean h) - e_token|^2 + ridge |W|^2,
+#
+# with e the token's row, centred and of length 1. W needs no place in the model: centroid . (W h) = (W' centroid) . h,
+# so it is folded into the centroids, and the threshold above which a cluster fires into the bias.
+
+_TEXTS = 64  # texts of one forward pass
+_SAMPLE = 8_192  # states that the threshold is read from
+_RIDGE = 0.1  # of the mean variance of a state's coordinate; 0.01 gives the same own clusters and a noisier rest
+_OWN_LOGIT = 5.0  # of a token for its own cluster, before the threshold is taken off
+
+Floats = npt.NDArray[np.float64]
+
+
+class FittedHead(NamedTuple):
+    """What `LexiconEmbedder` takes.
+
+    Attributes:
+        clusters: with centroids that states can be multiplied with.
+        bias: float32 [k], minus the threshold of each cluster.
+        own: share of the tokens whose own cluster is the strongest of all at their state.
+    """
+
+    clusters: Clusters
+    bias: npt.NDArray[np.float32]
+    own: float
+
+
+def fit_head(
+    backbone: Backbone,
+    clusters: Clusters,
+    texts: Iterable[str],
+    *,
+    firing: float = 0.02,
+    show_progress_bar: bool = False,
+) -> FittedHead:
+    """Map the centroids into the space of the states of a transformer that has no head.
+
+    Args:
+        backbone: an encoder, such as a sentence transformer.
+        clusters: of its input embeddings, from `cluster_vocabulary`.
+        texts: a few thousand sentences like those the model is for.
+        firing: the share of pairs of a token and a cluster that fire before any training.
+        show_progress_bar: count texts.
+
+    Raises:
+        InputError: `firing` is not between 0 and 1, the clusters are not of this backbone, or the texts have too few
+            tokens to fit a map.
+    """
+    if not 0 < firing < 1:
+        raise InputError(f"firing is {firing!r:.20}; it must be a share between 0 and 1, such as 0.02")
+    targets = _targets(backbone)
+    if clusters.assignment.shape != (len(targets),):
+        raise InputError(
+            f"the clusters are of {len(clusters.assignment)} tokens and the backbone's head has {len(targets)} rows; "
+            "cluster the head of this backbone"
+        )
+    seen = _seen(backbone, base.check_texts(texts), len(targets), show_progress_bar)
+    return _scaled(clusters, _directions(targets, clusters) @ _mapping(seen, targets), seen, firing)
+
+
+def fit_rows(backbone: Backbone, texts: Iterable[str], *, show_progress_bar: bool = False) -> npt.NDArray[np.float32]:
+    """Return the same for single tokens: rows to multiply states with, float32 [vocabulary, d], of no scale.
+
+    Args:
+        backbone: an encoder, such as a sentence transformer.
+        texts: a few thousand sentences like those the model is for.
+        show_progress_bar: count texts.
+
+    Raises:
+        InputError: the texts have too few tokens to fit a map.
+    """
+    targets = _targets(backbone)
+    seen = _seen(backbone, base.check_texts(texts), len(targets), show_progress_bar)
+    rows: npt.NDArray[np.float32] = (targets @ _mapping(seen, targets)).astype(np.float32)
+    return rows
+
+
+def _targets(backbone: Backbone) -> Floats:
+    """Return the rows that states are mapped to: those of the tokens, centred and L2-normalised."""
+    rows = backbone.head.float().cpu().numpy().astype(np.float64)
+    targets: Floats = base.unit_rows(rows - rows.mean(axis=0), np.float64)
+    return targets
+
+
+class _Seen(NamedTuple):
+    """What is kept of all states: enough for least squares."""
+
+    counts: Floats  # [vocabulary]
+    sums: Floats  # [vocabulary, d], of the states of each token
+    moments: Floats  # [d, d]
+    sample: Floats  # [at most _SAMPLE, d]
+    tokens: npt.NDArray[np.int64]  # of the sample
+
+
+def _seen(backbone: Backbone, texts: list[str], vocabulary: int, show_progress_bar: bool) -> _Seen:
+    import torch
+
+    width = backbone.dimension
+    counts, sums, moments = np.zeros(vocabulary), np.zeros((vocabulary, width)), np.zeros((width, width))
+    sample: list[Floats] = []
+    tokens: list[npt.NDArray[np.int64]] = []
+    every = max(1, len(texts) * 16 // _SAMPLE)
+    reader = Reader(backbone.tokenizer, LexiconSettings().decided(backbone.tokenizer, False, backbone.max_length))
+    with Progress("fitting the head", total=len(texts), enabled=show_progress_bar) as progress, torch.inference_mode():
+        for start in range(0, len(texts), _TEXTS):
+            readings = reader.read(texts[start : start + _TEXTS], instructed=False)
+            ids, mask, own = backbone.padded(readings)
+            states = backbone.states(ids, mask)[own].double().cpu().numpy()
+            found = ids[own].cpu().numpy()
+            np.add.at(counts, found, 1)
+            np.add.at(sums, found, states)
+            moments += states.T @ states
+            sample.append(states[::every])
+            tokens.append(found[::every])
+            progress.advance(len(readings))
+    if counts.sum() < 2 * width:
+        raise InputError(
+            f"the texts have {int(counts.sum())} tokens; a map of {width} dimensions needs thousands. Give more texts"
+        )
+    return _Seen(counts, sums, moments, np.concatenate(sample)[:_SAMPLE], np.concatenate(tokens)[:_SAMPLE])
+
+
+def _mapping(seen: _Seen, targets: Floats) -> Floats:
+    """Return the ridge regression [d, d] from centred states to the tokens' target rows; a target is `map @ state`."""
+    total = seen.counts.sum()
+    mean = seen.sums.sum(axis=0) / total
+    covariance = seen.moments - total * np.outer(mean, mean)
+    mean_target = seen.counts @ targets / total
+    mixed = seen.sums.T @ targets - total * np.outer(mean, mean_target)
+    ridge = _RIDGE * np.trace(covariance) / len(covariance)
+    solved: Floats = np.linalg.solve(covariance + ridge * np.eye(len(covariance)), mixed)
+    return solved.T
+
+
+def _directions(targets: Floats, clusters: Clusters) -> Floats:
+    """Return the direction of each cluster among the target rows, [k, d]."""
+    sums = np.zeros((len(clusters), targets.shape[1]))
+    kept = clusters.assignment >= 0
+    np.add.at(sums, clusters.assignment[kept], targets[kept])
+    directions: Floats = base.unit_rows(sums, np.float64)
+    return directions
+
+
+def _scaled(clusters: Clusters, head: Floats, seen: _Seen, firing: float) -> FittedHead:
+    """Scale the head so that a token's own cluster has logit `_OWN_LOGIT`, and set the threshold."""
+    total, mean = seen.counts.sum(), seen.sums.sum(axis=0) / seen.counts.sum()
+    kept = clusters.assignment >= 0
+    own_head = head[clusters.assignment[kept]]
+    own = np.sum(seen.sums[kept] * own_head) - seen.counts[kept] @ (own_head @ mean)
+    scale = _OWN_LOGIT * seen.counts[kept].sum() / own
+    if not (np.isfinite(scale) and scale > 0):
+        raise InputError(f"the states of {int(total)} tokens do not predict the tokens; this model cannot be fitted")
+    logits = (seen.sample - mean) @ head.T * scale
+    threshold = np.quantile(logits, 1 - firing)
+    known = clusters.assignment[seen.tokens]
+    hit = float(np.mean(logits.argmax(axis=1)[known >= 0] == known[known >= 0])) if (known >= 0).any() else 0.0
+    bias = -(threshold + scale * (head @ mean))
+    fitted = replace(clusters, centroids=(head * scale).astype(np.float32))
+    return FittedHead(fitted, bias.astype(np.float32), hit)

@@ -1,13 +1,13 @@
 """Lexicon embeddings (LENS): each coordinate of a text is how strongly one cluster of words fires anywhere in it.
 
 After the LENS paper, section 3.2: a transformer reads the text, its vocabulary head has one row c_j for each cluster of
-tokens, and with h_i for the state that stands for token i of the text
+tokens, and with h_i for the state of token i of the text
 
     w_j = max over i of  log(1 + relu(h_i . c_j)),      embedding = w / |w|
 
 The similarity of two texts is the cosine, and so exactly a sum over clusters; each has a token in either text that
 fired it. How the vocabulary is clustered is in `clusters.py`, how a text is read in `transformer/reading.py`, what
-torch does in `transformer/backbone.py`, how a model lies on disk in `folder.py`.
+torch does in `transformer/backbone.py`, the files of a model in `folder.py`.
 """
 
 from __future__ import annotations
@@ -21,23 +21,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Embedder, Vectors, explained_texts
+from pellucid.base import Vectors, explained_texts
 from pellucid.dimensions import Dimensions, Edit
-from pellucid.encoding import Role
+from pellucid.embeddings import Role
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import Coverage, Explanation, Row, Span
+from pellucid.explanation import Explanation, Row
 from pellucid.pretrained import locate
-from pellucid.progress import Progress, length_batches
-from pellucid.text import well_formed
-from pellucid.transformer.reading import (
-    LexiconSettings,
-    Reader,
-    Reading,
-    kept_own_words,
-    known_words,
-    whole_words,
-    without_prompt,
-)
+from pellucid.text import Span, well_formed
+from pellucid.transformer.embedder import TransformerEmbedder
+from pellucid.transformer.reading import LexiconSettings, Reading, kept_own_words, known_words, whole_words
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -45,10 +37,8 @@ if TYPE_CHECKING:
     from pellucid.lexicon.clusters import Clusters
     from pellucid.transformer.backbone import Backbone
 
-_BLOCK = 4_096  # texts sorted by length together
 
-
-class LexiconEmbedder(Embedder):
+class LexiconEmbedder(TransformerEmbedder):
     """A text is the weights of k clusters of words.
 
     Attributes:
@@ -61,6 +51,7 @@ class LexiconEmbedder(Embedder):
     """
 
     family: ClassVar[str] = "lexicon"
+    settings: LexiconSettings
 
     def __init__(
         self,
@@ -98,9 +89,8 @@ class LexiconEmbedder(Embedder):
                 f"the clusters' centroids have {width} dimensions and the states of the backbone {backbone.dimension}; "
                 "cluster the head of this backbone"
             )
-        self.backbone, self.clusters, self.bias = backbone, clusters, bias
-        self.settings = settings.decided(backbone.tokenizer, backbone.predicts_next, backbone.max_length)
-        self._reader = Reader(backbone.tokenizer, self.settings)
+        self._read_with(backbone, settings)
+        self.clusters, self.bias = clusters, bias
         self.mixing: Any = mixed and mixed[0]
         self._dimensions = mixed[1] if mixed else clusters.dimensions
 
@@ -187,60 +177,26 @@ class LexiconEmbedder(Embedder):
         """Return the same model with other settings: `replace(model.settings, max_active_dims=256)` of dataclasses."""
         return self._like(settings=settings)
 
-    def with_instruction(self, instruction: str) -> Self:
-        """Return the same model with a task to tell it before each text that is no document; "" for none."""
-        return self._like(settings=replace(self.settings, instruction=instruction))
-
     def _like(self, **changes: Any) -> Self:
         mixed = None if self.mixing is None else (self.mixing, self._dimensions)
         parts = {"clusters": self.clusters, "settings": self.settings, "bias": self.bias, "mixed": mixed, **changes}
         return self.from_parts(self.backbone, **parts)
 
-    @property
-    def device(self) -> str:
-        """The backbone's."""
-        return str(self.backbone.device)
-
-    @property
-    def max_seq_length(self) -> int:
-        """The tokens read at most, with all that stands around a text."""
-        return self._reader.max_length
-
-    def tokenize(self, texts: list[str]) -> dict[str, Any]:
-        """Return "input_ids" and "attention_mask" [texts, L] of texts as `encode` reads them, padded on the right."""
-        ids, mask, _ = self.backbone.padded(self._reader.read_as(texts, None))
-        return {"input_ids": ids, "attention_mask": mask}
-
-    def _prompted(self, texts: list[str], prompt: str) -> tuple[list[str], Role]:
-        return without_prompt(texts, prompt)
-
     def _size(self) -> str:
         return f"{len(self.clusters):,} clusters"
 
     def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Any:
-        """Return CSR float32 [texts, dimensions], rows of length 1 (or 0); documents are told no instruction."""
+        """Return CSR float32 [texts, dimensions], rows of length 1 (or 0)."""
         from scipy import sparse
 
+        places: list[int] = []
         parts = [sparse.csr_matrix((0, self.get_embedding_dimension()), dtype=np.float32)]
-        cut: list[int] = []
-        with Progress("encoding", total=len(texts), enabled=show_progress_bar) as progress:
-            for start in range(0, len(texts), _BLOCK):
-                readings = self._reader.read_as(texts[start : start + _BLOCK], role)
-                cut += [reading.cut for reading in readings if reading.cut]
-                parts.append(self._block(readings, batch_size, progress))
-        self._reader.warn_of_cut(cut, len(texts), stacklevel=4)
-        return sparse.vstack(parts, format="csr", dtype=np.float32)
-
-    def _block(self, readings: Sequence[Reading], batch_size: int, progress: Progress) -> Any:
-        """Return the rows of some texts, the longest first through the model."""
-        from scipy import sparse
-
-        batches = list(length_batches([len(reading.ids) for reading in readings], batch_size))
-        parts = []
-        for batch in batches:
-            parts.append(self._mixed(self._weights([readings[n] for n in batch])[0]))
-            progress.advance(len(batch))
-        return sparse.vstack(parts, format="csr")[np.argsort(np.concatenate(batches))]
+        for batch, readings in self._batches(texts, role, batch_size, show_progress_bar, stacklevel=5):
+            places += batch
+            parts.append(self._mixed(self._weights(readings)[0]))
+        rows = sparse.vstack(parts, format="csr", dtype=np.float32)
+        parts.clear()  # a copy in the order of the texts is made next
+        return rows[np.argsort(places)]
 
     def _weights(self, readings: Sequence[Reading]) -> tuple[Vectors, npt.NDArray[np.int64]]:
         """Return the clusters' weights [texts, k] and the text's token that fired each."""
@@ -301,9 +257,6 @@ class LexiconEmbedder(Embedder):
             self.family, (text1, text2), float(products.sum()), products.data, row, unknown=(*left_out, ())[:2],
             coverage=coverage,
         )  # fmt: skip
-
-    def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        return self._reader.known(texts, role)
 
     def _places(self, text: str, reading: Reading, weights: Vectors, fired: npt.NDArray[np.int64]) -> Any:
         """Return the function from a dimension to where in `text` it was fired, as a tuple of at most one span."""

@@ -8,26 +8,23 @@
 
 The fingerprint is a mean state of the backbone: a backbone found by name that gives another one is refused.
 
-The LENS authors' published checkpoints (LENS-d4000, LENS-d8000), and what their training code writes.
+Also read: the LENS authors' published checkpoints (LENS-d4000, LENS-d8000), and what their training code writes.
 
-Both are a Mistral with three added tokens and a head of centroids. What they look like:
+Both are a Mistral with three added tokens and a head of centroids:
 
     published    config.json, model*.safetensors, tokenizer; the centroids as `lm_head.weight` among the weights, with
                  another number of rows than the vocabulary, or beside them in `lm_head.pth`
     trained      checkpoint-N/adapter_*, embedding/input_emb.pth, embedding/lm_head.pth, tokenizer; the weights of the
                  model it was trained from are elsewhere
 
-A `.pth` file is a pickle, which could run code. Here it is never unpickled: it is a zip archive whose one array is read
-as numbers, and only the names of types are looked up in the pickle beside it.
+A `.pth` file is a pickle, which could run code. torch opens it with `weights_only`, which reads tensors, linear layers
+and embeddings and refuses anything else.
 """
 
 from __future__ import annotations
 
-import pickletools
 import re
 import warnings
-import zipfile
-import zlib
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.dimensions import Dimensions, Table, read_dimensions, scaling, write_dimensions
+from pellucid.dimensions import Dimensions, DimensionTable, read_dimensions, scaling, write_dimensions
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.lexicon.clusters import Clusters, name_clusters
 from pellucid.pretrained import check_family, identify, loading, locate, saving
@@ -184,7 +181,7 @@ def _lists(value: Any) -> list[tuple[str, ...]]:
     return [tuple(texts) for texts in value]
 
 
-def _with_edits(clusters: Clusters, mixing: Any, table: Table) -> tuple[Clusters, Mixed | None]:
+def _with_edits(clusters: Clusters, mixing: Any, table: DimensionTable) -> tuple[Clusters, Mixed | None]:
     """Return the clusters and the mixing after what was changed in `dimensions.tsv`."""
     dimensions = table.dimensions
     scaled = set(table.scales) != {1.0}
@@ -200,14 +197,8 @@ _QUERY = "<instruct>{instruction}\n<query>{text}"
 SETTINGS = LexiconSettings(instructed_template=_QUERY, shift=True, end_token=True, takes_instruction=True)
 """How the authors read texts: queries behind their instruction, documents alone (their README and eval/model.py)."""
 
-_STORED: dict[str, np.dtype[Any]] = {
-    "FloatStorage": np.dtype("<f4"),
-    "HalfStorage": np.dtype("<f2"),
-    "BFloat16Storage": np.dtype("<u2"),
-}
 _INPUTS = "embedding/input_emb.pth"
 _HEADS = ("lm_head.pth", "embedding/lm_head.pth", "lm_head.npy")
-_MOST_BESIDE = 1 << 20  # bytes of what describes the array in such a file
 _HEAD_NAME = "lm_head.weight"
 
 
@@ -227,9 +218,6 @@ def open_published(folder: Path, source: str | Path, backbone: Backbone | str | 
         source: what the user gave, a folder or a hub id.
         backbone: the model it was trained from, or its name, from which clusters are named; the trained form names it
             itself.
-
-    Raises:
-        ModelFolderError: a file is missing or broken.
     """
     if (adapter := _adapter_folder(folder)) is not None:
         opened, rows = _open_trained(folder, source, adapter, backbone)
@@ -284,7 +272,7 @@ def _open_trained(
         path = _fetched(folder, source, _INPUTS)
         if path is None:
             raise ModelFolderError(f"{folder} has no {_INPUTS}, which holds the rows of the added tokens")
-        inputs = _read_pth(path, base.model.get_input_embeddings().weight.shape[1])
+        inputs = _read_array(path, base.model.get_input_embeddings().weight.shape[1])
         spare = np.zeros((max(0, len(inputs) - len(rows)), rows.shape[1]), np.float32)
         base.model.resize_token_embeddings(len(inputs), mean_resizing=False)
         with torch.no_grad():
@@ -303,7 +291,7 @@ def _centroids(folder: Path, source: str | Path, width: int, vocabulary: int) ->
     for name in _HEADS:
         path = _fetched(folder, source, name)
         if path is not None:
-            return _read_npy(path, width) if path.suffix == ".npy" else _read_pth(path, width)
+            return _read_array(path, width)
     raise ModelFolderError(
         f"{folder} has no centroids: no {_HEAD_NAME} with another number of rows than the vocabulary ({vocabulary}) "
         f"in its safetensors files, and none of {', '.join(_HEADS)}"
@@ -337,53 +325,23 @@ def _fetched(folder: Path, source: str | Path, name: str) -> Path | None:
         return None
 
 
-def _read_npy(path: Path, width: int) -> npt.NDArray[np.float32]:
-    try:
-        array = np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError, MemoryError) as error:
-        raise ModelFolderError(f"{path} is no array: {error}") from error
-    return finite(array, (-1, width), f"{path}, the centroids,")
-
-
-def _read_pth(path: Path, width: int) -> npt.NDArray[np.float32]:
-    """Return the one array [rows, width] of a `torch.save` file, without running what is in it.
-
-    Raises:
-        ModelFolderError: the file is missing, no such archive, or holds another number of arrays.
-    """
+def _read_array(path: Path, width: int) -> npt.NDArray[np.float32]:
+    """Return the array [rows, width] of a `.npy` file, or of a tensor or layer that `torch.save` wrote."""
     if not path.is_file():
         raise ModelFolderError(f"file not found: {path}")
     try:
-        with zipfile.ZipFile(path) as archive:
-            pickled = next(name for name in archive.namelist() if name.endswith("data.pkl"))
-            root = pickled.removesuffix("data.pkl")
-            arrays = [n for n in archive.namelist() if re.fullmatch(re.escape(root) + r"data/\d+", n)]
-            if len(arrays) != 1 or archive.getinfo(arrays[0]).compress_type != zipfile.ZIP_STORED:
-                raise ModelFolderError(f"{path} holds {len(arrays)} arrays; one was expected, not compressed")
-            if any(one.file_size > _MOST_BESIDE for one in archive.infolist() if one.filename != arrays[0]):
-                raise ModelFolderError(f"{path} holds more than one array and what describes it")
-            order = archive.read(root + "byteorder") if root + "byteorder" in archive.namelist() else b"little"
-            kind, content = _storage(archive.read(pickled), path), archive.read(arrays[0])
-    except (zipfile.BadZipFile, zlib.error, StopIteration, OSError, RuntimeError, ValueError, EOFError) as error:
-        if isinstance(error, ModelFolderError):
-            raise
-        raise ModelFolderError(f"{path} is no file that torch.save wrote: {error}") from error
-    if order != b"little" or len(content) % (width * kind.itemsize):
-        raise ModelFolderError(f"{path} holds no rows of {width} numbers")
-    flat = np.frombuffer(content, kind)
-    if kind == np.dtype("<u2"):  # bfloat16 is the upper half of a float32
-        flat = (flat.astype("<u4") << 16).view("<f4")
-    return finite(flat.astype(np.float32).reshape(-1, width), (-1, width), str(path))
+        array = np.load(path, allow_pickle=False) if path.suffix == ".npy" else _saved_weight(path)
+    except Exception as error:  # torch and numpy raise whatever a broken file leads them to
+        raise ModelFolderError(f"{path} is no file that torch.save or numpy.save wrote: {error!s:.300}") from error
+    return finite(array, (-1, width), str(path))
 
 
-def _storage(pickled: bytes, path: Path) -> np.dtype[Any]:
-    """Return the type of the numbers, by the name of their storage among the strings of the pickle."""
-    try:
-        said = [str(argument) for _, argument, _ in pickletools.genops(pickled) if isinstance(argument, str)]
-    except Exception as error:  # the disassembler meets whatever a broken file leads it to
-        raise ModelFolderError(f"{path} has a broken pickle: {error}") from error
-    kinds = {kind for name, kind in _STORED.items() if any(text.split()[-1:] == [name] for text in said)}
-    if len(kinds) != 1:
-        raise ModelFolderError(f"{path} holds numbers of no type that is known: {', '.join(_STORED)}")
-    (kind,) = kinds
-    return kind
+def _saved_weight(path: Path) -> npt.NDArray[np.float32]:
+    import torch
+
+    with torch.serialization.safe_globals([torch.nn.Linear, torch.nn.Embedding]):
+        saved = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    weight = getattr(saved, "weight", saved)
+    if not isinstance(weight, torch.Tensor) or weight.numel() > path.stat().st_size:  # a view may repeat its numbers
+        raise ValueError(f"it holds {type(saved).__name__}, where one array was expected")
+    return np.asarray(weight.detach().float().numpy())

@@ -1,26 +1,27 @@
-"""Do a model's text embeddings say the tokens of their texts, and which? "A Text is Worth Several Tokens", section 3.
+"""Do a model's text embeddings hold the tokens of their texts? "A Text is Worth Several Tokens", sections 3 and 5.
 
-`align` asks one model or several, with and without an instruction, and puts them side by side; `align_embeddings` does
-the same for embeddings made elsewhere. What is measured, and where it differs from the published script, is told in
-`keytokens/alignment.py`.
+`align` measures one model or several, with and without an instruction; `align_embeddings` does the same for embeddings
+made elsewhere. `keytokens/alignment.py` says how, and where it differs from the published script.
+`compare_key_tokens` shows the tokens and cosines of the same texts under several instructions or fine-tunings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from pellucid.base import check_texts
 from pellucid.errors import InputError
 from pellucid.keytokens.adjustments import mean_adjustment
-from pellucid.keytokens.alignment import AlignedText, ModelAlignment, decoded_texts, measure
+from pellucid.keytokens.alignment import AlignedText, ModelAlignment, aligned_texts, decoded_texts, measure
 from pellucid.keytokens.alignment import EmbeddedTexts as EmbeddedTexts
 from pellucid.keytokens.alignment import Stems as Stems
-from pellucid.views.figure import Canvas
-from pellucid.views.parts import AnyPart, Column, Fold, Heading, MarkedWord, Note, TablePart, bars, counted, percent
+from pellucid.views.figure import Canvas, short_name
+from pellucid.views.parts import AnyPart, Fold, Heading, MarkedWord, Note, TablePart, counted, numbers, percent
 from pellucid.views.report import Report
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ LEGEND = "* stands in the text, ~ has the stem or lemma of a word there; the oth
 
 @dataclass(frozen=True, repr=False)
 class Alignment(Report):
-    """How far the embeddings of one model or several say the tokens of the same texts.
+    """How far the embeddings of one model or several hold the tokens of the same texts.
 
     Attributes:
         k: of Hit@K, and how many of the first tokens are classed.
@@ -119,40 +120,26 @@ class Alignment(Report):
             yield self._example(number)
 
     def _rates(self) -> TablePart:
-        columns = (
-            Column("model"),
-            *(Column(title, "number") for title in (f"Hit@{self.k}", "LAR", "GAR", "weighted LAR")),
-        )
-        lengths = bars([model.weighted_lar for model in self.models])
+        columns = ["model", *numbers(f"Hit@{self.k}", "LAR", "GAR", "weighted LAR"), ("", "bar")]
         rows = (
-            (model.name, *map(percent, (model.hit, model.lar, model.gar, model.weighted_lar)), bar)
-            for model, bar in zip(self.models, lengths)
-        )
-        return TablePart("how much of the texts is said", (*columns, Column("", "bar")), tuple(rows))
-
-    def _classes(self) -> TablePart:
-        titles = ("in the text", "same stem", "unrelated", "different")
-        columns = (Column("model"), *(Column(title, "number") for title in titles))
-        rows = (
-            (
-                model.name,
-                *(
-                    "\u2013" if share is None else percent(share)
-                    for share in (model.literal, model.stem, model.unrelated)
-                ),
-                f"{model.distinct:,}",
-            )
+            (model.name, *map(percent, (model.hit, model.lar, model.gar, model.weighted_lar)), model.weighted_lar)
             for model in self.models
         )
-        return TablePart(f"what the first {self.k} tokens are", columns, tuple(rows))
+        return TablePart.of("how much of the texts is said", columns, rows)
+
+    def _classes(self) -> TablePart:
+        rows = []
+        for model in self.models:
+            shares = (model.literal, model.stem, model.unrelated)
+            written = ("\u2013" if share is None else percent(share) for share in shares)
+            rows.append((model.name, *written, f"{model.distinct:,}"))
+        columns = ["model", *numbers("in the text", "same stem", "unrelated", "different")]
+        return TablePart.of(f"what the first {self.k} tokens are", columns, rows)
 
     def _example(self, number: int) -> Fold:
-        table = TablePart(
-            "",
-            (Column("model"), Column(f"first {self.k} tokens", "words")),
-            tuple((model.name, words_of(model.examples[number])) for model in self.models),
-        )
-        return Fold(self.models[0].examples[number].text, (table,), is_open=number < 3)
+        rows = ((model.name, words_of(model.examples[number])) for model in self.models)
+        shown = TablePart.of("", ["model", (f"first {self.k} tokens", "words")], rows)
+        return Fold(self.models[0].examples[number].text, (shown,), is_open=number < 3)
 
 
 def words_of(aligned: AlignedText) -> tuple[MarkedWord, ...]:
@@ -163,7 +150,7 @@ def words_of(aligned: AlignedText) -> tuple[MarkedWord, ...]:
 def align_embeddings(
     given: Mapping[str, EmbeddedTexts], *, k: int = 10, language: str | None = "en", examples: int = 5
 ) -> Alignment:
-    """Measure how far embeddings say the tokens of their texts (Algorithm 1).
+    """Measure how far embeddings hold the tokens of their texts (Algorithm 1).
 
     Args:
         given: name -> the same texts with the embeddings of one model.
@@ -192,7 +179,7 @@ def align(
     language: str | None = "en",
     examples: int = 5,
 ) -> Alignment:
-    """Measure how far the embeddings of models say the tokens of texts (Algorithm 1), adjusted as each model is.
+    """Measure how far the embeddings of models hold the tokens of texts (Algorithm 1), adjusted as each model is.
 
     Args:
         models: name -> model.
@@ -277,3 +264,172 @@ def draw_tokens(canvas: Canvas, axes: Axes, rows: Sequence[Any]) -> None:
     canvas.names(axes, [row.token for row in rows], LONGEST_TOKEN)
     for label, row in zip(axes.get_yticklabels(), rows, strict=True):
         label.set(**TOKEN_STYLE.get(row.relation, {}))
+
+
+class SettingTokens(NamedTuple):
+    """What the texts say to one model under one instruction.
+
+    Attributes:
+        name: of the model, of the instruction, or of both.
+        instruction: the task given to the model; "" for none.
+        texts: each text with its first tokens.
+        cosines: of every text's embedding with every other's, adjusted as the model is.
+    """
+
+    name: str
+    instruction: str
+    texts: tuple[AlignedText, ...]
+    cosines: tuple[tuple[float, ...], ...]
+
+
+class ReadingRow(NamedTuple):
+    """A token of a text under a setting, as a row of a table."""
+
+    setting: str
+    text: str
+    rank: int
+    token: str
+    score: float
+    relation: str
+
+
+@dataclass(frozen=True, repr=False)
+class KeyTokenComparison(Report):
+    """The key tokens and cosines of the same texts under several settings.
+
+    Attributes:
+        texts: the texts.
+        settings: models under instructions, in the order given.
+    """
+
+    kind: ClassVar[str] = "keytokens"
+
+    texts: tuple[str, ...]
+    settings: tuple[SettingTokens, ...]
+
+    def plot(self, *, dark: bool = False) -> Figure:
+        """Return a matplotlib Figure: the tokens of each text by setting, and the cosines as heat maps."""
+        wide, lines = len(self.settings), max((len(a.tokens) for s in self.settings for a in s.texts), default=0)
+        tall = len(self.texts) * (0.5 + 0.2 * lines)
+        title, below = "What the same texts say", "bold: in the text; italic: of the same stem"
+        canvas = Canvas((2.6 + 2.0 * wide, 3.2 + tall), title, below, dark=dark)
+        grid = canvas.figure.add_gridspec(2, wide, height_ratios=[tall, 2.0])
+        for column, setting in enumerate(self.settings):
+            axes = canvas.panel(grid[0, column], short_name(setting.name, 34))
+            _write_tokens(canvas, axes, setting.texts, column == 0, lines)
+            _draw_cosines(canvas, canvas.panel(grid[1, column], "cosine"), np.array(setting.cosines))
+        return canvas.figure
+
+    def _records(self) -> Sequence[ReadingRow]:
+        return [
+            ReadingRow(setting.name, aligned.text, rank, token.token, token.score, token.relation)
+            for setting in self.settings
+            for aligned in setting.texts
+            for rank, token in enumerate(aligned.tokens, 1)
+        ]
+
+    def _parts(self) -> Iterator[AnyPart]:
+        yield Heading(
+            "Key tokens of", counted(len(self.texts), "text"), f"under {counted(len(self.settings), 'setting')}"
+        )
+        for setting in self.settings:
+            if setting.instruction:
+                yield Note(f"{setting.name}: {setting.instruction}")
+        yield Note(LEGEND)
+        for number, text in enumerate(self.texts):
+            rows = ((setting.name, words_of(setting.texts[number])) for setting in self.settings)
+            shown = TablePart.of("", ["setting", ("first tokens", "words")], rows)
+            yield Fold(text, (shown,), lead=str(number + 1), is_open=True)
+        if len(self.texts) > 1:
+            yield self._cosines()
+
+    def _cosines(self) -> TablePart:
+        pairs = [(i, j) for i in range(len(self.texts)) for j in range(i + 1, len(self.texts))]
+        rows = (
+            (f"{i + 1} and {j + 1}", *(f"{setting.cosines[i][j]:.3f}" for setting in self.settings)) for i, j in pairs
+        )
+        return TablePart.of("cosines", ["texts", *numbers(*(setting.name for setting in self.settings))], rows)
+
+
+def compare_key_tokens(
+    models: Mapping[str, KeyTokenEmbedder],
+    texts: Iterable[str],
+    *,
+    instructions: Mapping[str, str] | None = None,
+    k: int = 5,
+    language: str = "en",
+) -> KeyTokenComparison:
+    """Show what the same texts say to each model, or to each model under each instruction (Tables 4 and 5).
+
+    Args:
+        models: name -> model: one for its instructions, or fine-tunings of one backbone.
+        texts: a few.
+        instructions: name -> instruction, "" for none; None leaves each model's own.
+        k: tokens of each text.
+        language: whose stems and lemmas are compared, a key of `LANGUAGES`.
+
+    Raises:
+        InputError: there is no model, no instruction or no text, a model is of another family, or `k` or the language
+            is not valid.
+        MissingExtraError: snowballstemmer or simplemma is not installed.
+    """
+    read = check_texts(texts)
+    if not models or not read or instructions == {}:
+        raise InputError(
+            f"{len(models)} models, {len(read)} texts and "
+            f"{'their own' if instructions is None else len(instructions)} instructions; at least one of each is needed"
+        )
+    stems = Stems(language)
+    settings = [_setting(name, model, read, k, stems) for name, model in _under(models, instructions)]
+    return KeyTokenComparison(tuple(read), tuple(settings))
+
+
+def _under(
+    models: Mapping[str, KeyTokenEmbedder], instructions: Mapping[str, str] | None
+) -> Iterator[tuple[str, KeyTokenEmbedder]]:
+    """Yield each model under each instruction, named by what differs."""
+    for name, model in models.items():
+        check_family(name, model)
+        for title, instruction in (instructions or {}).items():
+            both = title if len(models) == 1 else f"{name}, {title}"
+            yield both, model.with_instruction(instruction)
+        if instructions is None:
+            yield name, model
+
+
+def _setting(name: str, model: KeyTokenEmbedder, texts: list[str], k: int, stems: Stems) -> SettingTokens:
+    embeddings = model.embed(texts)
+    given = embedded_texts(model, texts, embeddings=embeddings)
+    adjusted = model.adjustment.apply(embeddings)
+    cosines = tuple(tuple(row) for row in model.similarity(adjusted, adjusted).tolist())
+    return SettingTokens(name, model.settings.instruction, tuple(aligned_texts(given, k, stems=stems)), cosines)
+
+
+def _write_tokens(canvas: Canvas, axes: Axes, texts: Sequence[AlignedText], lead: bool, lines: int) -> None:
+    """Write the tokens of each text below one another, the text itself above them in the first column."""
+    colours = canvas.colours
+    axes.spines[:].set_visible(False)
+    axes.set(xlim=(0, 1), ylim=(len(texts) * (lines + 2.5), 0), xticks=[], yticks=[])
+    for number, aligned in enumerate(texts):
+        top = number * (lines + 2.5) + 1
+        if lead:
+            said = f"{number + 1}. {short_name(aligned.text, 70)}"
+            axes.text(0, top, said, fontsize=8, color=colours.ink, alpha=0.75, parse_math=False, va="center")
+        for line, token in enumerate(aligned.tokens, 1):
+            style = TOKEN_STYLE.get(token.relation, {})
+            options = {"fontsize": 9, "color": colours.adds if style else colours.ink, "va": "center", **style}
+            axes.text(0.04, top + line, short_name(token.token, LONGEST_TOKEN), parse_math=False, **options)
+
+
+def _draw_cosines(canvas: Canvas, axes: Axes, values: npt.NDArray[np.float64]) -> None:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    numbers = [str(n) for n in range(1, len(values) + 1)]
+    shades = LinearSegmentedColormap.from_list("pellucid", [canvas.colours.paper, canvas.colours.adds])
+    axes.imshow(values, cmap=shades, vmin=0, vmax=1.6)
+    axes.set_xticks(range(len(numbers)), numbers)
+    axes.set_yticks(range(len(numbers)), numbers)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    for (line, column), value in np.ndenumerate(values):
+        axes.text(column, line, f"{value:.2f}", ha="center", va="center", fontsize=8, color=canvas.colours.ink)

@@ -9,12 +9,17 @@
 
 Nobody can read the coordinates of a dense vector, so its explanation is one row: the whole vector.
 None of them is trained here: the papers' SPLADE and Mistral-SPLADE are, and train on from these with `train_lexicon`.
+
+`PRESETS` are the eight embedders of "A Text is Worth Several Tokens" (Table 1). What the paper leaves open follows its
+authors' code and the embedders' own: the head (the original language model's where the embedder has none), templates
+with their spaces, and LLM2Vec's pooling, which the paper calls a weighted mean while both codes take the mean. SGPT and
+the PromptEOL adapters were published as pickles, which are not read: convert one to safetensors and give the folder.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -22,21 +27,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from pellucid.base import Embedder, Vectors, explained_texts
-from pellucid.encoding import Role, unit_rows
+from pellucid.embeddings import Role, unit_rows
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import EMBEDDING, Coverage, Explanation, Row, Span
+from pellucid.explanation import EMBEDDING, Explanation, Row
+from pellucid.keytokens.states import KeyTokenSettings
 from pellucid.lexicon.clusters import Clusters, cluster_vocabulary
 from pellucid.lexicon.embedder import LexiconEmbedder
-from pellucid.pretrained import check_family, locate, saving
-from pellucid.progress import Progress, length_batches
+from pellucid.pretrained import check_family, loading, locate, saving
 from pellucid.store import read_json, write_json
 from pellucid.transformer.attention import is_causal_lm
-from pellucid.transformer.backbone import Backbone, open_backbone, read_transformer_config
+from pellucid.transformer.backbone import Attention, Backbone, HeadKind, open_backbone, read_transformer_config
+from pellucid.transformer.embedder import TransformerEmbedder
 from pellucid.transformer.folder import backbone_facts, check_fingerprint, finite, read_backbone, write_backbone
-from pellucid.transformer.reading import LexiconSettings, Reader, Reading, without_prompt
+from pellucid.transformer.reading import LexiconSettings, Reading
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from pellucid.keytokens.embedder import KeyTokenEmbedder
 
 
 DensePooling = Literal["last", "mean"]
@@ -45,7 +53,7 @@ _FACTS = "dense.json"
 _WHOLE = "the whole vector (its dimensions have no names)"
 
 
-class DenseEmbedder(Embedder):
+class DenseEmbedder(TransformerEmbedder):
     """A text is one state of a transformer, or the mean of several.
 
     Attributes:
@@ -55,6 +63,7 @@ class DenseEmbedder(Embedder):
     """
 
     family: ClassVar[str] = "dense"
+    settings: LexiconSettings
     _truncates: ClassVar[bool] = True  # as far as the transformer was trained for it
 
     def __init__(
@@ -75,9 +84,8 @@ class DenseEmbedder(Embedder):
             raise InputError(f"pooling is {pooling!r:.40}; it must be one of {', '.join(_POOLINGS)}")
         given = settings or LexiconSettings()
         given = replace(given, shift=bool(given.shift))  # a state is about its own token; only logits look ahead
-        self.backbone, self.pooling = backbone, pooling
-        self.settings = given.decided(backbone.tokenizer, backbone.predicts_next, backbone.max_length)
-        self._reader = Reader(backbone.tokenizer, self.settings)
+        self._read_with(backbone, given)
+        self.pooling = pooling
 
     @classmethod
     def from_pretrained(cls, path_or_id: str | Path) -> Self:
@@ -125,40 +133,13 @@ class DenseEmbedder(Embedder):
         """Return the same model with other settings."""
         return type(self)(self.backbone, settings, pooling=self.pooling)
 
-    def with_instruction(self, instruction: str) -> Self:
-        """Return the same model with an instruction before each text that is no document; "" for none."""
-        return self.with_settings(replace(self.settings, instruction=instruction))
-
-    @property
-    def device(self) -> str:
-        """The backbone's."""
-        return str(self.backbone.device)
-
-    @property
-    def max_seq_length(self) -> int:
-        """The tokens read at most, with all that stands around a text."""
-        return self._reader.max_length
-
-    def tokenize(self, texts: list[str]) -> dict[str, Any]:
-        """Return "input_ids" and "attention_mask" [texts, L] of texts as `encode` reads them, padded on the right."""
-        ids, mask, _ = self.backbone.padded(self._reader.read_as(texts, None))
-        return {"input_ids": ids, "attention_mask": mask}
-
-    def _prompted(self, texts: list[str], prompt: str) -> tuple[list[str], Role]:
-        return without_prompt(texts, prompt)
-
     def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Vectors:
-        """Return float32 [texts, d], rows of length 1, and 0 for a text without tokens; documents are told nothing."""
+        """Return float32 [texts, d], rows of length 1, and 0 for a text without tokens."""
         rows = np.zeros((len(texts), self.get_embedding_dimension()), np.float32)
-        readings = self._reader.read_as(texts, role)
-        with Progress("encoding", total=len(texts), enabled=show_progress_bar) as progress:
-            for batch in length_batches([len(reading.ids) for reading in readings], batch_size):
-                rows[batch] = self._pooled([readings[n] for n in batch])
-                progress.advance(len(batch))
+        for batch, readings in self._batches(texts, role, batch_size, show_progress_bar, stacklevel=5):
+            rows[batch] = self._pooled(readings)
         if not np.isfinite(rows).all():
             raise InputError("the backbone gives NaN or infinity; open it with dtype='float32'")
-        cut = [reading.cut for reading in readings if reading.cut]
-        self._reader.warn_of_cut(cut, len(texts), stacklevel=4)
         units: Vectors = unit_rows(rows)
         return units
 
@@ -198,9 +179,6 @@ class DenseEmbedder(Embedder):
         return Explanation.from_terms(
             self.family, (text1, text2), score, terms, unknown=(*unknown, ())[:2], coverage=coverage
         )
-
-    def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        return self._reader.known(texts, role)
 
     def _strongest(self, text: str, top_k: int) -> str:
         """Say that nothing can be said."""
@@ -259,7 +237,7 @@ def promptreps(backbone: Backbone, *, max_length: int | None = None) -> LexiconE
 
     Kept are the tokens of the text's own words (`LexiconSettings.own_words`), at most 128. Unlike in the published
     code the weights are not rounded to whole hundredths, and the score is the cosine, not the product. Queries are
-    asked about as a query, documents as a passage; an instruction is not told.
+    asked about as a query, documents as a passage; an instruction is ignored.
 
     Args:
         backbone: a causal language model with attention="causal", best one that follows instructions: its chat
@@ -341,9 +319,9 @@ def _prompt(tokenizer: Any, kind: str) -> str:
     from jinja2 import TemplateError
 
     answer = {"role": "assistant", "content": _ANSWER}
-    told = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": asked}, answer]
+    messages = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": asked}, answer]
     try:
-        prompt = _rendered(tokenizer, told)
+        prompt = _rendered(tokenizer, messages)
     except TemplateError:  # no system's turn in this format; the published prompt for Mistral does the same
         prompt = _rendered(tokenizer, [{"role": "user", "content": f"{_SYSTEM} {asked}"}, answer])
     return prompt.removeprefix(tokenizer.bos_token or "")  # the reader puts it there
@@ -351,3 +329,148 @@ def _prompt(tokenizer: Any, kind: str) -> str:
 
 def _rendered(tokenizer: Any, messages: list[dict[str, str]]) -> str:
     return str(tokenizer.apply_chat_template(messages, tokenize=False, continue_final_message=True))
+
+
+@dataclass(frozen=True)
+class KeyTokenPreset:
+    """One embedder.
+
+    Attributes:
+        name: how it is asked for.
+        backbone: hub id of the transformer.
+        tuned_from: name of the language model that it was made from, for comparison; "" where it is one itself.
+        head: hub id of the model that the head is taken from; None where the backbone has it.
+        head_kind: how the backbone is opened: "input" where it was published without a head.
+        adapters: hub ids of low-rank adapters, merged in this order.
+        attention: "causal" or "bidirectional".
+        settings: pooling, template, similarity and the rest.
+    """
+
+    name: str
+    backbone: str
+    tuned_from: str = ""
+    head: str | None = None
+    head_kind: HeadKind = "lm"
+    adapters: tuple[str, ...] = ()
+    attention: Attention = "causal"
+    settings: KeyTokenSettings = field(default_factory=KeyTokenSettings)
+
+
+_GPT_NEO, _OPT, _LLAMA = "EleutherAI/gpt-neo-1.3B", "facebook/opt-1.3b", "huggyllama/llama-7b"
+_MISTRAL = "mistralai/Mistral-7B-Instruct-v0.2"
+_SGPT = KeyTokenSettings(pooling="weighted_mean", special_tokens=True, max_length=512)
+_EOL = KeyTokenSettings(pooling="prompt_eol", similarity="dot")
+_GRITLM = KeyTokenSettings(
+    pooling="mean", template="<|embed|>\n{text}", instructed_template="<|user|>\n{instruction}\n<|embed|>\n{text}"
+)
+_LLM2VEC = KeyTokenSettings(
+    pooling="mean",
+    through_end=True,
+    template="[INST] {text} [/INST]",
+    instructed_template="[INST] {instruction} {text} [/INST]",
+    max_length=512,
+)
+
+_ALL = (
+    KeyTokenPreset(
+        "sgpt-nli",
+        "Muennighoff/SGPT-1.3B-weightedmean-nli",
+        tuned_from=_GPT_NEO,
+        head=_GPT_NEO,
+        head_kind="input",
+        settings=_SGPT,
+    ),
+    KeyTokenPreset(
+        "sgpt-msmarco",
+        "Muennighoff/SGPT-1.3B-weightedmean-msmarco-specb-bitfit",
+        tuned_from=_GPT_NEO,
+        head=_GPT_NEO,
+        head_kind="input",
+        settings=_SGPT,
+    ),
+    KeyTokenPreset("opt-eol", _OPT, settings=_EOL),
+    KeyTokenPreset("opt-eol-cse", _OPT, tuned_from=_OPT, adapters=("royokong/prompteol-opt-1.3b",), settings=_EOL),
+    KeyTokenPreset("llama-eol", _LLAMA, settings=_EOL),
+    KeyTokenPreset(
+        "llama-eol-cse", _LLAMA, tuned_from=_LLAMA, adapters=("royokong/prompteol-llama-7b",), settings=_EOL
+    ),
+    KeyTokenPreset(
+        "gritlm",
+        "GritLM/GritLM-7B",
+        tuned_from=_MISTRAL,
+        attention="bidirectional",
+        settings=_GRITLM,
+    ),
+    KeyTokenPreset(
+        "llm2vec",
+        _MISTRAL,
+        tuned_from=_MISTRAL,
+        head=_MISTRAL,
+        head_kind="input",
+        adapters=(
+            "McGill-NLP/LLM2Vec-Mistral-7B-Instruct-v2-mntp",
+            "McGill-NLP/LLM2Vec-Mistral-7B-Instruct-v2-mntp-supervised",
+        ),
+        attention="bidirectional",
+        settings=_LLM2VEC,
+    ),
+)
+PRESETS = {preset.name: preset for preset in _ALL}
+"""The paper's embedders by name."""
+
+
+def open_preset(
+    name: str,
+    *,
+    backbone: str | Path | None = None,
+    head: Any = None,
+    adapters: Sequence[str | Path] | None = None,
+    instruction: str = "",
+    dtype: str = "float32",
+    device: str | None = None,
+) -> KeyTokenEmbedder:
+    """Open one of the paper's embedders.
+
+    Args:
+        name: a key of `PRESETS`, such as "sgpt-nli".
+        backbone: a folder or hub id instead of the preset's, such as a copy converted to safetensors, or a smaller
+            model of the same make.
+        head: the same for the head; also rows [V, d].
+        adapters: the same for the adapters; () for none.
+        instruction: the task, for GritLM and LLM2Vec.
+        dtype: of the weights: "float32", "bfloat16" or "float16".
+        device: such as "cpu"; None takes a GPU where there is one.
+
+    Raises:
+        InputError: there is no such preset, or what was given does not fit together.
+        ModelFolderError: a model is not found, or holds no safetensors.
+    """
+    from pellucid.keytokens.embedder import KeyTokenEmbedder
+
+    if name not in PRESETS:
+        raise InputError(f"no preset is called {name!r:.60}; there are {', '.join(PRESETS)}")
+    preset = PRESETS[name]
+    first, *others = [*(preset.adapters if adapters is None else adapters), None]
+    opened = open_backbone(
+        preset.backbone if backbone is None else backbone,
+        attention=preset.attention,
+        head=preset.head_kind,
+        adapter=first,
+        dtype=dtype,
+        device=device,
+    )
+    for adapter in others:
+        opened = opened if adapter is None else _with_adapter(opened, adapter)
+    settings = replace(preset.settings, instruction=instruction)
+    length = settings.max_length
+    settings = replace(settings, max_length=None if length is None else min(length, opened.max_length))
+    return KeyTokenEmbedder(opened, settings, head=preset.head if head is None else head)
+
+
+def _with_adapter(backbone: Any, adapter: str | Path) -> Any:
+    """Return a backbone with one more adapter merged; it is then no longer one that a name and one adapter describe."""
+    from pellucid.transformer.backbone import find_adapter, merge_adapter
+
+    with loading(str(adapter)):
+        model, _ = merge_adapter(backbone.model, find_adapter(adapter))
+    return replace(backbone, model=model, adapter=None)

@@ -18,7 +18,7 @@ from pellucid.static.bags import mean_blocks
 from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.text import shown_word
 from pellucid.views.figure import Canvas
-from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, percent, signed
+from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent, signed
 from pellucid.views.report import Report
 
 if TYPE_CHECKING:
@@ -117,10 +117,9 @@ class Components(Report):
                 f"component {component.number}: {percent(component.share)} of the variance, "
                 f"{percent(component.cumulative)} with those before it"
             )
-            sides = (Column("largest"), Column("", "number"), Column("smallest"), Column("", "number"))
             pairs = zip(component.largest, component.smallest, strict=True)
-            rows = tuple((a.word, signed(a.value), b.word, signed(b.value)) for a, b in pairs)
-            yield TablePart(title, sides, rows)
+            rows = ((a.word, signed(a.value), b.word, signed(b.value)) for a, b in pairs)
+            yield TablePart.of(title, ["largest", *numbers(""), "smallest", *numbers("")], rows)
 
     def _records(self) -> Sequence[ComponentRow]:
         return [

@@ -6,7 +6,7 @@ piece. Two things can be measured over a corpus, and the report has both for eac
     lookalike   the share of its firings by a word that is not the cluster's own, shares a piece of letters with one of
                 the cluster's first words, and is no nearer to them in meaning than words and clusters drawn at random
     alike       how much more alike two texts are that it fires on, through different words, than any two texts; with
-                the cluster itself left out of the comparison. At 0 or below, sharing the cluster says nothing
+                the cluster itself left out of the comparison. At 0 or below, sharing the cluster means nothing
 
 Meaning is the model's own without the cluster in question, or that of another encoder, which has other blind spots.
 """
@@ -30,7 +30,7 @@ from pellucid.errors import InputError
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.progress import Progress, length_batches
 from pellucid.text import well_formed
-from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, percent, signed
+from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent, signed
 from pellucid.views.report import Report
 
 VERDICTS = ("lookalike", "scattered")
@@ -366,11 +366,8 @@ class LexicalFiring(Report):
 
 
 def _table(title: str, clusters: Sequence[FiringCluster]) -> TablePart:
-    kinds = {"cluster": "text", "fired by": "text", "texts": "number", "lookalike": "number", "alike": "number"}
-    rows = tuple(
-        (c.name, _said(c.words, _WORDS), f"{c.texts:,}", percent(c.lookalike), signed(c.alike, 3)) for c in clusters
-    )
-    return TablePart(title, tuple(Column(head, kind) for head, kind in kinds.items()), rows)
+    rows = ((c.name, _said(c.words, _WORDS), f"{c.texts:,}", percent(c.lookalike), signed(c.alike)) for c in clusters)
+    return TablePart.of(title, ["cluster", "fired by", *numbers("texts", "lookalike", "alike")], rows)
 
 
 def _said(words: Sequence[FiringWord], most: int) -> str:
@@ -447,7 +444,7 @@ def _by_dimension(firings: Sequence[Firing]) -> dict[int, list[Firing]]:
 
 
 class _WordPairs:
-    """What the pairs of a firing word and a cluster have in common, held against random pairs."""
+    """What the pairs of a firing word and a cluster have in common, compared with random pairs."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ from pellucid.static.bags import count_rows
 from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.text import shown_word
 from pellucid.views.figure import Canvas, short_name
-from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, bars, counted, signed
+from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.views.report import Report
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def read_tagged(*paths: str | Path) -> Iterator[Tagged]:
 
 
 def _read_lines(lines: Iterable[str], path: Path) -> Iterator[Tagged]:
-    slashed: bool | None = None  # whether the file has words with a slash and a tag; its first line tells
+    slashed: bool | None = None  # whether the file has words with a slash and a tag; decided by its first line
     for number, line in enumerate(lines, 1):
         pieces = line.split()
         if not pieces or (line.startswith("# ") and len(pieces) > 2):  # a comment of CoNLL-U
@@ -127,8 +127,8 @@ def _slashed(pieces: list[str]) -> list[Tagged]:
 
 _EXAMPLES = 5  # words of a class or band
 _POINTS = 1_000  # of the picture, at most
-_LEAST = 3  # words: a correlation of fewer says nothing
-_HEADS = (*(Column(title, "number") for title in ("mean", "sd", "relative")), Column("", "bar"))
+_LEAST = 3  # words: a correlation of fewer means nothing
+_HEADS = (*numbers("mean", "sd", "relative"), ("", "bar"))
 
 
 class TagNorm(NamedTuple):
@@ -189,13 +189,8 @@ class TagNorms(Report):
             f"The most frequent words of {self.tokens:,} tagged ones, each under its most frequent tag; "
             f"{self.unknown:.1%} are no single word of the model.{rare}"
         )
-        heads = (Column("part of speech"), Column("words", "number"), *_HEADS, Column("most frequent"))
-        drawn = bars([tag.relative for tag in self.tags])
-        rows = tuple(
-            (t.tag, f"{t.words:,}", *_lengths(t), bar, ", ".join(t.examples))
-            for t, bar in zip(self.tags, drawn, strict=True)
-        )
-        yield TablePart("", heads, rows)
+        heads = ("part of speech", ("words", "number"), *_HEADS, "most frequent")
+        yield TablePart.of("", heads, ((t.tag, f"{t.words:,}", *_lengths(t), ", ".join(t.examples)) for t in self.tags))
 
 
 class RankBand(NamedTuple):
@@ -283,12 +278,8 @@ class RankNorms(Report):
             f"Of {counted(self.words, 'word')}, ranked by {by}. Above 0, frequent words are shorter and weigh less in "
             "a mean, as with the SIF heuristic."
         )
-        drawn = bars([band.relative for band in self.bands])
-        rows = tuple(
-            (f"{b.first:,} to {b.last:,}", *_lengths(b), bar, ", ".join(b.examples))
-            for b, bar in zip(self.bands, drawn, strict=True)
-        )
-        yield TablePart("", (Column("ranks"), *_HEADS, Column("first of them")), rows)
+        rows = ((f"{b.first:,} to {b.last:,}", *_lengths(b), ", ".join(b.examples)) for b in self.bands)
+        yield TablePart.of("", ("ranks", *_HEADS, "first of them"), rows)
 
 
 def norms_by_tag(
@@ -382,8 +373,9 @@ def norms_by_rank(
     return RankNorms(ranked_by, len(rows), spearman(norms, ranks), _bands(norms, names), points)
 
 
-def _lengths(row: TagNorm | RankBand) -> tuple[str, str, str]:
-    return f"{row.mean:.3f}", f"{row.deviation:.3f}", f"{row.relative:.2f}"
+def _lengths(row: TagNorm | RankBand) -> tuple[str, str, str, float]:
+    """Return the cells below `_HEADS`."""
+    return f"{row.mean:.3f}", f"{row.deviation:.3f}", f"{row.relative:.2f}", row.relative
 
 
 def _norms(model: StaticEmbedder, rows: Any) -> Floats:

@@ -1,7 +1,7 @@
 """How far a static model of several languages keeps them apart, after the paper's section 5.2 (Figures 1, 5, 6).
 
 There the first principal components separate the languages, and leaving them out ("all but the top") brings
-translations together. Here that is measured: how much of each component lies between languages, and the silhouette
+translations together. Here that is measured: how much of each component is between languages, and the silhouette
 score, which is 1 for separate clusters and 0 for mixed ones, as components are left out one after the other.
 """
 
@@ -21,7 +21,7 @@ from pellucid.pca import spectrum_of
 from pellucid.static.bags import mean_blocks
 from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.views.figure import Canvas, short_name
-from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, bars, counted, percent, signed
+from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent, signed
 from pellucid.views.report import Report
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class LanguageComponent(NamedTuple):
     Attributes:
         number: 1 for the first; 0 for the vectors as they are.
         share: of the variance; for 0 of all components, 1.
-        between: share of the component's variance that lies between the languages (eta squared).
+        between: share of the component's variance between the languages (eta squared).
         silhouette: once this component and those before it are left out.
     """
 
@@ -141,17 +141,16 @@ class LanguageSeparation(Report):
         parts = self.components[0].between
         yield Note(
             f"Silhouette ({self.metric}): {before:.3f} as it is, {after:.3f} without the first {self.drop} components. "
-            f"{percent(parts)} of all variance lies between the languages."
+            f"{percent(parts)} of all variance is between the languages."
         )
-        heads = [Column(title, "number") for title in ("without the first", "variance of it", "between languages")]
-        heads += [Column("", "bar"), Column("silhouette", "number")]
-        shown = [c for c in self.components if c.number]
+        heads = [*numbers("without the first", "variance of it", "between languages"), ("", "bar")]
         rows: list[tuple[Any, ...]] = [("0 (as it is)", "", "", None, signed(self.components[0].silhouette))]
         rows += [
-            (str(c.number), percent(c.share), percent(c.between), bar, signed(c.silhouette))
-            for c, bar in zip(shown, bars([c.between for c in shown]), strict=True)
+            (str(c.number), percent(c.share), percent(c.between), c.between, signed(c.silhouette))
+            for c in self.components
+            if c.number
         ]
-        yield TablePart("", tuple(heads), tuple(rows))
+        yield TablePart.of("", [*heads, *numbers("silhouette")], rows)
 
 
 def language_separation(
@@ -248,7 +247,7 @@ def _sampled(
 
 
 def _between(coordinates: Floats, labels: Integers) -> float:
-    """Return the share of the squared length of centred rows that lies between the means of the groups."""
+    """Return the share of the squared length of centred rows that is between the means of the groups."""
     total = float((coordinates**2).sum())
     means = [coordinates[labels == n].mean(axis=0) * np.sqrt((labels == n).sum()) for n in range(labels.max() + 1)]
     return float((np.array(means) ** 2).sum()) / total if total > 0 else 0.0

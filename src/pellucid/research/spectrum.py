@@ -1,7 +1,7 @@
 """What tuning does to the principal components of an embedding space, and which tokens the first of them feeds.
 
 "A Text is Worth Several Tokens", section 4, on the spectra of `pca.py`: `variation` is its Figure 3,
-`contributions` its Figure 4a. The first component added and taken away, Figure 4b, is in `sweeping.py`.
+`contributions` its Figure 4a, `sweep` its Figure 4b: the tokens of h + lambda u_1, and the rates, for several lambda.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError
-from pellucid.keytokens.alignment import EmbeddedTexts, Relations, Stems
+from pellucid.keytokens.alignment import EmbeddedTexts, ModelAlignment, Relations, Stems, measure_shifted
 from pellucid.keytokens.head import head_rows, top_tokens
 from pellucid.pca import Moments, Spectrum, blocks
-from pellucid.research.alignment import draw_tokens
+from pellucid.research.alignment import LEGEND, draw_scores, draw_tokens, words_of
 from pellucid.views.figure import Canvas
-from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, bars, counted, percent, signed
+from pellucid.views.parts import AnyPart, Fold, Heading, Note, TablePart, counted, numbers, percent, signed
 from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_MOST_BARS = 40  # components drawn with bars that can be told apart
+
+_MOST_BARS = 40  # components drawn as separate bars
 _SHOWN = 12  # components in a table
 
 
@@ -102,14 +103,13 @@ class Variation(Report):
             f"v_{largest.component}, {signed(largest.variation)}. A component points to the side of the backbone's "
             "mean embedding, so that below 0 tuning takes away from what the texts have in common."
         )
-        shown = self.components[:_SHOWN]
-        titles = ("share of the backbone", "mean part", "v_j", "deviation")
-        columns = (Column("j", "number"), Column("v_j", "bar"), *(Column(title, "number") for title in titles))
-        rows = tuple(
-            (str(s.component), bar, percent(s.share), signed(s.level), signed(s.variation), f"{s.deviation:.3f}")
-            for s, bar in zip(shown, bars([s.variation for s in shown]))
-        )
-        yield TablePart(f"the first {len(shown)} of {counted(len(self.components), 'component')}", columns, rows)
+        columns = [("j", "number"), ("v_j", "bar"), *numbers("share of the backbone", "mean part", "v_j", "deviation")]
+        rows = []
+        for c in self.components[:_SHOWN]:
+            written = percent(c.share), signed(c.level), signed(c.variation), f"{c.deviation:.3f}"
+            rows.append((str(c.component), c.variation, *written))
+        title = f"the first {len(rows)} of {counted(len(self.components), 'component')}"
+        yield TablePart.of(title, columns, rows)
 
 
 def variation(base: Any, tuned: Any, *, names: tuple[str, str] = ("backbone", "tuned")) -> Variation:
@@ -205,11 +205,9 @@ class Contributions(Report):
 
 
 def _contribution_table(title: str, rows: Sequence[Contribution]) -> TablePart:
-    numbers = (Column("score", "number"), Column("first", "number"), Column("rest", "number"))
-    columns = (Column("token"), Column("rest", "bar"), *numbers, Column("in the text"))
-    lengths = bars([row.rest for row in rows])
-    values = ((signed(row.score), signed(row.first), signed(row.rest)) for row in rows)
-    return TablePart(title, columns, tuple((r.token, b, *v, r.relation) for r, b, v in zip(rows, lengths, values)))
+    columns = ["token", ("rest", "bar"), *numbers("score", "first", "rest"), "in the text"]
+    cells = ((r.token, r.rest, signed(r.score), signed(r.first), signed(r.rest), r.relation) for r in rows)
+    return TablePart.of(title, columns, cells)
 
 
 def contributions(
@@ -256,3 +254,128 @@ def _correlation(head: Any, first: npt.NDArray[np.float64], rest: npt.NDArray[np
     covariance = moments.second(centred=True)
     spread = float(covariance[0, 0] * covariance[1, 1])
     return float(covariance[0, 1] / np.sqrt(spread)) if spread > 0 else 0.0
+
+
+FACTORS = (0.0, 0.5, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.25, 1.5)
+"""Of the amount that takes the first component out on average, or of v_1."""
+
+
+class SweepStep(NamedTuple):
+    """One amount of the first component added.
+
+    Attributes:
+        factor: the amount over the sweep's unit.
+        amount: lambda of h + lambda u_1.
+        alignment: the rates of the moved embeddings, and their tokens for some texts.
+    """
+
+    factor: float
+    amount: float
+    alignment: ModelAlignment
+
+
+@dataclass(frozen=True, repr=False)
+class Sweep(Report):
+    """The tokens that embeddings say as more and more of the first component is added to them or taken away.
+
+    Attributes:
+        k: of Hit@K, and tokens shown.
+        unit: the amount of factor 1: v_1 where given, else minus the mean part along u_1.
+        steps: by ascending factor.
+    """
+
+    kind: ClassVar[str] = "sweep"
+    table: ClassVar[str] = "steps"
+
+    k: int
+    unit: float
+    steps: tuple[SweepStep, ...]
+
+    @property
+    def best(self) -> SweepStep:
+        """The step with the largest weighted local alignment rate; the first of equals."""
+        return max(self.steps, key=lambda step: step.alignment.weighted_lar)
+
+    def plot(self, *, dark: bool = False) -> Figure:
+        """Return a matplotlib Figure: tokens and scores of a text at some steps (Figure 4b), and the rates over all."""
+        first = self.steps[0].alignment
+        below = first.examples[0].text if first.examples else f"{first.texts:,} texts"
+        canvas = Canvas((9.4, 5.6), "The first principal component, taken away step by step", below, dark=dark)
+        grid = canvas.figure.add_gridspec(2, 4, height_ratios=[1, 1.15])
+        axes = canvas.panel(grid[0, :], across=f"\u03bb in units of {signed(self.unit)}", down="%")
+        factors = [step.factor for step in self.steps]
+        rates = {"hit": f"Hit@{self.k}", "lar": "LAR", "gar": "GAR", "weighted_lar": "weighted LAR"}
+        for (rate, label), colour in zip(rates.items(), canvas.colours.series, strict=False):
+            values = [100 * getattr(step.alignment, rate) for step in self.steps]
+            axes.plot(factors, values, color=colour, marker="o", markersize=3.5, linewidth=1.5, label=label)
+        canvas.legend(axes, loc="center left", at=(1.0, 0.5))
+        for column, step in enumerate(self._four() if first.examples else ()):
+            title = f"\u03bb = {signed(step.amount, 2)}"
+            draw_scores(canvas, canvas.panel(grid[1, column], title, "score"), step.alignment.examples[0])
+        return canvas.figure
+
+    def _four(self) -> list[SweepStep]:
+        """Return at most four steps: those nearest to factor 0, to the best one, to 0.95 and to 1.05."""
+        factors = [step.factor for step in self.steps]
+        wanted = (0.0, self.best.factor, 0.95, 1.05)
+        nearest = {min(range(len(factors)), key=lambda n: abs(factors[n] - factor)) for factor in wanted}
+        return [self.steps[n] for n in sorted(nearest)]
+
+    def _parts(self) -> Iterator[AnyPart]:
+        first = self.steps[0].alignment
+        yield Heading("First component, amount added", f"h + \u03bb u\u2081, unit {signed(self.unit)}",
+                      counted(first.texts, "text"))  # fmt: skip
+        best = self.best
+        yield Note(f"Weighted LAR is largest at {best.factor:g} of the unit, \u03bb = {signed(best.amount)}.")
+        titles = ("factor", "\u03bb", f"Hit@{self.k}", "LAR", "GAR", "weighted LAR", "in text", "distinct")
+        rows = ((*_sweep_cells(step), step.alignment.weighted_lar) for step in self.steps)
+        yield TablePart.of("", [*numbers(*titles), ("", "bar")], rows)
+        yield Note(LEGEND if first.stem is not None else "* stands in the text.")
+        for number in range(len(first.examples)):
+            tokens = ((f"{step.factor:g}", words_of(step.alignment.examples[number])) for step in self.steps)
+            shown = TablePart.of("", [("factor", "number"), (f"first {self.k} tokens", "words")], tokens)
+            yield Fold(first.examples[number].text, (shown,), is_open=number < 3)
+
+
+def _sweep_cells(step: SweepStep) -> tuple[str, ...]:
+    rates = step.alignment
+    shares = map(percent, (rates.hit, rates.lar, rates.gar, rates.weighted_lar, rates.literal))
+    return (f"{step.factor:g}", signed(step.amount), *shares, f"{rates.distinct:,}")
+
+
+def sweep(
+    found: Spectrum,
+    given: EmbeddedTexts,
+    *,
+    unit: float | None = None,
+    factors: Sequence[float] = FACTORS,
+    k: int = 10,
+    language: str | None = "en",
+    examples: int = 3,
+) -> Sweep:
+    """Add factor x unit x u_1 to embeddings, for each factor, and measure what they then say (Eq. 14).
+
+    Args:
+        found: the spectrum of the backbone's embeddings.
+        given: texts with embeddings of the backbone.
+        unit: the paper's v_1, `Variation.first`, where there is a tuned model; None takes the amount that makes the
+            mean part along u_1 zero.
+        factors: of the unit, in any order.
+        k: of Hit@K, and tokens shown.
+        language: whose stems are compared; None leaves those classes out.
+        examples: texts whose tokens are kept.
+
+    Raises:
+        InputError: there is no factor, the widths differ, or as `measure`.
+        MissingExtraError: snowballstemmer or simplemma is not installed.
+    """
+    size = -found.level if unit is None else unit
+    ordered = sorted(set(map(float, factors)))
+    if not ordered:
+        raise InputError("no factor to sweep over; give at least one, such as [0.0, 1.0]")
+    amounts = {f"{factor:g}": factor * size + 0.0 for factor in ordered}
+    if len(amounts) < len(ordered):
+        raise InputError("two factors are the same to six digits; give one of them")
+    stems = None if language is None else Stems(language)
+    measured = measure_shifted(amounts, given, found.first, k, stems=stems, examples=examples)
+    return Sweep(k, size, tuple(map(SweepStep, ordered, amounts.values(), measured)))

@@ -1,19 +1,21 @@
 """Encoding many texts with a static model: blocks of texts go through the compiled functions of `kernels.py`.
 
 `StaticEmbedder._encode_plainly` says what is computed. Texts are joined into blocks of UTF-8, and threads take blocks
-in turn. Python is only asked about the few words that the index of the vocabulary does not hold, and about texts with
-phrases or in scripts without spaces: these are first rewritten with spaces between their words. numba is imported with
-this file, so this file is imported only when there is work for it. docs/notes-static-speed.md says what each idea gave.
+in turn. Texts that are UTF-8 already, as in Arrow (`Utf8Texts`), never become Python strings. Python is only asked
+about the few words that the index of the vocabulary does not hold, and about texts with phrases or in scripts without
+spaces: these are first rewritten with spaces between their words. numba is imported with this file, so this file is
+imported only when there is work for it. docs/notes-static-speed.md says what each idea gave.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from string import punctuation
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +27,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from pellucid.base import Vectors
 from pellucid.errors import InputError
 from pellucid.progress import Progress
-from pellucid.static import kernels
+from pellucid.static import kernels, pooling
 from pellucid.static.folder import is_known_sound, not_finite
 from pellucid.text import LONGEST_WORD, Vocabulary, well_formed
 
@@ -34,7 +36,41 @@ _BLOCK_CHARACTERS = 1 << 18  # what a block needs stays in a core's own cache; a
 _LARGEST_BLOCK = 1 << 31  # bytes; positions are 32-bit
 _PADDING = "\0" * 96  # so that 64 bytes may be read from any place in a text
 _PAGE = 1024  # code points classified at once
-_LEARNT_WORDS = 1 << 15  # also the most that Python is asked at once: a text may have millions that nobody knows
+_LEARNT_WORDS = 1 << 15  # also the most that Python is asked at once: a text may have millions of unknown words
+
+
+class Words(NamedTuple):
+    """The words of a text, in order."""
+
+    rows: list[int]  # of each in the table, -1 for an unknown word
+    spans: npt.NDArray[Any]  # [words, 2] where each begins and ends, in characters
+    others: list[int]  # which may have the row of a word that is not they but for case, such as of their beginning
+
+
+class Utf8Texts:
+    """Texts as Arrow keeps them: text i is `data[offsets[i]:offsets[i + 1]]`, valid UTF-8."""
+
+    def __init__(self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> None:
+        """Take the bytes of all texts and the offsets, one more than there are texts, without copying."""
+        self.data, self.offsets = _as_kernel_array(data), _as_kernel_array(offsets)
+
+    def __len__(self) -> int:
+        """Return how many texts there are."""
+        return len(self.offsets) - 1
+
+    def __getitem__(self, part: slice) -> Utf8Texts:
+        """Return some of them, without copying."""
+        first, last, _ = part.indices(len(self))
+        return Utf8Texts(self.data, self.offsets[first : last + 1])
+
+    def decoded(self) -> list[str]:
+        """Return the texts as strings."""
+        start, end = int(self.offsets[0]), int(self.offsets[-1])
+        content, edges = self.data[start:end].tobytes(), (self.offsets - start).tolist()
+        return [content[first:last].decode() for first, last in pairwise(edges)]
+
+
+_Texts = list[str] | Utf8Texts
 
 
 class BulkEncoder:
@@ -58,13 +94,13 @@ class BulkEncoder:
             vectors = vectors.astype(np.float32)
         self._vectors = _as_kernel_array(vectors.view(np.int16) if vectors.dtype == np.float16 else vectors)
         self._scales = _as_kernel_array(np.ones(1, np.float32) if scales is None else scales)
-        self._words = _word_index(vocabulary.words)
+        self._words, self._starts = _word_index(vocabulary.words)
         self._pieces = _pieces(vocabulary)
         self._cased = vocabulary.cased
         self._idle: list[_Worker] = []
 
-    def encode(self, texts: list[str], *, show_progress_bar: bool = False) -> Vectors:
-        """Return the embeddings of well-typed `texts`, float32 [texts, dimension].
+    def encode(self, texts: _Texts, *, show_progress_bar: bool = False) -> Vectors:
+        """Return the embeddings of well-typed `texts`, float32 [texts, dimension]; the same in either form.
 
         Raises:
             InputError: a text has 2 GB or more.
@@ -109,6 +145,19 @@ class BulkEncoder:
         self._idle.append(worker)
         return shares
 
+    def words(self, text: str) -> Words | None:
+        """Return the words of `text`; None where they are found by rules that only Python has (phrases, some scripts).
+
+        Raises:
+            InputError: the text has 2 GB or more.
+        """
+        if self._vocabulary.spaced([text])[0] is not text:
+            return None
+        worker = self._worker()
+        words = worker.words(text)
+        self._idle.append(worker)
+        return words
+
     def _worker(self) -> _Worker:
         """Return a worker that no other thread uses; those of earlier calls keep their memory and what they learnt."""
         try:
@@ -116,47 +165,27 @@ class BulkEncoder:
         except IndexError:
             learnt = _empty_index(_LEARNT_WORDS, _LEARNT_WORDS * 16)
             complete = self._vocabulary.subwords is None
-            lexicon = kernels.Lexicon(self._words, learnt, self._cased, complete, self._pieces)
+            lexicon = kernels.Lexicon(self._words, learnt, self._cased, complete, self._pieces, self._starts)
             return _Worker(self._vocabulary, lexicon, self._vectors, self._scales, self._sound)
 
 
-class _Worker:
-    """What one thread needs: memory used for block after block, and in `lexicon.learnt` the answers so far."""
+class _Reader:
+    """What one thread needs to find the words of texts and a number for each: memory used for block after block."""
 
-    def __init__(
-        self, vocabulary: Vocabulary, lexicon: kernels.Lexicon, vectors: npt.NDArray[Any], scales: Vectors, sound: bool
-    ) -> None:
-        self._vocabulary, self._lexicon = vocabulary, lexicon
-        self._vectors, self._scales, self._sound = vectors, scales, sound
+    def __init__(self, lexicon: kernels.Lexicon, number_of: Callable[[str], int]) -> None:
+        """Take where numbers are looked up, and what is asked for a word that is neither there nor learnt."""
+        self._lexicon, self._number_of = lexicon, number_of
         self._scratch = _scratch(_BLOCK_CHARACTERS)
 
-    def encode(self, texts: list[str], embeddings: Vectors) -> None:
-        """Set `embeddings` to those of one block of texts."""
-        rows, ends = self._rows(texts)
-        kernels.pool(self._vectors, self._scales, rows, ends, embeddings)
-        if not (self._sound or np.isfinite(embeddings.sum())):  # rows of length 1 add up to a number
-            raise not_finite(texts[int((~np.isfinite(embeddings)).any(axis=1).argmax())])
-
-    def coverage(self, texts: list[str], shares: Vectors) -> None:
-        """Set `shares` to how much of each text of a block has a row; 1 for one without words."""
-        rows, ends = self._rows(texts)
-        known = np.concatenate([[0], np.cumsum(rows[: ends[-1]] >= 0)])
-        starts = np.concatenate([[0], ends[:-1]])
-        words = ends - starts
-        shares[:] = np.where(words > 0, (known[ends] - known[starts]) / np.maximum(words, 1), 1)
-
-    def _rows(self, texts: list[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Return the rows of all words of a block of texts, and where each text's words end among them."""
-        texts = self._vocabulary.spaced(texts)
-        utf8 = _join(texts)
-        used = len(utf8) - len(_PADDING)
+    def _read(self, texts: _Texts) -> tuple[npt.NDArray[np.uint8], kernels.Scratch, npt.NDArray[np.int32]]:
+        """Return the bytes of a block of texts, all about their words, and where each text's words end among these."""
+        block = self._joined(texts)
+        used = len(block) - len(_PADDING)
         scratch = self._scratch if used <= _BLOCK_CHARACTERS else _scratch(used)
-        block = np.frombuffer(utf8, np.uint8)
         ends = np.empty(len(texts), np.int32)
         found, beyond = kernels.mark(block, used, ends, True, scratch)
         if found != len(texts):  # a text holds a NUL
-            sizes = [len(well_formed(text).encode()) + 1 for text in texts]
-            ends[:] = np.cumsum(sizes) - 1
+            ends[:] = np.cumsum(self._sizes(texts) + 1) - 1
             _, beyond = kernels.mark(block, used, ends, False, scratch)
         if beyond:
             while (point := kernels.drop_separators(block, used, CLASSES, scratch)) >= 0:
@@ -166,19 +195,114 @@ class _Worker:
         for first in range(0, missing, _LEARNT_WORDS):
             last = min(first + _LEARNT_WORDS, missing)
             still = kernels.look_again(block, first, last, self._lexicon, scratch) if first else last
-            self._ask(utf8, block, scratch, scratch.missing[first : first + still])
-        return scratch.rows, ends
+            self._ask(block, scratch, scratch.missing[first : first + still])
+        return block, scratch, ends
 
-    def _ask(
-        self, utf8: bytes, block: npt.NDArray[np.uint8], scratch: kernels.Scratch, missing: npt.NDArray[np.int32]
-    ) -> None:
-        """Set the rows of the words at `missing` as `Vocabulary.row` says, once for each word."""
+    def _joined(self, texts: _Texts) -> npt.NDArray[np.uint8]:
+        """Return the UTF-8 of texts, a NUL after each, and the padding."""
+        return np.frombuffer(_join(_strings(texts)), np.uint8)
+
+    def _sizes(self, texts: _Texts) -> npt.NDArray[np.int64]:
+        """Return the bytes of each text of a block."""
+        return np.array([len(well_formed(text).encode()) for text in _strings(texts)])
+
+    def _ask(self, block: npt.NDArray[np.uint8], scratch: kernels.Scratch, missing: npt.NDArray[np.int32]) -> None:
+        """Set the numbers of the words at `missing`, asking once for each word."""
         edges = scratch.edges.reshape(-1, 2)[missing]
-        spelled = [utf8[start:end] for start, end in edges.tolist()]
-        row_of = {word: self._vocabulary.row(word.decode()) for word in set(spelled)}
-        rows = np.array([row_of[word] for word in spelled], np.int32)
-        scratch.rows[missing] = rows
-        kernels.learn_all(self._lexicon.learnt, block, edges, rows)
+        utf8 = block.data
+        spelled = [bytes(utf8[start:end]) for start, end in edges.tolist()]
+        number_of = {word: self._number_of(word.decode()) for word in set(spelled)}
+        numbers = np.array([number_of[word] for word in spelled], np.int32)
+        scratch.rows[missing] = numbers
+        kernels.learn_all(self._lexicon.learnt, block, edges, numbers)
+
+
+class _Worker(_Reader):
+    """A reader that knows the rows of a table; in `lexicon.learnt` are the answers so far."""
+
+    def __init__(
+        self, vocabulary: Vocabulary, lexicon: kernels.Lexicon, vectors: npt.NDArray[Any], scales: Vectors, sound: bool
+    ) -> None:
+        super().__init__(lexicon, vocabulary.row)
+        self._vocabulary = vocabulary
+        self._vectors, self._scales, self._sound = vectors, scales, sound
+
+    def encode(self, texts: _Texts, embeddings: Vectors) -> None:
+        """Set `embeddings` to those of one block of texts."""
+        _, scratch, ends = self._read(texts)
+        pooling.pool(self._vectors, self._scales, scratch.rows, ends, embeddings)
+        if not (self._sound or np.isfinite(embeddings.sum())):  # rows of length 1 add up to a number
+            first = int((~np.isfinite(embeddings)).any(axis=1).argmax())
+            raise not_finite(_strings(texts[first : first + 1])[0])
+
+    def coverage(self, texts: list[str], shares: Vectors) -> None:
+        """Set `shares` to how much of each text of a block has a row; 1 for one without words."""
+        _, scratch, ends = self._read(texts)
+        known = np.concatenate([[0], np.cumsum(scratch.rows[: ends[-1]] >= 0)])
+        starts = np.concatenate([[0], ends[:-1]])
+        words = ends - starts
+        shares[:] = np.where(words > 0, (known[ends] - known[starts]) / np.maximum(words, 1), 1)
+
+    def words(self, text: str) -> Words:
+        """Return the words of a text that is a block by itself."""
+        block, scratch, ends = self._read([text])
+        count = int(ends[0])
+        others = scratch.missing[: kernels.list_others(block, count, self._lexicon, scratch)].tolist()
+        spans = scratch.edges[: 2 * count].reshape(-1, 2)
+        if not text.isascii():  # from bytes to characters, each of which begins with a byte that is no continuation
+            spans = (np.cumsum(block & 0xC0 != 0x80) - 1)[spans]
+        return Words(scratch.rows[:count].tolist(), spans.copy(), others)
+
+    def _joined(self, texts: _Texts) -> npt.NDArray[np.uint8]:
+        """Return the UTF-8 of texts with spaces between their words, a NUL after each text, and the padding."""
+        if not isinstance(texts, Utf8Texts):
+            return np.frombuffer(_join(self._vocabulary.spaced(texts)), np.uint8)
+        size = int(texts.offsets[-1] - texts.offsets[0]) + len(texts) + len(_PADDING)
+        block = np.empty(_checked_size(size), np.uint8)
+        kernels.separate(texts.data, texts.offsets, block)
+        if self._vocabulary.needs_spaces(is_ascii=int(block.max()) < 0x80):
+            return self._joined(texts.decoded())
+        return _as_kernel_array(block)
+
+    def _sizes(self, texts: _Texts) -> npt.NDArray[np.int64]:
+        """Return the bytes of each text of a block."""
+        if isinstance(texts, Utf8Texts) and not self._vocabulary.needs_spaces(is_ascii=False):
+            return np.diff(texts.offsets)
+        return np.array([len(well_formed(text).encode()) for text in self._vocabulary.spaced(_strings(texts))])
+
+
+class WordNumbers(_Reader):
+    """The words of texts as `split_words` gives them, with their places, and a number for each; for one thread."""
+
+    def __init__(self, spelled: Sequence[str], number_of: Callable[[str], int]) -> None:
+        """Take the list of words, which may grow, and what gives a word its place there and adds it if need be."""
+        self._spelled = spelled
+        super().__init__(self._indexed(), number_of)
+
+    def _indexed(self) -> kernels.Lexicon:
+        self._known = len(self._spelled)
+        nothing, learnt = _word_index([])[0], _empty_index(_LEARNT_WORDS, _LEARNT_WORDS * 16)
+        pieces = kernels.Pieces(nothing, nothing, 0, 0, False)
+        words, starts = _word_index(self._spelled)
+        return kernels.Lexicon(words, learnt, True, False, pieces, starts)
+
+    def read(self, texts: list[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the words of some texts.
+
+        Returns:
+            the number of each word, int64 [words]; where it starts and ends in its text, in characters, int64
+            [words, 2]; and where each text's words end among them, int64 [texts].
+        """
+        if len(self._spelled) > 2 * self._known + _PAGE:  # found faster there than among what was learnt
+            self._lexicon = self._indexed()
+        block, scratch, ends = self._read(texts)
+        words = int(ends[-1]) if len(ends) else 0
+        spans = scratch.edges[: 2 * words].astype(np.int64)
+        if not all(map(str.isascii, texts)):  # from bytes to characters: all but the second to fourth byte of one count
+            spans = np.concatenate([[0], np.cumsum((block & 0xC0) != 0x80)])[spans]
+        starts = np.cumsum([0, *(len(text) + 1 for text in texts)])[:-1]
+        spans -= np.repeat(starts, 2 * np.diff(ends, prepend=0))
+        return scratch.rows[:words].astype(np.int64), spans.reshape(-1, 2), ends.astype(np.int64)
 
 
 class _Shared:
@@ -211,14 +335,22 @@ def default_threads() -> int:
     return int(wanted)
 
 
-def _blocks(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
+def _strings(texts: _Texts) -> list[str]:
+    return texts.decoded() if isinstance(texts, Utf8Texts) else texts
+
+
+def _blocks(texts: _Texts) -> Iterator[tuple[int, int]]:
     """Cut `texts` into ranges of at most `_BLOCK_TEXTS` texts and, but for single texts, `_BLOCK_CHARACTERS`."""
     for first in range(0, len(texts), _BLOCK_TEXTS):
         yield from _small_enough(texts, first, min(first + _BLOCK_TEXTS, len(texts)))
 
 
-def _small_enough(texts: Sequence[str], first: int, last: int) -> Iterator[tuple[int, int]]:
-    if last - first == 1 or sum(map(len, texts[first:last])) <= _BLOCK_CHARACTERS:
+def _small_enough(texts: _Texts, first: int, last: int) -> Iterator[tuple[int, int]]:
+    if isinstance(texts, Utf8Texts):
+        size = int(texts.offsets[last] - texts.offsets[first])
+    else:
+        size = sum(map(len, texts[first:last]))
+    if last - first == 1 or size <= _BLOCK_CHARACTERS:
         yield first, last
     else:
         middle = (first + last) // 2
@@ -232,9 +364,15 @@ def _join(texts: list[str]) -> bytes:
         utf8 = "\0".join([*texts, _PADDING]).encode()
     except UnicodeEncodeError:
         utf8 = "\0".join([*map(well_formed, texts), _PADDING]).encode()
-    if len(utf8) >= _LARGEST_BLOCK:
-        raise InputError(f"a text has {len(utf8)} bytes; split texts of 2 GB and more")
+    _checked_size(len(utf8))
     return utf8
+
+
+def _checked_size(size: int) -> int:
+    """Return the bytes of a block; positions in it are 32-bit."""
+    if size >= _LARGEST_BLOCK:
+        raise InputError(f"a text has {size} bytes; split texts of 2 GB and more")
+    return size
 
 
 def _scratch(size: int) -> kernels.Scratch:
@@ -247,7 +385,7 @@ def _scratch(size: int) -> kernels.Scratch:
         word_bits=np.empty(chunks, np.int64),
         other_bits=np.empty(chunks, np.int64),
         edges=np.empty(chunks * 64, np.int32),
-        rows=np.zeros(chunks * 32 + kernels.AHEAD, np.int32),
+        rows=np.zeros(chunks * 32 + pooling.AHEAD, np.int32),
         missing=np.empty(chunks * 32, np.int32),
     )
 
@@ -259,14 +397,14 @@ def _as_kernel_array(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return view
 
 
-def _word_index(words: Sequence[str]) -> kernels.WordIndex:
-    """Index `words`, each at its own number."""
+def _word_index(words: Sequence[str]) -> tuple[kernels.WordIndex, npt.NDArray[np.int64]]:
+    """Index `words`, each at its own number; return also where each begins among their bytes."""
     spelled = [word.encode("utf-8", "surrogatepass") for word in words]
-    starts = np.cumsum([0, *map(len, spelled)])
+    starts = np.cumsum([0, *map(len, spelled)], dtype=np.int64)
     index = _empty_index(len(spelled), int(starts[-1]))
     index.blob[: starts[-1]] = np.frombuffer(b"".join(spelled), np.uint8)
     kernels.insert(index, starts, np.arange(len(spelled)))
-    return index
+    return index, starts
 
 
 def _empty_index(words: int, size: int) -> kernels.WordIndex:
@@ -281,14 +419,14 @@ def _pieces(vocabulary: Vocabulary) -> kernels.Pieces:
     """Return the pieces of the teacher's tokenizer if what it makes of ASCII is BERT's rule and nothing else."""
     tokenizer = vocabulary.subwords
     if tokenizer is None or not _cuts_like_bert(tokenizer):
-        return kernels.Pieces(_word_index([]), _word_index([]), 0, 0, False)
+        return kernels.Pieces(_word_index([])[0], _word_index([])[0], 0, 0, False)
     model, tokens = tokenizer.model, tokenizer.get_vocab(with_added_tokens=False)
     first = [token for token in tokens if token.isascii() and not token.startswith("##")]
     inside = [token[2:] for token in tokens if token.isascii() and token.startswith("##")]
     longest = max(map(len, first + inside), default=0)
     longest_word = min(LONGEST_WORD, model.max_input_chars_per_word)
     lower = tokenizer.normalizer is not None and tokenizer.normalizer.lowercase
-    return kernels.Pieces(_word_index(first), _word_index(inside), longest, longest_word, lower)
+    return kernels.Pieces(_word_index(first)[0], _word_index(inside)[0], longest, longest_word, lower)
 
 
 def _cuts_like_bert(tokenizer: Tokenizer) -> bool:

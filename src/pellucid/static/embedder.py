@@ -14,11 +14,12 @@ two equal. How a model is made is in `static/making/extraction.py` and `static/m
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,20 +35,23 @@ from pellucid.dimensions import (
     selected_columns,
     write_dimensions,
 )
-from pellucid.encoding import Role, unit_rows
+from pellucid.embeddings import Role, unit_rows
 from pellucid.errors import InputError, require
-from pellucid.explanation import WORD, WORD_PAIR, Coverage, Explanation, Row, Span
+from pellucid.explanation import WORD, WORD_PAIR, Explanation, Row
 from pellucid.pretrained import check_family, locate, saving
 from pellucid.static.folder import (
     STOCK_CONFIG,
-    Table,
+    StoredTable,
     not_finite,
     read_static,
     read_text_vectors,
     write_static,
     written_out,
 )
-from pellucid.text import JOINER, Vocabulary, shown_word, unspaced_run
+from pellucid.text import JOINER, Coverage, Span, Vocabulary, Word, shown_word, unspaced_run, well_formed
+
+if TYPE_CHECKING:
+    from pellucid.static.bulk import BulkEncoder
 
 _WORDS = 10_000  # the first of the vocabulary, in most models the commonest: rare words at an end name nothing
 _IN_NAME, _IN_ABOUT = 3, 12  # words of each end
@@ -96,22 +100,74 @@ _SMALL = 250_000  # characters in all calls so far: a quarter of a second for th
 _MOST_PAIRS = 250_000  # rows of an explanation: about 2 s and 0.2 GB
 
 
-class _Found(NamedTuple):
-    """The words of a text, by row and lower-case form: words that share a prefix's row stay apart."""
+class _TextWords:
+    """The words of a text: how much of it is known now, the distinct words and a `Row` of each when they are asked for.
 
-    spans: dict[tuple[int, str], list[Span]]
-    shown: dict[tuple[int, str], str]
-    unknown: tuple[Span, ...]
+    Attributes:
+        unknown: where the unknown words are.
+        coverage: how much of the text is known.
+    """
 
+    def __init__(
+        self, vocabulary: Vocabulary, rows: list[int], word: Callable[[int], Word], others: Iterable[int]
+    ) -> None:
+        """Tell known words from unknown ones.
 
-class _WeightedWords(NamedTuple):
-    """A text's distinct known words; the rows of `vectors` [words, dimension] add up to its embedding."""
+        Args:
+            vocabulary: of the model.
+            rows: of each word in the table, -1 for an unknown one.
+            word: from a number in `rows` to the word.
+            others: the numbers of the words that may have the row of another, such as of their beginning.
+        """
+        self._vocabulary, self._word = vocabulary, word
+        self._codes = list(rows)  # a word's row, and beyond the rows a number for each of the others
+        self._others: dict[tuple[int, str], int] = {}
+        partly = 0
+        for number in others:
+            row, lower = rows[number], word(number).text.lower()
+            if row >= 0 and lower != vocabulary.words[row].lower():
+                code = len(vocabulary) + len(self._others)
+                self._codes[number] = self._others.setdefault((row, lower), code)
+                partly += 1
+        unknown = rows.count(-1)
+        self.unknown = tuple(word(n)[1:] for n, row in enumerate(rows) if row < 0) if unknown else ()
+        self.coverage = Coverage(len(rows) - unknown, len(rows), partly)
 
-    rows: Callable[[], list[Row]]
-    """Makes one for each word, without a contribution, when a row is read."""
-    vectors: npt.NDArray[np.float64]
-    unknown: tuple[Span, ...]
-    coverage: Coverage
+    @cached_property
+    def _counts(self) -> Counter[int]:
+        """How often each distinct known word occurs, by code, in the order of the text."""
+        counts = Counter(self._codes)
+        counts.pop(-1, None)
+        return counts
+
+    @property
+    def counts(self) -> npt.NDArray[np.float64]:
+        """How often each distinct known word occurs, float64 [words]."""
+        return np.array(list(self._counts.values()), np.float64)
+
+    @cached_property
+    def rows(self) -> npt.NDArray[np.int64]:
+        """The row of each in the table, int64 [words]."""
+        rows = np.array(list(self._counts), np.int64)
+        rows[rows >= len(self._vocabulary)] = [row for row, _ in self._others]  # both in the order of the text
+        return rows
+
+    @cached_property
+    def _places(self) -> list[list[int]]:
+        """The numbers of the words that are one distinct word, of each."""
+        places: dict[int, list[int]] = {code: [] for code in self._counts}
+        for number, code in enumerate(self._codes):
+            if code >= 0:
+                places[code].append(number)
+        return list(places.values())
+
+    def row(self, number: int) -> Row:
+        """Return a distinct word, named as it is first written, without a contribution."""
+        words = list(map(self._word, self._places[number]))
+        text, known = words[0].text, self._vocabulary.words[int(self.rows[number])]
+        shown = shown_word(text)
+        name = shown if known in (text, text.lower()) else f"{shown} (as {shown_word(known)})"
+        return Row(name, (shown,), 0.0, 0.0, tuple(word[1:] for word in words), key=(known, text.lower()), kind=WORD)
 
 
 class StaticEmbedder(Embedder):
@@ -155,7 +211,7 @@ class StaticEmbedder(Embedder):
             raise InputError(f"{len(dimensions)} names for {vectors.shape[1]} dimensions")
         self.vocabulary, self.vectors, self.scales = vocabulary, vectors, scales
         self._dimensions = dimensions
-        self._bulk: Any = None  # bulk.BulkEncoder, made when first needed
+        self._bulk: BulkEncoder | None = None  # made when first needed
         self._characters = 0  # encoded without it
 
     def __getstate__(self) -> dict[str, Any]:
@@ -227,9 +283,9 @@ class StaticEmbedder(Embedder):
         }  # fmt: skip
         config = {**STOCK_CONFIG, "embedding_dtype": facts["dtype"]}
         with saving(path, self.family, facts, config) as folder:
-            table = Table(self.vocabulary, self.vectors, self.scales)
-            told = written_out(self._folder) if self._folder else ()
-            write_static(folder, table, dtype=dtype, extra_words=chain(extra_words, told))
+            table = StoredTable(self.vocabulary, self.vectors, self.scales)
+            earlier = written_out(self._folder) if self._folder else ()
+            write_static(folder, table, dtype=dtype, extra_words=chain(extra_words, earlier))
             write_dimensions(folder / "dimensions.tsv", self.dimensions)
 
     def get_embedding_dimension(self) -> int:
@@ -295,14 +351,38 @@ class StaticEmbedder(Embedder):
         return f"{len(self.vocabulary):,} words x {self.get_embedding_dimension()}"
 
     def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Vectors:
+        bulk = self._compiled(texts)
+        return self._encode_plainly(texts) if bulk is None else bulk.encode(texts, show_progress_bar=show_progress_bar)
+
+    def _compiled(self, texts: list[str]) -> BulkEncoder | None:
+        """Return the compiled encoder, once there were enough texts to start it."""
         if self._bulk is None:
             self._characters += sum(map(len, texts))
-            if self._characters <= _SMALL:
-                return self._encode_plainly(texts)
+            if self._characters > _SMALL:
+                return self._started()
+        return self._bulk
+
+    def _started(self) -> BulkEncoder:
+        """Return the compiled encoder, made when it is first needed."""
+        if self._bulk is None:
             from pellucid.static.bulk import BulkEncoder  # numba takes a second to import
 
             self._bulk = BulkEncoder(self.vocabulary, self.vectors, self.scales)
-        embeddings: Vectors = self._bulk.encode(texts, show_progress_bar=show_progress_bar)
+        return self._bulk
+
+    def encode_utf8(self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> Vectors:
+        """Encode texts that lie in memory as in an Arrow column, without a Python string for each.
+
+        Args:
+            data: uint8, the UTF-8 of all texts. It must be valid: nothing is checked here.
+            offsets: int64 [texts + 1]; text i is `data[offsets[i]:offsets[i + 1]]`.
+
+        Returns:
+            float32 [texts, dimension]: bit for bit what `encode` gives for many texts.
+        """
+        from pellucid.static.bulk import Utf8Texts
+
+        embeddings: Vectors = self._started().encode(Utf8Texts(data, offsets))
         return embeddings
 
     def _encode_plainly(self, texts: Sequence[str]) -> Vectors:
@@ -321,7 +401,7 @@ class StaticEmbedder(Embedder):
         """Take apart the cosine of two texts into pairs of words, or one text into its words' pulls.
 
         For two texts a row is a pair (word of text 1, word of text 2). For one text a row is a word, and its
-        contribution the part of the embedding's squared length (1) that lies along it. Repeated words are one row,
+        contribution the part of the embedding's squared length (1) in its direction. Repeated words are one row,
         upper and lower case together where they have the same vector. A word that is not in the vocabulary but has a
         prefix there is named with it: "tokenisers (as token)". A phrase of the vocabulary is one word: "new york".
         A text has the same embedding in every role.
@@ -330,26 +410,26 @@ class StaticEmbedder(Embedder):
             InputError: an argument is no string, or there would be more than 250,000 rows.
         """
         explained_texts(text1, text2, role1, role2)
-        first = self._weighted_words(text1)
+        words1 = self._words(text1)
+        vectors1, row1 = self._weighted(words1, text1), cache(words1.row)
         if text2 is None:
-            _check_size(len(first.vectors), 1)
-            pull = first.vectors @ first.vectors.sum(axis=0)
-            words = first.rows
+            _check_size(len(vectors1), 1)
+            pull = vectors1 @ vectors1.sum(axis=0)
 
             def word(number: int, contribution: float, share: float) -> Row:
-                return words()[number]._replace(contribution=contribution, share=share)
+                return row1(number)._replace(contribution=contribution, share=share)
 
             return Explanation.from_terms(
-                self.family, (text1, None), float(pull.sum()), pull, word, unknown=(first.unknown, ()),
-                coverage=(first.coverage,),
+                self.family, (text1, None), float(pull.sum()), pull, word, unknown=(words1.unknown, ()),
+                coverage=(words1.coverage,),
             )  # fmt: skip
-        second = self._weighted_words(text2)
-        _check_size(len(first.vectors), len(second.vectors))
-        table = first.vectors @ second.vectors.T  # [words of text 1, words of text 2]
-        words1, words2, width = first.rows, second.rows, table.shape[1]  # what is kept of the texts; not their vectors
+        words2 = self._words(text2)
+        vectors2, row2 = self._weighted(words2, text2), cache(words2.row)
+        _check_size(len(vectors1), len(vectors2))
+        table, width = vectors1 @ vectors2.T, len(vectors2)  # [words of text 1, words of text 2]
 
         def pair(number: int, contribution: float, share: float) -> Row:
-            word1, word2 = words1()[number // width], words2()[number % width]
+            word1, word2 = row1(number // width), row2(number % width)
             return Row(
                 f"{word1.name} × {word2.name}", word1.parts + word2.parts, contribution, share,
                 word1.spans1, word2.spans1, key=word1.key + word2.key, kind=WORD_PAIR,
@@ -357,64 +437,39 @@ class StaticEmbedder(Embedder):
 
         return Explanation.from_terms(
             self.family, (text1, text2), float(table.sum()), table.ravel(), pair,
-            unknown=(first.unknown, second.unknown), coverage=(first.coverage, second.coverage),
+            unknown=(words1.unknown, words2.unknown), coverage=(words1.coverage, words2.coverage),
         )  # fmt: skip
 
-    def _weighted_words(self, text: str) -> _WeightedWords:
-        """Return the distinct words of `text` with the vectors that add up to its embedding (float64)."""
-        found = self._found(text)
-        spans, shown, unknown = found
-        numbers = [row for row, _ in spans]
-        counts = np.array([len(places) for places in spans.values()], dtype=np.float64)
-        vectors = self.word_vectors(numbers).astype(np.float64) * counts[:, None]
-        length = _length(vectors.sum(axis=0), text)
-        if length > 0:
-            vectors /= length
+    def _weighted(self, words: _TextWords, text: str) -> npt.NDArray[np.float64]:
+        """Return the vectors of the distinct words, which add up to the embedding of `text` [words, dimension]."""
+        vectors = self.word_vectors(words.rows).astype(np.float64)
+        length = _length(words.counts @ vectors, text)
+        vectors *= (words.counts / (length or 1.0))[:, None]
+        return vectors
 
-        @cache
-        def rows() -> list[Row]:
-            return [
-                Row(self._name(word, row), (shown_word(word),), 0.0, 0.0, tuple(spans[row, lower]),
-                    key=(self.vocabulary.words[row], lower), kind=WORD)
-                for (row, lower), word in shown.items()
-            ]  # fmt: skip
+    def _words(self, text: str) -> _TextWords:
+        text, vocabulary, bulk = well_formed(text), self.vocabulary, self._compiled([text])
+        found = None if bulk is None else bulk.words(text)
+        if found is not None:
 
-        return _WeightedWords(rows, vectors, unknown, self._coverage_of(found))
+            def word(number: int) -> Word:
+                start, end = found.spans[number].tolist()
+                return Word(text[start:end], start, end)
 
-    def _found(self, text: str) -> _Found:
-        spans: dict[tuple[int, str], list[Span]] = {}
-        shown: dict[tuple[int, str], str] = {}
-        unknown: list[Span] = []
-        for word in self.vocabulary.split(text):
-            row = self.vocabulary.row(word.text)
-            if row < 0:
-                unknown.append((word.start, word.end))
-            else:
-                spans.setdefault((row, word.text.lower()), []).append((word.start, word.end))
-                shown.setdefault((row, word.text.lower()), word.text)
-        return _Found(spans, shown, tuple(unknown))
-
-    def _coverage_of(self, found: _Found) -> Coverage:
-        counts = {key: len(places) for key, places in found.spans.items()}
-        known = sum(counts.values())
-        vocabulary = self.vocabulary
-        partly = [n for key, n in counts.items() if key[1] not in vocabulary and found.shown[key] not in vocabulary]
-        return Coverage(known, known + len(found.unknown), sum(partly))
+            return _TextWords(vocabulary, found.rows, word, found.others)
+        words = vocabulary.split(text)
+        others = [
+            n for n, word in enumerate(words) if word.text not in vocabulary and word.text.lower() not in vocabulary
+        ]
+        return _TextWords(vocabulary, [vocabulary.row(word.text) for word in words], words.__getitem__, others)
 
     def _shares(self, texts: list[str], role: Role) -> Vectors:
         if self._bulk is None:
             return super()._shares(texts, role)
-        shares: Vectors = self._bulk.coverage(texts)
-        return shares
+        return self._bulk.coverage(texts)
 
     def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        every = map(self._found, texts)
-        return [(self._coverage_of(found), found.unknown) for found in every]
-
-    def _name(self, word: str, row: int) -> str:
-        """Return the user's `word`, with the vocabulary's word where that is more than another case."""
-        known = self.vocabulary.words[row]
-        return shown_word(word) if known in (word, word.lower()) else f"{shown_word(word)} (as {shown_word(known)})"
+        return [(words.coverage, words.unknown) for words in map(self._words, texts)]
 
     def nearest_words(self, word_or_text: str, *, top_k: int = 10) -> list[tuple[str, float]]:
         """Return the `top_k` words whose vectors have the highest cosine to a word or text, best first.

@@ -2,7 +2,7 @@
 
 Those two know token ids and rows, not our rule for words out of the vocabulary (exact, lower case, prefix). So the
 rule is applied when the folder is written: every string it finds a row for gets a token id of its own, and `mapping`
-sends the id to the row. Strings nobody thought of stay unknown there, and are found here as ever.
+sends the id to the row. Other strings stay unknown there; here they are found by the rule.
 
 A vocabulary that cuts scripts without spaces is written as a WordPiece tokenizer, whose rule, the longest known piece
 from the left, is ours: its words get a second id for where they do not begin a stretch of such script, and a character
@@ -61,15 +61,17 @@ _MODULES = [
 ]
 
 
-class Table(NamedTuple):
-    """A vocabulary and its vectors as they lie on disk; `scales` belongs to int8 `vectors` alone."""
+class StoredTable(NamedTuple):
+    """A vocabulary and its vectors as they are stored; `scales` belongs to int8 `vectors` alone."""
 
     vocabulary: Vocabulary
     vectors: npt.NDArray[Any]
     scales: npt.NDArray[np.float32] | None
 
 
-def write_static(folder: Path, table: Table, *, dtype: str | None = None, extra_words: Iterable[str] = ()) -> None:
+def write_static(
+    folder: Path, table: StoredTable, *, dtype: str | None = None, extra_words: Iterable[str] = ()
+) -> None:
     """Write the tensors, the words and the tokenizers of a static model into `folder`.
 
     Args:
@@ -105,7 +107,7 @@ def write_static(folder: Path, table: Table, *, dtype: str | None = None, extra_
 
 
 def _word_tokenizer(tokens: list[str], unknown: int, lower: bool, inside: str | None) -> Tokenizer:
-    """Return the tokenizer whose ids are places in `tokens`; the token at `unknown` stands for all others."""
+    """Return the tokenizer whose ids are places in `tokens`; the token at `unknown` is that of all others."""
     ids = {token: i for i, token in enumerate(tokens)}
     if inside is None:
         tokenizer = Tokenizer(WordLevel(ids, unk_token=tokens[unknown]))
@@ -171,7 +173,7 @@ def check_writable(words: Sequence[str]) -> None:
         raise InputError(f"the word {broken!r} holds a lone surrogate; UTF-8 has none. Leave it out") from error
 
 
-def convert(table: Table, dtype: str) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32] | None]:
+def convert(table: StoredTable, dtype: str) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32] | None]:
     """Return the vectors as `dtype` with a zero row appended, and for int8 their scales (also one more).
 
     Raises:
@@ -247,7 +249,7 @@ def _likely_spellings(vocabulary: Vocabulary, extra_words: Iterable[str]) -> Ite
 
 
 def written_out(folder: Path) -> list[str]:
-    """Return the strings beside the vocabulary that `write_static` looked up for a folder; none if it is gone."""
+    """Return the strings beside the vocabulary that `write_static` looked up for a folder; none if it is deleted."""
     try:
         described = read_json(folder / "tokenizer.json", max_bytes=MAX_TOKENIZER)
         words = len(_read_words(folder / "words.txt"))
@@ -256,7 +258,7 @@ def written_out(folder: Path) -> list[str]:
         return []
 
 
-def read_static(folder: Path) -> Table:
+def read_static(folder: Path) -> StoredTable:
     """Open the folder that `write_static` wrote; the vectors are mapped, the teacher's tokenizer waits until needed.
 
     Raises:
@@ -284,7 +286,7 @@ def read_static(folder: Path) -> Table:
     except InputError as error:
         raise ModelFolderError(f"{folder / 'words.txt'}: {error}") from error
     scales = weights[: len(words)] if weights is not None and embeddings.dtype == np.int8 else None
-    return Table(vocabulary, embeddings[: len(words)], scales)
+    return StoredTable(vocabulary, embeddings[: len(words)], scales)
 
 
 def _read_words(path: Path) -> list[str]:
@@ -330,7 +332,7 @@ def is_known_sound(vectors: npt.NDArray[Any], scales: npt.NDArray[np.float32] | 
 
 
 def _later(path: Path) -> Callable[[], Tokenizer]:
-    """Read the teacher's tokenizer, whose folder may be gone when it is needed, and leave the parsing for then."""
+    """Read the teacher's tokenizer now, since its folder may be deleted later, and parse it when it is needed."""
     return partial(parse_tokenizer, read_regular(path, MAX_TOKENIZER), path)
 
 
@@ -380,7 +382,7 @@ def read_text_vectors(
     first = next(lines, b"")
     shape = _shape(first, path)
     rows = _first_capacity(shape, path, max_words)
-    table = _Table(path, shape.dimension, rows)
+    table = _TextVectors(path, shape.dimension, rows)
     if not shape.header:
         table.add(1, first)
     number = 1
@@ -394,7 +396,7 @@ def read_text_vectors(
     return list(table.rows), table.vectors[: len(table.rows)]
 
 
-class _Table:
+class _TextVectors:
     """The words and vectors read so far; the array doubles when it is full."""
 
     def __init__(self, path: Path, dimension: int, rows: int) -> None:
@@ -438,7 +440,7 @@ class _Table:
         return ModelFolderError(f"{self.path}, line {number}: {what}{hint}")
 
     def warn_of_repeats(self) -> None:
-        """Say how many words came again."""
+        """Warn of words that occurred more than once."""
         if self.repeats:
             number, word = self.first_repeat
             warnings.warn(
@@ -465,7 +467,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _shape(line: bytes, path: Path) -> _Shape:
-    """Return the dimension that the first line, a header or a word's vector, tells."""
+    """Return the dimension that the first line gives, a header or a word's vector."""
     if line.startswith(b"PK\x03\x04"):
         raise ModelFolderError(f"{path} is a zip archive; unpack it and give the text file in it")
     if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -481,18 +483,18 @@ def _shape(line: bytes, path: Path) -> _Shape:
 
 
 def _first_capacity(shape: _Shape, path: Path, max_words: int | None) -> int:
-    """Return how many rows to make room for; a header is believed as far as the file's size allows."""
+    """Return how many rows to make room for; at most what a file of this size can hold."""
     if shape.words < 1 or path.suffix.lower() in UNPACKERS:
         return max(1, _FIRST_NUMBERS // shape.dimension)
     possible = path.stat().st_size // (2 * shape.dimension) + 1  # a digit and a space for each number at least
     return min(shape.words, possible, max_words or shape.words)
 
 
-def _check_count(shape: _Shape, table: _Table, path: Path) -> None:
+def _check_count(shape: _Shape, table: _TextVectors, path: Path) -> None:
     """Refuse a file that ended early, or holds no word at all."""
     read = len(table.rows) + table.repeats
     if shape.header and read != shape.words:
-        raise ModelFolderError(f"{path}: line 1 promises {shape.words} words, the file holds {read}; is it truncated?")
+        raise ModelFolderError(f"{path}: line 1 says {shape.words} words, the file holds {read}; is it truncated?")
     if not read:
         raise ModelFolderError(f"{path} holds no word vectors")
 

@@ -1,20 +1,21 @@
-"""The compiled half of bulk encoding: from a block of UTF-8 to its words, their rows, and the embeddings.
+"""The compiled half of bulk encoding, first part: from a block of UTF-8 to its words and their rows.
 
-`bulk.py` joins texts into a block and calls, in this order:
+`bulk.py` joins texts into a block (`separate` does where they are UTF-8 already) and calls, in this order:
 
 1. `mark` reads 64 bytes at a time and writes, as bits, which bytes belong to words; ASCII letters are lower-cased on
    the way. It is one pass over the text with no branch for each character.
 2. `drop_separators` clears the bits of separators beyond ASCII, by a table read off BERT's own pre-tokenizer.
 3. `cut` lists where runs of bits start and end: those are the words, as `split_words` gives them.
-4. `look_up` finds the row of each word in a hash table. Two words are told apart by their bytes, never by a hash
+4. `look_up` finds the row of each word in a hash table. Words are compared by their bytes, never by a hash
    alone, so the result is exactly that of `Vocabulary.row`; the few words that only Python can answer are left to it.
-5. `pool` adds up the rows of each text and divides by the length of the sum.
+5. `pool` of `pooling.py` adds up the rows of each text.
 
-Time is spent waiting for memory, not computing: a table of 100,000 words fits no cache. Hence a slot and a row are
-requested (prefetched) some words before they are needed, and the sums of 64 dimensions stay in registers.
+Time is spent waiting for memory, not computing: a table of 100,000 words fits no cache. Hence a slot is requested
+(prefetched) some words before it is needed.
 
-All functions run without the GIL and make no Python object. numba keeps compiled code until this file changes and does
-not check imported files, so what is compiled into one function is in this file.
+All functions run without the GIL and make no Python object. numba keeps compiled code until the file of a function
+changes and does not check the files that it imports from: after a change to `prefetch` or `row_address`, delete the
+`__pycache__` of this folder.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def inlined(function: _F) -> _F:
 
 # --- Machine instructions that numba has no name for ------------------------------------------------------------------
 
-_BYTE, _INT32, _WORD64, _FLOAT = ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.FloatType()
+_BYTE, _WORD64 = ir.IntType(8), ir.IntType(64)
 _CHUNK = ir.VectorType(_BYTE, 64)
 
 
@@ -58,7 +59,7 @@ def address_of(context: Any, builder: Any, kind: Any, array: Any, offset: Any) -
     return builder.gep(data, [offset])
 
 
-def _row_address(context: Any, builder: Any, kind: Any, table: Any, row: Any, column: Any) -> Any:
+def row_address(context: Any, builder: Any, kind: Any, table: Any, row: Any, column: Any) -> Any:
     """Return the address of `table[row, column]` of a C-ordered 2-d array."""
     array = context.make_array(kind)(context, builder, table)
     width = cgutils.unpack_tuple(builder, array.shape, 2)[1]
@@ -66,14 +67,14 @@ def _row_address(context: Any, builder: Any, kind: Any, table: Any, row: Any, co
 
 
 @intrinsic
-def _prefetch(typing: Any, table: Any, row: Any, column: Any) -> Any:
+def prefetch(typing: Any, table: Any, row: Any, column: Any) -> Any:
     """Request the cache line of `table[row, column]` ahead of its use; a row outside the table does no harm."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place, flag = _BYTE.as_pointer(), ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [place, flag, flag, flag])
         hint = builder.module.declare_intrinsic("llvm.prefetch", (place,), kind)
-        address = builder.bitcast(_row_address(context, builder, signature.args[0], *arguments), place)
+        address = builder.bitcast(row_address(context, builder, signature.args[0], *arguments), place)
         read, keep, data = (ir.Constant(flag, value) for value in (0, 3, 1))
         builder.call(hint, [address, read, keep, data])
         return context.get_dummy_value()
@@ -157,6 +158,20 @@ class Scratch(NamedTuple):
 
 
 @compiled
+def separate(data: Any, offsets: Any, block: Any) -> None:
+    """Copy the texts `data[offsets[i]:offsets[i + 1]]` into a block, a NUL after each, and NULs up to its end."""
+    place = np.int64(0)
+    for text in range(len(offsets) - 1):
+        for byte in range(offsets[text], offsets[text + 1]):
+            block[place] = data[byte]
+            place += 1
+        block[place] = 0
+        place += 1
+    for padding in range(place, len(block)):
+        block[padding] = 0
+
+
+@compiled
 def mark(block: Any, used: int, ends: Any, joined: bool, scratch: Scratch) -> tuple[int, int]:
     """Fill the bit masks; return how many texts end (with `joined`) and how many chunks have bytes beyond ASCII.
 
@@ -177,7 +192,7 @@ def mark(block: Any, used: int, ends: Any, joined: bool, scratch: Scratch) -> tu
                     if texts < len(ends):
                         ends[texts] = at
                     texts += 1
-                nul &= nul - 1
+                nul &= nul - 1  # clears the lowest bit that is 1
         word_bits[chunk] = word
         other_bits[chunk] = other
         beyond += other != 0
@@ -204,9 +219,11 @@ def drop_separators(block: Any, used: int, classes: Any, scratch: Scratch) -> in
             lead = np.int64(block[at])
             if lead < 0xC0:  # the second to fourth byte of a code point
                 continue
-            size = 2 + (lead >= 0xE0) + (lead >= 0xF0)
+            size = (
+                2 + (lead >= 0xE0) + (lead >= 0xF0)
+            )  # UTF-8: 110xxxxx begins two bytes, 1110xxxx three, 11110xxx four
             point = lead & (0x7F >> size)
-            for following in range(at + 1, at + size):
+            for following in range(at + 1, at + size):  # each of the form 10xxxxxx
                 point = (point << 6) | (np.int64(block[following]) & 0x3F)
             if classes[point] == 0:
                 return point
@@ -218,17 +235,26 @@ def drop_separators(block: Any, used: int, classes: Any, scratch: Scratch) -> in
 
 @compiled
 def cut(used: int, ends: Any, scratch: Scratch) -> int:
-    """List the edges of the words, turn `ends` from bytes into words, and return the number of words."""
+    """List the edges of the words, turn `ends` from bytes into words, and return the number of words.
+
+    A byte is an edge where it belongs to a word and the byte before it does not, or the reverse:
+
+        text    . t h e   c a t .
+        word    0 1 1 1 0 1 1 1 0
+        before  0 0 1 1 1 0 1 1 1     the bits of `word`, each moved to the next byte
+        edges   0 1 0 0 1 1 0 0 1     word XOR before: 1 to 4 is "the", 5 to 8 is "cat"
+    """
     word_bits, all_edges = scratch.word_bits, scratch.edges
     found = 0
     carry = 0
     text = 0
     for chunk in range((used + 63) // 64):
         word = word_bits[chunk]
-        edges = word ^ ((word << 1) | carry)
-        carry = (word >> 63) & 1
+        edges = word ^ ((word << 1) | carry)  # the lowest bit is the first byte, so "next" is a shift to the left
+        carry = (word >> 63) & 1  # the last byte of this chunk is before the first of the next
         while text < len(ends) and ends[text] < chunk * 64 + 64:
-            ends[text] = (found + _ones(edges & ((2 << (ends[text] & 63)) - 1))) >> 1
+            upto = (2 << (ends[text] & 63)) - 1  # a 1 for each byte of the chunk up to the text's end
+            ends[text] = (found + _ones(edges & upto)) >> 1  # two edges a word
             text += 1
         while edges != 0:
             all_edges[found] = chunk * 64 + trailing_zeros(edges)
@@ -274,6 +300,7 @@ class Lexicon(NamedTuple):
     cased: bool  # the vocabulary has words that are not lower-case: try a word as it is first
     complete: bool  # there is no prefix to try: an ASCII word that is not found is unknown
     pieces: Pieces
+    starts: npt.NDArray[np.int64]  # [rows + 1] where the word of each row begins in the blob of `words`
 
 
 _BATCH = 32  # words whose slots are prefetched together: each waits while the others' keys are computed
@@ -396,13 +423,8 @@ def _is_alphanumeric(text: Any, start: Any, end: Any) -> bool:
 @compiled
 def _longest_known(index: WordIndex, text: Any, start: Any, most: Any) -> Any:
     """Return the length, at most `most`, of the longest indexed word that the text has at `start`, or 0."""
-    slots, blob, mixers, _ = index
     length = most
-    while length > 0:
-        key = _key(text, start, length)
-        slot = _find_from(_home(slots, mixers, key, length), key, slots, blob, text, start, length)
-        if slots[slot, 2] != 0:
-            break
+    while length > 0 and index.slots[_find(index, text, start, length), 2] == 0:
         length -= 1
     return length
 
@@ -434,7 +456,7 @@ def _fetch(slots: Any, mixers: Any, text: Any, edges: Any, first: int, last: int
         start, end = np.int64(edges[2 * word]), np.int64(edges[2 * word + 1])
         key = _key(text, start, end - start)
         home = _home(slots, mixers, key, end - start)
-        _prefetch(slots, np.int64(home), np.int64(0))
+        prefetch(slots, np.int64(home), np.int64(0))
         keys[word - first, 0], keys[word - first, 1], keys[word - first, 2] = key[0], key[1], home
 
 
@@ -503,143 +525,24 @@ def learn_all(index: WordIndex, text: Any, edges: Any, rows: Any) -> None:
         learn(index, text, np.int64(edges[word, 0]), np.int64(edges[word, 1]), rows[word])
 
 
-# --- From rows to embeddings ------------------------------------------------------------------------------------------
-
-
-def _floats(builder: Any, values: Any, width: int) -> Any:
-    """Turn a vector of int8, of float16 kept as int16, or of float32 into one of float32."""
-    floats, integers = ir.VectorType(_FLOAT, width), ir.VectorType(_INT32, width)
-    if values.type.element == _FLOAT:
-        return values
-    if values.type.element == _BYTE:
-        return builder.sitofp(values, floats)
-    # float16: move sign, exponent and fraction to where float32 has them, then make up for the other exponent bias
-    moved = builder.shl(builder.sext(values, integers), ir.Constant(integers, [13] * width))
-    moved = builder.and_(moved, ir.Constant(integers, [0x8FFFE000] * width))
-    return builder.fmul(builder.bitcast(moved, floats), ir.Constant(floats, [2.0**112] * width), flags=["fast"])
-
-
-def _spread(builder: Any, value: Any, width: int) -> Any:
-    """Return the vector that holds `value` everywhere."""
-    nothing = ir.Constant(ir.VectorType(value.type, width), ir.Undefined)
-    first = builder.insert_element(nothing, value, ir.Constant(_INT32, 0))
-    return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(_INT32, width), [0] * width))
-
-
-def _sum_columns(pieces: int, width: int) -> Any:
-    """Make the function that adds up `pieces * width` columns of some rows.
-
-    The sums are `pieces` vector registers for the whole loop over the words. A loop in plain numba would load and store
-    them for each word, which costs more than the additions.
-    """
-    floats = ir.VectorType(_FLOAT, width)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        vectors, scales, rows, first, last, column, total = arguments
-        kind = signature.args[0]
-        stored = ir.VectorType(context.get_value_type(kind.dtype), width).as_pointer()
-        row_of = context.make_array(signature.args[2])(context, builder, rows).data
-        scale_of = context.make_array(signature.args[1])(context, builder, scales).data
-        target = context.make_array(signature.args[6])(context, builder, total).data
-        starts = [ir.Constant(_WORD64, piece * width) for piece in range(pieces)]
-        sums = [cgutils.alloca_once_value(builder, ir.Constant(floats, [0.0] * width)) for _ in starts]
-        with cgutils.for_range_slice(builder, first, last, ir.Constant(_WORD64, 1)) as (word, _):
-            row = builder.sext(builder.load(builder.gep(row_of, [word])), _WORD64)
-            address = _row_address(context, builder, kind, vectors, row, column)
-            if kind.dtype == types.int8:
-                scale = _spread(builder, builder.load(builder.gep(scale_of, [row])), width)
-            for start, piece in zip(starts, sums, strict=True):
-                place = builder.bitcast(builder.gep(address, [start]), stored)
-                values = _floats(builder, builder.load(place, align=1), width)
-                if kind.dtype == types.int8:
-                    values = builder.fmul(values, scale, flags=["fast"])
-                builder.store(builder.fadd(builder.load(piece), values, flags=["fast"]), piece)
-        for start, piece in zip(starts, sums, strict=True):
-            place = builder.gep(target, [builder.add(column, start)])
-            builder.store(builder.load(piece), builder.bitcast(place, floats.as_pointer()), align=4)
-        return context.get_dummy_value()
-
-    @intrinsic
-    def sum_columns(
-        typing: Any, vectors: Any, scales: Any, rows: Any, first: Any, last: Any, column: Any, total: Any
-    ) -> Any:
-        """Set the columns of `total` from `column` on to the sum of `vectors[rows[first:last]]` (times `scales`)."""
-        place = types.int64
-        return types.void(vectors, scales, rows, place, place, place, total), generate
-
-    return sum_columns
-
-
-_sum_64, _sum_1 = _sum_columns(4, 16), _sum_columns(1, 1)
-
-AHEAD = 12  # words; far enough for a row to arrive from memory, near enough for it to be in the cache still
-_PART = 256  # words; float32 sums of more would lose digits
-
-
-@inlined
-def _sum(vectors: Any, scales: Any, rows: Any, first: int, last: int, total: Any) -> None:
-    """Set `total` to the sum of the vectors of `rows[first:last]`."""
-    dimension = len(total)
-    for column in range(0, dimension - 63, 64):
-        _sum_64(vectors, scales, rows, first, last, column, total)
-    if dimension % 64:
-        if dimension > 64:  # the last 64, some of them again
-            _sum_64(vectors, scales, rows, first, last, dimension - 64, total)
-        else:
-            for column in range(dimension):
-                _sum_1(vectors, scales, rows, first, last, column, total)
-
-
-@inlined
-def _known(vectors: Any, rows: Any, first: int, last: int) -> int:
-    """Move the known words of a text to its front, return where they end; meanwhile prefetch rows needed soon."""
-    known = first
-    for word in range(first, last):
-        for column in range(0, vectors.shape[1], 64):
-            _prefetch(vectors, np.int64(rows[word + AHEAD]), column)
-        row = rows[word]
-        rows[known] = row
-        known += row >= 0
-    return known
-
-
-@inlined
-def _square(total: Any) -> Any:
-    """Return the squared length."""
-    square = np.float32(0)
-    for j in range(len(total)):
-        square += total[j] * total[j]
-    return square
-
-
 @compiled
-def pool(vectors: Any, scales: Any, rows: Any, ends: Any, out: Any) -> None:
-    """Set `out[i]` to the L2-normalised sum of the vectors of text i's known words, those before `ends[i]`.
+def list_others(block: Any, words: int, lexicon: Lexicon, scratch: Scratch) -> int:
+    """List in `missing` the words that have the row of another word, such as of their beginning; return how many.
 
-    A sum has the direction of the mean, so nothing is divided by the number of words.
-
-    `vectors` is float32, float16 viewed as int16, or int8 [words, dimension]; `scales` float32 [words] for int8 only.
+    A word that differs from the row's in the case of ASCII letters alone is not another. Beyond ASCII, any case is.
     """
-    dimension = out.shape[1]
-    total, exact = np.empty(dimension, np.float32), np.empty(dimension, np.float64)
-    first = 0
-    for text in range(len(ends)):
-        last = _known(vectors, rows, first, np.int64(ends[text]))
-        long = last > first + _PART
-        for j in range(dimension if long else 0):
-            exact[j] = 0
-        for start in range(first, max(last, first + 1), _PART):  # once for most texts, for one without words too
-            _sum(vectors, scales, rows, start, min(last, start + _PART), total)
-            for j in range(dimension if long else 0):
-                exact[j] += total[j]
-        for j in range(dimension if long else 0):
-            total[j] = exact[j]
-        first = np.int64(ends[text])
-        square = np.float64(_square(total))
-        if not 1e-30 < square < 1e30:  # beyond what float32 can square
-            square = 0.0
-            for j in range(dimension):
-                square += np.float64(total[j]) * np.float64(total[j])
-        factor = np.float32(1 / np.sqrt(square)) if square > 0 else np.float32(0)
-        for j in range(dimension):
-            out[text, j] = total[j] * factor
+    blob, starts = lexicon.words.blob, lexicon.starts
+    others = 0
+    for word in range(words):
+        row = scratch.rows[word]
+        if row < 0:
+            continue
+        start, end = np.int64(scratch.edges[2 * word]), np.int64(scratch.edges[2 * word + 1])
+        at, length = starts[row], starts[row + 1] - starts[row]
+        if end - start == length and (
+            _same(blob, at, scratch.lowered_view, start, length) or _same(blob, at, block, start, length)
+        ):
+            continue
+        scratch.missing[others] = word
+        others += 1
+    return others

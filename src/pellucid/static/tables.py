@@ -32,8 +32,8 @@ def as_static(model: Any, words: Sequence[str], *, subwords: Tokenizer | None = 
 
     Args:
         model: an opened `WordLlama` (also `WordLlamaInference`) or model2vec `StaticModel`.
-        words: the words to have rows, such as another model's `vocabulary.words`. In lower case alone, they also stand
-            for their other spellings.
+        words: the words to have rows, such as another model's `vocabulary.words`. In lower case alone, they also
+            match their other spellings.
         subwords: a tokenizer for finding unknown words by their prefix; None leaves them unknown.
 
     Returns:
@@ -57,7 +57,7 @@ def as_static(model: Any, words: Sequence[str], *, subwords: Tokenizer | None = 
 
 
 def _without_padding(tokenizer: Tokenizer) -> Tokenizer:
-    """Return a copy that neither pads nor cuts; the model goes on with its own."""
+    """Return a copy that neither pads nor truncates; the model keeps its own."""
     copy = Tokenizer.from_str(tokenizer.to_str())
     copy.no_padding()
     copy.no_truncation()
@@ -67,7 +67,7 @@ def _without_padding(tokenizer: Tokenizer) -> Tokenizer:
 def _token_vectors(model: Any, table: npt.NDArray[Any], ids: npt.NDArray[np.int64]) -> Vectors:
     """Return the vectors of tokens as the model weighs them, float32 [tokens, d]."""
     unknown = getattr(model, "unk_token_id", None)
-    if unknown is not None:  # model2vec leaves them out; WordLlama counts what stands for them
+    if unknown is not None:  # model2vec leaves them out; WordLlama counts its token for them
         ids = ids[ids != unknown]
     mapping, weights = getattr(model, "token_mapping", None), getattr(model, "weights", None)
     vectors: Vectors = table[ids if mapping is None else mapping[ids]].astype(np.float32)

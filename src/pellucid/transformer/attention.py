@@ -81,11 +81,7 @@ def _let_through(hidden: torch.Tensor) -> torch.Tensor:
 
 
 def open_head(model: Any, kind: str) -> None:
-    """Check that head and states fit together, and for encoders make the head let the states through.
-
-    Raises:
-        InputError: the model has no such head, or the head is not what the model's own logits come from.
-    """
+    """Check that head and states fit together, and for encoders make the head let the states through."""
     import torch
 
     head = head_module(model, kind)

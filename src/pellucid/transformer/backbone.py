@@ -1,11 +1,9 @@
-"""Low-rank adapters (LoRA) of peft: merged into the weights, and kept aside so that a model can be saved small.
+"""The transformer of a lexicon or key-token model: hidden states, vocabulary head, low-rank adapters (LoRA) of peft.
 
-The transformer under a lexicon or key-token model: hidden states, the vocabulary head, the way attention looks.
-
-Any causal language model or encoder of transformers serves. Nothing about it is assumed that can be found out: whether
-attention looks both ways is seen in two forward passes that differ in one late token, with and without padding; that
-the head found is the model's own is seen by computing logits both ways. This file is the only one that runs torch when
-a lexicon model is used (with `attention.py` and `keytokens/states.py`).
+Any causal language model or encoder of transformers can be used. Its properties are tested, not assumed: the direction
+of attention by two forward passes that differ in one late token, with and without padding; that the head is the
+model's by computing logits both ways. Adapters are merged into the weights and also kept, so that a model can be saved
+as a name and an adapter.
 """
 
 from __future__ import annotations
@@ -50,11 +48,7 @@ Adapter = tuple[dict[str, Any], dict[str, Any]]
 
 
 def find_adapter(path_or_id: str | Path) -> Path:
-    """Return the folder of an adapter, given by that folder or a hub id.
-
-    Raises:
-        ModelFolderError: there is none.
-    """
+    """Return the folder of an adapter, given by that folder or a hub id."""
     folder = locate(path_or_id)
     if not (folder / CONFIG).is_file():
         raise ModelFolderError(f"{folder} holds no adapter: there is no {CONFIG} in it")
@@ -101,13 +95,7 @@ def _check_config(config: Any, longest: int, path: Path) -> None:
 
 
 def merge_adapter(model: Any, folder: Path) -> tuple[Any, Adapter]:
-    """Return `model` with the adapter in `folder` added to its weights, and what the adapter's files hold.
-
-    Raises:
-        ModelFolderError: a file is missing or broken, or the adapter changes no layer of this model.
-        InputError: the adapter fits another model.
-        MissingExtraError: peft is not installed.
-    """
+    """Return `model` with the adapter in `folder` added to its weights, and what the adapter's files hold."""
     require("peft")
     from peft import PeftModel
 
@@ -177,7 +165,8 @@ def write_adapter(folder: Path, adapter: Adapter, dtype: str = "float32") -> Non
     large = [name for name, tensor in tensors.items() if not tensor.isfinite().all()]
     if large:
         raise InputError(f"the adapter's tensor {large[0]} holds numbers that {dtype} cannot; save it as float32")
-    (folder / WEIGHTS).write_bytes(save(tensors, metadata={"format": "pt"}))  # save_file lets nobody else read it
+    # The library's save_file makes a file that its owner alone may read.
+    (folder / WEIGHTS).write_bytes(save(tensors, metadata={"format": "pt"}))
 
 
 Attention = Literal["bidirectional", "causal"]
@@ -364,7 +353,7 @@ def open_backbone(
     Args:
         name_or_path: a folder or hub id that transformers opens.
         attention: whether a token sees the whole text or only what stands before it.
-        head: which rows stand for the vocabulary: "lm" for the language modelling head, "input" for the input
+        head: the matrix with one row a token: "lm" for the language modelling head, "input" for the input
             embeddings, "auto" for the first where the model has one.
         adapter: folder or hub id of a low-rank adapter of peft; it is merged into the weights.
         dtype: of the weights: "float32", "bfloat16" or "float16".
@@ -398,11 +387,7 @@ def prepare(
     adapter: Adapter | None = None,
     device: str | None = None,
 ) -> Backbone:
-    """Return a backbone of a loaded model, after setting and proving its attention and its head; call it in `loading`.
-
-    Raises:
-        InputError: the model cannot have that attention, or head, model and tokenizer do not fit together.
-    """
+    """Return a backbone of a loaded model, after setting and testing its attention and head; call it in `loading`."""
     import torch
 
     if getattr(model.config, "is_encoder_decoder", False):
@@ -425,12 +410,7 @@ def prepare(
 
 
 def read_transformer_config(name_or_path: str | Path) -> Any:
-    """Return what transformers reads of a model's `config.json`; a folder's files are checked first.
-
-    Raises:
-        ModelFolderError: nothing is there, or it is broken, or names code.
-        MissingExtraError: torch or transformers is not installed, or too old.
-    """
+    """Return what transformers reads of a model's `config.json`; a folder's files are checked first."""
     name = os.fspath(name_or_path)
     with loading(name):
         from transformers import AutoConfig

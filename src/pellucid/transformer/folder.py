@@ -49,11 +49,7 @@ def write_backbone(folder: Path, backbone: Backbone, name: str | None, dtype: st
 
 
 def read_backbone(folder: Path, instead: str | Path | None) -> Backbone:
-    """Open the transformer that is in the folder, named in its config, or given in its place.
-
-    Raises:
-        ModelFolderError: the config names none, or it cannot be opened.
-    """
+    """Open the transformer that is in the folder, named in its config, or given in its place."""
     facts = read_config(folder)
     name, attention, head = (facts.get(key) for key in ("backbone", "attention", "head"))
     if not all(isinstance(value, str) for value in (name, attention, head)):
@@ -74,17 +70,13 @@ def read_backbone(folder: Path, instead: str | Path | None) -> Backbone:
     except ModelFolderError as error:
         if inside or instead is not None:
             raise
-        hint = f"Where you have it in a folder, say so: from_pretrained({str(folder)!r}, backbone='the/folder')"
-        raise ModelFolderError(f"{folder} stands on the transformer {name!r}. {hint}. {error}") from error
+        hint = f"If you have it in a folder, give it: from_pretrained({str(folder)!r}, backbone='the/folder')"
+        raise ModelFolderError(f"{folder} needs the transformer {name!r}. {hint}. {error}") from error
     return replace(opened, name=str(where))
 
 
 def check_fingerprint(backbone: Backbone, expected: npt.NDArray[np.float32], folder: Path) -> None:
-    """Refuse a backbone that gives other states than the one the model in `folder` was made with.
-
-    Raises:
-        ModelFolderError: it does.
-    """
+    """Refuse a backbone that gives other states than the one the model in `folder` was made with."""
     found = backbone.fingerprint()
     if found.shape != expected.shape:
         raise ModelFolderError(
@@ -134,11 +126,7 @@ def mixing_tensors(mixing: Any) -> dict[str, npt.NDArray[Any]]:
 
 
 def read_mixing(tensors: dict[str, npt.NDArray[Any]], rows: int, columns: int, path: Path) -> Any:
-    """Return the sparse mixing [rows, columns] among the tensors of `path`, or None where there is none.
-
-    Raises:
-        ModelFolderError: it is broken, or there is none and the numbers of rows and columns differ.
-    """
+    """Return the sparse mixing [rows, columns] among the tensors of `path`, or None where there is none."""
     from scipy import sparse
 
     parts = [tensors.get(f"mixing_{name}") for name in ("values", "rows", "columns")]

@@ -42,7 +42,7 @@ _CLUSTERS = (64, 1024)  # fewest and most clusters multiplied at once
 
 
 def max_pooled(hidden: Any, mask: Any, weight: Any, bias: Any = None) -> tuple[Any, Any]:
-    """Return log(1 + relu(.)) of each cluster's largest logit over the allowed positions, and where it stood.
+    """Return log(1 + relu(.)) of each cluster's largest logit over the allowed positions, and its position.
 
     Gradients reach `hidden`, `weight` and `bias`, each through the position of the maximum (once: not twice
     differentiable). Under autocast the logits are of autocast's type.
@@ -139,7 +139,7 @@ def _largest(hidden: Any, mask: Any, weight: Any, bias: Any) -> tuple[Any, Any]:
     return values.t().contiguous(), argmax.t().contiguous()
 
 
-class _Group(NamedTuple):
+class _Sequences(NamedTuple):
     """Some texts' allowed positions, one after another."""
 
     rows: Any  # [n, d] their hidden states
@@ -147,7 +147,7 @@ class _Group(NamedTuple):
     texts: list[tuple[int, int, int]]  # text, first row, end of its rows
 
 
-def _groups(hidden: Any, mask: Any) -> Iterator[_Group]:
+def _groups(hidden: Any, mask: Any) -> Iterator[_Sequences]:
     """Cut the batch into groups of about `_ROWS` allowed positions; texts without any are left out."""
     counts = mask.sum(dim=1).tolist()
     first = 0
@@ -163,7 +163,7 @@ def _groups(hidden: Any, mask: Any) -> Iterator[_Group]:
             allowed = mask[first:end]
             whole = size == allowed.numel()  # then nothing is copied
             rows = hidden[first:end].reshape(size, -1) if whole else hidden[first:end][allowed]
-            yield _Group(rows, allowed.nonzero()[:, 1], texts)
+            yield _Sequences(rows, allowed.nonzero()[:, 1], texts)
         first = end
 
 
@@ -174,7 +174,7 @@ def _slice_size(rows: int) -> int:
 
 
 def _hidden_gradient(slope: Any, argmax: Any, weight: Any, shape: Any) -> Any:
-    """Return [B, L, d]: at each position the rows of the clusters whose maximum stood there, times their slopes."""
+    """Return [B, L, d]: at each position the rows of the clusters with their maximum there, times their slopes."""
     texts, length, _ = shape
     text, cluster = (argmax >= 0).nonzero(as_tuple=True)
     place, order = torch.sort(text * length + argmax[text, cluster], stable=True)

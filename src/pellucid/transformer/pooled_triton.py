@@ -3,7 +3,7 @@
 A matrix product followed by a maximum before anything is written: a program takes one text and some clusters, computes
 the logits of the text's positions block by block, keeps the running maximum and its position, and writes one number and
 one position for each of its clusters. The logits never leave the chip, so memory traffic is that of reading h and c.
-The backward pass is two sums of few rows, needs no kernel of its own, and is in `pooled_head.py`.
+The backward pass is two sums of few rows, needs no kernel, and is in `pooled_head.py`.
 """
 
 # ruff: noqa: ANN001, ANN202 (Triton allows no other annotation than constexpr in a kernel)

@@ -6,7 +6,6 @@ are its own is therefore decided by character offsets, never by looking for a ma
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -16,21 +15,19 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from pellucid.errors import InputError, without_panic
-from pellucid.explanation import Coverage, Span, words_before
-from pellucid.text import split_words, well_formed
+from pellucid.text import Coverage, Span, split_words, well_formed, words_before
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pellucid.base import Vectors
-    from pellucid.encoding import Role
+    from pellucid.embeddings import Role
 
 
 Pooling = Literal["max", "sum", "last"]
 POOLINGS = ("max", "sum", "last")
 
 _DEFAULT_LENGTH = 512  # tokens, as in the LENS paper
-_BLOCK = 4_096  # texts read at a time, where only counts of them are kept
 _TEXT, _INSTRUCTION = "{text}", "{instruction}"
 
 
@@ -235,7 +232,7 @@ class Reader:
         """
         if not getattr(tokenizer, "is_fast", False):
             raise InputError(
-                "the tokenizer gives no character offsets, without which a text's own tokens cannot be told apart "
+                "the tokenizer gives no character offsets, without which a text's own tokens cannot be distinguished "
                 "from the instruction's; open the model with a fast tokenizer (a tokenizer.json)"
             )
         self.settings, self.max_length = settings, settings.max_length or _DEFAULT_LENGTH
@@ -332,29 +329,6 @@ class Reader:
         last = len(ids) - 1 if kept else -1
         return Reading(ids, first, parts.spans[:room], last, len(parts.own) - len(kept), words)
 
-    def known(self, texts: Sequence[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        """Return for each text how much of it is read in a role, and what is left out."""
-        found: list[tuple[Coverage, tuple[Span, ...]]] = []
-        for start in range(0, len(texts), _BLOCK):
-            block = texts[start : start + _BLOCK]
-            found += map(known_words, block, self.read_as(block, role))
-        return found
-
-    def warn_of_cut(self, cut: Sequence[int], texts: int, stacklevel: int) -> None:
-        """Warn that some of `texts` texts were cut, if any were.
-
-        Args:
-            cut: how many tokens each text that did not fit has lost.
-            texts: how many were read.
-            stacklevel: of the warning, as seen from the caller.
-        """
-        if cut:
-            warnings.warn(
-                f"{len(cut)} of {texts} texts are longer than the {self.max_length} tokens the model reads; "
-                f"{sum(cut)} tokens at their ends were left out (at most {max(cut)} of one text)",
-                stacklevel=stacklevel + 1,
-            )
-
 
 class _Tokenised(NamedTuple):
     before: list[int]
@@ -363,20 +337,6 @@ class _Tokenised(NamedTuple):
     own: list[int]
     spans: list[Span]
     behind: list[int]
-
-
-def without_prompt(texts: list[str], prompt: str) -> tuple[list[str], Role]:
-    """Return `texts` and the role that has no instruction; an instruction has its place in a template.
-
-    Raises:
-        InputError: `prompt` is another one than "".
-    """
-    if prompt:
-        raise InputError(
-            f"prompt is {prompt!r:.60}; this model is told tasks in a template of its own: "
-            "model.with_instruction(...) before encode_query. prompt='' tells it nothing"
-        )
-    return texts, "document"
 
 
 def _split(encoded: Any, text: str, around: tuple[str, ...]) -> _Tokenised:

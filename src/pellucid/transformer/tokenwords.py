@@ -61,9 +61,6 @@ def vocabulary_of(tokenizer: Any) -> tuple[list[str], set[int]]:
 
     Args:
         tokenizer: of transformers or of the tokenizers library.
-
-    Raises:
-        InputError: it is neither, or has no token.
     """
     backend = tokenizer if isinstance(tokenizer, Tokenizer) else getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
@@ -93,7 +90,7 @@ def readable(tokens: Sequence[str], special: Collection[int] = (), words: Collec
 
     Args:
         tokens: as the tokenizer spells them, "" for none.
-        special: the numbers of those that stand for no text.
+        special: the ids of special tokens.
         words: known words in lower case; None takes those of the bundled English model.
 
     >>> [t.text for t in readable(["Ġdog", "Ġdogs", "ression", "Ċ"])]
@@ -135,7 +132,7 @@ def _sentence_piece(token: str) -> _Piece:
 
 def _byte_level(token: str) -> _Piece:
     text = ByteLevel().decode([token])
-    return _Piece("" if "\ufffd" in text else text, text.startswith(" "))  # bytes that are no character of their own
+    return _Piece("" if "\ufffd" in text else text, text.startswith(" "))  # bytes that are no whole character
 
 
 def _ranked(piece: _Piece, beginnings: Collection[str], known: Collection[str]) -> Token:

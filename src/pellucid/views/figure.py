@@ -26,7 +26,7 @@ _MOST_NUMBERS = 300  # cells of a heat map; with more, a number in each is too s
 
 
 class Palette(NamedTuple):
-    """Colours of a picture; `series` are told apart by colour-blind eyes."""
+    """Colours of a picture; `series` are distinct for colour-blind readers."""
 
     paper: str
     ink: str
@@ -95,7 +95,7 @@ class Canvas:
         return axes
 
     def legend(self, axes: Axes, loc: Any = "best", at: tuple[float, float] | None = None, columns: int = 1) -> None:
-        """Draw the legend of axes without a frame; `loc` is the corner of it that lies `at` a place of the axes."""
+        """Draw the legend of axes without a frame; `loc` is the corner of it that is `at` a place of the axes."""
         axes.legend(fontsize=8, frameon=False, labelcolor=self.colours.ink, loc=loc, bbox_to_anchor=at, ncols=columns)
 
     def names(self, axes: Axes, names: Sequence[str], longest: int = _LONGEST) -> None:

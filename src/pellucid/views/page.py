@@ -2,8 +2,8 @@
 
 Backgrounds are transparent or see-through tints and text keeps the colour of the page around it, so that the piece
 reads on light and on dark. It follows the reader's system, and where a notebook or documentation theme says otherwise,
-that.
-Blue adds to the score, orange lowers it, a pair that colour-blind eyes tell apart; every number also has its sign.
+that. Blue adds to the score, orange lowers it: colours that are distinct for colour-blind readers; every number has a
+sign too.
 """
 
 from __future__ import annotations

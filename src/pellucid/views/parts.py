@@ -90,6 +90,18 @@ class TablePart(NamedTuple):
     rest: tuple[tuple[Any, ...], ...] = ()
     """Lines between rows and foot that are no rows, such as a sum of those left out."""
 
+    @classmethod
+    def of(
+        cls, title: str, columns: Iterable[Sequence[str]], rows: Iterable[Sequence[Any]], foot: tuple[Any, ...] = ()
+    ) -> TablePart:
+        """Return a table; a column is a title, or a title and its kind; bars are scaled to the largest number."""
+        heads = tuple(Column(column) if isinstance(column, str) else Column(*column) for column in columns)
+        cells = list(map(list, rows))
+        for place in (number for number, head in enumerate(heads) if head.kind == "bar"):
+            for row, length in zip(cells, bars([row[place] for row in cells]), strict=True):
+                row[place] = length
+        return cls(title, heads, tuple(map(tuple, cells)), foot)
+
 
 class Bars(NamedTuple):
     """Named numbers, the largest first, that add up to `total` together with `rest`; a table with bars, or a picture.
@@ -243,6 +255,11 @@ def bars(values: Sequence[float | None]) -> list[float | None]:
     """Return `values` over the largest size among them, as the cells of bars."""
     largest = max((abs(value) for value in values if value is not None), default=0.0) or 1.0
     return [None if value is None else value / largest for value in values]
+
+
+def numbers(*titles: str) -> list[tuple[str, str]]:
+    """Return columns of numbers, for `TablePart.of`."""
+    return [(title, "number") for title in titles]
 
 
 def signed(value: float | None, places: int = 3) -> str:

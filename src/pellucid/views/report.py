@@ -9,18 +9,62 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_type_hints
 
 from pellucid.errors import missing_extra
 from pellucid.text import well_formed
-from pellucid.views.parts import shorten, visible
-from pellucid.views.shown import Shown
+from pellucid.views.parts import AnyPart, shorten, visible
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+
+class Shown:
+    """A result that yields parts; `print`, rich, HTML, Markdown and a notebook cell follow from them."""
+
+    def _parts(self) -> Iterator[AnyPart]:
+        """Yield what every medium shows."""
+        raise NotImplementedError
+
+    def to_html(self, *, fragment: bool = False) -> str:
+        """Return a self-contained HTML page without scripts, for light and dark.
+
+        Args:
+            fragment: leave out the page around it, to be placed inside another page.
+        """
+        from pellucid.views.page import page
+
+        return page(self._parts(), fragment=fragment)
+
+    def to_markdown(self) -> str:
+        """Return the parts as Markdown, with tables in the form of GitHub; bars are left out."""
+        from pellucid.views.markdown import markdown
+
+        return markdown(self._parts())
+
+    def to_text(self, *, width: int = 100) -> str:
+        """Return what `print` shows, `width` characters wide."""
+        from pellucid.views.terminal import plain
+
+        return plain(self._parts(), width=width)
+
+    def __str__(self) -> str:
+        """Return the view for terminals as plain text."""
+        return self.to_text()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Show the same in colour, for `rich.print`."""
+        from pellucid.views.terminal import Lines
+
+        yield Lines(self._parts())
+
+    def _repr_html_(self) -> str:
+        return self.to_html(fragment=True)
+
 
 _LONGEST_LINE = 160  # characters of a repr
 VERSION = 1
@@ -63,7 +107,9 @@ class Report(Shown):
             MissingExtraError: pandas is not installed.
         """
         records = self._records()
-        kind = type(records[0]) if records else get_args(get_type_hints(type(self))[self.table])[0]
+        (kind,) = get_args(get_type_hints(type(self)._records)["return"])
+        if kind is Any:
+            kind = type(records[0]) if records else get_args(get_type_hints(type(self))[self.table])[0]
         columns = columns_of(kind)
         rows = ([_cell_value(attrgetter(path)(record)) for path in columns.values()] for record in records)
         return frame(rows, list(columns))

@@ -111,7 +111,10 @@ def add_languages(
     words = list(model.vocabulary.words)
     words += dict.fromkeys(word for found in new_words.values() for word in found if word not in model.vocabulary)
     vocabulary = Vocabulary(words, model.vocabulary.subwords)
-    bags = [_bags(pairs, vocabulary) for pairs in texts]
+    bags = [
+        PairBags("-".join(pairs.codes), Bags.of(pairs.known, vocabulary), Bags.of(pairs.new, vocabulary))
+        for pairs in texts
+    ]
     vectors = _joined(model, texts, bags, len(words), settings.shrinkage)
     if settings.translation.steps:
         names = {"-".join(codes): named(files) for codes, files in parallel.items()}
@@ -183,10 +186,6 @@ def _frequent(pairs: _Pairs, known: Vocabulary, settings: AnchoringSettings) -> 
     characters = dict.fromkeys(c for word in counts for c in word if unspaced_run.match(c))
     kept = [word for word, count in counts.most_common() if count >= settings.min_count]
     return [*dict.fromkeys([*kept[: settings.vocabulary], *characters])]
-
-
-def _bags(pairs: _Pairs, vocabulary: Vocabulary) -> PairBags:
-    return PairBags("-".join(pairs.codes), Bags.of(pairs.known, vocabulary), Bags.of(pairs.new, vocabulary))
 
 
 def _joined(

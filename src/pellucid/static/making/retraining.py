@@ -200,7 +200,8 @@ def _add(
     if "offsets" not in work:
         work.append("offsets", np.zeros(1, np.int64))
     known = work.rows("rows")
-    work.append("teacher", _vectors(teacher, texts, settings).astype(np.float16))
+    prompted = [settings.prompt + text for text in texts]
+    work.append("teacher", encode_with(teacher, prompted).astype(np.float16))
     work.append("rows", bags.rows)
     work.append("offsets", bags.offsets[1:] + known)
 
@@ -210,10 +211,6 @@ def _trainable(shard: list[str], vocabulary: Vocabulary) -> tuple[list[str], Bag
     bags = Bags.of(shard, vocabulary)
     kept = np.flatnonzero(np.diff(bags.offsets) >= 2)
     return [shard[n] for n in kept.tolist()], bags.take(kept)
-
-
-def _vectors(teacher: Any, texts: list[str], settings: ExtractionSettings) -> Vectors:
-    return encode_with(teacher, [settings.prompt + text for text in texts])
 
 
 def _opened(work: WorkFolder) -> StoredSentences:

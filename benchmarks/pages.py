@@ -1,0 +1,28 @@
+"""What the pages of results share: tables in Markdown, and the name of the processor."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+
+def markdown_table(header: Sequence[str], lines: Iterable[Sequence[Any]], left: int = 1) -> str:
+    """Return a table whose first `left` columns are text and the others numbers."""
+    rule = "|".join(["---"] * left + ["---:"] * (len(header) - left))
+    cells = [f"| {' | '.join(map(shown, line))} |" for line in [header, *lines]]
+    return "\n".join([cells[0], f"|{rule}|", *cells[1:]]) + "\n"
+
+
+def shown(value: Any) -> str:
+    """Write a cell: a float with one decimal, None as a dash."""
+    return "-" if value is None else f"{value:.1f}" if isinstance(value, float) else str(value)
+
+
+def processor() -> str:
+    """Return the name of the processor."""
+    info = Path("/proc/cpuinfo")
+    names = re.findall(r"model name\s*: (.*)", info.read_text()) if info.exists() else []
+    return names[0] if names else platform.processor()

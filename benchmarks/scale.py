@@ -1,0 +1,157 @@
+r"""What an index takes a document, and what many documents would take: measured here, extrapolated by a shown formula.
+
+    python benchmarks/scale.py --data shared/data --documents 10000 100000
+    nice python benchmarks/scale.py --data shared/data --documents 1000000 --models none
+
+Documents are English sentences (raw_english), queries 200 other ones, each cut to its first eight words; the index is
+in a temporary folder. Prints markdown: for each number of documents the bytes of a document in the file of texts and in
+the engine, the postings that BM25 reads for a query, and processor time on one thread, to index and to search. Then
+nodes for --project documents, by the formula that is printed with them.
+"""
+
+from __future__ import annotations
+
+import os
+
+for _name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS", "PELLUCID_THREADS"):
+    os.environ[_name] = "1"
+
+import argparse
+import datetime
+import lzma
+import math
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+import pellucid
+
+_QUERIES, _WORDS = 200, 8
+_COMMON, _ROUNDS = 64, 9  # terms of the query that the engine's speed is measured with, and how often it is asked
+_FORMULA = """
+    GB      = documents * replicas * bytes of a document in the engine / 1e9
+    seconds = documents * postings of a document and query / postings a second       (BM25, exact, of one core)
+    nodes   = the larger of  GB / (GB of a node * fill)  and  queries a second * seconds / (cores of a node * fill)
+"""
+
+
+class Measured(NamedTuple):
+    """What one index showed."""
+
+    documents: int
+    texts: float  # bytes of a document in the file of texts
+    engine: float  # and in the engine
+    terms: float  # of a document, different ones
+    postings: float  # that BM25 reads for a query
+    indexing: float  # ms of a document
+    bm25: float  # ms of a search with BM25 alone
+    search: float  # ms of a search with all parts
+    rate: float  # postings that the engine reads in a second
+
+
+def sentences(data: Path) -> Iterator[str]:
+    """Yield English sentences."""
+    with lzma.open(data / "raw_english/open_licence.txt.xz", "rt", encoding="utf-8") as lines:
+        for line in lines:
+            yield line.strip()
+
+
+def measure(data: Path, documents: int, models: dict[str, str]) -> Measured:
+    """Index so many sentences, and ask for others."""
+    texts = sentences(data)
+    queries = [" ".join(text.split()[:_WORDS]) for text in islice(texts, _QUERIES)]
+    with tempfile.TemporaryDirectory() as place:
+        start = time.process_time()
+        with pellucid.Index.create(Path(place) / "index", models) as index:
+            count = index.add((str(number) for number in range(documents)), islice(texts, documents))
+            indexing = time.process_time() - start
+            known = [index._documents.passages_with(set(index._analyser.terms(query))) for query in queries]
+            postings = statistics.mean(sum(n for _, n in terms.values()) for terms in known)
+            terms = sum(index._documents.all_counts().values()) / count
+            bm25 = [_milliseconds(index, query, {"bm25": 1.0}) for query in queries]
+            every = [_milliseconds(index, query, None) for query in queries]
+            rate = _rate(index)
+        stored = _bytes(Path(place) / "index/documents.sqlite"), sum(map(_bytes, Path(place).glob("index/engine-*")))
+    return Measured(
+        count, stored[0] / count, stored[1] / count, terms, postings, 1000 * indexing / count,
+        statistics.median(bm25), statistics.median(every),
+        rate,
+    )  # fmt: skip
+
+
+def _milliseconds(index: pellucid.Index, query: str, weights: dict[str, float] | None) -> float:
+    start = time.process_time()
+    index.search(query, weights=weights)
+    return 1000 * (time.process_time() - start)
+
+
+def _bytes(path: Path) -> int:
+    """Return what a file, or all files below a folder, take of the disk; the engine's have holes."""
+    files = [path] if path.is_file() else path.rglob("*")
+    return sum(512 * file.stat().st_blocks for file in files if file.is_file())
+
+
+def _rate(index: pellucid.Index) -> float:
+    """Return how many postings the engine reads in a second: those of the commonest terms, asked for together."""
+    counts = sorted(index._documents.all_counts().items(), key=lambda item: -item[1])[:_COMMON]
+    numbers = list(index._documents.term_numbers([term for term, _ in counts]).values())
+    vector = (np.array(numbers), np.ones(len(numbers), np.float32))
+    times = []
+    for _ in range(_ROUNDS):
+        start = time.process_time()
+        index._engine.search({"bm25": vector}, 50)
+        times.append(time.process_time() - start)
+    return sum(n for _, n in counts) / statistics.median(times)
+
+
+def nodes(documents: float, last: Measured, settings: argparse.Namespace) -> tuple[float, float, int]:
+    """Return GB, seconds of a query on one core, and nodes."""
+    gigabytes = documents * settings.replicas * last.engine / 1e9
+    seconds = documents * last.postings / last.documents / last.rate
+    memory = gigabytes / (settings.memory * settings.fill)
+    work = settings.queries * seconds / (settings.cores * settings.fill)
+    return gigabytes, seconds, max(math.ceil(memory), math.ceil(work), 1)
+
+
+def main() -> None:
+    """Print what was measured, the formula, and what follows."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--documents", type=int, nargs="+", default=[10_000, 100_000])
+    parser.add_argument("--models", default="static-en", help="a model, or none for BM25 alone")
+    parser.add_argument("--project", type=float, nargs="+", default=[1e8, 1e9])
+    parser.add_argument("--replicas", type=int, default=2)
+    parser.add_argument("--memory", type=float, default=64, help="GB of a node")
+    parser.add_argument("--cores", type=int, default=16, help="of a node")
+    parser.add_argument("--queries", type=float, default=50, help="a second, of all users")
+    parser.add_argument("--fill", type=float, default=0.7, help="of a node that may be in use")
+    settings = parser.parse_args()
+    models = {} if settings.models == "none" else {settings.models: settings.models}
+    load = os.getloadavg()[0]
+    print(f"{datetime.date.today()}, {platform.machine()}, load {load:.0f}, parts: {', '.join(['bm25', *models])}\n")
+    print("| documents | terms each | bytes each, texts | bytes each, engine | postings a query | of a document "
+          "| to index, ms each | a search with BM25 alone, ms | with all, ms |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|---|---|")
+    for documents in settings.documents:
+        run = measure(settings.data, documents, models)
+        print(f"| {run.documents:,} | {run.terms:.1f} | {run.texts:,.0f} | {run.engine:,.0f} | {run.postings:,.0f} "
+              f"| {run.postings / run.documents:.4f} | {run.indexing:.3f} | {run.bm25:.2f} | {run.search:.2f} |",
+              flush=True)  # fmt: skip
+    print(f"\n{run.rate:,.0f} postings a second and core\n{_FORMULA}")
+    print(f"with {settings.replicas} replicas, nodes of {settings.memory:.0f} GB and {settings.cores} cores, "
+          f"{settings.queries:.0f} queries a second, fill {settings.fill}:\n")  # fmt: skip
+    print("| documents | GB in engines | core seconds a query | nodes |\n|---|---|---|---|")
+    for documents in settings.project:
+        gigabytes, seconds, count = nodes(documents, run, settings)
+        print(f"| {documents:,.0f} | {gigabytes:,.0f} | {seconds:.2f} | {count:,} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+"""Work over a whole corpus: encode it on several workers, resumed after a crash; find its near-duplicates."""
+
+from typing import TYPE_CHECKING
+
+from pellucid._lazy import lazy
+
+if TYPE_CHECKING:
+    from pellucid.bulk.batches import BatchEncoder as BatchEncoder
+    from pellucid.bulk.corpora import CorpusSettings as CorpusSettings, encode_corpus as encode_corpus
+    from pellucid.bulk.shards import Shard as Shard, read_shards as read_shards
+    from pellucid.bulk.near_duplicates import (
+        DuplicateGroup as DuplicateGroup,
+        DuplicatePair as DuplicatePair,
+        Duplicates as Duplicates,
+        duplicates as duplicates,
+        write_kept as write_kept,
+    )
+else:
+    _HOMES = {
+        "batches": "BatchEncoder",
+        "corpora": "CorpusSettings encode_corpus",
+        "near_duplicates": "DuplicateGroup DuplicatePair Duplicates duplicates write_kept",
+        "shards": "Shard read_shards",
+    }
+    __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)

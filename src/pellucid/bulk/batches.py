@@ -1,0 +1,157 @@
+"""Encoding as a function of an Arrow record batch: texts in, embeddings out, every other column kept.
+
+Whatever runs over a corpus calls this function: the workers of `encode_corpus`, or a pipeline of the user's own in Ray,
+Spark or Polars. A row depends on its text and its batch alone, never on what was encoded before.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.base import Embedder
+from pellucid.embeddings import Role, checked_role
+from pellucid.encoders import Encoder, encode_with
+from pellucid.errors import CorpusError, InputError, missing_extra
+from pellucid.pretrained import open_encoder
+from pellucid.static.embedder import StaticEmbedder
+
+try:
+    import pyarrow as pa
+except ImportError as error:
+    raise missing_extra("pyarrow", "parquet") from error
+
+EMBEDDING, INDICES, VALUES = "embedding", "indices", "values"
+"""The columns of a dense embedding, and the two of a sparse one."""
+
+
+class BatchEncoder:
+    """A model as a function of Arrow record batches.
+
+    >>> encode = BatchEncoder("static-en")  # doctest: +SKIP
+    >>> encode(pa.record_batch({"id": [7], "text": ["a loan for a house"]})).column_names  # doctest: +SKIP
+    ['id', 'embedding']
+    """
+
+    def __init__(self, model: Encoder, *, column: str = "text", role: Role = None) -> None:
+        """Open the model.
+
+        Args:
+            model: a bundled name, a folder, a hub id, a pellucid model or a SentenceTransformer.
+            column: of the texts.
+            role: what they are encoded as: "query", "document", or None for what `encode` does.
+
+        Raises:
+            InputError: it is no model, or there is no such role.
+            ModelFolderError: the model is broken.
+        """
+        self.column, self.role = column, checked_role(role)
+        self.encoder = open_encoder(model)
+        if isinstance(self.encoder, StaticEmbedder):
+            self.encoder = copy.copy(self.encoder)
+            self.encoder._started().threads = 1  # a worker is one thread
+        _compile_static_parts(self.encoder)
+
+    def __call__(self, batch: Any) -> Any:
+        """Return the batch with its texts replaced by their embeddings.
+
+        Args:
+            batch: a pyarrow RecordBatch or Table whose column of texts is a string type; a null is the empty text.
+
+        Returns:
+            The same kind, without that column, and with `embedding` (a list of float32 of the model's dimension), or
+            for a sparse model `indices` (lists of int32) and `values` (lists of float32). Rows are those of `encode`;
+            a model of another library gives them at length 1.
+
+        Raises:
+            InputError: there is no such column, or it holds something else; or a column has the name of a result.
+            CorpusError: a text is not UTF-8; the message says what else is in its row.
+        """
+        place = checked_column(batch.schema, self.column)
+        rest = batch.remove_column(place)
+        texts = _large_strings(batch.column(place))
+        _check_utf8(texts, rest)
+        return _with_rows(rest, self._rows(texts))
+
+    def _rows(self, texts: Any) -> Any:
+        """Return one row a text, float32 [texts, dimension] or CSR."""
+        if isinstance(self.encoder, StaticEmbedder):
+            return self.encoder.encode_utf8(*_buffers(texts))
+        if isinstance(self.encoder, Embedder):
+            return getattr(self.encoder, f"encode_{self.role}" if self.role else "encode")(texts.to_pylist())
+        return encode_with(self.encoder, texts.to_pylist(), role=self.role)
+
+
+def checked_column(schema: Any, column: str) -> int:
+    """Return the number of the column of texts.
+
+    Raises:
+        InputError: there is none, it holds something else, or another column has the name of a result.
+    """
+    if schema.names.count(column) != 1:
+        many = "several columns" if column in schema.names else "no column"
+        raise InputError(f"there is {many} {column!r:.80}; the columns are {', '.join(schema.names)!s:.300}")
+    place: int = schema.names.index(column)
+    kind = schema.field(place).type
+    inner = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if str(inner) not in ("string", "large_string", "string_view", "null"):
+        raise InputError(f"column {column!r:.80} holds {kind!s:.80}, not text; name the column of the texts")
+    taken = {EMBEDDING, INDICES, VALUES} & ({*schema.names} - {column})
+    if taken:
+        raise InputError(f"a column is called {min(taken)!r}, as that of the embeddings is; give it another name")
+    return place
+
+
+def _compile_static_parts(encoder: Encoder) -> None:
+    """Have static models inside a model take their compiled path from the first text on."""
+    if isinstance(encoder, StaticEmbedder):
+        encoder._started()
+    for part in (getattr(encoder, "encoder", None), *(part.model for part in getattr(encoder, "parts", ()))):
+        if part is not None:
+            _compile_static_parts(part)
+
+
+def _large_strings(column: Any) -> Any:
+    """Return a column of texts as one array of large strings, nulls as empty texts."""
+    texts = column.cast(pa.large_string())
+    if isinstance(texts, pa.ChunkedArray):
+        texts = texts.combine_chunks()
+    return texts.fill_null("") if texts.null_count else texts
+
+
+def _check_utf8(texts: Any, rest: Any) -> None:
+    """Refuse bytes that are not UTF-8: Parquet files may hold any, and the compiled code relies on it."""
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid as error:
+        for row in range(len(texts)):
+            try:
+                texts[row].as_py()
+            except UnicodeDecodeError as reason:
+                named = rest.slice(row, 1).to_pylist()[0] if rest.num_columns else row
+                raise CorpusError(f"the text of row {named!s:.200} is not UTF-8: {reason.reason}") from error
+        raise CorpusError(f"the texts are damaged: {error}") from error
+
+
+def _buffers(texts: Any) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Return the bytes and the offsets of an array of large strings, without copying."""
+    _, offsets, data = texts.buffers()
+    if not len(texts):
+        return np.zeros(0, np.uint8), np.zeros(1, np.int64)
+    places = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    return np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8), places
+
+
+def _with_rows(batch: Any, rows: Any) -> Any:
+    """Return a record batch or table with the columns of its embeddings."""
+    if not hasattr(rows, "tocsr"):
+        values = pa.array(np.ascontiguousarray(rows, np.float32).reshape(-1))
+        return batch.append_column(EMBEDDING, pa.FixedSizeListArray.from_arrays(values, rows.shape[1]))
+    rows = rows.tocsr()
+    starts = pa.array(rows.indptr, pa.int32())
+    for name, array in ((INDICES, rows.indices.astype(np.int32)), (VALUES, rows.data.astype(np.float32))):
+        batch = batch.append_column(name, pa.ListArray.from_arrays(starts, pa.array(array)))
+    return batch

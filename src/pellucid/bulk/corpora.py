@@ -1,0 +1,249 @@
+"""A whole corpus into a folder of shards: checked, begun or resumed, handed to workers, and described at the end.
+
+`state.json` of the folder is the manifest (`workfolder.py`): what was asked for, which corpus and model, how many texts
+and dimensions, and which shards. A shard's file appears when it is complete, so a killed run goes on with those
+that are not there.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pellucid.bulk.batches import checked_column
+from pellucid.bulk.shards import ENDINGS, ROW, Job, is_whole, reason
+from pellucid.bulk.workers import ENGINES, in_this_process
+from pellucid.corpus import check_file, is_path, read_texts, read_with_ids
+from pellucid.embeddings import Role, checked_role
+from pellucid.encoders import Encoder
+from pellucid.errors import CorpusError, InputError
+from pellucid.index.models import Model, open_model, same_model
+from pellucid.progress import Progress
+from pellucid.store import checksum, writing
+from pellucid.text import well_formed
+from pellucid.workfolder import WorkFolder
+
+import pyarrow as pa  # isort: skip  # after batches, which says what to install where it is absent
+from pyarrow.parquet import ParquetFile, ParquetWriter  # isort: skip
+
+_GROUP_TEXTS, _GROUP_CHARACTERS = 8_192, 1 << 24  # of a row group of the corpus as Parquet, at most
+
+
+@dataclass(frozen=True)
+class CorpusSettings:
+    """How a corpus is encoded and written.
+
+    Attributes:
+        role: what the texts are encoded as: "query", "document", or None for what `encode` does.
+        format: of the shards: "parquet" or "safetensors".
+        shard_size: texts in a shard, also what is lost at most of each worker's work in a crash.
+    """
+
+    role: Role = None
+    format: str = "parquet"
+    shard_size: int = 65_536
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant.
+
+        Raises:
+            InputError: there is no such role or format, or no text would be in a shard.
+        """
+        checked_role(self.role)
+        if self.format not in ENDINGS:
+            raise InputError(f"format is {self.format!r:.40}; it must be one of {', '.join(ENDINGS)}")
+        if not (isinstance(self.shard_size, int) and self.shard_size >= 1):
+            raise InputError(f"shard_size is {self.shard_size!r:.40}; it must be a whole number of 1 or more")
+
+
+def encode_corpus(
+    model: Encoder,
+    corpus: str | os.PathLike[str],
+    folder: str | os.PathLike[str],
+    *,
+    column: str = "text",
+    id_column: str | None = None,
+    workers: int = 1,
+    engine: str = "local",
+    settings: CorpusSettings | None = None,
+) -> list[Path]:
+    """Encode a file of any number of texts into a folder of shards, in bounded memory.
+
+    A run that ended early, however it ended, goes on when it is started again with the same arguments: the shards that
+    are there stay, and the result is that of a run without a stop. `read_shards` reads the folder back.
+
+    Args:
+        model: a bundled name, a folder, a hub id, a pellucid model or a SentenceTransformer.
+        corpus: a .parquet file, or .txt, .jsonl, .csv or .tsv (each also .gz or .xz), which is turned into Parquet
+            in `folder` while the run lasts. A null or a blank line is the empty text, whose row is zero.
+        folder: for the shards: new, empty, or that of the run to go on with.
+        column: of the texts, in files that have columns.
+        id_column: of the ids, strings or integers; None for the numbers of the rows, from 0.
+        workers: that encode at the same time. Here they are threads for a static model and processes for others.
+        engine: "local"; "ray" for Ray Data, "spark" for PySpark, on the cluster that is connected to, otherwise on
+            this machine. Their workers must reach `corpus` and `folder` at the same paths.
+        settings: how; None for Parquet shards of 65,536 texts, encoded as `encode` does.
+
+    Returns:
+        the paths of the shards, in the order of the texts.
+
+    Raises:
+        CorpusError: the corpus is absent, empty, damaged, or holds something else than texts; what is encoded stays.
+        InputError: an argument is of no use; or `folder` holds another run's shards (the message says what differs), or
+            something else.
+        ModelFolderError: the model or a shard is damaged.
+        WritingError: no space or no permission; what is encoded stays.
+        MissingExtraError: pyarrow, ray or pyspark is not installed.
+    """
+    settings, source, folder = settings or CorpusSettings(), Path(corpus), Path(folder)
+    if engine not in ENGINES:
+        raise InputError(f"engine is {engine!r:.40}; it must be one of {', '.join(ENGINES)}")
+    if not (isinstance(workers, int) and workers >= 1):
+        raise InputError(f"workers is {workers!r:.40}; it must be a whole number of 1 or more")
+    _check_places(source, folder, column, id_column)
+    opened = open_model("model", model)
+    with WorkFolder(folder) as work:
+        asked = {"column": column, "id_column": id_column, "corpus": checksum(source)}
+        work.claim({**asked, "role": settings.role, "format": settings.format, "shard_size": settings.shard_size})
+        _claim_model(work, opened)
+        own = in_this_process(opened.encoder, workers) and engine == "local"
+        job = Job(
+            opened.encoder if own else _portable(model), source.absolute(), folder.absolute(), column, id_column,
+            settings.role, settings.format, settings.shard_size, work.facts.get("texts", 0),
+            uuid.uuid4().hex,
+        )  # fmt: skip
+        return _completed(work, job, opened, workers, engine)
+
+
+def _completed(work: WorkFolder, job: Job, model: Model, workers: int, engine: str) -> list[Path]:
+    """Write the shards that are not there yet, and describe them all."""
+    staged = job.folder / "corpus.parquet"
+    is_parquet = job.source.suffix.lower() == ".parquet"
+    if not job.texts or not all(job.path(number).exists() for number in range(job.shards)):
+        if not is_parquet and not staged.exists():
+            _write_as_parquet(job, staged)
+        job = job._replace(source=job.source if is_parquet else staged)
+        job = job._replace(texts=_number_of_texts(job.source))
+    shards = [job.path(number) for number in range(job.shards)]
+    pending = [number for number in range(job.shards) if not is_whole(job, number)]
+    facts = {"texts": job.texts, "id": job.id_column or ROW, "shards": [path.name for path in shards]}
+    work.commit({**facts, "dimension": model.dimension, "model": model.fingerprint, "complete": False})
+    begun, done = time.monotonic(), 0
+    with Progress("encoding", total=sum(map(job.rows, pending))) as progress:
+        for count in ENGINES[engine](job, pending, workers) if pending else ():
+            done += count
+            progress.advance(count, f"{done / (time.monotonic() - begun):,.0f} texts/s")
+    work.commit({"complete": True})
+    staged.unlink(missing_ok=True)
+    return shards
+
+
+def _check_places(source: Path, folder: Path, column: str, id_column: str | None) -> None:
+    """Refuse a corpus that cannot be read, and a folder that holds something else, before anything is written."""
+    if not is_path(source):
+        raise InputError(f"{source} can be read only once, and every run reads its corpus several times; give a file")
+    check_file(source)
+    if id_column == column:
+        raise InputError(f"column and id_column are both {column!r:.80}; name the column of the ids")
+    if source.suffix.lower() == ".parquet":
+        _check_columns(source, column, id_column)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; name a folder for the shards")
+    others = folder.exists() and any(not entry.name.startswith(".") for entry in folder.iterdir())
+    if others and not (folder / "state.json").exists():
+        raise InputError(f"{folder} holds something else than an encoded corpus; name a new or empty folder")
+
+
+def _check_columns(source: Path, column: str, id_column: str | None) -> None:
+    """Refuse a Parquet file without the columns."""
+    try:
+        with ParquetFile(source) as file:
+            schema = file.schema_arrow
+    except (pa.ArrowException, OSError) as error:
+        raise CorpusError(f"{source} is damaged or no Parquet file: {reason(error)}") from error
+    try:
+        wanted = [schema.field(name) for name in (id_column, column) if name in schema.names]
+        checked_column(pa.schema(wanted) if column in schema.names else schema, column)
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from error
+    if id_column is None:
+        return
+    if id_column not in schema.names:
+        raise InputError(f"{source}: there is no column {id_column!r:.80}; the columns are {', '.join(schema.names)}")
+    kind = schema.field(id_column).type
+    if not (pa.types.is_integer(kind) or str(kind) in ("string", "large_string", "string_view")):
+        raise InputError(f"{source}: column {id_column!r:.80} holds {kind!s:.80}; ids are strings or integers")
+
+
+def _claim_model(work: WorkFolder, model: Model) -> None:
+    """Refuse to go on with another model."""
+    known = work.facts.get("model")
+    if known is not None and not same_model(known, model.fingerprint):
+        raise InputError(
+            f"{work.path} holds embeddings of another model than {model.source or type(model.encoder).__name__}; give "
+            "the one that it was begun with, or another folder"
+        )
+
+
+def _portable(model: Encoder) -> Encoder:
+    """Return a model as a worker elsewhere opens it: a path without the folder of this process."""
+    if isinstance(model, (str, os.PathLike)):
+        path = Path(model).expanduser()
+        return str(path.absolute()) if path.exists() else os.fspath(model)
+    return model
+
+
+def _number_of_texts(source: Path) -> int:
+    with ParquetFile(source) as file:
+        texts: int = file.metadata.num_rows
+    if not texts:
+        raise CorpusError(f"{source} holds no texts; nothing was encoded")
+    return texts
+
+
+def _write_as_parquet(job: Job, path: Path) -> None:
+    """Write a corpus of another format as Parquet, in which workers find their rows."""
+    if job.id_column is None:
+        rows: Iterable[tuple[Any, str]] = ((None, text) for text in read_texts(job.source, field=job.column))
+    else:
+        rows = read_with_ids(job.source, job.id_column, field=job.column)
+    names = [name for name in (job.id_column, job.column) if name is not None]
+    with writing(path) as aside:
+        writer: Any = None
+        for ids, texts in _groups(rows):
+            columns = [_id_array(ids, writer, job)] if job.id_column is not None else []
+            group = pa.record_batch([*columns, pa.array(texts, pa.large_string())], names=names)
+            writer = writer or ParquetWriter(aside, group.schema, compression="zstd", use_dictionary=False)
+            writer.write_batch(group)
+        if writer is None:
+            raise CorpusError(f"{job.source} holds no texts; nothing was encoded")
+        writer.close()
+
+
+def _id_array(ids: list[Any], writer: Any, job: Job) -> Any:
+    """Return ids as an array, of the type of those before."""
+    try:
+        return pa.array(ids, None if writer is None else writer.schema.field(job.id_column).type)
+    except (pa.ArrowException, OverflowError) as error:
+        raise CorpusError(f"{job.source}: ids under {job.id_column!r:.80} are of several types: {error}") from error
+
+
+def _groups(rows: Iterable[tuple[Any, str]]) -> Iterator[tuple[list[Any], list[str]]]:
+    """Cut ids and texts into lists of bounded number and size."""
+    ids: list[Any] = []
+    texts: list[str] = []
+    size = 0
+    for own, text in rows:
+        ids.append(own)
+        texts.append(well_formed(text))
+        size += len(text)
+        if len(texts) == _GROUP_TEXTS or size >= _GROUP_CHARACTERS:
+            yield ids, texts
+            ids, texts, size = [], [], 0
+    if texts:
+        yield ids, texts

@@ -1,0 +1,488 @@
+"""Near-duplicates of a corpus of any size: which texts say what an earlier one says, with the reasons.
+
+The texts are read in order. A text is a duplicate if an earlier text that is kept resembles it at the threshold or
+above; otherwise it is kept. So every text that is removed is within the threshold of one that is kept. With connected
+components this would not hold: in a chain of small changes the first text and the last may have nothing in common. It
+also needs one comparison with the kept texts a text, not all pairs: ten thousand texts of one form make ten thousand
+pairs here and fifty million there.
+
+Equal texts are found by their hashes. The nearest kept text comes from `nearest.py`; every pair that it proposes is
+scored again by the model before it is reported.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from dataclasses import field as data_field
+from functools import cached_property
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.analysis.ranking import Reason
+from pellucid.base import Embedder
+from pellucid.bulk.nearest import Nearest, Numbers, Scores, products
+from pellucid.corpus import UNPACKERS, Corpus, is_path, read_lines, read_texts
+from pellucid.embeddings import as_rows, unit_rows
+from pellucid.errors import CorpusError, InputError, missing_extra
+from pellucid.explanation import Explanation
+from pellucid.pretrained import load
+from pellucid.progress import Progress
+from pellucid.store import writing
+from pellucid.text import split_words, well_formed
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, listed, percent
+from pellucid.views.report import Report
+
+Flags = npt.NDArray[np.bool_]
+
+_BLOCK = 2_048  # texts
+_PLACES = 6  # decimals of a score; float32 has no more
+_WITH_NUMBERS = 16  # kept texts that are looked at where the numbers have to be the same
+_SHOWN = 10  # rows of a printed table
+_DIGITS = re.compile(r"\d+")
+
+
+class DuplicatePair(NamedTuple):
+    """A text and the earlier one that is kept in its place.
+
+    Attributes:
+        kept: number of the kept text in the corpus, from 0.
+        duplicate: number of the other.
+        score: their cosine, to six decimals; 1 for equal texts.
+        kept_text: the kept text.
+        duplicate_text: the other.
+        only_kept: words of the kept text that the other lacks, in lower case.
+        only_duplicate: words of the other that the kept text lacks.
+        numbers_differ: whether the two hold different numbers.
+        reasons: the rows of the explanation that add most to the score, as many as were asked for.
+    """
+
+    kept: int
+    duplicate: int
+    score: float
+    kept_text: str
+    duplicate_text: str
+    only_kept: tuple[str, ...]
+    only_duplicate: tuple[str, ...]
+    numbers_differ: bool
+    reasons: tuple[Reason, ...]
+
+    @property
+    def difference(self) -> str:
+        """What differs, in words: "5 / 7", or what is left where the words are the same."""
+        if self.only_kept or self.only_duplicate:
+            return " / ".join(listed(words, 6) or "\u2013" for words in (self.only_kept, self.only_duplicate))
+        return "nothing" if self.kept_text == self.duplicate_text else "case, punctuation or order"
+
+
+class DuplicateGroup(NamedTuple):
+    """A kept text and those that it is kept in place of.
+
+    Attributes:
+        kept: number of the kept text.
+        text: the kept text.
+        duplicates: numbers of the others.
+        least: the lowest score of one of them to the kept text. Two of them may be less alike.
+    """
+
+    kept: int
+    text: str
+    duplicates: tuple[int, ...]
+    least: float
+
+
+@dataclass(frozen=True, repr=False)
+class Duplicates(Report):
+    """The near-duplicates of a corpus.
+
+    Attributes:
+        family: the family of the model.
+        threshold: the score from which a text is a duplicate.
+        texts: how many there are in all.
+        equal: how many duplicates are equal to an earlier text, character for character.
+        unknown: how many different texts the model knows nothing of; they are duplicates of equal texts only.
+        pairs: one for each text that is not kept, in the order of the corpus.
+        groups: the kept texts that have duplicates, the largest group first.
+        model: the model, for `explain`; not part of the data forms.
+    """
+
+    kind: ClassVar[str] = "duplicates"
+    table: ClassVar[str] = "pairs"
+
+    family: str
+    threshold: float
+    texts: int
+    equal: int
+    unknown: int
+    pairs: tuple[DuplicatePair, ...]
+    groups: tuple[DuplicateGroup, ...]
+    model: Embedder = data_field(compare=False)
+
+    @cached_property
+    def kept(self) -> list[int]:
+        """The numbers of the texts that are left when each group is reduced to its kept text."""
+        gone = {pair.duplicate for pair in self.pairs}
+        return [number for number in range(self.texts) if number not in gone]
+
+    def explain(self, pair: int) -> Explanation:
+        """Return what the score of a pair, given by its place in `pairs`, is made of.
+
+        Raises:
+            InputError: there is no such pair.
+        """
+        if not 0 <= pair < len(self.pairs):
+            raise InputError(f"pair {pair} is not in this list of {len(self.pairs):,}; the first is 0")
+        return self.model.explain(self.pairs[pair].kept_text, self.pairs[pair].duplicate_text)
+
+    def _parts(self) -> Iterator[AnyPart]:
+        found = f"{len(self.pairs):,} of {counted(self.texts, 'text')}"
+        yield Heading("Near-duplicates", found, f"{self.family} model, threshold {self.threshold:g}")
+        share = percent(len(self.pairs) / self.texts)
+        yield Note(f"{share} resemble an earlier text that is kept; {self.equal:,} are equal to one.")
+        numbers = sum(pair.numbers_differ for pair in self.pairs)
+        if numbers:
+            said = f"The numbers differ in {counted(numbers, 'pair')}"
+            yield Note(f"{said}; same_numbers=True keeps these texts.", is_warning=True)
+        if self.unknown:
+            yield Note(f"The model knows nothing of {counted(self.unknown, 'different text')}.", is_warning=True)
+        if self.groups:
+            yield self._largest()
+        near = sorted((pair for pair in self.pairs if pair.kept_text != pair.duplicate_text), key=lambda p: p.score)
+        if near:
+            yield _shown_pairs(near[:_SHOWN])
+
+    def _largest(self) -> TablePart:
+        kinds = (("texts", "number"), ("least score", "number"), ("kept", "text"))
+        rows = [(f"{len(g.duplicates) + 1:,}", f"{g.least:.4f}", g.text) for g in self.groups[:_SHOWN]]
+        return TablePart("Largest groups", tuple(Column(*kind) for kind in kinds), tuple(rows))
+
+
+def _shown_pairs(pairs: Sequence[DuplicatePair]) -> TablePart:
+    has_reasons = any(pair.reasons for pair in pairs)
+    titles = ["kept", "duplicate", "words that differ"] + ["mostly for"] * has_reasons
+    rows = []
+    for pair in pairs:
+        reasons = ", ".join(f"{reason.name} {reason.contribution:+.3f}" for reason in pair.reasons)
+        line = (f"{pair.score:.4f}", pair.kept_text, pair.duplicate_text, pair.difference)
+        rows.append((*line, reasons) if has_reasons else line)
+    columns = (Column("score", "number"), *map(Column, titles))
+    return TablePart("Pairs nearest to the threshold", columns, tuple(rows))
+
+
+def duplicates(
+    texts: Corpus,
+    model: Embedder | str | Path = "static-en",
+    *,
+    threshold: float = 0.9,
+    same_numbers: bool = False,
+    reasons: int = 0,
+    field: str = "text",
+    show_progress_bar: bool = False,
+) -> Duplicates:
+    """Return which texts of a corpus nearly repeat an earlier one.
+
+    A text is a duplicate if an earlier text that is kept has at least the threshold's cosine to it. Every text that is
+    not kept is thus within the threshold of one that is; two texts of a group may be less alike. Of a text that the
+    model knows nothing of, only equal texts are duplicates.
+
+    All pairs are compared exactly up to 32,768 kept texts, and for the families with sparse embeddings always, which
+    takes time by the square of their number. Beyond, candidates come from faiss and a few duplicates may be missed;
+    docs/toolkit.md has how many. The memory is that of two bytes a dimension for each kept text, and of the texts of
+    all pairs. A file is read twice, and must not change in between.
+
+    Args:
+        texts: a file (`.txt` with a text a line, `.jsonl`, `.parquet`) or an iterable of texts.
+        model: of any family, or its name.
+        threshold: a cosine above 0 and up to 1. Equal words in another order have 1 in a static model.
+        same_numbers: whether texts whose numbers differ are never duplicates. Embeddings hardly tell 5 from 7.
+        reasons: rows of the explanation to name for each pair; 0 names none, which is quicker.
+        field: the JSON key or parquet column that holds the text.
+        show_progress_bar: show a bar, counting texts, once the work has lasted two seconds.
+
+    Raises:
+        CorpusError: the file cannot be read, or an item is no string.
+        InputError: there is no text, `threshold` or `reasons` is out of range, or the model gives NaN.
+        MissingExtraError: the corpus is large, and faiss is not installed: `pellucid[scale]`.
+    """
+    if not isinstance(threshold, int | float) or not 0 < threshold <= 1:
+        raise InputError(f"threshold is {threshold!r:.40}; it must be a cosine above 0 and up to 1")
+    if not isinstance(reasons, int) or reasons < 0:
+        raise InputError(f"reasons is {reasons!r:.40}; it must be a whole number from 0 up")
+    model = load(model) if isinstance(model, str | Path) else model
+    if not isinstance(model, Embedder):
+        raise InputError(f"model is {type(model).__name__}; give a pellucid model or its name")
+    corpus = texts if is_path(texts) else list(read_texts(texts, field=field))
+    finder = _Finder(model, threshold, same_numbers)
+    with Progress("comparing", enabled=show_progress_bar) as progress:
+        for block in _blocks(read_texts(corpus, field=field)):
+            finder.take(block)
+            progress.advance(len(block))
+    if not finder.kept:
+        raise InputError("the corpus holds no text; there is nothing to compare")
+    return _report(finder, corpus, field, reasons)
+
+
+def _blocks(texts: Iterator[str]) -> Iterator[list[str]]:
+    while block := list(islice(texts, _BLOCK)):
+        yield block
+
+
+class _Finder:
+    """The state after some texts: which are kept, and for the others which text is kept in their place.
+
+    Attributes:
+        kept: for each text the number of the one kept in its place; -1 for a kept one.
+        scores: for each text its score to that one; 2 where the two are equal texts.
+        unknown: how many different texts the model knows nothing of.
+    """
+
+    def __init__(self, model: Embedder, threshold: float, same_numbers: bool) -> None:
+        self.model, self.threshold, self.same_numbers = model, threshold, same_numbers
+        self.kept, self.scores, self.unknown = array("q"), array("f"), 0
+        self._first: dict[int, int] = {}  # hash of a text -> its number
+        self._nearest = Nearest()
+        self._numbers = array("q")  # of the texts whose rows `_nearest` has
+        self._signatures = array("q")  # what numbers stand in them
+
+    def take(self, texts: list[str]) -> None:
+        """Compare the next texts with those that are kept, and with each other."""
+        start = len(self.kept)
+        self.kept.extend([-1] * len(texts))
+        self.scores.extend([0.0] * len(texts))
+        new = []
+        for number, text in enumerate(texts, start):
+            first = self._first.setdefault(_hash(text), number)
+            if first == number:
+                new.append(number)
+            else:
+                self.kept[number], self.scores[number] = first, 2.0
+        if new:
+            self._compare(new, [texts[number - start] for number in new])
+
+    def _compare(self, new: list[int], texts: list[str]) -> None:
+        """Compare texts that are equal to none before."""
+        rows = _rows(self.model, texts, new)
+        known = _is_known(rows)
+        self.unknown += int((~known).sum())
+        numbers = np.array(new)[known]
+        rows = rows[np.flatnonzero(known)]
+        if not len(numbers):
+            return
+        signatures = self._signatures_of(texts, known)
+        places, scores = self._among_kept(rows, signatures)
+        alike = products(rows, rows)
+        alike[signatures[:, None] != signatures] = -np.inf
+        kept_in_place = np.full(len(numbers), -1, np.int64)
+        kept_in_place[places >= 0] = np.frombuffer(self._numbers, np.int64)[places[places >= 0]]
+        is_kept = _take_in_order(alike, self.threshold, numbers, kept_in_place, scores)
+        for number, kept, score in zip(*(values[~is_kept].tolist() for values in (numbers, kept_in_place, scores))):
+            self.kept[number], self.scores[number] = kept, score
+        if is_kept.any():
+            self._nearest.add(rows[np.flatnonzero(is_kept)])
+            self._numbers.extend(numbers[is_kept].tolist())
+            self._signatures.extend(signatures[is_kept].tolist())
+
+    def _signatures_of(self, texts: list[str], known: Flags) -> Numbers:
+        """Return a number for each known text that is the same where the numbers in the texts are; else all 0."""
+        if not self.same_numbers:
+            return np.zeros(int(known.sum()), np.int64)
+        return np.array([_hash(" ".join(_digits(t))) for t, is_known in zip(texts, known) if is_known], np.int64)
+
+    def _among_kept(self, rows: Any, signatures: Numbers) -> tuple[Numbers, Scores]:
+        """Return for each row the place of the nearest kept one, -1 where none is near enough, and the scores."""
+        places, scores = self._nearest.search(rows, _WITH_NUMBERS if self.same_numbers else 1)
+        if self.same_numbers and len(self._signatures):
+            others = np.frombuffer(self._signatures, np.int64)[places]
+            scores = np.where(others == signatures[:, None], scores, -np.inf).astype(np.float32)
+        best = np.arange(len(scores)), scores.argmax(axis=1)
+        near = _reaches(scores[best], self.threshold - self._nearest.rounding)
+        return np.where(near, places[best], -1), np.where(near, scores[best], np.float32(-np.inf))
+
+
+def _take_in_order(alike: Scores, threshold: float, numbers: Numbers, kept_in_place: Numbers, scores: Scores) -> Flags:
+    """Decide about the texts of a block one after the other, and return which are kept.
+
+    Args:
+        alike: the scores of the texts of the block to each other.
+        threshold: the score of a duplicate.
+        numbers: of the texts.
+        kept_in_place: the text kept before the block that each is nearest to, -1 for none; changed in place.
+        scores: to that text; changed in place.
+    """
+    is_kept = kept_in_place < 0
+    close = np.tril(_reaches(alike, threshold), -1)
+    for place in np.flatnonzero(close.any(axis=1)).tolist():
+        others = np.flatnonzero(close[place, :place] & is_kept[:place])
+        if not len(others):
+            continue
+        best = others[alike[place, others].argmax()]
+        is_kept[place] = False
+        if alike[place, best] > scores[place]:
+            kept_in_place[place], scores[place] = numbers[best], alike[place, best]
+    return is_kept
+
+
+def _report(finder: _Finder, corpus: Corpus, field: str, reasons: int) -> Duplicates:
+    """Read the texts of all pairs again, score these anew, and describe them."""
+    kept = np.frombuffer(finder.kept, np.int64).copy()
+    equal = np.frombuffer(finder.scores, np.float32) == 2
+    wanted = np.zeros(len(kept), np.bool_)
+    wanted[kept >= 0] = wanted[kept[kept >= 0]] = True
+    texts = _texts_of(corpus, field, wanted)
+    scores = np.ones(len(kept))
+    close = np.flatnonzero((kept >= 0) & ~equal)
+    for part in (close[start : start + _BLOCK] for start in range(0, len(close), _BLOCK)):
+        sides = ([texts[number] for number in numbers.tolist()] for numbers in (kept[part], part))
+        first, second = (finder.model.encode(side) for side in sides)
+        scores[part] = np.round(finder.model.similarity_pairwise(first, second).astype(np.float64), _PLACES)
+    kept[close[scores[close] < finder.threshold]] = -1  # by rounding alone
+    for number in np.flatnonzero(equal).tolist():
+        first_one = kept[number]
+        if texts[number] != texts[int(first_one)]:  # two texts with one hash
+            kept[number] = -1
+        elif kept[first_one] >= 0:
+            kept[number], scores[number] = kept[first_one], scores[first_one]
+    pairs = tuple(_pair(finder.model, texts, int(kept[n]), n, float(scores[n]), reasons)
+                  for n in np.flatnonzero(kept >= 0).tolist())  # fmt: skip
+    return Duplicates(
+        family=finder.model.family, threshold=float(finder.threshold), texts=len(kept),
+        equal=int((equal & (kept >= 0)).sum()), unknown=finder.unknown, pairs=pairs, groups=_groups(pairs),
+        model=finder.model,
+    )  # fmt: skip
+
+
+def _texts_of(corpus: Corpus, field: str, wanted: Flags) -> dict[int, str]:
+    """Return the wanted texts by their numbers."""
+    texts: dict[int, str] = {}
+    number = -1
+    for number, text in enumerate(read_texts(corpus, field=field)):
+        if number < len(wanted) and wanted[number]:
+            texts[number] = text
+    if number + 1 != len(wanted):
+        raise CorpusError(f"{corpus!s:.200} had {len(wanted):,} texts and now has {number + 1:,}; do not change it")
+    return texts
+
+
+def _pair(
+    model: Embedder, texts: dict[int, str], kept: int, duplicate: int, score: float, reasons: int
+) -> DuplicatePair:
+    first, second = texts[kept], texts[duplicate]
+    words1, words2 = (Counter(word.text.lower() for word in split_words(text)) for text in (first, second))
+    rows = model.explain(first, second).reasons(reasons) if reasons else []
+    return DuplicatePair(
+        kept=kept, duplicate=duplicate, score=score, kept_text=first, duplicate_text=second,
+        only_kept=tuple((words1 - words2).elements()), only_duplicate=tuple((words2 - words1).elements()),
+        numbers_differ=_digits(first) != _digits(second),
+        reasons=tuple(Reason(row.name, row.contribution) for row in rows),
+    )  # fmt: skip
+
+
+def _groups(pairs: Iterable[DuplicatePair]) -> tuple[DuplicateGroup, ...]:
+    members: dict[int, list[DuplicatePair]] = {}
+    for pair in pairs:
+        members.setdefault(pair.kept, []).append(pair)
+    groups = [
+        DuplicateGroup(kept, some[0].kept_text, tuple(p.duplicate for p in some), min(p.score for p in some))
+        for kept, some in members.items()
+    ]
+    return tuple(sorted(groups, key=lambda group: (-len(group.duplicates), group.kept)))
+
+
+def _rows(model: Embedder, texts: list[str], numbers: list[int]) -> Any:
+    """Return rows whose products are the model's similarities."""
+    encoded = model.encode(texts)
+    rows = as_rows(encoded) if model.similarity_fn_name == "dot" else unit_rows(encoded)
+    sums = np.asarray(rows.sum(axis=1)).ravel()
+    if not np.isfinite(sums).all():
+        number = numbers[int(np.flatnonzero(~np.isfinite(sums))[0])]
+        raise InputError(f"the model gives NaN or infinity for text {number}; pellucid verify looks into its tables")
+    return rows
+
+
+def _is_known(rows: Any) -> Flags:
+    """Return which rows are not zero."""
+    known: Flags = np.asarray(abs(rows).sum(axis=1)).ravel() > 0
+    return known
+
+
+def _reaches(scores: Any, threshold: float) -> Any:
+    """Return which scores are at the threshold or above, once rounded as they are reported."""
+    return scores >= threshold - 0.5 * 10**-_PLACES
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(blake2b(well_formed(text).encode(), digest_size=8).digest(), "little", signed=True)
+
+
+def _digits(text: str) -> list[str]:
+    return sorted(_DIGITS.findall(text))
+
+
+def write_kept(corpus: str | Path, report: Duplicates, output: str | Path) -> None:
+    """Write a corpus without its duplicates: the same lines, or rows with all their columns.
+
+    Args:
+        corpus: the file that `report` is about.
+        report: from `duplicates`.
+        output: the new file: `.parquet` of a parquet file, otherwise with the ending of `corpus`, also packed (.xz,
+            .gz); it may be `corpus` itself.
+
+    Raises:
+        InputError: `output` has another format.
+        CorpusError: the corpus cannot be read, or is not the one that the report is about.
+        WritingError: the file cannot be written; what was there is untouched.
+    """
+    source, target = Path(corpus), Path(output)
+    if _format(source) != _format(target):
+        raise InputError(f"{source} is {_format(source) or 'of no'} format; end the name of {target} in that, too")
+    is_kept = np.ones(report.texts, np.bool_)
+    is_kept[[pair.duplicate for pair in report.pairs]] = False
+    with writing(target) as aside:
+        if _format(source) == ".parquet":
+            count = _write_rows(source, aside, is_kept)
+        else:
+            count = _write_lines(source, aside, is_kept, UNPACKERS.get(target.suffix.lower(), open))
+        if count != len(is_kept):
+            raise CorpusError(f"{source} has {count:,} texts, and the report is about {len(is_kept):,}")
+
+
+def _format(path: Path) -> str:
+    """Return the ending that says how a file is read, without that of its packing."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    return next((suffix for suffix in reversed(suffixes) if suffix not in UNPACKERS), "")
+
+
+def _write_lines(source: Path, target: Path, is_kept: Flags, opener: Any) -> int:
+    """Write the kept lines, and return how many lines there were."""
+    count = 0
+    with opener(target, "wb") as file:
+        for count, line in enumerate(read_lines(source), 1):
+            if count <= len(is_kept) and is_kept[count - 1]:
+                file.write(line.encode() + b"\n")
+    return count
+
+
+def _write_rows(source: Path, target: Path, is_kept: Flags) -> int:
+    """Write the kept rows of a parquet file, and return how many rows there were."""
+    try:
+        import pyarrow as pa
+        from pyarrow.parquet import ParquetFile, ParquetWriter
+    except ImportError as error:
+        raise missing_extra("pyarrow", "parquet") from error
+    with ParquetFile(source) as table:
+        count = int(table.metadata.num_rows)
+        if count == len(is_kept):
+            with ParquetWriter(target, table.schema_arrow) as writer:
+                start = 0
+                for batch in table.iter_batches():
+                    writer.write_batch(batch.filter(pa.array(is_kept[start : start + batch.num_rows])))
+                    start += batch.num_rows
+    return count

@@ -1,0 +1,100 @@
+"""The commands that serve models: `pellucid serve` over HTTP, `pellucid mcp` to assistants."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlencode
+
+import typer
+
+from pellucid.cli.output import say
+from pellucid.errors import require
+
+commands = typer.Typer()
+
+_Models = Annotated[list[str] | None, typer.Argument(metavar="MODEL...", help="Bundled names, folders or hub ids.")]
+_Index = Annotated[Path | None, typer.Option(help="An index to search.")]
+
+
+@commands.command()
+def serve(
+    models: _Models = None,
+    index: _Index = None,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on.")] = 8080,
+    workers: Annotated[int, typer.Option(min=1, help="Processes; they share the tables of the models.")] = 1,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds until a request is given up.")] = 60,
+) -> None:
+    """Serve models, and an index, over HTTP, with a page to explore them.
+
+    The first model (static-en without any) serves requests that name none. There are
+    OpenAI's /v1/embeddings, the routes of text-embeddings-inference (/embed,
+    /embed_sparse, /similarity, /rerank), and our own with reasons: /explain, /describe,
+    /dimensions, /search. /docs describes all of them.
+
+    Only this machine can reach the server unless --host says otherwise; then clients
+    must send a token, which is read from the environment variable PELLUCID_TOKEN.
+    Needs pellucid[serve].
+
+    \b
+    Examples:
+      pellucid serve
+      pellucid serve static-en ./my-lexicon --index my-index
+      PELLUCID_TOKEN=secret pellucid serve --host 0.0.0.0 --workers 2
+    """
+    _check_installed()
+    from pellucid.server import ServerSettings
+    from pellucid.server import serve as run
+
+    settings = ServerSettings(
+        models=tuple(models or ("static-en",)),
+        index=None if index is None else str(index),
+        token=os.environ.get("PELLUCID_TOKEN") or None,
+        timeout=timeout,
+    )
+    say(f"http://{host}:{port} serves {', '.join(settings.models)}; Ctrl-C ends it", err=True)
+    run(settings, host=host, port=port, workers=workers)
+
+
+@commands.command()
+def mcp(models: _Models = None, index: _Index = None) -> None:
+    """Serve models, and an index, to an assistant (Model Context Protocol, over stdio).
+
+    The tools are explain (why two texts are similar), describe (what a text is about)
+    and, with --index, search (documents with the reasons for their scores). The first
+    model, static-en without any, answers calls that name none. Needs pellucid[mcp].
+
+    \b
+    Examples:
+      pellucid mcp
+      pellucid mcp static-en ./my-lexicon --index my-index
+    """
+    require("mcp", "mcp")
+    from pellucid.integrations import mcp as server
+    from pellucid.integrations.plain import open_index, open_model
+
+    opened = {name: open_model(name) for name in models or ["static-en"]}
+    server.run(opened, None if index is None else open_index(index))
+
+
+def explore(view: str, state: dict[str, str], model: str = "static-en", index: Path | None = None) -> None:
+    """Serve the explorer on a free port and open a view of it in the browser; what --open does."""
+    _check_installed()
+    from pellucid.server import ServerSettings
+    from pellucid.server import serve as run
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    page = f"#{view}?{urlencode(state)}"
+    say(f"http://127.0.0.1:{port}/{page}\nCtrl-C ends it", err=True)
+    run(ServerSettings((model,), None if index is None else str(index)), port=port, page=page)
+
+
+def _check_installed() -> None:
+    """Refuse at once, with the way to install it, where a package is absent."""
+    for module in ("fastapi", "uvicorn", "httptools", "orjson", "prometheus_client"):
+        require(module, "serve")

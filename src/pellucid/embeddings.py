@@ -1,0 +1,187 @@
+"""The forms of embeddings: the role of a text, the arguments of `encode`, arrays, sparse matrices and tensors.
+
+The arguments are those of `SentenceTransformer.encode` of version 6.2, in its order and with its defaults. Nothing here
+knows a model; what makes embeddings is in `encoders.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.errors import InputError, require
+
+Role = Literal["query", "document"] | None
+"""What a text is encoded as; None where it is neither."""
+
+ROLES = ("query", "document")
+PRECISIONS = ("float32", "int8", "uint8", "binary", "ubinary")
+
+
+class EncodeOptions(NamedTuple):
+    """The arguments of `encode` besides the texts; `Embedder.encode` says what each means."""
+
+    prompt_name: str | None = None
+    prompt: str | None = None
+    batch_size: int = 32
+    show_progress_bar: bool | None = None
+    output_value: str | None = "sentence_embedding"
+    precision: str | None = "float32"
+    convert_to_numpy: bool = True
+    convert_to_tensor: bool = False
+    device: Any = None
+    normalize_embeddings: bool = False
+    truncate_dim: int | None = None
+    pool: Any = None
+    chunk_size: int | None = None
+
+    def check(self) -> None:
+        """Refuse what no model can do.
+
+        Raises:
+            InputError: an argument has a value without a meaning here; the message names it and the way out.
+        """
+        if self.prompt_name not in (None, *ROLES):
+            raise InputError(f"prompt_name is {self.prompt_name!r:.60}; a model has the prompts 'query' and 'document'")
+        if not isinstance(self.prompt, str | None):
+            raise InputError(f"prompt is {self.prompt!r:.60}; it must be a string")
+        for name in ("batch_size", "truncate_dim"):
+            value = getattr(self, name)
+            if not (isinstance(value, int | np.integer) and value >= 1) and (name, value) != ("truncate_dim", None):
+                raise InputError(f"{name} is {value!r:.40}; it must be a whole number of 1 or more")
+        if self.output_value != "sentence_embedding":
+            raise InputError(
+                f"output_value is {self.output_value!r:.40}; only 'sentence_embedding' is given. "
+                "What single words or tokens do is in explain(text)"
+            )
+        if self.precision not in (None, *PRECISIONS):
+            raise InputError(f"precision is {self.precision!r:.40}; it must be one of {', '.join(PRECISIONS)}")
+        for name in ("pool", "chunk_size"):
+            if getattr(self, name) is not None:
+                raise InputError(
+                    f"{name} is given, and encode starts no processes; encode_blocks takes texts of any number in "
+                    "bounded memory"
+                )
+        if isinstance(self.device, list | tuple):
+            raise InputError(f"device is a list of {len(self.device)}, and encode starts no processes; give one device")
+
+    def applied(self, rows: Any, device: str) -> Any:
+        """Return rows as they are asked for: cut, at length 1, in another precision, as tensors.
+
+        Args:
+            rows: float32 [texts, dimension], an array or CSR.
+            device: where tensors go.
+
+        Raises:
+            InputError: `precision` cannot be had of sparse rows, or not of a single row.
+            MissingExtraError: tensors are asked for, and torch is not installed.
+        """
+        if self.truncate_dim is not None:
+            rows = rows[:, : self.truncate_dim]
+        if self.normalize_embeddings:
+            rows = unit_rows(rows)
+        if self.precision not in (None, "float32"):
+            rows = quantized(rows, str(self.precision))
+        if self.convert_to_tensor:
+            return as_tensor(rows, device)
+        return rows if self.convert_to_numpy else list(as_tensor(rows, device))
+
+
+PLAIN = EncodeOptions()
+
+
+def checked_role(role: Any) -> Role:
+    """Return `role`, or refuse what is none."""
+    if role not in (None, *ROLES):
+        raise InputError(f"role is {role!r:.40}; it must be 'query', 'document' or None")
+    known: Role = role
+    return known
+
+
+def quantized(rows: Any, precision: str) -> npt.NDArray[Any]:
+    """Return float rows as `sentence_transformers.quantize_embeddings` does without calibration.
+
+    Args:
+        rows: float32 [n, d].
+        precision: "int8" and "uint8" divide the range of each dimension, as found in these rows, into 256 steps;
+            "binary" and "ubinary" keep the signs, eight to a byte.
+
+    Returns:
+        int8 or uint8 [n, d], for signs [n, d / 8].
+
+    Raises:
+        InputError: the rows are sparse, or a range would be that of one row.
+    """
+    if hasattr(rows, "tocsr"):
+        raise InputError(f"precision is {precision!r}, and this model's embeddings are sparse; leave it at 'float32'")
+    if precision.endswith("binary"):
+        bits: npt.NDArray[np.uint8] = np.packbits(rows > 0, axis=-1)
+        return bits if precision == "ubinary" else (bits - 128).astype(np.int8)
+    if len(rows) == 1:
+        raise InputError(
+            f"precision is {precision!r}, whose steps divide the range of each dimension, and one text has no range; "
+            "encode all texts in one call"
+        )
+    low, high = (rows.min(axis=0), rows.max(axis=0)) if len(rows) else (0.0, 0.0)
+    steps = np.asarray((high - low) / 255)
+    steps[steps == 0] = 1
+    levels: npt.NDArray[np.float32] = np.clip(np.floor((rows - low) / steps), 0, 255)
+    return levels.astype(np.uint8) if precision == "uint8" else (levels - 128).astype(np.int8)
+
+
+def as_tensor(rows: Any, device: str) -> Any:
+    """Return rows as a torch tensor; sparse ones in COO, as `SparseEncoder` gives them."""
+    require("torch")
+    import torch
+
+    if not hasattr(rows, "tocsr"):
+        return torch.from_numpy(np.ascontiguousarray(rows)).to(device)
+    entries = rows.tocoo()
+    places = torch.from_numpy(np.stack([entries.row, entries.col]).astype(np.int64))
+    tensor = torch.sparse_coo_tensor(places, torch.from_numpy(entries.data), entries.shape, check_invariants=False)
+    return tensor.to(device).coalesce()
+
+
+def as_rows(embeddings: Any) -> Any:
+    """Return embeddings in any form `encode` gives (array, CSR, tensor, list of these) as a 2-d array or CSR matrix."""
+    if isinstance(embeddings, list | tuple) and embeddings and hasattr(embeddings[0], "detach"):
+        import torch
+
+        embeddings = torch.stack(list(embeddings))
+    if hasattr(embeddings, "detach"):
+        embeddings = _from_tensor(embeddings.detach().cpu())
+    if hasattr(embeddings, "tocsr"):
+        return embeddings.tocsr()
+    array = np.asarray(embeddings)
+    if array.dtype.kind in "USO":
+        raise InputError(
+            f"similarity takes embeddings, got {embeddings!r:.60}; encode texts first: "
+            "model.similarity(model.encode(texts1), model.encode(texts2)). explain(text1, text2) takes texts"
+        )
+    return np.atleast_2d(array)
+
+
+def _from_tensor(tensor: Any) -> Any:
+    if not tensor.is_sparse:
+        return tensor.numpy()
+    from scipy import sparse
+
+    tensor = tensor.coalesce()
+    places = tensor.indices().numpy()
+    places = places if len(places) == 2 else np.stack([np.zeros_like(places[0]), places[0]])  # one row
+    shape = tuple(tensor.shape) if tensor.dim() == 2 else (1, *tensor.shape)
+    return sparse.csr_matrix((tensor.values().numpy(), (places[0], places[1])), shape=shape)
+
+
+def unit_rows(embeddings: Any, dtype: Any = np.float32) -> Any:
+    """Return `embeddings` as 2-d with rows of length 1; zero rows stay zero. A dense array becomes one of `dtype`."""
+    rows = as_rows(embeddings)
+    if hasattr(rows, "tocsr"):
+        lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1))).ravel()
+        scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+        return rows.multiply(scale[:, None]).tocsr()
+    array = rows.astype(dtype, copy=False)
+    lengths = np.linalg.norm(array, axis=1, keepdims=True)
+    return np.divide(array, lengths, out=np.zeros_like(array), where=lengths > 0)

@@ -1,0 +1,360 @@
+"""The vectors of an index in Milvus: a collection for each generation, read with consistency level Strong.
+
+Sparse vectors have float32 weights, none negative, and their products are exact. A field holds a vector of every
+passage, so one that a part knows nothing of is zeros, or the single weight of a dimension that no query has. Metadata
+are tags, "s0=red", which are equal or not, and numbers, which can be compared; dates are numbers, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pellucid.errors import IndexFolderError, InputError, missing_extra
+from pellucid.index.engine import Generation, Point, Test, Vector, Where, asking, blocks
+
+try:
+    from pymilvus import DataType, MilvusClient
+except ImportError as error:
+    raise missing_extra("pymilvus", "scale") from error
+
+_PAGE = 500  # points in one request, which a server takes up to 64 MB of
+_MOST = 16_384  # points that Milvus gives in one answer
+_VALUES = 16  # numbers, or dates, that a field of a document can hold: each is a comparison of its own
+_TAGS = 4096  # that a document can have
+_PLAIN = re.compile(r"[\w .:+-]{0,100}", re.ASCII)  # a value that can stand in a tag; any other is hashed
+_NOWHERE = 2**32 - 2  # a dimension of sparse vectors that no query has
+_GRAPH = {"M": 16, "efConstruction": 200}
+_WIDTH = 256  # candidates of a search in the graph, where fewer are asked for
+_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[-+]\d\d:?\d\d)?)?")
+
+
+@dataclass(frozen=True)
+class Milvus:
+    """A Milvus server or cluster. Its token is read from the environment, MILVUS_TOKEN.
+
+    Attributes:
+        uri: such as "http://10.0.0.5:19530".
+        collection: what the names of its collections begin with: "articles" makes "articles_engine_1".
+        shards: into how many channels writes are divided.
+        replicas: how many times a collection is loaded into memory.
+        graph: whether dense parts are searched through a graph (HNSW), which may miss some; else every product is
+            computed.
+    """
+
+    uri: str
+    collection: str
+    shards: int = 1
+    replicas: int = 1
+    graph: bool = True
+
+    kind: ClassVar[str] = "milvus"
+
+    def __post_init__(self) -> None:
+        """Refuse what the server would."""
+        if not re.fullmatch(r"[A-Za-z_]\w{0,200}", self.collection, re.ASCII):
+            raise InputError(f"the collection is {self.collection!r:.60}; use letters, digits and '_'")
+        if self.shards < 1 or self.replicas < 1:
+            raise InputError(f"shards are {self.shards!r} and replicas {self.replicas!r}; both are integers from 1 up")
+
+    def create(self, generation: Generation) -> MilvusEngine:
+        """Make an empty generation.
+
+        Raises:
+            InputError: a part can be negative, or another index has collections of this name.
+            EngineError: the server cannot be reached.
+        """
+        signed = [name for name, negative in generation.sparse.items() if negative]
+        if signed:
+            raise InputError(f"the model {signed[0]!r:.60} gives negative sparse values, which Milvus cannot hold")
+        client, name = self._client(), self._name(generation.name)
+        with asking(f"Milvus at {self.uri}"):
+            others = self._collections(client)
+            if generation.name == "engine-1" and others:
+                raise InputError(f"{self.uri} has a collection {others[0]!r} already; give another name, or delete it")
+            if name in others:
+                client.drop_collection(name)
+            fields = _Fields(generation)
+            client.create_collection(name, schema=fields.schema(), num_shards=self.shards, consistency_level="Strong")
+            client.create_index(name, fields.indexes(self.graph, lite="lite" in client.get_server_version()))
+            client.load_collection(name, replica_number=self.replicas)
+        return MilvusEngine(client, self.uri, name, fields)
+
+    def open(self, generation: Generation) -> MilvusEngine:
+        """Open a generation.
+
+        Raises:
+            IndexFolderError: its collection is not there.
+            EngineError: the server cannot be reached.
+        """
+        client, name = self._client(), self._name(generation.name)
+        with asking(f"Milvus at {self.uri}"):
+            if not client.has_collection(name):
+                raise IndexFolderError(
+                    f"{self.uri} has no collection {name!r}. The texts are safe: pellucid index rebuild"
+                )
+            client.load_collection(name, replica_number=self.replicas)
+        return MilvusEngine(client, self.uri, name, _Fields(generation))
+
+    def sweep(self, folder: Path, used: str) -> None:
+        """Remove the collections of all generations but the one used."""
+        client = self._client()
+        with asking(f"Milvus at {self.uri}"):
+            for name in self._collections(client):
+                if name != self._name(used):
+                    client.drop_collection(name)
+
+    def _client(self) -> Any:
+        with asking(f"Milvus at {self.uri}"):
+            return MilvusClient(uri=self.uri, token=os.environ.get("MILVUS_TOKEN", ""))
+
+    def _name(self, generation: str) -> str:
+        return f"{self.collection}_{generation.replace('-', '_')}"
+
+    def _collections(self, client: Any) -> list[str]:
+        """Return the names of this index's collections."""
+        return [name for name in client.list_collections() if re.fullmatch(rf"{self.collection}_engine_\d+", name)]
+
+
+class _Fields:
+    """The fields of a collection: Milvus does not take every name that a part can have."""
+
+    def __init__(self, generation: Generation) -> None:
+        self.dense, self._sizes = {n: f"dense_{i}" for i, n in enumerate(generation.dense)}, generation.dense
+        self.sparse = {name: f"sparse_{i}" for i, name in enumerate(generation.sparse)}
+
+    def of(self, part: str) -> str:
+        return self.dense.get(part) or self.sparse[part]
+
+    def schema(self) -> Any:
+        schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
+        schema.add_field("id", DataType.INT64, is_primary=True)
+        for name, field in self.dense.items():
+            schema.add_field(field, DataType.FLOAT_VECTOR, dim=self._sizes[name])
+        for field in self.sparse.values():
+            schema.add_field(field, DataType.SPARSE_FLOAT_VECTOR)
+        schema.add_field("tags", DataType.ARRAY, element_type=DataType.VARCHAR, max_capacity=_TAGS, max_length=200)
+        schema.add_field("numbers", DataType.JSON)
+        return schema
+
+    def indexes(self, graph: bool, *, lite: bool) -> Any:
+        found = MilvusClient.prepare_index_params()
+        if not lite:  # Milvus Lite has no index of tags, and looks at all
+            found.add_index("tags", index_type="INVERTED")
+        for field in self.dense.values():
+            if graph:
+                found.add_index(field, index_type="HNSW", metric_type="IP", params=_GRAPH)
+            else:
+                found.add_index(field, index_type="FLAT", metric_type="IP")
+        for field in self.sparse.values():
+            algorithm = {"inverted_index_algo": "DAAT_MAXSCORE"}
+            found.add_index(field, index_type="SPARSE_INVERTED_INDEX", metric_type="IP", params=algorithm)
+        return found
+
+    def row(self, point: Point) -> dict[str, Any]:
+        """Return a point as Milvus keeps it."""
+        row: dict[str, Any] = {"id": point.number, "tags": _tags(point), "numbers": _numbers(point)}
+        for name, field in self.dense.items():
+            vector = point.vectors.get(name)
+            row[field] = [0.0] * self._sizes[name] if vector is None else vector.tolist()
+        for name, field in self.sparse.items():
+            row[field] = _weights(name, point.vectors[name]) if name in point.vectors else {_NOWHERE: 1.0}
+        return row
+
+    def read(self, row: Mapping[str, Any], names: Iterable[str]) -> dict[str, Vector]:
+        """Return the vectors of a stored point, without those that were left out."""
+        found: dict[str, Vector] = {}
+        for name in names:
+            value = row[self.of(name)]
+            if name in self.dense:
+                vector = np.array(value, np.float32)
+                if vector.any():
+                    found[name] = vector
+            elif _NOWHERE not in value:
+                found[name] = (np.array(list(value), np.int64), np.array(list(value.values()), np.float32))
+        return found
+
+
+class MilvusEngine:
+    """One open collection."""
+
+    def __init__(self, client: Any, uri: str, name: str, fields: _Fields) -> None:
+        """Take a client, and the name and the fields of a collection that is there."""
+        self._client, self._uri, self._name, self._fields = client, uri, name, fields
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+    def flush(self) -> None:
+        """Do nothing: what a write has returned from is in the server's log, and level Strong sees it."""
+
+    def optimize(self) -> None:
+        """Do nothing: the server does it by itself."""
+
+    def put(self, points: Iterable[Point]) -> None:
+        """Add points, or replace those of the same number.
+
+        Raises:
+            InputError: a sparse vector has a negative value, or a document more values than can be compared.
+        """
+        for block in blocks(points, _PAGE):
+            self._ask(self._client.upsert, data=[self._fields.row(point) for point in block])
+
+    def delete(self, numbers: Iterable[int]) -> None:
+        """Remove points; numbers that are not there do not matter."""
+        for block in blocks(numbers, _PAGE):
+            self._ask(self._client.delete, ids=block)
+
+    def index_payload(self, key: str) -> None:
+        """Do nothing: all keys are in one field."""
+
+    def count(self) -> int:
+        """Return the number of points."""
+        return int(self._ask(self._client.query, filter="", output_fields=["count(*)"])[0]["count(*)"])
+
+    def numbers(self, start: int = 0) -> Iterator[int]:
+        """Yield the numbers of all points from `start` on, rising."""
+        pages = self._ask(
+            self._client.query_iterator, batch_size=10 * _PAGE, filter=f"id >= {start}", output_fields=["id"]
+        )
+        try:
+            while page := _asked(self._uri, pages.next):
+                yield from sorted(row["id"] for row in page)
+        finally:
+            pages.close()
+
+    def vectors(self, numbers: Collection[int], names: Collection[str]) -> dict[int, dict[str, Vector]]:
+        """Return the stored vectors of points by number and part."""
+        fields = ["id", *(self._fields.of(name) for name in names)]
+        found: dict[int, dict[str, Vector]] = {}
+        for block in blocks(numbers, _PAGE):
+            for row in self._ask(self._client.get, ids=block, output_fields=fields):
+                found[row["id"]] = self._fields.read(row, names)
+        return found
+
+    def search(self, queries: Mapping[str, Vector], limit: int, where: Where = ()) -> dict[str, dict[int, float]]:
+        """Return for each part the `limit` points with the largest products: number -> product, best first.
+
+        Raises:
+            InputError: more are asked for than Milvus gives.
+        """
+        if limit > _MOST:
+            raise InputError(f"Milvus gives at most {_MOST:,} passages, and {limit:,} are needed; ask for a top_k of "
+                             f"{_MOST // 2:,} or less")  # fmt: skip
+        return {name: self._search(name, vector, limit, _filter(where)) for name, vector in queries.items()}
+
+    def products(
+        self, queries: Mapping[str, Vector], wanted: Mapping[str, Collection[int]]
+    ) -> dict[str, dict[int, float]]:
+        """Return the exact products with the points wanted of each part: number -> product."""
+        found: dict[str, dict[int, float]] = {}
+        for name, vector in queries.items():
+            for block in blocks(wanted.get(name, ()), _MOST // 2):
+                found.setdefault(name, {}).update(self._search(name, vector, len(block), f"id in {block}"))
+        return found
+
+    def _search(self, name: str, vector: Vector, limit: int, chosen: str) -> dict[int, float]:
+        dense = name in self._fields.dense
+        answer = self._ask(
+            self._client.search,
+            data=[vector.tolist() if dense else _weights(name, vector)],
+            anns_field=self._fields.of(name),
+            limit=limit,
+            filter=chosen,
+            output_fields=["id"],
+            search_params={"metric_type": "IP", "params": {"ef": max(limit, _WIDTH)} if dense else {}},
+        )
+        return {hit["id"]: float(hit["distance"]) for hit in answer[0]}
+
+    def _ask(self, call: Callable[..., Any], **arguments: Any) -> Any:
+        return _asked(self._uri, call, self._name, **arguments)
+
+
+def _asked(uri: str, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    with asking(f"Milvus at {uri}"):
+        return call(*arguments, **named)
+
+
+def _weights(name: str, vector: Vector) -> dict[int, float]:
+    indices, values = (np.asarray(side).tolist() for side in vector)
+    if min(values) < 0:
+        raise InputError(f"the part {name!r:.60} has a sparse value of {min(values):.3g}; Milvus takes none below 0")
+    return dict(zip(indices, values))
+
+
+def _tags(point: Point) -> list[str]:
+    """Return the keys of a point's payload, and each with its values."""
+    tags = {key: None for key in point.payload}
+    tags |= {_tag(key, value): None for key, values in point.payload.items() for value in values}
+    if len(tags) > _TAGS:
+        raise InputError(f"the metadata of a document have {len(tags):,} values; Milvus holds at most {_TAGS:,}")
+    return list(tags)
+
+
+def _tag(key: str, value: float | str) -> str:
+    text = str(value) if isinstance(value, str) else repr(float(value) + 0.0)  # -0.0 is 0.0
+    if not _PLAIN.fullmatch(text):
+        text = "#" + hashlib.blake2b(text.encode(), digest_size=32).hexdigest()
+    return f"{key}={text}"
+
+
+def _numbers(point: Point) -> dict[str, list[float]]:
+    """Return the values of a point's payload that can be compared, as seconds where they are dates."""
+    found: dict[str, list[float]] = {}
+    for key, values in point.payload.items():
+        known = [_seconds(value) if isinstance(value, str) else float(value) for value in values]
+        comparable = [value for value in known if value is not None]
+        if len(comparable) > _VALUES:
+            raise InputError(
+                f"a field of a document holds {len(comparable):,} numbers or dates; Milvus compares at most {_VALUES}"
+            )
+        if comparable:
+            found[key] = comparable
+    return found
+
+
+def _seconds(text: str) -> float | None:
+    """Return a date such as 2024-05-31 or 2024-05-31T10:00:00Z in seconds since 1970, in UTC unless it says."""
+    if not _DATE.fullmatch(text):
+        return None
+    try:
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
+
+
+def _filter(where: Where) -> str:
+    return " or ".join(f"({' and '.join(map(_condition, tests)) or 'id >= 0'})" for tests in where)
+
+
+def _condition(test: Test) -> str:
+    if test.operator in ("range", "dates"):
+        return f"({' or '.join(_within(test, n) for n in range(_VALUES))})"
+    tags = test.key.split(",") if test.operator == "exists" else [_tag(test.key, value) for value in test.value]
+    quoted = ", ".join(f'"{tag}"' for tag in tags)
+    return f"{'not ' if test.negated else ''}ARRAY_CONTAINS_ANY(tags, [{quoted}])"
+
+
+def _within(test: Test, place: int) -> str:
+    """Return the condition that the value at a place lies within the bounds."""
+    signs = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+    value = f'numbers["{test.key}"][{place}]'
+    tests = [f"{value} {signs[name]} {_bound(bound)!r}" for name, bound in test.value.items()]
+    return f"({' and '.join(tests)})"
+
+
+def _bound(given: float | str) -> float:
+    bound = _seconds(given) if isinstance(given, str) else float(given)
+    if bound is None:
+        raise InputError(f"the date {given!r:.40} cannot be compared in Milvus; give it as 2024-05-31")
+    return bound

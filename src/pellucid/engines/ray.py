@@ -1,0 +1,456 @@
+"""The vectors of an index in Ray actors, each of which owns a shard of Qdrant Edge; lost actors are replaced.
+
+A passage lies in the shard of its document, and each shard on several actors with a folder of their own. A write has
+succeeded when all of them have flushed it, with the number of the write: a point of the shard that is no passage. An
+actor that is lost is started again. It opens its folder, and answers nothing before it holds what another actor of its
+shard holds, or, without one, has the number of the last write. Where no actor has, there is an error and no answer.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from heapq import merge
+from itertools import islice
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from pellucid.errors import EngineError, IndexFolderError, InputError, missing_extra
+from pellucid.index.documents import PASSAGE_BITS
+from pellucid.index.engine import Generation, Point, Shard, Vector, Where, blocks
+
+try:
+    import ray as cluster
+    from ray.exceptions import RayError, RayTaskError
+except ImportError as error:
+    raise missing_extra("ray", "scale") from error
+
+_STAMP = 0  # the number of the point that says which write was the last; the first document has number 1
+_PAGE = 1000  # points that an actor copies from another at once
+_THREADS = 4  # calls that an actor works on at the same time
+_START = 120  # seconds that an actor may take to start
+_RELEASE = 20  # seconds that the folder of a lost actor may stay locked
+_TRIES = 3  # for a change whose actors are lost while it is made
+
+
+@dataclass(frozen=True)
+class Ray:
+    """Actors of a Ray cluster; of this machine, where none is running and no address is given.
+
+    Attributes:
+        shards: into how many the documents are divided.
+        replicas: how many actors hold each shard. A shard answers as long as one of them is there.
+        folder: where the actors keep their shards, the same path on every node; "" is the folder of the index. An actor
+            that comes up on another node without it is filled from its replicas; on shared storage it finds it.
+        address: of the cluster, such as "auto" or "ray://10.0.0.5:10001".
+    """
+
+    shards: int = 2
+    replicas: int = 2
+    folder: str = ""
+    address: str = ""
+
+    kind: ClassVar[str] = "ray"
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that are none."""
+        if self.shards < 1 or self.replicas < 1:
+            raise InputError(f"shards are {self.shards!r} and replicas {self.replicas!r}; both are integers from 1 up")
+
+    def create(self, generation: Generation) -> Sharded:
+        """Make an empty generation.
+
+        Raises:
+            EngineError: the cluster cannot be reached, or does not start the actors.
+        """
+        shutil.rmtree(self._folder(generation.folder) / generation.name, ignore_errors=True)
+        return Sharded(self._replicas(generation), new=True)
+
+    def open(self, generation: Generation) -> Sharded:
+        """Open a generation.
+
+        Raises:
+            EngineError: the cluster cannot be reached, does not start the actors, or they have lost a shard.
+        """
+        return Sharded(self._replicas(generation), new=False)
+
+    def sweep(self, folder: Path, used: str) -> None:
+        """Remove the folders of all generations but the one used, as far as this machine sees them."""
+        for other in self._folder(folder).glob("engine-*"):
+            if other.name != used:
+                shutil.rmtree(other, ignore_errors=True)
+
+    def _folder(self, index: Path) -> Path:
+        return Path(self.folder or index).absolute()
+
+    def _replicas(self, generation: Generation) -> list[list[_Replica]]:
+        self._connect()
+        dense, sparse = dict(generation.dense), list(generation.sparse)
+        folder = self._folder(generation.folder) / generation.name
+        return [
+            [_Replica(folder / f"shard-{shard}-{replica}", dense, sparse) for replica in range(self.replicas)]
+            for shard in range(self.shards)
+        ]
+
+    def _connect(self) -> None:
+        if cluster.is_initialized():
+            return
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
+        here = {} if self.address else {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+        try:
+            cluster.init(address=self.address or None, log_to_driver=False, **here)
+        except Exception as error:  # ConnectionError, RuntimeError, ValueError and gRPC's
+            raise EngineError(f"Ray at {self.address or 'this machine'}: {error!s:.300}") from error
+
+
+class _Owner:
+    """What runs in an actor: one shard, in one folder."""
+
+    def __init__(self, folder: Path, dense: Mapping[str, int], sparse: Sequence[str]) -> None:
+        """Open the shard, or make an empty one where there is none."""
+        until = time.monotonic() + _RELEASE
+        while True:
+            try:
+                self._shard = Shard.open(folder) if folder.is_dir() else Shard.create(folder, dense, sparse)
+                return
+            except IndexFolderError as error:
+                locked = "open in another process" in str(error)
+                if locked and time.monotonic() > until:
+                    raise
+                if not locked:
+                    shutil.rmtree(folder)  # broken: another actor has what it held, or the shard is lost
+                time.sleep(0.1)  # the process before is ending
+
+    def do(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the shard."""
+        found = getattr(self._shard, method)(*arguments)
+        return list(found) if isinstance(found, Iterator) else found
+
+    def stamp(self) -> int:
+        """Return the number of the last write that was flushed; -1 for a shard that is new."""
+        found = self._shard.payloads([_STAMP])
+        return int(found[_STAMP]["write"]) if found else -1
+
+    def flush(self, write: int) -> None:
+        """Write everything to disk, with the number of this write."""
+        self._shard.put([Point(_STAMP, {}, {"write": write})])
+        self._shard.flush()
+
+    def page(self, numbers: Sequence[int], names: Sequence[str]) -> list[Point]:
+        """Return points as they can be put into another shard."""
+        vectors, payloads = self._shard.vectors(numbers, names), self._shard.payloads(numbers)
+        return [Point(number, vectors[number], payloads[number]) for number in payloads]
+
+
+class _LostError(EngineError):
+    """An actor is gone."""
+
+
+class _Replica:
+    """One actor of a shard, and what it takes to start it again."""
+
+    def __init__(self, folder: Path, dense: dict[str, int], sparse: list[str]) -> None:
+        self.folder, self._parts = folder, (dense, sparse)
+        self.current = False  # whether it may answer
+        self.actor: Any = None
+
+    def start(self) -> None:
+        self.kill()
+        options = {"num_cpus": 0, "max_concurrency": _THREADS, "scheduling_strategy": "SPREAD"}
+        self.actor = cluster.remote(**options)(_Owner).remote(self.folder, *self._parts)
+
+    def kill(self) -> None:
+        self.current = False
+        if self.actor is not None:
+            cluster.kill(self.actor)
+            self.actor = None
+
+    def ask(self, method: str, *arguments: Any) -> _Call:
+        """Begin a call of `_Owner`."""
+        actor = self.actor
+        try:
+            return _Call(self, actor, getattr(actor, method).remote(*arguments))
+        except (RayError, AttributeError) as error:  # lost, or not started
+            raise self.lost(actor, error) from error
+
+    def lost(self, actor: Any, error: Exception) -> _LostError:
+        """Return that an actor is lost; this one answers no more, unless another has taken its place already."""
+        if self.actor is actor:
+            self.current = False
+        return _LostError(f"the actor of {self.folder} is lost: {error!s:.200}")
+
+    def copy(self, other: _Replica) -> None:
+        """Take over what another actor of the shard has; points never change, so that their numbers say all."""
+        here, there = (set(one.ask("do", "numbers", _STAMP + 1).answer()) for one in (self, other))
+        for key in other.ask("do", "keys").answer():
+            self.ask("do", "index_payload", key).answer()
+        self.ask("do", "delete", sorted(here - there)).answer()
+        for block in blocks(sorted(there - here), _PAGE):
+            points = other.ask("page", block, [*self._parts[0], *self._parts[1]]).answer()
+            self.ask("do", "put", points).answer()
+        self.ask("flush", other.ask("stamp").answer()).answer()
+
+
+class _Call(NamedTuple):
+    """A call of an actor that was begun."""
+
+    replica: _Replica
+    actor: Any
+    reference: Any
+
+    def answer(self, seconds: float | None = None) -> Any:
+        """Wait for the answer.
+
+        Raises:
+            EngineError: the actor is lost.
+            PellucidError: what the shard raises.
+        """
+        try:
+            return cluster.get(self.reference, timeout=seconds)
+        except RayTaskError as error:
+            raise error.cause if isinstance(error.cause, Exception) else error from error
+        except RayError as error:
+            raise self.replica.lost(self.actor, error) from error
+
+
+class Sharded:
+    """Open shards, each on several actors."""
+
+    def __init__(self, shards: list[list[_Replica]], *, new: bool) -> None:
+        """Start the actors, and find out what those that were there hold.
+
+        Raises:
+            EngineError: they do not start, or a shard is lost.
+        """
+        self._shards = shards
+        self._changing = threading.RLock()  # a change and the return of an actor come one after the other
+        self._changed: set[int] = set()  # shards with changes that are not flushed
+        self._torn = False  # whether such changes may be lost
+        self._written = [0] * len(shards)  # the last write of each shard that was acknowledged
+        self._turn = 0
+        self._background = ThreadPoolExecutor(1, thread_name_prefix="pellucid-ray")
+        for replica in self._all():
+            replica.start()
+        try:
+            for shard in range(len(shards)):
+                self._begin(shard, new)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, shard: int, new: bool) -> None:
+        """Let the actors answer that have the last write, and bring the others up to it."""
+        replicas = self._shards[shard]
+        if new:
+            for replica in replicas:
+                replica.ask("flush", 0).answer(_START)
+        stamps = [replica.ask("stamp").answer(_START) for replica in replicas]
+        self._written[shard] = max(stamps)
+        if max(stamps) < 0:
+            raise _lost(shard)
+        for replica, stamp in zip(replicas, stamps):
+            replica.current = stamp == max(stamps)
+        self._restore(shard)
+
+    def close(self) -> None:
+        """Close the shards and end the actors."""
+        self._background.shutdown(cancel_futures=True)
+        with self._changing:
+            for replica in self._all():
+                with suppress(EngineError):  # it is gone, and all that was acknowledged is on disk
+                    replica.ask("do", "close").answer(_START)
+                replica.kill()
+
+    def flush(self) -> None:
+        """Return when every change before is on the disks of all actors.
+
+        Raises:
+            EngineError: all actors of a shard were lost at once, and changes since the last flush with them.
+        """
+        with self._changing:
+            self._write({shard: ("flush", self._written[shard] + 1) for shard in self._changed})
+            for shard in self._changed:
+                self._written[shard] += 1
+            self._changed.clear()
+            torn, self._torn = self._torn, False
+        if torn:
+            raise EngineError("all actors of a shard were lost during a change; it was not made, try again")
+
+    def optimize(self) -> None:
+        """Rearrange what was added for faster searches; drop what was deleted."""
+        self._write({shard: ("do", "optimize") for shard in range(len(self._shards))})
+
+    def put(self, points: Iterable[Point]) -> None:
+        """Add points, or replace those of the same number."""
+        divided: dict[int, list[Point]] = {}
+        for point in points:
+            divided.setdefault(self._shard_of(point.number), []).append(point)
+        self._change("put", divided)
+
+    def delete(self, numbers: Iterable[int]) -> None:
+        """Remove points; numbers that are not there do not matter."""
+        self._change("delete", self._divided(numbers))
+
+    def _change(self, method: str, divided: Mapping[int, list[Any]]) -> None:
+        with self._changing:
+            self._changed.update(divided)
+            self._write({shard: ("do", method, own) for shard, own in divided.items()})
+
+    def index_payload(self, key: str) -> None:
+        """Make filters by a key of the payload fast."""
+        self._write({shard: ("do", "index_payload", key) for shard in range(len(self._shards))})
+
+    def count(self) -> int:
+        """Return the number of points."""
+        return int(sum(self._read("do", "count"))) - len(self._shards)
+
+    def numbers(self, start: int = 0) -> Iterator[int]:
+        """Yield the numbers of all points from `start` on, rising."""
+        return merge(*self._read("do", "numbers", max(start, _STAMP + 1)))
+
+    def vectors(self, numbers: Collection[int], names: Collection[str]) -> dict[int, dict[str, Vector]]:
+        """Return the stored vectors of points by number and part."""
+        asked = {shard: ("do", "vectors", own, list(names)) for shard, own in self._divided(numbers).items()}
+        return {number: vector for found in self._gather(asked) for number, vector in found.items()}
+
+    def search(self, queries: Mapping[str, Vector], limit: int, where: Where = ()) -> dict[str, dict[int, float]]:
+        """Return for each part the `limit` points with the largest products: number -> product, best first."""
+        answers = self._read("do", "search", dict(queries), limit, where)
+        return {name: dict(islice(_joined(answers, name), limit)) for name in queries}
+
+    def products(
+        self, queries: Mapping[str, Vector], wanted: Mapping[str, Collection[int]]
+    ) -> dict[str, dict[int, float]]:
+        """Return the exact products with the points wanted of each part: number -> product."""
+        divided: dict[int, dict[str, list[int]]] = {}
+        for name in queries:
+            for shard, own in self._divided(wanted.get(name, ())).items():
+                divided.setdefault(shard, {})[name] = own
+        answers = self._gather({shard: ("do", "products", dict(queries), own) for shard, own in divided.items()})
+        return {name: dict(_joined(answers, name)) for name in queries}
+
+    # The actors
+
+    def _all(self) -> list[_Replica]:
+        return [replica for replicas in self._shards for replica in replicas]
+
+    def _shard_of(self, number: int) -> int:
+        return (number >> PASSAGE_BITS) % len(self._shards)
+
+    def _divided(self, numbers: Iterable[int]) -> dict[int, list[int]]:
+        divided: dict[int, list[int]] = {}
+        for number in numbers:
+            divided.setdefault(self._shard_of(number), []).append(number)
+        return divided
+
+    def _read(self, *call: Any) -> list[Any]:
+        return self._gather({shard: call for shard in range(len(self._shards))})
+
+    def _gather(self, asked: Mapping[int, tuple[Any, ...]]) -> list[Any]:
+        """Ask one actor of each shard, all at once; where it is lost, another.
+
+        Raises:
+            EngineError: a shard has none left, and none can be started.
+        """
+        begun = {shard: self._asked(shard, call) for shard, call in asked.items()}
+        answers = []
+        for shard, call in begun.items():
+            for left in reversed(range(_TRIES * len(self._shards[shard]))):
+                try:
+                    answers.append(call.answer())
+                    break
+                except _LostError:
+                    if not left:
+                        raise
+                    self._background.submit(self._restore, shard)
+                    call = self._asked(shard, asked[shard])
+        return answers
+
+    def _asked(self, shard: int, call: tuple[Any, ...]) -> _Call:
+        """Begin a call of an actor of a shard, of each in turn."""
+        self._turn += 1
+        current = [replica for replica in self._shards[shard] if replica.current]
+        if not current:
+            self._restore(shard)
+            current = self._shards[shard]
+        return current[self._turn % len(current)].ask(*call)
+
+    def _write(self, asked: Mapping[int, tuple[Any, ...]]) -> None:
+        """Do the same on all actors of each shard, all at once; those that are lost are replaced first.
+
+        Raises:
+            EngineError: they cannot be, or are lost again and again.
+        """
+        with self._changing:
+            for _ in range(_TRIES):
+                for shard in asked:
+                    self._restore(shard)
+                begun = {shard: [one.ask(*call) for one in self._shards[shard]] for shard, call in asked.items()}
+                failed = {shard: error for shard, calls in begun.items() for one in calls if (error := _failure(one))}
+                for error in failed.values():
+                    if not isinstance(error, _LostError):
+                        raise error
+                asked = {shard: asked[shard] for shard in failed}  # a change can be made twice
+                if not asked:
+                    return
+        raise next(iter(failed.values()))
+
+    def _restore(self, shard: int) -> None:
+        """Start the lost actors of a shard again and bring them up to date, before they answer.
+
+        Raises:
+            EngineError: it cannot be done.
+        """
+        with self._changing:
+            for left in reversed(range(_TRIES)):
+                try:
+                    for replica in self._shards[shard]:
+                        if not replica.current:
+                            replica.start()
+                            self._bring(shard, replica)
+                            replica.current = True
+                    return
+                except _LostError:
+                    if not left:
+                        raise
+
+    def _bring(self, shard: int, replica: _Replica) -> None:
+        """Bring an actor up to date that has opened its folder, or found none."""
+        stamp = replica.ask("stamp").answer(_START)
+        complete = stamp >= self._written[shard]
+        if complete and shard not in self._changed:
+            return
+        other = next((other for other in self._shards[shard] if other.current), None)
+        if other is not None:
+            replica.copy(other)
+        elif complete:
+            self._torn = True  # changes that were not flushed are not sure to be there
+        else:
+            raise _lost(shard)
+
+
+def _failure(call: _Call) -> Exception | None:
+    """Wait for an answer, and return what it raises."""
+    try:
+        call.answer()
+    except Exception as error:
+        return error
+    return None
+
+
+def _lost(shard: int) -> EngineError:
+    return EngineError(
+        f"all actors of shard {shard} have lost what was in it, and nothing is answered without it. "
+        "The texts are safe: pellucid index rebuild"
+    )
+
+
+def _joined(answers: Iterable[Mapping[str, Mapping[int, float]]], name: str) -> Iterator[tuple[int, float]]:
+    """Return what several shards found for a part, best first."""
+    return merge(*(answer.get(name, {}).items() for answer in answers), key=lambda item: -item[1])

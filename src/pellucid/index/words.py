@@ -1,0 +1,184 @@
+"""The words of passages, found once for all parts of a score, as numbers.
+
+Each distinct word has a number. What BM25 and the static models make of a word (its term, its row) is looked up once
+and kept in an array, so that reading a text again costs no Python call for a word.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.index.bm25 import Analyser
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.text import Span, Word, is_phrase, split_words
+
+if TYPE_CHECKING:
+    from pellucid.static.bulk import WordNumbers
+
+Integers = npt.NDArray[np.int64]
+
+_NO_TERM, _SEVERAL_TERMS = -1, -2
+_MOST_WORDS = 1 << 20  # that are remembered
+_SMALL = 250_000  # characters that are read before the compiled reader, which takes half a second to start
+
+
+class Found(NamedTuple):
+    """The words of some texts.
+
+    Attributes:
+        values: int64 [words]: the words' numbers, or what became of them.
+        spans: int64 [words, 2], where each starts and ends in its text, in characters.
+        ends: int64 [texts], where each text's words end.
+    """
+
+    values: Integers
+    spans: Integers
+    ends: Integers
+
+    def of(self, text: int) -> slice:
+        """Return where the words of a text are."""
+        return slice(int(self.ends[text - 1]) if text else 0, int(self.ends[text]))
+
+    def texts(self) -> Integers:
+        """Return the text of each word, int64 [words]."""
+        return np.repeat(np.arange(len(self.ends)), np.diff(self.ends, prepend=0))
+
+    def counts(self, values: int) -> Integers:
+        """Return how often each value from 0 to `values` - 1 stands in each text, int64 [texts, values]."""
+        texts = len(self.ends)
+        return np.bincount(self.texts() * values + self.values, minlength=texts * values).reshape(texts, values)
+
+    def kept(self, which: npt.NDArray[np.bool_]) -> Found:
+        """Return some of the words."""
+        return Found(self.values[which], self.spans[which], _before(which)[self.ends])
+
+
+class _Column:
+    """An integer for each number of a word."""
+
+    def __init__(self, spelled: Sequence[str], value_of: Callable[[str], int]) -> None:
+        self._spelled, self._value_of = spelled, value_of
+        self._values: Integers = np.zeros(0, np.int64)
+
+    def __getitem__(self, numbers: Integers) -> Integers:
+        values, words = self._values, len(self._spelled)
+        if words > len(values):
+            new = np.fromiter(map(self._value_of, self._spelled[len(values) : words]), np.int64, words - len(values))
+            self._values = values = np.concatenate([values, new])
+        return values[numbers]
+
+
+class Words:
+    """The words of texts for the parts of an index; for any number of threads."""
+
+    def __init__(self, analyser: Analyser, models: Mapping[str, StaticEmbedder]) -> None:
+        """Take what the parts make of words."""
+        self.analyser, self.models = analyser, models
+        self._spelled: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._term_numbers: dict[str, int] = {}
+        self._terms = _Column(self._spelled, self._term)
+        self._rows = {name: _Column(self._spelled, model.vocabulary.row) for name, model in models.items()}
+        self._whole = {name for name, model in models.items() if any(map(is_phrase, model.vocabulary.words))}
+        self._reader: WordNumbers | None = None
+        self._characters = 0
+        self._lock = threading.RLock()
+
+    @property
+    def full(self) -> bool:
+        """Whether it has met so many words that another should take its place."""
+        return len(self._spelled) > _MOST_WORDS
+
+    def read(self, texts: list[str]) -> Found:
+        """Return the words of some texts as `split_words` gives them, and their numbers."""
+        with self._lock:
+            if self._reader is None:
+                self._characters += sum(map(len, texts))
+                if self._characters < _SMALL:
+                    return self._numbered([split_words(text) for text in texts])
+                from pellucid.static.bulk import WordNumbers  # numba takes half a second to import
+
+                self._reader = WordNumbers(self._spelled, self._number)
+            return Found(*self._reader.read(texts))
+
+    def _numbered(self, texts: list[list[Word]]) -> Found:
+        every = list(chain(*texts))
+        numbers = np.array([self._number(word.text) for word in every], np.int64)
+        spans = np.array([word[1:] for word in every], np.int64).reshape(-1, 2)
+        return Found(numbers, spans, np.cumsum([len(words) for words in texts], dtype=np.int64))
+
+    def _number(self, word: str) -> int:
+        number = self._numbers.get(word)
+        if number is None:
+            with self._lock:
+                number = self._numbers.setdefault(word, len(self._spelled))
+                if number == len(self._spelled):
+                    self._spelled.append(word)
+        return number
+
+    def rows(self, name: str, texts: list[str], found: Found) -> Found:
+        """Return the words that a static model has a vector for, as rows of its table.
+
+        Args:
+            name: of the model.
+            texts: that `found` was read from.
+            found: the words with their numbers.
+        """
+        vocabulary = self.models[name].vocabulary
+        if name in self._whole or (vocabulary.cuts_scripts and not all(map(str.isascii, texts))):
+            found = self._numbered([vocabulary.split(text) for text in texts])
+        rows = self._rows[name][found.values]
+        return found._replace(values=rows).kept(rows >= 0)
+
+    def terms(self, texts: list[str], found: Found) -> Found:
+        """Return BM25's terms of texts by number, those without a term left out.
+
+        Args:
+            texts: that `found` was read from.
+            found: the words with their numbers.
+        """
+        terms = found._replace(values=self._terms[found.values])
+        if (terms.values == _SEVERAL_TERMS).any():
+            terms = self._divided(texts, terms)
+        return terms.kept(terms.values != _NO_TERM)
+
+    def _divided(self, texts: list[str], terms: Found) -> Found:
+        """Put the terms of words that have several, or one that is a part of the word, in the place of these words."""
+        several, owners = terms.values == _SEVERAL_TERMS, terms.texts()
+        counts = np.ones(len(several), np.int64)
+        numbers: list[int] = []
+        spans: list[Span] = []
+        for word in np.flatnonzero(several).tolist():
+            start, end = terms.spans[word].tolist()
+            places = self.analyser.places(texts[owners[word]][start:end])
+            counts[word] = len(places)
+            numbers += [self.term_number(term) for term, _ in places]
+            spans += [(start + first, start + last) for _, (first, last) in places]
+        inside = np.repeat(several, counts)
+        every = Found(
+            np.repeat(terms.values, counts), np.repeat(terms.spans, counts, axis=0), _before(counts)[terms.ends]
+        )
+        every.values[inside], every.spans[inside] = numbers, spans
+        return every
+
+    def term_number(self, term: str) -> int:
+        """Return the number of a term."""
+        with self._lock:
+            return self._term_numbers.setdefault(term, len(self._term_numbers))
+
+    def _term(self, word: str) -> int:
+        terms = self.analyser.places(word)
+        if len(terms) == 1 and terms[0][1] == (0, len(word)):
+            return self.term_number(terms[0][0])
+        return _SEVERAL_TERMS if terms else _NO_TERM
+
+
+def _before(counts: npt.NDArray[Any]) -> Integers:
+    """Return how many come before each place, and all of them."""
+    return np.concatenate([[0], np.cumsum(counts)])

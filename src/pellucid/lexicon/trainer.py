@@ -1,0 +1,447 @@
+"""A lexicon model as sentence-transformers trains it: the module, its batches, its losses, and the trainer.
+
+The loop, mixed precision, gradient checkpointing, several GPUs and checkpoints are the trainer's own. Here is what it
+cannot know: how a text is read, which texts of a row go into a batch, and what of the model a checkpoint holds.
+
+The losses follow the LENS paper, section 3.3, except where its code differs: a text that belongs to a query is never a
+negative of it because another row of the batch holds it too, negatives are not repeated if a row has few, a teacher's
+scores count for every type of row, and which types have the batch's texts as negatives is the paper's rule
+(`TrainingSet`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pellucid.errors import InputError, missing_extra
+from pellucid.lexicon.embedder import LexiconEmbedder
+from pellucid.lexicon.training_data import TrainingRow, TrainingSet
+from pellucid.progress import Progress
+from pellucid.static.making.training import similarity_loss
+from pellucid.store import checksum, writing_explained
+from pellucid.transformer.attention import padding_id
+from pellucid.transformer.backbone import WEIGHTS, last_pooled, pooled
+from pellucid.transformer.reading import Reader, Reading
+from pellucid.workfolder import WorkFolder
+
+try:
+    import torch
+    from sentence_transformers import SentenceTransformerTrainer
+    from sentence_transformers.base.losses.gradcache import CachedLossMixin
+    from sentence_transformers.base.modules import InputModule
+    from sentence_transformers.util.distributed import all_gather, all_gather_with_grad, get_rank, get_world_size
+    from torch.nn import functional
+    from torch.nn.utils.rnn import pad_sequence
+    from transformers import TrainerCallback
+except ImportError as error:
+    raise missing_extra(error.name or "torch", "torch") from error
+
+_OTHERS = "rng_state_"  # what each of several devices writes by itself, perhaps later
+_OUT = -1e9  # a logit that is left out; -inf would make 0 * inf of what the teacher leaves out as well
+HEAD = "head.safetensors"
+"""Where a checkpoint keeps centroids that are trained."""
+
+
+class TextSet:
+    """Texts without labels, and a teacher's vectors of them."""
+
+    def __init__(self, name: str, texts: Sequence[str], vectors: Any) -> None:
+        """Take texts and as many vectors, float [n, d].
+
+        Raises:
+            InputError: there are fewer than two texts, or another number of vectors.
+        """
+        if len(texts) < 2 or len(vectors) != len(texts):
+            raise InputError(f"the set {name!r} has {len(texts)} texts and {len(vectors)} vectors; give one of each")
+        self.name, self.texts, self.vectors = name, texts, vectors
+
+    def __len__(self) -> int:
+        """Return the number of texts."""
+        return len(self.texts)
+
+
+class LexiconModule(InputModule):  # type: ignore[misc, unused-ignore]
+    """The whole lexicon model as one module: readings in, embeddings of length 1 out."""
+
+    def __init__(self, model: LexiconEmbedder, adapted: Any, *, train_head: bool) -> None:
+        """Take the model, and its transformer with an adapter of peft in it."""
+        super().__init__()
+        self.adapted, self.pooling = adapted, model.settings.pooling
+        self._states, self.tokenizer = model.backbone.states, model.backbone.tokenizer
+        head = torch.tensor(model.clusters.centroids, device=model.backbone.device)
+        self.head = torch.nn.Parameter(head if train_head else head.to(model.backbone.model.dtype), train_head)
+        self.bias = None if model.bias is None else torch.tensor(model.bias, device=model.backbone.device)
+
+    def forward(self, features: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return the embeddings [B, k] of a batch of readings; gradients reach adapter and head."""
+        hidden = self._states(features["input_ids"], features["attention_mask"])
+        if self.pooling == "last":
+            values = last_pooled(hidden, features["last"], self.head, self.bias)
+        else:
+            values, _ = pooled(hidden, features["own"], self.head, self.bias, self.pooling)
+        return {"sentence_embedding": functional.normalize(values.float(), dim=1)}
+
+    def save(self, output_path: str, *_: Any, **__: Any) -> None:
+        """Write the adapter, and the head if it is trained."""
+        from safetensors.torch import save_file
+
+        self.adapted.save_pretrained(output_path)
+        if self.head.requires_grad:
+            save_file({"head": self.head.detach().contiguous()}, str(Path(output_path) / HEAD))
+
+    def restore(self, folder: Path) -> None:
+        """Load what `save` wrote."""
+        from peft import set_peft_model_state_dict
+        from safetensors.torch import load_file
+
+        set_peft_model_state_dict(self.adapted, load_file(str(folder / WEIGHTS)))
+        if self.head.requires_grad:
+            with torch.no_grad():
+                self.head.copy_(load_file(str(folder / HEAD))["head"])
+
+
+class _Group(NamedTuple):
+    """What was drawn of a row: the first `used` texts count, their positive first."""
+
+    texts: list[str]
+    scores: list[float]
+    used: int
+
+
+class Collator:
+    """Makes batches: draws the texts of each row, reads them, and pads."""
+
+    valid_label_columns = ("label",)
+
+    def __init__(
+        self, model: LexiconEmbedder, sets: Mapping[str, TrainingSet | TextSet], group_size: int, seed: int
+    ) -> None:
+        """Take the model that reads, and the sets by name."""
+        self.sets, self.seed, self.epoch = sets, seed, 0
+        self._read_texts, self._cut = 0, 0
+        self._groups = {name: s.group_size(group_size) for name, s in sets.items() if isinstance(s, TrainingSet)}
+        self._padding = padding_id(model.backbone.model.config)
+        self._reader = Reader(model.backbone.tokenizer, model.settings)
+
+    def __call__(self, chosen: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return the features of some rows of one set."""
+        name = chosen[0]["dataset_name"]
+        numbers = [item["number"] for item in chosen]
+        training_set = self.sets[name]
+        make = self._candidates if isinstance(training_set, TrainingSet) else self._texts
+        return {"dataset_name": name, **make(training_set, numbers)}
+
+    def _texts(self, texts: Any, numbers: list[int]) -> dict[str, Any]:
+        vectors = torch.tensor(np.asarray(texts.vectors[numbers], np.float32))
+        readings = self._reader.read([texts.texts[n] for n in numbers], instructed=True)
+        return {**self._features("text", readings), "label": vectors}
+
+    def _candidates(self, rows: Any, numbers: list[int]) -> dict[str, Any]:
+        chosen = [rows.rows[n] for n in numbers]
+        size = self._groups[rows.name]
+        drawn = [self._draw(row, n, size) for row, n in zip(chosen, numbers, strict=True)]
+        texts = [text for group in drawn for text in group.texts]
+        if rows.candidates_instructed:
+            read = self._read(texts, [row.prompt for row in chosen for _ in range(size)])
+        else:
+            read = self._reader.read(texts, instructed=False)
+        positives = [torch.tensor([_number(text) for text in row.pos]) for row in chosen]
+        longest = max(map(len, positives))
+        return {
+            **self._features("query", self._read([row.query for row in chosen], [row.prompt for row in chosen])),
+            "query_positives": torch.stack([torch.cat([p, p[:1].expand(longest - len(p))]) for p in positives]),
+            **self._features("candidate", read),
+            "candidate_number": torch.tensor([_number(text) for text in texts]),
+            "candidate_filler": torch.tensor([n >= group.used for group in drawn for n in range(size)]),
+            "label": torch.tensor([group.scores for group in drawn], dtype=torch.float32),
+        }
+
+    def _draw(self, row: TrainingRow, number: int, size: int) -> _Group:
+        """Return one of the row's positives and some of its negatives, the same for the same seed, epoch and row."""
+        random = np.random.default_rng([self.seed, self.epoch, number])
+        positive = int(random.integers(len(row.pos)))
+        negatives = random.permutation(len(row.neg))[: size - 1].tolist()
+        texts = [row.pos[positive], *(row.neg[n] for n in negatives)]
+        scores = [math.nan] * size
+        if row.pos_scores is not None and row.neg_scores is not None:
+            scores[: len(texts)] = row.pos_scores[positive], *(row.neg_scores[n] for n in negatives)
+        filler = min(texts, key=len)  # is read and not counted
+        return _Group([*texts, *[filler] * (size - len(texts))], scores, len(texts))
+
+    def _read(self, texts: Sequence[str], prompts: Sequence[str]) -> list[Reading]:
+        """Return the readings of texts with their prompts; without one, with the model's own instruction."""
+        read: dict[int, Reading] = {}
+        for prompt in dict.fromkeys(prompts):
+            places = [n for n, other in enumerate(prompts) if other == prompt]
+            readings = self._reader.read([texts[n] for n in places], instructed=True, instruction=prompt or None)
+            read.update(zip(places, readings, strict=True))
+        return [read[n] for n in range(len(texts))]
+
+    def _features(self, column: str, readings: Sequence[Reading]) -> dict[str, torch.Tensor]:
+        """Return the readings as tensors, padded on the right, under names that the trainer takes for one column."""
+        self._read_texts += len(readings)
+        self._cut += sum(reading.cut > 0 for reading in readings)
+        ids = [torch.tensor(reading.ids) for reading in readings]
+        own = [torch.zeros(len(reading.ids), dtype=torch.bool) for reading in readings]
+        for mask, reading in zip(own, readings, strict=True):
+            mask[reading.first : reading.first + len(reading.spans)] = True
+        return {
+            f"{column}_input_ids": pad_sequence(ids, batch_first=True, padding_value=self._padding),
+            f"{column}_attention_mask": pad_sequence([torch.ones_like(row) for row in ids], batch_first=True),
+            f"{column}_own": pad_sequence(own, batch_first=True),
+            f"{column}_last": torch.tensor([reading.last for reading in readings]),
+        }
+
+    def warn_of_cut(self) -> None:
+        """Warn of texts that were longer than the model reads."""
+        if self._cut:
+            warnings.warn(
+                f"{self._cut} of {self._read_texts} texts read in training are longer than the "
+                f"{self._reader.max_length} tokens the model reads; their ends were left out",
+                stacklevel=3,
+            )
+
+
+def _number(text: str) -> int:
+    """Return a hash of 63 bits of a text, the same in every process."""
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "big") >> 1
+
+
+class InBatchCandidates(NamedTuple):
+    """What is known of a batch's candidates, of which row i owns i * G to i * G + G, its positive first.
+
+    Attributes:
+        excluded: bool [B, N], candidates that are no negatives of a row: they belong to it, or only fill its group.
+        scores: float32 [B, G], a teacher's scores of each row's own candidates; NaN where there are none.
+    """
+
+    excluded: torch.Tensor
+    scores: torch.Tensor
+
+
+def excluded_candidates(
+    texts: torch.Tensor, fillers: torch.Tensor, positives: torch.Tensor, own: torch.Tensor
+) -> torch.Tensor:
+    """Return bool [B, N], which candidates are no negatives of a row.
+
+    Args:
+        texts: int64 [N], one number for each text.
+        fillers: bool [N], candidates that only fill a group.
+        positives: int64 [B, P], the numbers of the texts that belong to each row, padded by repeating one.
+        own: int64 [B], the number of each row's own positive, which is not excluded.
+    """
+    known = torch.stack([torch.isin(texts, row) for row in positives]) | fillers
+    return known.scatter(1, own[:, None], False)
+
+
+def candidate_loss(
+    queries: torch.Tensor,
+    texts: torch.Tensor,
+    candidates: InBatchCandidates,
+    *,
+    temperature: float,
+    in_batch: bool,
+    distillation: float,
+    first: int = 0,
+) -> torch.Tensor:
+    """Return InfoNCE over cosines, plus `distillation` times the divergence from the teacher.
+
+        contrast      mean_i  -log softmax_n(cos(q_i, c_n) / temperature) at the row's positive
+        distillation  mean_i  KL(softmax_j(score_ij) || softmax_j(cos(q_i, c_j) / temperature)) over own candidates
+
+    The published code uses the teacher's cross-entropy, which differs by a constant and has the same gradient.
+
+    Args:
+        queries: [B, k], of length 1.
+        texts: [N, k], of length 1.
+        candidates: which of them count for which row, and the teacher's scores.
+        temperature: what cosines are divided by.
+        in_batch: compare with all candidates; False: with the row's own.
+        distillation: weight of the teacher; a row without scores adds nothing.
+        first: the number of the first row's group among the candidates, where they are of several devices.
+    """
+    group = candidates.scores.shape[1]
+    cosines = queries @ texts.t() / temperature
+    cosines = cosines.masked_fill(candidates.excluded, _OUT)
+    rows = torch.arange(first, first + len(queries), device=queries.device)
+    own = rows[:, None] * group + torch.arange(group, device=queries.device)
+    own_cosines = cosines.gather(1, own)
+    if in_batch:
+        loss = functional.cross_entropy(cosines, own[:, 0])
+    else:
+        loss = functional.cross_entropy(own_cosines, torch.zeros_like(rows))
+    out = candidates.excluded.gather(1, own)
+    scored = (torch.isfinite(candidates.scores) | out).all(dim=1) & ((~out).sum(dim=1) > 1)
+    if distillation and bool(scored.any()):
+        teacher = candidates.scores.masked_fill(out, _OUT)[scored].log_softmax(dim=1)
+        student = own_cosines[scored].log_softmax(dim=1)
+        loss = loss + distillation * functional.kl_div(student, teacher, reduction="sum", log_target=True) / len(
+            queries
+        )
+    return loss
+
+
+class _Cached(CachedLossMixin, torch.nn.Module):  # type: ignore[misc, unused-ignore]
+    """A loss over embeddings that are made at once, or `chunk` texts at a time with cached gradients."""
+
+    def __init__(self, model: Any, chunk: int | None) -> None:
+        super().__init__()
+        self.model = model
+        self.uses_gradient_cache = chunk is not None
+        self.mini_batch_size = chunk or 0
+
+    def _over(self, features: list[dict[str, Any]], facts: Any) -> torch.Tensor:
+        if self.uses_gradient_cache:
+            loss: torch.Tensor = self.forward_cached(features, facts)
+            return loss
+        return self.calculate_loss([[self.model(feature)["sentence_embedding"]] for feature in features], facts)
+
+    def calculate_loss(
+        self, reps: list[list[torch.Tensor]], labels: Any = None, *, with_backward: bool = False
+    ) -> torch.Tensor:
+        """Return the loss of embeddings, in float32 whatever autocast wants; a cosine over 0.02 needs it."""
+        with torch.autocast(reps[0][0].device.type, enabled=False):
+            loss = self.value([torch.cat(parts).float() for parts in reps], labels)
+        if with_backward:
+            loss.backward()
+            loss = loss.detach()
+        return loss
+
+    def value(self, embeddings: list[torch.Tensor], facts: Any) -> torch.Tensor:
+        """Return the loss of whole columns of embeddings."""
+        raise NotImplementedError
+
+
+class CandidateLoss(_Cached):
+    """`candidate_loss` for the trainer of sentence-transformers; negatives come from all devices."""
+
+    def __init__(
+        self, model: Any, *, temperature: float, in_batch: bool, distillation: float, chunk: int | None
+    ) -> None:
+        """Take the model and what `candidate_loss` takes; `chunk` texts are embedded at once, None for all."""
+        super().__init__(model, chunk)
+        self.temperature, self.in_batch, self.distillation = temperature, in_batch, distillation
+
+    def forward(self, sentence_features: Any, labels: torch.Tensor) -> torch.Tensor:
+        """Return the loss of a batch as the collator makes it: queries, candidates, and teacher scores as labels."""
+        queries, texts = list(sentence_features)
+        return self._over([queries, texts], (labels, queries["positives"], texts["number"], texts["filler"]))
+
+    def value(self, embeddings: list[torch.Tensor], facts: Any) -> torch.Tensor:
+        """Return `candidate_loss` of query and candidate embeddings."""
+        (queries, texts), (scores, positives, numbers, fillers) = embeddings, facts
+        first = 0
+        if get_world_size() > 1 and self.in_batch:
+            first = get_rank() * len(queries)
+            texts = all_gather_with_grad(texts)
+            numbers, fillers = all_gather(numbers), all_gather(fillers)
+        own = (torch.arange(len(queries), device=queries.device) + first) * scores.shape[1]
+        return candidate_loss(
+            queries,
+            texts,
+            InBatchCandidates(excluded_candidates(numbers, fillers, positives, own), scores),
+            temperature=self.temperature,
+            in_batch=self.in_batch,
+            distillation=self.distillation,
+            first=first,
+        )
+
+
+class SimilarityLoss(_Cached):
+    """Trains the cosines among a batch of texts towards those of a teacher's vectors, for text without labels."""
+
+    def __init__(self, model: Any, *, temperature: float, chunk: int | None) -> None:
+        """Take the model, what cosines of both are divided by, and how many texts are embedded at once."""
+        super().__init__(model, chunk)
+        self.temperature = temperature
+
+    def forward(self, sentence_features: Any, labels: torch.Tensor) -> torch.Tensor:
+        """Return the loss of a batch: texts, and the teacher's vectors [B, d] as labels."""
+        return self._over(list(sentence_features), labels)
+
+    def value(self, embeddings: list[torch.Tensor], facts: Any) -> torch.Tensor:
+        """Return the cross-entropy between rows of the two cosine matrices, diagonals left out."""
+        return similarity_loss(embeddings[0], functional.normalize(facts.float(), dim=1), self.temperature)
+
+
+class LexiconTrainer(SentenceTransformerTrainer):  # type: ignore[misc, unused-ignore]
+    """The trainer of sentence-transformers, with checkpoints of what is trained and a stop at a broken loss."""
+
+    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+        """Write no model card: it would describe a model that sentence-transformers can open."""
+
+    def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return the loss of a batch.
+
+        Raises:
+            InputError: it is NaN or infinite; no weight was changed by it.
+        """
+        name = inputs.get("dataset_name")
+        loss = super().compute_loss(model, inputs, *args, **kwargs)
+        value = loss[0] if isinstance(loss, tuple) else loss
+        if not bool(torch.isfinite(value)):
+            raise InputError(
+                f"the loss is {value.item()} at step {self.state.global_step + 1}, on a batch of {name!r}. "
+                "Lower the learning rate, or train in float32 (bf16=False); checkpoints up to here are whole, and "
+                "training resumes from the last one"
+            )
+        return loss
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        folder = Path(output_dir or self.args.output_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.model[0].save(str(folder))
+
+    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        """Say in our words where there is no room for it."""
+        with writing_explained(Path(self.args.output_dir)):
+            super()._save_checkpoint(*args, **kwargs)
+
+    def _load_from_checkpoint(self, checkpoint_path: str) -> None:
+        self.model[0].restore(Path(checkpoint_path))
+
+
+class Watch(TrainerCallback):  # type: ignore[misc, unused-ignore]
+    """Passes the epoch to the collator, the loss to the progress bar, and checkpoints to the folder of the run."""
+
+    def __init__(self, collator: Collator, progress: Progress, work: WorkFolder) -> None:
+        """Take what is kept up to date."""
+        self.collator, self.progress, self.work, self.note = collator, progress, work, ""
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Count the steps of an earlier run as done."""
+        self.progress.total = state.max_steps
+        self.progress.advance(state.global_step)
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Let every epoch draw other texts of each row."""
+        self.collator.epoch = int((state.epoch or 0) + 1e-6)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Count the step."""
+        self.progress.advance(1, note=self.note)
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Note that a checkpoint is whole."""
+        if state.is_world_process_zero:
+            _note_checkpoint(self.work, self.work.path / f"checkpoint-{state.global_step}")
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        """Keep the loss to show."""
+        if logs and "loss" in logs:
+            self.note = f"loss {float(logs['loss']):.4f}"
+
+
+def _note_checkpoint(work: WorkFolder, folder: Path) -> None:
+    """Add a checkpoint that was just written to the state, and remove those that are deleted."""
+    known = {name: files for name, files in work.facts.get("checkpoints", {}).items() if (work.path / name).is_dir()}
+    files = [path for path in sorted(folder.iterdir()) if path.is_file() and not path.name.startswith(_OTHERS)]
+    known[folder.name] = {path.name: checksum(path) for path in files}
+    work.commit({"checkpoints": known})

@@ -1,0 +1,454 @@
+"""Training a lexicon model on pairs, hard negatives and a teacher's scores (LENS paper, sections 3.3 and 4.1).
+
+A low-rank adapter of the transformer is trained, and the centroids if wanted. The loop is sentence-transformers'
+trainer, the adapter peft's: mixed precision, gradient checkpointing and several devices (`accelerate launch`,
+`torchrun`) work as there. Rows are in `training_data.py`, the losses and batches in `trainer.py`.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pellucid.errors import InputError, missing_extra
+from pellucid.lexicon.embedder import LexiconEmbedder
+from pellucid.lexicon.training_data import TrainingSet
+from pellucid.progress import Progress
+from pellucid.store import checksum, writing_explained
+from pellucid.transformer.backbone import Adapter, merge_adapter, read_adapter, unchanged_names
+from pellucid.workfolder import WorkFolder
+
+if TYPE_CHECKING:
+    from pellucid.lexicon.trainer import Collator, LexiconModule, LexiconTrainer, TextSet
+
+_FREE = ("save_steps",)  # settings that may differ when a run is resumed
+_BLOCK = 16_384  # vectors hashed at a time
+_PREFIX, _DOWN, _UP = "base_model.model.", ".lora_A.weight", ".lora_B.weight"
+TRAINED = "trained"
+"""Where in the folder of a run the adapter is in the end, and centroids that were trained."""
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """How a lexicon model is trained. The defaults are the paper's, but for the batch, which it has 512 of.
+
+    Attributes:
+        epochs: passes over the rows.
+        max_steps: stop after so many batches; None for whole epochs.
+        batch_size: rows in a batch, over all devices.
+        group_size: candidates of a row in a batch, one of them positive.
+        chunk: embed so many texts at once and cache gradients (GradCache), so that a large batch needs the memory of a
+            small one; None embeds a batch at once.
+        temperature: what cosines are divided by.
+        distillation: weight of the teacher's scores; 0 ignores them.
+        similarity_temperature: the same for texts without labels, trained against a teacher's vectors.
+        learning_rate: AdamW's, after the warmup; it falls linearly to zero.
+        warmup_steps: batches over which it rises.
+        rank: of the adapter.
+        alpha: its scale, times 1 / rank.
+        dropout: before the adapter.
+        adapter: folder of an adapter that training starts from, such as `TRAINED` of an earlier run with this rank and
+            alpha; None begins with one that changes nothing.
+        train_head: train the centroids as well.
+        bf16: compute in bfloat16, as CPUs and GPUs of some years can.
+        gradient_checkpointing: compute states twice instead of keeping them.
+        save_steps: batches between two checkpoints.
+        seed: of the adapter's first weights, the order of rows and the draw of texts.
+    """
+
+    epochs: float = 1
+    max_steps: int | None = None
+    batch_size: int = 64
+    group_size: int = 8
+    chunk: int | None = None
+    temperature: float = 0.02
+    distillation: float = 1.0
+    similarity_temperature: float = 0.05
+    learning_rate: float = 1e-4
+    warmup_steps: int = 100
+    rank: int = 32
+    alpha: int = 64
+    dropout: float = 0.1
+    adapter: str | None = None
+    train_head: bool = False
+    bf16: bool = False
+    gradient_checkpointing: bool = False
+    save_steps: int = 500
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            InputError: a value is not allowed; the message names it.
+        """
+        least: dict[str, float] = {"batch_size": 2, "group_size": 1, "rank": 1, "save_steps": 1, "warmup_steps": 0}
+        least |= {"max_steps": 1, "chunk": 1, "dropout": 0, "distillation": 0, "seed": 0}
+        above = ("epochs", "temperature", "similarity_temperature", "learning_rate", "alpha")
+        for name, value in asdict(self).items():
+            if value is None or isinstance(value, (bool, str)):
+                continue
+            low = least.get(name, 0)
+            if not math.isfinite(value) or value < low or (name in above and value == 0):
+                raise InputError(
+                    f"{name} is {value!r:.40}; it must be {'above' if name in above else 'at least'} {low}"
+                )
+
+
+def train_lexicon(
+    model: LexiconEmbedder,
+    sets: Sequence[TrainingSet | TextSet],
+    output_dir: str | Path,
+    settings: TrainingSettings | None = None,
+    *,
+    show_progress_bar: bool = True,
+) -> LexiconEmbedder:
+    """Return a trained copy of `model`, which itself stays as it is.
+
+    Checkpoints are written to `output_dir`; an interrupted run resumes from the last one when it is started again
+    with the same arguments, as if it had not been stopped. Rows, texts and vectors must then be the same, in their
+    order, and the checkpoint undamaged.
+
+    Args:
+        model: a lexicon model that was not edited.
+        sets: from `read_training_sets`, and `TextSet`s of texts with a teacher's vectors; a batch is of one set.
+        output_dir: a folder for this run alone.
+        settings: None takes the paper's.
+        show_progress_bar: show the steps and the loss.
+
+    Returns:
+        The model with the adapter merged into a copy of its weights; saved with `backbone_name`, only the adapter
+        and the centroids are written. Where rows have prompts, `settings.takes_instruction` is set.
+
+    Raises:
+        InputError: the model was edited, a set is too small, the loss becomes NaN, or `output_dir` is another run's or
+            of other rows, or a run is at work in it.
+        ModelFolderError: the last checkpoint is damaged.
+        MissingExtraError: sentence-transformers, peft, accelerate or datasets is not installed.
+    """
+    settings = settings or TrainingSettings()
+    named = _checked(model, sets, settings)
+    with run_folder(output_dir) as work:
+        claim(work, model, named, asdict(settings))
+        from pellucid.lexicon.trainer import HEAD, Collator, LexiconModule
+
+        collator = Collator(model, named, settings.group_size, settings.seed)
+        with (
+            adapted_model(model, settings) as adapted,
+            Progress("training", unit="steps", enabled=show_progress_bar) as bar,
+        ):
+            train_module(LexiconModule(model, adapted, train_head=settings.train_head), collator, work, settings, bar)
+    collator.warn_of_cut()
+    trained = trained_model(model, work.path / TRAINED, HEAD if settings.train_head else None)
+    if any(row.prompt for part in sets if isinstance(part, TrainingSet) for row in part.rows):
+        return trained.with_settings(replace(trained.settings, takes_instruction=True))
+    return trained
+
+
+def run_folder(path: str | Path) -> WorkFolder:
+    """Return the folder of a run; of several devices the first one locks and writes it."""
+    return WorkFolder(path, alone=_devices() == 1 or os.environ.get("RANK") == "0")
+
+
+def train_module(
+    module: LexiconModule, collator: Collator, work: WorkFolder, settings: TrainingSettings, progress: Progress
+) -> None:
+    """Train a module to the end, from the last checkpoint in `work`, and write the result to `work.path / TRAINED`.
+
+    `train_lexicon` does this; a module that pools otherwise can be trained on the same batches by it.
+    """
+    last = last_checkpoint(work)
+    trainer = _trainer(module, collator, work, settings, progress)
+    trainer.train(resume_from_checkpoint=None if last is None else str(last))
+    if trainer.is_world_process_zero():
+        with writing_explained(work.path):
+            module.save(str(work.path / TRAINED))
+    trainer.accelerator.wait_for_everyone()
+
+
+def _checked(
+    model: LexiconEmbedder, sets: Sequence[TrainingSet | TextSet], settings: TrainingSettings
+) -> dict[str, TrainingSet | TextSet]:
+    """Return the sets by name, after checking that all can be trained on."""
+    if model.mixing is not None:
+        raise InputError("the model's dimensions were scaled or merged; train it first and edit what comes out")
+    if not sets:
+        raise InputError("there are no training sets")
+    named = {part.name: part for part in sets}
+    if len(named) < len(sets):
+        raise InputError(f"two training sets have one name: {sorted(part.name for part in sets)}")
+    small = [name for name, part in named.items() if len(part) < settings.batch_size]
+    if small and _devices() > 1:
+        raise InputError(
+            f"on several devices every batch is full, and the set {small[0]!r} has {len(named[small[0]])} rows for "
+            f"batch_size={settings.batch_size}"
+        )
+    odd = [name for name in named if "." in name or not name]
+    if odd:
+        raise InputError(f"a training set is called {odd[0]!r}; its name must not be empty or hold a dot")
+    return named
+
+
+def _devices() -> int:
+    """Return how many processes train together, as torchrun and accelerate set it."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def _trainer(
+    module: Any, collator: Collator, work: WorkFolder, settings: TrainingSettings, progress: Progress
+) -> LexiconTrainer:
+    """Return the trainer, ready to run."""
+    from datasets import Dataset, DatasetDict
+    from sentence_transformers import SentenceTransformer
+    from transformers import PrinterCallback, ProgressCallback
+
+    from pellucid.lexicon.trainer import LexiconTrainer, Watch
+
+    sets = collator.sets
+    student = SentenceTransformer(modules=[module], device=str(module.head.device))
+    trainer = LexiconTrainer(
+        model=student,
+        args=_arguments(work.path, settings, on_cpu=module.head.device.type == "cpu"),
+        train_dataset=DatasetDict({n: Dataset.from_dict({"number": range(len(part))}) for n, part in sets.items()}),
+        loss={name: _loss(student, part, settings) for name, part in sets.items()},
+        data_collator=collator,
+        callbacks=[Watch(collator, progress, work)],
+    )
+    for noisy in (PrinterCallback, ProgressCallback):
+        trainer.remove_callback(noisy)
+    return trainer
+
+
+def _loss(student: Any, part: Any, settings: TrainingSettings) -> Any:
+    from pellucid.lexicon.trainer import CandidateLoss, SimilarityLoss
+
+    if not isinstance(part, TrainingSet):
+        return SimilarityLoss(student, temperature=settings.similarity_temperature, chunk=settings.chunk)
+    return CandidateLoss(
+        student,
+        temperature=settings.temperature,
+        in_batch=part.in_batch,
+        distillation=settings.distillation,
+        chunk=settings.chunk,
+    )
+
+
+def _arguments(folder: Path, settings: TrainingSettings, *, on_cpu: bool) -> Any:
+    """Return the trainer's arguments."""
+    from sentence_transformers import SentenceTransformerTrainingArguments
+
+    several = _devices() > 1
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(folder),
+        num_train_epochs=settings.epochs,
+        max_steps=settings.max_steps or -1,
+        per_device_train_batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate,
+        warmup_steps=settings.warmup_steps,
+        lr_scheduler_type="linear",
+        weight_decay=0.0,
+        bf16=settings.bf16,
+        use_cpu=on_cpu,
+        save_strategy="steps",
+        save_steps=settings.save_steps,
+        save_total_limit=2,
+        logging_steps=max(1, min(50, settings.save_steps)),
+        logging_nan_inf_filter=False,
+        seed=settings.seed,
+        report_to="none",
+        disable_tqdm=True,
+        # One set a batch over all devices: else each would have another set's batch, and negatives of several.
+        accelerator_config={"split_batches": True},
+        dataloader_drop_last=several,
+        dataloader_pin_memory=not on_cpu,
+        ddp_find_unused_parameters=False if several else None,
+    )
+    if arguments.n_gpu > 1:
+        arguments._n_gpu = 1  # else one process would split each batch among all GPUs, and in-batch negatives with it
+    return arguments
+
+
+@contextmanager
+def adapted_model(model: LexiconEmbedder, settings: TrainingSettings) -> Iterator[Any]:
+    """Put an adapter into all linear layers of the model's transformer, and take it out again.
+
+    Raises:
+        InputError: the adapter to start from has another rank, scale or form.
+        ModelFolderError: there is none.
+        MissingExtraError: torch or peft is not installed.
+    """
+    try:
+        import torch
+        from peft import LoraConfig, get_peft_model
+    except ImportError as error:
+        raise missing_extra(error.name or "peft", "torch") from error
+    transformer = model.backbone.model
+    trainable = {name: weight.requires_grad for name, weight in transformer.named_parameters()}
+    unused = any("pooler" in name.split(".") for name, _ in transformer.named_modules())
+    config = LoraConfig(
+        r=settings.rank,
+        lora_alpha=settings.alpha,
+        lora_dropout=settings.dropout,
+        target_modules="all-linear",
+        exclude_modules=r"(.*\.)?pooler\..*" if unused else None,  # no state comes from it
+    )
+    torch.manual_seed(settings.seed)
+    with unchanged_names():
+        adapted = get_peft_model(transformer, config)
+    _checkpoint_states(transformer, settings.gradient_checkpointing)
+    try:
+        if settings.adapter is not None:
+            _take_over(adapted, Path(settings.adapter), settings)
+        yield adapted
+    finally:
+        _checkpoint_states(transformer, False)
+        adapted.unload()
+        transformer.eval()
+        transformer.__dict__.pop("peft_config", None)
+        for name, weight in transformer.named_parameters():
+            weight.requires_grad_(trainable[name]).grad = None
+
+
+def _take_over(adapted: Any, folder: Path, settings: TrainingSettings) -> None:
+    """Set the weights of a new adapter to those in `folder`."""
+    from peft import set_peft_model_state_dict
+
+    config, tensors = read_adapter(folder)
+    wanted, known = {"r": settings.rank, "lora_alpha": settings.alpha}, {n: config.get(n) for n in ("r", "lora_alpha")}
+    if known != wanted or not _is_plain((config, tensors)):
+        raise InputError(f"the adapter in {folder} has {known}; to start from it, train with rank and alpha like these")
+    loaded = set_peft_model_state_dict(adapted, tensors)
+    missing = [name for name in loaded.missing_keys if ".lora_" in name]
+    if loaded.unexpected_keys or missing:
+        name = [*loaded.unexpected_keys, *missing][0]
+        raise InputError(f"the adapter in {folder} is of another transformer: {name} is in one of them alone")
+
+
+def _checkpoint_states(transformer: Any, wanted: bool) -> None:
+    """Keep states for the backward pass, or compute them twice; transformers has a new name for this."""
+    kind = "activation" if hasattr(transformer, "activation_checkpointing_enable") else "gradient"
+    if wanted:
+        enable = getattr(transformer, f"{kind}_checkpointing_enable")
+        enable(**{f"{kind}_checkpointing_kwargs": {"use_reentrant": False}})
+    else:
+        getattr(transformer, f"{kind}_checkpointing_disable")()
+
+
+def trained_model(model: LexiconEmbedder, folder: Path, head: str | None) -> LexiconEmbedder:
+    """Return a copy of the model with what was trained, read back from where it was written.
+
+    Args:
+        model: as it was before.
+        folder: of the adapter.
+        head: the file of trained centroids in it; None keeps the model's.
+    """
+    from safetensors.torch import load_file
+
+    merged, kept = merge_adapter(copy.deepcopy(model.backbone.model), folder)
+    earlier = model.backbone.adapter
+    adapter = kept if earlier is None else stacked(earlier, kept)
+    backbone = replace(model.backbone, model=merged.eval(), adapter=adapter)
+    clusters = model.clusters
+    if head is not None:
+        clusters = replace(clusters, centroids=load_file(str(folder / head))["head"].float().cpu().numpy())
+    return LexiconEmbedder.from_parts(backbone, clusters, model.settings, bias=model.bias)
+
+
+def stacked(first: Adapter, second: Adapter) -> Adapter | None:
+    """Return one adapter that does what two do one after the other: s1 B1 A1 + s2 B2 A2 = [s1 B1, s2 B2] [A1; A2].
+
+    None where one of them is no plain low-rank adapter; the model can then be saved whole and not by name.
+    """
+    import torch
+
+    if not (_is_plain(first) and _is_plain(second)):
+        return None
+    parts, tensors = (first, second), {}
+    ranks = [int(config["r"]) for config, _ in parts]
+    layers = sorted({name.removesuffix(_DOWN) for _, known in parts for name in known if name.endswith(_DOWN)})
+    for layer in layers:
+        shaped = next(known for _, known in parts if layer + _DOWN in known)
+        width, height = shaped[layer + _DOWN].shape[1], shaped[layer + _UP].shape[0]
+        downs, ups = [], []
+        for (config, known), rank in zip(parts, ranks, strict=True):
+            root = math.sqrt(rank) if config.get("use_rslora") else rank
+            down, up = known.get(layer + _DOWN), known.get(layer + _UP)
+            downs.append(torch.zeros(rank, width) if down is None else down.float())
+            ups.append(torch.zeros(height, rank) if up is None else up.float() * (config["lora_alpha"] / root))
+        tensors[layer + _DOWN], tensors[layer + _UP] = torch.cat(downs), torch.cat(ups, dim=1).contiguous()
+    changes: dict[str, Any] = {"r": sum(ranks), "lora_alpha": sum(ranks), "use_rslora": False, "exclude_modules": None}
+    changes["target_modules"] = [layer.removeprefix(_PREFIX) for layer in layers]
+    changes["base_model_name_or_path"] = first[0].get("base_model_name_or_path")
+    return {**second[0], **changes}, tensors
+
+
+def _is_plain(adapter: Adapter) -> bool:
+    """Whether the adapter is low-rank factors of linear layers, all of one rank and scale, and nothing else."""
+    config, tensors = adapter
+    odd = ("rank_pattern", "alpha_pattern", "use_dora", "modules_to_save", "fan_in_fan_out", "trainable_token_indices")
+    return (
+        config.get("peft_type") == "LORA"
+        and not any(config.get(name) for name in odd)
+        and all(name.endswith((_DOWN, _UP)) and tensor.ndim == 2 for name, tensor in tensors.items())
+    )
+
+
+def claim(work: WorkFolder, model: LexiconEmbedder, sets: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """Record in the folder what the run was asked for.
+
+    Args:
+        work: the folder.
+        model: what is trained.
+        sets: the training sets by name.
+        settings: all that the outcome depends on.
+
+    Raises:
+        InputError: the folder holds checkpoints of another run, or of other rows; the message says which.
+    """
+    work.claim(
+        {
+            **{name: value for name, value in settings.items() if name not in _FREE},
+            "adapter": settings["adapter"] and _adapter(Path(settings["adapter"])),
+            "sets": list(sets),
+            "model": {
+                "clusters": model.get_embedding_dimension(),
+                "pooling": model.settings.pooling,
+                "fingerprint": [round(float(value), 4) for value in model.backbone.fingerprint()[:8]],
+            },
+        }
+    )
+    for name, part in sets.items():
+        work.note_texts(name, _items(part), f"the training set {name!r}")
+
+
+def _adapter(folder: Path) -> dict[str, str]:
+    """Return the checksums of the adapter that training starts from."""
+    return {path.name: checksum(path) for path in sorted(folder.glob("adapter_*")) if path.is_file()}
+
+
+def _items(part: Any) -> Iterator[str]:
+    """Yield the rows of a set as text, or its texts and then hashes of their vectors."""
+    yield from map(repr, getattr(part, "rows", None) or part.texts)
+    for start in range(0, len(part) if hasattr(part, "vectors") else 0, _BLOCK):
+        block = np.ascontiguousarray(part.vectors[start : start + _BLOCK], np.float32)
+        yield hashlib.blake2b(block.tobytes(), digest_size=16).hexdigest()
+
+
+def last_checkpoint(work: WorkFolder) -> Path | None:
+    """Return the newest checkpoint; one that was being written when the run was stopped does not count."""
+    checkpoints = work.facts.get("checkpoints")
+    if not checkpoints:
+        return None
+    newest: str = max(checkpoints, key=lambda name: int(name.removeprefix("checkpoint-")))
+    for name, known in checkpoints[newest].items():
+        work.prove(work.path / newest / name, known)
+    return work.path / newest

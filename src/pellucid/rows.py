@@ -1,0 +1,147 @@
+"""The rows of an explanation: named terms of a score, made when somebody reads them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.errors import InputError
+from pellucid.text import Span
+
+WORD_PAIR, WORD, DIMENSION, KEY_TOKEN, EMBEDDING = "word pair", "word", "dimension", "key token", "embedding"
+"""The kinds of rows. EMBEDDING is the one row of a model that cannot say more."""
+
+NO_SCORE = 1e-6  # below this, a score is rounding of float32 embeddings, and shares of it mean nothing
+
+
+class Row(NamedTuple):
+    """One named term of a score.
+
+    Attributes:
+        name: what a person reads ("loan × mortgage", an anchor text, a cluster of words).
+        parts: the words or names it consists of: (word of text 1, word of text 2) for the static family.
+        contribution: what it adds to the score; negative where it lowers it.
+        share: contribution / score, 0 where the score is 0 (below 1e-6). Shares add up to 1 less the remainder's.
+        spans1: where it stands in text 1, in characters.
+        spans2: where it stands in text 2.
+        spans3: where it stands in text 3, which only a difference of two explanations has.
+        key: what tells the term from the others, and finds it again in another explanation of the same model, where its
+            name may be written another way ("Apple", "apple"). An explanation fills in name and parts where it is ().
+        kind: what it is: "word pair", "word", "dimension", "key token", "embedding" (all that a model can say), or
+            "remainder" (the last line of a frame).
+    """
+
+    name: str
+    parts: tuple[str, ...]
+    contribution: float
+    share: float
+    spans1: tuple[Span, ...] = ()
+    spans2: tuple[Span, ...] = ()
+    spans3: tuple[Span, ...] = ()
+    key: tuple[str, ...] = ()
+    kind: str = DIMENSION
+
+
+class LazyRows(Sequence[Row]):
+    """Rows that are made when they are read, by falling size of their contribution.
+
+    It reads as a tuple of rows does, equals the tuple, and is copied and pickled as one.
+    """
+
+    def __init__(
+        self, contributions: npt.NDArray[np.float64], make: Callable[[int, float, float], Row], score: float
+    ) -> None:
+        """Keep what the rows are made of.
+
+        Args:
+            contributions: what each term adds to the score, [terms], in any order.
+            make: from the number of a term, its contribution and its share to its row. The rows' keys must differ.
+            score: what shares are of.
+        """
+        self.values, self._make, self._score = contributions, make, score
+
+    @cached_property
+    def _order(self) -> npt.NDArray[np.int64]:
+        return np.argsort(-np.abs(self.values), kind="stable")
+
+    @property
+    def contributions(self) -> npt.NDArray[np.float64]:
+        """What each row adds to the score, float64 [rows]."""
+        return self.values[self._order]
+
+    @cached_property
+    def _rows(self) -> tuple[Row, ...]:
+        return tuple(map(self._row, self._order.tolist()))
+
+    def _row(self, number: int) -> Row:
+        value = float(self.values[number])
+        return with_key(self._make(number, value, share_of(value, self._score)))
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.values)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Row, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Row | tuple[Row, ...]:
+        """Return a row, or a tuple of some."""
+        if isinstance(index, slice):
+            return tuple(map(self._row, self._order[index].tolist()))
+        return self._row(int(self._order[index]))
+
+    def __iter__(self) -> Iterator[Row]:
+        """Go through all rows, which are made once."""
+        return iter(self._rows)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare with other `LazyRows`, or with a tuple of rows."""
+        return self._rows == tuple(other) if isinstance(other, (tuple, LazyRows)) else NotImplemented
+
+    def __hash__(self) -> int:
+        """Hash as the tuple of rows does."""
+        return hash(self._rows)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle as the tuple of rows."""
+        return tuple, (self._rows,)
+
+    def __repr__(self) -> str:
+        """Return the rows."""
+        return repr(self._rows)
+
+
+def share_of(value: float, score: float) -> float:
+    """Return `value / score`; 0 where the score is rounding alone."""
+    return value / score if abs(score) > NO_SCORE else 0.0
+
+
+def with_key(row: Row) -> Row:
+    """Return `row`, with a key made of its name and parts where it has none."""
+    return row if row.key else row._replace(key=(row.name, *row.parts))
+
+
+def sorted_with_shares(terms: Iterable[Row], score: float) -> tuple[Row, ...]:
+    """Return rows with their shares of `score`, by falling size and then by name."""
+    rows = [row._replace(share=share_of(row.contribution, score)) for row in terms]
+    return tuple(sorted(rows, key=lambda row: (-abs(row.contribution), row.name)))
+
+
+def check_distinct(rows: Sequence[Row]) -> None:
+    """Refuse a term that is there twice: a difference of explanations would lose one of the two.
+
+    Raises:
+        InputError: two rows have the same key.
+    """
+    if len({row.key for row in rows}) < len(rows):
+        counts = Counter(row.key for row in rows)
+        twice = next(row for row in rows if counts[row.key] > 1)
+        raise InputError(f"the rows hold {twice.name!r:.80} twice; join them, or give each a key of its own")

@@ -1,0 +1,179 @@
+"""The API of text-embeddings-inference: /embed, /embed_sparse, /similarity, /rerank and /info, for the first model.
+
+`InferenceClient` of huggingface_hub posts to the address it is given, without a route; so / answers as /embed does, or
+as /similarity where `inputs` is an object.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from pellucid.embeddings import Role
+from pellucid.errors import VERSION
+from pellucid.server.errors import ApiError, InferenceError, answer, described
+from pellucid.server.openai_api import Texts
+from pellucid.server.service import Service
+
+
+class _Options(BaseModel, strict=True):
+    truncate: bool | None = Field(None, description="False refuses a text that the model would not read to its end.")
+    prompt_name: Literal["query", "document"] | None = Field(None, description="What a search takes the texts for.")
+
+
+class EmbedRequest(_Options):
+    """The body of /embed."""
+
+    inputs: Texts
+    normalize: bool = True
+    dimensions: int | None = Field(None, ge=1)
+
+
+class SparseRequest(_Options):
+    """The body of /embed_sparse."""
+
+    inputs: Texts
+
+
+class SparseValue(BaseModel):
+    """One coordinate of a sparse row."""
+
+    index: int
+    value: float
+
+
+class SimilarityInputs(BaseModel, strict=True):
+    """A text, and those it is compared with."""
+
+    source_sentence: str
+    sentences: list[str] = Field(min_length=1)
+
+
+class SimilarityRequest(BaseModel, strict=True):
+    """The body of /similarity."""
+
+    inputs: SimilarityInputs
+    parameters: _Options | None = None
+
+
+class RerankRequest(_Options):
+    """The body of /rerank: the score is the cosine of the query and a text."""
+
+    query: str
+    texts: list[str] = Field(min_length=1)
+    raw_scores: bool = False
+    return_text: bool = False
+
+
+class RerankEntry(BaseModel):
+    """A text in its place."""
+
+    index: int
+    score: float
+    text: str | None = None
+
+
+class ModelInfo(BaseModel):
+    """What is served, and its limits."""
+
+    model_id: str
+    model_sha: str | None
+    model_dtype: str
+    served_model_name: str
+    model_type: dict[str, Any]
+    max_concurrent_requests: int
+    max_input_length: int
+    max_batch_tokens: int
+    max_batch_requests: int | None
+    max_client_batch_size: int
+    auto_truncate: bool
+    tokenization_workers: int
+    version: str
+
+
+def routes(service: Service) -> APIRouter:
+    """Return the routes of text-embeddings-inference."""
+    router = APIRouter(tags=["text-embeddings-inference"], responses=described(InferenceError))
+    name = service.default
+    model = service.models[name]
+
+    def check_length(texts: list[str], truncate: bool | None, role: Role) -> None:
+        if truncate is False and model.max_seq_length not in (None, float("inf")):
+            short = np.flatnonzero(np.asarray(model.coverage(texts, role=role)) < 1)
+            if len(short):
+                raise ApiError(
+                    422, f"text {short[0]} is longer than the model reads; cut it, or allow truncate", "inputs"
+                )
+
+    @router.post("/embed", response_model=list[list[float]])
+    async def embed(body: EmbedRequest) -> Response:
+        """Encode texts into dense rows."""
+        texts = service.texts(body.inputs, "inputs")
+        check_length(texts, body.truncate, body.prompt_name)
+        role, size = body.prompt_name, body.dimensions
+        return answer(await service.dense(name, texts, role, normalize=body.normalize, dimensions=size))
+
+    @router.post("/embed_sparse", response_model=list[list[SparseValue]])
+    async def embed_sparse(body: SparseRequest) -> Response:
+        """Encode texts into the coordinates that are not zero."""
+        texts = service.texts(body.inputs, "inputs")
+        check_length(texts, body.truncate, body.prompt_name)
+        rows = await service.encode(name, texts, body.prompt_name)
+        if not hasattr(rows, "tocsr"):
+            raise ApiError(424, f"{name} gives dense rows; ask /embed, or serve a lexicon or key-token model")
+        ends = rows.indptr.tolist()
+        return answer([
+            [{"index": i, "value": v} for i, v in zip(rows.indices[a:b].tolist(), rows.data[a:b].tolist())]
+            for a, b in pairwise(ends)
+        ])  # fmt: skip
+
+    @router.post("/similarity", response_model=list[float])
+    async def similarity(body: SimilarityRequest) -> Response:
+        """Return the cosine of one text to each of some others."""
+        given = body.inputs
+        sentences = service.texts(given.sentences, "sentences", service.settings.max_texts - 1)
+        texts = [*service.texts(given.source_sentence, "source_sentence"), *sentences]
+        options = body.parameters or _Options(truncate=None, prompt_name=None)
+        check_length(texts, options.truncate, options.prompt_name)
+        rows = await service.encode(name, texts, options.prompt_name)
+        return answer(model.similarity(rows[:1], rows[1:])[0])
+
+    @router.post("/rerank", response_model=list[RerankEntry])
+    async def rerank(body: RerankRequest) -> Response:
+        """Order texts by their cosine to a query, best first."""
+        service.texts(body.query, "query")
+        service.texts(body.texts, "texts")
+        check_length(body.texts, body.truncate, "document")
+        query = await service.encode(name, [body.query], "query")
+        scores = model.similarity(query, await service.encode(name, body.texts, "document"))[0]
+        order = np.argsort(-scores, kind="stable").tolist()
+        entries: list[dict[str, Any]] = [{"index": number, "score": float(scores[number])} for number in order]
+        if body.return_text:
+            entries = [{**entry, "text": body.texts[entry["index"]]} for entry in entries]
+        return answer(entries)
+
+    @router.post("/", response_model=list[Any])
+    async def by_input(body: SimilarityRequest | EmbedRequest) -> Response:
+        """Do what /embed does, or, for an object of sentences, /similarity."""
+        return await (similarity(body) if isinstance(body, SimilarityRequest) else embed(body))
+
+    @router.get("/info", response_model=ModelInfo)
+    async def info() -> Response:
+        """Say what is served."""
+        limits = service.settings
+        most = model.max_seq_length
+        return answer({
+            "model_id": name, "model_sha": None, "model_dtype": "float32", "served_model_name": name,
+            "model_type": {"embedding": {"pooling": "mean"}}, "max_concurrent_requests": limits.max_waiting,
+            "max_input_length": int(most) if most not in (None, float("inf")) else limits.max_characters,
+            "max_batch_tokens": limits.max_texts * limits.max_characters, "max_batch_requests": None,
+            "max_client_batch_size": limits.max_texts, "auto_truncate": True, "tokenization_workers": 1,
+            "version": VERSION,
+        })  # fmt: skip
+
+    return router

@@ -1,0 +1,198 @@
+// @ts-check
+/** Elements, requests, and the pieces that several views are made of. Text only ever becomes text, never markup. */
+
+/**
+ * @typedef {{name: string, contribution: number, parts: string[], spans1: number[][], spans2: number[][], spans3: number[][]}} Row
+ * @typedef {{start: number, end: number, value: number}} Mark
+ */
+
+/**
+ * Return an element with attributes and children; a function is a listener.
+ * @param {string} tag
+ * @param {Record<string, string | number | boolean | EventListener>} attributes
+ * @param {(Node | string)[]} children
+ * @returns {HTMLElement}
+ */
+export function el(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") made.addEventListener(name, value);
+    else if (value !== false) made.setAttribute(name, value === true ? "" : String(value));
+  }
+  made.append(...children);
+  return made;
+}
+
+/**
+ * Ask the server; a body makes it a POST.
+ * @param {string} path
+ * @param {object} [body]
+ * @returns {Promise<any>}
+ */
+export async function ask(path, body) {
+  /** @type {Record<string, string>} */
+  const headers = { "content-type": "application/json" };
+  const token = sessionStorage.getItem("token");
+  if (token) headers.authorization = `Bearer ${token}`;
+  const answer = await fetch(path, body ? { method: "POST", headers, body: JSON.stringify(body) } : { headers });
+  if (answer.status === 401) {
+    const given = prompt("This server asks for its token.");
+    if (given) {
+      sessionStorage.setItem("token", given);
+      return ask(path, body);
+    }
+  }
+  const value = await answer.json();
+  if (!answer.ok) throw new Error(value.error?.message ?? value.error ?? answer.statusText);
+  return value;
+}
+
+/** Say something below the view, to screen readers too. */
+export function said(/** @type {string} */ text) {
+  const place = /** @type {HTMLElement} */ (document.getElementById("said"));
+  place.textContent = text;
+}
+
+/** Return a number with its sign. */
+export function signed(/** @type {number} */ value, digits = 4) {
+  return `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(digits)}`;
+}
+
+/**
+ * Call `work` when nothing was typed for a moment; an answer that a later one has overtaken is dropped.
+ * @template T
+ * @param {() => Promise<T>} work
+ * @param {(found: T) => void} show
+ * @param {(error: Error) => void} fail
+ */
+export function soon(work, show, fail) {
+  let timer = 0;
+  let number = 0;
+  return (wait = 300) => {
+    clearTimeout(timer);
+    timer = setTimeout(async () => {
+      const own = ++number;
+      try {
+        const found = await work();
+        if (own === number) show(found);
+      } catch (error) {
+        if (own === number) fail(/** @type {Error} */ (error));
+      }
+    }, wait);
+  };
+}
+
+/**
+ * Return a text whose words are tinted by what they add. Spans count characters as Python does, by code points.
+ * @param {string} text
+ * @param {Mark[]} marks
+ * @param {{unknown?: number[][], scale?: number, hover?: (mark: Mark | null) => void}} [options]
+ */
+export function markedText(text, marks, { unknown = [], scale = 0, hover } = {}) {
+  const characters = Array.from(text);
+  const most = scale || Math.max(1e-9, ...marks.map((mark) => Math.abs(mark.value)));
+  const all = [...marks, ...unknown.map(([start, end]) => ({ start, end, value: NaN }))].sort((a, b) => a.start - b.start);
+  const box = el("div", { class: "marked" });
+  let at = 0;
+  for (const mark of all) {
+    if (mark.start < at) continue;
+    box.append(characters.slice(at, mark.start).join(""));
+    const word = characters.slice(mark.start, mark.end).join("");
+    box.append(Number.isNaN(mark.value) ? el("span", { class: "unknown", title: "not in the vocabulary" }, word) : tinted(word, mark, most, hover));
+    at = mark.end;
+  }
+  box.append(characters.slice(at).join(""));
+  return box;
+}
+
+/**
+ * Return a word with its tint; a button where something happens on it.
+ * @param {string} word
+ * @param {Mark} mark
+ * @param {number} most
+ * @param {((mark: Mark | null) => void) | undefined} hover
+ */
+function tinted(word, mark, most, hover) {
+  const strength = Math.abs(mark.value) / most;
+  const kind = strength < 0.05 ? "" : mark.value < 0 ? "minus" : "plus";
+  const made = el(hover ? "button" : "mark", { class: `word ${kind}`, title: signed(mark.value) }, word);
+  made.style.setProperty("--tint", String(0.62 * Math.min(1, strength)));
+  made.dataset.span = `${mark.start}-${mark.end}`;
+  if (hover) {
+    made.setAttribute("type", "button");
+    for (const begin of ["mouseenter", "focus"]) made.addEventListener(begin, () => hover(mark));
+    for (const end of ["mouseleave", "blur"]) made.addEventListener(end, () => hover(null));
+  }
+  return made;
+}
+
+/**
+ * Return what each stretch of a text adds, from the rows: a row's share goes to its spans in equal parts.
+ * @param {Row[]} rows
+ * @param {"spans1" | "spans2" | "spans3"} side
+ * @returns {Mark[]}
+ */
+export function marksOf(rows, side) {
+  /** @type {Map<string, Mark>} */
+  const found = new Map();
+  for (const row of rows) {
+    for (const [start, end] of row[side]) {
+      const mark = found.get(`${start}-${end}`) ?? { start, end, value: 0 };
+      mark.value += row.contribution / row[side].length;
+      found.set(`${start}-${end}`, mark);
+    }
+  }
+  return [...found.values()];
+}
+
+/**
+ * Return rows as a table with bars; what is left out is summed up, so that the column adds up to the score.
+ * @param {Row[]} rows
+ * @param {{score: number, caption: string, top?: number, hover?: (row: Row | null) => void}} options
+ */
+export function rowTable(rows, { score, caption, top = 12, hover }) {
+  const most = Math.max(1e-9, ...rows.map((row) => Math.abs(row.contribution)));
+  const lines = rows.slice(0, top).map((row) => {
+    const line = el("tr", {}, el("td", { class: "number" }, signed(row.contribution)), el("td", { class: "bar" }, bar(row.contribution / most)), el("td", {}, row.name));
+    if (hover) {
+      line.addEventListener("mouseenter", () => hover(row));
+      line.addEventListener("mouseleave", () => hover(null));
+    }
+    return line;
+  });
+  const rest = score - rows.slice(0, top).reduce((sum, row) => sum + row.contribution, 0);
+  if (rows.length > top) lines.push(el("tr", {}, el("td", { class: "number" }, signed(rest)), el("td", { class: "bar" }), el("td", { class: "note" }, `${(rows.length - top).toLocaleString("en")} more rows together`)));
+  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, el("table", {},
+    el("caption", {}, caption),
+    el("thead", {}, el("tr", {}, el("th", { scope: "col", class: "number" }, "adds"), el("th", { scope: "col", class: "bar" }, "size"), el("th", { scope: "col" }, "reason"))),
+    el("tbody", {}, ...lines),
+    el("tfoot", {}, el("tr", {}, el("td", { class: "number" }, signed(score)), el("td", { class: "bar" }), el("td", {}, "score")))));
+}
+
+/** Return a bar from the middle, to the right for what adds and to the left for what lowers. */
+function bar(/** @type {number} */ length) {
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  svg.setAttribute("viewBox", "-1 0 2 1");
+  svg.setAttribute("preserveAspectRatio", "none");
+  svg.setAttribute("aria-hidden", "true");
+  const box = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+  box.setAttribute("x", String(Math.min(0, length)));
+  box.setAttribute("width", String(Math.abs(length)));
+  box.setAttribute("height", "1");
+  box.setAttribute("class", length < 0 ? "minus" : "plus");
+  svg.append(box);
+  return svg;
+}
+
+/** Return a field with its label. */
+export function field(/** @type {string} */ label, /** @type {HTMLElement} */ input) {
+  return el("label", {}, el("span", {}, label), input);
+}
+
+/** Return a text field that calls `typed` with each new value. */
+export function textField(/** @type {string} */ value, /** @type {(value: string) => void} */ typed, most = 10_000) {
+  const area = /** @type {HTMLTextAreaElement} */ (el("textarea", { maxlength: most }));
+  area.value = value;
+  area.addEventListener("input", () => typed(area.value));
+  return area;
+}

@@ -1,0 +1,261 @@
+"""Our own API: why two texts are similar, what a text is about, and an index that is searched with reasons."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from pellucid.explanation import Row
+from pellucid.server.corpus_map import MOST_POINTS, corpus_map
+from pellucid.server.errors import InferenceError, answer, described
+from pellucid.server.service import Service
+from pellucid.views.parts import Note
+
+if TYPE_CHECKING:
+    from pellucid.index.documents import Document
+
+_Role = Literal["query", "document"]
+_SHOWN = 400  # characters of a text on the map
+_ENCODED = 4000  # characters of a document that count for its place on the map
+
+
+class ExplainRequest(BaseModel, strict=True):
+    """The body of /explain."""
+
+    text1: str
+    text2: str | None = None
+    text3: str | None = Field(None, description="Explain why text2 is closer to text1 than this one is.")
+    model: str | None = Field(None, description="A name that /models lists; the first of them without one.")
+    role1: _Role | None = None
+    role2: _Role | None = Field(None, description="Of text2 and text3.")
+    notes: bool = Field(False, description="Add the sentences that the views show: coverage, for and against.")
+
+
+class DescribeRequest(BaseModel, strict=True):
+    """The body of /describe."""
+
+    text: str
+    model: str | None = None
+    top_k: int = Field(5, ge=1, le=100)
+
+
+class Description(BaseModel):
+    """What a text is mostly about."""
+
+    text: str
+    description: str
+    coverage: float = Field(description="The share of its words that the model knows.")
+
+
+class DimensionEntry(BaseModel):
+    """A dimension of a model."""
+
+    number: int
+    name: str
+    about: list[str]
+
+
+class DimensionList(BaseModel):
+    """Some dimensions of a model, in order."""
+
+    model: str
+    total: int = Field(description="How many there are, or match the search.")
+    dimensions: list[DimensionEntry]
+
+
+class SearchRequest(BaseModel, strict=True):
+    """The body of /search."""
+
+    query: str
+    top_k: int = Field(10, ge=1, le=100)
+    where: dict[str, Any] | list[dict[str, Any]] | None = Field(None, description="Conditions on the metadata.")
+    weights: dict[str, float] | None = Field(None, description="Of the parts of the score, for this search.")
+    rows: int = Field(0, ge=0, le=1000, description="Add so many rows of each hit, the largest.")
+
+
+class WhyRequest(BaseModel, strict=True):
+    """The body of /why: a document of the index, and what puts it above another."""
+
+    query: str
+    id: str
+    below: str | None = Field(None, description="The id of another document: explain the difference of the two scores.")
+    weights: dict[str, float] | None = None
+
+
+class MapRequest(BaseModel, strict=True):
+    """The body of /map."""
+
+    texts: list[str] | None = Field(None, description="The corpus; without it, documents of the index.")
+    limit: int = Field(1000, ge=10, le=MOST_POINTS, description="Documents of the index, spread over all of them.")
+    clusters: int = Field(8, ge=2, le=50)
+    model: str | None = None
+
+
+class MapPoint(BaseModel):
+    """A text in the plane."""
+
+    id: str
+    text: str
+    x: float
+    y: float
+    cluster: int
+
+
+class MapCluster(BaseModel):
+    """A cluster, and what sets it apart."""
+
+    label: str
+    words: list[str]
+    dimensions: list[str]
+    texts: int
+
+
+class MapAnswer(BaseModel):
+    """The answer of /map."""
+
+    model: str
+    points: list[MapPoint]
+    clusters: list[MapCluster]
+
+
+class ServedModel(BaseModel):
+    """A model that is served."""
+
+    name: str
+    family: str
+    dimension: int
+    sparse: bool
+    size: str
+
+
+def _shown(document: Document) -> str:
+    """Return a document as its point shows it: the title first."""
+    return "\n".join(filter(None, (document.title, document.text)))[:_ENCODED]
+
+
+def _row(row: Row) -> dict[str, Any]:
+    """Return a row of a hit; its handle is what a person would weigh anew: the query's word, or the dimension."""
+    return {
+        "name": row.name,
+        "contribution": row.contribution,
+        "kind": row.kind,
+        "handle": (row.parts or (row.name,))[0],
+    }
+
+
+def routes(service: Service) -> APIRouter:
+    """Return our own routes."""
+    router = APIRouter(tags=["pellucid"], responses=described(InferenceError, 404))
+
+    @router.get("/models", response_model=list[ServedModel])
+    async def models() -> Response:
+        """List the models, the one that is used by default first."""
+        return answer([
+            {"name": name, "family": model.family, "dimension": model.get_embedding_dimension(),
+             "sparse": hasattr(model.encode("a"), "tocsr"), "size": model._size()}
+            for name, model in service.models.items()
+        ])  # fmt: skip
+
+    @router.post("/explain", response_model=dict[str, Any])
+    async def explain(body: ExplainRequest) -> Response:
+        """Take a similarity apart: rows that add up to it, as docs/schema.json describes them."""
+        name = service.model_name(body.model)
+        service.check_explained({"text1": body.text1, "text2": body.text2, "text3": body.text3})
+        if body.text3 is not None and body.text2 is None:
+            body.text2, body.text3 = body.text3, None
+        roles = {"role1": body.role1, "role2": body.role2 if body.text2 is not None else None}
+
+        def work() -> dict[str, Any]:
+            model = service.models[name]
+            explanation = model.explain(body.text1, body.text2, **roles)
+            if body.text3 is not None:
+                explanation -= model.explain(body.text1, body.text3, **roles)
+            notes = [part._asdict() for part in explanation._parts() if isinstance(part, Note)]
+            return {**explanation.to_dict(), **({"notes": notes} if body.notes else {})}
+
+        return answer(await service.in_thread(work))
+
+    @router.post("/describe", response_model=Description)
+    async def describe(body: DescribeRequest) -> Response:
+        """Say in a line what a text is mostly about."""
+        name = service.model_name(body.model)
+        service.check_explained({"text": body.text})
+        model = service.models[name]
+        said = await service.in_thread(lambda: (model.describe(body.text, top_k=body.top_k), model.coverage(body.text)))
+        return answer({"text": body.text, "description": said[0], "coverage": round(float(said[1]), 6)})
+
+    @router.get("/dimensions", response_model=DimensionList)
+    async def dimensions(model: str | None = None, search: str = "", offset: int = 0, limit: int = 100) -> Response:
+        """List dimensions of a model; `search` keeps those whose name or words hold it, in any case."""
+        name = service.model_name(model)
+        wanted, start = search.casefold(), max(offset, 0)
+        found = [
+            {"number": number, "name": dimension.name, "about": dimension.about}
+            for number, dimension in enumerate(service.models[name].dimensions)
+            if wanted in " ".join((dimension.name, *dimension.about)).casefold()
+        ]
+        shown = found[start : start + min(max(limit, 0), 1000)]
+        return answer({"model": name, "total": len(found), "dimensions": shown})
+
+    @router.post("/search", response_model=dict[str, Any])
+    async def search(body: SearchRequest) -> Response:
+        """Search the index: hits with their parts, reasons and words, as docs/search-schema.json describes them."""
+        index = service.searched()
+        service.check_explained({"query": body.query})
+
+        def work() -> dict[str, Any]:
+            hits = index.search(body.query, body.top_k, where=body.where, weights=body.weights)
+            found = hits.to_dict()
+            for hit, plain in zip(hits, found["hits"]):
+                if body.rows:
+                    plain["rows"] = [_row(row) for row in hit.reasons.top(body.rows)]
+            return found
+
+        return answer(await service.in_thread(work))
+
+    @router.post("/why", response_model=dict[str, Any])
+    async def why(body: WhyRequest) -> Response:
+        """Explain the score of one document, or what puts it above another."""
+        index = service.searched()
+        service.check_explained({"query": body.query})
+
+        def work() -> dict[str, Any]:
+            explanation = index.score(body.query, body.id, weights=body.weights).explain()
+            if body.below is not None:
+                explanation -= index.score(body.query, body.below, weights=body.weights).explain()
+            return explanation.to_dict()
+
+        return answer(await service.in_thread(work))
+
+    @router.post("/map", response_model=MapAnswer)
+    async def corpus_as_map(body: MapRequest) -> Response:
+        """Put the texts of a corpus into the plane, in labelled clusters; takes seconds for a thousand."""
+        name = service.model_name(body.model)
+        if body.texts is not None:
+            texts = service.texts(body.texts, "texts", MOST_POINTS)
+            ids = [str(number) for number in range(1, len(texts) + 1)]
+        else:
+            index = service.searched()
+            every = max(1, -(-len(index) // body.limit))
+            documents = await service.in_thread(lambda: list(islice(index, 0, None, every)))
+            ids, texts = [document.id for document in documents], [_shown(document) for document in documents]
+
+        found = await service.in_thread(lambda: corpus_map(service.models[name], texts, body.clusters))
+        places = zip(ids, texts, found.points.tolist(), found.members)
+        return answer({
+            "model": name,
+            "points": [{"id": id, "text": t[:_SHOWN], "x": x, "y": y, "cluster": c} for id, t, (x, y), c in places],
+            "clusters": [cluster._asdict() for cluster in found.clusters],
+        })  # fmt: skip
+
+    @router.get("/index", response_model=dict[str, Any])
+    async def index_info() -> Response:
+        """Say what the index holds."""
+        facts = await service.in_thread(service.searched().info)
+        return answer({name: value for name, value in facts.items() if name != "folder"})
+
+    return router

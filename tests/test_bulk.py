@@ -1,0 +1,488 @@
+"""A corpus in shards: equal to `encode`, whatever the format, the workers, the engine, or the moment of a crash."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from scipy import sparse
+
+import pellucid
+from pellucid.base import Embedder
+from pellucid.bulk import BatchEncoder, CorpusSettings, Shard, encode_corpus, read_shards
+from pellucid.errors import CorpusError, InputError, MissingExtraError, ModelFolderError, PellucidError, WritingError
+from pellucid.text import Vocabulary
+from resuming import stopped_at_writes
+
+WORDS = ["the", "apple", "pear", "car", "bicycle", "unheard", "été", "車"]
+SMALL = CorpusSettings(shard_size=7)
+
+
+def some_texts(count: int) -> list[str]:
+    choose = random.Random(count)
+    return ["", *(" ".join(choose.choices(WORDS, k=choose.randrange(6))) for _ in range(count - 1))]
+
+
+class Letters(Embedder):
+    """A sparse model: how often each of 26 letters occurs; `n` is added to the count of those that do."""
+
+    family = "letters"
+
+    def __init__(self, n: int = 0) -> None:
+        self.n = n
+
+    def _encode(self, texts, role, *, batch_size, show_progress_bar):
+        counts = np.array([[text.count(chr(97 + i)) for i in range(26)] for text in texts], np.float32).reshape(-1, 26)
+        if "killer" in texts:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return sparse.csr_matrix(np.where(counts, counts + self.n + (role == "query"), 0).astype(np.float32))
+
+    def get_embedding_dimension(self):
+        return 26
+
+    def explain(self, text1, text2=None, *, role1=None, role2=None):
+        raise NotImplementedError
+
+    def save_pretrained(self, path):
+        raise NotImplementedError
+
+
+@pytest.fixture
+def corpus(tmp_path) -> Path:
+    """Fifty texts with ids, in row groups that are no shards."""
+    path = tmp_path / "corpus.parquet"
+    table = pa.table({"text": some_texts(50), "key": [f"k{i}" for i in range(50)], "n": [*range(100, 150)]})
+    pq.write_table(table, path, row_group_size=11)
+    return path
+
+
+def compiled(model):
+    """The rows that `encode` gives for many texts."""
+    copy = pellucid.StaticEmbedder(model.vocabulary, model.vectors)
+    copy._started()
+    return lambda texts: copy.encode(texts)
+
+
+def whole(folder: Path) -> Shard:
+    ids, rows = zip(*read_shards(folder))
+    stack = sparse.vstack if hasattr(rows[0], "tocsr") else np.concatenate
+    return Shard([own for some in ids for own in some], stack(rows))
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("shard-*"))}
+
+
+# --- the function of a batch ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
+@pytest.mark.parametrize("form", [pa.RecordBatch, pa.Table])
+def test_a_batch_has_the_rows_of_encode(fruit, kind, form):
+    found = [*some_texts(30), None]
+    columns = {"id": pa.array(range(31)), "text": pa.array(found, pa.string()).cast(kind), "more": pa.array(found)}
+    batch = form.from_pydict(columns)
+    encoded = BatchEncoder(fruit)(batch.slice(3))
+    assert type(encoded) is form and encoded.schema.names == ["id", "more", "embedding"]
+    rows = np.array(encoded.column("embedding").to_pylist(), np.float32)
+    assert (rows == compiled(fruit)([text or "" for text in found[3:]])).all()
+    assert not rows[-1].any()
+    assert encoded.schema.field("embedding").type == pa.list_(pa.float32(), 3)
+
+
+def test_a_sparse_batch_has_indices_and_values():
+    encoded = BatchEncoder(Letters(), role="query")(pa.record_batch({"text": ["abb", ""]}))
+    assert encoded.to_pylist() == [{"indices": [0, 1], "values": [2.0, 3.0]}, {"indices": [], "values": []}]
+    assert [str(field.type) for field in encoded.schema] == ["list<item: int32>", "list<item: float>"]
+
+
+def test_an_empty_batch_has_no_rows(fruit):
+    assert BatchEncoder(fruit)(pa.record_batch({"text": pa.array([], pa.string())})).num_rows == 0
+
+
+def not_utf8() -> pa.Array:
+    broken = pa.array([b"apple", b"pe\xffr", b"\xf8\x88\x80\x80\x80"])
+    return pa.Array.from_buffers(pa.string(), 3, broken.buffers())
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"body": ["a"]}, "no column 'text'; the columns are body"),
+        ({"text": [1]}, "holds int64, not text"),
+        ({"text": [b"a"]}, "holds binary, not text"),
+        ({"text": ["a"], "embedding": [1]}, "called 'embedding'"),
+        ({"id": [7, 8, 9], "text": not_utf8()}, r"row {'id': 8} is not UTF-8: invalid start byte"),
+    ],
+)
+def test_what_is_no_batch_of_texts_is_named(fruit, columns, message):
+    with pytest.raises((InputError, CorpusError), match=message):
+        BatchEncoder(fruit)(pa.record_batch(columns))
+
+
+# --- a corpus ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["parquet", "safetensors"])
+@pytest.mark.parametrize("id_column", [None, "n", "key"])
+def test_shards_hold_what_encode_gives(fruit, corpus, tmp_path, form, id_column):
+    settings = CorpusSettings(format=form, shard_size=8)
+    paths = encode_corpus(fruit, corpus, tmp_path / "out", id_column=id_column, workers=3, settings=settings)
+    assert [path.name for path in paths] == [f"shard-{n:06d}.{form}" for n in range(7)]
+    found = whole(tmp_path / "out")
+    named = {None: range(50), "n": range(100, 150), "key": map("k{}".format, range(50))}
+    assert found.ids == list(named[id_column])
+    assert (found.rows == compiled(fruit)(some_texts(50))).all() and found.rows.dtype == np.float32
+
+
+@pytest.mark.parametrize("form", ["parquet", "safetensors"])
+def test_sparse_shards(corpus, tmp_path, form):
+    settings = CorpusSettings(role="query", format=form, shard_size=20)
+    encode_corpus(Letters(), corpus, tmp_path / "out", settings=settings)
+    expected = Letters().encode_query(some_texts(50))
+    assert (whole(tmp_path / "out").rows != expected).nnz == 0
+    assert all(shard.rows.shape[1] == 26 for shard in read_shards(tmp_path / "out"))
+
+
+@pytest.mark.parametrize("size", [1, 3, 11, 50, 1000])
+@pytest.mark.parametrize("group", [1, 4, 50])
+def test_shards_and_row_groups_of_any_size(fruit, tmp_path, size, group):
+    pq.write_table(pa.table({"text": some_texts(50)}), tmp_path / "c.parquet", row_group_size=group)
+    encode_corpus(fruit, tmp_path / "c.parquet", tmp_path / "out", settings=CorpusSettings(shard_size=size))
+    assert (whole(tmp_path / "out").rows == compiled(fruit)(some_texts(50))).all()
+
+
+def as_file(path: Path, texts: list[str]) -> Path:
+    """Write texts with the ids "k0", "k1", ... in the format that the name ends with."""
+    rows = [{"own": f"k{i}", "text": text} for i, text in enumerate(texts)]
+    kind = path.name.split(".")[1]
+    content = {
+        "txt": "".join(f"{text}\n" for text in texts),
+        "jsonl": "".join(json.dumps(row) + "\n" for row in rows),
+        "csv": "own,text\r\n" + "".join('{own},"{text}"\r\n'.format(**row) for row in rows),
+        "tsv": "own\ttext\n" + "".join("{own}\t{text}\n".format(**row) for row in rows),
+    }[kind].encode()
+    pack = {".gz": gzip.compress, ".xz": lzma.compress}.get(path.suffix, bytes)
+    path.write_bytes(pack(content))
+    return path
+
+
+@pytest.mark.parametrize("name", ["c.txt", "c.jsonl", "c.csv", "c.tsv", "c.txt.gz", "c.jsonl.xz", "c.csv.gz"])
+def test_every_format_gives_the_same(fruit, tmp_path, name):
+    found, file = some_texts(20), as_file(tmp_path / name, some_texts(20))
+    encode_corpus(fruit, file, tmp_path / "out", settings=SMALL)
+    assert whole(tmp_path / "out").ids == list(range(20))
+    assert (whole(tmp_path / "out").rows == compiled(fruit)(found)).all()
+    assert not (tmp_path / "out/corpus.parquet").exists()
+    if "txt" not in name:
+        encode_corpus(fruit, file, tmp_path / "named", id_column="own", settings=SMALL)
+        assert whole(tmp_path / "named").ids == [f"k{i}" for i in range(20)]
+
+
+def test_a_lone_surrogate_is_replaced(fruit, tmp_path):
+    (tmp_path / "c.jsonl").write_text('{"text": "apple \\ud800"}\n')
+    encode_corpus(fruit, tmp_path / "c.jsonl", tmp_path / "out")
+    assert (whole(tmp_path / "out").rows == compiled(fruit)(["apple"])).all()
+
+
+def test_integer_ids_of_json_stay_integers(fruit, tmp_path):
+    (tmp_path / "c.jsonl").write_text('{"text": "apple", "id": 7}\n{"text": "", "id": 5}\n')
+    encode_corpus(fruit, tmp_path / "c.jsonl", tmp_path / "out", id_column="id")
+    assert whole(tmp_path / "out").ids == [7, 5]
+
+
+def written(path: Path, value: bytes | pa.Table) -> Path:
+    if isinstance(value, bytes):
+        path.write_bytes(value)
+    else:
+        pq.write_table(value, path)
+    return path
+
+
+BAD = {
+    "absent": ("a.txt", None, {}, "not found: .*a.txt"),
+    "unknown": ("a.doc", b"a", {}, "cannot tell the format"),
+    "empty": ("a.txt", b"", {}, "a.txt holds no texts"),
+    "no rows": ("a.parquet", pa.table({"text": pa.array([], pa.string())}), {}, "holds no texts"),
+    "no parquet": ("a.parquet", b"PAR1" + bytes(99), {}, "is damaged or no Parquet file"),
+    "no column": ("a.parquet", pa.table({"b": ["x"]}), {}, "no column 'text'; the columns are b"),
+    "numbers": ("a.parquet", pa.table({"text": [1]}), {}, "holds int64, not text"),
+    "no id": ("a.parquet", pa.table({"text": ["x"]}), {"id_column": "own"}, "no column 'own'; the columns are text"),
+    "odd id": ("a.parquet", pa.table({"text": ["x"], "o": [0.5]}), {"id_column": "o"}, "double; ids are strings"),
+    "null id": ("a.parquet", pa.table({"text": ["x"] * 2, "o": ["k", None]}), {"id_column": "o"}, "row 1 has no id"),
+    "no field": ("a.jsonl", b'{"body": "x"}', {}, "line 1: no field 'text'"),
+    "no own": ("a.jsonl", b'{"text": "x"}', {"id_column": "own"}, "line 1: no id under 'own'"),
+    "mixed": ("a.jsonl", b'{"text": "", "o": 1}\n{"text": "", "o": "k"}', {"id_column": "o"}, "of several types"),
+    "list id": ("a.jsonl", b'{"text": "", "o": [1]}', {"id_column": "o"}, r"the id \[1\] is list"),
+    "plain": ("a.txt", b"x\n", {"id_column": "own"}, "has no ids under 'own'"),
+    "same": ("a.jsonl", b"{}", {"id_column": "text"}, "both 'text'"),
+    "latin": ("a.txt", b"apple\nr\xe9sum\xe9\n", {}, "line 2 is not UTF-8"),
+    "latin parquet": ("a.parquet", pa.table({"text": not_utf8()}), {}, r"a.parquet: the text of row {'id': 1} is not"),
+    "engine": ("a.txt", b"x\n", {"engine": "dask"}, "engine is 'dask'; it must be one of local, ray, spark"),
+    "workers": ("a.txt", b"x\n", {"workers": 0}, "workers is 0"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_named_and_leaves_no_shard(fruit, tmp_path, case):
+    name, value, arguments, message = BAD[case]
+    if value is not None:
+        written(tmp_path / name, value)
+    with pytest.raises((CorpusError, InputError), match=message):
+        encode_corpus(fruit, tmp_path / name, tmp_path / "out", **arguments)
+    assert not list(tmp_path.glob("out/*shard*")) and not list(tmp_path.glob("out/*.parquet"))
+    if case in ("null id", "latin parquet"):  # found by a worker: the folder is that of a run
+        return
+    written(tmp_path / "good.txt", b"apple\n")
+    assert len(encode_corpus(fruit, tmp_path / "good.txt", tmp_path / "out")) == 1
+
+
+def test_settings_are_checked():
+    for settings, message in [({"format": "csv"}, "csv"), ({"shard_size": 0}, "is 0"), ({"role": "x"}, "'x'")]:
+        with pytest.raises(InputError, match=message):
+            CorpusSettings(**settings)
+
+
+def test_a_pipe_is_refused(fruit, tmp_path):
+    os.mkfifo(tmp_path / "pipe.txt")
+    with pytest.raises(InputError, match="read only once"):
+        encode_corpus(fruit, tmp_path / "pipe.txt", tmp_path / "out")
+
+
+# --- resuming ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["c.parquet", "c.jsonl"])
+def test_a_stop_at_any_write_changes_nothing(fruit, corpus, tmp_path, name):
+    file = corpus if name == "c.parquet" else as_file(tmp_path / name, some_texts(50))
+    (tmp_path / "runs").mkdir()
+
+    def job(folder):
+        return encode_corpus(fruit, file, folder, settings=SMALL)
+
+    for folder, paths in stopped_at_writes(job, tmp_path / "runs", most=99):
+        assert len(paths) == 8
+        assert content(folder) == content(tmp_path / "runs/0")
+        assert sorted(path.name for path in folder.iterdir() if path.name != ".lock") == sorted(
+            ["state.json", *content(folder)]
+        )
+
+
+def test_what_is_there_is_not_made_again(fruit, corpus, tmp_path):
+    first, *others = encode_corpus(fruit, corpus, tmp_path / "out", settings=SMALL)
+    before = {path: path.stat().st_mtime_ns for path in others}
+    first.unlink()
+    encode_corpus(fruit, corpus, tmp_path / "out", settings=SMALL)
+    assert first.exists() and {path: path.stat().st_mtime_ns for path in others} == before
+
+
+def test_another_run_is_refused_by_name(fruit, corpus, tmp_path):
+    encode_corpus(fruit, corpus, tmp_path / "out", settings=SMALL)
+    before = content(tmp_path / "out")
+    other = written(tmp_path / "other.parquet", pa.table({"text": some_texts(49), "n": [*range(49)]}))
+    turned = pellucid.StaticEmbedder(fruit.vocabulary, -fruit.vectors)
+    for model, file, arguments, message in [
+        (turned, corpus, {}, "embeddings of another model than StaticEmbedder"),
+        (fruit, other, {}, r"another run \(different: corpus\)"),
+        (fruit, corpus, {"id_column": "n"}, r"\(different: id_column\)"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            encode_corpus(model, file, tmp_path / "out", settings=SMALL, **arguments)
+    with pytest.raises(InputError, match=r"\(different: format, shard_size\)"):
+        encode_corpus(fruit, corpus, tmp_path / "out", settings=CorpusSettings(format="safetensors"))
+    assert content(tmp_path / "out") == before
+
+
+def test_a_folder_of_something_else_is_left_alone(fruit, corpus, tmp_path):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/letter.txt").write_text("dear")
+    with pytest.raises(InputError, match="something else than an encoded corpus"):
+        encode_corpus(fruit, corpus, tmp_path / "home")
+    with pytest.raises(InputError, match="is a file"):
+        encode_corpus(fruit, corpus, tmp_path / "home/letter.txt")
+    assert [path.name for path in (tmp_path / "home").iterdir()] == ["letter.txt"]
+    with pytest.raises(InputError, match="holds no encoded corpus"):
+        read_shards(tmp_path / "home")
+
+
+@pytest.mark.parametrize("form", ["parquet", "safetensors"])
+def test_damage_is_named_and_mended(fruit, corpus, tmp_path, form):
+    settings = CorpusSettings(format=form, shard_size=7)
+    paths = encode_corpus(fruit, corpus, tmp_path / "out", settings=settings)
+    before = content(tmp_path / "out")
+    for damage in (before[paths[2].name][:-9], None):
+        paths[2].unlink()
+        if damage is not None:
+            paths[2].write_bytes(damage)
+            with pytest.raises(ModelFolderError, match=paths[2].name):
+                encode_corpus(fruit, corpus, tmp_path / "out", settings=settings)
+        with pytest.raises(ModelFolderError, match=paths[2].name):
+            list(read_shards(tmp_path / "out"))
+        paths[2].unlink(missing_ok=True)
+        encode_corpus(fruit, corpus, tmp_path / "out", settings=settings)
+        assert content(tmp_path / "out") == before
+
+
+def test_a_changed_number_is_noticed(fruit, corpus, tmp_path):
+    path = encode_corpus(fruit, corpus, tmp_path / "out")[0]
+    damaged = bytearray(path.read_bytes())
+    place = damaged.find(compiled(fruit)(some_texts(50))[1:].tobytes()[:12])
+    damaged[place] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(ModelFolderError, match="damaged"):
+        list(read_shards(tmp_path / "out"))
+
+
+def test_an_unfinished_run_is_not_read(fruit, tmp_path):
+    table = pa.table({"text": pa.concat_arrays([pa.array(["apple"] * 7), not_utf8()])})
+    with pytest.raises(CorpusError, match="not UTF-8"):
+        encode_corpus(fruit, written(tmp_path / "c.parquet", table), tmp_path / "out", settings=SMALL)
+    assert len(content(tmp_path / "out")) == 1  # what was encoded stays
+    with pytest.raises(InputError, match="has not ended"):
+        read_shards(tmp_path / "out")
+
+
+SCRIPT = """
+import sys
+from pellucid.bulk import CorpusSettings, encode_corpus
+encode_corpus(sys.argv[1], sys.argv[2], sys.argv[3], workers=2, settings=CorpusSettings(shard_size=int(sys.argv[4])))
+"""
+
+
+def started(*arguments: object, script: str = SCRIPT, **more: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **more)
+
+
+@pytest.mark.full
+def test_a_killed_run_goes_on(fruit, tmp_path):
+    fruit.save_pretrained(tmp_path / "model")
+    file = as_file(tmp_path / "c.jsonl", some_texts(60_000))
+    encode_corpus(str(tmp_path / "model"), file, tmp_path / "whole", settings=CorpusSettings(shard_size=500))
+    choose, kills = random.Random(0), 0
+    while True:
+        process = started(tmp_path / "model", file, tmp_path / "out", 500)
+        before = len(content(tmp_path / "out"))
+        end = time.monotonic() + 60
+        while process.poll() is None and len(content(tmp_path / "out")) == before and time.monotonic() < end:
+            time.sleep(0.005)
+        time.sleep(choose.uniform(0, 0.3))
+        if process.poll() is not None or kills == 6:
+            assert process.wait() == 0, process.stderr.read()
+            break
+        process.kill()
+        process.wait()
+        kills += 1
+    assert kills > 1
+    assert content(tmp_path / "out") == content(tmp_path / "whole")
+    assert (whole(tmp_path / "out").rows == compiled(fruit)(some_texts(60_000))).all()
+
+
+@pytest.mark.full
+def test_no_space_is_named_and_loses_nothing(fruit, tmp_path):
+    fruit.save_pretrained(tmp_path / "model")
+    file = written(tmp_path / "c.parquet", pa.table({"text": some_texts(30_000)}))
+    script = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n" + SCRIPT
+    process = started(tmp_path / "model", file, tmp_path / "out", 25_000, script=script)
+    assert "WritingError" in process.communicate()[1] and process.returncode == 1
+    assert len(content(tmp_path / "out")) <= 1  # the second shard is small
+    encode_corpus(str(tmp_path / "model"), file, tmp_path / "out", settings=CorpusSettings(shard_size=25_000))
+    assert (whole(tmp_path / "out").rows == compiled(fruit)(some_texts(30_000))).all()
+    assert issubclass(WritingError, PellucidError)
+
+
+@pytest.mark.full
+def test_memory_does_not_grow_with_the_corpus(tmp_path):
+    words = [f"w{n}" for n in range(1000)]
+    vectors = np.random.default_rng(0).normal(size=(1000, 256)).astype(np.float32)
+    pellucid.StaticEmbedder(Vocabulary(words), vectors).save_pretrained(tmp_path / "model")
+    peaks = []
+    script = SCRIPT + "import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)"
+    for count in (40_000, 400_000):  # rows of 40 and 400 MB
+        table = pa.table({"text": [f"w{n % 1000} w{n % 77}" for n in range(count)]})
+        file = written(tmp_path / f"{count}.parquet", table)
+        process = started(tmp_path / "model", file, tmp_path / f"out-{count}", 16_384, script=script)
+        peaks.append(int(process.communicate()[1].split()[-1]) / 1024)
+        shutil.rmtree(tmp_path / f"out-{count}")
+    assert peaks[1] < peaks[0] + 100, peaks
+
+
+# --- processes, Ray, Spark --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.full
+def test_processes_give_the_same(corpus, tmp_path):
+    for workers in (1, 2):
+        encode_corpus(Letters(), corpus, tmp_path / f"{workers}", workers=workers, settings=SMALL)
+    assert content(tmp_path / "1") == content(tmp_path / "2")
+
+
+@pytest.mark.full
+def test_a_killed_worker_is_told_of(tmp_path):
+    file = written(tmp_path / "c.parquet", pa.table({"text": ["a"] * 7 + ["killer"] * 7}))
+    with pytest.raises(PellucidError, match="a worker process has ended"):
+        encode_corpus(Letters(), file, tmp_path / "out", workers=2, settings=SMALL)
+
+
+def _needs(engine: str) -> None:
+    pytest.importorskip(
+        {"ray": "ray", "spark": "pyspark"}[engine], reason=f"{engine} is not installed: pellucid[scale]"
+    )
+    if engine == "spark" and not (shutil.which("java") or os.environ.get("JAVA_HOME")):
+        pytest.skip("Spark needs Java, and there is none")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("engine", ["ray", "spark"])
+def test_clusters_give_the_same(fruit, corpus, tmp_path, monkeypatch, engine):
+    _needs(engine)
+    tests = str(Path(__file__).parent)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([tests, os.environ.get("PYTHONPATH", "")]))
+    fruit.save_pretrained(tmp_path / "model")
+    model = str(tmp_path / "model")
+    encode_corpus(model, corpus, tmp_path / "here", id_column="key", settings=SMALL)
+    shutil.copytree(tmp_path / "here", tmp_path / "there")
+    for number in (0, 2, 3, 7):
+        (tmp_path / f"there/shard-{number:06d}.parquet").unlink()
+    encode_corpus(model, corpus, tmp_path / "there", id_column="key", workers=2, engine=engine, settings=SMALL)
+    assert content(tmp_path / "there") == content(tmp_path / "here")
+    broken = written(tmp_path / "broken.parquet", pa.table({"text": not_utf8()}))
+    with pytest.raises(CorpusError, match=r"broken.parquet: the text of row {'id': 1} is not UTF-8"):
+        encode_corpus(model, broken, tmp_path / "broken", workers=2, engine=engine)
+
+
+@pytest.mark.parametrize(("engine", "module"), [("ray", "ray"), ("spark", "pyspark.sql")])
+def test_an_absent_engine_is_named(fruit, corpus, tmp_path, monkeypatch, engine, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=r"pip install \"pellucid\[scale\]\""):
+        encode_corpus(fruit, corpus, tmp_path / "out", engine=engine)
+
+
+def test_absent_java_is_named():
+    from pellucid.bulk.workers import _local_spark
+
+    class Builder:
+        def master(self, name):
+            return self
+
+        def config(self, key, value):
+            return self
+
+        def getOrCreate(self):
+            raise RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited")
+
+    with pytest.raises(MissingExtraError, match="Java 17"):
+        _local_spark(Builder(), 2)

@@ -1,0 +1,326 @@
+"""Near-duplicates: what is found, beside a plain reference; groups, files, other families, bad input."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+
+import numpy as np
+import pytest
+from scipy import sparse
+from typer.testing import CliRunner
+
+import pellucid
+from pellucid.anchors.embedder import AnchorEmbedder
+from pellucid.base import Embedder
+from pellucid.bulk import duplicates, near_duplicates, nearest, write_kept
+from pellucid.cli.app import app
+from pellucid.ensemble.embedder import EnsembleEmbedder
+from pellucid.errors import CorpusError, InputError, MissingExtraError
+from pellucid.explanation import Explanation
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.text import Vocabulary
+
+WORDS = [start + chr(97 + number) for start in ("word", "term") for number in range(20)] + ["5", "7"]
+
+
+class Letters(Embedder):
+    """Counts of letters as sparse rows: a family of its own."""
+
+    family = "letters"
+
+    def _encode(self, texts, role, *, batch_size, show_progress_bar):
+        counts = [[text.count(letter) for letter in "abcdefghij"] for text in texts]
+        return sparse.csr_matrix(np.array(counts, np.float32).reshape(len(texts), 10))
+
+    def get_embedding_dimension(self):
+        return 10
+
+    def explain(self, text1, text2=None, *, role1=None, role2=None):
+        raise NotImplementedError
+
+    def save_pretrained(self, path):
+        raise NotImplementedError
+
+
+@pytest.fixture(scope="module")
+def model():
+    vectors = np.random.default_rng(0).normal(size=(len(WORDS), 16)).astype(np.float32)
+    vectors[41] = vectors[40] + 0.1  # 5 and 7 are nearly one
+    return StaticEmbedder(Vocabulary(WORDS), vectors)
+
+
+def random_texts(count, seed=1, words=WORDS):
+    """Texts of few words, many of them alike, some equal, some unknown."""
+    draw = np.random.default_rng(seed)
+    texts = [" ".join(draw.choice(words, draw.integers(2, 6))) for _ in range(count)]
+    edited = [" ".join([*texts[n].split()[:-1], words[n % len(words)]]) for n in draw.integers(0, count, count)]
+    mixed = texts + edited + [text.title() for text in texts[::5]] + texts[::7] + ["?!", "", "?!", "unheard of"]
+    return [mixed[n] for n in draw.permutation(len(mixed))]
+
+
+def plain(model, texts, threshold, same_numbers=False):
+    """Return for each text that is not kept the number of the kept one and the score, by comparing in order."""
+    rows, kept, found = model.encode(texts), [], {}
+    scores = model.similarity(rows, rows).round(6)
+    digits = [sorted(near_duplicates._DIGITS.findall(text)) for text in texts]
+    for number, text in enumerate(texts):
+        first = texts.index(text)
+        if first < number:
+            found[number] = found.get(first, (first, 1.0))
+            continue
+        others = [n for n in kept if not same_numbers or digits[n] == digits[number]]
+        best = max(others, key=lambda n: scores[n, number], default=None)
+        if best is not None and scores[best, number] >= threshold:
+            found[number] = (best, scores[best, number])
+        else:
+            kept.append(number)
+    return found
+
+
+def check(report, expected):
+    assert {pair.duplicate for pair in report.pairs} == expected.keys()
+    for pair in report.pairs:  # of two kept texts with one score either may be named
+        assert pair.score == pytest.approx(expected[pair.duplicate][1], abs=3e-6)
+
+
+@pytest.mark.parametrize("block", [7, 2048])
+@pytest.mark.parametrize("threshold", [0.5, 0.9, 1.0])
+def test_the_pairs_are_those_of_a_plain_comparison(model, monkeypatch, block, threshold):
+    monkeypatch.setattr(near_duplicates, "_BLOCK", block)
+    texts = random_texts(120)
+    check(duplicates(texts, model, threshold=threshold), plain(model, texts, threshold))
+
+
+@pytest.mark.parametrize("exact", [20, 60])
+def test_cells_find_what_a_plain_comparison_does(model, monkeypatch, exact):
+    pytest.importorskip("faiss")
+    monkeypatch.setattr(near_duplicates, "_BLOCK", 16)
+    monkeypatch.setattr(nearest, "_EXACT", exact)
+    monkeypatch.setattr(nearest, "_PROBED", 1000)
+    texts = random_texts(150)
+    for threshold, same_numbers in ((0.8, False), (1.0, False), (0.9, True)):
+        found = duplicates(texts, model, threshold=threshold, same_numbers=same_numbers)
+        check(found, plain(model, texts, threshold, same_numbers))
+
+
+def test_cells_hold_the_rows_they_were_given(monkeypatch):
+    pytest.importorskip("faiss")
+    rows = np.random.default_rng(0).normal(size=(900, 8)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    held = nearest.Nearest(exact=50)
+    for start in range(0, 900, 30):
+        held.add(rows[start : start + 30])
+    assert len(held) == 900 and held._rebuilt_at > 200  # made anew twice
+    numbers, scores = held.search(rows, 3)
+    np.testing.assert_array_equal(numbers[:, 0], np.arange(900))
+    np.testing.assert_allclose(scores[:, 0], 1, atol=nearest._FLOAT16)
+
+
+def test_without_rows_and_with_too_few_there_are_gaps():
+    held = nearest.Nearest()
+    numbers, scores = held.search(np.ones((2, 3), np.float32))
+    assert (numbers == -1).all() and np.isneginf(scores).all()
+    held.add(np.eye(3, dtype=np.float32)[:2])
+    numbers, scores = held.search(np.eye(3, dtype=np.float32)[:1], 4)
+    assert numbers.tolist() == [[0, 1, -1, -1]] and scores[0, :2].tolist() == [1, 0]
+
+
+def test_a_text_with_other_numbers_is_a_duplicate_unless_that_is_ruled_out(model):
+    texts = ["worda wordb wordc 5", "worda wordb wordc 7", "Wordc, wordb: worda 5!"]
+    found = duplicates(texts, model)
+    assert [(pair.kept, pair.duplicate, pair.numbers_differ) for pair in found.pairs] == [(0, 1, True), (0, 2, False)]
+    assert (found.pairs[0].only_kept, found.pairs[0].only_duplicate) == (("5",), ("7",))
+    assert "The numbers differ in 1 pair" in found.to_text()
+    strict = duplicates(texts, model, same_numbers=True)
+    assert [(pair.kept, pair.duplicate) for pair in strict.pairs] == [(0, 2)]
+    assert strict.pairs[0].difference == "case, punctuation or order"
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_same_numbers_agrees_with_a_plain_comparison(model, seed):
+    texts = random_texts(100, seed, words=[*WORDS[:6], "5", "7"])
+    check(duplicates(texts, model, threshold=0.8, same_numbers=True), plain(model, texts, 0.8, True))
+
+
+def test_every_removed_text_is_within_the_threshold_of_a_kept_one_also_in_a_chain():
+    turns = np.linspace(0, np.pi / 2, 12)  # neighbours have a cosine of 0.99, the ends 0
+    vectors = np.stack([np.cos(turns), np.sin(turns)], axis=1).astype(np.float32)
+    words = [f"w{chr(97 + number)}" for number in range(12)]
+    chain = StaticEmbedder(Vocabulary(words), vectors)
+    found = duplicates(words, chain, threshold=0.95)
+    assert len(found.kept) > 1
+    scores = chain.similarity(chain.encode(words), chain.encode([words[n] for n in found.kept]))
+    assert (scores.max(axis=1) >= 0.95).all()
+    for group in found.groups:
+        assert min(scores[list(group.duplicates), found.kept.index(group.kept)]) == pytest.approx(group.least, abs=1e-6)
+
+
+def test_many_texts_of_one_form_make_one_pair_each(model):
+    texts = [f"worda wordb wordc {'!' * number}" for number in range(100)]
+    found = duplicates(texts, model)
+    assert len(found.pairs) == 99 and len(found.groups) == 1 and found.kept == [0]
+
+
+def test_texts_that_the_model_does_not_know_are_duplicates_of_equal_ones_only(model):
+    found = duplicates(["unheard", "never seen", "", "unheard", "..."], model, threshold=0.01)
+    assert [(pair.kept, pair.duplicate, pair.score) for pair in found.pairs] == [(0, 3, 1.0)]
+    assert (found.unknown, found.equal) == (4, 1)
+
+
+def test_an_equal_text_of_a_removed_one_goes_to_the_kept_one(model):
+    found = duplicates(["worda wordb", "wordb worda worda wordb", "wordb worda worda wordb"], model)
+    assert [(pair.kept, pair.duplicate) for pair in found.pairs] == [(0, 1), (0, 2)]
+    assert found.equal == 1
+
+
+def test_a_pair_has_reasons_that_add_up_to_its_score(model):
+    found = duplicates(random_texts(60), model, reasons=2)
+    for number, pair in enumerate(found.pairs):
+        why = found.explain(number)
+        assert isinstance(why, Explanation)
+        if why.coverage[0].known:
+            assert sum(row.contribution for row in why.rows) == pytest.approx(pair.score, abs=2e-6)
+            assert pair.reasons[0] == (why.rows[0].name, why.rows[0].contribution)
+    assert "mostly for" in found.to_text()
+    with pytest.raises(InputError, match="the first is 0"):
+        found.explain(len(found.pairs))
+
+
+def test_two_texts_with_one_hash_are_not_taken_for_equal(model, monkeypatch):
+    monkeypatch.setattr(near_duplicates, "_hash", lambda text: 1)
+    found = duplicates(["worda", "wordb", "worda"], model)
+    assert [(pair.kept, pair.duplicate) for pair in found.pairs] == [(0, 2)]
+
+
+def test_twice_is_the_same(model):
+    texts = random_texts(100)
+    assert duplicates(texts, model).to_json() == duplicates(iter(texts), model).to_json()
+
+
+def test_other_families(model):
+    texts = random_texts(60)
+    for other in (AnchorEmbedder(model, WORDS[:5]), EnsembleEmbedder([model, AnchorEmbedder(model, WORDS[:9])])):
+        check(duplicates(texts, other, threshold=0.8), plain(other, texts, 0.8))
+    letters = random_texts(60, words=[*"abcdefghij"])
+    check(duplicates(letters, Letters(), threshold=0.9), plain(Letters(), letters, 0.9))
+
+
+def test_no_duplicates_and_one_text(model):
+    assert duplicates(["worda"], model).pairs == ()
+    found = duplicates(["worda", "wordb"], model)
+    assert found.kept == [0, 1] and "0 of 2 texts" in found.to_text()
+
+
+@pytest.mark.parametrize("threshold", [0, -1, 1.01, float("nan"), "0.9", None])
+def test_a_threshold_out_of_range_is_refused(model, threshold):
+    with pytest.raises(InputError, match="threshold"):
+        duplicates(["worda"], model, threshold=threshold)
+
+
+def test_what_is_no_corpus_is_refused(model, tmp_path):
+    with pytest.raises(InputError, match="no text"):
+        duplicates([], model)
+    with pytest.raises(CorpusError, match="item 1"):
+        duplicates(["worda", None], model)
+    with pytest.raises(CorpusError, match="not found"):
+        duplicates(tmp_path / "absent.txt", model)
+    with pytest.raises(InputError, match="reasons"):
+        duplicates(["worda"], model, reasons=-1)
+    with pytest.raises(InputError, match="pellucid model"):
+        duplicates(["worda"], len)
+
+
+def test_nan_is_refused():
+    class Broken(Letters):
+        def _encode(self, texts, role, **options):
+            rows = super()._encode(texts, role, **options)
+            rows.data[-1] = np.nan
+            return rows
+
+    with pytest.raises(InputError, match="text 2"):
+        duplicates(["a", "b", "c"], Broken())
+
+
+def test_a_large_corpus_without_faiss_says_what_to_install(model, monkeypatch):
+    monkeypatch.setattr(nearest, "_EXACT", 3)
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(MissingExtraError, match=r"pellucid\[scale\]"):
+        duplicates(WORDS, model)
+
+
+CORPUS = ["worda wordb", "Wordb worda!", "wordc", "wordc", "", "wordd worde wordf"]
+LEFT = ["worda wordb", "wordc", "", "wordd worde wordf"]
+
+
+@pytest.mark.parametrize(
+    "names", [("a.txt", "b.txt"), ("a.txt.gz", "b.txt"), ("a.txt", "b.txt.gz"), ("a.txt", "a.txt")]
+)
+def test_what_is_left_of_a_text_file(model, tmp_path, names):
+    source, target = (tmp_path / name for name in names)
+    with (gzip.open if source.suffix == ".gz" else open)(source, "wt", encoding="utf-8") as file:
+        file.write("\n".join(CORPUS) + "\n")
+    write_kept(source, duplicates(source, model), target)
+    with (gzip.open if target.suffix == ".gz" else open)(target, "rt", encoding="utf-8") as file:
+        assert file.read() == "\n".join(LEFT) + "\n"
+
+
+def test_what_is_left_of_json_lines_and_parquet_has_all_columns(model, tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    lines = [json.dumps({"id": n, "said": text}) for n, text in enumerate(CORPUS)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    found = duplicates(tmp_path / "a.jsonl", model, field="said")
+    write_kept(tmp_path / "a.jsonl", found, tmp_path / "b.jsonl")
+    left = (tmp_path / "b.jsonl").read_text(encoding="utf-8").splitlines()
+    assert left == [lines[n] for n in (0, 2, 4, 5)]
+    parquet.write_table(pa.table({"id": pa.array(range(6), pa.int16()), "said": CORPUS}), tmp_path / "a.parquet")
+    found = duplicates(tmp_path / "a.parquet", model, field="said")
+    write_kept(tmp_path / "a.parquet", found, tmp_path / "b.parquet")
+    table = parquet.read_table(tmp_path / "b.parquet")
+    assert table["id"].type == pa.int16() and table["id"].to_pylist() == [0, 2, 4, 5]
+
+
+def test_another_corpus_or_format_is_refused_and_nothing_written(model, tmp_path):
+    source, target = tmp_path / "a.txt", tmp_path / "b.txt"
+    source.write_text("\n".join(CORPUS) + "\n", encoding="utf-8")
+    found = duplicates(source, model)
+    with pytest.raises(InputError, match=r"\.txt"):
+        write_kept(source, found, tmp_path / "b.jsonl")
+    source.write_text("worda\n", encoding="utf-8")
+    with pytest.raises(CorpusError, match="the report is about 6"):
+        write_kept(source, found, target)
+    assert not target.exists()
+
+
+def test_a_corpus_that_changes_while_it_is_read_is_refused(model, tmp_path, monkeypatch):
+    source = tmp_path / "a.txt"
+    source.write_text("\n".join(CORPUS) + "\n", encoding="utf-8")
+    report = near_duplicates._report
+    monkeypatch.setattr(near_duplicates, "_report", lambda *a: source.write_text("worda\n") and report(*a))
+    with pytest.raises(CorpusError, match="now has 1"):
+        duplicates(source, model)
+
+
+def test_the_command(model, tmp_path):
+    model.save_pretrained(tmp_path / "model")
+    (tmp_path / "a.txt").write_text("\n".join(CORPUS) + "\n", encoding="utf-8")
+    options = ["--threshold", "0.95", "-m", str(tmp_path / "model")]
+    ran = CliRunner().invoke(app, ["duplicates", str(tmp_path / "a.txt"), "--keep", str(tmp_path / "b.txt"), *options])
+    assert ran.exit_code == 0 and "2 of 6 texts" in ran.stdout and "4 of 6 texts" in ran.stderr
+    assert (tmp_path / "b.txt").read_text(encoding="utf-8").splitlines() == LEFT
+    ran = CliRunner().invoke(app, ["duplicates", "--json", *options], input="worda\nworda\n")
+    assert json.loads(ran.stdout)["pairs"][0]["duplicate"] == 1
+    ran = CliRunner().invoke(app, ["duplicates", "--keep", "b.txt", *options], input="worda\n")
+    assert ran.exit_code == 2
+
+
+@pytest.mark.full
+def test_real_sentences_with_small_edits():
+    texts = ["The bank raised the interest rate on home loans.", "A man is riding a horse on the beach."]
+    edits = ["the bank raised the interest rate on home loans", "A man is riding a horse on the beach!!"]
+    found = pellucid.duplicates([*texts, *edits, "A dog runs."])
+    assert [(pair.kept, pair.duplicate) for pair in found.pairs] == [(0, 2), (1, 3)]
+    assert list(found.to_frame()["score"]) == [1.0, 1.0]

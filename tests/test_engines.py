@@ -1,0 +1,578 @@
+"""One contract for every engine: the same calls, the same answers, and nothing half-written is ever seen."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("qdrant_edge")
+
+import pellucid
+from pellucid import Index
+from pellucid.errors import EngineError, IndexFolderError, InputError
+from pellucid.index.engine import Edge, Generation, Point
+from pellucid.index.engine import Test as Condition
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.text import Vocabulary
+from test_index import CONDITIONS, CONDITIONS_METADATA, SparseLetters, brute_bm25
+
+pytestmark = [pytest.mark.full, pytest.mark.filterwarnings("ignore:.*local.*:UserWarning")]
+
+WORDS = [f"w{n}" for n in range(60)]
+
+
+@pytest.fixture(scope="module")
+def milvus():
+    """The address of a Milvus server that was started here."""
+    pytest.importorskip("pymilvus")
+    pytest.importorskip("milvus_lite")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    folder = Path(subprocess.run(["mktemp", "-d"], capture_output=True, text=True, check=True).stdout.strip())
+    command = [str(Path(sys.executable).with_name("milvus-lite")), "server", "--data-dir", str(folder)]
+    server = subprocess.Popen(
+        [*command, "--host", "127.0.0.1", "--port", port], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        until = time.monotonic() + 60
+        while time.monotonic() < until and server.poll() is None:
+            try:
+                socket.create_connection(("127.0.0.1", int(port)), 1).close()
+                break
+            except OSError:
+                time.sleep(0.1)
+        else:
+            pytest.skip("milvus-lite server does not start here")
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        server.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def local_qdrant(monkeypatch):
+    """Every client is one and the same in local mode: the collections outlive a closed index."""
+    client = pytest.importorskip("qdrant_client").QdrantClient(":memory:")
+    lock = threading.Lock()  # the local mode is for one thread
+
+    class Shared:
+        def __init__(self, **settings):
+            pass
+
+        def close(self):
+            pass
+
+        def __getattr__(self, name):
+            def call(*arguments, **named):
+                with lock:
+                    return getattr(client, name)(*arguments, **named)
+
+            return call
+
+    monkeypatch.setattr("pellucid.engines.qdrant.QdrantClient", Shared)
+    return client
+
+
+@pytest.fixture(scope="module")
+def ray_here():
+    ray = pytest.importorskip("ray")
+    yield ray
+    ray.shutdown()
+
+
+@pytest.fixture(params=["edge", "qdrant", "milvus", "ray"])
+def engine(request):
+    """The settings of an engine, for one index."""
+    name = f"test_{uuid.uuid4().hex}"
+    if request.param == "edge":
+        return Edge()
+    if request.param == "qdrant":
+        request.getfixturevalue("local_qdrant")
+        return pellucid.engines.Qdrant(url="http://127.0.0.1:1", collection=name, shards=3, replicas=2)
+    if request.param == "milvus":
+        return pellucid.engines.Milvus(request.getfixturevalue("milvus"), name, graph=False)
+    request.getfixturevalue("ray_here")
+    return pellucid.engines.Ray(shards=2, replicas=1)  # starting actors takes long; below, there are more
+
+
+@pytest.fixture(scope="module")
+def words():
+    return StaticEmbedder(Vocabulary(WORDS), np.random.default_rng(0).normal(size=(60, 8)).astype(np.float32))
+
+
+def texts_of(count, seed=0):
+    chance = random.Random(seed)
+    return [" ".join(chance.choices(WORDS, k=chance.randint(1, 20))) for _ in range(count)]
+
+
+def ids_of(hits):
+    return sorted(hit.id for hit in hits)
+
+
+# --- The engine itself ---
+
+
+def test_an_engine_answers_as_a_matrix_product(engine, tmp_path):
+    chance = np.random.default_rng(0)
+    vectors = {}
+    for number in range(1 << 16, 201 << 16, 1 << 16):
+        own = {"dense-part": chance.normal(size=5).astype(np.float32)} if number % 3 else {}
+        if number % 5:
+            own["sparse part"] = (np.sort(chance.choice(40, 6, False)), chance.random(6).astype(np.float32) + 0.1)
+        vectors[number] = own
+    made = engine.create(Generation(tmp_path, "engine-1", {"dense-part": 5}, {"sparse part": False}))
+    try:
+        made.index_payload("n0")
+        made.put([Point(number, own, {"n0": [float(number >> 16)]}) for number, own in vectors.items()])
+        made.flush()
+        made.optimize()
+        assert made.count() == 200 and list(made.numbers()) == sorted(vectors)
+        assert list(made.numbers(150 << 16)) == sorted(vectors)[149:]
+        check_vectors(made.vectors(vectors, ["dense-part", "sparse part"]), vectors)
+        queries = {"dense-part": chance.normal(size=5).astype(np.float32),
+                   "sparse part": (np.array([3, 7, 11]), np.array([0.5, 1.0, 2.0], np.float32))}  # fmt: skip
+        every = {name: products_of(vectors, name, query) for name, query in queries.items()}
+        check_found(made.search(queries, 20), every, 20)
+        some = {number: number >> 16 for number in vectors if number >> 16 > 150}
+        above = ((Condition("n0", "range", {"gt": 150.0}),),)
+        check_found(made.search(queries, 20, above), {n: pick(found, some) for n, found in every.items()}, 20)
+        asked = {name: sorted(vectors)[:30] for name in queries}
+        for name, found in made.products(queries, asked).items():
+            assert drop_zeros(found) == pytest.approx(drop_zeros(pick(every[name], asked[name])), abs=1e-5)
+        assert made.products(queries, {}) in ({}, {name: {} for name in queries})
+        made.delete([1 << 16, 2 << 16, 999 << 16])
+        made.flush()
+        assert made.count() == 198 and next(iter(made.numbers())) == 3 << 16
+    finally:
+        made.close()
+
+
+def products_of(vectors, name, query):
+    """Number -> product, of the points that have the part."""
+    found = {}
+    for number, own in vectors.items():
+        if name in own and name == "dense-part":
+            found[number] = float(own[name] @ query)
+        elif name in own:
+            weights = dict(zip(*(side.tolist() for side in query)))
+            found[number] = sum(weights.get(n, 0.0) * v for n, v in zip(*(side.tolist() for side in own[name])))
+    return found
+
+
+def check_found(answer, every, limit):
+    """The answer is the best of all products; zeros do not matter, nor do points that lack the part."""
+    for name, found in answer.items():
+        best = sorted(drop_zeros(every[name]).values(), reverse=True)[:limit]
+        assert list(found.values()) == sorted(found.values(), reverse=True)
+        found = drop_zeros(found)
+        assert list(found.values()) == pytest.approx(best[: len(found)], abs=1e-5)
+        assert len(found) == len(best) or best[len(found)] < 0
+        assert found == pytest.approx({number: every[name][number] for number in found}, abs=1e-5)
+
+
+def check_vectors(stored, vectors):
+    assert stored.keys() == vectors.keys()
+    for number, own in vectors.items():
+        assert stored[number].keys() == own.keys()
+        for name, vector in own.items():
+            if name == "dense-part":
+                assert stored[number][name] == pytest.approx(vector)
+            else:
+                found, given = (dict(zip(*(side.tolist() for side in one))) for one in (stored[number][name], vector))
+                assert found == pytest.approx(given)
+
+
+def pick(found, numbers):
+    return {number: found[number] for number in numbers if number in found}
+
+
+def drop_zeros(found):
+    return {number: product for number, product in found.items() if product}
+
+
+# --- The index on it ---
+
+
+def test_hybrid_search_is_looking_at_every_document(engine, tmp_path, words):
+    texts = texts_of(400)
+    letters = SparseLetters()
+    models = {"words": words, "letters": letters}
+    weights = {"bm25": 0.3, "words": 0.4, "letters": 0.3}
+    with Index.create(tmp_path / "index", models, weights=weights, engine=engine) as index:
+        index.add([str(n) for n in range(len(texts))], texts)
+        index.rebuild()  # the mean length of all, not of a sample
+        assert index.verify() == []
+        for query in texts_of(5, seed=1):
+            cosines = words.similarity(words.encode([query]), words.encode(texts))[0]
+            similar = letters.similarity(letters.encode([query]), letters.encode(texts))[0]
+            every = 0.3 * np.array(brute_bm25(query, texts)) + 0.4 * cosines + 0.3 * similar
+            hits = index.search(query, 20)
+            assert hits.exact
+            assert [hit.score for hit in hits] == pytest.approx(np.sort(every)[::-1][:20].tolist(), abs=2e-6)
+            for hit in hits[:5]:
+                assert hit.score == pytest.approx(every[int(hit.id)], abs=2e-6)
+                assert sum(row.contribution for row in hit.explain().rows) == pytest.approx(hit.score, abs=1e-5)
+
+
+def test_conditions_mean_the_same_everywhere(engine, tmp_path):
+    with Index.create(tmp_path / "index", {}, engine=engine) as index:
+        index.add(list("abcd"), ["common word"] * 4, metadata=CONDITIONS_METADATA)
+        for where, found in CONDITIONS:
+            assert ids_of(index.search("common", where=where)) == sorted(found), where
+        odd = {"tag": 'a"b\\c] or id > 0 #\n\u65e5\u672c ' + "long " * 200}
+        index.add(["odd"], ["common word"], metadata=[odd | {"years": [1.5, 1990, 2030]}])
+        assert ids_of(index.search("common", where=odd)) == ["odd"]
+        assert ids_of(index.search("common", where={"tag": odd["tag"] + "x"})) == []
+        assert ids_of(index.search("common", where={"years": {"gt": 1989, "lt": 1991}})) == ["odd"]
+        assert ids_of(index.search("common", where={"years": {"gte": 2031}})) == []
+
+
+def test_documents_change(engine, tmp_path, fruit):
+    with Index.create(tmp_path / "index", {"fruit": fruit}, passage_characters=100, engine=engine) as index:
+        index.add(["a", "b", "c"], ["an apple", "the car", "pear " * 100], metadata=[{"n": 1}, {"n": 2}, None])
+        assert index.search("apple", weights={"bm25": 1})[0].id == "a" and index.verify() == []
+        index.add(["a", "c"], ["a bicycle", "a pear"])
+        assert ids_of(index.search("apple", weights={"bm25": 1})) == [] and len(index) == 3
+        assert index.search("pear", weights={"bm25": 1})[0].text == "a pear"
+        index.update("b", metadata={"n": 77})
+        assert ids_of(index.search("car", where={"n": 77})) == ["b"]
+        index.delete(["b"])
+        assert ids_of(index.search("car bicycle pear")) == ["a", "c"] and index.verify() == []
+
+
+def test_an_index_finds_its_engine_again(engine, tmp_path, fruit):
+    with Index.create(tmp_path / "index", {"fruit": fruit}, engine=engine) as index:
+        index.add(["a", "b"], ["an apple", "the car"])
+        before = {hit.id: hit.score for hit in index.search("an apple and a car")}
+    with Index.open(tmp_path / "index") as index:
+        assert {hit.id: hit.score for hit in index.search("an apple and a car")} == pytest.approx(before)
+        assert index.verify() == [] and index.info()["engine"] == engine.kind
+        index.add(["c"], ["a pear"])
+        index.rebuild({"fruit": fruit.without(2)})
+        assert index.verify() == [] and index._documents.state.engine == "engine-2"
+        if engine.kind == "qdrant":
+            names = [found.name for found in engine._client().get_collections().collections]
+            assert [name for name in names if name.startswith(engine.collection)] == [f"{engine.collection}-engine-2"]
+        elif engine.kind == "milvus":
+            names = [name for name in engine._client().list_collections() if name.startswith(engine.collection)]
+            assert names == [f"{engine.collection}_engine_2"]
+    with Index.open(tmp_path / "index") as index:
+        if engine.kind in ("edge", "ray"):
+            assert [folder.name for folder in index.folder.glob("engine-*")] == ["engine-2"]
+        assert ids_of(index.search("apple pear car")) == ["a", "b", "c"]
+
+
+def test_lost_vectors_are_an_error_and_can_be_made_anew(engine, tmp_path, fruit):
+    with Index.create(tmp_path / "index", {"fruit": fruit}, engine=engine) as index:
+        index.add(["a", "b"], ["an apple", "the car"])
+    engine.sweep(tmp_path / "index", "none of them")
+    with pytest.raises((IndexFolderError, EngineError), match="pellucid index rebuild"):
+        Index.open(tmp_path / "index")
+    with Index.open(tmp_path / "index", rebuild=True) as index:
+        assert index.verify() == [] and ids_of(index.search("apple car")) == ["a", "b"]
+
+
+def test_a_crash_between_engine_and_commit_leaves_nothing(engine, tmp_path, fruit, monkeypatch):
+    index = Index.create(tmp_path / "index", {"fruit": fruit}, passage_characters=100, engine=engine)
+    index.add(["a", "b"], ["an apple", "the car"])
+    with monkeypatch.context() as crash:  # nothing of what would tidy up is done
+        crash.setattr(index._documents, "replace", lambda *arguments: 1 / 0)
+        crash.setattr(index._documents, "skip", lambda *arguments: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            index.add(["a", "x"], ["pear " * 200, "a pear"])
+    assert len(list(index._engine.numbers())) > 2 and ids_of(index.search("pear", weights={"bm25": 1})) == []
+    index.close()
+    with Index.open(tmp_path / "index") as index:
+        assert index.verify() == [] and ids_of(index.search("apple pear car")) == ["a", "b"]
+        index.add(["y"], ["a pear"])
+        assert index.verify() == [] and ids_of(index.search("pear", weights={"bm25": 1})) == ["y"]
+
+
+def test_an_engine_that_fails_half_way_leaves_nothing_of_another_document(engine, tmp_path, fruit, monkeypatch):
+    with Index.create(tmp_path / "index", {"fruit": fruit}, passage_characters=100, engine=engine) as index:
+        index.add(["a", "b"], ["an apple", "the car"])
+
+        def gone(*arguments):
+            raise EngineError("no way there")
+
+        with monkeypatch.context() as cut:
+            cut.setattr(index._engine, "delete", gone)
+            index.add(["a"], ["a pear"])  # is committed; that the old one has to go is kept in mind
+        assert ids_of(index.search("apple", weights={"bm25": 1})) == []
+        with monkeypatch.context() as cut:  # the points arrive, and nothing after them
+            cut.setattr(index._engine, "flush", gone)
+            with pytest.raises(EngineError, match="no way there"):
+                index.add(["x"], ["pear " * 200])
+            cut.setattr(index._engine, "delete", gone)
+            with pytest.raises(EngineError, match="no way there"):
+                index.add(["x"], ["pear " * 200])
+        assert ids_of(index.search("pear", weights={"bm25": 1})) == ["a"]
+        index.add(["y"], ["short"])
+        assert index.verify() == [] and ids_of(index.search("pear short", weights={"bm25": 1})) == ["a", "y"]
+
+
+def test_searches_while_the_index_changes(engine, tmp_path, words):
+    with Index.create(tmp_path / "index", {"words": words}, engine=engine) as index:
+        index.add([str(n) for n in range(20)], ["w0 w1"] * 20)
+        done, seen = threading.Event(), []
+
+        def search():
+            while not done.is_set():
+                try:
+                    seen.append([hit.id for hit in index.search("w0 w1 w2", 30)])
+                except Exception as error:
+                    seen.append(error)
+
+        thread = threading.Thread(target=search)
+        thread.start()
+        try:
+            for version in range(2):
+                index.add([str(n) for n in range(20)], [f"w0 w1 w{version}"] * 20)
+                index.rebuild()
+        finally:
+            done.set()
+            thread.join()
+        assert seen and all(isinstance(ids, list) and len(ids) == len(set(ids)) == 20 for ids in seen), seen
+        assert index.verify() == []
+
+
+def test_an_index_moves_to_another_engine(engine, tmp_path, fruit):
+    if engine.kind == "edge":
+        pytest.skip("it is where the others move from")
+    with Index.create(tmp_path / "index", {"fruit": fruit}) as index:
+        index.add(["a", "b"], ["an apple", "the car"])
+        before = {hit.id: hit.score for hit in index.search("apple car")}
+    with pytest.raises(InputError, match=r"rebuild=True"):
+        Index.open(tmp_path / "index", engine=engine)
+    with Index.open(tmp_path / "index", engine=engine, rebuild=True) as index:
+        assert {hit.id: hit.score for hit in index.search("apple car")} == pytest.approx(before)
+        assert index.verify() == [] and index.info()["engine"] == engine.kind
+    with Index.open(tmp_path / "index", engine=Edge(), rebuild=True) as index:
+        assert index.verify() == [] and index.info()["engine"] == "edge"
+    with Index.open(tmp_path / "index") as index:
+        assert index.verify() == [] and ids_of(index.search("apple car")) == ["a", "b"]
+        assert [folder.name for folder in index.folder.glob("engine-*")] == ["engine-3"]
+
+
+def test_no_secret_is_written_down(engine, tmp_path, monkeypatch):
+    monkeypatch.setenv("QDRANT_API_KEY", "very-secret")
+    monkeypatch.setenv("MILVUS_TOKEN", "very-secret")
+    Index.create(tmp_path / "index", {}, engine=engine).close()
+    for file in (tmp_path / "index").rglob("*"):
+        assert file.is_dir() or b"very-secret" not in file.read_bytes()
+
+
+# --- What one of them cannot do ---
+
+
+class Signed(SparseLetters):
+    def _encode(self, texts, role, **options):
+        return super()._encode(texts, role, **options) * -1.0
+
+
+def test_milvus_refuses_negative_sparse_values_and_too_many_numbers(tmp_path, milvus):
+    engine = pellucid.engines.Milvus(milvus, f"test_{uuid.uuid4().hex}")
+    with pytest.raises(InputError, match="negative sparse values"):
+        Index.create(tmp_path / "index", {"signed": Signed()}, engine=engine)
+    assert not (tmp_path / "index").exists()
+    with Index.create(tmp_path / "index", {}, engine=engine) as index:
+        with pytest.raises(InputError, match="holds 17 numbers or dates"):
+            index.add(["a"], ["text"], metadata=[{"n": list(range(17))}])
+        index.add(["b"], ["text"], metadata=[{"n": list(range(16)), "when": "2024-05-31"}])
+        assert index.verify() == [] and ids_of(index.search("text", where={"n": {"gt": 14}})) == ["b"]
+        with pytest.raises(InputError, match="at most 16,384"):
+            index.search("text", 10_000)
+        with pytest.raises(InputError, match="2024-05-31"):
+            index.search("text", where={"when": {"gt": "20240531"}})
+
+
+def test_milvus_searches_a_graph_unless_told_otherwise(tmp_path, milvus, words):
+    texts = texts_of(1500)
+    engine = pellucid.engines.Milvus(milvus, f"test_{uuid.uuid4().hex}")
+    with Index.create(tmp_path / "index", {"words": words}, bm25=False, engine=engine) as index:
+        index.add([str(n) for n in range(len(texts))], texts)
+        found = wanted = 0
+        for query in texts_of(5, seed=1):
+            cosines = words.similarity(words.encode([query]), words.encode(texts))[0]
+            best = np.sort(cosines)[::-1][:10]
+            scores = [hit.score for hit in index.search(query, 10)]
+            found += sum(score > best[-1] - 1e-5 for score in scores)
+            wanted += 10
+        assert found >= 0.9 * wanted
+
+
+@pytest.mark.parametrize("kind", ["qdrant", "milvus"])
+def test_the_collections_of_another_index_are_left_alone(kind, tmp_path, request, fruit):
+    engine = request.getfixturevalue("local_qdrant" if kind == "qdrant" else "milvus")
+    name = f"test_{uuid.uuid4().hex}"
+    engine = (
+        pellucid.engines.Qdrant("http://127.0.0.1:1", name)
+        if kind == "qdrant"
+        else pellucid.engines.Milvus(engine, name)
+    )
+    with Index.create(tmp_path / "one", {}, engine=engine) as index:
+        index.add(["a"], ["apple"])
+        with pytest.raises(InputError, match="give another name"):
+            Index.create(tmp_path / "two", {}, engine=engine)
+        assert not (tmp_path / "two").exists() and ids_of(index.search("apple")) == ["a"]
+
+
+@pytest.mark.parametrize("kind", ["qdrant", "milvus"])
+def test_a_server_that_is_not_there(kind, tmp_path):
+    engines = pellucid.engines
+    pytest.importorskip("qdrant_client" if kind == "qdrant" else "pymilvus")
+    engine = (
+        engines.Qdrant("http://127.0.0.1:9", "x") if kind == "qdrant" else engines.Milvus("http://127.0.0.1:9", "x")
+    )
+    with pytest.raises(EngineError, match=r"at http://127\.0\.0\.1:9"):
+        Index.create(tmp_path / "index", {}, engine=engine)
+    assert not (tmp_path / "index").exists()
+
+
+def test_settings_that_cannot_be(tmp_path):
+    pytest.importorskip("qdrant_client")
+    pytest.importorskip("pymilvus")
+    pytest.importorskip("ray")
+    with pytest.raises(InputError, match="the collection is 'a/b'"):
+        pellucid.engines.Qdrant("http://127.0.0.1:9", "a/b")
+    with pytest.raises(InputError, match="the collection is 'a-b'"):
+        pellucid.engines.Milvus("http://127.0.0.1:9", "a-b")
+    with pytest.raises(InputError, match="replicas 0"):
+        pellucid.engines.Ray(replicas=0)
+    with pytest.raises(InputError, match="the engine is 'qdrant'"):
+        Index.create(tmp_path / "index", {}, engine="qdrant")
+    with Index.create(tmp_path / "index", {}) as index:
+        state = json.loads(index._documents.state.to_json())
+        assert state["settings"]["engine"] == {"kind": "edge"}
+        index._documents.state.settings["engine"] = {"kind": "later"}
+        with index._documents.commit(index._documents.state):
+            pass
+    with pytest.raises(IndexFolderError, match="does not know"):
+        Index.open(tmp_path / "index")
+
+
+# --- Ray: actors that are lost ---
+
+
+def kill(index, shard, replica):
+    """End the process of an actor as a crash does."""
+    import ray
+
+    ray.kill(index._engine._shards[shard][replica].actor)
+
+
+def test_a_search_goes_on_when_an_actor_is_lost(tmp_path, words, ray_here):
+    texts = texts_of(200)
+    engine = pellucid.engines.Ray(shards=2, replicas=2)
+    with Index.create(tmp_path / "index", {"words": words}, engine=engine) as index:
+        index.add([str(n) for n in range(200)], texts)
+        before = [(hit.id, hit.score) for hit in index.search("w1 w2 w3", 50)]
+        for shard, replica in [(0, 0), (1, 1), (0, 1)]:
+            kill(index, shard, replica)
+            for _ in range(4):
+                assert [(hit.id, hit.score) for hit in index.search("w1 w2 w3", 50)] == before
+        for replica in (0, 1):  # the whole shard: it opens its folders
+            kill(index, 1, replica)
+        assert [(hit.id, hit.score) for hit in index.search("w1 w2 w3", 50)] == before
+        assert index.verify() == []
+
+
+def test_an_actor_without_its_folder_is_filled_by_another(tmp_path, words, ray_here):
+    engine = pellucid.engines.Ray(shards=1, replicas=2)
+    with Index.create(tmp_path / "index", {"words": words}, engine=engine) as index:
+        index.add([str(n) for n in range(50)], texts_of(50), metadata=[{"n": n} for n in range(50)])
+        kill(index, 0, 0)
+        time.sleep(0.5)
+        shutil.rmtree(tmp_path / "index/engine-1/shard-0-0")
+        index.add(["new"], ["w1 w1"])  # waits for it
+        kill(index, 0, 1)
+        shutil.rmtree(tmp_path / "index/engine-1/shard-0-1")
+        assert index.verify() == [] and len(index.search("w1", 100, where={"n": {"lt": 50}})) > 0
+        for replica in (0, 1):
+            kill(index, 0, replica)
+        time.sleep(0.5)
+        shutil.rmtree(tmp_path / "index/engine-1")
+        with pytest.raises(EngineError, match="lost what was in it"):
+            index.search("w1")
+    with pytest.raises(EngineError, match="pellucid index rebuild"):
+        Index.open(tmp_path / "index")
+    with Index.open(tmp_path / "index", rebuild=True) as index:
+        assert index.verify() == [] and len(index) == 51
+
+
+def test_an_actor_that_missed_writes_does_not_answer_before_it_has_them(tmp_path, words, ray_here):
+    engine = pellucid.engines.Ray(shards=1, replicas=2)
+    with Index.create(tmp_path / "index", {"words": words}, engine=engine) as index:
+        index.add(["a"], ["w1"])
+    shutil.copytree(tmp_path / "index/engine-1/shard-0-0", tmp_path / "old")
+    with Index.open(tmp_path / "index") as index:
+        index.add(["b"], ["w1"])
+        index.delete("a")
+    shutil.rmtree(tmp_path / "index/engine-1/shard-0-0")
+    (tmp_path / "old").rename(tmp_path / "index/engine-1/shard-0-0")
+    with Index.open(tmp_path / "index") as index:
+        for _ in range(4):  # each of the two answers twice
+            assert ids_of(index.search("w1")) == ["b"] and index._engine.count() == 1
+        assert index.verify() == []
+
+
+def test_no_acknowledged_document_is_lost_when_actors_are_killed_under_load(tmp_path, words, ray_here):
+    engine = pellucid.engines.Ray(shards=2, replicas=2)
+    chance, expected, wrong = random.Random(0), {}, []
+    with Index.create(tmp_path / "index", {"words": words}, engine=engine) as index:
+        index.add(["fixed"], ["w0 w1 w2"])
+        done, attempts = threading.Event(), 0
+
+        def search():
+            while not done.wait(0.05):
+                try:
+                    hits = index.search("w0 w1 w2", 1000)
+                    found = [hit.id for hit in hits]
+                    if "fixed" not in found or len(found) != len(set(found)):
+                        wrong.append(found)
+                except EngineError:
+                    pass  # an error is no short answer
+
+        def murder():
+            while not done.wait(chance.uniform(0, 0.5)):
+                before = attempts
+                actor = index._engine._shards[chance.randrange(2)][chance.randrange(2)].actor
+                if actor is not None:
+                    ray_here.kill(actor)
+                while attempts == before and not done.wait(0.05):
+                    pass  # one loss for each change
+
+        threads = [threading.Thread(target=search), threading.Thread(target=murder)]
+        for thread in threads:
+            thread.start()
+        try:
+            for attempts in range(8):
+                own = {f"d{chance.randrange(60)}": f"w{attempts} w{chance.randrange(60)}" for _ in range(8)}
+                try:
+                    index.add(list(own), list(own.values()))
+                    expected |= own
+                except EngineError:
+                    pass  # not acknowledged, and not there
+        finally:
+            done.set()
+            for thread in threads:
+                thread.join()
+        assert expected and not wrong
+        assert {d.id: d.text for d in index if d.id != "fixed"} == expected and index.verify() == []
+        for own, text in list(expected.items())[:10]:
+            assert [hit.id for hit in index.search(text, 100)].count(own) == 1
+    with Index.open(tmp_path / "index") as index:
+        assert index.verify() == [] and len(index) == len(expected) + 1

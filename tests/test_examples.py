@@ -1,0 +1,55 @@
+"""The example of the search page, on a corpus of four abstracts."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+EXAMPLE = str(Path(__file__).resolve().parents[1] / "examples" / "search_scifact.py")
+
+ABSTRACTS = {
+    "1": ("Immune cells and immune tissue", "An immune response of immune cells surrounds the granuloma."),
+    "2": ("Inflammation of granulomas", "The centre of a granuloma is inflamed, the tissue around it is not."),
+    "3": ("Loans", "The bank raised the interest rate."),
+    "4": ("Horses", "A man is riding a horse on the beach."),
+}
+
+
+@pytest.fixture
+def data(tmp_path):
+    folder = tmp_path / "set"
+    (folder / "qrels").mkdir(parents=True)
+    records = [{"_id": key, "title": title, "text": text} for key, (title, text) in ABSTRACTS.items()]
+    queries = [{"_id": "7", "text": "The immune tissue around a granuloma."}, {"_id": "8", "text": "Riding horses."}]
+    for name, rows in (("corpus.jsonl", records), ("queries.jsonl", queries)):
+        (folder / name).write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
+    for split, row in (("train", "7\t2\t1"), ("test", "8\t4\t1")):
+        (folder / f"qrels/{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{row}\n", encoding="utf-8")
+    return folder
+
+
+@pytest.mark.full
+def test_the_story_of_a_wrong_hit_runs(data, monkeypatch, capsys):
+    pytest.importorskip("qdrant_edge")
+    monkeypatch.setattr(sys, "argv", [EXAMPLE, "--data", str(data), "--query", "7"])
+    runpy.run_path(EXAMPLE, run_name="__main__")
+    said = capsys.readouterr().out
+    assert "4 documents indexed" in said and "wrong  Immune cells" in said
+    assert "what puts hit 1 above hit 2, which is right" in said
+    assert "test: nDCG@10 100.00 -> 100.00" in said
+
+
+def test_its_measures(fruit):
+    example = runpy.run_path(EXAMPLE)
+    right = {"a": {"1"}, "b": {"2", "3"}}
+    before, after = {"a": ["1", "9"], "b": ["9", "2"]}, {"a": ["9", "1"], "b": ["2", "3"]}
+    assert example["ndcg"](after, right) == pytest.approx(100 * (1 / np.log2(3) + 1) / 2)
+    said = example["what_changed"](before, after, right)
+    assert "the first hit moved in 2: to a right one in 1, from a right one in 1 (a, b)" in said
+    lighter = example["reweighted"](fruit, "pear", 0.5)
+    assert lighter.word_vectors([2]).tolist() == [[1, 0.5, 0]] and fruit.word_vectors([2]).tolist() == [[2, 1, 0]]

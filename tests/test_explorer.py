@@ -1,0 +1,265 @@
+"""The explorer in a real browser: clicks, reasons, permalinks, accessibility, and texts that are not markup."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pellucid
+
+pytest.importorskip("fastapi", reason="the explorer needs pellucid[serve]")
+pytest.importorskip("qdrant_edge", reason="its index needs pellucid[search]")
+playwright = pytest.importorskip("playwright.sync_api", reason="browser tests need the package playwright")
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
+
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(BROWSER is None, reason="browser tests need Chromium: apt-get install chromium"),
+]
+
+EVIL = "<img src=x onerror=\"window.hacked=1\"><b>bold</b> 'quoted' & loans"
+DOCUMENTS = {
+    "rates": "The bank raised the interest rate on home loans.",
+    "dogs": "A dog runs across the park with a ball.",
+    "banks": "The river bank was covered with flowers.",
+    EVIL: f"{EVIL} at the bank",
+    **{
+        f"note {n}": f"Note number {n} about {word} in daily life."
+        for n, word in enumerate("tea rain music work sleep".split() * 4)
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    import uvicorn
+
+    from pellucid.server import ServerSettings, create_app
+
+    folder = tmp_path_factory.mktemp("explorer") / "index"
+    with pellucid.Index.create(folder) as index:
+        index.add(DOCUMENTS, DOCUMENTS.values(), metadata=[{"kind": EVIL}] * len(DOCUMENTS))
+    models = {"static-en": pellucid.load("static-en"), EVIL: pellucid.load("anchors-en-200")}
+    app = create_app(ServerSettings(index=str(folder)), models)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.05)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
+    server.should_exit = True
+    thread.join(20)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as driver:
+        options = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking"]
+        browser = driver.chromium.launch(executable_path=BROWSER, args=[*options, "--disable-component-update"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    context = browser.new_context(accept_downloads=True)
+    context.set_default_timeout(60_000)
+    page = context.new_page()
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    page.problems = problems
+    yield page
+    assert problems == [] and page.evaluate("window.hacked") is None
+    context.close()
+
+
+def rows(page: Any) -> list[str]:
+    page.wait_for_selector("tfoot")
+    return (
+        page.locator("tbody tr td:last-child")
+        .first.locator("xpath=ancestor::tbody")
+        .locator("td:last-child")
+        .all_inner_texts()
+    )
+
+
+def test_two_texts_and_a_third(page: Any, url: str) -> None:
+    page.goto(url)
+    page.get_by_label("Text A").fill("a loan for a house")
+    page.get_by_label("Text B").fill("mortgage rates")
+    page.get_by_text("house × mortgage").wait_for()
+    expected = pellucid.load("static-en").explain("a loan for a house", "mortgage rates")
+    assert page.locator(".score").inner_text() == f"{expected.score:.4f}"
+    assert rows(page)[0] == expected.rows[0].name
+    page.get_by_label("Text C").fill("a dog")
+    page.get_by_text("how much closer B is to A than C").wait_for()
+    assert page.get_by_role("heading", name="Text C").is_visible()
+
+
+def test_a_word_shows_its_partners_and_a_link_keeps_the_view(page: Any, url: str) -> None:
+    page.goto(url + "#compare?a=a+loan+for+a+house&b=mortgage+rates")
+    page.get_by_role("button", name="loan", exact=True).focus()
+    outlined = page.locator(".is-partner").all_inner_texts()
+    assert "loan" in outlined and "mortgage" in outlined
+    page.get_by_label("Text B").fill("a big dog")
+    page.get_by_role("button", name="dog").wait_for()
+    assert "b=a+big+dog" in page.url
+    page.reload()
+    assert page.get_by_label("Text B").input_value() == "a big dog"
+
+
+def test_another_model_gives_other_reasons(page: Any, url: str) -> None:
+    page.goto(url)
+    before = rows(page)
+    page.get_by_label("Model").select_option(EVIL)
+    page.get_by_text("dimensions adding up").wait_for()
+    assert rows(page) != before and "model=" in page.url
+
+
+def test_one_text_its_neighbours_and_dimensions(page: Any, url: str) -> None:
+    page.goto(url + "#read?text=interest+on+loans")
+    page.get_by_role("heading", name="Nearest in the index").wait_for()
+    assert DOCUMENTS["rates"] in page.locator("ol li").first.inner_text()
+    page.get_by_label("Find a dimension").fill("no such words at all")
+    page.get_by_text("0 match").wait_for()
+
+
+def test_search_is_weighed_anew_at_once(page: Any, url: str) -> None:
+    page.goto(url + "#search?q=river+loans")
+    page.locator(".hit").first.wait_for()
+    titles = page.locator(".hit h3").all_inner_texts()
+    assert "banks" in titles[0]
+    slider = page.get_by_role("slider", name="river", exact=True)
+    slider.fill("0")
+    page.locator(".moved", has_text="down").first.wait_for()
+    first = page.locator(".hit h3").first.inner_text()
+    assert first != titles[0] and "f=" in page.url
+    page.get_by_role("slider", name="bm25", exact=True).fill("0")
+    page.get_by_text("bm25 +0.000").first.wait_for(state="detached")
+    page.reload()
+    page.locator(".hit").first.wait_for()
+    assert page.get_by_role("slider", name="river", exact=True).input_value() == "0"
+    page.get_by_role("button", name="Reset the sliders").click()
+    page.locator(".hit h3", has_text="banks").wait_for()
+
+
+def test_markup_stays_text(page: Any, url: str) -> None:
+    page.goto(url + "#compare")
+    page.get_by_label("Text A").fill(EVIL)
+    page.get_by_label("Text B").fill(EVIL)
+    page.locator(".marked", has_text="<img src=x").first.wait_for()
+    page.goto(url + "#search?q=bold+loans+at+the+bank")
+    page.locator(".hit", has_text="<b>bold</b>").first.wait_for()
+    page.goto(url + "#map?limit=50&clusters=2")
+    page.locator("li", has_text="<b>bold</b>").first.wait_for()
+    assert page.locator("main img, main b").count() == 0
+
+
+def test_map_is_drawn_and_pointed_at(page: Any, url: str) -> None:
+    page.goto(url + "#map?limit=50&clusters=3")
+    page.locator("canvas").wait_for()
+    assert page.locator("button.legend").count() == 3
+    page.locator("button.legend").first.click()
+    assert page.locator("button.legend").first.get_attribute("aria-pressed") == "true"
+    shown = int(page.locator("#said").inner_text().split()[0])
+    assert 0 < shown < len(DOCUMENTS)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save for embedding-atlas").click()
+    lines = [json.loads(line) for line in Path(download.value.path()).read_text().splitlines()]
+    assert len(lines) == len(DOCUMENTS) and {"x", "y", "text", "label"} <= set(lines[0])
+
+
+def test_saving(page: Any, url: str) -> None:
+    page.goto(url + "#compare?a=a+loan&b=mortgage+rates")
+    page.wait_for_selector(".score")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save JSON").click()
+    found = json.loads(Path(download.value.path()).read_text())
+    assert found["text2"] == "mortgage rates" and found["rows"]
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save PNG").click()
+    picture = Path(download.value.path()).read_bytes()
+    assert picture.startswith(b"\x89PNG") and len(picture) > 20_000  # an empty one is far smaller
+
+
+def test_errors_are_shown(page: Any, url: str) -> None:
+    page.goto(url + "#compare")
+    page.get_by_label("Text A").fill("word " * 2000)
+    page.get_by_label("Text B").fill("word " * 2000)
+    page.get_by_text("at most 10,000").wait_for()
+    page.problems[:] = [problem for problem in page.problems if "422" not in problem]  # which the browser logs
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1200, 390])
+def test_accessible_in_both_schemes_and_on_a_phone(browser: Any, url: str, scheme: str, width: int) -> None:
+    axe = pytest.importorskip("axe_playwright_python", reason="needs the package axe-playwright-python")
+    script = (Path(axe.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
+    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800})
+    context.set_default_timeout(60_000)
+    page = context.new_page()
+    for view in ("compare?a=a+loan&b=mortgage&c=dog", "read", "search?q=river+bank", "map?limit=30"):
+        page.goto("about:blank")
+        page.goto(f"{url}#{view}")
+        page.wait_for_selector("tfoot, .hit, canvas")
+        page.evaluate(script)
+        found = page.evaluate("axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'best-practice']})")
+        problems = [
+            (problem["id"], [node["html"][:200] for node in problem["nodes"][:3]]) for problem in found["violations"]
+        ]
+        assert problems == [], view
+        assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), view
+    context.close()
+
+
+def test_the_keyboard_reaches_everything(page: Any, url: str) -> None:
+    page.goto(url + "#compare?a=a+loan&b=mortgage")
+    page.wait_for_selector("tfoot")
+    seen = set()
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        seen.add(
+            page.evaluate(
+                "document.activeElement.id || document.activeElement.textContent || document.activeElement.tagName"
+            )
+        )
+    assert {"Skip to the content", "Search", "model", "loan", "mortgage", "json", "png"} <= seen
+
+
+def test_no_other_host_is_asked(page: Any, url: str) -> None:
+    hosts: set[str] = set()
+    page.on("request", lambda request: hosts.add(request.url.split("/")[2]))
+    for view in ("compare", "read", "search?q=bank", "map?limit=30"):
+        page.goto("about:blank")
+        page.goto(f"{url}#{view}")
+        page.wait_for_selector("tfoot, .hit, canvas")
+    assert {host.split(":")[0] for host in hosts if host} == {"127.0.0.1"}
+
+
+def test_open_starts_the_page_on_the_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from pellucid.cli.app import app
+    from pellucid.server import running
+
+    opened: list[tuple[Any, ...]] = []
+    monkeypatch.setattr("pellucid.server.serve", lambda settings, **options: opened.append((settings, options["page"])))
+    result = CliRunner().invoke(app, ["explain", "a loan", "a house & more", "--open"])
+    assert result.exit_code == 0 and opened[0][1] == "#compare?a=a+loan&b=a+house+%26+more&c="
+    result = CliRunner().invoke(app, ["search", str(tmp_path), "aspirin", "--open"])
+    assert opened[1][0].index == str(tmp_path) and opened[1][1] == "#search?q=aspirin"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        addresses: list[str] = []
+        monkeypatch.setattr("webbrowser.open", addresses.append)
+        threading.Thread(target=lambda: server.accept()[0].sendall(b"HTTP/1.0 200 OK\r\n\r\n"), daemon=True).start()
+        running._open_page(f"http://127.0.0.1:{server.getsockname()[1]}/", "#x")
+    assert len(addresses) == 1 and addresses[0].endswith("/#x")

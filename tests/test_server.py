@@ -1,0 +1,431 @@
+"""The server, asked by the clients that people have, and by those that mean no good."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastapi", reason="the server needs pellucid[serve]")
+
+import uvicorn
+
+import pellucid
+from pellucid.base import Embedder
+from pellucid.errors import InputError
+from pellucid.server import ServerSettings, create_app, serve
+from pellucid.server.batching import Batcher
+from pellucid.server.errors import ApiError
+from pellucid.static.embedder import StaticEmbedder
+
+
+class Slow(Embedder):
+    """A model that takes its time, notes what it is given, and chokes on one word."""
+
+    family = "slow"
+
+    def __init__(self, seconds: float = 0.02) -> None:
+        self.seconds, self.calls = seconds, []
+
+    def _encode(self, texts, role, *, batch_size, show_progress_bar):
+        self.calls.append((len(texts), role))
+        time.sleep(self.seconds)
+        if "poison" in texts:
+            raise RuntimeError("choked")
+        return np.array([[len(text), hash(text) % 1000] for text in texts], np.float32)
+
+    def get_embedding_dimension(self) -> int:
+        return 2
+
+    def explain(self, text1, text2=None, *, role1=None, role2=None):
+        raise NotImplementedError
+
+    def save_pretrained(self, path):
+        raise NotImplementedError
+
+
+@contextmanager
+def running(models: dict[str, Embedder], **settings: Any) -> Iterator[str]:
+    """Run a real server on a free port; yield its address."""
+    app = create_app(ServerSettings(**settings), models)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(20)
+
+
+def ask(url: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
+    """Send JSON (or bytes as they are); return the status and what came back."""
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=30)
+    data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
+    head = {"content-type": "application/json"} | (headers or {})
+    connection.request("GET" if body is None else "POST", path, data, head)
+    answer = connection.getresponse()
+    text = answer.read()
+    connection.close()
+    return answer.status, json.loads(text) if "json" in answer.getheader("content-type", "") else text.decode()
+
+
+@pytest.fixture(scope="module")
+def static() -> StaticEmbedder:
+    return pellucid.load("static-en")
+
+
+@pytest.fixture(scope="module")
+def url(static: StaticEmbedder) -> Iterator[str]:
+    with running(
+        {"static-en": static, "slow": Slow()}, max_texts=100, max_characters=5000, max_body_bytes=50_000
+    ) as at:
+        yield at
+
+
+def test_openai_client(url: str, static: StaticEmbedder) -> None:
+    openai = pytest.importorskip("openai")
+    client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
+    texts = ["a loan for a house", "mortgage rates"]
+    expected = static.encode(texts)
+    by_default = client.embeddings.create(model="static-en", input=texts)  # base64 on the wire
+    np.testing.assert_array_equal(np.array([row.embedding for row in by_default.data], np.float32), expected)
+    floats = client.embeddings.create(model="static-en", input=texts[0], encoding_format="float", dimensions=8)
+    assert np.linalg.norm(floats.data[0].embedding) == pytest.approx(1, abs=1e-6)
+    np.testing.assert_allclose(floats.data[0].embedding, expected[0, :8] / np.linalg.norm(expected[0, :8]), rtol=1e-5)
+    assert floats.usage.prompt_tokens == 5
+    assert [model.id for model in client.models.list()] == ["static-en", "slow"]
+    with pytest.raises(openai.NotFoundError) as missing:
+        client.embeddings.create(model="gpt", input="a")
+    assert missing.value.code == "model_not_found" and "static-en, slow" in missing.value.message
+    with pytest.raises(openai.UnprocessableEntityError) as ids:
+        client.embeddings.create(model="static-en", input=[[1, 2]])
+    assert ids.value.param == "input" and "check_embedding_ctx_length=False" in ids.value.message
+
+
+def test_huggingface_client(url: str, static: StaticEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import InferenceClient, constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)  # loopback is no hub
+
+    np.testing.assert_array_equal(InferenceClient(model=url).feature_extraction("rates"), static.encode(["rates"]))
+    np.testing.assert_array_equal(
+        InferenceClient(model=f"{url}/embed").feature_extraction("rates")[0], static.encode("rates")
+    )
+    scores = InferenceClient(model=f"{url}/similarity").sentence_similarity("loan", other_sentences=["mortgage", "dog"])
+    np.testing.assert_allclose(
+        scores, static.similarity(static.encode(["loan"]), static.encode(["mortgage", "dog"]))[0]
+    )
+    assert InferenceClient(model=url).sentence_similarity("loan", other_sentences=["mortgage", "dog"]) == scores
+
+
+def test_rerank_orders_by_the_cosine_of_search(url: str, static: StaticEmbedder) -> None:
+    texts = ["a dog in the park", "mortgage rates", "a loan"]
+    status, found = ask(url, "/rerank", {"query": "borrow money", "texts": texts, "return_text": True})
+    scores = static.similarity(static.encode_query(["borrow money"]), static.encode_document(texts))[0]
+    assert status == 200 and [entry["index"] for entry in found] == np.argsort(-scores).tolist()
+    assert [entry["score"] for entry in found] == pytest.approx(sorted(scores.tolist(), reverse=True))
+    assert [entry["text"] for entry in found] == [texts[entry["index"]] for entry in found]
+
+
+def test_explanations_are_those_of_the_library(url: str, static: StaticEmbedder) -> None:
+    texts = ("a loan for a house", "mortgage rates", "a house with a garden")
+    status, found = ask(url, "/explain", {"text1": texts[0], "text2": texts[1]})
+    assert status == 200 and found == json.loads(static.explain(*texts[:2]).to_json())
+    assert sum(row["contribution"] for row in found["rows"]) == pytest.approx(found["score"], abs=1e-6)
+    _, one = ask(url, "/explain", {"text1": texts[0]})
+    assert one == json.loads(static.explain(texts[0]).to_json())
+    _, difference = ask(url, "/explain", {"text1": texts[0], "text2": texts[1], "text3": texts[2]})
+    assert difference == json.loads((static.explain(*texts[:2]) - static.explain(texts[0], texts[2])).to_json())
+    _, said = ask(url, "/describe", {"text": texts[0], "top_k": 2})
+    assert said["description"] == static.describe(texts[0], top_k=2) and said["coverage"] == 1
+
+
+def test_dimensions_are_searched_by_name_and_words(url: str, static: StaticEmbedder) -> None:
+    _, some = ask(url, "/dimensions?offset=3&limit=2")
+    assert some["total"] == 256 and [entry["number"] for entry in some["dimensions"]] == [3, 4]
+    word = static.dimensions[10].about[0]
+    _, found = ask(url, f"/dimensions?search={quote(word.split(', ')[-1].upper())}")
+    assert 10 in [entry["number"] for entry in found["dimensions"]] and found["total"] < 256
+
+
+def test_info_and_state(url: str) -> None:
+    assert ask(url, "/health")[0] == ask(url, "/ready")[0] == 200
+    status, info = ask(url, "/info")
+    assert status == 200 and info["model_id"] == "static-en" and info["max_client_batch_size"] == 100
+    _, models = ask(url, "/models")
+    assert [(m["name"], m["dimension"], m["sparse"]) for m in models] == [("static-en", 256, False), ("slow", 2, False)]
+    _, metrics = ask(url, "/metrics")
+    assert 'pellucid_requests_total{route="/health",status="200"}' in metrics
+    ask(url, "/no/such/route")
+    assert "such" not in ask(url, "/metrics")[1]  # scanners must not fill the metrics
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "message"),
+    [
+        ("/embed", b'{"inputs": ', 400, "no JSON"),
+        ("/embed", {"inputs": []}, 400, "empty"),
+        ("/embed", {}, 422, "inputs: Field required"),
+        ("/embed", {"inputs": 3}, 422, "inputs is int"),
+        ("/embed", {"inputs": ["a", None]}, 422, "text 1 of inputs is NoneType"),
+        ("/embed", {"inputs": [1, 2]}, 422, "token ids"),
+        ("/embed", {"inputs": "a", "dimensions": 1000}, 422, "from 1 to 256"),
+        ("/embed", {"inputs": "a", "truncate": 0}, 422, "truncate"),
+        ("/embed", {"inputs": ["a"] * 101}, 422, "at most 100"),
+        ("/embed", {"inputs": "a" * 5001}, 422, "at most 5,000"),
+        ("/embed", b'{"inputs": "\\ud800"}', 422, "surrogate"),
+        ("/embed", b'{"inputs": "' + b"a" * 60_000 + b'"}', 413, "50,000 bytes"),
+        ("/embed", b"\xff\xfe", 400, "no JSON"),
+        ("/embed_sparse", {"inputs": "a"}, 424, "dense rows"),
+        ("/explain", {"text1": "a", "model": "none"}, 404, "no model 'none'"),
+        ("/explain", {"text1": "a " * 2400, "text2": "a " * 2400, "text3": "a " * 2400}, 422, "at most 10,000"),
+        ("/search", {"query": "a"}, 404, "pellucid serve --index"),
+        ("/nowhere", {}, 404, "Not Found"),
+        ("/../../etc/passwd", None, 404, "Not Found"),
+        ("/%2e%2e/%2e%2e/etc/passwd", None, 404, "Not Found"),
+        ("/explain", None, 405, "Method Not Allowed"),
+    ],
+)
+def test_bad_requests(url: str, path: str, body: Any, status: int, message: str) -> None:
+    found, error = ask(url, path, body)
+    assert found == status and message in error["error"] and error["error_type"][0].isupper()
+    if path == "/embed":
+        found, error = ask(url, "/v1/embeddings", _as_openai(body))
+        assert found in (status, 200 if b"truncate" in json.dumps(str(body)).encode() else status)
+        assert found == 200 or set(error["error"]) == {"message", "type", "param", "code"}
+
+
+def _as_openai(body: Any) -> Any:
+    if isinstance(body, bytes):
+        return body.replace(b'"inputs"', b'"model": "static-en", "input"')
+    return {"model": "static-en", **{name.replace("inputs", "input"): value for name, value in body.items()}}
+
+
+def test_json_needs_its_header(url: str) -> None:
+    status, error = ask(url, "/embed", {"inputs": "a"}, {"content-type": "text/plain"})
+    assert status == 422 and "Content-Type: application/json" in error["error"]
+
+
+def test_chunked_body_over_the_limit(url: str) -> None:
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=30)
+    chunks = (b'{"inputs": "' if n == 0 else b"a" * 10_000 for n in range(20))
+    connection.request("POST", "/embed", chunks, {"content-type": "application/json"}, encode_chunked=True)
+    assert connection.getresponse().status == 413
+
+
+def test_token(fruit: StaticEmbedder) -> None:
+    with running({"fruit": fruit}, token="secret-ü") as url:
+        assert ask(url, "/health")[0] == 200
+        status, error = ask(url, "/embed", {"inputs": "a"})
+        assert status == 401 and "Bearer" in error["error"]
+        assert (
+            ask(url, "/v1/models", headers={"authorization": "Bearer wrong"})[1]["error"]["type"]
+            == "authentication_error"
+        )
+        right = "Bearer secret-ü".encode().decode("latin-1")
+        assert ask(url, "/v1/models", headers={"authorization": right})[0] == 200
+
+
+def test_other_hosts_are_refused(fruit: StaticEmbedder) -> None:
+    with running({"fruit": fruit}, hosts=("localhost", "127.0.0.1")) as url:
+        assert ask(url, "/health")[0] == 200
+        assert ask(url, "/health", headers={"host": "evil.example"})[0] == 400
+
+
+def test_slow_body_and_slow_model_end_in_time(fruit: StaticEmbedder) -> None:
+    with running({"slow": Slow(2.0)}, timeout=0.5) as url:
+        host, port = url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as half:
+            half.sendall(b"POST /embed HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\n{")
+            assert half.recv(100).startswith(b"HTTP/1.1 408")
+        status, error = ask(url, "/embed", {"inputs": "a"})
+        assert status == 504 and "0.5 seconds" in error["error"]
+
+
+def test_index_is_searched_with_reasons(tmp_path: Path, static: StaticEmbedder) -> None:
+    pytest.importorskip("qdrant_edge")
+    with pellucid.Index.create(tmp_path / "index") as index:
+        index.add(["a", "b"], ["mortgage rates are rising", "a dog in the park"], metadata=[{"year": 1}, {"year": 2}])
+        expected = index.search("rates of a loan").to_dict()
+        why = index.score("rates of a loan", "a").explain() - index.score("rates of a loan", "b").explain()
+    with running({"static-en": static}, index=str(tmp_path / "index")) as url:
+        status, found = ask(url, "/search", {"query": "rates of a loan"})
+        assert status == 200 and found == json.loads(json.dumps(expected))
+        assert ask(url, "/search", {"query": "park", "where": {"year": {"gte": 2}}})[1]["hits"][0]["id"] == "b"
+        status, error = ask(url, "/search", {"query": "park", "where": {"yaer": 2}})
+        assert status == 422 and "year" in error["error"]
+        assert ask(url, "/why", {"query": "rates of a loan", "id": "a", "below": "b"})[1] == json.loads(why.to_json())
+        assert ask(url, "/why", {"query": "x", "id": "none"})[0] == 422
+        assert ask(url, "/index")[1]["documents"] == 2
+
+
+def test_requests_that_wait_are_encoded_together() -> None:
+    model = Slow()
+    asyncio.run(_concurrent(model, [[f"text {n}"] for n in range(40)]))
+    assert sum(count for count, _ in model.calls) == 40 and len(model.calls) < 10
+
+
+async def _concurrent(model: Slow, requests: list[list[str]], most: int = 100) -> list[Any]:
+    batcher = Batcher(model, most)
+    batcher.start()
+    found = await asyncio.gather(*(batcher.encode(texts, None) for texts in requests), return_exceptions=True)
+    await batcher.stop()
+    for texts, rows in zip(requests, found):
+        if not isinstance(rows, ApiError):
+            assert [row[1] for row in rows.tolist()] == [hash(text) % 1000 for text in texts]
+    return found
+
+
+def test_no_request_fails_for_another_ones_text() -> None:
+    requests = [["a"], ["poison"], ["b", "c"]]
+    first, second, third = asyncio.run(_concurrent(Slow(), requests))
+    assert len(first) == 1 and len(third) == 2
+    assert isinstance(second, ApiError) and second.status == 424 and "choked" in str(second)
+
+
+def test_a_long_request_lets_others_pass_and_a_full_queue_refuses() -> None:
+    model = Slow(0.01)
+    long, short = asyncio.run(_concurrent(model, [[f"{n}" for n in range(1000)], ["short"]], most=4))
+    assert len(long) == 1000 and len(short) == 1
+    refused = asyncio.run(_concurrent(Slow(0.05), [[f"{n}"] for n in range(30)], most=4))
+    assert {error.status for error in refused if isinstance(error, ApiError)} == {429}
+
+
+def test_who_hangs_up_costs_nothing() -> None:
+    async def hang_up() -> Slow:
+        model = Slow(0.05)
+        batcher = Batcher(model, 100)
+        batcher.start()
+        first = asyncio.create_task(batcher.encode(["first"], None))
+        await asyncio.sleep(0.01)
+        others = [asyncio.create_task(batcher.encode([f"{n}"], None)) for n in range(20)]
+        await asyncio.sleep(0.01)
+        for task in others:
+            task.cancel()
+        assert (await first).shape == (1, 2)
+        rows = await batcher.encode(["after"], None)
+        assert rows[0, 0] == 5
+        await batcher.stop()
+        return model
+
+    model = asyncio.run(hang_up())
+    assert sum(count for count, _ in model.calls) < 5
+
+
+def test_settings_and_addresses_are_checked() -> None:
+    with pytest.raises(InputError, match="max_texts is 0"):
+        ServerSettings(max_texts=0)
+    with pytest.raises(InputError, match="PELLUCID_TOKEN"):
+        serve(ServerSettings(), host="0.0.0.0")
+    with pytest.raises(InputError, match="one worker"):
+        serve(ServerSettings(index="x"), workers=2)
+
+
+def test_openapi_is_complete(fruit: StaticEmbedder) -> None:
+    schema = create_app(models={"fruit": fruit}).openapi()
+    for path, item in schema["paths"].items():
+        for method, operation in item.items():
+            assert operation["description"] and operation["responses"]["200"], (method, path)
+    assert schema["paths"]["/v1/embeddings"]["post"]["responses"]["422"]["content"]["application/json"]["schema"] == {
+        "$ref": "#/components/schemas/OpenAIError"
+    }
+
+
+@pytest.mark.full
+def test_its_own_schema(fruit: StaticEmbedder, tmp_path: Path) -> None:
+    pytest.importorskip("schemathesis")
+    (tmp_path / "schemathesis.toml").write_text(
+        "[checks]\npositive_data_acceptance.expected-statuses = "
+        '["2xx", "400", "404", "413", "422", "424", "429"]\n'  # limits that a schema cannot say
+    )
+    with running({"fruit": fruit}) as url:
+        command = ["schemathesis", "run", f"{url}/openapi.json", "--max-examples", "15", "--seed", "1", "--no-color"]
+        program = Path(sys.executable).parent / command[0]
+        found = subprocess.run([program, *command[1:]], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert found.returncode == 0, found.stdout[-5000:]
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("workers", [1, 2])
+def test_command_answers_and_ends(workers: int, port: int) -> None:
+    command = [sys.executable, "-m", "pellucid", "serve", "static-en", "--port", str(port), "--workers", str(workers)]
+    with _process(command, port, {"PELLUCID_TOKEN": "t"}) as (process, url):
+        assert len(ask(url, "/embed", {"inputs": "a"}, {"authorization": "Bearer t"})[1][0]) == 256
+        assert ask(url, "/embed", {"inputs": "a"})[0] == 401
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+    assert "Traceback" not in process.stderr.read()
+
+
+@pytest.mark.full
+def test_what_was_accepted_is_answered_after_sigterm(port: int) -> None:
+    script = f"import test_server as t; t.serve(t.ServerSettings(), {{'slow': t.Slow(1.0)}}, port={port})"
+    with _process([sys.executable, "-c", script], port, {}) as (process, url):
+        answers: list[int] = []
+        requests = [
+            threading.Thread(target=lambda: answers.append(ask(url, "/embed", {"inputs": ["a"]})[0])) for _ in range(8)
+        ]
+        for request in requests:
+            request.start()
+        time.sleep(0.5)
+        process.send_signal(signal.SIGTERM)
+        for request in requests:
+            request.join(30)
+        assert answers == [200] * 8
+        process.wait(30)
+
+
+@contextmanager
+def _process(command: list[str], port: int, variables: dict[str, str]) -> Iterator[tuple[Any, str]]:
+    paths = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
+    environment = os.environ | {"PYTHONPATH": paths} | variables
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    try:
+        _wait_for(f"http://127.0.0.1:{port}")
+        yield process, f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait_for(url: str) -> None:
+    for _ in range(300):
+        try:
+            if ask(url, "/ready")[0] == 200:
+                return
+        except OSError:
+            pass
+        time.sleep(0.1)
+    raise AssertionError("the server did not start")
+
+
+def test_base64_is_little_endian_float32(url: str, static: StaticEmbedder) -> None:
+    _, found = ask(url, "/v1/embeddings", {"model": "static-en", "input": "rates", "encoding_format": "base64"})
+    row = np.frombuffer(base64.b64decode(found["data"][0]["embedding"]), "<f4")
+    np.testing.assert_array_equal(row, static.encode("rates"))
