@@ -24,7 +24,8 @@ EXECUTED = [
     *(f"docs/{name}.md" for name in "quickstart explanations anchors toolkit ensembles search".split()),
 ]
 PACKAGE = ROOT / "src/pellucid"
-ROOMS = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py") if path.parent.name not in ("cli", "views"))
+NO_TABLE = {"cli", "views", "integrations"}  # rooms without a table of names; of the last, each module is public itself
+ROOMS = sorted({path.parent.name for path in PACKAGE.glob("*/__init__.py")} - NO_TABLE)
 PACKAGES = ["pellucid", *(f"pellucid.{room}" for room in ROOMS)]
 PAGES = sorted(
     str(path.relative_to(ROOT)) for folder in (".", "docs", "recipes") for path in (ROOT / folder).glob("*.md")
@@ -38,7 +39,8 @@ INNER = {  # what these measure, rebuild or show is an inner part
     "docs/make_images.py": {"pellucid.views.terminal"},
 }
 FOUND = (module.name.partition(".")[2] for module in pkgutil.walk_packages(pellucid.__path__, "pellucid."))
-MODULES = sorted(name for name in FOUND if name != "__main__")
+ADAPTERS = "integrations."  # each imports another library, which may be absent; test_integrations.py opens them
+MODULES = sorted(name for name in FOUND if name != "__main__" and not name.startswith(ADAPTERS))
 HEAVY = {
     "torch",
     "transformers",
@@ -150,11 +152,21 @@ def test_a_script_imports_nothing_deeper_than_a_room(folder):
 def public(name):
     """What a dotted name stands for; each step of it must be public."""
     first, *rest = name.split(".")[1:]
+    if first == "integrations" and rest:
+        return adapter(*rest)
     thing = getattr(pellucid, first) if first in pellucid.__all__ else importlib.import_module(f"pellucid.{first}")
     for part in rest:
         assert part in getattr(thing, "__all__", dir(thing)), f"{name} is internal, or not there"
         thing = getattr(thing, part)
     return thing
+
+
+def adapter(module, name=None):
+    """The definition of a public class or function of an adapter, or its file, found without importing its library."""
+    found = parsed(PACKAGE / f"integrations/{module}.py")
+    defined = {item.name: item for item in found.body if isinstance(item, ast.ClassDef | ast.FunctionDef)}
+    assert name is None or (name in defined and not name.startswith("_")), f"{module}.{name} is not there"
+    return found if name is None else defined[name]
 
 
 @pytest.mark.parametrize("page", PAGES)

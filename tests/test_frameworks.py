@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import pellucid
-from pellucid.pretrained import locate
 
 ANIMALS = [f"The {animal} sleeps and eats in the {place}" for animal in ("cat", "dog", "horse") for place in (
     "garden", "stable", "house", "field",
@@ -32,23 +31,6 @@ def test_scikit_learn_takes_encode_as_a_step(model):
     pipeline = make_pipeline(step, LogisticRegression()).fit(np.array(ANIMALS + MONEY), labels)
     assert pipeline.predict(["a cow in the barn", "the credit costs more"]).tolist() == ["animals", "money"]
     assert pipeline[0].transform(["a cow"]).shape == (1, 64)
-
-
-def test_keybert_finds_the_keywords_of_its_own_reader(model):
-    """KeyBERT takes nothing but its own backends and SentenceTransformers: our encode in the one, our folder in the
-    other, and they agree."""
-    keybert = pytest.importorskip("keybert", reason="keybert is not installed")
-
-    class Backend(keybert.backend.BaseEmbedder):
-        def embed(self, documents, verbose=False):
-            return model.encode(documents, show_progress_bar=verbose)
-
-    text = "The bank raised the interest on mortgages; loans for a house cost more."
-    ours = keybert.KeyBERT(Backend()).extract_keywords(text, top_n=5)
-    stock = keybert.KeyBERT(str(locate("static-en"))).extract_keywords(text, top_n=5)
-    assert [word for word, _ in ours] == [word for word, _ in stock]
-    assert [score for _, score in ours] == pytest.approx([score for _, score in stock], abs=2e-3)
-    assert {"mortgages", "loans"} <= {word for word, _ in ours}
 
 
 def test_bertopic_takes_a_pipeline_around_encode(model):
@@ -100,22 +82,3 @@ def test_mteb_tells_models_of_other_weights_apart(model, fruit, tmp_path):
         changed.save_pretrained(tmp_path / "fruit")
         revisions.append(pellucid.load(tmp_path / "fruit").mteb_model_meta.revision)
     assert len(set(revisions)) == 3
-
-
-def test_langchains_store_finds_documents(model):
-    store = pytest.importorskip("langchain_core.vectorstores.in_memory", reason="langchain-core is not installed")
-    from langchain_core.embeddings import Embeddings
-
-    class Encoder(Embeddings):
-        def embed_documents(self, texts):
-            return model.encode_document(texts).tolist()
-
-        def embed_query(self, text):
-            return model.encode_query(text).tolist()
-
-    found = store.InMemoryVectorStore.from_texts(ANIMALS + MONEY, Encoder()).similarity_search_with_score(
-        "what do home credits cost", k=3
-    )
-    expected = model.similarity(model.encode_query(["what do home credits cost"]), model.encode_document(MONEY))[0]
-    assert all(document.page_content in MONEY for document, _ in found)
-    assert found[0][1] == pytest.approx(float(expected.max()), abs=1e-6)

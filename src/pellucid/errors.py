@@ -52,6 +52,7 @@ def missing_extra(module: str, extra: str) -> MissingExtraError:
 _OLDEST = {
     "sentence_transformers": (6, 2),
     "transformers": (5, 6, 2),
+    "mcp": (2,),
 }  # older ones run code from a folder, or lack parts
 
 

@@ -1,4 +1,4 @@
-"""The command that serves models over HTTP: `pellucid serve`."""
+"""The commands that serve models: `pellucid serve` over HTTP, `pellucid mcp` to assistants."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from pellucid.errors import require
 
 commands = typer.Typer()
 
+_Models = Annotated[list[str] | None, typer.Argument(metavar="MODEL...", help="Bundled names, folders or hub ids.")]
+_Index = Annotated[Path | None, typer.Option(help="An index to search.")]
+
 
 @commands.command()
 def serve(
-    models: Annotated[
-        list[str] | None, typer.Argument(metavar="MODEL...", help="Bundled names, folders or hub ids.")
-    ] = None,
-    index: Annotated[Path | None, typer.Option(help="An index to search.")] = None,
+    models: _Models = None,
+    index: _Index = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on.")] = 8080,
     workers: Annotated[int, typer.Option(min=1, help="Processes; they share the tables of the models.")] = 1,
@@ -56,6 +57,27 @@ def serve(
     )
     say(f"http://{host}:{port} serves {', '.join(settings.models)}; Ctrl-C ends it", err=True)
     run(settings, host=host, port=port, workers=workers)
+
+
+@commands.command()
+def mcp(models: _Models = None, index: _Index = None) -> None:
+    """Serve models, and an index, to an assistant (Model Context Protocol, over stdio).
+
+    The tools are explain (why two texts are similar), describe (what a text is about)
+    and, with --index, search (documents with the reasons for their scores). The first
+    model, static-en without any, answers calls that name none. Needs pellucid[mcp].
+
+    \b
+    Examples:
+      pellucid mcp
+      pellucid mcp static-en ./my-lexicon --index my-index
+    """
+    require("mcp", "mcp")
+    from pellucid.integrations import mcp as server
+    from pellucid.integrations.plain import open_index, open_model
+
+    opened = {name: open_model(name) for name in models or ["static-en"]}
+    server.run(opened, None if index is None else open_index(index))
 
 
 def explore(view: str, state: dict[str, str], model: str = "static-en", index: Path | None = None) -> None:

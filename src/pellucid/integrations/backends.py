@@ -1,0 +1,67 @@
+"""KeyBERT, BERTopic and txtai: what each takes as its embedding model.
+
+The first two import torch, so that their classes are made when they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pellucid.base import Vectors
+from pellucid.errors import MissingExtraError
+from pellucid.integrations.plain import dense, open_model
+
+
+def keybert_backend(model: Any = "static-en") -> Any:
+    """Return a model as KeyBERT's backend: `KeyBERT(keybert_backend())`.
+
+    Args:
+        model: a pellucid model, or its bundled name, folder or hub id.
+
+    Raises:
+        MissingExtraError: keybert is not installed.
+    """
+    try:
+        from keybert.backend import BaseEmbedder
+    except ImportError as error:
+        raise MissingExtraError("keybert is not installed. Run: pip install keybert") from error
+    return _backend(BaseEmbedder, model)
+
+
+def bertopic_backend(model: Any = "static-en") -> Any:
+    """Return a model as BERTopic's backend: `BERTopic(embedding_model=bertopic_backend())`.
+
+    Args:
+        model: a pellucid model, or its bundled name, folder or hub id.
+
+    Raises:
+        MissingExtraError: bertopic is not installed.
+    """
+    try:
+        from bertopic.backend import BaseEmbedder
+    except ImportError as error:
+        raise MissingExtraError("bertopic is not installed. Run: pip install bertopic") from error
+    return _backend(BaseEmbedder, model)
+
+
+def txtai_transform(model: Any = "static-en") -> Callable[[list[str]], Vectors]:
+    """Return a model as txtai's function: `Embeddings(method="external", transform=txtai_transform())`.
+
+    Args:
+        model: a pellucid model, or its bundled name, folder or hub id.
+    """
+    opened = open_model(model)
+
+    def transform(texts: list[str]) -> Vectors:  # txtai takes nothing but a plain function
+        return dense(opened.encode(texts))
+
+    return transform
+
+
+def _backend(base: Any, model: Any) -> Any:
+    class PellucidBackend(base):
+        def embed(self, documents: list[str], verbose: bool = False) -> Vectors:
+            return dense(self.embedding_model.encode(list(documents), show_progress_bar=verbose))
+
+    return PellucidBackend(embedding_model=open_model(model))

@@ -1,0 +1,116 @@
+"""Chroma: embedding functions for its collections, dense and sparse.
+
+Chroma stores the name of a function and of its model with a collection. A program that opens one and queries it has to
+import this module before.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pellucid.errors import missing_extra
+from pellucid.integrations.plain import dense, name_of, open_model, sparse
+
+try:
+    from chromadb.api.types import (
+        Documents,
+        EmbeddingFunction,
+        Embeddings,
+        Space,
+        SparseEmbeddingFunction,
+        SparseVector,
+    )
+    from chromadb.utils.embedding_functions import register_embedding_function, register_sparse_embedding_function
+except ImportError as error:
+    raise missing_extra("chromadb", "chroma") from error
+
+
+class _Named:
+    """What both functions share: a model, stored by its name."""
+
+    def __init__(self, model: Any) -> None:
+        self._given, self.model = model, open_model(model)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return what Chroma stores.
+
+        Raises:
+            InputError: the model is on no disk.
+        """
+        return {"model": name_of(self._given)}
+
+    @staticmethod
+    def validate_config(config: dict[str, Any]) -> None:
+        """Take any configuration; what is wrong with it shows when it is opened."""
+
+    def validate_config_update(self, old_config: dict[str, Any], new_config: dict[str, Any]) -> None:
+        """Take any change."""
+
+
+@register_embedding_function
+class PellucidEmbeddingFunction(_Named, EmbeddingFunction[Documents]):
+    """A model as Chroma's embedding function. A model given as an object has to be saved somewhere."""
+
+    def __init__(self, model: Any = "static-en") -> None:
+        """Take a pellucid model, or the bundled name, folder or hub id of one."""
+        super().__init__(model)
+
+    def __call__(self, input: Documents) -> Embeddings:
+        """Return an embedding of each document."""
+        return list(dense(self.model.encode_document(input)))
+
+    def embed_query(self, input: Documents) -> Embeddings:
+        """Return an embedding of each query."""
+        return list(dense(self.model.encode_query(input)))
+
+    @staticmethod
+    def name() -> str:
+        """Return the name that Chroma stores."""
+        return "pellucid"
+
+    @staticmethod
+    def build_from_config(config: dict[str, Any]) -> PellucidEmbeddingFunction:
+        """Return the function that `get_config` describes."""
+        return PellucidEmbeddingFunction(config["model"])
+
+    def default_space(self) -> Space:
+        """Return what collections compare by."""
+        return "cosine"
+
+    def supported_spaces(self) -> list[Space]:
+        """Return what they can compare by."""
+        return ["cosine", "l2", "ip"]
+
+
+@register_sparse_embedding_function
+class PellucidSparseEmbeddingFunction(_Named, SparseEmbeddingFunction[Documents]):
+    """A model of a sparse family as Chroma's sparse embedding function; labels are the names of the dimensions."""
+
+    def __init__(self, model: Any) -> None:
+        """Take a pellucid model, or the bundled name, folder or hub id of one."""
+        super().__init__(model)
+        self._names = self.model.dimensions.names
+
+    def __call__(self, input: Documents) -> list[SparseVector]:
+        """Return an embedding of each document."""
+        return self._vectors(self.model.encode_document(input))
+
+    def embed_query(self, input: Documents) -> list[SparseVector]:
+        """Return an embedding of each query."""
+        return self._vectors(self.model.encode_query(input))
+
+    @staticmethod
+    def name() -> str:
+        """Return the name that Chroma stores."""
+        return "pellucid-sparse"
+
+    @staticmethod
+    def build_from_config(config: dict[str, Any]) -> PellucidSparseEmbeddingFunction:
+        """Return the function that `get_config` describes."""
+        return PellucidSparseEmbeddingFunction(config["model"])
+
+    def _vectors(self, rows: Any) -> list[SparseVector]:
+        return [
+            SparseVector(indices=indices, values=values, labels=[self._names[number] for number in indices])
+            for indices, values in sparse(rows)
+        ]

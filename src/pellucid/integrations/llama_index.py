@@ -1,0 +1,136 @@
+"""LlamaIndex: dense and sparse embeddings for its vector stores, and an index as a retriever."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from pellucid.errors import missing_extra
+from pellucid.integrations.plain import KEY, dense, metadata_of, name_of, open_index, open_model, sparse
+
+try:
+    from llama_index.core.base.embeddings.base_sparse import BaseSparseEmbedding
+    from llama_index.core.embeddings import BaseEmbedding
+    from llama_index.core.retrievers import BaseRetriever
+    from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+    from pydantic import BaseModel, Field, field_serializer, field_validator
+except ImportError as error:
+    raise missing_extra("llama-index-core", "llama-index") from error
+
+
+class _Named(BaseModel):
+    """A model in a field, which is stored by its name."""
+
+    model: Any = Field(description="A pellucid model, or its bundled name, folder or hub id.")
+    model_name: str = "unknown"
+    embed_batch_size: int = Field(default=256, description="Texts that are encoded at once.", gt=0, le=2048)
+
+    _open = field_validator("model")(open_model)
+
+    @field_serializer("model")
+    def _stored(self, model: Any) -> str:
+        """Return the model's name; what has none is written all the same, since events of LlamaIndex are."""
+        return repr(model) if model._folder is None else name_of(model)
+
+    def model_post_init(self, context: Any) -> None:
+        """Call the model by its name, where it has one."""
+        super().model_post_init(context)
+        if self.model_name == "unknown" and self.model._folder is not None:
+            self.model_name = name_of(self.model)
+
+
+class PellucidEmbedding(_Named, BaseEmbedding):
+    """A model as LlamaIndex's embedding: `PellucidEmbedding(model="static-en")`.
+
+    Rows of a sparse family are filled up with zeros; `PellucidSparseEmbedding` keeps them sparse.
+    """
+
+    model: Any = Field("static-en", validate_default=True)
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the name that it is stored under."""
+        return "PellucidEmbedding"
+
+    def _get_query_embedding(self, query: str) -> list[float]:
+        row: list[float] = dense(self.model.encode_query([query]))[0].tolist()
+        return row
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        return self._get_text_embeddings([text])[0]
+
+    def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
+        rows: list[list[float]] = dense(self.model.encode_document(texts)).tolist()
+        return rows
+
+    async def _aget_query_embedding(self, query: str) -> list[float]:
+        return await asyncio.to_thread(self._get_query_embedding, query)
+
+    async def _aget_text_embedding(self, text: str) -> list[float]:
+        return await asyncio.to_thread(self._get_text_embedding, text)
+
+    async def _aget_text_embeddings(self, texts: list[str]) -> list[list[float]]:
+        return await asyncio.to_thread(self._get_text_embeddings, texts)
+
+
+class PellucidSparseEmbedding(_Named, BaseSparseEmbedding):
+    """A model of a sparse family as LlamaIndex's sparse embedding: number of the dimension -> value."""
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the name that it is stored under."""
+        return "PellucidSparseEmbedding"
+
+    def _get_query_embedding(self, query: str) -> dict[int, float]:
+        return _entries(self.model.encode_query([query]))[0]
+
+    def _get_text_embedding(self, text: str) -> dict[int, float]:
+        return self._get_text_embeddings([text])[0]
+
+    def _get_text_embeddings(self, texts: list[str]) -> list[dict[int, float]]:
+        return _entries(self.model.encode_document(texts))
+
+    async def _aget_query_embedding(self, query: str) -> dict[int, float]:
+        return await asyncio.to_thread(self._get_query_embedding, query)
+
+    async def _aget_text_embedding(self, text: str) -> dict[int, float]:
+        return await asyncio.to_thread(self._get_text_embedding, text)
+
+    async def _aget_text_embeddings(self, texts: list[str]) -> list[dict[int, float]]:
+        return await asyncio.to_thread(self._get_text_embeddings, texts)
+
+
+class PellucidRetriever(BaseRetriever):
+    """An index as a retriever.
+
+    `metadata["pellucid"]` of a node says why it was found: parts, reasons and highlights. It is kept from language
+    models and embeddings, which LlamaIndex shows all other metadata.
+    """
+
+    def __init__(self, index: Any, similarity_top_k: int = 10, where: Any = None) -> None:
+        """Take an index, or open one.
+
+        Args:
+            index: a `pellucid.Index`, or the folder of one.
+            similarity_top_k: the number of nodes.
+            where: conditions on the metadata, as `Index.search` takes them.
+        """
+        super().__init__()
+        self.index, self.similarity_top_k, self.where = open_index(index), similarity_top_k, where
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        hits = self.index.search(query_bundle.query_str, self.similarity_top_k, where=self.where)
+        hidden = {"excluded_embed_metadata_keys": [KEY], "excluded_llm_metadata_keys": [KEY]}
+        return [
+            NodeWithScore(
+                node=TextNode(id_=hit.id, text=hit.text, metadata=metadata_of(hit), **hidden), score=hit.score
+            )
+            for hit in hits
+        ]
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return await asyncio.to_thread(self._retrieve, query_bundle)
+
+
+def _entries(rows: Any) -> list[dict[int, float]]:
+    return [dict(zip(indices, values)) for indices, values in sparse(rows)]

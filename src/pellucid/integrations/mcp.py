@@ -1,0 +1,155 @@
+"""A server of the Model Context Protocol: an assistant asks models and an index, and gets reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pellucid.errors import VERSION, InputError, PellucidError, missing_extra
+from pellucid.integrations.plain import facts_of
+
+try:
+    from mcp.server import MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError
+    from mcp.types import ToolAnnotations
+    from pydantic import BaseModel, Field
+except ImportError as error:
+    raise missing_extra("mcp", "mcp") from error
+
+if TYPE_CHECKING:
+    from pellucid.base import Embedder
+    from pellucid.index.index import Index
+
+_MOST_CHARACTERS = 10_000  # of two texts that are explained: pairs of words grow with the product of the two
+
+_Count = Annotated[int, Field(ge=1, le=50)]
+_Model = Annotated[str | None, Field(description="One of the models that the server names; the first without it.")]
+
+
+class Reason(BaseModel):
+    """A term of a score."""
+
+    name: str = Field(description="What it stands for: a word, a pair of words, or a dimension.")
+    contribution: float = Field(description="What it adds to the score.")
+
+
+class Why(BaseModel):
+    """Why two texts are similar."""
+
+    score: float = Field(description="The similarity: the sum of reasons and others.")
+    reasons: list[Reason] = Field(description="The largest terms, largest first.")
+    others: float = Field(description="The sum of all other terms.")
+
+
+class About(BaseModel):
+    """What a text is about."""
+
+    description: str = Field(description="What pulls the text's embedding most.")
+    coverage: float = Field(description="The share of its words that the model knows, 0 to 1.")
+
+
+class Found(BaseModel):
+    """A document that was found."""
+
+    id: str
+    score: float
+    title: str
+    text: str = Field(description="The passage of the document that fits best.")
+    metadata: dict[str, Any]
+    parts: dict[str, float] = Field(description="What each part of the index adds to the score.")
+    reasons: list[Reason] = Field(description="The largest terms of the score.")
+    highlights: list[str] = Field(description="The words of the passage that carry the score.")
+
+
+class Results(BaseModel):
+    """The documents found, best first."""
+
+    documents: list[Found]
+
+
+def create_server(models: Mapping[str, Embedder], index: Index | None = None) -> MCPServer:
+    """Return a server with the tools explain and describe, and search where there is an index.
+
+    Args:
+        models: name -> opened model; the first answers calls that name none.
+        index: to search.
+
+    Raises:
+        InputError: no model is given.
+    """
+    if not models:
+        raise InputError("no model is given to serve; name at least one, as static-en")
+    facts = f"The models are: {', '.join(models)}."
+    if index is not None:
+        facts += f" The index holds {len(index):,} documents; fields of the metadata: {index.info()['fields']}."
+    server = MCPServer("pellucid", instructions=facts, version=VERSION, log_level="WARNING")
+    tools = _Tools(models, index)
+    given: list[Callable[..., Any]] = [tools.explain, tools.describe]
+    for tool in [*given, tools.search] if index is not None else given:
+        server.add_tool(_told(tool), annotations=ToolAnnotations(read_only_hint=True))
+    return server
+
+
+def run(models: Mapping[str, Embedder], index: Index | None = None) -> None:
+    """Serve over stdin and stdout until stdin ends; nothing else may be written to stdout."""
+    create_server(models, index).run("stdio")
+
+
+class _Tools:
+    """The tools; their signatures and docstrings are what an assistant reads."""
+
+    def __init__(self, models: Mapping[str, Embedder], index: Index | None) -> None:
+        self._models, self._index = models, index
+
+    def explain(self, text1: str, text2: str, top_k: _Count = 5, model: _Model = None) -> Why:
+        """Say how similar two texts are, and why: the score is a sum of named terms, and the largest are given."""
+        if len(text1) + len(text2) > _MOST_CHARACTERS:
+            raise InputError(
+                f"the texts have {len(text1) + len(text2):,} characters; at most {_MOST_CHARACTERS:,} are explained at "
+                "once. Give the passages that count"
+            )
+        why = self._model(model).explain(text1, text2)
+        reasons = [Reason(name=row.name, contribution=row.contribution) for row in why.reasons(top_k)]
+        return Why(score=why.score, reasons=reasons, others=why.score - sum(row.contribution for row in reasons))
+
+    def describe(self, text: str, top_k: _Count = 5, model: _Model = None) -> About:
+        """Say in a line what a text is mostly about for a model, and how much of it the model knows."""
+        opened = self._model(model)
+        return About(description=opened.describe(text, top_k=top_k), coverage=float(opened.coverage(text)))
+
+    def search(self, query: str, top_k: _Count = 5, where: dict[str, Any] | None = None) -> Results:
+        """Find documents, with the reasons for each score.
+
+        `where` are conditions on the metadata that must all hold, such as {"year": {"gte": 1990}, "lang": "en"}; the
+        operators are eq, ne, in, nin, gt, gte, lt, lte and exists.
+        """
+        if self._index is None:
+            raise InputError("there is no index to search")
+        return Results(documents=[_found(hit) for hit in self._index.search(query, top_k, where=where)])
+
+    def _model(self, name: str | None) -> Embedder:
+        if name is None:
+            return next(iter(self._models.values()))
+        if name not in self._models:
+            raise InputError(f"no model {name!r:.80} is served here; there are: {', '.join(self._models)}")
+        return self._models[name]
+
+
+def _found(hit: Any) -> Found:
+    facts = facts_of(hit)
+    words = [hit.text[word["start"] : word["end"]] for word in facts.pop("highlights")]
+    return Found(**facts, text=hit.text, metadata=hit.metadata, highlights=list(dict.fromkeys(words)))
+
+
+def _told(tool: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a tool whose errors of ours are told to the assistant; those of any other kind stay here."""
+
+    @wraps(tool)
+    def call(**arguments: Any) -> Any:
+        try:
+            return tool(**arguments)
+        except PellucidError as error:
+            raise ToolError(str(error)) from error
+
+    return call

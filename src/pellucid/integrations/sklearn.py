@@ -1,0 +1,85 @@
+"""scikit-learn: a model as the first step of a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.errors import InputError, missing_extra
+from pellucid.integrations.plain import open_model
+
+try:
+    from sklearn.base import BaseEstimator, TransformerMixin
+except ImportError as error:
+    raise missing_extra("scikit-learn", "sklearn") from error
+
+if TYPE_CHECKING:
+    from pellucid.base import Embedder
+
+
+class PellucidVectorizer(TransformerMixin, BaseEstimator):
+    """Texts to embeddings, whose columns have the names of the dimensions.
+
+    It learns nothing, and needs no `fit`. Pickled, it holds the name of the model and not the model, if it was given
+    by name. `set_output(transform="pandas")` gives data frames, of a dense family.
+    """
+
+    def __init__(self, model: Any = "static-en") -> None:
+        """Take a model.
+
+        Args:
+            model: a bundled name, folder or hub id, opened when it is needed; or a pellucid model.
+        """
+        self.model = model
+
+    def fit(self, X: Any, y: Any = None) -> PellucidVectorizer:
+        """Open the model."""
+        self._opened()
+        return self
+
+    def transform(self, X: Iterable[str]) -> Any:
+        """Return the embeddings of texts.
+
+        Args:
+            X: texts: a list, an array of one dimension, or a pandas series.
+
+        Returns:
+            float32 array [texts, dimension], a CSR matrix of a sparse family.
+
+        Raises:
+            InputError: a single string or a table is given, or an item is no string.
+        """
+        if isinstance(X, str) or getattr(X, "ndim", 1) != 1:
+            raise InputError(
+                f"X is {type(X).__name__}; give a list, series or array of one dimension, of texts (one column of a "
+                "table, such as frame['text'])"
+            )
+        return self._opened().encode(list(X))
+
+    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
+        """Return the names of the dimensions."""
+        return np.array(self._opened().dimensions.names, dtype=object)
+
+    def _opened(self) -> Embedder:
+        if getattr(self, "_opened_from", None) is not self.model:  # set_params may have changed it
+            self._embedder, self._opened_from = open_model(self.model), self.model
+        return self._embedder
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the parameters alone."""
+        state: dict[str, Any] = super().__getstate__()
+        return {name: value for name, value in state.items() if name not in ("_embedder", "_opened_from")}
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Say that there is nothing to learn."""
+        return True
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that texts are taken, in one dimension."""
+        tags = super().__sklearn_tags__()
+        tags.requires_fit, tags.no_validation = False, True
+        tags.input_tags.string, tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, True, False
+        return tags

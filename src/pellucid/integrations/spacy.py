@@ -1,0 +1,106 @@
+"""spaCy: a component that gives documents, spans and tokens the vectors of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pellucid.errors import InputError, missing_extra
+from pellucid.integrations.plain import dense, open_model
+
+try:
+    from spacy.language import Language
+    from spacy.tokens import Doc
+    from spacy.util import minibatch
+except ImportError as error:
+    raise missing_extra("spacy", "spacy") from error
+
+if TYPE_CHECKING:
+    from pellucid.base import Embedder, Vectors
+
+_KEY = "pellucid"  # in the user data of a document: text -> vector, of itself and of what was asked for in it
+
+
+@Language.factory("pellucid", default_config={"model": "static-en"})
+def make_component(nlp: Language, name: str, model: str) -> PellucidComponent:
+    """Return the component that `nlp.add_pipe("pellucid", config={"model": "static-en"})` adds."""
+    return PellucidComponent(model, name)
+
+
+class PellucidComponent:
+    """Gives documents, spans and tokens the vectors of a model, and with them `similarity`.
+
+    A vector is that of the text of its own; those of spans and tokens are computed when they are first asked for. They
+    lie in the user data of the document.
+    """
+
+    def __init__(self, model: Any = "static-en", name: str = "pellucid") -> None:
+        """Take a model; one given by name is opened at the first use.
+
+        Args:
+            model: a pellucid model, or its bundled name, folder or hub id.
+            name: of the component in the pipeline.
+        """
+        self._given, self.name = model, name
+
+    @cached_property
+    def embedder(self) -> Embedder:  # spaCy asks whether there is a `model`, which would open it
+        """The opened model."""
+        return open_model(self._given)
+
+    def __call__(self, doc: Doc) -> Doc:
+        """Give a document its vector."""
+        return next(self.pipe([doc]))
+
+    def pipe(self, stream: Iterable[Doc], *, batch_size: int = 256) -> Iterator[Doc]:
+        """Give documents their vectors, `batch_size` at a time."""
+        for docs in map(list, minibatch(stream, batch_size)):
+            for doc, row in zip(docs, dense(self.embedder.encode([doc.text for doc in docs]))):
+                doc.user_data[_KEY] = {doc.text: row}
+                yield self.restore(doc)
+
+    def restore(self, doc: Doc) -> Doc:
+        """Tie a document to its vectors again, after `Doc.from_bytes`, a DocBin or several processes.
+
+        spaCy keeps the vectors then, and drops the functions that give them.
+        """
+        for hooks in (doc.user_hooks, doc.user_span_hooks, doc.user_token_hooks):
+            hooks.update(vector=self._vector, has_vector=self._has_vector, similarity=_similarity)
+        return doc
+
+    def to_disk(self, path: str | Path, exclude: Iterable[str] = ()) -> None:
+        """Save the model with the pipeline."""
+        self.embedder.save_pretrained(path)
+
+    def from_disk(self, path: str | Path, exclude: Iterable[str] = ()) -> PellucidComponent:
+        """Open the model that was saved with the pipeline."""
+        self.embedder = open_model(path)
+        return self
+
+    def _vector(self, given: Any) -> Vectors:
+        """Return the vector of a document, span or token."""
+        doc = given if isinstance(given, Doc) else given.doc
+        known = doc.user_data.setdefault(_KEY, {})
+        if given.text not in known:
+            known[given.text] = dense(self.embedder.encode([given.text]))[0]
+        vector: Vectors = known[given.text]
+        return vector
+
+    def _has_vector(self, given: Any) -> bool:
+        return bool(self._vector(given).any())
+
+
+def _similarity(first: Any, second: Any) -> float:
+    """Return the cosine of two things of spaCy that have vectors, 0 where one is zero."""
+    mine, other = first.vector, second.vector
+    if mine.shape != other.shape:
+        raise InputError(
+            f"{first.text!r:.40} has a vector of {len(mine)} numbers and {second.text!r:.40} one of {len(other)}; pass "
+            "both through the same pipeline"
+        )
+    lengths = float(np.linalg.norm(mine) * np.linalg.norm(other))
+    return float(mine @ other) / lengths if lengths else 0.0

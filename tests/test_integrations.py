@@ -1,0 +1,625 @@
+"""Adapters, each against the real library; the tests of a library that is absent are skipped."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pickle
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import pellucid
+from pellucid.base import Embedder
+from pellucid.dimensions import Dimension, Dimensions
+from pellucid.errors import InputError, MissingExtraError
+from pellucid.integrations import plain
+from pellucid.pretrained import locate
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/integrations.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+TEXTS = ["The apple", "a pear and an apple", "the car", "bicycle bicycle", ""]
+MODULES = sorted(path.stem for path in (ROOT / "src/pellucid/integrations").glob("*.py") if path.stem != "__init__")
+LIBRARIES = {
+    "chroma": "chromadb",
+    "haystack": "haystack",
+    "langchain": "langchain_core",
+    "langchain_qdrant": "langchain_qdrant",
+    "llama_index": "llama_index",
+    "mcp": "mcp",
+    "sklearn": "sklearn",
+    "spacy": "spacy",
+}
+
+
+class Letters(Embedder):
+    """Counts of letters in CSR rows; a query counts twice, so that roles can be told apart."""
+
+    family = "letters"
+
+    def _encode(self, texts, role, *, batch_size, show_progress_bar):
+        rows = np.array([[text.lower().count(chr(97 + n)) for n in range(26)] for text in texts], np.float32)
+        return scipy.sparse.csr_matrix(rows.reshape(len(texts), 26) * (2 if role == "query" else 1))
+
+    def get_embedding_dimension(self):
+        return 26
+
+    @property
+    def dimensions(self):
+        return Dimensions(Dimension(f"letter {chr(97 + n)}") for n in range(26))
+
+    def explain(self, text1, text2=None, *, role1=None, role2=None):
+        raise NotImplementedError
+
+    def save_pretrained(self, path):
+        raise NotImplementedError
+
+
+@pytest.fixture
+def saved(fruit, tmp_path):
+    """The folder of a small static model."""
+    fruit.save_pretrained(tmp_path / "fruit")
+    return str(tmp_path / "fruit")
+
+
+@pytest.fixture
+def index(fruit, tmp_path):
+    """An index of three documents, one with a title."""
+    pytest.importorskip("qdrant_edge", reason="qdrant-edge is not installed")
+    texts = ["An apple and a pear stand on the table", "The car follows the bicycle", "Apples and pears, and no car"]
+    with pellucid.Index.create(tmp_path / "index", fruit) as made:
+        metadata = [{"year": 2001}, {"year": 2002}, {"year": 2003, "pages": [1, 2]}]
+        made.add(["a", "b", "c"], texts, titles=["A pear still life", "", ""], metadata=metadata)
+        yield made
+
+
+def save_lexicon(path):
+    """Save a lexicon model with a tiny transformer of random weights."""
+    from pellucid.lexicon.clusters import cluster_vocabulary
+    from pellucid.lexicon.embedder import LexiconEmbedder
+    from pellucid.transformer.backbone import prepare
+    from tiny_models import tiny_model, word_piece
+
+    tokenizer = word_piece()
+    backbone = prepare(tiny_model("bert", len(tokenizer)), tokenizer, attention="bidirectional", device="cpu")
+    LexiconEmbedder(backbone, cluster_vocabulary(backbone.head, tokenizer, 20)).save_pretrained(path)
+
+
+def adapter(name):
+    library = LIBRARIES[name]
+    pytest.importorskip(library, reason=f"{library} is not installed")
+    return import_module(f"pellucid.integrations.{name}")
+
+
+def check_facts(metadata, hit):
+    """What leaves us with a hit is plain, holds the user's own metadata and the numbers of the index."""
+    found = metadata["pellucid"]
+    assert json.loads(json.dumps(metadata)) == metadata == {**hit.metadata, "pellucid": found}
+    assert (found["id"], found["score"], found["title"]) == (hit.id, hit.score, hit.title)
+    assert found["parts"] == hit.parts and sum(found["parts"].values()) == pytest.approx(hit.score)
+    rows = hit.reasons.top(5)
+    assert found["reasons"] == [{"name": row.name, "contribution": row.contribution} for row in rows] != []
+    marked = {hit.text[word["start"] : word["end"]].lower() for word in found["highlights"]}
+    assert marked and marked <= {"apple", "pear", "apples", "pears"}
+
+
+# What all of them share
+
+
+def test_a_model_is_known_by_the_name_that_opens_it(fruit, saved, monkeypatch):
+    monkeypatch.chdir(Path(saved).parent)
+    assert plain.name_of("static-en") == "static-en" == plain.name_of(pellucid.load("static-en"))
+    assert plain.name_of(pellucid.load("fruit")) == saved
+    edited = pellucid.load(saved).keep([0])
+    for unsaved in (fruit, edited):
+        with pytest.raises(InputError, match="Save it with save_pretrained"):
+            plain.name_of(unsaved)
+    assert plain.open_model(fruit) is fruit
+
+
+def test_sparse_rows_are_plain_ascending_numbers():
+    rows = scipy.sparse.csr_matrix(
+        (np.array([1, 2, 3, 4], np.float32), np.array([5, 2, 2, 0], np.int32), np.array([0, 2, 2, 4])), shape=(3, 6)
+    )
+    found = plain.sparse(rows)
+    assert found == [([2, 5], [2.0, 1.0]), ([], []), ([0, 2], [4.0, 3.0])]
+    assert {type(value) for row in found for part in row for value in part} == {int, float}
+    with pytest.raises(InputError, match="are dense, and sparse ones are asked for"):
+        plain.sparse(np.ones((1, 2), np.float32))
+
+
+def test_highlights_are_counted_in_the_passage_without_its_title(index):
+    hits = index.search("apple pear", 2)
+    assert {hit.id for hit in hits} == {"a", "c"}
+    for hit in hits:
+        check_facts(plain.metadata_of(hit), hit)
+
+
+@pytest.mark.parametrize("module", sorted(LIBRARIES))
+def test_an_absent_library_is_named_with_the_line_that_installs_it(module, monkeypatch):
+    monkeypatch.setitem(sys.modules, LIBRARIES[module], None)
+    for loaded in [name for name in sys.modules if name.startswith(f"{LIBRARIES[module]}.")]:
+        monkeypatch.delitem(sys.modules, loaded)
+    monkeypatch.delitem(sys.modules, f"pellucid.integrations.{module}", raising=False)
+    with pytest.raises(MissingExtraError, match="is not installed") as raised:
+        import_module(f"pellucid.integrations.{module}")
+    name, extra = re.fullmatch(
+        r'(.+) is not installed. Run: pip install "pellucid\[(.+)\]"', str(raised.value)
+    ).groups()
+    assert re.search(rf'^{extra} = \["{name}>=[\d.]+,<[\d.]+"\]$', PROJECT, re.MULTILINE)
+
+
+def test_every_module_is_named_on_the_page():
+    assert [name for name in MODULES if f"pellucid.integrations.{name}" not in PAGE] == ["plain"]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("block", BLOCKS[1:], ids=lambda block: block.partition("\n")[0])
+def test_the_code_on_the_page_runs(block, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HAYSTACK_TELEMETRY_ENABLED", "False")
+    libraries = set(re.findall(r"^(?:from|import) (\w+)", block, re.MULTILINE)) - {"pellucid"}
+    libraries |= {LIBRARIES[name] for name in re.findall(r"integrations\.(\w+)", block) if name in LIBRARIES}
+    for library in sorted(libraries):
+        pytest.importorskip(library, reason=f"{library} is not installed")
+    if "my-index" in block:
+        exec(BLOCKS[0], {})
+    if "my-lexicon" in block:
+        save_lexicon("my-lexicon")
+    if "spacy" in libraries:
+        adapter("spacy")  # in place of the entry point of an installed package
+    exec(compile(block, "docs/integrations.md", "exec"), {"__name__": "page"})
+
+
+# LangChain
+
+
+@pytest.mark.full
+def test_langchains_store_finds_what_the_model_finds(fruit):
+    made = adapter("langchain").PellucidEmbeddings(fruit)
+    from langchain_core.vectorstores import InMemoryVectorStore
+
+    store = InMemoryVectorStore.from_texts(TEXTS[:4], made)
+    (document, score), *_ = store.similarity_search_with_score("a bicycle", k=1)
+    assert document.page_content == TEXTS[3] and score == pytest.approx(1.0)
+    assert made.embed_documents(TEXTS) == fruit.encode(TEXTS).tolist()
+    assert asyncio.run(made.aembed_query("pear")) == fruit.encode("pear").tolist()
+    assert adapter("langchain").PellucidEmbeddings(Letters()).embed_query("abba")[:3] == [4.0, 4.0, 0.0]
+
+
+@pytest.mark.full
+def test_langchains_retriever_gives_the_reasons(index):
+    retriever = adapter("langchain").PellucidRetriever(index=index, k=2)
+    hits = index.search("apple pear", 2)
+    for documents in (retriever.invoke("apple pear"), asyncio.run(retriever.ainvoke("apple pear"))):
+        assert [(d.id, d.page_content) for d in documents] == [(h.id, h.text) for h in hits]
+        for document, hit in zip(documents, hits):
+            check_facts(document.metadata, hit)
+    filtered = adapter("langchain").PellucidRetriever(index=index, where={"year": {"gte": 2003}})
+    assert [d.id for d in filtered.invoke("apple pear")] == ["c"]
+
+
+@pytest.mark.full
+def test_langchains_retriever_opens_a_folder(index):
+    index.close()
+    retriever = adapter("langchain").PellucidRetriever(index=str(index.folder), k=1)
+    assert [d.id for d in retriever.invoke("car bicycle")] == ["b"]
+    retriever.index.close()
+
+
+@pytest.mark.full
+def test_langchain_qdrant_searches_sparse_rows():
+    made = adapter("langchain_qdrant").PellucidSparseEmbeddings(Letters())
+    from langchain_qdrant import QdrantVectorStore, RetrievalMode
+
+    store = QdrantVectorStore.from_texts(
+        ["abc", "bcd", "xyz"], sparse_embedding=made, location=":memory:", retrieval_mode=RetrievalMode.SPARSE
+    )
+    (first, score), (second, _) = store.similarity_search_with_score("aab", k=2)
+    assert (first.page_content, second.page_content) == ("abc", "bcd")
+    assert score == pytest.approx(2 * 2 + 2 * 1)
+    assert asyncio.run(made.aembed_query("aab")).model_dump() == {"indices": [0, 1], "values": [4.0, 2.0]}
+    assert made.embed_documents([""])[0].indices == []
+
+
+# LlamaIndex
+
+
+@pytest.mark.full
+def test_llama_index_embeds_and_stores_by_name(fruit, saved):
+    home = adapter("llama_index")
+    made = home.PellucidEmbedding(model=saved)
+    assert made.get_text_embedding_batch(TEXTS) == fruit.encode(TEXTS).tolist()
+    assert made.get_query_embedding("pear") == fruit.encode("pear").tolist()
+    assert asyncio.run(made.aget_text_embedding_batch(TEXTS)) == fruit.encode(TEXTS).tolist()
+    assert asyncio.run(made.aget_query_embedding("pear")) == fruit.encode("pear").tolist()
+    assert (made.model_name, made.embed_batch_size) == (saved, 256)
+    stored = json.loads(json.dumps(made.to_dict()))
+    assert (stored["model"], stored["class_name"]) == (saved, "PellucidEmbedding")
+    again = home.PellucidEmbedding.from_dict(stored)
+    assert again.get_text_embedding("pear") == made.get_text_embedding("pear")
+    assert home.PellucidEmbedding().model.family == "static"
+    unsaved = home.PellucidEmbedding(model=fruit)
+    assert (unsaved.model_name, unsaved.to_dict()["model"]) == ("unknown", repr(fruit))
+
+
+@pytest.mark.full
+def test_llama_index_embeds_sparse():
+    made = adapter("llama_index").PellucidSparseEmbedding(model=Letters())
+    assert made.get_text_embedding_batch(["abb", ""]) == [{0: 1.0, 1: 2.0}, {}]
+    assert made.get_query_embedding("ab") == {0: 2.0, 1: 2.0}
+    assert asyncio.run(made.aget_text_embedding_batch(["abb"])) == [{0: 1.0, 1: 2.0}]
+    assert asyncio.run(made.aget_query_embedding("ab")) == {0: 2.0, 1: 2.0}
+
+
+@pytest.mark.full
+def test_llama_indexs_retriever_gives_the_reasons_to_people_and_not_to_language_models(index):
+    retriever = adapter("llama_index").PellucidRetriever(index, similarity_top_k=2)
+    from llama_index.core.schema import MetadataMode
+
+    hits = index.search("apple pear", 2)
+    for nodes in (retriever.retrieve("apple pear"), asyncio.run(retriever.aretrieve("apple pear"))):
+        assert [(n.node_id, n.text, n.score) for n in nodes] == [(h.id, h.text, h.score) for h in hits]
+        for node, hit in zip(nodes, hits):
+            check_facts(node.metadata, hit)
+            shown = node.get_content(metadata_mode=MetadataMode.LLM)
+            assert "year: 200" in shown and "contribution" not in shown
+
+
+@pytest.mark.full
+def test_llama_indexs_own_index_takes_the_embedding(fruit):
+    made = adapter("llama_index").PellucidEmbedding(model=fruit)
+    from llama_index.core import VectorStoreIndex
+    from llama_index.core.schema import TextNode
+
+    store = VectorStoreIndex([TextNode(text=text) for text in TEXTS[:4]], embed_model=made)
+    (found,) = store.as_retriever(similarity_top_k=1).retrieve("a bicycle")
+    assert found.text == TEXTS[3] and found.score == pytest.approx(1.0)
+
+
+# Haystack
+
+
+@pytest.mark.full
+def test_haystacks_pipeline_finds_documents_and_survives_yaml(saved, monkeypatch):
+    monkeypatch.setenv("HAYSTACK_TELEMETRY_ENABLED", "False")
+    home = adapter("haystack")
+    from haystack import Document, Pipeline
+    from haystack.components.retrievers.in_memory import InMemoryEmbeddingRetriever
+    from haystack.document_stores.in_memory import InMemoryDocumentStore
+
+    given = [Document(content=text) for text in TEXTS[:4]] + [Document(content=None)]
+    embedded = home.PellucidDocumentEmbedder(saved).run(given)["documents"]
+    assert all(document.embedding is None for document in given)
+    assert [d.embedding for d in embedded] == pellucid.load(saved).encode(TEXTS).tolist()
+    store = InMemoryDocumentStore(embedding_similarity_function="cosine")
+    store.write_documents(embedded[:4])
+    pipeline = Pipeline()
+    pipeline.add_component("embedder", home.PellucidTextEmbedder(saved))
+    pipeline.add_component("retriever", InMemoryEmbeddingRetriever(store, top_k=1))
+    pipeline.connect("embedder.embedding", "retriever.query_embedding")
+    (found,) = pipeline.run({"embedder": {"text": "a bicycle"}})["retriever"]["documents"]
+    assert found.content == TEXTS[3]
+    alone = Pipeline()
+    alone.add_component("embedder", home.PellucidTextEmbedder(saved))
+    again = Pipeline.loads(alone.dumps(), allowed_modules=["pellucid.integrations.haystack"])
+    assert "pellucid.integrations.haystack.PellucidTextEmbedder" in alone.dumps()
+    first, second = (p.run({"embedder": {"text": "pear"}})["embedder"]["embedding"] for p in (alone, again))
+    assert first == second == pellucid.load(saved).encode("pear").tolist()
+
+
+@pytest.mark.full
+def test_haystack_takes_sparse_rows(fruit):
+    home = adapter("haystack")
+    from haystack import Document
+
+    row = home.PellucidSparseTextEmbedder(Letters()).run("abb")["sparse_embedding"]
+    assert row.to_dict() == {"indices": [0, 1], "values": [2.0, 4.0]}
+    (document,) = home.PellucidSparseDocumentEmbedder(Letters()).run([Document(content="abb")])["documents"]
+    assert document.sparse_embedding.to_dict() == {"indices": [0, 1], "values": [1.0, 2.0]}
+    with pytest.raises(InputError, match="save_pretrained"):
+        home.PellucidTextEmbedder(fruit).to_dict()
+
+
+@pytest.mark.full
+def test_haystacks_retriever_gives_the_reasons_and_survives_yaml(index, monkeypatch):
+    monkeypatch.setenv("HAYSTACK_TELEMETRY_ENABLED", "False")
+    home = adapter("haystack")
+    from haystack import Pipeline
+
+    hits = index.search("apple pear", 2)
+    component = home.PellucidRetriever(index, top_k=2)
+    documents = component.run("apple pear")["documents"]
+    assert [(d.id, d.content, d.score) for d in documents] == [(h.id, h.text, h.score) for h in hits]
+    for document, hit in zip(documents, hits):
+        check_facts(document.meta, hit)
+    with pytest.raises(InputError, match="top_k is 0"):
+        component.run("apple", top_k=0)
+    assert [d.id for d in component.run("apple pear", top_k=3, where={"year": 2003})["documents"]] == ["c"]
+    pipeline = Pipeline()
+    pipeline.add_component("retriever", component)
+    written = pipeline.dumps()
+    index.close()
+    again = Pipeline.loads(written, allowed_modules=["pellucid.integrations.haystack"])
+    found = again.run({"retriever": {"query": "apple pear"}})["retriever"]["documents"]
+    assert [d.id for d in found] == [h.id for h in hits]
+    again.get_component("retriever").index.close()
+
+
+# spaCy
+
+
+@pytest.fixture
+def nlp(saved):
+    adapter("spacy")
+    import spacy
+
+    made = spacy.blank("en")
+    made.add_pipe("pellucid", config={"model": saved})
+    return made
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_spacys_documents_have_the_models_vectors(nlp, fruit):
+    docs = list(nlp.pipe(TEXTS))
+    np.testing.assert_array_equal([doc.vector for doc in docs], fruit.encode(TEXTS))
+    first, second = docs[:2]
+    assert first.similarity(second) == pytest.approx(float(fruit.similarity(*map(fruit.encode, TEXTS[:2]))[0, 0]))
+    np.testing.assert_array_equal(second[1:2].vector, fruit.encode("pear"))
+    np.testing.assert_array_equal(first[1].vector, fruit.encode("apple"))
+    assert first[1].similarity(second[4]) == pytest.approx(1.0) and first.vector_norm == pytest.approx(1.0)
+    assert second[0:2].vector_norm == pytest.approx(1.0)
+    assert first.has_vector and not second[0].has_vector and not docs[4].has_vector
+    assert docs[4].similarity(first) == 0.0
+    np.testing.assert_array_equal(second[1:2].as_doc().vector, fruit.encode("pear"))
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore:.*W109")
+def test_spacys_documents_keep_their_vectors_on_disk(nlp, fruit, tmp_path):
+    import spacy
+    from spacy.tokens import Doc, DocBin
+
+    component = nlp.get_pipe("pellucid")
+    doc = nlp("a pear and an apple")
+    pear = doc[1].vector
+    again = Doc(nlp.vocab).from_bytes(doc.to_bytes())
+    binned = next(DocBin(docs=[doc], store_user_data=True).get_docs(nlp.vocab))
+    component.embedder.encode = None  # nothing is computed anew
+    for kept in map(component.restore, (again, binned)):
+        np.testing.assert_array_equal(kept.vector, doc.vector)
+        np.testing.assert_array_equal(kept[1].vector, pear)
+    del component.embedder.encode
+    nlp.to_disk(tmp_path / "pipeline")
+    (tmp_path / "fruit").rename(tmp_path / "gone")
+    moved = spacy.load(tmp_path / "pipeline")
+    np.testing.assert_array_equal(moved("apple").vector, fruit.encode("apple"))
+
+
+@pytest.mark.full
+def test_spacy_refuses_vectors_of_two_models(nlp, fruit):
+    home = adapter("spacy")
+    other = home.PellucidComponent(fruit.keep([0, 1]))(nlp.make_doc("apple"))
+    with pytest.raises(InputError, match="vector of 3 numbers and 'apple' one of 2; pass both through the same"):
+        nlp("pear").similarity(other)
+
+
+def test_spacy_finds_the_component_by_its_entry_point():
+    module, function = re.search(r'spacy_factories\]\npellucid = "(.+):(.+)"', PROJECT).groups()
+    assert module == "pellucid.integrations.spacy"
+    assert f"def {function}(" in (ROOT / "src/pellucid/integrations/spacy.py").read_text(encoding="utf-8")
+
+
+# scikit-learn
+
+
+@pytest.mark.full
+def test_scikit_learns_pipeline_clones_searches_and_pickles(fruit, saved):
+    vectorizer = adapter("sklearn").PellucidVectorizer
+    from sklearn.base import clone
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.pipeline import make_pipeline
+
+    texts, labels = ["apple", "pear", "the apple", "car", "bicycle", "the car"] * 2, [0, 0, 0, 1, 1, 1] * 2
+    pipeline = make_pipeline(vectorizer(saved), LogisticRegression()).fit(np.array(texts), labels)
+    assert pipeline.predict(["pear pear", "a bicycle"]).tolist() == [0, 1]
+    assert pipeline[:1].get_feature_names_out().tolist() == fruit.dimensions.names
+    written = pickle.dumps(pipeline[0])
+    assert len(written) < 1000
+    np.testing.assert_array_equal(pickle.loads(written).transform(TEXTS), fruit.encode(TEXTS))
+    assert clone(pipeline[0]).get_params() == {"model": saved}
+    clone(vectorizer(fruit)).fit(TEXTS)
+    search = GridSearchCV(pipeline, {"pellucidvectorizer__model": [saved, fruit.keep([0])]}, cv=2).fit(texts, labels)
+    assert search.best_score_ == 1.0
+    changed = pipeline[0].set_params(model=fruit.keep([1]))
+    assert changed.transform(TEXTS).shape == (5, 1)
+
+
+@pytest.mark.full
+def test_scikit_learns_columns_are_named(fruit):
+    vectorizer = adapter("sklearn").PellucidVectorizer
+    pandas = pytest.importorskip("pandas")
+    from sklearn.compose import ColumnTransformer
+
+    table = pandas.DataFrame({"text": TEXTS, "n": range(5)}, index=list("abcde"))
+    rows = vectorizer(fruit).set_output(transform="pandas").transform(table["text"])
+    assert list(rows.columns) == fruit.dimensions.names and list(rows.index) == list("abcde")
+    columns = ColumnTransformer([("text", vectorizer(fruit), "text")], remainder="passthrough").fit(table)
+    assert columns.get_feature_names_out().tolist() == [f"text__{n}" for n in fruit.dimensions.names] + ["remainder__n"]
+    assert scipy.sparse.issparse(vectorizer(Letters()).transform(TEXTS))
+    for wrong in ("apple", table, table[["text"]], np.array([TEXTS])):
+        with pytest.raises(InputError, match="give a list, series or array of one dimension"):
+            vectorizer(fruit).transform(wrong)
+    with pytest.raises(InputError, match="text 1 is float"):
+        vectorizer(fruit).transform(["apple", float("nan")])
+
+
+# KeyBERT, BERTopic, txtai
+
+
+@pytest.mark.full
+def test_keybert_finds_the_keywords_of_its_own_reader():
+    """Our backend, and sentence-transformers with the folder of the model, agree."""
+    keybert = pytest.importorskip("keybert", reason="keybert is not installed")
+    from pellucid.integrations.backends import keybert_backend
+
+    text = "The bank raised the interest on mortgages; loans for a house cost more."
+    ours = keybert.KeyBERT(keybert_backend()).extract_keywords(text, top_n=5)
+    stock = keybert.KeyBERT(str(locate("static-en"))).extract_keywords(text, top_n=5)
+    assert [word for word, _ in ours] == [word for word, _ in stock]
+    assert [score for _, score in ours] == pytest.approx([score for _, score in stock], abs=2e-3)
+    assert {"mortgages", "loans"} <= {word for word, _ in ours}
+
+
+@pytest.mark.full
+def test_bertopic_parts_topics():
+    bertopic = pytest.importorskip("bertopic", reason="bertopic is not installed")
+    from bertopic.dimensionality import BaseDimensionalityReduction
+    from sklearn.cluster import KMeans
+
+    from pellucid.integrations.backends import bertopic_backend
+
+    animals = [f"The {a} sleeps in the {p}" for a in ("cat", "dog", "horse") for p in ("garden", "stable", "field")]
+    money = [f"The bank raised the {r} on {x}" for r in ("interest", "fees", "rate") for x in ("loans", "mortgages")]
+    topics = bertopic.BERTopic(
+        embedding_model=bertopic_backend(),
+        umap_model=BaseDimensionalityReduction(),
+        hdbscan_model=KMeans(2, random_state=0, n_init=3),
+    )
+    found, _ = topics.fit_transform(animals + money)
+    first, second = found[: len(animals)], found[len(animals) :]
+    assert len(set(first)) == len(set(second)) == 1 and first[0] != second[0]
+
+
+@pytest.mark.full
+def test_txtai_searches_with_the_models_vectors(fruit, tmp_path):
+    txtai = pytest.importorskip("txtai", reason="txtai is not installed")
+    from pellucid.integrations.backends import txtai_transform
+
+    embeddings = txtai.Embeddings(method="external", transform=txtai_transform(fruit))
+    embeddings.index(TEXTS[:4])
+    embeddings.save(str(tmp_path / "txtai"))
+    again = txtai.Embeddings()
+    again.load(str(tmp_path / "txtai"), config={"transform": txtai_transform(fruit)})
+    for one in (embeddings, again):
+        assert one.search("a bicycle", 1) == [(3, pytest.approx(1.0, abs=1e-5))]
+
+
+# Chroma
+
+
+@pytest.fixture
+def chroma_client(tmp_path):
+    chromadb = pytest.importorskip("chromadb", reason="chromadb is not installed")
+    settings = chromadb.config.Settings(anonymized_telemetry=False)
+    return chromadb.PersistentClient(str(tmp_path / "chroma"), settings=settings)
+
+
+@pytest.mark.full
+def test_chroma_opens_a_collection_with_the_model_it_was_made_with(chroma_client, saved, fruit):
+    home = adapter("chroma")
+    made = chroma_client.create_collection("fruit", embedding_function=home.PellucidEmbeddingFunction(saved))
+    made.add(ids=list("abcd"), documents=TEXTS[:4])
+    again = chroma_client.get_collection("fruit")
+    found = again.query(query_texts=["a bicycle"], n_results=1)
+    assert found["ids"] == [["d"]] and found["distances"][0][0] == pytest.approx(0.0, abs=1e-5)
+    stored = again.get(ids=["a"], include=["embeddings"])["embeddings"][0]
+    np.testing.assert_allclose(stored, fruit.encode(TEXTS[0]), atol=1e-6)
+    with pytest.raises(InputError, match="save_pretrained"):
+        home.PellucidEmbeddingFunction(fruit).get_config()
+
+
+@pytest.mark.full
+def test_chromas_sparse_vectors_name_their_dimensions():
+    made = adapter("chroma").PellucidSparseEmbeddingFunction(Letters())
+    (row, empty) = made(["abb", ""])
+    assert (row.indices, row.values, row.labels) == ([0, 1], [1.0, 2.0], ["letter a", "letter b"])
+    assert empty.indices == [] and made.embed_query(["a"])[0].values == [2.0]
+
+
+# Model Context Protocol
+
+
+def ask(server, tool, **arguments):
+    """Call a tool of a server in memory."""
+    import mcp
+
+    async def call():
+        async with mcp.Client(server) as client:
+            return await client.call_tool(tool, arguments)
+
+    return asyncio.run(call())
+
+
+@pytest.mark.full
+def test_an_assistant_asks_why(fruit):
+    server = adapter("mcp").create_server({"fruit": fruit})
+    found = ask(server, "explain", text1="the apple", text2="pear and apple", top_k=1).structured_content
+    why = fruit.explain("the apple", "pear and apple")
+    assert found["score"] == pytest.approx(why.score)
+    assert found["reasons"] == [{"name": why.rows[0].name, "contribution": pytest.approx(why.rows[0].contribution)}]
+    assert found["reasons"][0]["contribution"] + found["others"] == pytest.approx(found["score"])
+    about = ask(server, "describe", text="an apple", model="fruit").structured_content
+    assert about == {"description": fruit.describe("an apple"), "coverage": pytest.approx(0.5)}
+
+
+@pytest.mark.full
+def test_an_assistant_searches(fruit, index):
+    server = adapter("mcp").create_server({"fruit": fruit}, index)
+    found = ask(server, "search", query="apple pear", top_k=2).structured_content["documents"]
+    hits = index.search("apple pear", 2)
+    assert [(d["id"], d["score"], d["metadata"]) for d in found] == [(h.id, h.score, h.metadata) for h in hits]
+    assert found[0]["reasons"][0]["name"] == hits[0].reasons.top(1)[0].name
+    assert {word.lower() for d in found for word in d["highlights"]} <= {"apple", "pear", "apples", "pears"}
+    (only,) = ask(server, "search", query="apple", where={"year": 2003}).structured_content["documents"]
+    assert only["id"] == "c"
+
+
+@pytest.mark.full
+def test_an_assistant_is_told_what_is_wrong(fruit, index):
+    home = adapter("mcp")
+    server = home.create_server({"fruit": fruit}, index)
+    wrong = [
+        ("explain", {"text1": "a", "text2": "b", "model": "x"}, "no model 'x' is served here; there are: fruit"),
+        ("explain", {"text1": "a" * 9999, "text2": "bb"}, "10,001 characters; at most 10,000"),
+        ("explain", {"text1": "a"}, "text2"),
+        ("describe", {"text": "a", "top_k": 0}, "greater than or equal to 1"),
+        ("search", {"query": "a", "where": {"jear": 1}}, "year"),
+    ]
+    for tool, arguments, message in wrong:
+        result = ask(server, tool, **arguments)
+        assert result.is_error and message in result.content[0].text, result
+    with pytest.raises(InputError, match="no model is given"):
+        home.create_server({})
+
+
+@pytest.mark.full
+def test_the_command_speaks_the_protocol_alone(saved, index):
+    mcp = pytest.importorskip("mcp", reason="mcp is not installed")
+    index.close()
+    command = ["-m", "pellucid", "mcp", saved, "--index", str(index.folder)]
+
+    async def tools():
+        server = mcp.StdioServerParameters(command=sys.executable, args=command, env=dict(os.environ))
+        async with mcp.Client(mcp.stdio_client(server)) as client:
+            about = await client.call_tool("describe", {"text": "apple"})
+            return {tool.name: tool for tool in (await client.list_tools()).tools}, about, client.instructions
+
+    listed, about, instructions = asyncio.run(tools())
+    assert set(listed) == {"explain", "describe", "search"}
+    assert all(tool.annotations.read_only_hint and tool.output_schema for tool in listed.values())
+    assert "apple" in about.structured_content["description"]
+    assert f"The models are: {saved}" in instructions and "3 documents" in instructions
+    silent = subprocess.run([sys.executable, *command], input="", capture_output=True, text=True, check=True)
+    assert silent.stdout == ""
