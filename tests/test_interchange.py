@@ -299,7 +299,7 @@ def test_a_repeated_word_keeps_its_first_vector_and_is_reported(tmp_path):
         (b"3 0\n", "line 1"),
         (b"1 99999999\n", "line 1"),
         (b"999999999999 2\na 1 2\n", "says 999999999999 words, the file holds 1"),
-        (b"1 2\na 1 2\nb 3 4\n", "promises 1 words, the file holds 2"),
+        (b"1 2\na 1 2\nb 3 4\n", "says 1 words, the file holds 2"),
         (b"a 1 2\nb 3\n", "line 2: expected a word and 2 numbers"),
         (b"a 1 2\nb 3 four\n", "line 2: expected a word and 2 numbers"),
         (b"a 1 2\nb 3 4 \n\nc 5 6\n", "line 3"),
