@@ -18,6 +18,7 @@ from pellucid.static.making.distill import PcaSettings, distill, distill_extract
 from pellucid.static.making.extraction import Extraction, ExtractionSettings, extract
 from pellucid.static.making.teachers import join_extractions
 from pellucid.static.making.training import (
+    PairBags,
     RefinementSettings,
     TableTrainer,
     _neighbourhoods,
@@ -334,6 +335,43 @@ def test_refinement_recovers_what_the_teacher_weighs(neighbours: int) -> None:
 
     assert noise_length(plain) > 0.9
     assert noise_length(refined) < 0.5
+
+
+def test_pairs_come_together_while_the_teacher_is_followed() -> None:
+    """Half of the words are those of another language: what the teacher says of one half, pairs carry to the other."""
+    extraction = made_up_extraction()
+    words = [*extraction.words, *(f"v{i}" for i in range(60))]
+    other = [text.replace("w", "v") for text in extraction.sentences]
+    vectors = np.concatenate([extraction.vectors, np.random.default_rng(5).normal(size=(60, 12)).astype(np.float32)])
+    bags, others = (Bags.of(texts, Vocabulary(words)) for texts in (extraction.sentences, other))
+    pairs = [PairBags("w-v", bags, others)]
+    settings = replace(SMALL, steps=600)
+    alone = refine(vectors, bags, extraction.teacher_vectors, settings)
+    together = refine(vectors, bags, extraction.teacher_vectors, settings, pairs=pairs)
+
+    def agreement(table: np.ndarray, which: Bags) -> float:
+        rows = unit(which.means(table)[:200])
+        teacher = extraction.teacher_vectors[:200].astype(float)
+        upper = np.triu_indices(200, 1)
+        return float(np.corrcoef((rows @ rows.T)[upper], (teacher @ teacher.T)[upper])[0, 1])
+
+    def found(table: np.ndarray) -> float:
+        first, second = (unit(side.means(table)[:200]) for side in (bags, others))
+        return float(((first @ second.T).argmax(axis=1) == np.arange(200)).mean())
+
+    assert found(alone) < 0.1 and found(together) > 0.9
+    assert agreement(together, bags) > 0.7 and agreement(together, others) > agreement(alone, others) + 0.3
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    """Return rows at length 1."""
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize(("name", "value"), [("pair_share", 0.0), ("pair_share", 1.0), ("pair_temperature", 0.0)])
+def test_settings_of_pairs_that_are_not_allowed(name: str, value: float) -> None:
+    with pytest.raises(InputError, match=f"{name} is {value}"):
+        RefinementSettings(**{name: value})
 
 
 def test_refinement_resumes_to_the_same_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
