@@ -64,7 +64,7 @@ def extract_jointly(
 def join_extractions(extractions: Sequence[Extraction], weights: Sequence[float] | None = None) -> Extraction:
     """Return what several teachers left of one corpus as if one teacher had: their vectors side by side.
 
-    A word that one of them saw nowhere whole has a zero row.
+    Where a teacher saw a word nowhere whole, its part of the word's vector is zero.
 
     Args:
         extractions: with the same settings, so with the same words and sentences.
@@ -77,8 +77,7 @@ def join_extractions(extractions: Sequence[Extraction], weights: Sequence[float]
     first, *others = extractions
     if any(other.words != first.words or other.sentences != first.sentences for other in others):
         raise InputError("the teachers read different text; extract with the same corpus and settings for each")
-    known = np.all([np.any(one.vectors != 0, axis=1) for one in extractions], axis=0)
-    words = [np.sqrt(share) * _even(one, known) for one, share in zip(extractions, shares)]
+    words = [np.sqrt(share) * _even(one) for one, share in zip(extractions, shares)]
     sentences = [_centred(one.teacher_vectors, share) for one, share in zip(extractions, shares)]
     return replace(first, vectors=np.hstack(words), teacher_vectors=np.hstack(sentences))
 
@@ -97,10 +96,11 @@ def shares_of(weights: Sequence[float] | None, count: int) -> list[float]:
     return [value / sum(values) for value in values]
 
 
-def _even(extraction: Extraction, known: npt.NDArray[np.bool_]) -> Vectors:
-    """Return the vectors of `known` words less their mean over the text, at a root mean square of 1; others zero."""
-    vectors = np.zeros_like(extraction.vectors)
+def _even(extraction: Extraction) -> Vectors:
+    """Return the word vectors less their mean over the text, at a root mean square of 1; zero rows stay zero."""
+    known = np.any(extraction.vectors != 0, axis=1)
     mean = np.average(extraction.vectors[known], axis=0, weights=extraction.counts[known])
+    vectors = np.zeros_like(extraction.vectors)
     vectors[known] = extraction.vectors[known] - mean.astype(np.float32)
     vectors /= scale_of(vectors[known])
     return vectors
