@@ -51,7 +51,7 @@ def test_five_languages_find_each_other(shared):
     from pellucid.evaluation.tasks import read_table
 
     model = pellucid.load("static-multi")
-    for code, least in (("deu", 0.88), ("fra", 0.83), ("cmn", 0.80), ("jpn", 0.72)):
+    for code, least in (("deu", 0.92), ("fra", 0.89), ("cmn", 0.87), ("jpn", 0.83)):
         table = read_table(shared / "data" / "crosslingual" / "tatoeba_v1" / f"{code}-eng.tsv", ["sentence1", "eng"])
         assert translation_scores(model, table["sentence1"], table["eng"]).f1 > least
 
@@ -64,12 +64,12 @@ def test_an_explanation_across_languages():
         assert abs(sum(row.contribution for row in why.rows) - why.score) <= 1e-6
 
 
-def test_one_model_takes_at_most_thirty_megabytes_and_all_of_them_forty():
+def test_one_model_takes_at_most_thirty_megabytes_and_all_of_them_sixty_four():
     sizes = {}
     for name in bundled_models():
-        folder = Path(pellucid.__file__).parent / "models" / name
+        folder = Path(pellucid.__file__).parent / "bundled" / name
         sizes[name] = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    assert max(sizes.values(), default=0) <= 30_000_000 and sum(sizes.values()) <= 40_000_000, sizes
+    assert sizes and max(sizes.values()) <= 30_000_000 and sum(sizes.values()) <= 64_000_000, sizes
 
 
 @pytest.mark.full

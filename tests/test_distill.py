@@ -16,7 +16,9 @@ from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.making import extraction as extraction_module
 from pellucid.static.making.distill import PcaSettings, distill, distill_extraction, project, subwords_of
 from pellucid.static.making.extraction import Extraction, ExtractionSettings, extract
+from pellucid.static.making.teachers import join_extractions
 from pellucid.static.making.training import (
+    PairBags,
     RefinementSettings,
     TableTrainer,
     _neighbourhoods,
@@ -39,6 +41,18 @@ PIECES += ["##s", "##ised", "st", "##one", "ro", "##ad"]
 @pytest.fixture(scope="module")
 def teacher(tmp_path_factory: pytest.TempPathFactory) -> sentence_transformers.SentenceTransformer:
     """A BERT of two layers and 16 dimensions with random weights, mean-pooled."""
+    return made_teacher(tmp_path_factory.mktemp("teacher"), 16, seed=0)
+
+
+@pytest.fixture(scope="module")
+def second(tmp_path_factory: pytest.TempPathFactory) -> sentence_transformers.SentenceTransformer:
+    """Another teacher, of 8 dimensions, with a default prompt."""
+    made = made_teacher(tmp_path_factory.mktemp("second"), 8, seed=1)
+    made.prompts, made.default_prompt_name = {"query": "query: "}, "query"
+    return made
+
+
+def made_teacher(folder: Path, dimension: int, seed: int) -> sentence_transformers.SentenceTransformer:
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
     from transformers import BertConfig, BertModel, BertTokenizerFast
 
@@ -49,18 +63,17 @@ def teacher(tmp_path_factory: pytest.TempPathFactory) -> sentence_transformers.S
     fast.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", pieces.index("[CLS]")), ("[SEP]", pieces.index("[SEP]"))]
     )
-    folder = tmp_path_factory.mktemp("teacher")
     BertTokenizerFast(tokenizer_object=fast, pad_token="[PAD]", unk_token="[UNK]").save_pretrained(folder)
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     config = BertConfig(
-        vocab_size=len(pieces), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32
+        vocab_size=len(pieces), hidden_size=dimension, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32
     )
     BertModel(config).save_pretrained(folder)
     modules = sentence_transformers.sentence_transformer.modules
     words = modules.Transformer(str(folder))
     words.max_seq_length = 12
     return sentence_transformers.SentenceTransformer(
-        modules=[words, modules.Pooling(16, include_prompt=False)], device="cpu"
+        modules=[words, modules.Pooling(dimension, include_prompt=False)], device="cpu"
     )
 
 
@@ -324,6 +337,43 @@ def test_refinement_recovers_what_the_teacher_weighs(neighbours: int) -> None:
     assert noise_length(refined) < 0.5
 
 
+def test_pairs_come_together_while_the_teacher_is_followed() -> None:
+    """Half of the words are those of another language, of which only pairs speak."""
+    extraction = made_up_extraction()
+    words = [*extraction.words, *(f"v{i}" for i in range(60))]
+    other = [text.replace("w", "v") for text in extraction.sentences]
+    vectors = np.concatenate([extraction.vectors, np.random.default_rng(5).normal(size=(60, 12)).astype(np.float32)])
+    bags, others = (Bags.of(texts, Vocabulary(words)) for texts in (extraction.sentences, other))
+    pairs = [PairBags("w-v", bags, others)]
+    settings = replace(SMALL, steps=600)
+    alone = refine(vectors, bags, extraction.teacher_vectors, settings)
+    together = refine(vectors, bags, extraction.teacher_vectors, settings, pairs=pairs)
+
+    def agreement(table: np.ndarray, which: Bags) -> float:
+        rows = unit(which.means(table)[:200])
+        teacher = extraction.teacher_vectors[:200].astype(float)
+        upper = np.triu_indices(200, 1)
+        return float(np.corrcoef((rows @ rows.T)[upper], (teacher @ teacher.T)[upper])[0, 1])
+
+    def found(table: np.ndarray) -> float:
+        first, second = (unit(side.means(table)[:200]) for side in (bags, others))
+        return float(((first @ second.T).argmax(axis=1) == np.arange(200)).mean())
+
+    assert found(alone) < 0.1 and found(together) > 0.9
+    assert agreement(together, bags) > 0.7 and agreement(together, others) > agreement(alone, others) + 0.1
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    """Return rows at length 1."""
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize(("name", "value"), [("pair_share", 0.0), ("pair_share", 1.0), ("pair_temperature", 0.0)])
+def test_settings_of_pairs_that_are_not_allowed(name: str, value: float) -> None:
+    with pytest.raises(InputError, match=f"{name} is {value}"):
+        RefinementSettings(**{name: value})
+
+
 def test_refinement_resumes_to_the_same_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     extraction = made_up_extraction()
     bags = Bags.of(extraction.sentences, Vocabulary(extraction.words))
@@ -383,6 +433,93 @@ def test_distill_end_to_end_follows_the_teacher(teacher: object, tmp_path: Path)
     assert agreement > 0.6
     assert model.get_embedding_dimension() == 8
     assert model.vocabulary.row("sellss") == model.vocabulary.row("sells")  # the teacher's pieces came along
+
+
+def test_a_default_prompt_is_put_before_each_sentence(second: object, tmp_path: Path) -> None:
+    corpus = sentences(20)
+    by_default = extract(second, corpus, tmp_path / "default", ExtractionSettings())
+    given = extract(second, corpus, tmp_path / "default", ExtractionSettings(prompt="query: "))  # the same run
+    wanted = plain_vectors(second, corpus, 1000, "query: ")
+    for word, vector in zip(by_default.words, by_default.vectors):
+        np.testing.assert_allclose(vector, wanted[word], atol=2e-5, err_msg=word)
+    np.testing.assert_array_equal(by_default.teacher_vectors, given.teacher_vectors)
+    np.testing.assert_allclose(by_default.teacher_vectors, second.encode(corpus, normalize_embeddings=True), atol=1e-3)
+
+
+def centred(vectors: np.ndarray) -> np.ndarray:
+    """Return sentence vectors less their mean, at length 1."""
+    less = vectors.astype(np.float64) - vectors.astype(np.float64).mean(axis=0)
+    return less / np.linalg.norm(less, axis=1, keepdims=True)
+
+
+def test_joint_cosines_are_the_weighted_mean_of_the_centred_ones(
+    teacher: object, second: object, tmp_path: Path
+) -> None:
+    corpus = sentences(60)
+    one, other = (extract(t, corpus, tmp_path / str(n), ExtractionSettings()) for n, t in enumerate((teacher, second)))
+    other.vectors[2] = 0  # a word that this teacher saw nowhere whole
+    joint = join_extractions([one, other], [3, 1])
+    apart = [centred(found.teacher_vectors) for found in (one, other)]
+    cosines = 0.75 * apart[0] @ apart[0].T + 0.25 * apart[1] @ apart[1].T
+    np.testing.assert_allclose(joint.teacher_vectors.astype(float) @ joint.teacher_vectors.T, cosines, atol=3e-3)
+    assert joint.vectors.shape == (len(one.words), 24)
+    assert joint.vectors[2, :16].any() and not joint.vectors[2, 16:].any()
+    for columns, share, known in ((np.s_[:16], 0.75, np.s_[:]), (np.s_[16:], 0.25, np.arange(len(one.words)) != 2)):
+        part = joint.vectors[known, columns]
+        np.testing.assert_allclose(np.average(part, axis=0, weights=one.counts[known]), 0, atol=1e-5)
+        assert np.sqrt((part**2).mean()) == pytest.approx(np.sqrt(share), rel=1e-5)
+
+
+def joint_distill(teachers: object, work_dir: Path, weights: list[float] | None = None) -> StaticEmbedder:
+    return distill(
+        teachers,
+        iter(sentences(400)),
+        work_dir=work_dir,
+        weights=weights,
+        pca=PcaSettings(dimensions=12, drop=1),
+        refinement=RefinementSettings(steps=200, batch_size=32, evaluate_every=50, temperature=0.05),
+        show_progress_bar=False,
+    )
+
+
+def test_a_model_of_two_teachers_follows_them_together(
+    teacher: object, second: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = joint_distill([teacher, second], tmp_path)
+    fresh = sentences(60, seed=9)
+    ours = model.encode(fresh)
+    theirs = [centred(t.encode(fresh, normalize_embeddings=True)) for t in (teacher, second)]
+    upper = np.triu_indices(len(fresh), 1)
+    together = sum(rows @ rows.T for rows in theirs)[upper]
+    assert np.corrcoef((ours @ ours.T)[upper], together)[0, 1] > 0.6
+    monkeypatch.setattr(extraction_module, "forward", None)  # other weights: no sentence is read again
+    leaning = joint_distill([teacher, second], tmp_path, [20, 1]).encode(fresh)
+
+    def agreement(rows: np.ndarray, n: int) -> float:
+        return float(np.corrcoef((rows @ rows.T)[upper], (theirs[n] @ theirs[n].T)[upper])[0, 1])
+
+    assert agreement(leaning, 0) > agreement(ours, 0) and agreement(leaning, 1) < agreement(ours, 1)
+
+
+def test_one_teacher_in_a_list_is_that_teacher(teacher: object, tmp_path: Path) -> None:
+    alone = small_distill(teacher, sentences(400), tmp_path)
+    np.testing.assert_array_equal(small_distill([teacher], sentences(400), tmp_path).vectors, alone.vectors)
+
+
+@pytest.mark.parametrize("weights", [[1.0], [1.0, 0.0], [1.0, float("nan")], [1.0, float("inf")], [1.0, -1.0]])
+def test_weights_that_do_not_fit_two_teachers(
+    teacher: object, second: object, tmp_path: Path, weights: list[float]
+) -> None:
+    with pytest.raises(InputError, match="2 teachers need as many numbers above 0"):
+        joint_distill([teacher, second], tmp_path, weights)
+
+
+def test_no_teacher_and_teachers_of_different_text(teacher: object, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="needs a teacher; the list of them is empty"):
+        joint_distill([], tmp_path)
+    one, other = (extract(teacher, sentences(20, seed=n), tmp_path / str(n), ExtractionSettings()) for n in (0, 1))
+    with pytest.raises(InputError, match="read different text"):
+        join_extractions([one, other])
 
 
 def test_settings_that_do_not_fit(teacher: object, tmp_path: Path) -> None:

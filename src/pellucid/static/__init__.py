@@ -43,6 +43,10 @@ if TYPE_CHECKING:
     from pellucid.static.making.pruning import Pruning as Pruning, prune as prune
     from pellucid.static.making.retraining import Retraining as Retraining, retrain as retrain
     from pellucid.static.making.segmentation import segmenter as segmenter
+    from pellucid.static.making.teachers import (
+        extract_jointly as extract_jointly,
+        join_extractions as join_extractions,
+    )
     from pellucid.static.making.training import (
         PairBags as PairBags,
         RefinementSettings as RefinementSettings,
@@ -66,6 +70,7 @@ else:
         "making.pruning": "Pruning prune",
         "making.retraining": "Retraining retrain",
         "making.segmentation": "segmenter",
+        "making.teachers": "extract_jointly join_extractions",
         "making.training": "PairBags RefinementSettings TranslationSettings refine tune_on_pairs",
         "tables": "as_static merge_static",
     }

@@ -1,6 +1,7 @@
-"""Making a static model from a sentence transformer: the three steps of the SWE paper (section 3).
+"""Making a static model from sentence transformers: the three steps of the SWE paper (section 3).
 
-1. Extraction (`extraction.py`, section 3.1): a vector for each word from one pass of the teacher over a corpus.
+1. Extraction (`extraction.py`, section 3.1): a vector for each word from one pass of the teacher over a corpus; of
+   several teachers side by side (`teachers.py`).
 2. PCA (here, section 3.2): principal components of *sentence* vectors, without the first few ("all but the top").
 3. Refinement (`training.py`, section 3.3): the student's similarities are trained towards the teacher's.
 
@@ -11,9 +12,10 @@ ablations) from what it left in `work_dir`.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Union
 
 import numpy as np
 
@@ -24,7 +26,8 @@ from pellucid.pca import spectrum_of
 from pellucid.pretrained import open_sentence_transformer
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.making.extraction import Extraction, ExtractionSettings, extract
+from pellucid.static.making.extraction import Extraction, ExtractionSettings
+from pellucid.static.making.teachers import extract_jointly, shares_of
 from pellucid.static.making.training import RefinementSettings, refine, tuning_folder
 from pellucid.text import Vocabulary
 
@@ -32,6 +35,9 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from tokenizers import Tokenizer
 
+
+Teacher = Union[str, "SentenceTransformer"]
+"""A sentence transformer, or the folder or hub id of one."""
 
 _PCA_SAMPLE = 100_000  # sentences, as in the paper's code
 _PCA_BLOCK = 16_384  # of them at a time
@@ -56,10 +62,11 @@ class PcaSettings:
 
 
 def distill(
-    teacher: str | SentenceTransformer,
+    teacher: Teacher | Sequence[Teacher],
     corpus: Corpus,
     *,
     work_dir: str | Path,
+    weights: Sequence[float] | None = None,
     extraction: ExtractionSettings | None = None,
     pca: PcaSettings | None = None,
     refinement: RefinementSettings | None = None,
@@ -68,11 +75,15 @@ def distill(
     """Make a static model of `teacher` from plain sentences.
 
     Args:
-        teacher: a SentenceTransformer, or the folder or hub id of one; its pooling is respected.
+        teacher: a SentenceTransformer, or the folder or hub id of one; its pooling and its default prompt are
+            respected. Several are joined: the model follows the weighted mean of their cosines, each less what all
+            sentences share. Words out of the vocabulary are cut by the tokenizer of the first.
         corpus: a file (.txt, .jsonl, .parquet; .xz and .gz too) or an iterable, one sentence an item.
         work_dir: where the state is kept; the same call with the same folder resumes an interrupted run. The corpus is
             then read again and must be the same, text for text; of an iterator this cannot be checked, and the run
-            uses the copy that it made. Other settings of steps 2 and 3 reuse the extraction that is there.
+            uses the copy that it made. Other settings of steps 2 and 3, and other weights, reuse the extraction that
+            is there.
+        weights: of several teachers, one each, above 0; what counts is their proportion. None takes equal ones.
         extraction: settings of step 1; None for the defaults, as for the others.
         pca: settings of step 2.
         refinement: settings of step 3.
@@ -84,23 +95,32 @@ def distill(
     Raises:
         MissingExtraError: sentence-transformers is not installed.
         CorpusError: the corpus cannot be read or has no usable sentence.
-        InputError: settings that do not fit together, or a `work_dir` that belongs to another run or corpus, or in
-            which a run is at work.
+        InputError: settings or weights that do not fit together, no teacher, or a `work_dir` that belongs to another
+            run or corpus, or in which a run is at work.
         ModelFolderError: the state in `work_dir` is damaged.
     """
     work_dir = Path(work_dir)
     pca = pca or PcaSettings()
-    teacher = open_teacher(teacher)
-    check_pca(pca, int(teacher[0].get_embedding_dimension()))
-    extracted = extract(
-        teacher, corpus, work_dir, extraction or ExtractionSettings(), show_progress_bar=show_progress_bar
+    given = list(teacher) if isinstance(teacher, (list, tuple)) else [teacher]
+    shares = shares_of(weights, len(given))
+    teachers = [open_teacher(one) for one in given]
+    check_pca(pca, sum(int(one[0].get_embedding_dimension()) for one in teachers))
+    extracted = extract_jointly(
+        teachers,
+        corpus,
+        work_dir,
+        extraction or ExtractionSettings(),
+        weights=shares,
+        show_progress_bar=show_progress_bar,
     )
     return distill_extraction(
         extracted,
-        subwords_of(teacher),
+        subwords_of(teachers[0]),
         pca=pca,
         refinement=refinement,
-        work_dir=work_dir,
+        work_dir=work_dir
+        if len(shares) == 1
+        else work_dir / "-".join(["weights", *(f"{share:.6g}" for share in shares)]),
         show_progress_bar=show_progress_bar,
     )
 

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -58,7 +58,8 @@ class ExtractionSettings:
         enough: take a sentence only if one of its words has occurred fewer than this many times in those taken before;
             None takes all. A sentence of well-known words adds little and costs a full pass of the teacher.
         max_sentences: stop after this many usable sentences; None takes all.
-        prompt: put before each sentence for the teacher; its own pieces are never part of a word.
+        prompt: put before each sentence for the teacher; its own pieces are never part of a word. An empty one stands
+            for the teacher's default prompt, if it has one.
         language: code of the corpus's language, for those written without spaces; None cuts at spaces and punctuation.
         batch_size: sentences in one forward pass of the teacher.
     """
@@ -112,6 +113,7 @@ def extract(
         InputError: `work_dir` holds the state of another corpus, teacher or setting, or another run is at work in it.
         ModelFolderError: the state in `work_dir` is damaged.
     """
+    settings = prompted(settings, teacher)
     with WorkFolder(work_dir) as work:
         corpus = spool(corpus, work)
         words, total = _counted(teacher, corpus, work, settings, show_progress_bar)
@@ -133,6 +135,12 @@ def extract(
             sentences=sentences,
             teacher_vectors=work.array("teacher"),
         )
+
+
+def prompted(settings: ExtractionSettings, teacher: SentenceTransformer) -> ExtractionSettings:
+    """Return `settings` with the teacher's default prompt where they name none."""
+    default = (teacher.prompts or {}).get(teacher.default_prompt_name or "") or ""
+    return replace(settings, prompt=settings.prompt or default)
 
 
 def usable_sentences(corpus: Corpus, settings: ExtractionSettings) -> Iterator[str]:
@@ -196,7 +204,7 @@ def count_words(
         ModelFolderError: the state in `work_dir` is damaged.
     """
     with WorkFolder(work_dir) as work:
-        return _counted(teacher, spool(corpus, work), work, settings, show_progress_bar)[0]
+        return _counted(teacher, spool(corpus, work), work, prompted(settings, teacher), show_progress_bar)[0]
 
 
 def _counted(

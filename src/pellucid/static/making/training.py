@@ -80,12 +80,28 @@ class RefinementSettings(TuningSettings):
 
     Attributes:
         neighbours: sentences of one neighbourhood put into a batch together; 1 draws at random as the paper does.
+        pair_share: the share of batches that are of pairs, where `refine` is given some.
+        pair_temperature: what cosines are divided by in these.
     """
 
     steps: int = 12_000
     temperature: float = 0.1
     evaluate_every: int = 1_000
     neighbours: int = 32
+    pair_share: float = 0.5
+    pair_temperature: float = 0.05
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            InputError: a value is not allowed; the message names it.
+        """
+        super().__post_init__()
+        if not 0 < self.pair_share < 1:
+            raise InputError(f"pair_share is {self.pair_share}; it must lie between 0 and 1")
+        if not 0 < self.pair_temperature < float("inf"):
+            raise InputError(f"pair_temperature is {self.pair_temperature}; it must be above 0")
 
 
 @dataclass(frozen=True)
@@ -94,12 +110,12 @@ class TranslationSettings(TuningSettings):
 
 
 class PairBags(NamedTuple):
-    """Sentences and their translations as rows of one table.
+    """Texts that belong together as rows of one table: sentences and their translations, questions and their answers.
 
     Attributes:
-        name: of the language pair, such as "en-de".
-        first: the sentences in one language.
-        second: as many, their translations.
+        name: of the language pair, such as "en-de", or of the set.
+        first: the texts of one side.
+        second: as many, their counterparts.
     """
 
     name: str
@@ -113,6 +129,7 @@ def refine(
     teacher_vectors: npt.NDArray[np.float16],
     settings: RefinementSettings,
     *,
+    pairs: Sequence[PairBags] = (),
     work: WorkFolder | None = None,
     show_progress_bar: bool = True,
 ) -> Vectors:
@@ -121,43 +138,52 @@ def refine(
     The student's cosines within a batch are trained towards the teacher's. The teacher's vectors come from the
     extraction pass, so no sentence is encoded again. Beyond the paper, `neighbours` puts sentences that the teacher
     finds alike into one batch: among random sentences almost every cosine is near zero, and what distinguishes similar
-    sentences would hardly ever be seen.
+    sentences would hardly ever be seen. With `pairs`, a share of the batches is of them, trained as `tune_on_pairs`
+    does, so that one table serves both.
 
     Args:
         vectors: float32.
         bags: the sentences.
         teacher_vectors: [sentences, d], L2-normalised.
         settings: of the training.
+        pairs: texts that belong together; a batch is of one set, drawn by the square root of its size.
         work: where the state is kept; None keeps none.
         show_progress_bar: show a bar, counting steps.
 
-    The best vectors by the loss on held-out sentences are returned. Their scale is changed to a root mean square of 1,
-    which no cosine sees.
+    The best vectors by the loss on held-out sentences and pairs are returned. Their scale is changed to a root mean
+    square of 1, which no cosine sees.
 
     Raises:
-        CorpusError: fewer than two batches of sentences hold two known words.
-        InputError: `work` holds the state of other vectors, sentences or settings.
+        CorpusError: fewer than two batches of sentences, or of a set of pairs, hold known words.
+        InputError: two sets of pairs have one name, a set's sides differ in number, or `work` holds the state of other
+            vectors, sentences or settings.
         ModelFolderError: the state in `work` is damaged.
     """
     import torch
 
-    usable = np.flatnonzero(np.diff(bags.offsets) >= 2)
-    if len(usable) < 2 * settings.batch_size:
-        raise CorpusError(
-            f"{len(usable)} sentences hold two known words; refinement needs at least {2 * settings.batch_size} "
-            "(two batches). Give more text, or train with smaller batches"
-        )
-    table = vectors / scale_of(vectors)
-    held_out, train = _split(usable, np.random.default_rng(settings.seed), _MOST_SENTENCES)
+    held_out, train = _split(_refinable(bags, settings), np.random.default_rng(settings.seed), _MOST_SENTENCES)
+    splits = [_split_pair(pair, number, settings) for number, pair in enumerate(_checked(pairs) if pairs else ())]
     teacher = torch.from_numpy(np.ascontiguousarray(teacher_vectors))
+    single = len(pairs)  # the number before the sentences of a batch: of its set of pairs, or this
 
-    def loss(words: torch.nn.EmbeddingBag, sentences: Batch) -> torch.Tensor:
-        return similarity_loss(sums(words, bags, sentences), teacher[sentences].float(), settings.temperature)
+    def loss(words: torch.nn.EmbeddingBag, batch: Batch) -> torch.Tensor:
+        kind, chosen = int(batch[0]), batch[1:]
+        if kind == single:
+            return similarity_loss(sums(words, bags, chosen), teacher[chosen].float(), settings.temperature)
+        first, second = (sums(words, side, chosen) for side in (pairs[kind].first, pairs[kind].second))
+        return translation_loss(first, second, settings.pair_temperature)
 
-    trainer = TableTrainer(table, loss, settings, work, {"trained on": bags})
-    groups = _neighbourhoods(teacher_vectors, train, settings)
+    trainer = TableTrainer(vectors / scale_of(vectors), loss, settings, work, {"trained on": bags, **_sides(pairs)})
+    groups, trained = _neighbourhoods(teacher_vectors, train, settings), [part for _, part in splits]
+
+    def draw(step: int) -> Batch:
+        if trained and np.random.default_rng([settings.seed, step, 1]).random() < settings.pair_share:
+            return _draw_pairs(trained, settings, step, power=0.5)
+        return _numbered(single, _draw_sentences(groups, train, settings, step))
+
+    kept = [_numbered(n, part) for n, (dev, _) in enumerate([*splits, (held_out, train)]) for part in _batches(dev)]
     with Progress("refining", total=settings.steps, unit="steps", enabled=show_progress_bar) as progress:
-        return trainer.run(lambda step: _draw_sentences(groups, train, settings, step), _batches(held_out), progress)
+        return trainer.run(draw, kept, progress)
 
 
 def tune_on_pairs(
@@ -191,8 +217,7 @@ def tune_on_pairs(
         first, second = (sums(words, side, sentences) for side in (pair.first, pair.second))
         return translation_loss(first, second, settings.temperature)
 
-    sentences = {f"{pair.name} {n}": side for pair in pairs for n, side in enumerate((pair.first, pair.second), 1)}
-    trainer = TableTrainer(table, loss, settings, work, sentences)
+    trainer = TableTrainer(table, loss, settings, work, _sides(pairs))
     trained = [train for _, train in splits]
     held_out = [_numbered(n, part) for n, (dev, _) in enumerate(splits) for part in _batches(dev)]
     with Progress("aligning translations", total=settings.steps, unit="steps", enabled=show_progress_bar) as progress:
@@ -409,11 +434,27 @@ def _draw_sentences(groups: list[Batch], train: Batch, settings: RefinementSetti
     return np.concatenate([generator.choice(groups[i], settings.neighbours, replace=False) for i in chosen])
 
 
-def _draw_pairs(trained: Sequence[Batch], settings: TranslationSettings, step: int) -> Batch:
-    """Return batch `step`: pairs of one language pair."""
+def _draw_pairs(trained: Sequence[Batch], settings: TuningSettings, step: int, power: float = 1.0) -> Batch:
+    """Return batch `step`: pairs of one set, drawn by its size to some power."""
     generator = np.random.default_rng([settings.seed, step])
-    pair = int(generator.choice(len(trained), p=_shares(trained)))
+    pair = int(generator.choice(len(trained), p=_shares(trained, power)))
     return _numbered(pair, generator.choice(trained[pair], settings.batch_size, replace=False))
+
+
+def _refinable(bags: Bags, settings: RefinementSettings) -> Batch:
+    """Return the numbers of the sentences with two known words, of which there must be two batches."""
+    usable = np.flatnonzero(np.diff(bags.offsets) >= 2)
+    if len(usable) < 2 * settings.batch_size:
+        raise CorpusError(
+            f"{len(usable)} sentences hold two known words; refinement needs at least {2 * settings.batch_size} "
+            "(two batches). Give more text, or train with smaller batches"
+        )
+    return usable
+
+
+def _sides(pairs: Sequence[PairBags]) -> dict[str, Bags]:
+    """Return both sides of each set by name."""
+    return {f"{pair.name} {n}": side for pair in pairs for n, side in enumerate((pair.first, pair.second), 1)}
 
 
 def _checked(pairs: Sequence[PairBags]) -> Sequence[PairBags]:
@@ -426,7 +467,7 @@ def _checked(pairs: Sequence[PairBags]) -> Sequence[PairBags]:
     return pairs
 
 
-def _split_pair(pair: PairBags, number: int, settings: TranslationSettings) -> tuple[Batch, Batch]:
+def _split_pair(pair: PairBags, number: int, settings: TuningSettings) -> tuple[Batch, Batch]:
     """Return the numbers of the held-out pairs and of those trained on."""
     usable = np.flatnonzero((np.diff(pair.first.offsets) > 0) & (np.diff(pair.second.offsets) > 0))
     if len(usable) < 2 * settings.batch_size:
@@ -448,9 +489,9 @@ def _batches(held_out: Batch) -> list[Batch]:
     return np.array_split(held_out, max(1, len(held_out) // _HELD_OUT_BATCH))
 
 
-def _shares(groups: Sequence[Batch]) -> npt.NDArray[np.float64]:
-    """Return the share of each group in all items."""
-    sizes = np.array([len(group) for group in groups], np.float64)
+def _shares(groups: Sequence[Batch], power: float = 1.0) -> npt.NDArray[np.float64]:
+    """Return the share of each group in all items, or by its size to some power."""
+    sizes = np.array([len(group) for group in groups], np.float64) ** power
     shares: npt.NDArray[np.float64] = sizes / sizes.sum()
     return shares
 
