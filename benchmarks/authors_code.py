@@ -104,7 +104,7 @@ def ldir(folder: Path) -> Iterator[Row]:
 
 
 def swe(folder: Path) -> Iterator[Row]:
-    """Yield the rows of the two losses, with -inf where their scripts put it: the diagonal, and all but translations."""
+    """Yield the rows of the two losses, with -inf where their scripts put it: on the diagonal, off it in the target."""
     student, teacher, other = (functional.normalize(normal(128, width, seed=width), dim=1) for width in (256, 384, 257))
     other = functional.normalize(other[:, :256], dim=1)
     out = torch.zeros(128, 128).fill_diagonal_(-torch.inf)

@@ -282,7 +282,7 @@ adjective | 0.87 0.81 0.74 0.90
 noun | 0.91 0.86 0.84 0.91
 proper noun | 1.00 1.00 1.00 1.00""",
         (
-            "Not run: the Brown corpus was not available, nor another corpus with tags. `pellucid inspect tags "
+            "Not run: no corpus with tags of parts of speech was available. `pellucid inspect tags "
             "MODEL FILE` prints the table for a tagged file."
         ),
     ),
