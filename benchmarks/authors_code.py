@@ -12,7 +12,9 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import datetime
 import io
+import platform
 import re
 import subprocess
 import typing
@@ -50,7 +52,8 @@ def main() -> None:
     rows = [*ldir(given.ldir), *swe(given.swe), *lens(given.lens), *key_tokens(given.key_tokens)]
     table = markdown_table(HEAD, rows, left=4)
     print(table)
-    block = f"{_BEGIN}\n\n{table}\n{_END}"
+    stamp = f"Run {datetime.date.today()} on {platform.machine()}, CPU, torch {torch.__version__}."
+    block = f"{_BEGIN}\n\n{table}\n{stamp}\n\n{_END}"
     page = re.sub(f"{_BEGIN}.*{_END}", lambda _: block, PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     PAGE.write_text(page, encoding="utf-8")
 
