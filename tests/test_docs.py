@@ -31,6 +31,12 @@ PAGES = sorted(
     str(path.relative_to(ROOT)) for folder in (".", "docs", "recipes") for path in (ROOT / folder).glob("*.md")
 )
 INNER = {  # what these measure, rebuild or show is an inner part
+    "benchmarks/authors_code.py": {
+        "pellucid.keytokens.alignment",
+        "pellucid.lexicon.trainer",
+        "pellucid.static.making.training",
+        "pellucid.transformer.tokenwords",
+    },
     "benchmarks/fps_speed.py": {"pellucid.anchors.farthest"},
     "benchmarks/search.py": {"pellucid.index.bm25", "pellucid.index.documents", "pellucid.index.searching"},
     "recipes/dense_minilm.py": {"pellucid.lexicon.training", "pellucid.lexicon.trainer"},
@@ -176,6 +182,37 @@ def test_a_page_names_nothing_deeper_than_a_room(page):
         assert public(name) is not None
     for home, names in re.findall(r"from (pellucid[.\w]*) import ([\w, ]+)", text):
         assert all(public(f"{home}.{name.split()[0]}") for name in names.split(", "))
+
+
+FIDELITY = (ROOT / "docs/fidelity.md").read_text(encoding="utf-8")
+
+
+def test_what_the_page_of_fidelity_names_is_there():
+    named = re.findall(r"`([\w/]+/[\w/]+\.(?:py|json))(?::(\w+))?`", FIDELITY)
+    assert len(named) > 60
+    for name, inner in named:
+        folder = ROOT if name.startswith(("tests/", "benchmarks/", "recipes/")) else PACKAGE
+        assert (folder / name).is_file(), name
+        if inner:
+            tree = parsed(folder / name)
+            assert inner in {getattr(node, "name", "") for node in tree.body}, f"{name}:{inner}"
+
+
+def test_figures_on_the_page_of_fidelity_stand_on_the_pages_it_links():
+    rows = re.findall(r"^\| .* \|$", FIDELITY.partition("## Formulas")[0], re.MULTILINE)
+    assert len(rows) > 90 and all(row.count(" | ") == 4 for row in rows)
+    for row in rows:
+        ours = row.rpartition(" | ")[2]
+        pages = [(ROOT / "docs" / link).read_text(encoding="utf-8") for link in re.findall(r"\]\((\S+\.md)\)", ours)]
+        for figure in re.findall(r"\d+\.\d+", ours):
+            there = rf"(?<![\d.]){re.escape(figure)}(?!\d)"
+            assert any(re.search(there, page) for page in pages), f"{figure} of: {row}"
+
+
+def test_the_papers_rows_are_as_their_script_prints_them(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    tables = runpy.run_path(str(ROOT / "benchmarks/paper_rows.py"))["tables"]()
+    assert tables in FIDELITY, "run: python benchmarks/paper_rows.py"
 
 
 def test_the_map_names_every_file_once():

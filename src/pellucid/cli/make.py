@@ -123,7 +123,7 @@ def anchors(
     corpus: Annotated[str, typer.Argument(help="Texts: .txt, .jsonl, .parquet, also .xz and .gz; - is stdin.")],
     output: NewModelOption,
     n: Annotated[int, typer.Option("-n", min=1, help="Anchors, which is the dimensions of an embedding.")] = 500,
-    method: Annotated[str, typer.Option(help="frame, fps, kmeans or uniform.")] = "frame",
+    method: Annotated[str, typer.Option(help="frame, fps, fps-published, kmeans or uniform.")] = "frame",
     decorrelate: Annotated[float, typer.Option(min=0, max=1, help="How much of the anchors' overlap goes.")] = 0.5,
     language: Annotated[str, typer.Option(help="Of the anchors: en, de, ...; any takes every one.")] = "en",
     candidates: Annotated[int, typer.Option(min=1, help="Texts to choose from at most, the first usable.")] = 200_000,
