@@ -820,3 +820,34 @@ def test_a_hit_may_come_from_the_model_alone(read_only):
 
 def test_the_public_name():
     assert pellucid.Index is Index
+
+
+def test_words_of_the_query_count_what_is_said(tmp_path, fruit):
+    query = "apples, pears and a car"
+    with filled(tmp_path / "index", fruit) as index:
+        plain = {hit.id: hit for hit in index.search(query)}
+        hits = index.search(query, word_weights={"pear": 0.25, "car": 0, "qqq": 3})
+        assert hits.exact and len(hits)
+        for hit in hits:
+            before = plain[hit.id].explain()
+            factors = {"pears": 0.25, "car": 0.0}
+            expected = sum(row.contribution * factors.get(row.parts[0].split(" ")[0], 1) for row in before.rows)
+            assert hit.score == pytest.approx(expected, abs=1e-6)
+            assert hit.explain().score == pytest.approx(sum(row.contribution for row in hit.explain().rows), abs=1e-6)
+        assert index.score(query, "d", word_weights={"car": 0, "apple": 0, "pear": 0}).score == 0.0
+
+
+def test_settings_are_changed_without_new_vectors(tmp_path, fruit):
+    with filled(tmp_path / "index", fruit) as index:
+        engine, before = index._engine, index.search("apple car", weights={"fruit": 1}, word_weights={"car": 0.1})
+        index.configure(weights={"fruit": 1}, word_weights={"car": 0.1})
+        assert index._engine is engine and index.search("apple car").to_dict() == before.to_dict()
+        with pytest.raises(InputError, match="no part of the index"):
+            index.configure(weights={"other": 1}, word_weights={})
+        with pytest.raises(InputError, match="'car' is -1"):
+            index.configure(word_weights={"car": -1})
+    with Index.open(tmp_path / "index") as index:
+        assert index.weights == {"bm25": 0.0, "fruit": 1.0} and index.word_weights == {"car": 0.1}
+        assert index.verify() == []
+        index.configure(word_weights={})
+        assert index.weights["fruit"] == 1 and index.word_weights == {}

@@ -257,7 +257,9 @@ def edit(
     scale: Annotated[list[str] | None, typer.Option(help="DIMENSION=FACTOR; below 1 it counts less.")] = None,
     rename: Annotated[list[str] | None, typer.Option(help="DIMENSION=NEW NAME.")] = None,
     idf: Annotated[str | None, typer.Option(help="Texts; what fires on many of them counts less.")] = None,
-    word: Annotated[list[str] | None, typer.Option(help="WORD=FACTOR; of a static model, its vector times that.")] = None,
+    word: Annotated[
+        list[str] | None, typer.Option(help="WORD=FACTOR; of a static model, its vector times that.")
+    ] = None,
     strength: Annotated[float, typer.Option(min=0, help="With --idf: 0 leaves all, 1 is tf-idf.")] = 0.5,
     drop_above: Annotated[float | None, typer.Option(min=0, max=1, help="With --idf: drop what fires on more.")] = None,
 ) -> None:

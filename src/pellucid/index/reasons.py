@@ -22,7 +22,7 @@ from pellucid.index.bm25 import impacts
 from pellucid.index.engine import Vector
 from pellucid.index.models import Model
 from pellucid.index.words import Found, Integers, Words
-from pellucid.text import Span, shown_word
+from pellucid.text import JOINER, Span, shown_word
 
 Floats = npt.NDArray[np.float64]
 
@@ -133,14 +133,21 @@ class PairReader:
 
     needs_vector = False
 
-    def __init__(self, name: str, words: Words, query: str, weight: float) -> None:
-        """Read the query."""
+    def __init__(self, name: str, words: Words, query: str, weight: float, factors: Mapping[str, float]) -> None:
+        """Read the query; `factors` are what its words count."""
         self._name, self._model = name, words.models[name]
         asked = Passages([query], [], words).rows(name)
         self._rows, which, counts = np.unique(asked.values, return_inverse=True, return_counts=True)
         vectors = self._model.word_vectors(self._rows) * counts[:, None].astype(np.float32)
         self._vectors = vectors * np.float32(weight / (np.linalg.norm(vectors.sum(axis=0)) or 1.0))
+        for word, factor in factors.items():
+            self._vectors[self._rows == self._model.vocabulary.row(JOINER.join(word.split()))] *= np.float32(factor)
         self._word = cache(lambda word: self._named(query, asked.spans[which == word], int(self._rows[word])))
+
+    def summed(self) -> npt.NDArray[np.float32]:
+        """Return the query's vector, as its words count, float32 [dimension]."""
+        vector: npt.NDArray[np.float32] = self._vectors.sum(axis=0)
+        return vector
 
     def read(self, passages: Passages) -> Callable[[int], Terms]:
         """Return what gives a value for each pair of words."""
@@ -258,18 +265,15 @@ class WholeReader:
         return Terms(np.array([self._vector @ vector]), lambda _: whole)
 
 
-def reader_of(model: Model, words: Words, query: str, vector: Vector, weight: float) -> Reader:
-    """Return what takes the scores of `model` for a query apart.
+def reader_of(model: Model, query: str, vector: Vector, weight: float) -> Reader:
+    """Return what takes the scores of `model`, which is not static, for a query apart.
 
     Args:
         model: one of the index.
-        words: reads texts for the static models.
         query: its text.
         vector: its row at length 1.
         weight: of the model in the score.
     """
-    if model.is_static:
-        return PairReader(model.name, words, query, weight)
     if not isinstance(model.encoder, Embedder):
         return WholeReader(model.name, vector, weight)
     if model.encoder.family == "ensemble":
