@@ -11,6 +11,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -31,7 +32,8 @@ from pellucid.explanation import Explanation, Row
 from pellucid.index.bm25 import K1, Analyser, B
 from pellucid.index.documents import passage_ends
 from pellucid.index.engine import Point
-from pellucid.index.words import Words
+from pellucid.index.reasons import PairReader, Passages
+from pellucid.index.words import Words, distinct
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary, split_words, well_formed
 from tables import HOSTILE
@@ -753,7 +755,10 @@ def read_words(texts, models=None, *, compiled):
     """Words that have read `texts`, at once, by one of the two readers."""
     words = Words(Analyser(), models or {})
     words._characters = 10**9 if compiled else 0
-    return words, words.read(texts)
+    with patch("pellucid.index.words._SHORT", 0 if compiled else 10**9):
+        found = words.read(texts)
+    assert (words._reader is not None) == compiled
+    return words, found
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -851,3 +856,35 @@ def test_settings_are_changed_without_new_vectors(tmp_path, fruit):
         assert index.verify() == []
         index.configure(word_weights={})
         assert index.weights["fruit"] == 1 and index.word_weights == {}
+
+
+@pytest.mark.parametrize("kind", ["float32", "float16", "int8"])
+def test_compiled_reasons_are_the_plain_ones(kind):
+    rng = np.random.default_rng(3)
+    words = [f"w{n}" for n in range(300)]
+    table = rng.normal(size=(300, 70)).astype(np.float32)
+    scales = (np.abs(table).max(axis=1) / 127).astype(np.float32) if kind == "int8" else None
+    table = np.round(table / scales[:, None]).astype(np.int8) if kind == "int8" else table.astype(kind)
+    model = StaticEmbedder(Vocabulary(words), table, scales)
+    texts = [" ".join(rng.choice(words, size)) for size in (5, 40, 700)] + ["nothing known", ""]
+    query = "w1 w2 w3 w2 " + " ".join(words[10:20])
+
+    def read():
+        words = Words(Analyser(), {"m": model})
+        reader = PairReader("m", words, query, 0.5, {})
+        terms_of = reader.read(Passages(texts, [], words))
+        return [terms_of(number) for number in range(len(texts))]
+
+    model._bulk = None
+    plain = read()
+    model._started()
+    for first, second, cosine in zip(plain, read(), model.similarity(model.encode(query), model.encode(texts))[0]):
+        np.testing.assert_allclose(second.values, first.values, atol=1e-6)
+        np.testing.assert_allclose(second.marks, first.marks, atol=1e-6)
+        assert second.values.sum() == pytest.approx(0.5 * cosine, abs=1e-5)
+
+
+@given(st.lists(st.integers(0, 9)))
+def test_distinct_values_and_their_places(values):
+    found, which = distinct(np.array(values, np.int64), 10)
+    assert sorted(found.tolist()) == sorted(set(values)) and found[which].tolist() == values

@@ -21,7 +21,7 @@ from pellucid.explanation import DIMENSION, EMBEDDING, WORD, WORD_PAIR, Explanat
 from pellucid.index.bm25 import impacts
 from pellucid.index.engine import Vector
 from pellucid.index.models import Model
-from pellucid.index.words import Found, Integers, Words
+from pellucid.index.words import Found, Integers, Words, distinct
 from pellucid.text import JOINER, Span, shown_word
 
 Floats = npt.NDArray[np.float64]
@@ -152,35 +152,41 @@ class PairReader:
     def read(self, passages: Passages) -> Callable[[int], Terms]:
         """Return what gives a value for each pair of words."""
         every = passages.rows(self._name)
-        rows, which = np.unique(every.values, return_inverse=True)
+        rows, which = distinct(every.values, len(self._model.vocabulary))
         found = every._replace(values=which)
-        vectors, counts = self._model.word_vectors(rows), found.counts(len(rows))
-        products = (self._vectors @ vectors.T).astype(np.float64)
-        lengths = np.linalg.norm(counts.astype(np.float32) @ vectors, axis=1).astype(np.float64)
+        counts = found.counts(len(rows))
+        bulk = self._model._compiled(passages.texts)
+        if bulk is None:
+            vectors = self._model.word_vectors(rows)
+            lengths = np.linalg.norm(counts.astype(np.float32) @ vectors, axis=1).astype(np.float64)
+        else:
+            vectors, lengths = bulk.vectors_and_lengths(rows, every.values, every.ends)
+        products, asked = (vectors @ self._vectors.T).astype(np.float64), len(self._rows)
         lengths[lengths == 0] = 1.0
         factors = counts / lengths[:, None]
-        marks = products.sum(axis=0)[which] / lengths[found.texts()]
+        marks = products.sum(axis=1)[which] / lengths[found.texts()]
 
         def terms(passage: int) -> Terms:
             own, present = found.of(passage), np.flatnonzero(counts[passage])
-            spans = found.spans[own]
+            spans, mine = found.spans[own], which[own]
             known: dict[int, Row] = {}
 
             def word(column: int) -> Row:
                 if column not in known:
-                    places = spans[which[own] == column]
+                    places = spans[mine == column]
                     known[column] = self._named(passages.texts[passage], places, int(rows[column]))
                 return known[column]
 
             def row(number: int) -> Row:
-                first, column = divmod(number, len(present))
+                column, first = divmod(number, asked)
                 one, other = self._word(first), word(int(present[column]))
                 return Row(
                     f"{one.name} × {other.name}", one.parts + other.parts, 0.0, 0.0, one.spans1, other.spans1,
                     key=one.key + other.key, kind=WORD_PAIR,
                 )  # fmt: skip
 
-            return Terms((products[:, present] * factors[passage, present]).ravel(), row, marks[own], spans)
+            values = products[present] * factors[passage, present][:, None]
+            return Terms(values.ravel(), row, marks[own], spans)
 
         return terms
 
@@ -313,9 +319,13 @@ class Reasons:
         """Return the stretches of `text` that have a part in the score: start, end, contribution, in text order."""
         every = list(self._terms.values())
         spans = np.concatenate([_NO_SPANS, *(terms.spans for terms in every)])
-        keys, which = np.unique(spans[:, 0] << 32 | spans[:, 1], return_inverse=True)
-        sums = np.bincount(which, np.concatenate([np.zeros(0), *(terms.marks for terms in every)]), len(keys))
-        return list(zip((keys >> 32).tolist(), (keys & 0xFFFFFFFF).tolist(), sums.tolist()))
+        marks = np.concatenate([np.zeros(0), *(terms.marks for terms in every)])
+        keys = spans[:, 0] << 32 | spans[:, 1]
+        order = np.argsort(keys, kind="stable")  # each part's are in order already
+        keys = keys[order]
+        first = np.flatnonzero(np.concatenate([keys[:1] >= 0, keys[1:] != keys[:-1]]))
+        sums = np.add.reduceat(marks[order], first) if len(first) else marks
+        return list(zip((keys[first] >> 32).tolist(), (keys[first] & 0xFFFFFFFF).tolist(), sums.tolist()))
 
     def parts(self) -> dict[str, float]:
         """Return the sum of the rows of each part."""
