@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,6 @@ from pellucid.index.engine import (
     Engine,
     EngineSettings,
     Generation,
-    Vector,
     chosen_engine,
     engine_of,
     written_engine,
@@ -49,16 +49,18 @@ from pellucid.index.metadata import parse_where, register
 from pellucid.index.models import (
     BM25,
     Model,
+    Weights,
     checked_weights,
     checked_word_weights,
     default_weights,
     kinds,
     open_models,
     opened_models,
+    settings_with,
     written_models,
 )
 from pellucid.index.searching import Parts, Question
-from pellucid.index.verifying import document_vectors, points, recounted, wrong_parts
+from pellucid.index.verifying import document_vectors, fill, points, recounted, stored_vectors, wrong_parts
 from pellucid.index.words import Words
 from pellucid.progress import Progress
 from pellucid.static.embedder import StaticEmbedder
@@ -358,9 +360,7 @@ class Index:
                 self._settle()
         return len(found)
 
-    def configure(
-        self, *, weights: Mapping[str, float] | None = None, word_weights: Mapping[str, float] | None = None
-    ) -> None:
+    def configure(self, *, weights: Weights = None, word_weights: Weights = None) -> None:
         """Change what searches count when they do not say it themselves; no vector is made anew.
 
         Args:
@@ -372,12 +372,10 @@ class Index:
         """
         with self._writing:
             self._check_open()
-            state = self._documents.state
-            chosen = {
-                "weights": checked_weights(weights, list(self.weights), self.weights),
-                "word_weights": checked_word_weights(word_weights, self.word_weights),
-            }
-            with self._documents.commit(replace(state, settings={**state.settings, **chosen})):
+            settings = dict(self._documents.state.settings)
+            settings["weights"] = checked_weights(weights, list(self.weights), self.weights)
+            settings["word_weights"] = dict(checked_word_weights(word_weights, self.word_weights))
+            with self._documents.commit(replace(self._documents.state, settings=settings)):
                 pass
 
     def _first_average(self, documents: Sequence[Document]) -> float:
@@ -486,8 +484,13 @@ class Index:
         after, having = (replace(old), None) if reuse else recounted(self._documents, self._term_counts)
         after.engine, after.average, after.changed = f"engine-{number}", after.mean_length, 0
         if not reuse:
-            after.settings = self._settings_with(models, f"models-{number}")
-        engine = self._filled(after, models, reuse)
+            after.settings = settings_with(old.settings, models)
+            after.settings["engine"] = written_engine(self._engines)
+            after.settings["models"] = written_models(self.folder, models, f"models-{number}")
+        generation = Generation(self.folder, after.engine, *kinds(models, after.settings["bm25"]))
+        engine = self._engines.create(generation)
+        taken = partial(stored_vectors, self._engine) if reuse else document_vectors
+        fill(engine, after, self._documents, self._term_counts, lambda block: taken(models, block))
         with self._documents.lock:
             with self._documents.commit(after):
                 self._documents.start_anew(having)
@@ -499,48 +502,10 @@ class Index:
                 former.sweep(self.folder, after.engine)
         self._sweep()
 
-    def _settings_with(self, models: Mapping[str, Model], copies: str) -> dict[str, Any]:
-        """Return the settings with other models, and weights for them unless the parts are the same."""
-        settings = self._documents.state.settings
-        parts = [BM25] * settings["bm25"] + list(models)
-        weights = settings["weights"] if set(settings["weights"]) == set(parts) else None
-        return {
-            **settings,
-            "engine": written_engine(self._engines),
-            "models": written_models(self.folder, models, copies),
-            "weights": checked_weights(weights, parts, default_weights(models, settings["bm25"])),
-        }
-
-    def _filled(self, state: State, models: Mapping[str, Model], reuse: bool) -> Engine:
-        """Return a new engine with every document in it, on disk."""
-        generation = Generation(self.folder, state.engine, *kinds(models, state.settings["bm25"]))
-        engine = self._engines.create(generation)
-        for field, of_kinds in state.fields.values():
-            for kind in of_kinds:
-                engine.index_payload(f"{kind}{field}")
-        for block in self._documents.all():
-            vectors = self._stored_vectors(block) if reuse else document_vectors(models, block)
-            engine.put(points(self._documents, block, self._term_counts(block), state, vectors))
-        engine.flush()
-        engine.optimize()
-        engine.flush()
-        return engine
-
-    def _stored_vectors(self, documents: Iterable[Document]) -> dict[str, list[Vector | None]]:
-        numbers = [point for document in documents for point in document.points()]
-        found = self._engine.vectors(numbers, list(self._models))
-        return {name: [found.get(number, {}).get(name) for number in numbers] for name in self._models}
-
     # Asking it
 
     def search(
-        self,
-        query: str,
-        top_k: int = 10,
-        *,
-        where: Any = None,
-        weights: Mapping[str, float] | None = None,
-        word_weights: Mapping[str, float] | None = None,
+        self, query: str, top_k: int = 10, *, where: Any = None, weights: Weights = None, word_weights: Weights = None
     ) -> Hits:
         """Return the documents with the highest scores.
 
@@ -568,25 +533,17 @@ class Index:
         while True:
             parts = self._parts()
             conditions = parse_where(where, parts.state.fields)
-            shares = checked_weights(weights, list(parts.state.settings["weights"]), parts.state.settings["weights"])
-            factors = checked_word_weights(word_weights, parts.state.settings.get("word_weights", {}))
+            question = self._question(query, parts, weights, word_weights)
             try:
-                hits, exact = Question(query, shares, parts, factors).search(top_k, conditions)
+                hits, exact = question.search(top_k, conditions)
             except EngineError:
                 if self._documents.state.engine == parts.state.engine:
                     raise
                 continue  # a rebuild has removed the engine that was asked
             if self._documents.state is parts.state:  # else a commit came between, and may have hidden a document
-                return Hits(query, parts.state.documents, shares, tuple(hits), exact)
+                return Hits(query, parts.state.documents, question.shares, tuple(hits), exact)
 
-    def score(
-        self,
-        query: str,
-        id: str,
-        *,
-        weights: Mapping[str, float] | None = None,
-        word_weights: Mapping[str, float] | None = None,
-    ) -> Hit:
+    def score(self, query: str, id: str, *, weights: Weights = None, word_weights: Weights = None) -> Hit:
         """Return one document as a hit, whether or not a search would find it: its score and the reasons.
 
         Raises:
@@ -594,9 +551,12 @@ class Index:
         """
         with self._documents.lock:
             document, parts = self[id], self._parts()
-            shares = checked_weights(weights, list(parts.state.settings["weights"]), parts.state.settings["weights"])
-            factors = checked_word_weights(word_weights, parts.state.settings.get("word_weights", {}))
-            return Question(well_formed(query), shares, parts, factors).score(document)
+            return self._question(well_formed(query), parts, weights, word_weights).score(document)
+
+    def _question(self, query: str, parts: Parts, weights: Weights, word_weights: Weights) -> Question:
+        settings = parts.state.settings
+        shares = checked_weights(weights, list(settings["weights"]), settings["weights"])
+        return Question(query, shares, parts, checked_word_weights(word_weights, settings.get("word_weights", {})))
 
     def _parts(self) -> Parts:
         """Return what a question is asked of."""
@@ -611,8 +571,7 @@ class Index:
     def info(self) -> dict[str, Any]:
         """Return what the index is: counts, parts and weights, fields of the metadata, bytes on disk."""
         self._check_open()
-        state = self._documents.state
-        settings = state.settings
+        state, settings = self._documents.state, self._documents.state.settings
         sources = {m["name"]: m["source"] or ("a copy" if m["copy"] else "given") for m in settings["models"]}
         return {
             "folder": str(self.folder),

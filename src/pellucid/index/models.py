@@ -27,6 +27,9 @@ from pellucid.text import well_formed
 if TYPE_CHECKING:
     from pellucid.index.engine import Vector
 
+Weights = Mapping[str, float] | None
+"""Of parts or words by name; None for those that are set."""
+
 BM25 = "bm25"
 """The name of the part that is no model."""
 
@@ -219,6 +222,13 @@ def checked_weights(
         raise InputError(f"weights are {dict(weights)}; they must be numbers, none negative and one above 0")
     shares: list[float] = (values / values.sum()).tolist()
     return dict(zip(parts, shares))
+
+
+def settings_with(settings: Mapping[str, Any], models: Mapping[str, Model]) -> dict[str, Any]:
+    """Return the settings of an index for other models, with weights for them unless the parts are the same."""
+    parts = [BM25] * settings["bm25"] + list(models)
+    weights = settings["weights"] if set(settings["weights"]) == set(parts) else None
+    return {**settings, "weights": checked_weights(weights, parts, default_weights(models, settings["bm25"]))}
 
 
 def checked_word_weights(weights: Mapping[str, float] | None, default: Mapping[str, float]) -> Mapping[str, float]:

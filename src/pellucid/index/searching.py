@@ -45,7 +45,7 @@ class Question:
         self, query: str, weights: dict[str, float], parts: Parts, factors: Mapping[str, float] = MappingProxyType({})
     ) -> None:
         """Encode the query for each part that counts; `factors` are what its words count."""
-        self.query, self._of, self._factors = query, parts, factors
+        self.query, self.shares, self._of, self._factors = query, weights, parts, factors
         self.weights = {part: weight for part, weight in weights.items() if weight > 0}
         self._vectors: dict[str, Vector] = {}  # times their weights, so that products are parts of the score
         self._units: dict[str, Vector] = {}

@@ -59,6 +59,41 @@ def points(
     return made
 
 
+def stored_vectors(
+    engine: Engine, models: Iterable[str], documents: Iterable[Document]
+) -> dict[str, list[Vector | None]]:
+    """Return by model the vectors that an engine holds of all passages of some documents."""
+    numbers = [point for document in documents for point in document.points()]
+    found = engine.vectors(numbers, list(models))
+    return {name: [found.get(number, {}).get(name) for number in numbers] for name in models}
+
+
+def fill(
+    engine: Engine,
+    state: State,
+    documents: Documents,
+    count: Callable[[Sequence[Document]], Counts],
+    vectors: Callable[[Sequence[Document]], Mapping[str, Sequence[Vector | None]]],
+) -> None:
+    """Put every document into a new engine, on disk.
+
+    Args:
+        engine: an empty one.
+        state: whose mean length and fields hold.
+        documents: the file of documents.
+        count: counts the terms of documents.
+        vectors: gives the vectors of their passages.
+    """
+    for field, of_kinds in state.fields.values():
+        for kind in of_kinds:
+            engine.index_payload(f"{kind}{field}")
+    for block in documents.all():
+        engine.put(points(documents, block, count(block), state, vectors(block)))
+    engine.flush()
+    engine.optimize()
+    engine.flush()
+
+
 def recounted(documents: Documents, count: Callable[[Sequence[Document]], Counts]) -> tuple[State, Counter[str]]:
     """Count everything anew; return the state, and the number of passages with each term."""
     having, passages, terms, all_documents = Counter[str](), 0, 0, 0
