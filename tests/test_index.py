@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 pytest.importorskip("qdrant_edge")
 
 import pellucid
+import pellucid.index.index as index_file
 from pellucid import Index
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.base import Embedder
@@ -470,8 +471,8 @@ def test_the_mean_length_follows_the_documents(tmp_path):
 
 def test_all_renewals_together_cost_a_multiple_of_the_changes(tmp_path, monkeypatch):
     written, changes = [], 0
-    filled = Index._filled
-    monkeypatch.setattr(Index, "_filled", lambda self, *rest: (written.append(len(self)), filled(self, *rest))[1])
+    fill = index_file.fill
+    monkeypatch.setattr(index_file, "fill", lambda *of: (written.append(of[1].documents), fill(*of))[1])
     with Index.create(tmp_path / "index", {}) as index:
         for number in range(7):  # each moves the mean by more than a tenth
             index.add([f"{number}"], ["word " * 3**number])
