@@ -15,8 +15,6 @@ import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
-
 import pellucid
 from pellucid.evaluation import read_records, read_table
 from pellucid.index import Hits
@@ -67,13 +65,6 @@ def ndcg(found: dict[str, list[str]], right: Judged) -> float:
         for query, wanted in right.items()
     ]
     return 100 * sum(scores) / len(scores)
-
-
-def reweighted(model: pellucid.StaticEmbedder, word: str, factor: float) -> pellucid.StaticEmbedder:
-    """Return a static model in which a word, and all that is found by it, counts `factor` times as much."""
-    vectors = model.word_vectors(np.arange(len(model.vocabulary)))
-    vectors[model.vocabulary.row(word)] *= factor
-    return pellucid.StaticEmbedder(model.vocabulary, vectors.astype(np.float16), dimensions=model.dimensions)
 
 
 def show(index: pellucid.Index, query: str, right: set[str]) -> None:
@@ -130,8 +121,7 @@ def main() -> None:
             before = {split: asked(index, queries, wanted) for split, wanted in splits.items()}
 
             print(f"\n{given.word!r} x {given.factor:g} in static-en, and all vectors anew\n")
-            model = reweighted(pellucid.load("static-en"), given.word, given.factor)
-            index.rebuild(models={"static-en": model})
+            index.rebuild(models={"static-en": pellucid.load("static-en").reweight({given.word: given.factor})})
             show(index, queries[given.query], right)
             for split, its_right in splits.items():
                 print(f"\n{split}: {what_changed(before[split], asked(index, queries, its_right), its_right)}")

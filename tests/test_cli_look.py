@@ -116,6 +116,14 @@ def test_an_anchor_model_is_made_over_a_static_one_and_can_be_made_again(run, tm
     assert "5 anchors asked for" in run("anchors", "fruit", "corpus.txt", "-n", 5, "-o", "five", code=1).stderr
 
 
+def test_an_edit_changes_the_weights_of_words(run, fruit):
+    run("edit", "fruit", "-o", "mine", "--word", "pear=0.5", "--without", "1")
+    expected = fruit.reweight({"pear": 0.5}).without(1)
+    assert pellucid.load("mine").vectors.tolist() == expected.vectors.tolist()
+    assert "not in the vocabulary" in run("edit", "fruit", "-o", "mine", "--word", "qqq=1", code=1).stderr
+    assert "no number" in run("edit", "fruit", "-o", "mine", "--word", "pear", code=1).stderr
+
+
 def test_an_edit_renames_first_as_its_help_says(run):
     """Also a dimension that is merged: its new name is in that of the whole."""
     run("edit", "fruit", "-o", "mine", "--rename", "0=fruit", "--rename", "1=wheels", "--merge", "0", "--merge", "1")

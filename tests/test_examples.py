@@ -44,12 +44,10 @@ def test_the_story_of_a_wrong_hit_runs(data, monkeypatch, capsys):
     assert "test: nDCG@10 100.00 -> 100.00" in said
 
 
-def test_its_measures(fruit):
+def test_its_measures():
     example = runpy.run_path(EXAMPLE)
     right = {"a": {"1"}, "b": {"2", "3"}}
     before, after = {"a": ["1", "9"], "b": ["9", "2"]}, {"a": ["9", "1"], "b": ["2", "3"]}
     assert example["ndcg"](after, right) == pytest.approx(100 * (1 / np.log2(3) + 1) / 2)
     said = example["what_changed"](before, after, right)
     assert "the first hit moved in 2: to a right one in 1, from a right one in 1 (a, b)" in said
-    lighter = example["reweighted"](fruit, "pear", 0.5)
-    assert lighter.word_vectors([2]).tolist() == [[1, 0.5, 0]] and fruit.word_vectors([2]).tolist() == [[2, 1, 0]]

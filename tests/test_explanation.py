@@ -247,7 +247,7 @@ def test_views_say_what_a_row_is_and_do_not_guess_it(fruit: StaticEmbedder) -> N
         why = Explanation.from_terms("lexicon", ("review", None), 1.0, [cluster._replace(kind=kind)])
         assert said in str(why) and said in why.to_html() and said in why.to_markdown()
     two = [cluster._replace(parts=("a", "b")), cluster._replace(key=("c",), kind="word", contribution=0.0)]
-    assert "2 rows adding" in str(Explanation.from_terms("ensemble", ("review", None), 1.0, two))
+    assert "1 dimension and 1 word adding" in str(Explanation.from_terms("ensemble", ("review", None), 1.0, two))
     assert {row.kind for row in fruit.explain("apple pear").rows} == {"word"}
     assert {row.kind for row in fruit.explain("apple", "apple pear").rows} == {"word pair"}
     assert {row.kind for row in (fruit.explain("car", "car") - fruit.explain("car", "pear")).rows} == {"word pair"}

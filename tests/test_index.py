@@ -11,6 +11,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 pytest.importorskip("qdrant_edge")
 
 import pellucid
+import pellucid.index.index as index_file
 from pellucid import Index
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.base import Embedder
@@ -31,7 +33,8 @@ from pellucid.explanation import Explanation, Row
 from pellucid.index.bm25 import K1, Analyser, B
 from pellucid.index.documents import passage_ends
 from pellucid.index.engine import Point
-from pellucid.index.words import Words
+from pellucid.index.reasons import PairReader, Passages
+from pellucid.index.words import Words, distinct
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary, split_words, well_formed
 from tables import HOSTILE
@@ -468,8 +471,8 @@ def test_the_mean_length_follows_the_documents(tmp_path):
 
 def test_all_renewals_together_cost_a_multiple_of_the_changes(tmp_path, monkeypatch):
     written, changes = [], 0
-    filled = Index._filled
-    monkeypatch.setattr(Index, "_filled", lambda self, *rest: (written.append(len(self)), filled(self, *rest))[1])
+    fill = index_file.fill
+    monkeypatch.setattr(index_file, "fill", lambda *of: (written.append(of[1].documents), fill(*of))[1])
     with Index.create(tmp_path / "index", {}) as index:
         for number in range(7):  # each moves the mean by more than a tenth
             index.add([f"{number}"], ["word " * 3**number])
@@ -753,7 +756,10 @@ def read_words(texts, models=None, *, compiled):
     """Words that have read `texts`, at once, by one of the two readers."""
     words = Words(Analyser(), models or {})
     words._characters = 10**9 if compiled else 0
-    return words, words.read(texts)
+    with patch("pellucid.index.words._SHORT", 0 if compiled else 10**9):
+        found = words.read(texts)
+    assert (words._reader is not None) == compiled
+    return words, found
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -820,3 +826,66 @@ def test_a_hit_may_come_from_the_model_alone(read_only):
 
 def test_the_public_name():
     assert pellucid.Index is Index
+
+
+def test_words_of_the_query_count_what_is_said(tmp_path, fruit):
+    query = "apples, pears and a car"
+    with filled(tmp_path / "index", fruit) as index:
+        plain = {hit.id: hit for hit in index.search(query)}
+        hits = index.search(query, word_weights={"pear": 0.25, "car": 0, "qqq": 3})
+        assert hits.exact and len(hits)
+        for hit in hits:
+            before = plain[hit.id].explain()
+            factors = {"pears": 0.25, "car": 0.0}
+            expected = sum(row.contribution * factors.get(row.parts[0].split(" ")[0], 1) for row in before.rows)
+            assert hit.score == pytest.approx(expected, abs=1e-6)
+            assert hit.explain().score == pytest.approx(sum(row.contribution for row in hit.explain().rows), abs=1e-6)
+        assert index.score(query, "d", word_weights={"car": 0, "apple": 0, "pear": 0}).score == 0.0
+
+
+def test_settings_are_changed_without_new_vectors(tmp_path, fruit):
+    with filled(tmp_path / "index", fruit) as index:
+        engine, before = index._engine, index.search("apple car", weights={"fruit": 1}, word_weights={"car": 0.1})
+        index.configure(weights={"fruit": 1}, word_weights={"car": 0.1})
+        assert index._engine is engine and index.search("apple car").to_dict() == before.to_dict()
+        with pytest.raises(InputError, match="no part of the index"):
+            index.configure(weights={"other": 1}, word_weights={})
+        with pytest.raises(InputError, match="'car' is -1"):
+            index.configure(word_weights={"car": -1})
+    with Index.open(tmp_path / "index") as index:
+        assert index.weights == {"bm25": 0.0, "fruit": 1.0} and index.word_weights == {"car": 0.1}
+        assert index.verify() == []
+        index.configure(word_weights={})
+        assert index.weights["fruit"] == 1 and index.word_weights == {}
+
+
+@pytest.mark.parametrize("kind", ["float32", "float16", "int8"])
+def test_compiled_reasons_are_the_plain_ones(kind):
+    rng = np.random.default_rng(3)
+    words = [f"w{n}" for n in range(300)]
+    table = rng.normal(size=(300, 70)).astype(np.float32)
+    scales = (np.abs(table).max(axis=1) / 127).astype(np.float32) if kind == "int8" else None
+    table = np.round(table / scales[:, None]).astype(np.int8) if kind == "int8" else table.astype(kind)
+    model = StaticEmbedder(Vocabulary(words), table, scales)
+    texts = [" ".join(rng.choice(words, size)) for size in (5, 40, 700)] + ["nothing known", ""]
+    query = "w1 w2 w3 w2 " + " ".join(words[10:20])
+
+    def read():
+        words = Words(Analyser(), {"m": model})
+        reader = PairReader("m", words, query, 0.5, {})
+        terms_of = reader.read(Passages(texts, [], words))
+        return [terms_of(number) for number in range(len(texts))]
+
+    model._bulk = None
+    plain = read()
+    model._started()
+    for first, second, cosine in zip(plain, read(), model.similarity(model.encode(query), model.encode(texts))[0]):
+        np.testing.assert_allclose(second.values, first.values, atol=1e-6)
+        np.testing.assert_allclose(second.marks, first.marks, atol=1e-6)
+        assert second.values.sum() == pytest.approx(0.5 * cosine, abs=1e-5)
+
+
+@given(st.lists(st.integers(0, 9)))
+def test_distinct_values_and_their_places(values):
+    found, which = distinct(np.array(values, np.int64), 10)
+    assert sorted(found.tolist()) == sorted(set(values)) and found[which].tolist() == values

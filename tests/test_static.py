@@ -175,3 +175,45 @@ def test_nearest_words(fruit: StaticEmbedder) -> None:
     assert fruit.nearest_words("apple", top_k=2) == [("apple", pytest.approx(1)), ("pear", pytest.approx(2 / 5**0.5))]
     with pytest.raises(InputError, match="top_k is 0"):
         fruit.nearest_words("apple", top_k=0)
+
+
+@given(model=models(), factor=st.sampled_from([0.0, 0.3, 2.0]), text=texts)
+@settings(max_examples=40)
+def test_a_reweighted_word_counts_by_its_factor(model: StaticEmbedder, factor: float, text: str) -> None:
+    changed = model.reweight({"pear": factor})
+    vectors = model.word_vectors(range(len(WORDS)))
+    vectors[WORDS.index("pear")] *= factor
+    np.testing.assert_allclose(changed.word_vectors(range(len(WORDS))), vectors, rtol=2e-3, atol=1e-4)
+    assert changed.vectors.dtype == model.vectors.dtype
+    assert changed.vectors is not model.vectors or changed.scales is not model.scales
+    why = changed.explain("apple pear", text)
+    assert why.score == pytest.approx(float(changed.similarity(*changed.encode(["apple pear", text]))[0, 0]), abs=1e-4)
+    assert changed.coverage([text]) == model.coverage([text])
+
+
+def test_phrases_are_reweighted_and_saved(tmp_path) -> None:
+    vectors = np.eye(3, dtype=np.float32)
+    model = StaticEmbedder(Vocabulary(["new\u2581york", "york", "rome"]), vectors)
+    changed = model.reweight({"New York": 3, "rome": 0})
+    np.testing.assert_allclose(changed.encode("New York, York, Rome"), unit(3, 1, 0), atol=1e-6)
+    changed.save_pretrained(tmp_path / "changed")
+    again = StaticEmbedder.from_pretrained(tmp_path / "changed")
+    np.testing.assert_array_equal(again.vectors, changed.vectors)
+    assert again.dimensions.names == model.dimensions.names
+
+
+@pytest.mark.parametrize(
+    ("factors", "said"),
+    [
+        ({"appel": 2}, "'appel' is not in the vocabulary; did you mean 'apple'"),
+        ({"": 2}, "not in the vocabulary"),
+        ({"pear": -1}, "between 0|from 0 to a million"),
+        ({"pear": float("nan")}, "from 0 to a million"),
+        ({"pear": 1, "Pear": 2}, "given twice"),
+    ],
+)
+def test_words_that_cannot_be_reweighted(fruit: StaticEmbedder, factors: dict[str, float], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        fruit.reweight(factors)
+    with pytest.raises(InputError, match="too large"):
+        StaticEmbedder(Vocabulary(["a"]), np.ones((1, 1), np.float16)).reweight({"a": 1e6})

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
@@ -378,7 +379,8 @@ class Explanation(Shown):
         title = "Similarity" if self.text3 is None else "Similarity to text 2 less similarity to text 3"
         if self.text2 is None:
             title = "What the text is about"
-        yield Heading(title, f"{self.score:.4f}", f"{self.family} model")
+        of_index = self.family.endswith("index")
+        yield Heading(title, f"{self.score:.4f}", self.family if of_index else f"{self.family} model")
         labels = ["text"] if self.text2 is None else [f"text {number}" for number, _ in enumerate(self.texts, 1)]
         for label, coverage in zip(labels, self.coverage):
             for said in little_known(coverage, "the text" if self.text2 is None else label):
@@ -399,10 +401,14 @@ class Explanation(Shown):
             yield matrix
 
     @cached_property
+    def _kinds(self) -> Counter[str]:
+        """How many rows there are of each kind: an index and an ensemble have several."""
+        return Counter(row.kind for row in self.rows)
+
+    @property
     def _kind(self) -> str:
-        """The kind of the rows; "row" where there are several, as an ensemble has them."""
-        kinds = {row.kind for row in self.rows}
-        return kinds.pop() if len(kinds) == 1 else "row"
+        """The kind of the rows; "row" where there are several."""
+        return next(iter(self._kinds)) if len(self._kinds) == 1 else "row"
 
     @property
     def _has_shares(self) -> bool:
@@ -416,8 +422,8 @@ class Explanation(Shown):
             return
         values = self.contributions
         sums = f"{values[values > 0].sum():+.4f} for, {values[values < 0].sum():+.4f} against"
-        kind = "adding up to the score exactly" if self.exact else "and a remainder, adding up to the score"
-        yield f"{counted(len(values), self._kind)} {kind}: {sums}."
+        how = "adding up to the score exactly" if self.exact else "and a remainder, adding up to the score"
+        yield f"{' and '.join(counted(n, kind) for kind, n in self._kinds.items())} {how}: {sums}."
         if not self._has_shares:
             yield "For and against nearly cancel: shares of so small a score would mislead and are not shown."
         elif self.score < 0:
@@ -443,7 +449,7 @@ class Explanation(Shown):
             rest.append((f"sum of {counted(len(hidden), 'more ' + kind)}", float(hidden.sum())))
         if not self.exact:
             rest.append(("remainder: what the rows leave out", self.remainder))
-        names = "words" if kind in (WORD, WORD_PAIR) else kind
+        names = "words" if kind in (WORD, WORD_PAIR) else " or ".join(self._kinds) if kind == "row" else kind
         return Bars(title, names, tuple(bars), tuple(rest), self.score, self._has_shares)
 
     def _word_sums(self, title: str, words: tuple[str, ...], sums: npt.NDArray[np.float64], top_k: int) -> Bars:

@@ -257,10 +257,13 @@ def edit(
     scale: Annotated[list[str] | None, typer.Option(help="DIMENSION=FACTOR; below 1 it counts less.")] = None,
     rename: Annotated[list[str] | None, typer.Option(help="DIMENSION=NEW NAME.")] = None,
     idf: Annotated[str | None, typer.Option(help="Texts; what fires on many of them counts less.")] = None,
+    word: Annotated[
+        list[str] | None, typer.Option(help="WORD=FACTOR; of a static model, its vector times that.")
+    ] = None,
     strength: Annotated[float, typer.Option(min=0, help="With --idf: 0 leaves all, 1 is tf-idf.")] = 0.5,
     drop_above: Annotated[float | None, typer.Option(min=0, max=1, help="With --idf: drop what fires on more.")] = None,
 ) -> None:
-    """Change the dimensions of a model: rename, scale, merge, drop, in this order.
+    """Change the dimensions of a model: rename, scale, merge, drop, in this order; or the weights of words.
 
     A dimension is given by its number, or by its name. All refer to the model as it
     is before the edit. --idf scales as well, by how rarely a dimension fires.
@@ -270,8 +273,14 @@ def edit(
       pellucid edit anchors-en-200 -o mine --without 9 --without 104
       pellucid edit mine -o mine --rename "12=credit cards" --scale "40=0.5"
       pellucid edit my-lexicon -o mine --idf texts.txt --drop-above 0.5
+      pellucid edit static-en -o mine --word "immune=0.3"
     """
     edited = open_model(model)
+    if word:
+        from pellucid.static.embedder import static_model
+
+        said = [one.rpartition("=") for one in word]
+        edited = static_model(edited, "--word").reweight({name: _factor(factor) for name, _, factor in said})
     before = edited.dimensions
     dropped = [before.number(_which(name)) for name in without or ()]
     merged = [before.number(_which(name)) for name in merge or ()]
@@ -279,8 +288,8 @@ def edit(
     titles: dict[Which, str] = {before.number(which): value for which, value in map(_assigned, rename or ())}
     if idf is None and drop_above is not None:
         raise typer.BadParameter("it needs texts to count on; give --idf FILE", param_hint="--drop-above")
-    if not (dropped or merged or factors or titles or idf):
-        raise InputError("nothing to edit; give --without, --merge, --scale, --rename or --idf")
+    if not (dropped or merged or factors or titles or idf or word):
+        raise InputError("nothing to edit; give --without, --merge, --scale, --rename, --word or --idf")
     edited = edited.rename(titles) if titles else edited
     gone = [edited.dimensions.names[number] for number in dropped]  # a merge changes the numbers
     if idf is not None:

@@ -21,9 +21,13 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pellucid.errors import IndexFolderError, InputError, WritingError
+from pellucid.errors import VERSION, IndexFolderError, InputError, ModelFolderError, WritingError
 from pellucid.index.metadata import checked_metadata
+from pellucid.store import read_json
 from pellucid.text import well_formed
+
+FORMAT = 1
+"""The format of an index that this version writes; it reads this one and all before."""
 
 PASSAGE_BITS = 16
 """A document has at most 2 ** 16 passages."""
@@ -437,4 +441,20 @@ def check_space(folder: Path, least: int) -> None:
         raise WritingError(
             f"{folder} is on a disk with {free >> 20:,} MB left, and {least >> 20:,} are needed. What was committed is "
             "safe; free some space"
+        )
+
+
+def check_format(folder: Path) -> None:
+    """Refuse a folder that is no index, or one of a newer version."""
+    if not (folder / "index.json").is_file():
+        what = "is no index: there is no index.json in it" if folder.is_dir() else "is not there"
+        raise IndexFolderError(f"{folder} {what}. Make one: pellucid.Index.create, or pellucid index build")
+    try:
+        found = read_json(folder / "index.json")["pellucid-index"]["format"]
+    except (ModelFolderError, KeyError, TypeError) as error:
+        raise IndexFolderError(f"{folder} is no index: its index.json is of something else ({error})") from error
+    if type(found) is not int or not 1 <= found <= FORMAT:
+        raise IndexFolderError(
+            f"{folder} has format {found!r:.40}; pellucid {VERSION} reads up to {FORMAT}. "
+            "Update pellucid: pip install -U pellucid"
         )

@@ -170,6 +170,26 @@ def engine_of(written: Mapping[str, Any]) -> EngineSettings:
     return found
 
 
+def chosen_engine(engine: EngineSettings | None, settings: Mapping[str, Any], *, other: bool) -> EngineSettings:
+    """Return the engine to open: the one given, or the one written down.
+
+    Args:
+        engine: given, or None.
+        settings: of the index.
+        other: whether another kind than the one written down may be given.
+    """
+    written = settings.get("engine", written_engine(Edge()))
+    if engine is None:
+        return engine_of(written)
+    kind = written_engine(engine)["kind"]
+    if kind != written["kind"] and not other:
+        raise InputError(
+            f"the vectors of the index are in {written['kind']}, not in {kind}. Move them there: "
+            "Index.open(path, engine=..., rebuild=True)"
+        )
+    return engine
+
+
 @contextmanager
 def asking(server: str) -> Iterator[None]:
     """Turn what a server's client raises into our error.

@@ -16,18 +16,21 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from pellucid.errors import VERSION, EngineError, IndexFolderError, InputError, ModelFolderError, WritingError
-from pellucid.index.bm25 import Analyser, each_once, impact_vector, total
+from pellucid.errors import VERSION, EngineError, InputError, WritingError
+from pellucid.index.bm25 import Analyser, each_once, total
 from pellucid.index.documents import (
+    FORMAT,
     PASSAGE_BITS,
     Document,
     Documents,
     State,
     batch_of,
+    check_format,
     check_space,
     drafts,
     size_on_disk,
@@ -37,36 +40,35 @@ from pellucid.index.engine import (
     Engine,
     EngineSettings,
     Generation,
-    Point,
-    Vector,
+    chosen_engine,
     engine_of,
     written_engine,
 )
 from pellucid.index.hits import Hit, Hits
-from pellucid.index.metadata import parse_where, payload, register
+from pellucid.index.metadata import parse_where, register
 from pellucid.index.models import (
     BM25,
     Model,
+    Weights,
     checked_weights,
+    checked_word_weights,
     default_weights,
     kinds,
     open_models,
     opened_models,
+    settings_with,
     written_models,
 )
 from pellucid.index.searching import Parts, Question
-from pellucid.index.verifying import document_vectors, wrong_parts
+from pellucid.index.verifying import document_vectors, fill, points, recounted, stored_vectors, wrong_parts
 from pellucid.index.words import Words
 from pellucid.progress import Progress
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.store import read_json, write_json
+from pellucid.store import write_json
 from pellucid.text import well_formed
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-FORMAT = 1
-"""The format this version writes; it reads this one and all before."""
 
 _DRIFT = 1.1  # the mean length of a passage may change so much before the stored impacts are computed anew
 _RENEWED = 0.1  # and only once this share of the passages is new or gone: all renewals together cost O(changes)
@@ -177,7 +179,7 @@ class Index:
                 another one than it was made with.
         """
         folder = Path(path)
-        _check_format(folder)
+        check_format(folder)
         documents = Documents(folder / "documents.sqlite")
         try:
             state = documents.state
@@ -188,7 +190,7 @@ class Index:
                 if not isinstance(given, Mapping):
                     raise InputError(f"models are {given!r:.60}; give a dict: name of the part -> model")
                 opened = opened_models(folder, state.settings["models"], given, check=not rebuild)
-            index = cls(folder, documents, opened, _chosen(engine, state.settings, other=rebuild))
+            index = cls(folder, documents, opened, chosen_engine(engine, state.settings, other=rebuild))
             if rebuild:
                 index._renew(reuse=False)
             else:
@@ -234,6 +236,11 @@ class Index:
     def weights(self) -> dict[str, float]:
         """What each part of the score counts, unless a search says otherwise; they add up to 1."""
         return dict(self._documents.state.settings["weights"])
+
+    @property
+    def word_weights(self) -> dict[str, float]:
+        """What single words of a query count, unless a search says otherwise; words that are not here count 1."""
+        return dict(self._documents.state.settings.get("word_weights", {}))
 
     def __len__(self) -> int:
         """Return the number of documents."""
@@ -353,6 +360,24 @@ class Index:
                 self._settle()
         return len(found)
 
+    def configure(self, *, weights: Weights = None, word_weights: Weights = None) -> None:
+        """Change what searches count when they do not say it themselves; no vector is made anew.
+
+        Args:
+            weights: of the parts, as in `create`.
+            word_weights: of words of the query, as in `search`; {} lets all count 1.
+
+        Raises:
+            InputError: one cannot be used; nothing is changed then.
+        """
+        with self._writing:
+            self._check_open()
+            settings = dict(self._documents.state.settings)
+            settings["weights"] = checked_weights(weights, list(self.weights), self.weights)
+            settings["word_weights"] = dict(checked_word_weights(word_weights, self.word_weights))
+            with self._documents.commit(replace(self._documents.state, settings=settings)):
+                pass
+
     def _first_average(self, documents: Sequence[Document]) -> float:
         """Return the mean length of a passage of a sample of documents, spread over all of them."""
         counts = self._term_counts(documents[:: max(1, len(documents) // _SAMPLE)])
@@ -376,13 +401,13 @@ class Index:
         )
         after.average = state.average or average or after.mean_length
         after.changed += sum(len(document.ends) for document in (*new, *old))
-        points = self._points(new, counts, after.average, fields, document_vectors(self._models, new))
+        made = points(self._documents, new, counts, after, document_vectors(self._models, new))
         try:
             if self._behind:
                 self._engine.delete(self._documents.garbage())
             for key in keys:
                 self._engine.index_payload(key)
-            self._engine.put(points)
+            self._engine.put(made)
             self._engine.flush()
             change = Counter(each_once(counts))
             change.subtract(each_once(gone))
@@ -404,26 +429,6 @@ class Index:
         if not self._documents.state.settings["bm25"]:
             return []
         return [Counter(self._analyser.terms(text)) for document in documents for text in document.passages()]
-
-    def _points(
-        self,
-        documents: Iterable[Document],
-        counts: list[Counter[str]],
-        average: float,
-        fields: Mapping[str, tuple[int, str]],
-        vectors: Mapping[str, Sequence[Vector | None]],
-    ) -> list[Point]:
-        """Return the passages of documents as the engine keeps them."""
-        numbers = self._documents.term_numbers(set().union(*counts)) if counts else {}
-        points: list[Point] = []
-        for document in documents:
-            known = payload(document.metadata, fields)
-            for point in document.points():
-                own = {name: rows[len(points)] for name, rows in vectors.items() if rows[len(points)] is not None}
-                if counts and counts[len(points)]:
-                    own[BM25] = impact_vector(counts[len(points)], average, numbers)
-                points.append(Point(point, own, known))
-        return points
 
     def _settle(self) -> None:
         """After a change: compute the impacts anew if the mean length has moved far, and let the engine tidy up."""
@@ -476,11 +481,16 @@ class Index:
         check_space(self.folder, _LEAST_FREE + 2 * sum(map(size_on_disk, self.folder.rglob("*"))))
         models = models or self._models
         number = int(old.engine.rpartition("-")[2]) + 1
-        after, having = (replace(old), None) if reuse else self._recounted()
+        after, having = (replace(old), None) if reuse else recounted(self._documents, self._term_counts)
         after.engine, after.average, after.changed = f"engine-{number}", after.mean_length, 0
         if not reuse:
-            after.settings = self._settings_with(models, f"models-{number}")
-        engine = self._filled(after, models, reuse)
+            after.settings = settings_with(old.settings, models)
+            after.settings["engine"] = written_engine(self._engines)
+            after.settings["models"] = written_models(self.folder, models, f"models-{number}")
+        generation = Generation(self.folder, after.engine, *kinds(models, after.settings["bm25"]))
+        engine = self._engines.create(generation)
+        taken = partial(stored_vectors, self._engine) if reuse else document_vectors
+        fill(engine, after, self._documents, self._term_counts, lambda block: taken(models, block))
         with self._documents.lock:
             with self._documents.commit(after):
                 self._documents.start_anew(having)
@@ -492,53 +502,10 @@ class Index:
                 former.sweep(self.folder, after.engine)
         self._sweep()
 
-    def _recounted(self) -> tuple[State, Counter[str]]:
-        """Count everything anew; return the state, and the number of passages with each term."""
-        having, passages, terms, documents = Counter[str](), 0, 0, 0
-        for block in self._documents.all():
-            counts = self._term_counts(block)
-            having.update(each_once(counts))
-            terms += total(counts)
-            passages += sum(len(document.ends) for document in block)
-            documents += len(block)
-        return replace(self._documents.state, passages=passages, terms=terms, documents=documents), having
-
-    def _settings_with(self, models: Mapping[str, Model], copies: str) -> dict[str, Any]:
-        """Return the settings with other models, and weights for them unless the parts are the same."""
-        settings = self._documents.state.settings
-        parts = [BM25] * settings["bm25"] + list(models)
-        weights = settings["weights"] if set(settings["weights"]) == set(parts) else None
-        return {
-            **settings,
-            "engine": written_engine(self._engines),
-            "models": written_models(self.folder, models, copies),
-            "weights": checked_weights(weights, parts, default_weights(models, settings["bm25"])),
-        }
-
-    def _filled(self, state: State, models: Mapping[str, Model], reuse: bool) -> Engine:
-        """Return a new engine with every document in it, on disk."""
-        generation = Generation(self.folder, state.engine, *kinds(models, state.settings["bm25"]))
-        engine = self._engines.create(generation)
-        for field, of_kinds in state.fields.values():
-            for kind in of_kinds:
-                engine.index_payload(f"{kind}{field}")
-        for block in self._documents.all():
-            vectors = self._stored_vectors(block) if reuse else document_vectors(models, block)
-            engine.put(self._points(block, self._term_counts(block), state.average, state.fields, vectors))
-        engine.flush()
-        engine.optimize()
-        engine.flush()
-        return engine
-
-    def _stored_vectors(self, documents: Iterable[Document]) -> dict[str, list[Vector | None]]:
-        points = [point for document in documents for point in document.points()]
-        found = self._engine.vectors(points, list(self._models))
-        return {name: [found.get(point, {}).get(name) for point in points] for name in self._models}
-
     # Asking it
 
     def search(
-        self, query: str, top_k: int = 10, *, where: Any = None, weights: Mapping[str, float] | None = None
+        self, query: str, top_k: int = 10, *, where: Any = None, weights: Weights = None, word_weights: Weights = None
     ) -> Hits:
         """Return the documents with the highest scores.
 
@@ -548,6 +515,8 @@ class Index:
             where: conditions on the metadata: {"year": {"gte": 1990}, "lang": "en"} for all of them, a list of such for
                 any; the operators are eq, ne, in, nin, gt, gte, lt, lte and exists.
             weights: of the parts for this search: {"bm25": 1} is BM25 alone. Brought to the sum 1.
+            word_weights: what words of the query count in BM25 and static models: {"immune": 0.3} multiplies their
+                terms and pairs of words by 0.3. Other models read the query as it is.
 
         Returns:
             at most `top_k` hits, best first; fewer where fewer share anything with the query.
@@ -564,17 +533,17 @@ class Index:
         while True:
             parts = self._parts()
             conditions = parse_where(where, parts.state.fields)
-            shares = checked_weights(weights, list(parts.state.settings["weights"]), parts.state.settings["weights"])
+            question = self._question(query, parts, weights, word_weights)
             try:
-                hits, exact = Question(query, shares, parts).search(top_k, conditions)
+                hits, exact = question.search(top_k, conditions)
             except EngineError:
                 if self._documents.state.engine == parts.state.engine:
                     raise
                 continue  # a rebuild has removed the engine that was asked
             if self._documents.state is parts.state:  # else a commit came between, and may have hidden a document
-                return Hits(query, parts.state.documents, shares, tuple(hits), exact)
+                return Hits(query, parts.state.documents, question.shares, tuple(hits), exact)
 
-    def score(self, query: str, id: str, *, weights: Mapping[str, float] | None = None) -> Hit:
+    def score(self, query: str, id: str, *, weights: Weights = None, word_weights: Weights = None) -> Hit:
         """Return one document as a hit, whether or not a search would find it: its score and the reasons.
 
         Raises:
@@ -582,8 +551,12 @@ class Index:
         """
         with self._documents.lock:
             document, parts = self[id], self._parts()
-            shares = checked_weights(weights, list(parts.state.settings["weights"]), parts.state.settings["weights"])
-            return Question(well_formed(query), shares, parts).score(document)
+            return self._question(well_formed(query), parts, weights, word_weights).score(document)
+
+    def _question(self, query: str, parts: Parts, weights: Weights, word_weights: Weights) -> Question:
+        settings = parts.state.settings
+        shares = checked_weights(weights, list(settings["weights"]), settings["weights"])
+        return Question(query, shares, parts, checked_word_weights(word_weights, settings.get("word_weights", {})))
 
     def _parts(self) -> Parts:
         """Return what a question is asked of."""
@@ -598,8 +571,7 @@ class Index:
     def info(self) -> dict[str, Any]:
         """Return what the index is: counts, parts and weights, fields of the metadata, bytes on disk."""
         self._check_open()
-        state = self._documents.state
-        settings = state.settings
+        state, settings = self._documents.state, self._documents.state.settings
         sources = {m["name"]: m["source"] or ("a copy" if m["copy"] else "given") for m in settings["models"]}
         return {
             "folder": str(self.folder),
@@ -608,6 +580,7 @@ class Index:
             "passages": state.passages,
             "mean terms of a passage": round(state.mean_length, 1),
             "weights": self.weights,
+            "word weights": self.word_weights,
             "models": sources,
             "language": settings["language"],
             "engine": self._engines.kind,
@@ -624,39 +597,3 @@ class Index:
         with self._writing:
             self._check_open()
             return wrong_parts(self._documents, self._engine, self._models, self._term_counts)
-
-
-def _chosen(engine: EngineSettings | None, settings: Mapping[str, Any], *, other: bool) -> EngineSettings:
-    """Return the engine to open: the one given, or the one written down.
-
-    Args:
-        engine: given, or None.
-        settings: of the index.
-        other: whether another kind than the one written down may be given.
-    """
-    written = settings.get("engine", written_engine(Edge()))
-    if engine is None:
-        return engine_of(written)
-    kind = written_engine(engine)["kind"]
-    if kind != written["kind"] and not other:
-        raise InputError(
-            f"the vectors of the index are in {written['kind']}, not in {kind}. Move them there: "
-            "Index.open(path, engine=..., rebuild=True)"
-        )
-    return engine
-
-
-def _check_format(folder: Path) -> None:
-    """Refuse a folder that is no index, or one of a newer version."""
-    if not (folder / "index.json").is_file():
-        what = "is no index: there is no index.json in it" if folder.is_dir() else "is not there"
-        raise IndexFolderError(f"{folder} {what}. Make one: pellucid.Index.create, or pellucid index build")
-    try:
-        found = read_json(folder / "index.json")["pellucid-index"]["format"]
-    except (ModelFolderError, KeyError, TypeError) as error:
-        raise IndexFolderError(f"{folder} is no index: its index.json is of something else ({error})") from error
-    if type(found) is not int or not 1 <= found <= FORMAT:
-        raise IndexFolderError(
-            f"{folder} has format {found!r:.40}; pellucid {VERSION} reads up to {FORMAT}. "
-            "Update pellucid: pip install -U pellucid"
-        )

@@ -22,9 +22,13 @@ from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError
 from pellucid.pretrained import open_encoder
 from pellucid.static.embedder import StaticEmbedder
+from pellucid.text import well_formed
 
 if TYPE_CHECKING:
     from pellucid.index.engine import Vector
+
+Weights = Mapping[str, float] | None
+"""Of parts or words by name; None for those that are set."""
 
 BM25 = "bm25"
 """The name of the part that is no model."""
@@ -218,6 +222,23 @@ def checked_weights(
         raise InputError(f"weights are {dict(weights)}; they must be numbers, none negative and one above 0")
     shares: list[float] = (values / values.sum()).tolist()
     return dict(zip(parts, shares))
+
+
+def settings_with(settings: Mapping[str, Any], models: Mapping[str, Model]) -> dict[str, Any]:
+    """Return the settings of an index for other models, with weights for them unless the parts are the same."""
+    parts = [BM25] * settings["bm25"] + list(models)
+    weights = settings["weights"] if set(settings["weights"]) == set(parts) else None
+    return {**settings, "weights": checked_weights(weights, parts, default_weights(models, settings["bm25"]))}
+
+
+def checked_word_weights(weights: Mapping[str, float] | None, default: Mapping[str, float]) -> Mapping[str, float]:
+    """Return what words of a query count; None takes the default."""
+    if weights is None:
+        return default
+    for word, factor in weights.items():
+        if not isinstance(word, str) or not isinstance(factor, (int, float)) or not 0 <= factor <= 1e6:
+            raise InputError(f"the weight of the word {word!r:.60} is {factor!r:.40}; give one from 0 to a million")
+    return {well_formed(word): float(factor) for word, factor in weights.items()}
 
 
 def _name(model: Any) -> str:

@@ -21,8 +21,8 @@ from pellucid.explanation import DIMENSION, EMBEDDING, WORD, WORD_PAIR, Explanat
 from pellucid.index.bm25 import impacts
 from pellucid.index.engine import Vector
 from pellucid.index.models import Model
-from pellucid.index.words import Found, Integers, Words
-from pellucid.text import Span, shown_word
+from pellucid.index.words import Found, Integers, Words, distinct
+from pellucid.text import JOINER, Span, shown_word
 
 Floats = npt.NDArray[np.float64]
 
@@ -133,47 +133,60 @@ class PairReader:
 
     needs_vector = False
 
-    def __init__(self, name: str, words: Words, query: str, weight: float) -> None:
-        """Read the query."""
+    def __init__(self, name: str, words: Words, query: str, weight: float, factors: Mapping[str, float]) -> None:
+        """Read the query; `factors` are what its words count."""
         self._name, self._model = name, words.models[name]
         asked = Passages([query], [], words).rows(name)
         self._rows, which, counts = np.unique(asked.values, return_inverse=True, return_counts=True)
         vectors = self._model.word_vectors(self._rows) * counts[:, None].astype(np.float32)
         self._vectors = vectors * np.float32(weight / (np.linalg.norm(vectors.sum(axis=0)) or 1.0))
+        for word, factor in factors.items():
+            self._vectors[self._rows == self._model.vocabulary.row(JOINER.join(word.split()))] *= np.float32(factor)
         self._word = cache(lambda word: self._named(query, asked.spans[which == word], int(self._rows[word])))
+
+    def summed(self) -> npt.NDArray[np.float32]:
+        """Return the query's vector, as its words count, float32 [dimension]."""
+        vector: npt.NDArray[np.float32] = self._vectors.sum(axis=0)
+        return vector
 
     def read(self, passages: Passages) -> Callable[[int], Terms]:
         """Return what gives a value for each pair of words."""
         every = passages.rows(self._name)
-        rows, which = np.unique(every.values, return_inverse=True)
+        rows, which = distinct(every.values, len(self._model.vocabulary))
         found = every._replace(values=which)
-        vectors, counts = self._model.word_vectors(rows), found.counts(len(rows))
-        products = (self._vectors @ vectors.T).astype(np.float64)
-        lengths = np.linalg.norm(counts.astype(np.float32) @ vectors, axis=1).astype(np.float64)
+        counts = found.counts(len(rows))
+        bulk = self._model._compiled(passages.texts)
+        if bulk is None:
+            vectors = self._model.word_vectors(rows)
+            lengths = np.linalg.norm(counts.astype(np.float32) @ vectors, axis=1).astype(np.float64)
+        else:
+            vectors, lengths = bulk.vectors_and_lengths(rows, every.values, every.ends)
+        products, asked = (vectors @ self._vectors.T).astype(np.float64), len(self._rows)
         lengths[lengths == 0] = 1.0
         factors = counts / lengths[:, None]
-        marks = products.sum(axis=0)[which] / lengths[found.texts()]
+        marks = products.sum(axis=1)[which] / lengths[found.texts()]
 
         def terms(passage: int) -> Terms:
             own, present = found.of(passage), np.flatnonzero(counts[passage])
-            spans = found.spans[own]
+            spans, mine = found.spans[own], which[own]
             known: dict[int, Row] = {}
 
             def word(column: int) -> Row:
                 if column not in known:
-                    places = spans[which[own] == column]
+                    places = spans[mine == column]
                     known[column] = self._named(passages.texts[passage], places, int(rows[column]))
                 return known[column]
 
             def row(number: int) -> Row:
-                first, column = divmod(number, len(present))
+                column, first = divmod(number, asked)
                 one, other = self._word(first), word(int(present[column]))
                 return Row(
                     f"{one.name} × {other.name}", one.parts + other.parts, 0.0, 0.0, one.spans1, other.spans1,
                     key=one.key + other.key, kind=WORD_PAIR,
                 )  # fmt: skip
 
-            return Terms((products[:, present] * factors[passage, present]).ravel(), row, marks[own], spans)
+            values = products[present] * factors[passage, present][:, None]
+            return Terms(values.ravel(), row, marks[own], spans)
 
         return terms
 
@@ -258,18 +271,15 @@ class WholeReader:
         return Terms(np.array([self._vector @ vector]), lambda _: whole)
 
 
-def reader_of(model: Model, words: Words, query: str, vector: Vector, weight: float) -> Reader:
-    """Return what takes the scores of `model` for a query apart.
+def reader_of(model: Model, query: str, vector: Vector, weight: float) -> Reader:
+    """Return what takes the scores of `model`, which is not static, for a query apart.
 
     Args:
         model: one of the index.
-        words: reads texts for the static models.
         query: its text.
         vector: its row at length 1.
         weight: of the model in the score.
     """
-    if model.is_static:
-        return PairReader(model.name, words, query, weight)
     if not isinstance(model.encoder, Embedder):
         return WholeReader(model.name, vector, weight)
     if model.encoder.family == "ensemble":
@@ -309,9 +319,13 @@ class Reasons:
         """Return the stretches of `text` that have a part in the score: start, end, contribution, in text order."""
         every = list(self._terms.values())
         spans = np.concatenate([_NO_SPANS, *(terms.spans for terms in every)])
-        keys, which = np.unique(spans[:, 0] << 32 | spans[:, 1], return_inverse=True)
-        sums = np.bincount(which, np.concatenate([np.zeros(0), *(terms.marks for terms in every)]), len(keys))
-        return list(zip((keys >> 32).tolist(), (keys & 0xFFFFFFFF).tolist(), sums.tolist()))
+        marks = np.concatenate([np.zeros(0), *(terms.marks for terms in every)])
+        keys = spans[:, 0] << 32 | spans[:, 1]
+        order = np.argsort(keys, kind="stable")  # each part's are in order already
+        keys = keys[order]
+        first = np.flatnonzero(np.concatenate([keys[:1] >= 0, keys[1:] != keys[:-1]]))
+        sums = np.add.reduceat(marks[order], first) if len(first) else marks
+        return list(zip((keys[first] >> 32).tolist(), (keys[first] & 0xFFFFFFFF).tolist(), sums.tolist()))
 
     def parts(self) -> dict[str, float]:
         """Return the sum of the rows of each part."""

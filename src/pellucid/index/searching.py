@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from itertools import islice
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from pellucid.index.documents import PASSAGE_BITS, Document, Documents, State
 from pellucid.index.engine import Engine, Vector, Where
 from pellucid.index.hits import Hit
 from pellucid.index.models import BM25, Model
-from pellucid.index.reasons import Bm25Reader, Passages, Reader, Reasons, Terms, reader_of
+from pellucid.index.reasons import Bm25Reader, PairReader, Passages, Reader, Reasons, Terms, reader_of
 from pellucid.index.words import Words
 
 _CANDIDATES, _MOST_CANDIDATES = 50, 12_800  # passages that each part brings; more until the result is certain
@@ -40,9 +41,11 @@ class Parts(NamedTuple):
 class Question:
     """A query with the weights of the parts."""
 
-    def __init__(self, query: str, weights: dict[str, float], parts: Parts) -> None:
-        """Encode the query for each part that counts."""
-        self.query, self._of = query, parts
+    def __init__(
+        self, query: str, weights: dict[str, float], parts: Parts, factors: Mapping[str, float] = MappingProxyType({})
+    ) -> None:
+        """Encode the query for each part that counts; `factors` are what its words count."""
+        self.query, self.shares, self._of, self._factors = query, weights, parts, factors
         self.weights = {part: weight for part, weight in weights.items() if weight > 0}
         self._vectors: dict[str, Vector] = {}  # times their weights, so that products are parts of the score
         self._units: dict[str, Vector] = {}
@@ -53,22 +56,29 @@ class Question:
             if name == BM25:
                 self._ask_bm25()
             else:
-                self._ask(name, parts.models[name].vectors([query], "query")[0])
+                self._ask(parts.models[name])
 
     def _ask_bm25(self) -> None:
         counts = Counter(self._of.words.analyser.terms(self.query))
         known = self._of.documents.passages_with(counts)
         having = {term: passages for term, (_, passages) in known.items()}
         self._term_weights = query_weights(counts, having, self._of.state.passages, self.weights[BM25])
+        for word, factor in self._factors.items():
+            scaled = self._term_weights.keys() & self._of.words.analyser.terms(word)
+            self._term_weights |= {term: factor * self._term_weights[term] for term in scaled}
         if self._term_weights:
             numbers = np.array([known[term][0] for term in self._term_weights])
             self._vectors[BM25] = (numbers, np.array(list(self._term_weights.values()), np.float32))
 
-    def _ask(self, name: str, vector: Vector | None) -> None:
+    def _ask(self, model: Model) -> None:
+        name, vector = model.name, model.vectors([self.query], "query")[0]
         if vector is None:
             return
         self._units[name] = vector
         weight = np.float32(self.weights[name])
+        if self._factors and model.is_static:
+            self._vectors[name] = self._reader(name).summed()
+            return
         self._vectors[name] = (vector[0], vector[1] * weight) if isinstance(vector, tuple) else vector * weight
 
     def search(self, top_k: int, where: Where) -> tuple[list[Hit], bool]:
@@ -134,9 +144,15 @@ class Question:
         readers: dict[str, Reader] = {}
         if BM25 in self._vectors:
             readers[BM25] = Bm25Reader(self._of.words, self.query, self._term_weights, self._of.state.average)
-        for name, unit in self._units.items():
-            readers[name] = reader_of(self._of.models[name], self._of.words, self.query, unit, self.weights[name])
+        for name in self._units:
+            readers[name] = self._reader(name)
         return readers
+
+    def _reader(self, name: str) -> Any:
+        model, words = self._of.models[name], self._of.words
+        if model.is_static:
+            return PairReader(name, words, self.query, self.weights[name], self._factors)
+        return reader_of(model, self.query, self._units[name], self.weights[name])
 
     def _passages(self, block: int) -> tuple[Passages, dict[str, Callable[[int], Terms]]]:
         """Return some neighbouring hits, and what gives the terms of each part of their scores."""

@@ -1,15 +1,20 @@
-"""Is what an index stores what its texts give? All of it is computed again, of the models' vectors a sample."""
+"""What the texts of documents give, and whether an index stores just that.
+
+To verify, all of it is computed again, of the models' vectors a sample.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from pellucid.index.bm25 import each_once, impact_vector
-from pellucid.index.documents import Document, Documents
-from pellucid.index.engine import Engine, Vector
+from pellucid.index.bm25 import each_once, impact_vector, total
+from pellucid.index.documents import Document, Documents, State
+from pellucid.index.engine import Engine, Point, Vector
+from pellucid.index.metadata import payload
 from pellucid.index.models import BM25, Model
 
 _ENCODED = 200  # documents that the models encode again
@@ -24,6 +29,81 @@ def document_vectors(models: Mapping[str, Model], documents: Sequence[Document])
     """Return by model the vectors of all passages of some documents."""
     texts = [text for document in documents for text in document.passages()]
     return {name: model.vectors(texts, "document") for name, model in models.items() if texts}
+
+
+def points(
+    documents: Documents,
+    new: Iterable[Document],
+    counts: Counts,
+    state: State,
+    vectors: Mapping[str, Sequence[Vector | None]],
+) -> list[Point]:
+    """Return the passages of documents as the engine keeps them.
+
+    Args:
+        documents: the file of documents, which numbers terms.
+        new: the documents.
+        counts: of their terms.
+        state: whose mean length and fields hold.
+        vectors: of the passages by model.
+    """
+    numbers = documents.term_numbers(set().union(*counts)) if counts else {}
+    made: list[Point] = []
+    for document in new:
+        known = payload(document.metadata, state.fields)
+        for point in document.points():
+            own = {name: rows[len(made)] for name, rows in vectors.items() if rows[len(made)] is not None}
+            if counts and counts[len(made)]:
+                own[BM25] = impact_vector(counts[len(made)], state.average, numbers)
+            made.append(Point(point, own, known))
+    return made
+
+
+def stored_vectors(
+    engine: Engine, models: Iterable[str], documents: Iterable[Document]
+) -> dict[str, list[Vector | None]]:
+    """Return by model the vectors that an engine holds of all passages of some documents."""
+    numbers = [point for document in documents for point in document.points()]
+    found = engine.vectors(numbers, list(models))
+    return {name: [found.get(number, {}).get(name) for number in numbers] for name in models}
+
+
+def fill(
+    engine: Engine,
+    state: State,
+    documents: Documents,
+    count: Callable[[Sequence[Document]], Counts],
+    vectors: Callable[[Sequence[Document]], Mapping[str, Sequence[Vector | None]]],
+) -> None:
+    """Put every document into a new engine, on disk.
+
+    Args:
+        engine: an empty one.
+        state: whose mean length and fields hold.
+        documents: the file of documents.
+        count: counts the terms of documents.
+        vectors: gives the vectors of their passages.
+    """
+    for field, of_kinds in state.fields.values():
+        for kind in of_kinds:
+            engine.index_payload(f"{kind}{field}")
+    for block in documents.all():
+        engine.put(points(documents, block, count(block), state, vectors(block)))
+    engine.flush()
+    engine.optimize()
+    engine.flush()
+
+
+def recounted(documents: Documents, count: Callable[[Sequence[Document]], Counts]) -> tuple[State, Counter[str]]:
+    """Count everything anew; return the state, and the number of passages with each term."""
+    having, passages, terms, all_documents = Counter[str](), 0, 0, 0
+    for block in documents.all():
+        counts = count(block)
+        having.update(each_once(counts))
+        terms += total(counts)
+        passages += sum(len(document.ends) for document in block)
+        all_documents += len(block)
+    return replace(documents.state, passages=passages, terms=terms, documents=all_documents), having
 
 
 def wrong_parts(

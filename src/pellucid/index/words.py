@@ -25,6 +25,7 @@ Integers = npt.NDArray[np.int64]
 
 _NO_TERM, _SEVERAL_TERMS = -1, -2
 _MOST_WORDS = 1 << 20  # that are remembered
+_SHORT = 500  # characters; such a text is read sooner without the compiled reader
 _SMALL = 250_000  # characters that are read before the compiled reader, which takes half a second to start
 
 
@@ -98,8 +99,11 @@ class Words:
     def read(self, texts: list[str]) -> Found:
         """Return the words of some texts as `split_words` gives them, and their numbers."""
         with self._lock:
+            size = sum(map(len, texts))
+            if size < _SHORT:
+                return self._numbered([split_words(text) for text in texts])
             if self._reader is None:
-                self._characters += sum(map(len, texts))
+                self._characters += size
                 if self._characters < _SMALL:
                     return self._numbered([split_words(text) for text in texts])
                 from pellucid.static.bulk import WordNumbers  # numba takes half a second to import
@@ -177,6 +181,19 @@ class Words:
         if len(terms) == 1 and terms[0][1] == (0, len(word)):
             return self.term_number(terms[0][0])
         return _SEVERAL_TERMS if terms else _NO_TERM
+
+
+def distinct(values: Integers, limit: int) -> tuple[Integers, Integers]:
+    """Return the distinct `values`, which are from 0 to `limit` - 1, and the place of each value among them.
+
+    The first is in no order that matters; nothing is sorted, which a search would notice.
+    """
+    numbers = np.arange(len(values))
+    last = np.empty(limit, np.int64)  # memory that is not touched costs nothing
+    last[values] = numbers
+    found = values[last[values] == numbers]
+    last[found] = numbers[: len(found)]
+    return found, last[values]
 
 
 def _before(counts: npt.NDArray[Any]) -> Integers:

@@ -132,6 +132,21 @@ class BulkEncoder:
                         blocks.stop()
         return embeddings
 
+    def vectors_and_lengths(
+        self, distinct: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
+    ) -> tuple[Vectors, npt.NDArray[np.float64]]:
+        """Return the vectors of `distinct` rows, and the length of the sum of each text's words.
+
+        Args:
+            distinct: of the table.
+            rows: of the known words of all texts.
+            ends: where the words of each text end among them.
+        """
+        vectors, lengths = np.empty((len(distinct), self._vectors.shape[1]), np.float32), np.empty(len(ends))
+        narrow = (distinct.astype(np.int32), rows.astype(np.int32))
+        pooling.take(self._vectors, self._scales, *narrow, ends, vectors, lengths)
+        return vectors, lengths
+
     def coverage(self, texts: list[str]) -> Vectors:
         """Return how much of each text has a row, float32 [texts].
 

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
@@ -313,6 +314,48 @@ class StaticEmbedder(Embedder):
         every = self.word_vectors(np.arange(len(self.vocabulary)))
         vectors = np.ascontiguousarray((edit.mixing.T @ every.T).T, dtype=np.float32)
         return StaticEmbedder(self.vocabulary, vectors, dimensions=edit.dimensions)
+
+    def reweight(self, factors: Mapping[str, float]) -> StaticEmbedder:
+        """Return a model in which some words count more or less: their vectors are multiplied.
+
+        The table keeps its dtype. What is found by a word changes with it: other cases of it in a vocabulary in lower
+        case, and words that are known by it as their beginning. A word with the factor 0 is still a known one.
+
+        Args:
+            factors: word -> factor; phrases too: {"immune": 0.3, "new york": 2}.
+
+        Raises:
+            InputError: a word is not in the vocabulary or given twice, or a factor is not between 0 and a million, or
+                too large for the table.
+        """
+        words = list(factors)
+        rows = [self._row_of(word) for word in words]
+        for word, row in zip(words, rows):
+            if rows.count(row) > 1:
+                raise InputError(f"{word!r:.80} is given twice; the vocabulary has it once")
+            if not 0 <= factors[word] <= 1e6:
+                raise InputError(f"the factor of {word!r:.80} is {factors[word]!r:.40}; give one from 0 to a million")
+        times = np.array(list(factors.values()), np.float32)
+        vectors, scales = self.vectors, self.scales
+        if scales is not None:
+            scales = scales.copy()
+            scales[rows] *= times
+        else:
+            vectors = np.array(vectors)
+            with np.errstate(over="ignore"):
+                vectors[rows] = self.word_vectors(rows) * times[:, None]
+        if not np.isfinite(vectors[rows] if scales is None else scales[rows]).all():
+            raise InputError(f"a factor is too large for a table of {vectors.dtype}; give a smaller one")
+        return StaticEmbedder(self.vocabulary, vectors, scales, dimensions=self._dimensions)
+
+    def _row_of(self, word: str) -> int:
+        """Return the row of a word or phrase of the vocabulary."""
+        for spelled in (word, JOINER.join(word.split())):
+            if spelled in self.vocabulary or spelled.lower() in self.vocabulary:
+                return self.vocabulary.row(spelled)
+        near = get_close_matches(word.lower(), map(shown_word, self.vocabulary.words), 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise InputError(f"{word!r:.80} is not in the vocabulary{hint}")
 
     def word_vectors(self, rows: npt.NDArray[np.int64] | Sequence[int]) -> Vectors:
         """Return the vectors of table `rows` as float32 [rows, dimension]."""

@@ -125,6 +125,27 @@ def _square(total: Any) -> Any:
     return square
 
 
+@inlined
+def _add_up(vectors: Any, scales: Any, rows: Any, first: int, last: int, total: Any, exact: Any) -> Any:
+    """Set `total` to the sum of the vectors of any number of `rows[first:last]`, and return its length."""
+    dimension = len(total)
+    long = last > first + _PART
+    for j in range(dimension if long else 0):
+        exact[j] = 0
+    for start in range(first, max(last, first + 1), _PART):  # once for most texts, for one without words too
+        _sum(vectors, scales, rows, start, min(last, start + _PART), total)
+        for j in range(dimension if long else 0):
+            exact[j] += total[j]
+    for j in range(dimension if long else 0):
+        total[j] = exact[j]
+    square = np.float64(_square(total))
+    if not 1e-30 < square < 1e30:  # beyond what float32 can square
+        square = 0.0
+        for j in range(dimension):
+            square += np.float64(total[j]) * np.float64(total[j])
+    return np.sqrt(square)
+
+
 @compiled
 def pool(vectors: Any, scales: Any, rows: Any, ends: Any, out: Any) -> None:
     """Set `out[i]` to the L2-normalised sum of the vectors of text i's known words, those before `ends[i]`.
@@ -138,21 +159,26 @@ def pool(vectors: Any, scales: Any, rows: Any, ends: Any, out: Any) -> None:
     first = 0
     for text in range(len(ends)):
         last = _known(vectors, rows, first, np.int64(ends[text]))
-        long = last > first + _PART
-        for j in range(dimension if long else 0):
-            exact[j] = 0
-        for start in range(first, max(last, first + 1), _PART):  # once for most texts, for one without words too
-            _sum(vectors, scales, rows, start, min(last, start + _PART), total)
-            for j in range(dimension if long else 0):
-                exact[j] += total[j]
-        for j in range(dimension if long else 0):
-            total[j] = exact[j]
+        length = _add_up(vectors, scales, rows, first, last, total, exact)
         first = np.int64(ends[text])
-        square = np.float64(_square(total))
-        if not 1e-30 < square < 1e30:  # beyond what float32 can square
-            square = 0.0
-            for j in range(dimension):
-                square += np.float64(total[j]) * np.float64(total[j])
-        factor = np.float32(1 / np.sqrt(square)) if square > 0 else np.float32(0)
+        factor = np.float32(1 / length) if length > 0 else np.float32(0)
         for j in range(dimension):
             out[text, j] = total[j] * factor
+
+
+@compiled
+def take(vectors: Any, scales: Any, distinct: Any, rows: Any, ends: Any, out: Any, lengths: Any) -> None:
+    """Set `out[i]` to the vector of `distinct[i]`, and `lengths[i]` to the length of the sum of text i's words.
+
+    `rows` are known words, those of text i before `ends[i]`; `vectors` and `scales` are as in `pool`.
+    """
+    total, exact = np.empty(out.shape[1], np.float32), np.empty(out.shape[1], np.float64)
+    last = len(distinct) - 1
+    for word in range(len(distinct)):
+        for column in range(0, vectors.shape[1], 64):
+            prefetch(vectors, np.int64(distinct[min(word + AHEAD, last)]), column)
+        _sum(vectors, scales, distinct, word, word + 1, out[word])
+    first = 0
+    for text in range(len(ends)):
+        lengths[text] = _add_up(vectors, scales, rows, first, np.int64(ends[text]), total, exact)
+        first = np.int64(ends[text])

@@ -51,7 +51,8 @@ export async function search(main, page) {
     hits.replaceChildren(
       el("p", { class: "note" }, found ? `the best ${shown.length} of ${found.documents.toLocaleString("en")} documents` : "Ask the index something."),
       ...shown.map((/** @type {any} */ one, /** @type {number} */ place) => drawnHit(one.hit, one.score, place, one.rank)));
-    settings.textContent = asCode(info, weights, factors);
+    const words = new Set((found?.hits ?? []).flatMap((/** @type {any} */ hit) => hit.rows.filter((/** @type {any} */ row) => row.kind.startsWith("word")).map((/** @type {any} */ row) => row.handle)));
+    settings.textContent = asCode(words, weights, factors);
   }
 
   const box = /** @type {HTMLInputElement} */ (el("input", { type: "search", "aria-label": "Question", placeholder: "Ask the index" }));
@@ -107,9 +108,14 @@ function same(/** @type {Record<string, number>} */ a, /** @type {Record<string,
   return JSON.stringify(a) === JSON.stringify(b);
 }
 
-/** Return Python that searches with these settings. */
-function asCode(/** @type {any} */ info, /** @type {Record<string, number>} */ weights, /** @type {Record<string, number>} */ factors) {
-  const lines = ["index = pellucid.Index.open(\"my-index\")", `hits = index.search(query, weights=${JSON.stringify(weights)})`];
-  if (Object.keys(factors).length) lines.push(`# reasons weighed anew on this page: ${JSON.stringify(factors)}`);
+/** Return Python that searches with these settings; `known` are the handles that are words of the query. */
+function asCode(/** @type {Set<string>} */ known, /** @type {Record<string, number>} */ weights, /** @type {Record<string, number>} */ factors) {
+  const words = Object.fromEntries(Object.entries(factors).filter(([name]) => known.has(name) && !/ \(as .*\)$/.test(name)));
+  const others = Object.fromEntries(Object.entries(factors).filter(([name]) => !(name in words)));
+  const settings = [`weights=${JSON.stringify(weights)}`];
+  if (Object.keys(words).length) settings.push(`word_weights=${JSON.stringify(words)}`);
+  const lines = ["index = pellucid.Index.open(\"my-index\")", `index.configure(${settings.join(", ")})  # kept; or only for one search:`,
+    `hits = index.search(query, ${settings.join(", ")})`];
+  if (Object.keys(others).length) lines.push(`# on this page alone: ${JSON.stringify(others)}`);
   return lines.join("\n");
 }
