@@ -1,0 +1,339 @@
+"""Writes the page of key tokens of a language model from what keytoken_language_model.py measured.
+
+Every verdict follows from the figures by a rule that is written beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from keytoken_retrieval_page import PAPER as PAPER_3
+from keytoken_retrieval_page import SETS
+from keytoken_tables import PAPER_2, PAPER_4, PAPER_5
+from pages import markdown_table, processor
+
+Values = Mapping[str, Any]
+PLAIN, TUNED = "as it is", "tuned"
+_NAMES = {"weighted_mean": "weighted mean", "prompt_eol": "PromptEOL"}
+_DRAWS = 2000
+
+_HEAD = """# Results: key tokens of a language model
+
+Written by `benchmarks/keytoken_language_model.py` on {date}; {processor}, one thread, no GPU.
+
+The findings of *A Text is Worth Several Tokens* (Nie et al.) on **{model}**, {size}, read in bfloat16. The paper's
+models have 1.3 to 7 billion parameters and published fine-tunings; its texts are 10,000 of Wikipedia. Here the texts
+are {texts:,} sentences of all kinds under open licences ({prompted:,} for PromptEOL), which no tuning read, and
+{tuned} So directions can be compared, sizes of figures cannot.
+
+{precision}
+
+Intervals are 95 %: of rates from the standard error over texts, of retrieval by bootstrap over queries.
+"""
+
+
+class Verdict(NamedTuple):
+    """A claim of the paper, what was measured, and whether it holds here."""
+
+    claim: str
+    measured: str
+    holds: bool
+
+
+def interval(rate: float, error: float) -> str:
+    """Write a rate in percent with half of its 95 % interval."""
+    return f"{100 * rate:.1f} ± {196 * error:.1f}"
+
+
+def hit_error(row: Mapping[str, Any]) -> float:
+    """Return the standard error of Hit@K, a share of the texts."""
+    return float(np.sqrt(row["hit"] * (1 - row["hit"]) / row["texts"]))
+
+
+def rate_rows(values: Values) -> dict[str, dict[str, Any]]:
+    """Return all rates: model, pooling and adjustment -> rates."""
+    found = {}
+    for key, rows in values.items():
+        if key.startswith("rates | "):
+            _, model, pooling, _ = key.split(" | ")
+            for kind, row in rows.items():
+                found[f"{model}, {_NAMES.get(pooling, pooling)}, {kind}".replace(", plain", "")] = row
+    return found
+
+
+def rates_table(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return rates with their intervals."""
+    header = ["embedding", "Hit@10", "LAR", "GAR", "weighted LAR", "in the text", "same stem", "different tokens"]
+    lines = (
+        (
+            name,
+            interval(row["hit"], hit_error(row)),
+            interval(row["lar"], row["lar_error"]),
+            *(100 * row[rate] for rate in ("gar", "weighted_lar", "literal", "stem")),
+            f"{row['distinct']:,}",
+        )
+        for name, row in rows.items()
+    )
+    return markdown_table(header, lines)
+
+
+def higher(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether the first LAR is above the second by more than chance."""
+    error = float(np.hypot(one["lar_error"], other["lar_error"]))
+    return bool(one["lar"] - other["lar"] > 1.96 * error)
+
+
+def share(part: Any, whole: Any) -> tuple[float, float, float]:
+    """Return the share of one mean in another, in percent, and its bootstrap interval over queries."""
+    ones, others = np.asarray(part), np.asarray(whole)
+    drawn = np.random.default_rng(0).integers(0, len(ones), (_DRAWS, len(ones)))
+    found = 100 * ones[drawn].sum(axis=1) / np.maximum(others[drawn].sum(axis=1), 1e-9)
+    low, high = np.percentile(found, [2.5, 97.5])
+    return 100 * float(ones.sum() / max(others.sum(), 1e-9)), float(low), float(high)
+
+
+def said_share(part: Any, whole: Any) -> str:
+    """Write a share with its interval."""
+    return "{:.0f}% [{:.0f}, {:.0f}]".format(*share(part, whole))
+
+
+def cell(found: Mapping[str, Any], k: int, m: int) -> Any:
+    """Return nDCG@10 of each query at K and M."""
+    return next(one["each"] for one in found["grid"] if (one["k"], one["m"]) == (k, m))
+
+
+# --- Verdicts ---------------------------------------------------------------------------------------------------------
+
+
+def alignment_verdicts(values: Values) -> Iterator[Verdict]:
+    """Yield what holds of section 3."""
+    rows = rate_rows(values)
+    mean, other = rows.get(f"{PLAIN}, mean"), rows.get(f"{PLAIN}, mean, of another text")
+    centred, control = rows.get(f"{PLAIN}, mean, centred"), rows.get(f"{PLAIN}, mean, centred, of another text")
+    if not (mean and other and centred and control):
+        return
+    yield Verdict(
+        "Embeddings of the language model, untuned, have a token of their text among the first ten (Figure 2)",
+        f"Hit@10 {interval(mean['hit'], hit_error(mean))}; of another text's embedding "
+        f"{interval(other['hit'], hit_error(other))}",
+        mean["hit"] > 0.9,
+    )
+    yield Verdict(
+        "... more of its own text's tokens than of another text's (control, ours)",
+        f"LAR {interval(mean['lar'], mean['lar_error'])} against {interval(other['lar'], other['lar_error'])}; centred "
+        f"{interval(centred['lar'], centred['lar_error'])} against {interval(control['lar'], control['lar_error'])}",
+        higher(mean, other) and higher(centred, control),
+    )
+    tuned = rows.get(f"{TUNED}, mean")
+    if tuned:
+        yield Verdict(
+            "Tuning for embedding lowers LAR and raises GAR (section 3.3)",
+            f"LAR {interval(mean['lar'], mean['lar_error'])} to {interval(tuned['lar'], tuned['lar_error'])}, GAR "
+            f"{100 * mean['gar']:.1f} to {100 * tuned['gar']:.1f}",
+            higher(mean, tuned) and tuned["gar"] > mean["gar"],
+        )
+    yield Verdict(
+        "Without any tuning, subtracting the mean embedding raises GAR (ours)",
+        f"GAR {100 * mean['gar']:.1f} to {100 * centred['gar']:.1f}, weighted LAR {100 * mean['weighted_lar']:.1f} to "
+        f"{100 * centred['weighted_lar']:.1f}",
+        centred["gar"] > mean["gar"],
+    )
+
+
+def spectrum_verdicts(values: Values) -> Iterator[Verdict]:
+    """Yield what holds of section 4."""
+    found = section(values, "spectrum | ")
+    if found and any(key.startswith(f"rates | {TUNED}") for key in values):
+        yield Verdict(
+            "What tuning changes is mainly the first principal component (Observation 1): more than half of the "
+            "squared length of v",
+            f"v_1 {found['first']:+.2f}, {found['dominance']:.0%} of v",
+            found["dominance"] > 0.5,
+        )
+    moved = section(values, "adjusted | ")
+    if not moved:
+        return
+    first, rest = moved["parts"]["first component"], moved["parts"]["rest"]
+    yield Verdict(
+        "The first component gives tokens without meaning (Observation 2): less weighted LAR than the rest",
+        f"weighted LAR {100 * first['weighted_lar']:.1f}, {first['distinct']} different tokens; the rest "
+        f"{100 * rest['weighted_lar']:.1f}, {rest['distinct']:,}",
+        first["weighted_lar"] < rest["weighted_lar"],
+    )
+    before, after = moved["steps"]["0"], moved["steps"]["1"]
+    yield Verdict(
+        "Changing the first component alone, by v_1, brings key tokens to the top (Hypothesis 1): GAR and weighted LAR "
+        "rise",
+        f"GAR {100 * before['gar']:.1f} to {100 * after['gar']:.1f}, weighted LAR {100 * before['weighted_lar']:.1f} "
+        f"to {100 * after['weighted_lar']:.1f}",
+        after["gar"] > before["gar"] and after["weighted_lar"] > before["weighted_lar"],
+    )
+
+
+def retrieval_verdicts(values: Values, fixed: tuple[int, int]) -> Iterator[Verdict]:
+    """Yield what holds of section 5.1, for each set and model."""
+    for name, lines in retrieval(values).items():
+        for model in (PLAIN, TUNED):
+            own, random = lines.get((model, "own")), lines.get((model, "random"))
+            if not own or not random:
+                continue
+            parts = [cell(one, fixed[0], m) for m in (fixed[1], 0) for one in (own, random)]
+            kept, drawn, literal, nothing = (said_share(part, own["dense"]) for part in parts)
+            yield Verdict(
+                f"Sparse retrieval keeps 80 % of the dense score (Table 3); {name}, {model}",
+                f"{kept} at K {fixed[0]:,}, M {fixed[1]}",
+                share(parts[0], own["dense"])[2] >= 80,
+            )
+            gain = share(np.asarray(parts[0]) - np.asarray(parts[1]), own["dense"])
+            yield Verdict(
+                f"... because of key tokens (control, ours): more than with random rows; {name}, {model}",
+                f"random rows {drawn}; at M = 0 {literal} and {nothing}",
+                gain[1] > 0,
+            )
+
+
+def instruction_verdicts(values: Values) -> Iterator[Verdict]:
+    """Yield what holds of section 5.2."""
+    for model in (PLAIN, TUNED):
+        found = values.get(f"table 4 | {model}")
+        if not found:
+            continue
+        without, told = (one for one in found["cosines"].values())
+        said = [f"{rows[0][1]:.3f} and {rows[0][2]:.3f}" for rows in (without, told)]
+        yield Verdict(
+            f"An instruction on emotions makes the happy text 3 nearer to 1 than the unhappy 2 is (Table 4); {model}",
+            f"cosines of 1 with 2 and 3: {said[0]}; instructed {said[1]}",
+            without[0][1] > without[0][2] and told[0][1] < told[0][2],
+        )
+
+
+# --- Sections ---------------------------------------------------------------------------------------------------------
+
+
+def section(values: Values, start: str) -> Any:
+    """Return the last figures whose name begins so, or None."""
+    return next((found for key, found in reversed(values.items()) if key.startswith(start)), None)
+
+
+def retrieval(values: Values) -> dict[str, dict[tuple[str, str], Any]]:
+    """Return set -> (model, rows of the head) -> what was found."""
+    found: dict[str, dict[tuple[str, str], Any]] = {}
+    for key, one in values.items():
+        if key.startswith("table 3 | "):
+            _, name, model, _, rows = key.split(" | ")
+            found.setdefault(SETS.get(name, name), {})[model, rows] = one
+    return found
+
+
+def verdicts(values: Values, fixed: tuple[int, int]) -> str:
+    """Return the claims with what was measured."""
+    found = [
+        *alignment_verdicts(values),
+        *spectrum_verdicts(values),
+        *retrieval_verdicts(values, fixed),
+        *instruction_verdicts(values),
+    ]
+    lines = ((one.claim, one.measured, "**holds**" if one.holds else "**does not hold**") for one in found)
+    return markdown_table(["claim", "measured here, in percent", "here"], lines, left=3)
+
+
+def table_3(values: Values, fixed: tuple[int, int]) -> str:
+    """Return retrieval, dense and sparse."""
+    lines = []
+    for name, found in retrieval(values).items():
+        for (model, rows), one in found.items():
+            label = f"{name}, {model}" + (", random rows" if rows == "random" else "")
+            if rows == "own":
+                lines.append((f"**{name}, {model}, dense**", float(np.mean(one["plain"])), None, None, None))
+                lines.append((f"**{name}, {model}, dense, centred**", float(np.mean(one["dense"])), None, None, None))
+            best = max(one["grid"], key=lambda each: float(each["ndcg"]))
+            each = cell(one, *fixed)
+            lines.append((label, float(np.mean(each)), said_share(each, one["dense"]), float(best["ndcg"]), None))
+            each = cell(one, fixed[0], 0)
+            lines.append((f"{label}, M = 0", float(np.mean(each)), said_share(each, one["dense"]), None, None))
+    header = ["", "nDCG@10", "share of dense, centred", "best of the grid"]
+    return markdown_table(header, [line[:4] for line in lines])
+
+
+def tokens_rows(found: Mapping[str, str], paper: Mapping[str, str]) -> str:
+    """Return first tokens, ours and the paper's."""
+    lines = [(name.replace("_", " "), f"`{tokens}`") for name, tokens in {**found, **paper}.items()]
+    return markdown_table(["embedding", "first 10 tokens"], lines, left=2)
+
+
+def figures(values: Values) -> Iterator[str]:
+    """Yield the sections on alignment and components."""
+    yield "## Alignment (Figure 2)\n\nIn percent, but for the last column; the paper's figure prints no numbers.\n"
+    yield '"Centred" subtracts the mean embedding of the sentences. "Of another text" is a control: each text with\n'
+    yield "the embedding of the next.\n\n" + rates_table(rate_rows(values))
+    if "table 2" in values:
+        yield "\n## One text (Table 2)\n\n" + tokens_rows(values["table 2"], PAPER_2)
+    found = section(values, "spectrum | ")
+    if found:
+        shares = ", ".join(f"{100 * one:.1f}" for one in found["shares"])
+        yield f"\n## The first component (Figures 3 and 4)\n\nShares of the first five components, in percent: {shares}"
+        yield f". The mean embedding's part along the first is {found['level']:+.2f}.\n\nWhat tuning and PromptEOL add "
+        yield "on average (Figure 3). The paper's figure prints no number; its authors' README gives v1 = -50.02 for\n"
+        yield f"GPT-Neo 1.3B to SGPT-nli.\n\n{found['table']}\n"
+    if "components" in values:
+        yield "\nThe tokens of the text of Table 2 by component (Figure 4a):\n\n"
+        yield tokens_rows(values["components"], {})
+    moved = section(values, "adjusted | ")
+    if moved:
+        yield f"\nThe same over {moved['texts']:,} sentences:\n\n" + rates_table(moved["parts"])
+        yield "\nAlong the first component (Figure 4b); factor 1 adds v_1 of the tuning, or, without a tuned model,\n"
+        yield f"takes the component's mean out:\n\n{moved['table']}\n"
+
+
+def applications(values: Values, options: argparse.Namespace, fixed: tuple[int, int]) -> Iterator[str]:
+    """Yield the sections on retrieval, instructions and fine-tunings."""
+    if retrieval(values):
+        yield "\n## Sparse retrieval (Table 3)\n\nnDCG@10 x 100; mean of the states, documents cut to their first "
+        yield f"{options.words} words; both\ndense and sparse subtract the mean of the documents. K = {fixed[0]:,} and "
+        yield f"M = {fixed[1]} were fixed in advance; the paper reports\nthe best of its grid. Intervals of shares in "
+        yield "brackets.\n\n" + table_3(values, fixed)
+        yield "\nThe paper's:\n\n" + markdown_table(
+            ["", "FiQA", "NFCorpus", "SciFact", "ArguAna"], ((name, *cells) for name, cells in PAPER_3.items())
+        )
+    for model in (PLAIN, TUNED):
+        four = values.get(f"table 4 | {model}")
+        if four:
+            yield f"\n## Instructions (Table 4), {model}, centred\n\n{four['tokens']}\n\n{four['lines']}\n- {PAPER_4}\n"
+    if "table 5" in values:
+        five = values["table 5"]
+        yield f"\n## Like and dislike (Table 5), centred\n\n{five['tokens']}\n\n{five['lines']}\n- {PAPER_5}\n\n"
+        yield "The paper compares a tuning for similarity with one for relatedness. That takes two tunings; not run.\n"
+
+
+def write_page(options: argparse.Namespace, values: Values, fixed: tuple[int, int], facts: Mapping[str, str]) -> None:
+    """Write the page.
+
+    Args:
+        options: of the run.
+        values: what was measured, by name; sections without figures are left out.
+        fixed: K and M of Table 3.
+        facts: "model", "size" and "tuned", as the page says them.
+    """
+    near = values.get("precision")
+    precision = near and (
+        f"bfloat16 against float32, {near['texts']:,} sentences, centred: {near['shared']:.1%} of the first ten tokens "
+        f"and {near['first']:.1%} of the first tokens are the same; the least cosine of two embeddings is "
+        f"{near['cosine']:.4f}."
+    )
+    head = _HEAD.format(
+        date=datetime.date.today(),
+        processor=processor(),
+        texts=options.texts,
+        prompted=options.prompted,
+        precision=precision or "",
+        **facts,
+    )
+    parts = [head, "\n## What holds and what does not\n\n", verdicts(values, fixed), "\n"]
+    text = "".join([*parts, *figures(values), *applications(values, options, fixed)])
+    Path(options.write).write_text(text, encoding="utf-8")
