@@ -183,7 +183,7 @@ def rates(bench: Bench, name: str, pooling: str) -> dict[str, dict[str, Any]]:
     given = {}
     for kind, adjustment in (("plain", Adjustment()), ("centred", mean_adjustment(rows))):
         given[kind] = embedded_texts(model.with_adjustment(adjustment), texts, embeddings=rows)
-        if (name, pooling) == (PLAIN, "mean"):
+        if name == PLAIN and pooling in ("mean", "prompt_eol"):
             given[f"{kind}, of another text"] = moved_on(given[kind])
     return rates_of(given)
 
@@ -289,11 +289,12 @@ def measure(bench: Bench) -> None:
     kept.get(f"spectrum | {options.texts}", lambda: spectrum(bench))
     kept.get("components", lambda: tokens_of_components(bench))
     kept.get("table 2", lambda: table_2(bench))
-    centred = {name: bench.centred(name) for name in bench.encoders}
+    centred = {f"{name}, mean, centred": bench.centred(name) for name in bench.encoders}
+    centred[f"{PLAIN}, PromptEOL, centred"] = bench.centred(PLAIN, "prompt_eol")
     told = {"no instruction": "", "instruction": INSTRUCTION}
     for name, model in centred.items():
         kept.get(f"table 4 | {name}", partial(comparison, {name: model}, TABLE_4, told))
-    kept.get("table 5", lambda: comparison(centred, TABLE_5, None))
+    kept.get(f"table 5 | {' | '.join(centred)}", lambda: comparison(centred, TABLE_5, None))
     kept.get(f"adjusted | {options.swept}", lambda: adjusted(bench))
     for task in find_tasks(options.data):
         if task.kind == "Retrieval" and task.name in options.sets:

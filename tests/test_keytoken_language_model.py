@@ -70,7 +70,7 @@ def test_a_language_model_is_measured_and_a_second_run_asks_it_nothing(benchmark
     text = written.read_text(encoding="utf-8")
     for said in ("| as it is, PromptEOL, centred |", "| tuned, mean |", "Table 3", "random rows", "paper: SGPT-nli"):
         assert said in text
-    assert text.count("holds** |") + text.count("does not hold** |") == 13
+    assert text.count("holds** |") + text.count("does not hold** |") == 15
     monkeypatch.setattr(benchmark, "pooled_embeddings", None)
     benchmark.main()
     assert written.read_text(encoding="utf-8") == text
@@ -101,11 +101,11 @@ def rates(lar, error, gar, hit=0.95):
 
 
 @pytest.mark.parametrize(
-    ("other", "tuned", "holds"), [(0.1, 0.1, [True] * 4), (0.29, 0.29, [True, False, False, True])]
+    ("other", "tuned", "holds"), [(0.1, 0.1, [True] * 5), (0.29, 0.29, [False, False, True, False, True])]
 )
 def test_a_difference_within_the_interval_does_not_hold(page, other, tuned, holds):
     given = {"plain": rates(0.3, 0.01, 0.1), "centred": rates(0.2, 0.01, 0.3)}
-    given |= {f"{name}, of another text": rates(other, 0.01, 0.1) for name in ("plain", "centred")}
+    given |= {f"{name}, of another text": rates(other, 0.01, 0.1, hit=0.5) for name in ("plain", "centred")}
     values = {"rates | as it is | mean | 9": given, "rates | tuned | mean | 9": {"plain": rates(tuned, 0.01, 0.2)}}
     assert [one.holds for one in page.alignment_verdicts(values)] == holds
 
