@@ -40,12 +40,11 @@ from keytoken_tables import (
     tokens_table,
     variation_table,
 )
-from keytoken_tuning import BATCH, STEPS
+from keytoken_tuning import BATCH, NOTE, STEPS
 from pellucid import KeyTokenEmbedder, KeyTokenSettings
 from pellucid.corpus import read_texts
 from pellucid.evaluation import find_tasks
-from pellucid.keytokens import Adjustment, mean_adjustment, top_tokens
-from pellucid.keytokens.states import pooled_embeddings
+from pellucid.keytokens import Adjustment, mean_adjustment, pooled_embeddings, top_tokens
 from pellucid.pca import spectrum_of
 from pellucid.progress import length_batches
 from pellucid.research import (
@@ -308,11 +307,11 @@ def facts(bench: Bench) -> dict[str, str]:
     model = bench.encoders[PLAIN].models["mean"].backbone.model
     count = sum(weight.numel() for weight in model.parameters())
     size = f"{count / 1e6:,.1f} million parameters, {len(bench.encoders[PLAIN].models['mean'].head):,} tokens"
-    tuned = (
-        "the tuned version is one that `benchmarks/keytoken_tuning.py` made in minutes."
-        if TUNED in bench.encoders
-        else "there is no tuned version: what compares the two was not run."
-    )
+    tuned = "There is no tuned version: what compares the two was not run."
+    if TUNED in bench.encoders:
+        tuned = "The tuned version is one that `benchmarks/keytoken_tuning.py` made in minutes."
+        note = bench.options.tuned / NOTE
+        tuned += f" {note.read_text(encoding='utf-8')}" if note.exists() else ""
     return {"model": bench.options.name or bench.options.model.name, "size": size, "tuned": tuned}
 
 

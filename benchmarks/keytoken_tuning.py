@@ -28,6 +28,7 @@ import torch
 
 STEPS, BATCH, LENGTH, RATE, TEMPERATURE, DROPOUT = 120, 32, 24, 5e-4, 0.05, 0.1
 RANK, ADAPTER_RATE = 16, 1e-3
+NOTE = "tuning.txt"  # how a tuned model was made, in its folder
 Pair = tuple[str, str]
 
 
@@ -132,6 +133,10 @@ def tune(folder: Path, pairs: list[Pair], output: Path, layers: int | None, step
             )
             sums = 0.0
     save(model, folder, output)
+    what = "all weights but the token embeddings" if layers is None else f"adapters of the last {layers} layers"
+    spent = f"{time.process_time() - started:.0f} s of processor time"
+    said = f"{output.name}: {steps} steps of {BATCH} pairs, {what}, {spent}."
+    (output / NOTE).write_text(said, encoding="utf-8")
 
 
 def main() -> None:

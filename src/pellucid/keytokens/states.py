@@ -117,7 +117,19 @@ def text_embeddings(backbone: Backbone, readings: Sequence[Reading], settings: K
 def pooled_embeddings(
     backbone: Backbone, readings: Sequence[Reading], several: Sequence[KeyTokenSettings]
 ) -> list[Vectors]:
-    """Return what `text_embeddings` gives for each of several settings that read texts alike, of one forward pass."""
+    """Return the embeddings of some texts under several settings that read texts alike, of one forward pass.
+
+    Args:
+        backbone: the transformer.
+        readings: at least one, `KeyTokenEmbedder.readings` of any of the settings.
+        several: decided ones, such as the `settings` of embedders that differ in their pooling alone.
+
+    Returns:
+        for each of the settings float32 [n, d], as `KeyTokenEmbedder.embed` gives it.
+
+    Raises:
+        InputError: the backbone gives NaN or infinity.
+    """
     import torch
 
     with torch.inference_mode():
