@@ -275,7 +275,8 @@ def comparison(models: dict[str, KeyTokenEmbedder], texts: list[str], told: dict
     """Return tokens and cosines of a few texts."""
     found = compare_key_tokens(models, texts, instructions=told)
     values = {one.name: [list(row) for row in one.cosines] for one in found.settings}
-    return {"tokens": tokens_table(found), "lines": cosines(found), "cosines": values}
+    first = {one.name: [text.tokens[0].token for text in one.texts] for one in found.settings}
+    return {"tokens": tokens_table(found), "lines": cosines(found), "cosines": values, "first": first}
 
 
 def measure(bench: Bench) -> None:
@@ -309,9 +310,9 @@ def facts(bench: Bench) -> dict[str, str]:
     size = f"{count / 1e6:,.1f} million parameters, {len(bench.encoders[PLAIN].models['mean'].head):,} tokens"
     tuned = "There is no tuned version: what compares the two was not run."
     if TUNED in bench.encoders:
-        tuned = "The tuned version is one that `benchmarks/keytoken_tuning.py` made in minutes."
         note = bench.options.tuned / NOTE
-        tuned += f" {note.read_text(encoding='utf-8')}" if note.exists() else ""
+        tuned = "The tuned version was made by `benchmarks/keytoken_tuning.py`, which says what of"
+        tuned += f" ({note.read_text(encoding='utf-8')})." if note.exists() else "."
     return {"model": bench.options.name or bench.options.model.name, "size": size, "tuned": tuned}
 
 

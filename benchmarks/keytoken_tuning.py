@@ -135,7 +135,7 @@ def tune(folder: Path, pairs: list[Pair], output: Path, layers: int | None, step
     save(model, folder, output)
     what = "all weights but the token embeddings" if layers is None else f"adapters of the last {layers} layers"
     spent = f"{time.process_time() - started:.0f} s of processor time"
-    said = f"{output.name}: {steps} steps of {BATCH} pairs, {what}, {spent}."
+    said = f"{output.name}: {steps} steps of {BATCH} pairs, {what}, {spent}"
     (output / NOTE).write_text(said, encoding="utf-8")
 
 
