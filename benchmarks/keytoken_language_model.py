@@ -311,8 +311,8 @@ def facts(bench: Bench) -> dict[str, str]:
     tuned = "There is no tuned version: what compares the two was not run."
     if TUNED in bench.encoders:
         note = bench.options.tuned / NOTE
-        tuned = "The tuned version was made by `benchmarks/keytoken_tuning.py`, which says what of"
-        tuned += f" ({note.read_text(encoding='utf-8')})." if note.exists() else "."
+        how = f" ({note.read_text(encoding='utf-8')})" if note.exists() else ""
+        tuned = f"The tuned version was made by `benchmarks/keytoken_tuning.py`{how}; it names the pairs."
     return {"model": bench.options.name or bench.options.model.name, "size": size, "tuned": tuned}
 
 

@@ -26,11 +26,12 @@ _DRAWS = 2000
 
 _HEAD = """# Results: key tokens of a language model
 
-Written by `benchmarks/keytoken_language_model.py` on {date}; {processor}, one thread, no GPU.
+Written by `benchmarks/keytoken_language_model.py` on {date}; {processor}, one thread, no GPU;
+`--texts {texts} --prompted {prompted} --swept {swept} --skip {skip} --words {words}`.
 
 The findings of *A Text is Worth Several Tokens* (Nie et al.) on **{model}**, {size}, read in bfloat16. The paper's
 models have 1.3 to 7 billion parameters and published fine-tunings; its texts are 10,000 of Wikipedia. Here the texts
-are {texts:,} sentences of all kinds under open licences ({prompted:,} for PromptEOL), which no tuning read.
+are {texts} sentences of all kinds under open licences ({prompted} for PromptEOL), which no tuning read.
 {tuned} Directions can be compared, sizes of figures cannot.
 
 {precision}
@@ -370,8 +371,7 @@ def write_page(options: argparse.Namespace, values: Values, fixed: tuple[int, in
     head = _HEAD.format(
         date=datetime.date.today(),
         processor=processor(),
-        texts=options.texts,
-        prompted=options.prompted,
+        **{name: getattr(options, name) for name in ("texts", "prompted", "swept", "skip", "words")},
         precision=precision or "",
         **facts,
     )
