@@ -140,11 +140,12 @@ KINDS = {"input embeddings": ("none", *MEANS, "component of the documents"), "ra
 def sparse_scores(
     model: KeyTokenEmbedder, rows: tuple[Vectors, Vectors], collection: Collection, ks: Sequence[int], ms: Sequence[int]
 ) -> Iterator[dict[str, Any]]:
-    """Yield nDCG@10 and the additions a query for each K and M; one decoding of the documents serves all."""
+    """Yield nDCG@10, of each query and in all, and the additions a query for each K and M, of one decoding."""
     queries, documents = rows
     top = model.decode(documents, max(ks))
     asked = {
-        m: KeyTokenIndex.build(model, []).query_tokens(collection.queries, expand=m, embeddings=queries) for m in ms
+        m: KeyTokenIndex.build(model, [], top_k=min(ks)).query_tokens(collection.queries, expand=m, embeddings=queries)
+        for m in ms
     }
     for k in ks:
         part = TopTokens(top.ids[:, :k], top.scores[:, :k])
@@ -152,10 +153,12 @@ def sparse_scores(
         for m in ms:
             hits = [index.hits(tokens, 10) for tokens in asked[m]]
             found = [{collection.ids[hit.document]: hit.score for hit in some} for some in hits]
+            each = collection.each_ndcg(found)
             cell = {
                 "k": k,
                 "m": m,
-                "ndcg": collection.ndcg(found),
+                "ndcg": float(np.mean(each)),
+                "each": each,
                 "tokens": float(np.mean([len(t) for t in asked[m]])),
             }
             yield {**cell, "additions": float(np.mean([index.additions(tokens) for tokens in asked[m]]))}

@@ -36,11 +36,15 @@ class Collection:
         Args:
             found: for each query, the ids of its hits and their scores.
         """
+        return sum(self.each_ndcg(found)) / len(self.relevant)
+
+    def each_ndcg(self, found: Sequence[dict[str, float]]) -> list[float]:
+        """Return nDCG@10 x 100 of each query, as `ndcg`."""
         import pytrec_eval  # type: ignore[import-untyped]
 
         runs = {query: run for query, run in zip(self.relevant, found, strict=True) if run}
         scores = pytrec_eval.RelevanceEvaluator(self.relevant, {"ndcg_cut.10"}).evaluate(runs)
-        return 100 * sum(score["ndcg_cut_10"] for score in scores.values()) / len(self.relevant)
+        return [100 * scores[query]["ndcg_cut_10"] if query in scores else 0.0 for query in self.relevant]
 
 
 @cache
@@ -72,10 +76,15 @@ def trained_on(task: LocalTask) -> str:
 
 def dense_score(rows: tuple[Vectors, Vectors], collection: Collection) -> float:
     """Return nDCG@10 of the cosines of queries to documents."""
+    return collection.ndcg(dense_hits(rows, collection))
+
+
+def dense_hits(rows: tuple[Vectors, Vectors], collection: Collection) -> list[dict[str, float]]:
+    """Return of each query the ten documents with the highest cosines."""
     queries, documents = (unit_rows(part) for part in rows)
     cosines = queries @ documents.T
     found = []
     for row in cosines:
         best = np.argpartition(-row, 10)[:10].tolist()
         found.append({collection.ids[n]: float(row[n]) for n in best})
-    return collection.ndcg(found)
+    return found

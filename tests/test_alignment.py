@@ -125,6 +125,7 @@ def test_the_rates_of_three_texts_on_paper():
     # text 1: first two cat, cats -> cat; text 2: first three the, ., sat -> the, .; text 3: first one cat -> none
     assert (found.hit, found.gar) == (2 / 3, 3 / 5)
     assert found.lar == pytest.approx((1 / 2 + 2 / 3 + 0) / 3)
+    assert found.lar_error == pytest.approx(np.std([1 / 2, 2 / 3, 0], ddof=1) / np.sqrt(3))
     rare, known = np.log(3), np.log(3 / 2)  # of cat, dog, ., sat; of the
     weighted = (rare / (rare + known) + (rare + known) / (2 * rare + known) + 0) / 3
     assert found.weighted_lar == pytest.approx(weighted)

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from pellucid.keytokens.embedder import KeyTokenEmbedder as KeyTokenEmbedder
     from pellucid.keytokens.head import TopTokens as TopTokens, top_tokens as top_tokens
     from pellucid.keytokens.index import Hit as Hit, KeyTokenIndex as KeyTokenIndex
-    from pellucid.keytokens.states import KeyTokenSettings as KeyTokenSettings
+    from pellucid.keytokens.states import (
+        KeyTokenSettings as KeyTokenSettings,
+        pooled_embeddings as pooled_embeddings,
+    )
 else:
     _HOMES = {
         "adjustments": "Adjustment AdjustmentChoice choose_adjustment component_adjustment fit_adjustment "
@@ -24,6 +27,6 @@ else:
         "embedder": "KeyTokenEmbedder",
         "head": "TopTokens top_tokens",
         "index": "Hit KeyTokenIndex",
-        "states": "KeyTokenSettings",
+        "states": "KeyTokenSettings pooled_embeddings",
     }
     __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)

@@ -166,6 +166,7 @@ class ModelAlignment(NamedTuple):
         lar: the local alignment rate.
         gar: the global alignment rate.
         weighted_lar: the local rate with each token weighted by ln(texts / texts that hold it).
+        lar_error: the standard error of `lar` over the texts; 0 for one text.
         literal: share of the first K tokens that are in the text.
         stem: share that are not, but have the stem or lemma of a word or token of the text; None if not looked at.
         unrelated: the rest; None if not looked at.
@@ -181,6 +182,7 @@ class ModelAlignment(NamedTuple):
     lar: float
     gar: float
     weighted_lar: float
+    lar_error: float
     literal: float
     stem: float | None
     unrelated: float | None
@@ -268,7 +270,8 @@ class _Tally:
         self._sizes = sum(map(len, own))
         held = Counter(token for tokens in own for token in tokens)
         self._weights = {token: float(np.log(len(own) / count)) for token, count in held.items()}
-        self._hits, self._local, self._weighted, self._weighable = 0, 0.0, 0.0, 0
+        self._hits, self._weighted, self._weighable = 0, 0.0, 0
+        self._local: list[float] = []
         self._matched: set[int] = set()
         self._seen: set[int] = set()
         self._classes: Counter[str] = Counter()
@@ -278,7 +281,7 @@ class _Tally:
         """Take in a text: its tokens, the tokens found, best first, and how the first k read."""
         matched = own.intersection(found[: len(own)])
         self._hits += not own.isdisjoint(found[: self._k])
-        self._local += len(matched) / len(own)
+        self._local.append(len(matched) / len(own))
         self._matched |= matched
         self._seen.update(found[: self._k])
         self._classes.update(token.relation for token in aligned.tokens)
@@ -298,9 +301,10 @@ class _Tally:
             blank,
             self._sizes / self._texts,
             self._hits / self._texts,
-            self._local / self._texts,
+            float(np.mean(self._local)),
             len(self._matched) / len(self._weights),
             self._weighted / max(self._weighable, 1),
+            float(np.std(self._local) / np.sqrt(max(self._texts - 1, 1))),
             shares.get("literal", 0.0),
             shares.get("stem", 0.0) if classed else None,
             shares.get("unrelated", 0.0) if classed else None,

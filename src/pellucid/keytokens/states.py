@@ -19,6 +19,7 @@ from pellucid.transformer.backbone import Backbone
 from pellucid.transformer.reading import Reading, ReadingSettings, check_choice, check_positive
 
 if TYPE_CHECKING:
+    import torch
     from typing_extensions import Self
 
 KeyPooling = Literal["mean", "weighted_mean", "last", "prompt_eol"]
@@ -110,19 +111,42 @@ def text_embeddings(backbone: Backbone, readings: Sequence[Reading], settings: K
     Raises:
         InputError: the backbone gives NaN or infinity.
     """
+    return pooled_embeddings(backbone, readings, [settings])[0]
+
+
+def pooled_embeddings(
+    backbone: Backbone, readings: Sequence[Reading], several: Sequence[KeyTokenSettings]
+) -> list[Vectors]:
+    """Return the embeddings of some texts under several settings that read texts alike, of one forward pass.
+
+    Args:
+        backbone: the transformer.
+        readings: at least one, `KeyTokenEmbedder.readings` of any of the settings.
+        several: decided ones, such as the `settings` of embedders that differ in their pooling alone.
+
+    Returns:
+        for each of the settings float32 [n, d], as `KeyTokenEmbedder.embed` gives it.
+
+    Raises:
+        InputError: the backbone gives NaN or infinity.
+    """
     import torch
 
     with torch.inference_mode():
         ids, mask, _ = backbone.padded(readings)
         hidden = base_states(backbone.model, ids, mask).float()
-        shares = _shares(readings, mask.cpu().numpy(), settings)
-        pooled = torch.einsum("bl,bld->bd", torch.from_numpy(shares).to(hidden.device), hidden)
-        if settings.normalize:
-            pooled = torch.nn.functional.normalize(pooled, dim=1)
-    found: Vectors = pooled.cpu().numpy()
-    if not np.isfinite(found).all():
+        found = [_pooled(hidden, _shares(readings, mask.cpu().numpy(), one), one.normalize) for one in several]
+    if not all(np.isfinite(rows).all() for rows in found):
         raise InputError("the backbone gives NaN or infinity; open it with dtype='float32'")
     return found
+
+
+def _pooled(hidden: torch.Tensor, shares: Vectors, normalize: bool) -> Vectors:
+    import torch
+
+    pooled = torch.einsum("bl,bld->bd", torch.from_numpy(shares).to(hidden.device), hidden)
+    rows: Vectors = (torch.nn.functional.normalize(pooled, dim=1) if normalize else pooled).cpu().numpy()
+    return rows
 
 
 def _shares(readings: Sequence[Reading], mask: Any, settings: KeyTokenSettings) -> Vectors:
