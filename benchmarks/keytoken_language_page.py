@@ -40,6 +40,10 @@ Intervals are 95 %: of rates from the standard error over texts, of retrieval by
 """
 
 
+_RULES = """The rules by which a claim holds were made sharper after the first figures had been seen (controls with another text,
+"undecided", the row with M = 0, first tokens in Table 4): read them as a description, and fix them before the next set.
+
+"""
 _BELOW = """
 Where another text's embedding reaches the same rate, the tokens are those of all texts, such as stop words. Where
 random rows find as much, not the tokens but the angle between embeddings found it; M = 0 is the test of key tokens.
@@ -375,7 +379,7 @@ def write_page(options: argparse.Namespace, values: Values, fixed: tuple[int, in
         precision=precision or "",
         **facts,
     )
-    parts = [head, "\n## What holds and what does not\n\n", verdicts(values, fixed), _BELOW]
+    parts = [head, "\n## What holds and what does not\n\n", _RULES, verdicts(values, fixed), _BELOW]
     text = "".join([*parts, *figures(values), *applications(values, options, fixed)])
     blocks = (block if block[0] in "|#-`" else _wrapped(block) for block in text.strip("\n").split("\n\n"))
     Path(options.write).write_text("\n\n".join(blocks) + "\n", encoding="utf-8")
