@@ -40,8 +40,9 @@ Intervals are 95 %: of rates from the standard error over texts, of retrieval by
 """
 
 
-_RULES = """The rules by which a claim holds were made sharper after the first figures had been seen (controls with another text,
-"undecided", the row with M = 0, first tokens in Table 4): read them as a description, and fix them before the next set.
+_RULES = """The rules by which a claim holds were made sharper after the first figures had been seen (controls with
+another text, "undecided", the row with M = 0, first tokens in Table 4): read them as a description, and fix them before
+the next set.
 
 """
 _BELOW = """
