@@ -251,6 +251,8 @@ def _table_hash(encoder: Encoder) -> str | None:
     digest.update("\n".join(encoder.vocabulary.words).encode("utf-8", "replace"))
     if encoder.scales is not None:
         digest.update(np.ascontiguousarray(encoder.scales).data)
+    if encoder.spelling is not None:
+        digest.update(np.ascontiguousarray(encoder.spelling).data)
     return digest.hexdigest()
 
 

@@ -268,11 +268,12 @@ def reader_of(model: Model, words: Words, query: str, vector: Vector, weight: fl
         vector: its row at length 1.
         weight: of the model in the score.
     """
-    if model.is_static:
+    spells = getattr(model.encoder, "spelling", None) is not None  # words then have vectors that are in no table
+    if model.is_static and not spells:
         return PairReader(model.name, words, query, weight)
     if not isinstance(model.encoder, Embedder):
         return WholeReader(model.name, vector, weight)
-    if model.encoder.family == "ensemble":
+    if model.encoder.family == "ensemble" or spells:
         return ModelReader(model.encoder, query, weight)
     named = type(model.encoder).dimensions is not Embedder.dimensions
     return DimensionReader(model, vector, weight) if named or model.sparse else WholeReader(model.name, vector, weight)

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pellucid.static.making.pruning import Pruning as Pruning, prune as prune
     from pellucid.static.making.retraining import Retraining as Retraining, retrain as retrain
     from pellucid.static.making.segmentation import segmenter as segmenter
+    from pellucid.static.making.spelled import fit_spelling as fit_spelling
     from pellucid.static.making.training import (
         PairBags as PairBags,
         RefinementSettings as RefinementSettings,
@@ -66,6 +67,7 @@ else:
         "making.pruning": "Pruning prune",
         "making.retraining": "Retraining retrain",
         "making.segmentation": "segmenter",
+        "making.spelled": "fit_spelling",
         "making.training": "PairBags RefinementSettings TranslationSettings refine tune_on_pairs",
         "tables": "as_static merge_static",
     }

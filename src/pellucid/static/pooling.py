@@ -117,6 +117,22 @@ def _known(vectors: Any, rows: Any, first: int, last: int) -> int:
 
 
 @inlined
+def _add_spelled(spelled: Any, words: int, rows: Any, first: int, last: int, total: Any) -> bool:
+    """Set `total` to the sum of the spelled words of a text and take them out of `rows`; return whether it has any."""
+    found = False
+    for word in range(first, last):
+        place = rows[word] - words
+        if place >= 0:
+            if not found:
+                total[:] = 0
+            for j in range(len(total)):
+                total[j] += spelled[place, j]
+            rows[word] = -1
+            found = True
+    return found
+
+
+@inlined
 def _square(total: Any) -> Any:
     """Return the squared length."""
     square = np.float32(0)
@@ -126,17 +142,19 @@ def _square(total: Any) -> Any:
 
 
 @compiled
-def pool(vectors: Any, scales: Any, rows: Any, ends: Any, out: Any) -> None:
+def pool(vectors: Any, scales: Any, rows: Any, ends: Any, spelled: Any, out: Any) -> None:
     """Set `out[i]` to the L2-normalised sum of the vectors of text i's known words, those before `ends[i]`.
 
     A sum has the direction of the mean, so nothing is divided by the number of words.
 
     `vectors` is float32, float16 viewed as int16, or int8 [words, dimension]; `scales` float32 [words] for int8 only.
+    Row `words + i` is `spelled[i]`, float32.
     """
     dimension = out.shape[1]
-    total, exact = np.empty(dimension, np.float32), np.empty(dimension, np.float64)
-    first = 0
+    total, exact, beyond = np.empty(dimension, np.float32), np.empty(dimension, np.float64), np.empty(dimension)
+    first, words = 0, len(vectors)
     for text in range(len(ends)):
+        more = len(spelled) > 0 and _add_spelled(spelled, words, rows, first, np.int64(ends[text]), beyond)
         last = _known(vectors, rows, first, np.int64(ends[text]))
         long = last > first + _PART
         for j in range(dimension if long else 0):
@@ -147,6 +165,8 @@ def pool(vectors: Any, scales: Any, rows: Any, ends: Any, out: Any) -> None:
                 exact[j] += total[j]
         for j in range(dimension if long else 0):
             total[j] = exact[j]
+        for j in range(dimension if more else 0):
+            total[j] += beyond[j]
         first = np.int64(ends[text])
         square = np.float64(_square(total))
         if not 1e-30 < square < 1e30:  # beyond what float32 can square
