@@ -36,12 +36,14 @@ def test_a_word_gets_the_vector_of_words_spelled_like_it(spelled: StaticEmbedder
 def test_known_words_keep_their_vectors(spelled: StaticEmbedder) -> None:
     plain = StaticEmbedder(spelled.vocabulary, spelled.vectors)
     texts = ["the bank, the river", "Token banking", "markets"]
-    known = [" ".join(w.text for w in spelled.vocabulary.split(t) if spelled.vocabulary.row(w.text) >= 0) for t in texts]
+    known = [
+        " ".join(w.text for w in spelled.vocabulary.split(t) if spelled.vocabulary.row(w.text) >= 0) for t in texts
+    ]
     assert np.array_equal(spelled.encode(known), plain.encode(known))
 
 
 def test_numbers_codes_and_strangers_say_nothing(spelled: StaticEmbedder) -> None:
-    for word in ("token7", "b4nk", "2024", "a", "xyzzy", "t" * 200, "東京"):
+    for word in ("token7", "b4nk", "2024", "tok", "xyzzy", "t" * 200, "東京"):
         assert not spelled.encode([word]).any(), word
 
 
@@ -81,7 +83,9 @@ def test_the_memory_for_spelled_words_is_bounded(spelled: StaticEmbedder, monkey
 def test_explanations_name_the_words_it_is_made_of(spelled: StaticEmbedder) -> None:
     found = spelled.explain("tokeners in the bank", "token")
     assert sum(row.contribution for row in found.rows) == pytest.approx(found.score, abs=1e-6)
-    assert found.score == pytest.approx(float(spelled.encode("tokeners in the bank") @ spelled.encode("token")), abs=1e-5)
+    assert found.score == pytest.approx(
+        float(spelled.encode("tokeners in the bank") @ spelled.encode("token")), abs=1e-5
+    )
     assert found.rows[0].name.startswith("tokeners ~ token")
     coverage = found.coverage[0]
     assert (coverage.known, coverage.total, coverage.partly) == (2, 4, 1)
@@ -114,3 +118,30 @@ def test_a_broken_file_is_refused(spelled: StaticEmbedder, tmp_path) -> None:
 def test_a_vocabulary_without_words_of_letters_cannot_be_spelled() -> None:
     with pytest.raises(InputError, match="letters"):
         fit_spelling(StaticEmbedder(Vocabulary(["1", "2"]), np.ones((2, 3), np.float32)))
+
+
+def test_utf8_texts_are_the_same(spelled: StaticEmbedder) -> None:
+    texts = ["tokeners and bankish", "Märkte riverine", ""]
+    data = "".join(texts).encode()
+    offsets = np.cumsum([0, *(len(text.encode()) for text in texts)])
+    found = spelled.encode_utf8(np.frombuffer(data, np.uint8), offsets)
+    assert np.abs(found - spelled._encode_plainly(texts)).max() < 1e-5
+
+
+def test_an_index_gives_the_reasons_of_spelled_words(spelled: StaticEmbedder, tmp_path) -> None:
+    with pellucid.Index.create(tmp_path / "index", spelled, bm25=False) as index:
+        index.add(["1", "2"], ["tokeners", "the garden"])
+        hit = index.search("token", top_k=1)[0]
+        assert hit.id == "1"
+        assert [row.name for row in hit.reasons.top(5)][0].startswith("token × tokeners ~ token")
+
+
+def test_the_command_writes_a_model_with_spelling(spelled: StaticEmbedder, tmp_path) -> None:
+    from typer.testing import CliRunner
+
+    from pellucid.cli.app import app
+
+    StaticEmbedder(spelled.vocabulary, spelled.vectors).save_pretrained(tmp_path / "plain")
+    made = CliRunner().invoke(app, ["vocabulary", "spell", str(tmp_path / "plain"), "-o", str(tmp_path / "made")])
+    assert made.exit_code == 0, made.output
+    assert np.allclose(pellucid.load(tmp_path / "made").encode("tokeners"), spelled.encode("tokeners"), atol=1e-6)

@@ -30,7 +30,7 @@ commands = typer.Typer()
 vocabulary = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Change the words of a static model: add some, spell unknown ones, prune to a domain, retrain, merge, learn languages.",
+    help="Change the words of a static model: add or spell some, prune to a domain, retrain, merge, learn languages.",
 )
 
 commands.add_typer(vocabulary, name="vocabulary")

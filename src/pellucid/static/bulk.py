@@ -150,7 +150,7 @@ class BulkEncoder:
         return shares
 
     def words(self, text: str) -> Words | None:
-        """Return the words of `text`; None where they are found by rules that only Python has (phrases, some scripts, spelling).
+        """Return the words of `text`; None where that takes Python (phrases, some scripts, spelling).
 
         Raises:
             InputError: the text has 2 GB or more.

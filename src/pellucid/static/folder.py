@@ -39,8 +39,8 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.corpus import UNPACKERS, UNREADABLE
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.store import is_sound, read_json, read_regular, read_tensors, write_json, write_tensors, writing
 from pellucid.static.spelling import BUCKETS
+from pellucid.store import is_sound, read_json, read_regular, read_tensors, write_json, write_tensors, writing
 from pellucid.text import UNSPACED, Vocabulary, is_phrase, split_words, unspaced_run, well_formed
 from pellucid.untrusted import MAX_TOKENIZER, parse_tokenizer
 

@@ -5,18 +5,17 @@ vectors of the words are that share it. In "tokenisers", "token" weighs much and
 from the most similar known words by kernel ridge regression: a weighted sum of their vectors at length 1. Where no
 known word is similar, the sum is short, and so is the vector: the word then weighs less in a text.
 
-A word with anything but letters in it, such as a code or a number, is never spelled.
+A word of fewer than four letters, or with anything else in it, is never spelled: abbreviations, codes, numbers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_matrix
 
 from pellucid.base import Vectors, unit_rows
 from pellucid.errors import InputError
@@ -36,6 +35,7 @@ _SAMPLE = 2_000  # words whose median length is the typical one
 _FACTOR, _MIX, _SHIFT, _KEPT = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 29, 46))
 
 _Ints = npt.NDArray[np.int64]
+_Floats = npt.NDArray[np.float64]
 
 
 class Spelled(NamedTuple):
@@ -66,13 +66,13 @@ class Speller:
         return _Index.of(self._words)
 
     @cached_property
-    def _norms(self) -> npt.NDArray[np.float64]:
+    def _norms(self) -> _Floats:
         """The length of each known word's n-grams."""
         index = self._index
-        squares = np.zeros(len(index.rows))
+        squares: _Floats = np.zeros(len(index.rows))
         weights = np.repeat(self._weights, np.diff(index.starts))
         np.add.at(squares, index.members, weights)
-        return np.sqrt(squares)
+        return np.asarray(np.sqrt(squares), np.float64)
 
     @cached_property
     def _typical(self) -> float:
@@ -112,7 +112,7 @@ class Speller:
         similar = np.bincount(place, weights) / np.maximum(self._norms[found], 1e-9)
         return found[np.argsort(-similar, kind="stable")[:_NEIGHBOURS]].astype(np.int64)
 
-    def _shares(self, words: list[str]) -> npt.NDArray[np.float64]:
+    def _shares(self, words: list[str]) -> _Floats:
         """Return the weights of all words but the last in the prediction of the last, float64 [words - 1]."""
         numbers, buckets = _ngrams([word.lower() for word in words])
         distinct, columns = np.unique(buckets, return_inverse=True)
@@ -121,8 +121,7 @@ class Speller:
         features /= np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-9)
         kernel = (features @ features.T).clip(0) ** _POWER
         known = kernel[:-1, :-1] + _RIDGE * np.eye(len(words) - 1)
-        shares: npt.NDArray[np.float64] = np.linalg.solve(known, kernel[:-1, -1])
-        return shares
+        return np.asarray(np.linalg.solve(known, kernel[:-1, -1]), np.float64)
 
 
 class SpelledRows:
@@ -176,8 +175,8 @@ def check_weights(weights: npt.NDArray[np.uint8]) -> None:
 
 
 def can_spell(word: str) -> bool:
-    """Whether `word` is one whose spelling may say something: letters alone, and neither one nor too many."""
-    return word.isalpha() and 1 < len(word) <= LONGEST_WORD
+    """Whether the spelling of `word` may say something: letters alone, more than most abbreviations have."""
+    return _SHORTEST < len(word) <= LONGEST_WORD and word.isalpha()
 
 
 def ngram_weights(words: Sequence[str], vectors: Vectors) -> npt.NDArray[np.uint8]:
@@ -198,6 +197,8 @@ def ngram_weights(words: Sequence[str], vectors: Vectors) -> npt.NDArray[np.uint
     index = _Index.of(words)
     if len(index.rows) < 2:
         raise InputError("spelling is fitted to words of letters alone, and the vocabulary has fewer than two")
+    from scipy.sparse import csr_matrix  # a tenth of a second to import
+
     units = unit_rows(vectors[index.rows])
     counts = np.diff(index.starts)
     ones = np.ones(len(index.members), np.float32)
@@ -209,7 +210,8 @@ def ngram_weights(words: Sequence[str], vectors: Vectors) -> npt.NDArray[np.uint
     typical = cosines[few].sum() / max(pairs[few].sum(), 1.0)
     coherence = (cosines + _PRIOR_PAIRS * typical) / (pairs + _PRIOR_PAIRS)
     above = coherence - float(_squares(units.mean(axis=0, dtype=np.float64)[None])[0])
-    return np.rint(above.clip(0, 1) * 255).astype(np.uint8)
+    weights: npt.NDArray[np.uint8] = np.rint(above.clip(0, 1) * 255).astype(np.uint8)
+    return weights
 
 
 class _Index(NamedTuple):
@@ -224,6 +226,8 @@ class _Index(NamedTuple):
 
     @classmethod
     def of(cls, words: Sequence[str]) -> _Index:
+        from scipy.sparse import csr_matrix
+
         rows = [row for row, word in enumerate(words) if can_spell(word)]
         numbers, buckets = _ngrams([words[row].lower() for row in rows])
         ones = np.ones(len(numbers), np.int8)
@@ -232,9 +236,10 @@ class _Index(NamedTuple):
         return cls(np.array(rows, np.int64), by_word.indptr, by_word.indices)
 
 
-def _squares(vectors: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
+def _squares(vectors: npt.NDArray[Any]) -> _Floats:
     """Return the squared length of each row."""
-    return np.einsum("ij,ij->i", vectors, vectors)
+    squares: _Floats = np.einsum("ij,ij->i", vectors, vectors).astype(np.float64)
+    return squares
 
 
 def _ngrams(words: Sequence[str]) -> tuple[_Ints, _Ints]:

@@ -25,6 +25,4 @@ def fit_spelling(model: StaticEmbedder) -> StaticEmbedder:
     static_model(model, "spelling")
     vectors = model.word_vectors(np.arange(len(model.vocabulary)))
     weights = ngram_weights(model.vocabulary.words, vectors)
-    return StaticEmbedder(
-        model.vocabulary, model.vectors, model.scales, dimensions=model.dimensions, spelling=weights
-    )
+    return StaticEmbedder(model.vocabulary, model.vectors, model.scales, dimensions=model.dimensions, spelling=weights)
