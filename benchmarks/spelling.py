@@ -22,14 +22,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_matrix
 from scipy.stats import spearmanr
+from sklearn.feature_extraction.text import HashingVectorizer
 
 import pellucid
 from pellucid import StaticEmbedder
 from pellucid.base import Vectors, unit_rows
-from pellucid.static import fit_spelling
-from pellucid.static.spelling import Speller, _ngrams, ngram_weights
+from pellucid.static import Speller, fit_spelling, ngram_weights
 from pellucid.text import Vocabulary
 
 _STS = ("STS12", "STS13", "STS14", "STS15", "STSBenchmark", "SICK-R")
@@ -71,14 +70,11 @@ def by_split(known: dict[str, int], word: str) -> list[int]:
 
 def ridge(words: Sequence[str], targets: Vectors, unknown: Sequence[str], buckets: int) -> Vectors:
     """Return predictions by ridge regression on hashed n-grams, by conjugate gradients."""
-
-    def features(of: Sequence[str]) -> csr_matrix:
-        numbers, found = _ngrams([word.lower() for word in of])
-        counts = csr_matrix((np.ones(len(found), np.float32), (numbers, found % buckets)), shape=(len(of), buckets))
-        lengths = np.sqrt(np.maximum(np.asarray(counts.sum(axis=1)).ravel(), 1))
-        return csr_matrix(counts.multiply((1 / lengths)[:, None]), dtype=np.float32)
-
-    known = features(words)
+    hashed = HashingVectorizer(
+        analyzer="char", ngram_range=(3, 6), n_features=buckets, alternate_sign=False, dtype=np.float32,
+        preprocessor=lambda word: f"<{word.lower()}>",
+    )  # fmt: skip
+    known = hashed.transform(words)
     back = known.T.tocsr()
     solution = np.zeros((buckets, targets.shape[1]), np.float32)
     residual = back @ targets
@@ -91,7 +87,7 @@ def ridge(words: Sequence[str], targets: Vectors, unknown: Sequence[str], bucket
         new = (residual**2).sum(axis=0)
         step = residual + step * (new / np.maximum(square, 1e-12))
         square = new
-    return features(unknown) @ solution
+    return np.asarray(hashed.transform(unknown) @ solution)
 
 
 def compare(model: StaticEmbedder, count: int) -> Iterator[tuple[str, float]]:

@@ -133,7 +133,7 @@ def test_an_index_gives_the_reasons_of_spelled_words(spelled: StaticEmbedder, tm
         index.add(["1", "2"], ["tokeners", "the garden"])
         hit = index.search("token", top_k=1)[0]
         assert hit.id == "1"
-        assert [row.name for row in hit.reasons.top(5)][0].startswith("token × tokeners ~ token")
+        assert hit.reasons.top(5)[0].name.startswith("token × tokeners ~ token")
 
 
 def test_the_command_writes_a_model_with_spelling(spelled: StaticEmbedder, tmp_path) -> None:

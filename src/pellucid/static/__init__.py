@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         refine as refine,
         tune_on_pairs as tune_on_pairs,
     )
+    from pellucid.static.spelling import Speller as Speller, ngram_weights as ngram_weights
     from pellucid.static.tables import as_static as as_static, merge_static as merge_static
 else:
     _HOMES = {
@@ -69,6 +70,7 @@ else:
         "making.segmentation": "segmenter",
         "making.spelled": "fit_spelling",
         "making.training": "PairBags RefinementSettings TranslationSettings refine tune_on_pairs",
+        "spelling": "Speller ngram_weights",
         "tables": "as_static merge_static",
     }
     __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)
