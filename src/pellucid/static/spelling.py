@@ -21,9 +21,9 @@ from pellucid.base import Vectors, unit_rows
 from pellucid.errors import InputError
 from pellucid.text import LONGEST_WORD, Vocabulary
 
-BUCKETS = 1 << 20  # of hashed n-grams, one byte each
+BUCKETS = 1 << 18  # of hashed n-grams, one byte each
 _SHORTEST, _LONGEST = 3, 6  # characters of an n-gram, the marks of beginning and end among them
-_NEIGHBOURS = 64  # known words that a prediction rests on
+_NEIGHBOURS = 32  # known words that a prediction rests on
 _RIDGE = 0.5
 _POWER = 1.5  # of a similarity: similar words count more
 _COMMON = 1_000  # known words; an n-gram of more is no way to find similar ones, but counts in their similarity
@@ -32,7 +32,7 @@ _LENGTH = 1.3  # of a vector, in typical lengths
 _POOR = 0.2  # length of a sum; the vector of a shorter one is shorter by as much
 _PARTS = 3  # known words that an explanation names
 _SAMPLE = 2_000  # words whose median length is the typical one
-_FACTOR, _MIX, _SHIFT, _KEPT = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 29, 44))
+_FACTOR, _MIX, _SHIFT, _KEPT = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 29, 46))
 
 _Ints = npt.NDArray[np.int64]
 _Floats = npt.NDArray[np.float64]
