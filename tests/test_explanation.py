@@ -349,8 +349,8 @@ def test_a_word_known_by_its_beginning_counts_and_is_told_apart() -> None:
     model = StaticEmbedder(Vocabulary(["token", "the"], subwords), np.eye(2, dtype=np.float32))
     why = model.explain("the tokenisers zebra Token tokenisers")
     assert why.coverage == (Coverage(known=4, total=5, partly=2),) and why.coverage[0].share == 0.8
-    assert "known by their beginning alone: 2 of 5 words" in str(why)
-    assert "known by their beginning alone" in why.to_html()
+    assert "known by their beginning or spelling alone: 2 of 5 words" in str(why)
+    assert "known by their beginning or spelling alone" in why.to_html()
 
 
 @pytest.mark.parametrize("text", HOSTILE)

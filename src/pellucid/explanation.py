@@ -491,7 +491,7 @@ class Explanation(Shown):
         said = ["not in the vocabulary: " + listed(words)] if words else []
         if self.coverage and self.coverage[number - 1].partly:
             coverage = self.coverage[number - 1]
-            said.append(f"known by their beginning alone: {coverage.partly:,} of {coverage.total:,} words")
+            said.append(f"known by their beginning or spelling alone: {coverage.partly:,} of {coverage.total:,} words")
         return "; ".join(said)
 
 

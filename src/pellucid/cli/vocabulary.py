@@ -30,7 +30,7 @@ commands = typer.Typer()
 vocabulary = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Change the words of a static model: add some, prune to a domain, retrain, merge, learn languages.",
+    help="Change the words of a static model: add or spell some, prune to a domain, retrain, merge, learn languages.",
 )
 
 commands.add_typer(vocabulary, name="vocabulary")
@@ -71,6 +71,24 @@ def add(
     settings = AddingSettings(replace=replace)
     made, report = add_words(_static(model), entries, _opened(teacher), corpus, settings=settings)
     _save(made, report, output, dtype, json)
+
+
+@vocabulary.command()
+def spell(model: _Model, output: NewModelOption, dtype: _Dtype = None) -> None:
+    """Give a static model vectors for unknown words, by their spelling.
+
+    A word of letters outside the vocabulary gets a vector from the known words that are
+    spelled like it. Known words keep theirs.
+
+    \b
+    Example:
+      pellucid vocabulary spell static-en -o static-en-spelled
+    """
+    from pellucid.static.making.spelled import fit_spelling
+
+    made = fit_spelling(_static(model))
+    made.save_pretrained(output, dtype=dtype)
+    say(f"wrote {output}: {len(made.vocabulary):,} words, and spelling for others", err=True)
 
 
 @vocabulary.command()

@@ -75,8 +75,8 @@ class Model:
 
     @property
     def is_static(self) -> bool:
-        """Whether its embeddings are means of word vectors."""
-        return isinstance(self.encoder, StaticEmbedder)
+        """Whether its embeddings are means of the word vectors of a table; with spelling, some are in none."""
+        return isinstance(self.encoder, StaticEmbedder) and self.encoder.spelling is None
 
     def vectors(self, texts: list[str], role: Role) -> list[Vector | None]:
         """Return the row of each text at length 1; None for a text that the model knows nothing of.
@@ -200,7 +200,11 @@ def opened_models(
 
 def default_weights(models: Mapping[str, Model], bm25: bool) -> dict[str, float]:
     """Return the weights of the parts: those of models together, in equal shares, and the rest for BM25."""
-    together = _STATIC_WEIGHT if all(model.is_static for model in models.values()) else _TRANSFORMER_WEIGHT
+    together = (
+        _STATIC_WEIGHT
+        if all(isinstance(model.encoder, StaticEmbedder) for model in models.values())
+        else _TRANSFORMER_WEIGHT
+    )
     together = (together if bm25 else 1.0) if models else 0.0
     shares = {name: together / len(models) for name in models}
     return {BM25: 1.0 - together, **shares} if bm25 else shares
@@ -272,6 +276,8 @@ def _table_hash(encoder: Encoder) -> str | None:
     digest.update("\n".join(encoder.vocabulary.words).encode("utf-8", "replace"))
     if encoder.scales is not None:
         digest.update(np.ascontiguousarray(encoder.scales).data)
+    if encoder.spelling is not None:
+        digest.update(np.ascontiguousarray(encoder.spelling).data)
     return digest.hexdigest()
 
 

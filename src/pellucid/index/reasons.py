@@ -282,7 +282,7 @@ def reader_of(model: Model, query: str, vector: Vector, weight: float) -> Reader
     """
     if not isinstance(model.encoder, Embedder):
         return WholeReader(model.name, vector, weight)
-    if model.encoder.family == "ensemble":
+    if model.encoder.family in ("ensemble", "static"):  # a static model with spelling: vectors that are in no table
         return ModelReader(model.encoder, query, weight)
     named = type(model.encoder).dimensions is not Embedder.dimensions
     return DimensionReader(model, vector, weight) if named or model.sparse else WholeReader(model.name, vector, weight)

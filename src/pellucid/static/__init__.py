@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pellucid.static.making.pruning import Pruning as Pruning, prune as prune
     from pellucid.static.making.retraining import Retraining as Retraining, retrain as retrain
     from pellucid.static.making.segmentation import segmenter as segmenter
+    from pellucid.static.making.spelled import fit_spelling as fit_spelling
     from pellucid.static.making.teachers import (
         extract_jointly as extract_jointly,
         join_extractions as join_extractions,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
         refine as refine,
         tune_on_pairs as tune_on_pairs,
     )
+    from pellucid.static.spelling import Speller as Speller, ngram_weights as ngram_weights
     from pellucid.static.tables import as_static as as_static, merge_static as merge_static
 else:
     _HOMES = {
@@ -70,8 +72,10 @@ else:
         "making.pruning": "Pruning prune",
         "making.retraining": "Retraining retrain",
         "making.segmentation": "segmenter",
+        "making.spelled": "fit_spelling",
         "making.teachers": "extract_jointly join_extractions",
         "making.training": "PairBags RefinementSettings TranslationSettings refine tune_on_pairs",
+        "spelling": "Speller ngram_weights",
         "tables": "as_static merge_static",
     }
     __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)

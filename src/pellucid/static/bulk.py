@@ -29,6 +29,7 @@ from pellucid.errors import InputError
 from pellucid.progress import Progress
 from pellucid.static import kernels, pooling
 from pellucid.static.folder import is_known_sound, not_finite
+from pellucid.static.spelling import SpelledRows, Speller
 from pellucid.text import LONGEST_WORD, Vocabulary, well_formed
 
 _BLOCK_TEXTS = 1024
@@ -81,8 +82,10 @@ class BulkEncoder:
             it is the number of cores this process may use.
     """
 
-    def __init__(self, vocabulary: Vocabulary, vectors: npt.NDArray[Any], scales: Vectors | None) -> None:
-        """Take the table of a `StaticEmbedder` without copying it, and index the vocabulary.
+    def __init__(
+        self, vocabulary: Vocabulary, vectors: npt.NDArray[Any], scales: Vectors | None, speller: Speller | None = None
+    ) -> None:
+        """Take the table of a `StaticEmbedder` without copying it, and index the vocabulary; `speller` is its own.
 
         Raises:
             InputError: PELLUCID_THREADS is no positive number.
@@ -95,7 +98,8 @@ class BulkEncoder:
         self._vectors = _as_kernel_array(vectors.view(np.int16) if vectors.dtype == np.float16 else vectors)
         self._scales = _as_kernel_array(np.ones(1, np.float32) if scales is None else scales)
         self._words, self._starts = _word_index(vocabulary.words)
-        self._pieces = _pieces(vocabulary)
+        self._speller = speller
+        self._pieces = _pieces(vocabulary) if speller is None else _no_pieces()
         self._cased = vocabulary.cased
         self._idle: list[_Worker] = []
 
@@ -161,7 +165,7 @@ class BulkEncoder:
         return shares
 
     def words(self, text: str) -> Words | None:
-        """Return the words of `text`; None where they are found by rules that only Python has (phrases, some scripts).
+        """Return the words of `text`; None where that takes Python (phrases, some scripts, spelling).
 
         Raises:
             InputError: the text has 2 GB or more.
@@ -179,9 +183,9 @@ class BulkEncoder:
             return self._idle.pop()
         except IndexError:
             learnt = _empty_index(_LEARNT_WORDS, _LEARNT_WORDS * 16)
-            complete = self._vocabulary.subwords is None
+            complete = self._vocabulary.subwords is None and self._speller is None
             lexicon = kernels.Lexicon(self._words, learnt, self._cased, complete, self._pieces, self._starts)
-            return _Worker(self._vocabulary, lexicon, self._vectors, self._scales, self._sound)
+            return _Worker(self._vocabulary, lexicon, self._vectors, self._scales, self._sound, self._speller)
 
 
 class _Reader:
@@ -236,32 +240,54 @@ class _Worker(_Reader):
     """A reader that knows the rows of a table; in `lexicon.learnt` are the answers so far."""
 
     def __init__(
-        self, vocabulary: Vocabulary, lexicon: kernels.Lexicon, vectors: npt.NDArray[Any], scales: Vectors, sound: bool
+        self,
+        vocabulary: Vocabulary,
+        lexicon: kernels.Lexicon,
+        vectors: npt.NDArray[Any],
+        scales: Vectors,
+        sound: bool,
+        speller: Speller | None,
     ) -> None:
         super().__init__(lexicon, vocabulary.row)
-        self._vocabulary = vocabulary
+        self._vocabulary, self._speller = vocabulary, speller
         self._vectors, self._scales, self._sound = vectors, scales, sound
+        self._no_vectors = _as_kernel_array(np.empty((0, vectors.shape[1]), np.float32))
+        self._spelled: SpelledRows | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin anew with spelled words once there are many: each keeps a vector."""
+        if self._speller is not None and (self._spelled is None or len(self._spelled) >= _LEARNT_WORDS):
+            self._spelled = SpelledRows(self._vocabulary, self._speller, self._vectors.shape[1])
+            self._number_of = self._spelled.row
+            kernels.forget(self._lexicon.learnt)
 
     def encode(self, texts: _Texts, embeddings: Vectors) -> None:
         """Set `embeddings` to those of one block of texts."""
+        self._forget()
         _, scratch, ends = self._read(texts)
-        pooling.pool(self._vectors, self._scales, scratch.rows, ends, embeddings)
+        spelled = self._no_vectors if self._spelled is None else _as_kernel_array(self._spelled.vectors)
+        pooling.pool(self._vectors, self._scales, scratch.rows, ends, spelled, embeddings)
         if not (self._sound or np.isfinite(embeddings.sum())):  # rows of length 1 add up to a number
             first = int((~np.isfinite(embeddings)).any(axis=1).argmax())
             raise not_finite(_strings(texts[first : first + 1])[0])
 
     def coverage(self, texts: list[str], shares: Vectors) -> None:
         """Set `shares` to how much of each text of a block has a row; 1 for one without words."""
+        self._forget()
         _, scratch, ends = self._read(texts)
         known = np.concatenate([[0], np.cumsum(scratch.rows[: ends[-1]] >= 0)])
         starts = np.concatenate([[0], ends[:-1]])
         words = ends - starts
         shares[:] = np.where(words > 0, (known[ends] - known[starts]) / np.maximum(words, 1), 1)
 
-    def words(self, text: str) -> Words:
-        """Return the words of a text that is a block by itself."""
+    def words(self, text: str) -> Words | None:
+        """Return the words of a text that is a block by itself; None if some are spelled."""
+        self._forget()
         block, scratch, ends = self._read([text])
         count = int(ends[0])
+        if self._spelled is not None and scratch.rows[:count].max(initial=-1) >= len(self._vocabulary):
+            return None
         others = scratch.missing[: kernels.list_others(block, count, self._lexicon, scratch)].tolist()
         spans = scratch.edges[: 2 * count].reshape(-1, 2)
         if not text.isascii():  # from bytes to characters, each of which begins with a byte that is no continuation
@@ -296,10 +322,9 @@ class WordNumbers(_Reader):
 
     def _indexed(self) -> kernels.Lexicon:
         self._known = len(self._spelled)
-        nothing, learnt = _word_index([])[0], _empty_index(_LEARNT_WORDS, _LEARNT_WORDS * 16)
-        pieces = kernels.Pieces(nothing, nothing, 0, 0, False)
+        learnt = _empty_index(_LEARNT_WORDS, _LEARNT_WORDS * 16)
         words, starts = _word_index(self._spelled)
-        return kernels.Lexicon(words, learnt, True, False, pieces, starts)
+        return kernels.Lexicon(words, learnt, True, False, _no_pieces(), starts)
 
     def read(self, texts: list[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return the words of some texts.
@@ -434,7 +459,7 @@ def _pieces(vocabulary: Vocabulary) -> kernels.Pieces:
     """Return the pieces of the teacher's tokenizer if what it makes of ASCII is BERT's rule and nothing else."""
     tokenizer = vocabulary.subwords
     if tokenizer is None or not _cuts_like_bert(tokenizer):
-        return kernels.Pieces(_word_index([])[0], _word_index([])[0], 0, 0, False)
+        return _no_pieces()
     model, tokens = tokenizer.model, tokenizer.get_vocab(with_added_tokens=False)
     first = [token for token in tokens if token.isascii() and not token.startswith("##")]
     inside = [token[2:] for token in tokens if token.isascii() and token.startswith("##")]
@@ -442,6 +467,11 @@ def _pieces(vocabulary: Vocabulary) -> kernels.Pieces:
     longest_word = min(LONGEST_WORD, model.max_input_chars_per_word)
     lower = tokenizer.normalizer is not None and tokenizer.normalizer.lowercase
     return kernels.Pieces(_word_index(first)[0], _word_index(inside)[0], longest, longest_word, lower)
+
+
+def _no_pieces() -> kernels.Pieces:
+    """Return pieces that leave a word's beginning to Python."""
+    return kernels.Pieces(_word_index([])[0], _word_index([])[0], 0, 0, False)
 
 
 def _cuts_like_bert(tokenizer: Tokenizer) -> bool:

@@ -44,16 +44,20 @@ from pellucid.static.folder import (
     STOCK_CONFIG,
     StoredTable,
     not_finite,
+    read_spelling,
     read_static,
     read_text_vectors,
+    write_spelling,
     write_static,
     written_out,
 )
+from pellucid.static.spelling import SpelledRows, Speller, check_weights
 from pellucid.text import JOINER, Coverage, Span, Vocabulary, Word, shown_word, unspaced_run, well_formed
 
 if TYPE_CHECKING:
     from pellucid.static.bulk import BulkEncoder
 
+_OTHER = 1 << 40  # beyond all rows: see `_TextWords`
 _WORDS = 10_000  # the first of the vocabulary, in most models the commonest: rare words at an end name nothing
 _IN_NAME, _IN_ABOUT = 3, 12  # words of each end
 _BLOCK = 8_192  # words at a time
@@ -110,7 +114,12 @@ class _TextWords:
     """
 
     def __init__(
-        self, vocabulary: Vocabulary, rows: list[int], word: Callable[[int], Word], others: Iterable[int]
+        self,
+        vocabulary: Vocabulary,
+        rows: list[int],
+        word: Callable[[int], Word],
+        others: Iterable[int],
+        spelled: SpelledRows | None = None,
     ) -> None:
         """Tell known words from unknown ones.
 
@@ -119,15 +128,18 @@ class _TextWords:
             rows: of each word in the table, -1 for an unknown one.
             word: from a number in `rows` to the word.
             others: the numbers of the words that may have the row of another, such as of their beginning.
+            spelled: the rows beyond those of the vocabulary, if there are any.
         """
-        self._vocabulary, self._word = vocabulary, word
+        self._vocabulary, self._word, self.spelled = vocabulary, word, spelled
         self._codes = list(rows)  # a word's row, and beyond the rows a number for each of the others
         self._others: dict[tuple[int, str], int] = {}
         partly = 0
         for number in others:
             row, lower = rows[number], word(number).text.lower()
-            if row >= 0 and lower != vocabulary.words[row].lower():
-                code = len(vocabulary) + len(self._others)
+            if row >= len(vocabulary):
+                partly += 1
+            elif row >= 0 and lower != vocabulary.words[row].lower():
+                code = _OTHER + len(self._others)
                 self._codes[number] = self._others.setdefault((row, lower), code)
                 partly += 1
         unknown = rows.count(-1)
@@ -148,9 +160,9 @@ class _TextWords:
 
     @cached_property
     def rows(self) -> npt.NDArray[np.int64]:
-        """The row of each in the table, int64 [words]."""
+        """The row of each in the table, or beyond it that of a spelled word, int64 [words]."""
         rows = np.array(list(self._counts), np.int64)
-        rows[rows >= len(self._vocabulary)] = [row for row, _ in self._others]  # both in the order of the text
+        rows[rows >= _OTHER] = [row for row, _ in self._others]  # both in the order of the text
         return rows
 
     @cached_property
@@ -165,9 +177,15 @@ class _TextWords:
     def row(self, number: int) -> Row:
         """Return a distinct word, named as it is first written, without a contribution."""
         words = list(map(self._word, self._places[number]))
-        text, known = words[0].text, self._vocabulary.words[int(self.rows[number])]
+        text, row = words[0].text, int(self.rows[number])
         shown = shown_word(text)
-        name = shown if known in (text, text.lower()) else f"{shown} (as {shown_word(known)})"
+        if self.spelled is not None and row >= len(self._vocabulary):
+            parts = self.spelled.parts[row - len(self._vocabulary)]
+            known = " + ".join(self._vocabulary.words[part] for part in parts)
+            name = f"{shown} ~ {known}"
+        else:
+            known = self._vocabulary.words[row]
+            name = shown if known in (text, text.lower()) else f"{shown} (as {shown_word(known)})"
         return Row(name, (shown,), 0.0, 0.0, tuple(word[1:] for word in words), key=(known, text.lower()), kind=WORD)
 
 
@@ -190,6 +208,7 @@ class StaticEmbedder(Embedder):
         scales: Vectors | None = None,
         *,
         dimensions: Dimensions | None = None,
+        spelling: npt.NDArray[np.uint8] | None = None,
     ) -> None:
         """Take the table as it is, without copying.
 
@@ -198,6 +217,8 @@ class StaticEmbedder(Embedder):
             vectors: float32, float16 or int8 [words, dimension].
             scales: float32 [words], for int8 vectors alone.
             dimensions: their names; None names them by the words at their ends.
+            spelling: the weights of n-grams that `fit_spelling` fitted, for unknown words; None finds these by their
+                beginning alone.
 
         Raises:
             InputError: the shapes or dtypes do not fit together.
@@ -212,12 +233,25 @@ class StaticEmbedder(Embedder):
             raise InputError(f"{len(dimensions)} names for {vectors.shape[1]} dimensions")
         self.vocabulary, self.vectors, self.scales = vocabulary, vectors, scales
         self._dimensions = dimensions
+        self.spelling = spelling
         self._bulk: BulkEncoder | None = None  # made when first needed
         self._characters = 0  # encoded without it
+        if spelling is not None:
+            check_weights(spelling)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the running encoder: its arrays are views of one another, which copies of them are not."""
-        return {**self.__dict__, "_bulk": None}
+        kept = {**self.__dict__, "_bulk": None}
+        kept.pop("_speller", None)  # its index is made again
+        return kept
+
+    @cached_property
+    def _speller(self) -> Speller | None:
+        return None if self.spelling is None else Speller(self.vocabulary.words, self.word_vectors, self.spelling)
+
+    def _spelled_rows(self) -> SpelledRows | None:
+        """Return where spelled words get their rows; None without spelling."""
+        return None if self._speller is None else SpelledRows(self.vocabulary, self._speller, self.vectors.shape[1])
 
     @classmethod
     def from_pretrained(cls, path_or_id: str | Path) -> StaticEmbedder:
@@ -234,7 +268,7 @@ class StaticEmbedder(Embedder):
         if place.is_file():
             return cls.from_text_vectors(place)
         check_family(place, cls.family)
-        model = cls(*read_static(place))
+        model = cls(*read_static(place), spelling=read_spelling(place))
         if (place / "dimensions.tsv").exists():
             model = model._with_table(place / "dimensions.tsv")
         model._folder = place
@@ -288,6 +322,8 @@ class StaticEmbedder(Embedder):
             earlier = written_out(self._folder) if self._folder else ()
             write_static(folder, table, dtype=dtype, extra_words=chain(extra_words, earlier))
             write_dimensions(folder / "dimensions.tsv", self.dimensions)
+            if self.spelling is not None:
+                write_spelling(folder, self.spelling)
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions of an embedding."""
@@ -303,17 +339,19 @@ class StaticEmbedder(Embedder):
     def _with_table(self, path: Path) -> StaticEmbedder:
         """Return the model with the names and scales that `dimensions.tsv` gives."""
         named, scales = read_dimensions(path, self.get_embedding_dimension())
-        model = StaticEmbedder(self.vocabulary, self.vectors, self.scales, dimensions=named)
+        model = StaticEmbedder(self.vocabulary, self.vectors, self.scales, dimensions=named, spelling=self.spelling)
         return model if set(scales) == {1.0} else model._edited(scaling(named, dict(enumerate(scales))))
 
     def _edited(self, edit: Edit) -> StaticEmbedder:
         columns = selected_columns(edit)
         if columns is not None:  # the table keeps its dtype
             vectors = self.vectors[:, columns]
-            return StaticEmbedder(self.vocabulary, vectors, self.scales, dimensions=edit.dimensions)
+            return StaticEmbedder(
+                self.vocabulary, vectors, self.scales, dimensions=edit.dimensions, spelling=self.spelling
+            )
         every = self.word_vectors(np.arange(len(self.vocabulary)))
         vectors = np.ascontiguousarray((edit.mixing.T @ every.T).T, dtype=np.float32)
-        return StaticEmbedder(self.vocabulary, vectors, dimensions=edit.dimensions)
+        return StaticEmbedder(self.vocabulary, vectors, dimensions=edit.dimensions, spelling=self.spelling)
 
     def reweight(self, factors: Mapping[str, float]) -> StaticEmbedder:
         """Return a model in which some words count more or less: their vectors are multiplied.
@@ -410,7 +448,7 @@ class StaticEmbedder(Embedder):
         if self._bulk is None:
             from pellucid.static.bulk import BulkEncoder  # numba takes a second to import
 
-            self._bulk = BulkEncoder(self.vocabulary, self.vectors, self.scales)
+            self._bulk = BulkEncoder(self.vocabulary, self.vectors, self.scales, self._speller)
         return self._bulk
 
     def encode_utf8(self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> Vectors:
@@ -431,14 +469,25 @@ class StaticEmbedder(Embedder):
     def _encode_plainly(self, texts: Sequence[str]) -> Vectors:
         """Encode `texts` as the method is defined; the kernel must agree with this."""
         embeddings = np.zeros((len(texts), self.get_embedding_dimension()), np.float32)
+        spelled = self._spelled_rows()
+        row_of = self.vocabulary.row if spelled is None else spelled.row
         for embedding, text in zip(embeddings, texts):
-            rows = [self.vocabulary.row(word.text) for word in self.vocabulary.split(text)]
-            known = [row for row in rows if row >= 0]
-            total = self.word_vectors(known).sum(axis=0, dtype=np.float64)  # the length absorbs the mean's 1 / n
+            rows = np.array([row_of(word.text) for word in self.vocabulary.split(text)], np.int64)
+            vectors = self._vectors_of(rows[rows >= 0], spelled)
+            total = vectors.sum(axis=0, dtype=np.float64)  # the length absorbs the mean's 1 / n
             length = _length(total, text)
             if length > 0:
                 embedding[:] = total / length
         return embeddings
+
+    def _vectors_of(self, rows: npt.NDArray[np.int64], spelled: SpelledRows | None) -> Vectors:
+        """Return the vectors of `rows`, some of which may be those of spelled words [rows, dimension]."""
+        if spelled is None or not len(spelled):
+            return self.word_vectors(rows)
+        beyond = rows - len(self.vocabulary)
+        vectors = self.word_vectors(np.where(beyond < 0, rows, 0))
+        vectors[beyond >= 0] = spelled.vectors[beyond[beyond >= 0]]
+        return vectors
 
     def explain(self, text1: str, text2: str | None = None, *, role1: Role = None, role2: Role = None) -> Explanation:
         """Take apart the cosine of two texts into pairs of words, or one text into its words' pulls.
@@ -446,7 +495,8 @@ class StaticEmbedder(Embedder):
         For two texts a row is a pair (word of text 1, word of text 2). For one text a row is a word, and its
         contribution the part of the embedding's squared length (1) in its direction. Repeated words are one row,
         upper and lower case together where they have the same vector. A word that is not in the vocabulary but has a
-        prefix there is named with it: "tokenisers (as token)". A phrase of the vocabulary is one word: "new york".
+        prefix there is named with it: "tokenisers (as token)"; with spelling, with the known words that weigh most in
+        its vector: "tokenisers ~ token + tokens". A phrase of the vocabulary is one word: "new york".
         A text has the same embedding in every role.
 
         Raises:
@@ -485,7 +535,7 @@ class StaticEmbedder(Embedder):
 
     def _weighted(self, words: _TextWords, text: str) -> npt.NDArray[np.float64]:
         """Return the vectors of the distinct words, which add up to the embedding of `text` [words, dimension]."""
-        vectors = self.word_vectors(words.rows).astype(np.float64)
+        vectors = self._vectors_of(words.rows, words.spelled).astype(np.float64)
         length = _length(words.counts @ vectors, text)
         vectors *= (words.counts / (length or 1.0))[:, None]
         return vectors
@@ -504,7 +554,9 @@ class StaticEmbedder(Embedder):
         others = [
             n for n, word in enumerate(words) if word.text not in vocabulary and word.text.lower() not in vocabulary
         ]
-        return _TextWords(vocabulary, [vocabulary.row(word.text) for word in words], words.__getitem__, others)
+        spelled = self._spelled_rows()
+        row_of = vocabulary.row if spelled is None else spelled.row
+        return _TextWords(vocabulary, [row_of(word.text) for word in words], words.__getitem__, others, spelled)
 
     def _shares(self, texts: list[str], role: Role) -> Vectors:
         if self._bulk is None:

@@ -39,6 +39,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.corpus import UNPACKERS, UNREADABLE
 from pellucid.errors import InputError, ModelFolderError
+from pellucid.static.spelling import BUCKETS
 from pellucid.store import is_sound, read_json, read_regular, read_tensors, write_json, write_tensors, writing
 from pellucid.text import UNSPACED, Vocabulary, is_phrase, split_words, unspaced_run, well_formed
 from pellucid.untrusted import MAX_TOKENIZER, parse_tokenizer
@@ -287,6 +288,26 @@ def read_static(folder: Path) -> StoredTable:
         raise ModelFolderError(f"{folder / 'words.txt'}: {error}") from error
     scales = weights[: len(words)] if weights is not None and embeddings.dtype == np.int8 else None
     return StoredTable(vocabulary, embeddings[: len(words)], scales)
+
+
+def write_spelling(folder: Path, weights: npt.NDArray[np.uint8]) -> None:
+    """Write the weights of n-grams of a model that spells unknown words."""
+    write_tensors(folder / "spelling.safetensors", {"weights": weights})
+
+
+def read_spelling(folder: Path) -> npt.NDArray[np.uint8] | None:
+    """Return what `write_spelling` wrote; None for a folder without it.
+
+    Raises:
+        ModelFolderError: the file is broken, or holds something else.
+    """
+    path = folder / "spelling.safetensors"
+    if not path.exists():
+        return None
+    weights = read_tensors(path)[0].get("weights")
+    if weights is None or weights.dtype != np.uint8 or weights.shape != (BUCKETS,):
+        raise ModelFolderError(f"{path} holds no 'weights' of n-grams, uint8 [{BUCKETS}]; make the model again")
+    return weights
 
 
 def _read_words(path: Path) -> list[str]:

@@ -384,6 +384,14 @@ def insert(index: WordIndex, starts: Any, rows: Any) -> None:
 
 
 @compiled
+def forget(index: WordIndex) -> None:
+    """Empty an index."""
+    index.slots[:] = 0
+    index.slots[:, 3] = -1
+    index.used[:] = 0
+
+
+@compiled
 def learn(index: WordIndex, text: Any, start: Any, end: Any, row: Any) -> None:
     """Put the word `text[start:end]` with its row into an index that is emptied when it is full."""
     slots, blob, _, used = index
@@ -391,9 +399,7 @@ def learn(index: WordIndex, text: Any, start: Any, end: Any, row: Any) -> None:
     if length == 0 or length > _LEARNT_BYTES:
         return
     if 2 * used[0] >= len(slots) or used[1] + length > len(blob) - 16:
-        slots[:] = 0
-        slots[:, 3] = -1
-        used[:] = 0
+        forget(index)
     slot = _find(index, text, start, length)
     if slots[slot, 2] == 0:
         blob[used[1] : used[1] + length] = text[start:end]

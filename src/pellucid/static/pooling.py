@@ -117,6 +117,22 @@ def _known(vectors: Any, rows: Any, first: int, last: int) -> int:
 
 
 @inlined
+def _add_spelled(spelled: Any, words: int, rows: Any, first: int, last: int, total: Any) -> bool:
+    """Set `total` to the sum of the spelled words of a text and take them out of `rows`; return whether it has any."""
+    found = False
+    for word in range(first, last):
+        place = rows[word] - words
+        if place >= 0:
+            if not found:
+                total[:] = 0
+            for j in range(len(total)):
+                total[j] += spelled[place, j]
+            rows[word] = -1
+            found = True
+    return found
+
+
+@inlined
 def _square(total: Any) -> Any:
     """Return the squared length."""
     square = np.float32(0)
@@ -126,8 +142,8 @@ def _square(total: Any) -> Any:
 
 
 @inlined
-def _add_up(vectors: Any, scales: Any, rows: Any, first: int, last: int, total: Any, exact: Any) -> Any:
-    """Set `total` to the sum of the vectors of any number of `rows[first:last]`, and return its length."""
+def _add_up(vectors: Any, scales: Any, rows: Any, first: int, last: int, total: Any, exact: Any) -> None:
+    """Set `total` to the sum of the vectors of any number of `rows[first:last]`."""
     dimension = len(total)
     long = last > first + _PART
     for j in range(dimension if long else 0):
@@ -138,28 +154,38 @@ def _add_up(vectors: Any, scales: Any, rows: Any, first: int, last: int, total: 
             exact[j] += total[j]
     for j in range(dimension if long else 0):
         total[j] = exact[j]
+
+
+@inlined
+def _length(total: Any) -> Any:
+    """Return the length of a sum."""
     square = np.float64(_square(total))
     if not 1e-30 < square < 1e30:  # beyond what float32 can square
         square = 0.0
-        for j in range(dimension):
+        for j in range(len(total)):
             square += np.float64(total[j]) * np.float64(total[j])
     return np.sqrt(square)
 
 
 @compiled
-def pool(vectors: Any, scales: Any, rows: Any, ends: Any, out: Any) -> None:
+def pool(vectors: Any, scales: Any, rows: Any, ends: Any, spelled: Any, out: Any) -> None:
     """Set `out[i]` to the L2-normalised sum of the vectors of text i's known words, those before `ends[i]`.
 
     A sum has the direction of the mean, so nothing is divided by the number of words.
 
     `vectors` is float32, float16 viewed as int16, or int8 [words, dimension]; `scales` float32 [words] for int8 only.
+    Row `words + i` is `spelled[i]`, float32.
     """
     dimension = out.shape[1]
-    total, exact = np.empty(dimension, np.float32), np.empty(dimension, np.float64)
-    first = 0
+    total, exact, beyond = np.empty(dimension, np.float32), np.empty(dimension, np.float64), np.empty(dimension)
+    first, words = 0, len(vectors)
     for text in range(len(ends)):
+        more = len(spelled) > 0 and _add_spelled(spelled, words, rows, first, np.int64(ends[text]), beyond)
         last = _known(vectors, rows, first, np.int64(ends[text]))
-        length = _add_up(vectors, scales, rows, first, last, total, exact)
+        _add_up(vectors, scales, rows, first, last, total, exact)
+        for j in range(dimension if more else 0):
+            total[j] += beyond[j]
+        length = _length(total)
         first = np.int64(ends[text])
         factor = np.float32(1 / length) if length > 0 else np.float32(0)
         for j in range(dimension):
@@ -180,5 +206,6 @@ def take(vectors: Any, scales: Any, distinct: Any, rows: Any, ends: Any, out: An
         _sum(vectors, scales, distinct, word, word + 1, out[word])
     first = 0
     for text in range(len(ends)):
-        lengths[text] = _add_up(vectors, scales, rows, first, np.int64(ends[text]), total, exact)
+        _add_up(vectors, scales, rows, first, np.int64(ends[text]), total, exact)
+        lengths[text] = _length(total)
         first = np.int64(ends[text])
