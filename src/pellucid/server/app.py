@@ -17,7 +17,7 @@ from fastapi.exceptions import RequestValidationError
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.exceptions import HTTPException
-from starlette.responses import FileResponse, PlainTextResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pellucid.base import Embedder
@@ -83,7 +83,12 @@ def _add_page(app: FastAPI) -> None:
 
         return send
 
-    app.add_route("/", file(_PAGE["index.html"]), methods=["GET"], include_in_schema=False)
+    @app.head("/", include_in_schema=False)
+    @app.get("/", tags=["state"], response_class=HTMLResponse)
+    async def explorer() -> Response:
+        """Return the explorer."""
+        return FileResponse(_PAGE["index.html"], headers=_PAGE_HEADERS)
+
     for name, path in _PAGE.items():
         app.add_route(f"/{name}", file(path), methods=["GET"], include_in_schema=False)
 

@@ -9,6 +9,7 @@ import os
 import threading
 import time
 import webbrowser
+from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -50,6 +51,7 @@ class ImpatientProtocol(HttpToolsProtocol):  # type: ignore[misc]
         """Begin to look whether anything comes; where there are too many connections, end this one."""
         super().connection_made(transport)
         self._beside_body = 0
+        self._unanswered: deque[Any] = deque()
         self._timer: asyncio.TimerHandle | None = None
         if len(self.connections) > _MOST_CONNECTIONS:
             transport.abort()
@@ -60,20 +62,31 @@ class ImpatientProtocol(HttpToolsProtocol):  # type: ignore[misc]
         """End the request whose client is gone."""
         if self._timer is not None:
             self._timer.cancel()
+        for cycle in self._unanswered:  # uvicorn knows the last of several alone
+            cycle.disconnected = True
+            cycle.scope.get(HANG_UP, lambda: None)()
         super().connection_lost(exc)
-        if self.cycle is not None and not self.cycle.response_complete:
-            self.cycle.scope.get(HANG_UP, lambda: None)()
 
     def data_received(self, data: bytes) -> None:
         """Count what is no body, and refuse too much of it."""
         self._beside_body += len(data)
         super().data_received(data)
         if self._beside_body > _MOST_BESIDE_BODY and not self.transport.is_closing():
-            if self.cycle is None or self.cycle.response_complete:
+            if self._unanswered:
+                self.transport.abort()
+            else:
                 self.transport.write(_HEAD_TOO_LARGE)
                 self.transport.close()
-            else:
-                self.transport.abort()
+
+    def on_headers_complete(self) -> None:
+        """Note a request."""
+        super().on_headers_complete()
+        self._unanswered.append(self.cycle)
+
+    def on_response_complete(self) -> None:
+        """Forget a request; they are answered in order."""
+        self._unanswered.popleft()
+        super().on_response_complete()
 
     def on_body(self, body: bytes) -> None:
         """Take a body out of the count, and allow as much again for its frames."""
@@ -92,7 +105,7 @@ class ImpatientProtocol(HttpToolsProtocol):  # type: ignore[misc]
         """Close a connection on which nothing has begun since the last look, unless an answer is being made."""
         now, cycle = self.loop.time(), self.cycle
         since = since if cycle is last else now
-        is_busy = cycle is not None and not cycle.response_complete
+        is_busy = bool(self._unanswered)
         if now - since > (self.config.timeout_graceful_shutdown if is_busy else 0):
             self.transport.abort()  # close() would wait until the client has read everything
         else:
