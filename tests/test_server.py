@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -605,3 +606,14 @@ def test_base64_is_little_endian_float32(url: str, static: StaticEmbedder) -> No
     _, found = ask(url, "/v1/embeddings", {"model": "static-en", "input": "rates", "encoding_format": "base64"})
     row = np.frombuffer(base64.b64decode(found["data"][0]["embedding"]), "<f4")
     np.testing.assert_array_equal(row, static.encode("rates"))
+
+
+@pytest.mark.full
+def test_the_wheel_holds_the_page(tmp_path: Path) -> None:
+    wheel = pytest.importorskip("hatchling.builders.wheel", reason="needs the package hatchling")
+    root = Path(__file__).parents[1]
+    (built,) = wheel.WheelBuilder(str(root)).build(directory=str(tmp_path), versions=["standard"])
+    page = {path.name for path in (root / "src/pellucid/server/page").iterdir()}
+    with zipfile.ZipFile(built) as files:
+        inside = {Path(name).name for name in files.namelist() if name.startswith("pellucid/server/page/")}
+    assert inside == page and {"index.html", "explorer.js", "style.css"} <= page
