@@ -138,7 +138,10 @@ async def _failed(request: Request, error: Any) -> Response:
 
 async def _http_error(request: Request, error: Any) -> Response:
     response = error_answer(request.url.path, ApiError(error.status_code, str(error.detail)))
-    response.headers.update(error.headers or {})  # as Allow, which a wrong method is answered with
+    response.headers.update(error.headers or {})
+    if error.status_code == 405:  # Starlette names the methods of the first route of this path alone
+        routes = [route for route in request.app.routes if getattr(route, "path", None) == request.url.path]
+        response.headers["allow"] = ", ".join(sorted({method for route in routes for method in route.methods}))
     return response
 
 
