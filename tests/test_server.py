@@ -348,7 +348,7 @@ def test_answers_that_nobody_reads_are_let_go(static: StaticEmbedder) -> None:
         host, port = url.removeprefix("http://").split(":")
         deaf = [socket.create_connection((host, int(port)), timeout=30) for _ in range(4)]
         for connection in deaf:
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
             connection.sendall((request % len(body) + body) * 5)
         time.sleep(5)
         assert "pellucid_requests_running 1.0" in ask(url, "/metrics")[1]
