@@ -2,6 +2,10 @@
 
     python benchmarks/serve.py                 # requests a second and latencies; needs wrk (apt-get install wrk)
     python benchmarks/serve.py --soak 600      # ten minutes of clients that mean no good
+    python benchmarks/serve.py --write         # either of them: what is printed goes into docs/server.md too
+
+infinity-emb is no server of this table: its version 0.0.78 opens transformers alone ('StaticEmbedding' object has no
+attribute 'auto_model').
 
 Each server runs in a process of its own with one thread for numbers. `wrk` is the client: it keeps 1, 16 or 64
 connections busy with requests of 1 or 64 texts. Before, a client of ours sends other texts in every request and checks
@@ -12,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
 import re
 import socket
 import subprocess
@@ -21,6 +26,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import date
 from http.client import HTTPConnection
 from pathlib import Path
 from random import Random
@@ -32,6 +38,7 @@ import numpy as np
 import orjson
 
 import pellucid
+from pages import processor
 
 WORDS = "the bank raised interest rates on home loans and mortgage costs for young families in many large towns".split()
 
@@ -154,8 +161,14 @@ def private_megabytes(pid: int) -> float:
     return own + sum(private_megabytes(int(child)) for child in children)
 
 
-def table(seconds: int) -> None:
-    """Print the table of servers."""
+def table(seconds: int) -> str:
+    """Print the table of servers, and return it."""
+    lines: list[str] = []
+
+    def say(line: str) -> None:
+        lines.append(line)
+        print(line, flush=True)
+
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work)
         pellucid.load("static-en").save_pretrained(folder / "model")  # model2vec opens it
@@ -167,8 +180,9 @@ def table(seconds: int) -> None:
             "model2vec, plain FastAPI": [sys.executable, str(folder / "plain.py"), str(folder / "model")],
             "model2vec, FastAPI with orjson": [sys.executable, str(folder / "lean.py"), str(folder / "model")],
         }
-        print("| server | texts | connections | requests/s | of its processor second | p50 ms | p99 ms |")
-        print("|---|---|---|---|---|---|---|")
+        say("| server | texts | connections | requests/s | a second of its processor | p50 ms | p99 ms |")
+        say("|---|---:|---:|---:|---:|---:|---:|")
+        notes = []
         for name, command in servers.items():
             encoding = "base64" if "base64" in name else "float"
             with server(command) as (port, process):
@@ -180,12 +194,15 @@ def table(seconds: int) -> None:
                         rate, half, most = load(port, connections, orjson.dumps(sent), seconds, folder / "post.lua")
                         own = rate * seconds / (processor_seconds(process.pid) - before)
                         what = f"{name} | {texts} | {connections}"
-                        print(f"| {what} | {rate:,.0f} | {own:,.0f} | {half:.1f} | {most:.1f} |")
-                print(f"<!-- {rows:,} rows checked; {private_megabytes(process.pid):.0f} MB private -->", flush=True)
+                        say(f"| {what} | {rate:,.0f} | {own:,.0f} | {half:.1f} | {most:.1f} |")
+                notes.append(f"{name} {private_megabytes(process.pid):.0f} MB")
+    about = f"{platform.machine()}, {os.cpu_count()} cores, {processor()}, {date.today()}, {seconds} s a line"
+    say(f"\n{about}; {rows:,} rows of each server checked before.\nPrivate memory: {', '.join(notes)}.")
+    return "\n".join(lines)
 
 
-def soak(seconds: int) -> None:
-    """Attack a server; print what became of it."""
+def soak(seconds: int) -> str:
+    """Attack a server; print what became of it, and return it."""
     with server([sys.executable, "-m", "pellucid", "serve", "static-en", "--port"]) as (port, process):
         model = pellucid.load("static-en")
         counts = dict.fromkeys(("right", "wrong", "failed", "hung up", "oversized", "malformed", "silent"), 0)
@@ -243,15 +260,30 @@ def soak(seconds: int) -> None:
             thread.join()
         honest(Random(99))
         late = private_megabytes(process.pid)
-        print(", ".join(f"{count:,} {name}" for name, count in counts.items()))
-        print(f"private memory: {before:.0f} MB at the start, {early:.0f} MB after a quarter, {late:.0f} MB at the end")
+        said = f"{seconds} s: " + ", ".join(f"{count:,} {name}" for name, count in counts.items())
+        memory = f"{before:.0f} MB at the start, {early:.0f} MB after a quarter, {late:.0f} MB at the end"
+        said += f".\nPrivate memory: {memory}."
+        print(said)
         if counts["wrong"] or counts["failed"]:
             raise SystemExit("answers were lost or mixed")
+        return said
+
+
+def write(name: str, found: str) -> None:
+    """Put what was found between its marks in docs/server.md."""
+    page = Path(__file__).parents[1] / "docs" / "server.md"
+    start, end = f"<!-- {name}: benchmarks/serve.py -->\n", f"<!-- end of {name} -->"
+    before, _, rest = page.read_text(encoding="utf-8").partition(start)
+    after = rest.partition(end)[2]
+    page.write_text(f"{before}{start}{found}\n{end}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=int, default=5, help="of each measurement")
     parser.add_argument("--soak", type=int, default=0, help="seconds of attack, in place of the table")
+    parser.add_argument("--write", action="store_true", help="into docs/server.md too")
     given = parser.parse_args()
-    soak(given.soak) if given.soak else table(given.seconds)
+    found = soak(given.soak) if given.soak else table(given.seconds)
+    if given.write:
+        write("soak" if given.soak else "load", found)

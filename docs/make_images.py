@@ -1,16 +1,23 @@
-"""Make the pictures of an explanation that the README shows: `python docs/make_images.py [MODEL]`.
+"""Make the pictures of an explanation and of the explorer: `python docs/make_images.py [MODEL]`.
 
 Writes to docs/images: `explanation.svg` (the terminal view), `heatmap.png` (the plot), `explanation.html`; and where a
-Chromium browser is installed, pictures of the HTML view in both colour schemes.
+Chromium browser and the package playwright are installed, pictures of the HTML view in both colour schemes, and of the
+explorer: compare, search and map, light, dark and on a phone.
 """
 
 from __future__ import annotations
 
 import argparse
 import shutil
-import subprocess
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pellucid
 from pellucid.explanation import Explanation
@@ -19,7 +26,15 @@ from pellucid.views.terminal import Lines
 TEXT1 = "The bank raised its interest rates again, and home buyers are worried."
 TEXT2 = "Mortgages cost more since the central bank changed its policy."
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
-SCHEMES = {"light": 1, "dark": 0}  # Chromium's numbers for a preferred colour scheme
+SCHEMES = ("light", "dark")
+SENTENCES = Path(__file__).parents[1] / "examples" / "sentences.txt"
+COMPARED = f"compare?a={TEXT1.replace(' ', '+')}&b={TEXT2.replace(' ', '+')}"
+EXPLORER = {  # the name of a picture: the view, the colour scheme, the width and height
+    "explorer-compare-light": (COMPARED, "light", 1100, 900),
+    "explorer-search-dark": ("search?q=a+loan+for+a+house", "dark", 1100, 900),
+    "explorer-map-light": ("map?limit=50&clusters=5", "light", 1100, 900),
+    "explorer-compare-phone": (COMPARED, "dark", 390, 844),
+}
 
 
 def main() -> None:
@@ -38,9 +53,9 @@ def draw(explanation: Explanation, folder: Path) -> None:
     explanation.plot().savefig(folder / "heatmap.png", dpi=110)
     page = folder / "explanation.html"
     page.write_text(explanation.to_html(top_k=8), encoding="utf-8")
-    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
-    for scheme, number in SCHEMES.items() if browser else ():
-        photograph(browser, page, folder / f"explanation-{scheme}.png", number)
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is not None:
+        photograph_all(program, page, folder)
 
 
 def terminal_svg(explanation: Explanation) -> str:
@@ -52,12 +67,51 @@ def terminal_svg(explanation: Explanation) -> str:
     return console.export_svg(title="print(model.explain(text1, text2))")
 
 
-def photograph(browser: str, page: Path, picture: Path, scheme: int) -> None:
-    """Take a picture of `page` in one colour scheme."""
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--force-device-scale-factor=1.5"]
-    options += [f"--blink-settings=preferredColorScheme={scheme}", "--window-size=720,960"]
-    command = [browser, *options, f"--screenshot={picture.resolve()}", page.resolve().as_uri()]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
+def photograph_all(program: str, page: Path, folder: Path) -> None:
+    """Take the pictures of the HTML view and of the explorer with a Chromium browser."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver, explorer() as address:
+        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        for scheme in SCHEMES:
+            picture = folder / f"explanation-{scheme}.png"
+            photograph(browser, page.resolve().as_uri(), picture, (scheme, 720, 960), "body")
+        for name, (view, *how) in EXPLORER.items():
+            photograph(browser, f"{address}#{view}", folder / f"{name}.png", tuple(how), "tfoot, .hit, canvas")
+        browser.close()
+
+
+def photograph(browser: Any, address: str, picture: Path, how: tuple[Any, ...], awaited: str) -> None:
+    """Take a picture of a page in a colour scheme, width and height, once an element of it is there."""
+    scheme, width, height = how
+    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": height})
+    page = context.new_page()
+    page.goto(address)
+    page.wait_for_selector(awaited, timeout=60_000)
+    page.wait_for_timeout(500)  # what is drawn after it
+    page.screenshot(path=picture)
+    context.close()
+
+
+@contextmanager
+def explorer() -> Iterator[str]:
+    """Serve an index of example sentences; yield the address."""
+    import uvicorn
+
+    from pellucid.server import ServerSettings, create_app
+
+    with tempfile.TemporaryDirectory() as work, socket.create_server(("127.0.0.1", 0)) as listening:
+        texts = SENTENCES.read_text(encoding="utf-8").splitlines()
+        with pellucid.Index.create(Path(work) / "index") as index:
+            index.add([f"sentence {number}" for number in range(1, len(texts) + 1)], texts)
+        server = uvicorn.Server(uvicorn.Config(create_app(ServerSettings(index=f"{work}/index")), log_level="error"))
+        thread = threading.Thread(target=server.run, args=([listening],))
+        thread.start()
+        while not server.started:
+            time.sleep(0.05)
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        server.should_exit = True
+        thread.join()
 
 
 if __name__ == "__main__":

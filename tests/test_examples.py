@@ -1,8 +1,9 @@
-"""The example of the search page, on a corpus of four abstracts."""
+"""The example of the search page, on a corpus of four abstracts, and the notebooks."""
 
 from __future__ import annotations
 
 import json
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -10,7 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-EXAMPLE = str(Path(__file__).resolve().parents[1] / "examples" / "search_scifact.py")
+FOLDER = Path(__file__).resolve().parents[1] / "examples"
+EXAMPLE = str(FOLDER / "search_scifact.py")
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 
 ABSTRACTS = {
     "1": ("Immune cells and immune tissue", "An immune response of immune cells surrounds the granuloma."),
@@ -51,3 +54,25 @@ def test_its_measures():
     assert example["ndcg"](after, right) == pytest.approx(100 * (1 / np.log2(3) + 1) / 2)
     said = example["what_changed"](before, after, right)
     assert "the first hit moved in 2: to a right one in 1, from a right one in 1 (a, b)" in said
+
+
+def test_there_are_notebooks():
+    assert len(NOTEBOOKS) >= 5
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_says_what_it_shows(notebook, monkeypatch, capsys):
+    pytest.importorskip("qdrant_edge")
+    monkeypatch.chdir(FOLDER)
+    names: dict[str, object] = {}
+    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), str(notebook), "exec"), names)
+            shown = "".join(line for output in cell["outputs"] for line in output.get("text", []))
+            assert _without_numbers(capsys.readouterr().out) == _without_numbers(shown)
+
+
+def _without_numbers(said: str) -> list[str]:
+    """Return the words that were said: digits and the bars of numbers may differ between machines."""
+    return re.findall(r"[^\W\d_]+", said)

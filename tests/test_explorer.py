@@ -137,6 +137,8 @@ def test_search_is_weighed_anew_at_once(page: Any, url: str) -> None:
     page.goto(url + "#search?q=river+loans")
     page.locator(".hit").first.wait_for()
     titles = page.locator(".hit h3").all_inner_texts()
+    score, title = (page.locator(f".hit h3 span:nth-child({number})").first.bounding_box() for number in (1, 2))
+    assert score["x"] + score["width"] <= title["x"]
     assert "banks" in titles[0]
     slider = page.get_by_role("slider", name="river", exact=True)
     slider.fill("0")

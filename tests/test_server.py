@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -30,8 +32,10 @@ import pellucid
 from pellucid.base import Embedder
 from pellucid.errors import InputError
 from pellucid.server import ServerSettings, create_app, serve
+from pellucid.server import running as server_running
 from pellucid.server.batching import Batcher
 from pellucid.server.errors import ApiError
+from pellucid.server.running import ImpatientProtocol
 from pellucid.static.embedder import StaticEmbedder
 
 
@@ -60,11 +64,12 @@ class Slow(Embedder):
         raise NotImplementedError
 
 
-@contextmanager
-def running(models: dict[str, Embedder], **settings: Any) -> Iterator[str]:
+@contextlib.contextmanager
+def running(models: dict[str, Embedder], patience: int = 30, **settings: Any) -> Iterator[str]:
     """Run a real server on a free port; yield its address."""
     app = create_app(ServerSettings(**settings), models)
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
+    options = {"http": ImpatientProtocol, "timeout_keep_alive": patience, "timeout_graceful_shutdown": 4 * patience}
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", **options))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
@@ -192,7 +197,22 @@ def test_info_and_state(url: str) -> None:
         ("/embed", {"inputs": "a", "truncate": 0}, 422, "truncate"),
         ("/embed", {"inputs": ["a"] * 101}, 422, "at most 100"),
         ("/embed", {"inputs": "a" * 5001}, 422, "at most 5,000"),
-        ("/embed", b'{"inputs": "\\ud800"}', 422, "surrogate"),
+        ("/embed", b'{"inputs": "\\ud800"}', 400, "hex escape"),
+        ("/embed", b"[" * 40_000, 400, "recursion"),
+        ("/embed", b'{"inputs": "a", "other": ' + b'{"a":' * 9000, 400, "recursion"),
+        ("/embed", b'{"inputs": NaN}', 422, "inputs is float"),
+        ("/embed", b'{"inputs": "a", "dimensions": 1' + b"0" * 4000 + b"}", 422, "dimensions"),
+        ("/embed", b'{"inputs": "a", "dimensions": 1' + b"0" * 9000 + b"}", 400, "number"),
+        ("/embed", b"", 400, "no JSON"),
+        ("/embed", b"null", 422, "the body"),
+        (
+            "/rerank",
+            b'{"query": "a", "texts": [' + b"1," * 20_000 + b"1]}",
+            422,
+            "texts.0: Input should be",
+        ),
+        ("/why", {"query": "a", "id": "b", "weights": {f"w{n}": "" for n in range(2000)}}, 422, "at most 100 weights"),
+        ("/search", b'{"query": "a", "weights": {"bm25": NaN}}', 422, "finite"),
         ("/embed", b'{"inputs": "' + b"a" * 60_000 + b'"}', 413, "50,000 bytes"),
         ("/embed", b"\xff\xfe", 400, "no JSON"),
         ("/embed_sparse", {"inputs": "a"}, 424, "dense rows"),
@@ -222,7 +242,8 @@ def _as_openai(body: Any) -> Any:
 
 def test_json_needs_its_header(url: str) -> None:
     status, error = ask(url, "/embed", {"inputs": "a"}, {"content-type": "text/plain"})
-    assert status == 422 and "Content-Type: application/json" in error["error"]
+    assert status == 415 and "Content-Type: application/json" in error["error"]
+    assert ask(url, "/embed", {"inputs": "a"}, {"content-type": "Application/JSON; charset=utf-8"})[0] == 200
 
 
 def test_chunked_body_over_the_limit(url: str) -> None:
@@ -248,7 +269,9 @@ def test_token(fruit: StaticEmbedder) -> None:
 def test_other_hosts_are_refused(fruit: StaticEmbedder) -> None:
     with running({"fruit": fruit}, hosts=("localhost", "127.0.0.1")) as url:
         assert ask(url, "/health")[0] == 200
-        assert ask(url, "/health", headers={"host": "evil.example"})[0] == 400
+        assert ask(url, "/health", headers={"host": "LOCALHOST:99"})[0] == 200
+        status, error = ask(url, "/v1/models", headers={"host": "evil.example"})
+        assert status == 400 and error["error"]["type"] == "invalid_request_error"
 
 
 def test_slow_body_and_slow_model_end_in_time(fruit: StaticEmbedder) -> None:
@@ -259,6 +282,162 @@ def test_slow_body_and_slow_model_end_in_time(fruit: StaticEmbedder) -> None:
             assert half.recv(100).startswith(b"HTTP/1.1 408")
         status, error = ask(url, "/embed", {"inputs": "a"})
         assert status == 504 and "0.5 seconds" in error["error"]
+
+
+def _raw(url: str, sent: bytes, seconds: float = 20) -> bytes:
+    """Send bytes as they are; return all that comes until the server closes the connection."""
+    host, port = url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=seconds) as connection:
+        connection.sendall(sent)
+        return b"".join(iter(lambda: connection.recv(1 << 16), b""))
+
+
+def test_methods(url: str) -> None:
+    for method, status in (("HEAD", 200), ("OPTIONS", 405), ("DELETE", 405), ("TRACE", 405)):
+        connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=30)
+        connection.request(method, "/health")
+        answer = connection.getresponse()
+        assert answer.status == status and answer.getheader("access-control-allow-origin") is None
+    assert _raw(url, b"CONNECT evil:80 HTTP/1.1\r\nhost: a\r\n\r\n").startswith(b"HTTP/1.1 400")
+    assert _raw(url, b"OPTIONS * HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").startswith(b"HTTP/1.1 404")
+    smuggled = b"POST /embed HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"
+    assert _raw(url, smuggled).startswith(b"HTTP/1.1 400")
+
+
+def test_every_method_of_a_path_is_named(url: str) -> None:
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=30)
+    connection.request("PUT", "/")
+    assert connection.getresponse().getheader("allow") == "GET, HEAD, POST"
+
+
+def test_pipelined_requests_are_answered_in_order(url: str) -> None:
+    bodies = [json.dumps({"inputs": "a " * number}).encode() for number in (1, 2000, 2, 0)]
+    head = b"POST /embed HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s"
+    last = b"GET /health HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
+    found = _raw(url, b"".join(head % (len(body), body) for body in bodies) + last)
+    answers = [json.loads(part.split(b"\r\n\r\n")[1]) for part in found.split(b"HTTP/1.1 200 OK")[1:-1]]
+    expected = [ask(url, "/embed", body)[1] for body in bodies]
+    assert answers == expected
+
+
+def test_heads_and_frames_without_end(url: str) -> None:
+    head = b"GET /health HTTP/1.1\r\nhost: a\r\n"
+    assert _raw(url, head + b"x: " + b"a" * 70_000).startswith(b"HTTP/1.1 431")
+    assert _raw(url, head + b"x: y\r\n" * 12_000).startswith(b"HTTP/1.1 431")
+    chunked = b"POST /embed HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+    for frames in (b"0\r\n" + b"trailer: x\r\n" * 8000, b"1\r\n \r\n" * 40_000):
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+            assert not _raw(url, chunked + frames).startswith(b"HTTP/1.1 200")
+    assert ask(url, "/health")[0] == 200
+
+
+@pytest.mark.full
+def test_silent_clients_are_closed() -> None:
+    health = b"GET /health HTTP/1.1\r\nhost: a\r\n\r\n"
+    with running({"slow": Slow(2.5)}, patience=1) as url:
+        for sent in (b"", health, health + b"GET /hea", b"GET /health HTTP/1.1\r\nhost:"):
+            assert _raw(url, sent, 10).count(b"200 OK") == sent.count(health)
+        assert ask(url, "/embed", {"inputs": "a"})[0] == 200  # longer than a silence may last
+
+
+@pytest.mark.full
+def test_answers_that_nobody_reads_are_let_go(static: StaticEmbedder) -> None:
+    body = json.dumps({"inputs": ["a"] * 2000}).encode()
+    request = b"POST /embed HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+    with running({"static-en": static}, patience=1, timeout=1.0) as url:
+        host, port = url.removeprefix("http://").split(":")
+        deaf = [socket.create_connection((host, int(port)), timeout=30) for _ in range(4)]
+        for connection in deaf:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+            connection.sendall((request % len(body) + body) * 5)
+        time.sleep(5)
+        assert "pellucid_requests_running 1.0" in ask(url, "/metrics")[1]
+        whole = len(json.dumps(ask(url, "/embed", body)[1]))
+        for connection in deaf:
+            assert _rest(connection) < 0.8 * whole  # what the system had taken; the server keeps nothing for it
+
+
+def _rest(connection: socket.socket) -> int:
+    """Return how many bytes still come."""
+    received = 0
+    with contextlib.suppress(ConnectionError), connection:
+        while data := connection.recv(1 << 16):
+            received += len(data)
+    return received
+
+
+def test_thousands_of_connections(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_running, "_MOST_CONNECTIONS", 50)
+    host, port = url.removeprefix("http://").split(":")
+    crowd = [socket.create_connection((host, int(port)), timeout=10) for _ in range(100)]
+    with contextlib.suppress(ConnectionError):
+        assert crowd[-1].recv(1) == b""
+    for connection in crowd:
+        connection.close()
+    for _ in range(50):  # until the server has seen them go
+        with contextlib.suppress(OSError):
+            assert ask(url, "/embed", {"inputs": "a"})[0] == 200
+            return
+    raise AssertionError("it takes no requests any more")
+
+
+def test_too_much_at_a_time_is_refused() -> None:
+    with running({"slow": Slow(1.0)}, max_body_bytes=10_000) as url:
+        statuses: list[int] = []
+        body = {"inputs": "a" * 9000}
+        crowd = [threading.Thread(target=lambda: statuses.append(ask(url, "/embed", body)[0])) for _ in range(12)]
+        for client in crowd:
+            client.start()
+        for client in crowd:
+            client.join()
+        assert set(statuses) == {200, 429} and statuses.count(200) == 8
+        assert ask(url, "/embed", body)[0] == 200
+
+
+def test_who_hangs_up_is_not_worked_for() -> None:
+    model = Slow(0.3)
+    with running({"slow": model}) as url:
+        host, port = url.removeprefix("http://").split(":")
+        calls = len(model.calls)
+        body = json.dumps({"inputs": [str(number) for number in range(64 * 20)]}).encode()
+        with socket.create_connection((host, int(port))) as connection:
+            head = "POST /embed HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: "
+            connection.sendall(f"{head}{len(body)}\r\n\r\n".encode() + body)
+            time.sleep(0.2)
+        assert ask(url, "/embed", {"inputs": "a"})[0] == 200
+        assert len(model.calls) - calls <= 4  # of 21
+        assert 'pellucid_requests_total{route="/embed",status="499"} 1.0' in ask(url, "/metrics")[1]
+
+
+def test_our_faults_have_the_form_of_the_api(url: str) -> None:
+    status, error = ask(url, "/explain", {"text1": "a", "model": "slow"})  # which cannot explain
+    assert status == 500 and error == {"error": "the server failed: NotImplementedError", "error_type": "Backend"}
+    assert ask(url, "/embed", {"inputs": "a"})[0] == 200
+
+
+def test_maps_wait_for_one_another_and_nobody_for_them(static: StaticEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
+    running_maps, most = [0], [0]
+
+    def long_map(model: Any, texts: Any, clusters: int) -> Any:
+        running_maps[0] += 1
+        most[0] = max(most[0], running_maps[0])
+        time.sleep(0.8)
+        running_maps[0] -= 1
+        raise InputError("no map")
+
+    monkeypatch.setattr("pellucid.server.reasons_api.corpus_map", long_map)
+    with running({"static-en": static}, timeout=0.5) as url:
+        statuses: list[int] = []
+        body = {"texts": ["a"] * 10}
+        crowd = [threading.Thread(target=lambda: statuses.append(ask(url, "/map", body)[0])) for _ in range(8)]
+        for client in crowd:
+            client.start()
+        time.sleep(0.1)
+        assert ask(url, "/explain", {"text1": "a loan"})[0] == 200
+        for client in crowd:
+            client.join()
+        assert most == [1] and sorted(statuses) == [429] * 5 + [504] * 3  # one runs on though its request has ended
+        assert ask(url, "/map", body)[0] in (422, 504)
 
 
 def test_index_is_searched_with_reasons(tmp_path: Path, static: StaticEmbedder) -> None:
@@ -378,6 +557,10 @@ def test_command_answers_and_ends(workers: int, port: int) -> None:
     with _process(command, port, {"PELLUCID_TOKEN": "t"}) as (process, url):
         assert len(ask(url, "/embed", {"inputs": "a"}, {"authorization": "Bearer t"})[1][0]) == 256
         assert ask(url, "/embed", {"inputs": "a"})[0] == 401
+        for _ in range(20):
+            ask(url, "/health")
+        _, metrics = ask(url, "/metrics")  # of all workers together
+        assert int(re.search(r'route="/health",status="200"} (\d+)', metrics)[1]) in (19, 20)  # the last may yet come
         process.send_signal(signal.SIGTERM)
         process.wait(30)
     assert "Traceback" not in process.stderr.read()
@@ -401,7 +584,7 @@ def test_what_was_accepted_is_answered_after_sigterm(port: int) -> None:
         process.wait(30)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _process(command: list[str], port: int, variables: dict[str, str]) -> Iterator[tuple[Any, str]]:
     paths = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
     environment = os.environ | {"PYTHONPATH": paths} | variables
@@ -429,3 +612,14 @@ def test_base64_is_little_endian_float32(url: str, static: StaticEmbedder) -> No
     _, found = ask(url, "/v1/embeddings", {"model": "static-en", "input": "rates", "encoding_format": "base64"})
     row = np.frombuffer(base64.b64decode(found["data"][0]["embedding"]), "<f4")
     np.testing.assert_array_equal(row, static.encode("rates"))
+
+
+@pytest.mark.full
+def test_the_wheel_holds_the_page(tmp_path: Path) -> None:
+    wheel = pytest.importorskip("hatchling.builders.wheel", reason="needs the package hatchling")
+    root = Path(__file__).parents[1]
+    (built,) = wheel.WheelBuilder(str(root)).build(directory=str(tmp_path), versions=["standard"])
+    page = {path.name for path in (root / "src/pellucid/server/page").iterdir()}
+    with zipfile.ZipFile(built) as files:
+        inside = {Path(name).name for name in files.namelist() if name.startswith("pellucid/server/page/")}
+    assert inside == page and {"index.html", "explorer.js", "style.css"} <= page

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hmac
+import os
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,9 +15,9 @@ import anyio
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.exceptions import HTTPException
-from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.responses import FileResponse, PlainTextResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pellucid.base import Embedder
@@ -26,6 +28,10 @@ from pellucid.server.service import ServerSettings, Service
 
 _PAGE = {file.name: file for file in (Path(__file__).parent / "page").iterdir()}
 _OPEN = {"/health", "/ready", "/metrics", "/", *(f"/{name}" for name in _PAGE)}  # answered without a token
+_BODIES = 8  # of the largest size may be held at a time
+HANG_UP = "pellucid.hang_up"  # what a scope calls the way to end a request whose client is gone
+_GONE = 499  # what the metrics call such a request, as nginx does
+_PORT = re.compile(rb":\d+$")
 _PAGE_HEADERS = {
     "content-security-policy": "default-src 'self'; img-src 'self' data: blob:; style-src 'self'; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
@@ -55,16 +61,15 @@ def create_app(settings: ServerSettings | None = None, models: Mapping[str, Embe
 
     app = FastAPI(title="pellucid", version=VERSION, lifespan=lifespan, docs_url="/docs", redoc_url=None)
     for api in (openai_api, inference_api, reasons_api):
-        app.include_router(api.routes(service))
+        app.router.routes.extend(api.routes(service).routes)  # as they are: FastAPI would put a router around each
     _add_page(app)
     registry = CollectorRegistry()
     _add_state_routes(app, service, registry)
     app.add_exception_handler(ApiError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(Exception, _failed)
     app.add_middleware(Guard, settings=service.settings, registry=registry)
-    if service.settings.hosts is not None:
-        app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(service.settings.hosts))
     app.state.service = service
     return app
 
@@ -78,7 +83,12 @@ def _add_page(app: FastAPI) -> None:
 
         return send
 
-    app.add_route("/", file(_PAGE["index.html"]), methods=["GET"], include_in_schema=False)
+    @app.head("/", include_in_schema=False)
+    @app.get("/", tags=["state"], response_class=HTMLResponse)
+    async def explorer() -> Response:
+        """Return the explorer."""
+        return FileResponse(_PAGE["index.html"], headers=_PAGE_HEADERS)
+
     for name, path in _PAGE.items():
         app.add_route(f"/{name}", file(path), methods=["GET"], include_in_schema=False)
 
@@ -86,11 +96,13 @@ def _add_page(app: FastAPI) -> None:
 def _add_state_routes(app: FastAPI, service: Service, registry: CollectorRegistry) -> None:
     """Add what load balancers and Prometheus ask for."""
 
+    @app.head("/health", include_in_schema=False)
     @app.get("/health", tags=["state"], response_class=Response, responses={200: {"description": "it runs"}})
     async def health() -> Response:
         """Say that the process answers."""
         return Response()
 
+    @app.head("/ready", include_in_schema=False)
     @app.get("/ready", tags=["state"], response_class=Response, responses={503: {"description": "it starts or ends"}})
     async def ready() -> Response:
         """Say whether requests can be taken."""
@@ -98,8 +110,12 @@ def _add_state_routes(app: FastAPI, service: Service, registry: CollectorRegistr
 
     @app.get("/metrics", tags=["state"], response_class=PlainTextResponse)
     async def metrics() -> Response:
-        """Return counters in Prometheus' text format."""
-        return PlainTextResponse(generate_latest(registry))
+        """Return counters in Prometheus' text format, those of all workers together."""
+        if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+            return PlainTextResponse(generate_latest(registry))
+        every = CollectorRegistry()
+        MultiProcessCollector(every)  # type: ignore[no-untyped-call]
+        return PlainTextResponse(generate_latest(every))
 
 
 async def _refused(request: Request, error: Any) -> Response:
@@ -112,15 +128,20 @@ async def _invalid(request: Request, error: Any) -> Response:
     place = ".".join(str(part) for part in first["loc"] if part != "body")
     if first["type"] == "json_invalid":
         return error_answer(request.url.path, ApiError(400, f"the body is no JSON: {first['ctx']['error']}"))
-    message = f"{place or 'the body'}: {first['msg']}"
-    if not place and "json" not in request.headers.get("content-type", ""):
-        message = "the body is read as JSON only with the header Content-Type: application/json"
-    return error_answer(request.url.path, ApiError(422, message, place or None))
+    return error_answer(request.url.path, ApiError(422, f"{place or 'the body'}: {first['msg']}", place or None))
+
+
+async def _failed(request: Request, error: Any) -> Response:
+    """Say that it is our fault; the server logs the traceback."""
+    return error_answer(request.url.path, ApiError(500, f"the server failed: {type(error).__name__}"))
 
 
 async def _http_error(request: Request, error: Any) -> Response:
     response = error_answer(request.url.path, ApiError(error.status_code, str(error.detail)))
-    response.headers.update(error.headers or {})  # as Allow, which a wrong method is answered with
+    response.headers.update(error.headers or {})
+    if error.status_code == 405:  # Starlette names the methods of the first route of this path alone
+        routes = [route for route in request.app.routes if getattr(route, "path", None) == request.url.path]
+        response.headers["allow"] = ", ".join(sorted({method for route in routes for method in route.methods}))
     return response
 
 
@@ -130,12 +151,14 @@ class Guard:
     def __init__(self, app: ASGIApp, settings: ServerSettings, registry: CollectorRegistry) -> None:
         """Take the application and its limits."""
         self.app, self.settings = app, settings
+        self._hosts = None if settings.hosts is None else {host.lower().encode() for host in settings.hosts}
         self._running = 0
+        self._held = 0  # bytes of the bodies in work
         labels = ("route", "status")
         self._count = Counter("pellucid_requests", "requests answered", labels, registry=registry)
         self._time = Histogram("pellucid_request_seconds", "time to the answer", ("route",), registry=registry)
-        self._gauge = Gauge("pellucid_requests_running", "requests in work", registry=registry)
-        self._gauge.set_function(lambda: self._running)
+        name, about = "pellucid_requests_running", "requests in work"
+        self._gauge = Gauge(name, about, registry=registry, multiprocess_mode="livesum")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -151,48 +174,70 @@ class Guard:
             await send(message)
 
         self._running += 1
+        self._gauge.inc()
         try:
-            await self._guarded(scope, receive, counted)
+            if not await self._guarded(scope, receive, counted):
+                status = _GONE
         finally:
             self._running -= 1
+            self._gauge.dec()
             route = getattr(scope.get("route"), "path", "other")  # a label for every address would have no end
             self._count.labels(route, status).inc()
             self._time.labels(route).observe(perf_counter() - started)
 
-    async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> bool:
+        """Answer a request; False where its client hung up before."""
         refusal = self._refusal(scope)
         if refusal is not None:
             await error_answer(scope["path"], refusal)(scope, receive, send)
-            return
-        is_read = is_started = False
+            return True
+        is_read = is_started = is_gone = False
         seen = 0
 
         async def limited() -> Message:
             nonlocal seen, is_read
             message = await receive()
-            seen += len(message.get("body", b""))
+            size = len(message.get("body", b""))
+            seen += size
+            self._held += size
             is_read = is_read or not message.get("more_body", False)
             if seen > self.settings.max_body_bytes:
                 raise HTTPException(413, self._too_large())
+            if self._held > _BODIES * self.settings.max_body_bytes:
+                raise HTTPException(429, "too many large requests are in work; try again in a moment")
             return message
+
+        def hang_up() -> None:
+            nonlocal is_gone
+            is_gone = True
+            limit.cancel()
 
         async def noted(message: Message) -> None:
             nonlocal is_started
             is_started = True
             await send(message)
 
-        with anyio.move_on_after(self.settings.timeout) as limit:
-            await self.app(scope, limited, noted)
-        if limit.cancelled_caught and not is_started:
+        limit = anyio.move_on_after(self.settings.timeout)
+        scope[HANG_UP] = hang_up
+        try:
+            with limit:
+                await self.app(scope, limited, noted)
+        finally:
+            self._held -= seen
+            del scope[HANG_UP]
+        if limit.cancelled_caught and not is_started and not is_gone:
             seconds = f"{self.settings.timeout:g} seconds"
             late = ApiError(504, f"no answer in {seconds}") if is_read else ApiError(408, f"no whole body in {seconds}")
             await error_answer(scope["path"], late)(scope, receive, send)
+        return not is_gone
 
     def _refusal(self, scope: Scope) -> ApiError | None:
-        """Return why a request is not passed on: its token, its length, or too many others."""
-        if scope["path"] in _OPEN and scope["method"] == "GET":
-            return None
+        """Return why a request is not passed on: its host, its token, its length, or too many others."""
         headers = dict(scope["headers"])
+        if self._hosts is not None and _PORT.sub(b"", headers.get(b"host", b"").lower()) not in self._hosts:
+            return ApiError(400, "the server does not go by this host name; ask it as localhost")
+        if scope["path"] in _OPEN and scope["method"] in ("GET", "HEAD"):
+            return None
         if self.settings.token is not None:
             expected = f"Bearer {self.settings.token}".encode()
             if not hmac.compare_digest(headers.get(b"authorization", b""), expected):

@@ -75,4 +75,4 @@ def error_answer(path: str, error: ApiError) -> Response:
 
 def described(error: Any, *statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the OpenAPI entries of the errors that a route may answer with, `error` their body."""
-    return {status: {"model": error} for status in (400, 401, 408, 413, 422, 424, 429, 500, 503, 504, *statuses)}
+    return {status: {"model": error} for status in (400, 401, 408, 413, 415, 422, 424, 429, 500, 503, 504, *statuses)}

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import base64
-from typing import Annotated, Any, Literal
+from typing import Literal
 
 from fastapi import APIRouter
-from pydantic import BaseModel, Field, WithJsonSchema
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from pellucid.server.errors import OpenAIError, answer, described
+from pellucid.server.routing import RequestBody, Route, Texts
 from pellucid.server.service import Service
 
-Texts = Annotated[
-    Any,
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
-]
-"""One text or several; checked by `Service.texts`, whose messages say more than a union's."""
 
-
-class EmbeddingRequest(BaseModel, strict=True):
+class EmbeddingRequest(RequestBody):
     """The body of /v1/embeddings; what else a client sends is ignored."""
 
     input: Texts
@@ -73,7 +68,7 @@ class ModelList(BaseModel):
 
 def routes(service: Service) -> APIRouter:
     """Return the routes of OpenAI's API."""
-    router = APIRouter(prefix="/v1", tags=["OpenAI"], responses=described(OpenAIError, 404))
+    router = APIRouter(prefix="/v1", route_class=Route, tags=["OpenAI"], responses=described(OpenAIError, 404))
 
     @router.post("/embeddings", response_model=EmbeddingList)
     async def create_embeddings(body: EmbeddingRequest) -> Response:

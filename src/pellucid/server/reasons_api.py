@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 from starlette.responses import Response
 
 from pellucid.explanation import Row
 from pellucid.server.corpus_map import MOST_POINTS, corpus_map
 from pellucid.server.errors import InferenceError, answer, described
+from pellucid.server.routing import RequestBody, Route, TextList
 from pellucid.server.service import Service
 from pellucid.views.parts import Note
 
@@ -19,11 +20,22 @@ if TYPE_CHECKING:
     from pellucid.index.documents import Document
 
 _Role = Literal["query", "document"]
+_MOST_WEIGHTS = 100
 _SHOWN = 400  # characters of a text on the map
 _ENCODED = 4000  # characters of a document that count for its place on the map
 
 
-class ExplainRequest(BaseModel, strict=True):
+def _few(given: Any) -> Any:
+    """Refuse before each wrong entry of millions makes an error of its own."""
+    if isinstance(given, dict) and len(given) > _MOST_WEIGHTS:
+        raise ValueError(f"at most {_MOST_WEIGHTS} weights")
+    return given
+
+
+Weights = Annotated[dict[str, float], BeforeValidator(_few)]
+
+
+class ExplainRequest(RequestBody):
     """The body of /explain."""
 
     text1: str
@@ -35,7 +47,7 @@ class ExplainRequest(BaseModel, strict=True):
     notes: bool = Field(False, description="Add the sentences that the views show: coverage, for and against.")
 
 
-class DescribeRequest(BaseModel, strict=True):
+class DescribeRequest(RequestBody):
     """The body of /describe."""
 
     text: str
@@ -67,29 +79,29 @@ class DimensionList(BaseModel):
     dimensions: list[DimensionEntry]
 
 
-class SearchRequest(BaseModel, strict=True):
+class SearchRequest(RequestBody):
     """The body of /search."""
 
     query: str
     top_k: int = Field(10, ge=1, le=100)
-    where: dict[str, Any] | list[dict[str, Any]] | None = Field(None, description="Conditions on the metadata.")
-    weights: dict[str, float] | None = Field(None, description="Of the parts of the score, for this search.")
+    where: dict[str, Any] | list[Any] | None = Field(None, description="Conditions on the metadata.")
+    weights: Weights | None = Field(None, description="Of the parts of the score, for this search.")
     rows: int = Field(0, ge=0, le=1000, description="Add so many rows of each hit, the largest.")
 
 
-class WhyRequest(BaseModel, strict=True):
+class WhyRequest(RequestBody):
     """The body of /why: a document of the index, and what puts it above another."""
 
     query: str
     id: str
     below: str | None = Field(None, description="The id of another document: explain the difference of the two scores.")
-    weights: dict[str, float] | None = None
+    weights: Weights | None = None
 
 
-class MapRequest(BaseModel, strict=True):
+class MapRequest(RequestBody):
     """The body of /map."""
 
-    texts: list[str] | None = Field(None, description="The corpus; without it, documents of the index.")
+    texts: TextList | None = Field(None, description="The corpus; without it, documents of the index.")
     limit: int = Field(1000, ge=10, le=MOST_POINTS, description="Documents of the index, spread over all of them.")
     clusters: int = Field(8, ge=2, le=50)
     model: str | None = None
@@ -149,14 +161,14 @@ def _row(row: Row) -> dict[str, Any]:
 
 def routes(service: Service) -> APIRouter:
     """Return our own routes."""
-    router = APIRouter(tags=["pellucid"], responses=described(InferenceError, 404))
+    router = APIRouter(tags=["pellucid"], route_class=Route, responses=described(InferenceError, 404))
 
     @router.get("/models", response_model=list[ServedModel])
     async def models() -> Response:
         """List the models, the one that is used by default first."""
         return answer([
             {"name": name, "family": model.family, "dimension": model.get_embedding_dimension(),
-             "sparse": hasattr(model.encode("a"), "tocsr"), "size": model._size()}
+             "sparse": service.is_sparse[name], "size": model._size()}
             for name, model in service.models.items()
         ])  # fmt: skip
 
@@ -193,13 +205,17 @@ def routes(service: Service) -> APIRouter:
         """List dimensions of a model; `search` keeps those whose name or words hold it, in any case."""
         name = service.model_name(model)
         wanted, start = search.casefold(), max(offset, 0)
-        found = [
-            {"number": number, "name": dimension.name, "about": dimension.about}
-            for number, dimension in enumerate(service.models[name].dimensions)
-            if wanted in " ".join((dimension.name, *dimension.about)).casefold()
-        ]
-        shown = found[start : start + min(max(limit, 0), 1000)]
-        return answer({"model": name, "total": len(found), "dimensions": shown})
+
+        def work() -> dict[str, Any]:
+            found = [
+                {"number": number, "name": dimension.name, "about": dimension.about}
+                for number, dimension in enumerate(service.models[name].dimensions)
+                if wanted in " ".join((dimension.name, *dimension.about)).casefold()
+            ]
+            shown = found[start : start + min(max(limit, 0), 1000)]
+            return {"model": name, "total": len(found), "dimensions": shown}
+
+        return answer(await service.in_thread(work))
 
     @router.post("/search", response_model=dict[str, Any])
     async def search(body: SearchRequest) -> Response:
@@ -244,7 +260,7 @@ def routes(service: Service) -> APIRouter:
             documents = await service.in_thread(lambda: list(islice(index, 0, None, every)))
             ids, texts = [document.id for document in documents], [_shown(document) for document in documents]
 
-        found = await service.in_thread(lambda: corpus_map(service.models[name], texts, body.clusters))
+        found = await service.in_slow_thread(lambda: corpus_map(service.models[name], texts, body.clusters))
         places = zip(ids, texts, found.points.tolist(), found.members)
         return answer({
             "model": name,

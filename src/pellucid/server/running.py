@@ -9,9 +9,12 @@ import os
 import threading
 import time
 import webbrowser
+from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
+from math import ceil
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.request import urlopen
 
@@ -22,24 +25,91 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from pellucid.base import Embedder
 from pellucid.errors import InputError
-from pellucid.server.app import create_app
+from pellucid.server.app import HANG_UP, create_app
 from pellucid.server.service import ServerSettings
 
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
 _SETTINGS = "PELLUCID_SERVER"  # the environment variable by which the workers get the settings
-_SHUTDOWN = 60  # seconds that requests have to end in
 _MOST_CONNECTIONS = 2000
+_MOST_FILES = 4096  # that the process may have open, where the system allows it: connections are files
+_MOST_BESIDE_BODY = 64 << 10  # bytes of a head, or of the frames of a chunked body beyond the length of the body
+_HEAD_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
-class _ImpatientProtocol(HttpToolsProtocol):  # type: ignore[misc]
-    """HTTP that closes a connection on which no whole head of a request comes; uvicorn waits for ever."""
+class ImpatientProtocol(HttpToolsProtocol):  # type: ignore[misc]
+    """uvicorn's HTTP with limits for clients that mean no good.
+
+    uvicorn waits for ever for the head of a request and for a client that does not read its answer, takes heads of
+    any length, accepts any number of connections, and lets a request run on whose client is gone.
+    """
 
     def connection_made(self, transport: asyncio.Transport) -> None:
+        """Begin to look whether anything comes; where there are too many connections, end this one."""
         super().connection_made(transport)
-        self.loop.call_later(self.config.timeout_keep_alive, self._close_if_silent)
+        self._beside_body = 0
+        self._unanswered: deque[Any] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        if len(self.connections) > _MOST_CONNECTIONS:
+            transport.abort()
+        else:
+            self._look_later(None, self.loop.time())
 
-    def _close_if_silent(self) -> None:
-        if getattr(self, "cycle", None) is None and not self.transport.is_closing():
-            self.transport.close()
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the request whose client is gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for cycle in self._unanswered:  # uvicorn knows the last of several alone
+            cycle.disconnected = True
+            cycle.scope.get(HANG_UP, lambda: None)()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Count what is no body, and refuse too much of it."""
+        self._beside_body += len(data)
+        super().data_received(data)
+        if self._beside_body > _MOST_BESIDE_BODY and not self.transport.is_closing():
+            if self._unanswered:
+                self.transport.abort()
+            else:
+                self.transport.write(_HEAD_TOO_LARGE)
+                self.transport.close()
+
+    def on_headers_complete(self) -> None:
+        """Note a request."""
+        super().on_headers_complete()
+        self._unanswered.append(self.cycle)
+
+    def on_response_complete(self) -> None:
+        """Forget a request; they are answered in order."""
+        self._unanswered.popleft()
+        super().on_response_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a body out of the count, and allow as much again for its frames."""
+        self._beside_body -= 2 * len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Begin a new count."""
+        self._beside_body = 0
+        super().on_message_complete()
+
+    def _look_later(self, cycle: Any, since: float) -> None:
+        self._timer = self.loop.call_later(self.config.timeout_keep_alive, self._look, cycle, since)
+
+    def _look(self, last: Any, since: float) -> None:
+        """Close a connection on which nothing has begun since the last look, unless an answer is being made."""
+        now, cycle = self.loop.time(), self.cycle
+        since = since if cycle is last else now
+        is_busy = bool(self._unanswered)
+        if now - since > (self.config.timeout_graceful_shutdown if is_busy else 0):
+            self.transport.abort()  # close() would wait until the client has read everything
+        else:
+            self._look_later(cycle, since)
 
 
 def serve(
@@ -73,17 +143,29 @@ def serve(
     if is_local:
         settings = replace(settings, hosts=("localhost", "127.0.0.1", "[::1]", host))
     options: dict[str, Any] = {
-        "host": host, "port": port, "http": _ImpatientProtocol, "timeout_graceful_shutdown": _SHUTDOWN,
-        "timeout_keep_alive": 30, "limit_concurrency": _MOST_CONNECTIONS, "log_level": "warning", "access_log": False,
-        "server_header": False,
+        "host": host, "port": port, "http": ImpatientProtocol, "ws": "none", "proxy_headers": False,
+        "timeout_keep_alive": 30, "timeout_graceful_shutdown": ceil(settings.timeout), "log_level": "warning",
+        "access_log": False, "server_header": False,
     }  # fmt: skip
+    _allow_files()
     if page is not None:
         threading.Thread(target=_open_page, args=(f"http://{host}:{port}/", page), daemon=True).start()
     if workers == 1:
         uvicorn.run(create_app(settings, models), **options)
         return
     os.environ[_SETTINGS] = json.dumps(asdict(settings))
-    uvicorn.run("pellucid.server.running:_worker_app", factory=True, workers=workers, **options)
+    with TemporaryDirectory(prefix="pellucid-metrics-") as metrics:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = metrics  # where the workers add up what they count
+        uvicorn.run("pellucid.server.running:_worker_app", factory=True, workers=workers, **options)
+
+
+def _allow_files() -> None:
+    """Raise the number of open files, which is often 1,024, as far as is useful and allowed."""
+    if resource is not None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(_MOST_FILES, hard)
+        if soft != resource.RLIM_INFINITY and soft < most:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _open_page(address: str, page: str) -> None:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-_MOST_NUMBERS = 1 << 24  # of a dense answer: 64 MB of float32
+_MOST_NUMBERS = 1 << 22  # of a dense answer: 16 MB of float32, about 50 MB of JSON
+_SLOW_WAITING = 2  # jobs behind the one that runs
 _EXPLAINED_CHARACTERS = 10_000  # of both texts: word pairs grow with the product of the two
 
 
@@ -82,15 +83,20 @@ class Service:
         self.default = next(iter(self.models))
         self.index = _opened_index(settings.index)
         self.is_ready = False
+        self.is_sparse: dict[str, bool] = {}
         self._batchers: dict[str, Batcher] = {}
         self._threads = ThreadPoolExecutor(2, "reasons")
+        self._slow_thread = ThreadPoolExecutor(1, "slow")
+        self._slow_jobs = 0
 
     def start(self) -> None:
         """Begin to serve; called in the event loop."""
         self._batchers = {name: Batcher(model, self.settings.max_waiting) for name, model in self.models.items()}
         for batcher in self._batchers.values():
             batcher.start()
-            batcher.model.encode("ready")  # compiles and maps what the first request would wait for
+        for name, model in self.models.items():
+            row = model.encode("ready")  # compiles and maps what the first request would wait for
+            self.is_sparse[name] = hasattr(row, "tocsr")
         self.is_ready = True
 
     async def stop(self) -> None:
@@ -98,7 +104,8 @@ class Service:
         self.is_ready = False
         for batcher in self._batchers.values():
             await batcher.stop()
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        for threads in (self._threads, self._slow_thread):
+            threads.shutdown(wait=True, cancel_futures=True)
         if self.index is not None:
             self.index.close()
 
@@ -135,8 +142,6 @@ class Service:
             if len(text) > self.settings.max_characters:
                 what = f"text {position} of {param} has {len(text):,} characters"
                 raise ApiError(422, f"{what}; at most {self.settings.max_characters:,} are taken", param)
-            if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-                raise ApiError(422, f"text {position} of {param} holds half of a surrogate pair", param)
         return texts
 
     async def encode(self, name: str, texts: list[str], role: Role) -> Any:
@@ -188,6 +193,25 @@ class Service:
             return await asyncio.get_running_loop().run_in_executor(self._threads, work)
         except PellucidError as error:
             raise ApiError(422, str(error)) from error
+
+    async def in_slow_thread(self, work: Callable[[], Result]) -> Result:
+        """Run what takes many seconds, one at a time; a thread cannot be stopped, so that it runs on past the timeout.
+
+        Raises:
+            ApiError: 429, as many wait as are allowed; 422, pellucid refuses it.
+        """
+        if self._slow_jobs > _SLOW_WAITING:
+            raise ApiError(429, "too many maps are being drawn; try again in a moment")
+        job = self._slow_thread.submit(work)
+        self._slow_jobs += 1
+        job.add_done_callback(self._slow_job_ended)
+        try:
+            return await asyncio.wrap_future(job)
+        except PellucidError as error:
+            raise ApiError(422, str(error)) from error
+
+    def _slow_job_ended(self, _: Any) -> None:
+        self._slow_jobs -= 1
 
     def searched(self) -> Index:
         """Return the index.

@@ -1,0 +1,56 @@
+"""How a body becomes a request: pydantic reads it from the bytes, checked on the way, before the event loop goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, cast
+
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, WithJsonSchema
+from starlette.requests import Request
+from starlette.responses import Response
+
+from pellucid.server.errors import ApiError
+
+Texts = Annotated[
+    Any,
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
+]
+"""One text or several; checked by `Service.texts`, whose messages say more than a union's."""
+
+TextList = Annotated[list[str], Field(min_length=1, fail_fast=True)]
+"""Several texts. The first that is none ends the reading: an error for each of millions would fill the memory."""
+
+
+class RequestBody(BaseModel):
+    """The body of a request: types are not converted, and there is no NaN."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+
+class Route(APIRoute):
+    """A route whose handler takes one JSON body, read without FastAPI's way through forms, files and dependencies.
+
+    That way costs more than encoding a short text.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Any]:
+        """Return what answers a request; FastAPI's own for a route without a body."""
+        if self.body_field is None:
+            return super().get_route_handler()
+        read = TypeAdapter[Any](self.body_field.field_info.annotation or Any).validate_json
+        endpoint = cast("Callable[[Any], Awaitable[Response]]", self.endpoint)
+
+        async def handle(request: Request) -> Response:
+            body = await request.body()
+            kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if kind != "application/json":  # what a web page of another site may send without asking is not it
+                raise ApiError(415, "the body must be JSON, with the header Content-Type: application/json")
+            try:
+                given = read(body)
+            except ValidationError as error:
+                raise RequestValidationError(error.errors(include_url=False, include_input=False)) from None
+            return await endpoint(given)
+
+        return handle
