@@ -512,7 +512,7 @@ def test_a_real_interrupt_leaves_no_file(models, tmp_path):
 
     pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, text=True, preexec_fn=listen, **pipes) as process:
-        while not list(tmp_path.iterdir()):  # the file aside is there as soon as reading begins
+        while not any(path.suffix == ".part" for path in tmp_path.iterdir()):  # it is there as soon as reading begins
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=60)

@@ -119,7 +119,7 @@ def test_rows_say_which_part_they_are_of(fruit):
     assert rows["words: apple × pear"].contribution == pytest.approx(pair.contribution / 2)
     assert rows["words: apple × pear"].spans1 == pair.spans1 == ((4, 9),)
     assert why.unknown1 == ()  # the second part reads every text
-    assert "length" in str(why) and "rows adding up to the score exactly" in str(why)
+    assert "length" in str(why) and "1 embedding and 2 word pairs adding up to the score exactly" in str(why)
     assert EnsembleEmbedder([fruit, fruit]).explain("The apple, unheard", "a pear").unknown_words() == ["unheard"]
     assert Explanation.from_dict(json.loads(why.to_json())) == why
     gap = model.explain("apple", "pear") - model.explain("apple", "car")

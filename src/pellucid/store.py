@@ -17,6 +17,7 @@ import math
 import mmap
 import os
 import re
+import secrets
 import shutil
 import stat
 import struct
@@ -70,10 +71,9 @@ def writing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     path = Path(path)
     with writing_explained(path), _alone(path):
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-        os.close(handle)
-        aside = Path(name)
-        try:
+        aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+        try:  # an interrupt finds the file named, however early it comes
+            aside.touch(0o600, exist_ok=False)
             yield aside
             _flush_to_disk(aside)
             os.chmod(aside, 0o666 & ~_umask())
@@ -99,8 +99,9 @@ def writing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     path = Path(os.path.realpath(path))  # a link to a folder stays a link
     with writing_explained(path), _alone(path):
         outdated = _replaceable(path)
-        aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
+        aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
         try:
+            aside.mkdir(0o700)
             yield aside
             for file in aside.rglob("*"):
                 _flush_to_disk(file)
