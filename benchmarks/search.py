@@ -95,7 +95,11 @@ def quality_table(models: Mapping[str, Any], collections: list[Collection], work
                 scores.setdefault(f"{name} alone", []).append(quality(index, collection, {name: 1}))
                 default = " (default)" if name == "static-en" else ""
                 scores.setdefault(f"BM25 + {name}{default}", []).append(quality(index, collection, None))
-    for name, made in (("tantivy, en_stem", peers.tantivy), ("bm25s, PyStemmer", peers.bm25s)):
+    for name, made in (
+        ("tantivy, en_stem", peers.tantivy),
+        ("bm25s, PyStemmer", peers.bm25s),
+        ("Seismic over our BM25", peers.seismic),
+    ):
         asks = [made(collection, work) for collection in collections]
         scores[name] = [c.ndcg([ask(query) for query in c.queries]) for ask, c in zip(asks, collections)]
     yield heading("nDCG@10 x 100", collections)
@@ -145,6 +149,7 @@ def search_times(index: pellucid.Index, collection: Collection, work: Path) -> d
     made = {
         "tantivy, en_stem": peers.tantivy,
         "bm25s": peers.bm25s,
+        "Seismic, our BM25 as sparse vectors": peers.seismic,
         "faiss FlatIP, static-en": peers.faiss(model.encode),
         "faiss IVF 64, 8 searched, static-en": peers.faiss(model.encode, 64),
     }

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from pellucid.index.bm25 import Analyser, each_once, impacts, query_weights, total
 from retrieval_sets import Collection
 from vector_cache import Vectors
 
@@ -53,6 +55,32 @@ def bm25s(collection: Collection, folder: Path) -> Ask:
     def ask(query: str) -> dict[str, float]:
         found, scores = index.retrieve(bm25s.tokenize([query], **words), k=10, show_progress=False)
         return {collection.ids[n]: float(score) for n, score in zip(found[0].tolist(), scores[0].tolist())}
+
+    return ask
+
+
+def seismic(collection: Collection, folder: Path) -> Ask:
+    """Index our BM25 as sparse vectors with Seismic, whose search is approximate; settings for about 1,000 postings."""
+    from seismic import SeismicDataset, SeismicIndex
+
+    analyser = Analyser()
+    counts = [Counter(analyser.terms(text)) for text in collection.documents]
+    having = Counter(each_once(counts))
+    average = total(counts) / len(counts)
+    dataset = SeismicDataset()
+    for id, own in zip(collection.ids, counts):
+        times = np.array(list(own.values()), np.float32)
+        values = impacts(times, times.sum(), average).astype(np.float32)
+        dataset.add_document(id, np.array(list(own), dtype="U100"), values)
+    index = SeismicIndex.build_from_dataset(dataset, n_postings=1000, num_threads=1)
+
+    def ask(query: str) -> dict[str, float]:
+        weights = query_weights(Counter(analyser.terms(query)), having, len(counts), 1.0)
+        if not weights:
+            return {}
+        terms, values = np.array(list(weights), dtype="U100"), np.array(list(weights.values()), np.float32)
+        found = index.search("q", terms, values, k=10, query_cut=10, heap_factor=0.8)
+        return {id: score for _, score, id in found}
 
     return ask
 
