@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.embeddings import PLAIN, EncodeOptions, Role, checked_role
+from pellucid.embeddings import PLAIN, EncodeOptions, Role, checked_role, stacked
 from pellucid.embeddings import unit_rows as unit_rows
 from pellucid.errors import InputError
 from pellucid.progress import Progress
@@ -224,11 +224,7 @@ class Embedder(ABC):
         if len(set(roles)) == 1:
             return self._encode(texts, roles[0], batch_size=PLAIN.batch_size, show_progress_bar=False)
         rows = [self._encode_each([text], [role]) for text, role in zip(texts, roles, strict=True)]
-        if not hasattr(rows[0], "tocsr"):
-            return np.concatenate(rows)
-        from scipy import sparse
-
-        return sparse.vstack(rows, format="csr")
+        return stacked(rows)
 
     def get_sentence_embedding_dimension(self) -> int:
         """Return `get_embedding_dimension`, of which it is sentence-transformers' older name."""

@@ -185,3 +185,12 @@ def unit_rows(embeddings: Any, dtype: Any = np.float32) -> Any:
     array = rows.astype(dtype, copy=False)
     lengths = np.linalg.norm(array, axis=1, keepdims=True)
     return np.divide(array, lengths, out=np.zeros_like(array), where=lengths > 0)
+
+
+def stacked(blocks: list[Any]) -> Any:
+    """Put blocks of rows, dense or CSR, below each other."""
+    if not hasattr(blocks[0], "tocsr"):
+        return np.concatenate(blocks)
+    from scipy import sparse
+
+    return sparse.vstack(blocks, format="csr")

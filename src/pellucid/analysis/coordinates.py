@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.base import Embedder, check_texts, unit_rows
+from pellucid.embeddings import stacked
 from pellucid.errors import InputError
 from pellucid.progress import Progress
 from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent
@@ -162,15 +163,6 @@ def known_rows(rows: Any) -> npt.NDArray[np.bool_]:
         return known
     found: npt.NDArray[np.bool_] = rows.any(axis=1)
     return found
-
-
-def stacked(blocks: list[Any]) -> Any:
-    """Put blocks of rows, dense or CSR, below each other."""
-    if not hasattr(blocks[0], "tocsr"):
-        return np.concatenate(blocks)
-    from scipy import sparse
-
-    return sparse.vstack(blocks, format="csr")
 
 
 def correlations(sample: Any) -> Iterator[tuple[slice, Floats]]:

@@ -33,7 +33,6 @@ commands.add_typer(index, name="index")
 
 _SNIPPET = 260  # characters of a passage that are shown
 _TITLE = 80  # of a title
-_FAINT = 0.15  # of the strongest word; a weaker one is not marked
 _CONDITION = re.compile(r"([^<>=!]+?)\s*(>=|<=|!=|=|>|<)\s*(.*)", re.DOTALL)
 _OPERATORS = {">=": "gte", "<=": "lte", "!=": "ne", "=": "eq", ">": "gt", "<": "lt"}
 
@@ -310,11 +309,9 @@ def _marked(hit: Hit, brackets: bool) -> Text:
     from pellucid.views.parts import visible
 
     text, words = hit.reasons.text, hit.reasons.words()
-    strongest = max((value for _, _, value in words), default=0.0)
-    marked = [(start, end) for start, end, value in words if value >= _FAINT * strongest > 0]
     start, end = snippet(text, words, _SNIPPET)
     shown = Text("\u2026 " if start else "")
-    for begin, stop in marked:
+    for begin, stop, _ in hit.reasons.highlights():
         if start <= begin and stop <= end:
             word = visible(text[begin:stop])
             shown.append(visible(text[start:begin]))

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pellucid.errors import IndexFolderError, InputError, missing_extra
-from pellucid.index.engine import Generation, Point, Test, Vector, Where, asking, blocks
+from pellucid.index.engine import Generation, Point, Test, Vector, Where, asking, blocks, read_vector
 
 try:
     from qdrant_client import QdrantClient, models
@@ -172,7 +172,7 @@ class QdrantEngine:
             for record in self._ask(
                 self._client.retrieve, ids=block, with_payload=False, with_vectors=list(names) or False
             ):
-                found[record.id] = {name: _read(vector) for name, vector in (record.vector or {}).items()}
+                found[record.id] = {name: read_vector(vector) for name, vector in (record.vector or {}).items()}
         return found
 
     def search(self, queries: Mapping[str, Vector], limit: int, where: Where = ()) -> dict[str, dict[int, float]]:
@@ -215,12 +215,6 @@ def _given(vector: Vector) -> Any:
         indices, values = (np.asarray(side).tolist() for side in vector)
         return models.SparseVector(indices=indices, values=values)
     return vector.tolist()
-
-
-def _read(vector: Any) -> Vector:
-    if hasattr(vector, "indices"):
-        return np.array(vector.indices, np.int64), np.array(vector.values, np.float32)
-    return np.array(vector, np.float32)
 
 
 def _filter(where: Where) -> Any:

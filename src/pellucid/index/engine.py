@@ -326,7 +326,7 @@ class Shard:
     def vectors(self, numbers: Collection[int], names: Collection[str]) -> dict[int, dict[str, Vector]]:
         """Return the stored vectors of points by number and part."""
         records = self._shard.retrieve(list(numbers), with_payload=False, with_vector=list(names))
-        return {r.id: {name: _read(vector) for name, vector in (r.vector or {}).items()} for r in records}
+        return {r.id: {name: read_vector(vector) for name, vector in (r.vector or {}).items()} for r in records}
 
     def payloads(self, numbers: Collection[int]) -> dict[int, dict[str, Any]]:
         """Return the payload of each point that is there."""
@@ -375,7 +375,8 @@ def _given(vector: Vector) -> Any:
     return vector.tolist()
 
 
-def _read(vector: Any) -> Vector:
+def read_vector(vector: Any) -> Vector:
+    """Return a vector of Qdrant's, embedded or of a cluster, as numpy has it."""
     if hasattr(vector, "indices"):
         return np.array(vector.indices, np.int64), np.array(vector.values, np.float32)
     return np.array(vector, np.float32)

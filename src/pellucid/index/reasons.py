@@ -27,6 +27,7 @@ from pellucid.text import JOINER, Span, shown_word
 Floats = npt.NDArray[np.float64]
 
 _BETWEEN = ": "  # between the name of a part and of its row, as in an ensemble
+_FAINT = 0.15  # of the strongest word; a weaker one is not highlighted
 _NO_SPANS: Integers = np.zeros((0, 2), np.int64)
 
 
@@ -326,6 +327,12 @@ class Reasons:
         first = np.flatnonzero(np.concatenate([keys[:1] >= 0, keys[1:] != keys[:-1]]))
         sums = np.add.reduceat(marks[order], first) if len(first) else marks
         return list(zip((keys[first] >> 32).tolist(), (keys[first] & 0xFFFFFFFF).tolist(), sums.tolist()))
+
+    def highlights(self) -> list[tuple[int, int, float]]:
+        """Return the stretches of `words` that carry the score: those with a good part of the strongest's."""
+        words = self.words()
+        strongest = max((value for _, _, value in words), default=0.0)
+        return [word for word in words if word[2] >= _FAINT * strongest > 0]
 
     def parts(self) -> dict[str, float]:
         """Return the sum of the rows of each part."""

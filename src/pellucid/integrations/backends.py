@@ -6,6 +6,7 @@ The first two import torch, so that their classes are made when they are asked f
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from pellucid.base import Vectors
@@ -22,11 +23,7 @@ def keybert_backend(model: Any = "static-en") -> Any:
     Raises:
         MissingExtraError: keybert is not installed.
     """
-    try:
-        from keybert.backend import BaseEmbedder
-    except ImportError as error:
-        raise MissingExtraError("keybert is not installed. Run: pip install keybert") from error
-    return _backend(BaseEmbedder, model)
+    return _backend("keybert", model)
 
 
 def bertopic_backend(model: Any = "static-en") -> Any:
@@ -38,11 +35,7 @@ def bertopic_backend(model: Any = "static-en") -> Any:
     Raises:
         MissingExtraError: bertopic is not installed.
     """
-    try:
-        from bertopic.backend import BaseEmbedder
-    except ImportError as error:
-        raise MissingExtraError("bertopic is not installed. Run: pip install bertopic") from error
-    return _backend(BaseEmbedder, model)
+    return _backend("bertopic", model)
 
 
 def txtai_transform(model: Any = "static-en") -> Callable[[list[str]], Vectors]:
@@ -59,7 +52,12 @@ def txtai_transform(model: Any = "static-en") -> Callable[[list[str]], Vectors]:
     return transform
 
 
-def _backend(base: Any, model: Any) -> Any:
+def _backend(library: str, model: Any) -> Any:
+    try:
+        base: Any = import_module(f"{library}.backend").BaseEmbedder
+    except ImportError as error:
+        raise MissingExtraError(f"{library} is not installed. Run: pip install {library}") from error
+
     class PellucidBackend(base):
         def embed(self, documents: list[str], verbose: bool = False) -> Vectors:
             return dense(self.embedding_model.encode(list(documents), show_progress_bar=verbose))

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 KEY = "pellucid"
 """Under which a hit's facts stand in the metadata of other libraries, so that none of the user's keys is lost."""
 
-_FAINT = 0.15  # of the strongest word; a weaker one is not highlighted
-
 
 def open_model(model: Embedder | str | os.PathLike[str]) -> Embedder:
     """Return a model; a bundled name, folder or hub id is opened."""
@@ -83,14 +81,14 @@ def facts_of(hit: Hit) -> dict[str, Any]:
         stretches of the passage that carry it, with start and end in characters.
     """
     found = hit.to_dict()
-    words, before = found.pop("words"), len(found.pop("indexed")) - len(hit.text)  # the title stands before the text
-    strongest = max((word["contribution"] for word in words), default=0.0)
+    before = len(found["indexed"]) - len(hit.text)  # the title stands before the text
     found["highlights"] = [
-        {**word, "start": word["start"] - before, "end": word["end"] - before}
-        for word in words
-        if word["start"] >= before and word["contribution"] >= _FAINT * strongest > 0
+        {"start": start - before, "end": end - before, "contribution": value}
+        for start, end, value in hit.reasons.highlights()
+        if start >= before
     ]
-    del found["text"], found["metadata"]  # have places of their own
+    for name in ("text", "metadata", "words", "indexed"):  # have places of their own, or are said by the highlights
+        del found[name]
     return found
 
 

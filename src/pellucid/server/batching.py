@@ -11,10 +11,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from pellucid.base import Embedder
-from pellucid.embeddings import Role
+from pellucid.embeddings import Role, stacked
 from pellucid.errors import PellucidError
 from pellucid.server.errors import ApiError
 from pellucid.static.embedder import StaticEmbedder
@@ -63,7 +61,8 @@ class Batcher:
         if self._is_quick and sum(map(len, texts)) <= _AT_ONCE:
             return _encode(self.model, texts, role)
         pieces = [texts[start : start + _PIECE] for start in range(0, len(texts), _PIECE)]
-        return _stacked([await self._queued(piece, role, may_wait=number > 0) for number, piece in enumerate(pieces)])
+        rows = [await self._queued(piece, role, may_wait=number > 0) for number, piece in enumerate(pieces)]
+        return rows[0] if len(rows) == 1 else stacked(rows)
 
     async def _queued(self, texts: list[str], role: Role, *, may_wait: bool) -> Any:
         """Put texts into the queue and return their rows; a full queue refuses the first piece of a request alone."""
@@ -115,16 +114,6 @@ def _encode(model: Embedder, texts: list[str], role: Role) -> Any:
         raise ApiError(422, str(error)) from error
     except Exception as error:  # a transformer may fail in any way; the server goes on
         raise ApiError(424, f"the model failed: {error!s:.200}") from error
-
-
-def _stacked(parts: list[Any]) -> Any:
-    if len(parts) == 1:
-        return parts[0]
-    if not hasattr(parts[0], "tocsr"):
-        return np.concatenate(parts)
-    from scipy import sparse
-
-    return sparse.vstack(parts, format="csr")
 
 
 def _fail(job: _Job, error: Exception) -> None:
