@@ -1,7 +1,7 @@
 r"""How well and how fast `pellucid.Index` finds documents, beside what people would use; prints markdown.
 
     python benchmarks/search.py --data shared/data --write docs/results-search.md
-    python benchmarks/search.py --data shared/data --minilm work --peers 500 --write docs/results-search.md
+    python benchmarks/search.py --data shared/data --transformers work --peers 500 --write docs/results-search.md
     python benchmarks/search.py --data shared/data --tune
     python benchmarks/search.py --data shared/data --million 1000000
 
@@ -10,8 +10,8 @@ of BM25 alone on the training queries of SciFact, then the weight is the best on
 every set. The weights of other models are those that they have without being asked.
 
 Times are processor time of one process on one thread, medians of five rounds of 60 queries; what is compared runs in
-the same rounds, one after the other. --minilm adds all-MiniLM-L6-v2 (in bfloat16); its vectors are kept in the folder
-given. --peers N indexes the first N abstracts of SciFact with txtai, chromadb and pellucid, all with MiniLM.
+the same rounds, one after the other. --transformers adds all-MiniLM-L6-v2, lexicon-minilm and the key tokens of the
+former (all in bfloat16); their vectors are kept in the folder given. --peers N indexes the first N abstracts of SciFact with txtai, chromadb and pellucid, all with MiniLM.
 --million N indexes N sentences as documents and measures nothing else.
 """
 
@@ -46,7 +46,7 @@ from pellucid.evaluation import find_tasks
 from pellucid.index.documents import PASSAGE_BITS
 from pellucid.index.searching import Question
 from retrieval_sets import Collection, read_collection
-from vector_cache import CachedEncoder, Vectors
+from vector_cache import CachedEncoder, CachedSparseEncoder, Vectors
 
 SETS = ("SciFact", "npl", "cisi", "cranfield")
 _ROUNDS = 5
@@ -69,12 +69,12 @@ def rounds(runs: Mapping[str, Callable[[], Any]], queries: int) -> dict[str, flo
     return {name: 1000 * statistics.median(each) / queries for name, each in spent.items()}
 
 
-def families(minilm: CachedEncoder | None, lexicon: Path | None) -> dict[str, Any]:
-    """Return the models that are measured, by name."""
+def families(kept: Path | None) -> dict[str, Any]:
+    """Return the models that are measured, by name; transformers only with a folder for their vectors."""
     models: dict[str, Any] = {"static-en": "static-en", "anchors-en-500": "anchors-en-500"}
-    if minilm is not None:
-        models["MiniLM"] = minilm
-    return models | ({"lexicon": lexicon} if lexicon else {})
+    if kept is None:
+        return models
+    return models | {"MiniLM": minilm(kept), "lexicon-minilm": lexicon(kept), "MiniLM as key tokens": key_tokens(kept)}
 
 
 def quality(index: pellucid.Index, collection: Collection, weights: dict[str, float] | None) -> float:
@@ -216,6 +216,32 @@ def minilm(kept: Path) -> CachedEncoder:
     return CachedEncoder("all-MiniLM-L6-v2 in bfloat16", encode, kept)
 
 
+def lexicon(kept: Path) -> pellucid.LexiconEmbedder:
+    """Return lexicon-minilm in bfloat16, its vectors kept in a folder."""
+    import torch
+
+    model = pellucid.LexiconEmbedder.from_pretrained("lexicon-minilm", backbone=minilm_folder())
+    model.backbone.model.to(torch.bfloat16)
+    return keeping(model, "lexicon-minilm in bfloat16", kept)
+
+
+def key_tokens(kept: Path) -> pellucid.KeyTokenEmbedder:
+    """Return all-MiniLM-L6-v2 in bfloat16, decoded with its input embeddings; its vectors are kept in a folder."""
+    from pellucid.transformer import open_backbone
+
+    settings = pellucid.KeyTokenSettings(normalize=True, max_length=256)
+    model = pellucid.KeyTokenEmbedder(open_backbone(minilm_folder(), dtype="bfloat16", device="cpu"), settings)
+    return keeping(model, "key tokens of all-MiniLM-L6-v2 in bfloat16", kept)
+
+
+def keeping(model: Any, name: str, kept: Path) -> Any:
+    """Return a model of one way to read queries and documents that encodes each text once."""
+    encode = model._encode
+    rows = CachedSparseEncoder(name, lambda texts: encode(texts, None, batch_size=32, show_progress_bar=False), kept)
+    model._encode = lambda texts, role, *, batch_size, show_progress_bar: rows(texts)
+    return model
+
+
 def peers_table(collection: Collection, documents: int, work: Path) -> Iterator[str]:
     """Yield what indexing and asking with MiniLM costs here, with txtai and with chromadb."""
     import torch
@@ -326,8 +352,7 @@ def page(arguments: argparse.Namespace, work: Path) -> Iterator[str]:
     load = f"load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores" if hasattr(os, "getloadavg") else "load unknown"
     yield f"# Search: results\n\nWritten by `benchmarks/search.py` on {datetime.date.today()}, {machine}, {load}, one"
     yield f"thread; {packages}. A busy machine makes all times longer: read them against each other.\n"
-    models = families(minilm(arguments.minilm) if arguments.minilm else None, arguments.lexicon)
-    yield from quality_table(models, collections, work)
+    yield from quality_table(families(arguments.transformers), collections, work)
     yield ""
     yield from speed_table(collections, work)
     if arguments.peers:
@@ -342,8 +367,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=SETS, choices=SETS, help="The sets to measure.")
     parser.add_argument("--tune", action="store_true", help="Print the scores of training queries instead.")
     parser.add_argument("--million", type=int, metavar="N", help="Index so many sentences instead, as 1000000.")
-    parser.add_argument("--minilm", type=Path, metavar="FOLDER", help="Measure MiniLM; its vectors are kept here.")
-    parser.add_argument("--lexicon", type=Path, metavar="MODEL", help="A lexicon model to measure.")
+    parser.add_argument("--transformers", type=Path, metavar="KEPT", help="Measure three; their vectors are kept here.")
     parser.add_argument("--peers", type=int, metavar="N", help="Index N abstracts with txtai and chromadb.")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="Write the page here too.")
     arguments = parser.parse_args()

@@ -21,7 +21,7 @@ from pellucid.explanation import DIMENSION, EMBEDDING, WORD, WORD_PAIR, Explanat
 from pellucid.index.bm25 import impacts
 from pellucid.index.engine import Vector
 from pellucid.index.models import Model
-from pellucid.index.words import Found, Integers, Words, distinct
+from pellucid.index.words import Found, Integers, Words, distinct, spans_by
 from pellucid.text import JOINER, Span, shown_word
 
 Floats = npt.NDArray[np.float64]
@@ -88,26 +88,22 @@ class Bm25Reader:
 
     needs_vector = False
 
-    def __init__(self, words: Words, query: str, weights: Mapping[str, float], average: float) -> None:
-        """Take the query's half of the score."""
-        self._average = average
-        places: dict[str, list[Span]] = {}
-        for term, span in words.analyser.places(query):
-            places.setdefault(term, []).append(span)
-        numbered = sorted((words.term_number(term), term) for term in weights)
-        self._numbers = np.array([number for number, _ in numbered])
-        self._terms = [term for _, term in numbered]
-        self._weights = np.array([weights[term] for term in self._terms])
-        self._asked = [tuple(places[term]) for term in self._terms]
-        self._shown = [query[slice(*spans[0])] for spans in self._asked]
+    def __init__(
+        self, words: Words, query: str, places: Mapping[str, tuple[Span, ...]], weights: Mapping[str, float], average: float
+    ) -> None:
+        """Take where the query's terms stand, those that count with their half of the score, and the mean length."""
+        self._words, self._query, self._places, self._average = words, query, places, average
+        self._terms, self._weights = list(weights), np.array(list(weights.values()))
 
     def read(self, passages: Passages) -> Callable[[int], Terms]:
         """Return what gives a value for each term that query and passage share."""
+        numbers = np.array(list(map(self._words.term_number, self._terms)))
+        order = np.argsort(numbers)
         every = passages.terms()
         lengths = np.diff(every.ends, prepend=0)[:, None]
-        near = np.searchsorted(self._numbers, every.values).clip(max=len(self._numbers) - 1)
-        found = every._replace(values=near).kept(self._numbers[near] == every.values)
-        counts = found.counts(len(self._terms))
+        near = np.searchsorted(numbers, every.values, sorter=order).clip(max=len(numbers) - 1)
+        found = every._replace(values=order[near]).kept(numbers[order[near]] == every.values)
+        counts = found.counts(len(numbers))
         values = self._weights * impacts(counts, lengths, self._average)
         marks = (values / counts.clip(min=1))[found.texts(), found.values]
 
@@ -117,16 +113,17 @@ class Bm25Reader:
 
             def row(number: int) -> Row:
                 term = int(present[number])
-                return self._row(term, passages.texts[passage], _spans(spans[which == term]))
+                return self._row(self._terms[term], passages.texts[passage], _spans(spans[which == term]))
 
             return Terms(values[passage, present], row, marks[own], spans)
 
         return terms
 
-    def _row(self, term: int, text: str, spans: tuple[Span, ...]) -> Row:
-        asked, stands = self._shown[term], text[slice(*spans[0])]
+    def _row(self, term: str, text: str, spans: tuple[Span, ...]) -> Row:
+        places = self._places[term]
+        asked, stands = self._query[slice(*places[0])], text[slice(*spans[0])]
         name = asked if asked.lower() == stands.lower() else f"{asked} ~ {stands}"
-        return Row(name, (asked,), 0.0, 0.0, self._asked[term], spans, key=(self._terms[term],), kind=WORD)
+        return Row(name, (asked,), 0.0, 0.0, places, spans, key=(term,), kind=WORD)
 
 
 class PairReader:
@@ -138,12 +135,14 @@ class PairReader:
         """Read the query; `factors` are what its words count."""
         self._name, self._model = name, words.models[name]
         asked = Passages([query], [], words).rows(name)
-        self._rows, which, counts = np.unique(asked.values, return_inverse=True, return_counts=True)
-        vectors = self._model.word_vectors(self._rows) * counts[:, None].astype(np.float32)
+        places = spans_by(zip(asked.values.tolist(), map(tuple, asked.spans.tolist())))
+        self._rows = np.array(list(places), np.int64)
+        counts = np.array([len(spans) for spans in places.values()], np.float32)
+        vectors = self._model.word_vectors(self._rows) * counts[:, None]
         self._vectors = vectors * np.float32(weight / (np.linalg.norm(vectors.sum(axis=0)) or 1.0))
         for word, factor in factors.items():
             self._vectors[self._rows == self._model.vocabulary.row(JOINER.join(word.split()))] *= np.float32(factor)
-        self._word = cache(lambda word: self._named(query, asked.spans[which == word], int(self._rows[word])))
+        self._word = cache(lambda word: self._named(query, tuple(places.values())[word], int(self._rows[word])))
 
     def summed(self) -> npt.NDArray[np.float32]:
         """Return the query's vector, as its words count, float32 [dimension]."""
@@ -159,10 +158,11 @@ class PairReader:
         bulk = self._model._compiled(passages.texts)
         if bulk is None:
             vectors = self._model.word_vectors(rows)
+            products = (vectors @ self._vectors.T).astype(np.float64)
             lengths = np.linalg.norm(counts.astype(np.float32) @ vectors, axis=1).astype(np.float64)
         else:
-            vectors, lengths = bulk.vectors_and_lengths(rows, every.values, every.ends)
-        products, asked = (vectors @ self._vectors.T).astype(np.float64), len(self._rows)
+            products, lengths = bulk.products_and_lengths(rows, every.values, every.ends, self._vectors)
+        asked = len(self._rows)
         lengths[lengths == 0] = 1.0
         factors = counts / lengths[:, None]
         marks = products.sum(axis=1)[which] / lengths[found.texts()]
@@ -175,7 +175,7 @@ class PairReader:
             def word(column: int) -> Row:
                 if column not in known:
                     places = spans[mine == column]
-                    known[column] = self._named(passages.texts[passage], places, int(rows[column]))
+                    known[column] = self._named(passages.texts[passage], _spans(places), int(rows[column]))
                 return known[column]
 
             def row(number: int) -> Row:
@@ -191,9 +191,8 @@ class PairReader:
 
         return terms
 
-    def _named(self, text: str, places: Integers, row: int) -> Row:
+    def _named(self, text: str, spans: tuple[Span, ...], row: int) -> Row:
         """Return a word as the user wrote it, with the vocabulary's if that is more than another case; its places."""
-        spans = _spans(places)
         stands, known = text[slice(*spans[0])], self._model.vocabulary.words[row]
         more = "" if known in (stands, stands.lower()) else f" (as {shown_word(known)})"
         name = shown_word(stands) + more
@@ -318,21 +317,27 @@ class Reasons:
 
     def words(self) -> list[tuple[int, int, float]]:
         """Return the stretches of `text` that have a part in the score: start, end, contribution, in text order."""
-        every = list(self._terms.values())
-        spans = np.concatenate([_NO_SPANS, *(terms.spans for terms in every)])
-        marks = np.concatenate([np.zeros(0), *(terms.marks for terms in every)])
-        keys = spans[:, 0] << 32 | spans[:, 1]
-        order = np.argsort(keys, kind="stable")  # each part's are in order already
-        keys = keys[order]
-        first = np.flatnonzero(np.concatenate([keys[:1] >= 0, keys[1:] != keys[:-1]]))
-        sums = np.add.reduceat(marks[order], first) if len(first) else marks
-        return list(zip((keys[first] >> 32).tolist(), (keys[first] & 0xFFFFFFFF).tolist(), sums.tolist()))
+        return _stretches(*self._marked)
 
     def highlights(self) -> list[tuple[int, int, float]]:
         """Return the stretches of `words` that carry the score: those with a good part of the strongest's."""
-        words = self.words()
-        strongest = max((value for _, _, value in words), default=0.0)
-        return [word for word in words if word[2] >= _FAINT * strongest > 0]
+        spans, values = self._marked
+        strong = (values > 0) & (values >= _FAINT * values.max(initial=0.0))
+        return _stretches(spans[strong], values[strong])
+
+    @cached_property
+    def _marked(self) -> tuple[Integers, Floats]:
+        """The stretches [n, 2] and what each adds to the score [n], in text order."""
+        every = [terms for terms in self._terms.values() if len(terms.marks)]
+        if not every:
+            return _NO_SPANS, np.zeros(0)
+        spans = np.concatenate([terms.spans for terms in every])
+        keys = spans[:, 0] << 32 | spans[:, 1]
+        order = np.argsort(keys, kind="stable")  # each part's are in order already
+        keys = keys[order]
+        first = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+        marks = np.concatenate([terms.marks for terms in every])
+        return spans[order[first]], np.add.reduceat(marks[order], first)
 
     def parts(self) -> dict[str, float]:
         """Return the sum of the rows of each part."""
@@ -357,6 +362,10 @@ class Reasons:
         name = part + _BETWEEN + row.name if self._named else row.name
         key = (part, *row.key) if self._named else row.key
         return Row(name, row.parts, contribution, share, row.spans1, row.spans2, row.spans3, key, row.kind)
+
+
+def _stretches(spans: Integers, values: Floats) -> list[tuple[int, int, float]]:
+    return list(zip(spans[:, 0].tolist(), spans[:, 1].tolist(), values.tolist()))
 
 
 def _spans(places: Integers) -> tuple[Span, ...]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
-from functools import cached_property, partial
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,9 +17,9 @@ from pellucid.index.engine import Engine, Vector, Where
 from pellucid.index.hits import Hit
 from pellucid.index.models import BM25, Model
 from pellucid.index.reasons import Bm25Reader, PairReader, Passages, Reader, Reasons, Terms, reader_of
-from pellucid.index.words import Words
+from pellucid.index.words import Words, spans_by
 
-_CANDIDATES, _MOST_CANDIDATES = 50, 12_800  # passages that each part brings; more until the result is certain
+_CANDIDATES, _MOST_CANDIDATES = 20, 12_800  # passages that each part brings; more until the result is certain
 _TOGETHER = 10  # hits whose reasons are read at once
 
 Products = dict[str, dict[int, float]]
@@ -48,72 +47,84 @@ class Question:
         self.query, self.shares, self._of, self._factors = query, weights, parts, factors
         self.weights = {part: weight for part, weight in weights.items() if weight > 0}
         self._vectors: dict[str, Vector] = {}  # times their weights, so that products are parts of the score
-        self._units: dict[str, Vector] = {}
-        self._term_weights: dict[str, float] = {}
+        self._readers: dict[str, Reader] = {}  # of the same parts
         self._found: list[tuple[int, str]] = []  # the hits: number and text of the passage
         self._read: dict[int, tuple[Passages, dict[str, Callable[[int], Terms]]]] = {}  # hits whose reasons were read
         for name in self.weights:
             if name == BM25:
                 self._ask_bm25()
+            elif parts.models[name].is_static:
+                self._ask_static(name)
             else:
                 self._ask(parts.models[name])
 
     def _ask_bm25(self) -> None:
-        counts = Counter(self._of.words.analyser.terms(self.query))
-        known = self._of.documents.passages_with(counts)
+        words, places = self._of.words, spans_by(self._of.words.analyser.places(self.query))
+        known = self._of.documents.passages_with(places)
+        counts = {term: len(places[term]) for term in known}
         having = {term: passages for term, (_, passages) in known.items()}
-        self._term_weights = query_weights(counts, having, self._of.state.passages, self.weights[BM25])
+        weights = query_weights(counts, having, self._of.state.passages, self.weights[BM25])
         for word, factor in self._factors.items():
-            scaled = self._term_weights.keys() & self._of.words.analyser.terms(word)
-            self._term_weights |= {term: factor * self._term_weights[term] for term in scaled}
-        if self._term_weights:
-            numbers = np.array([known[term][0] for term in self._term_weights])
-            self._vectors[BM25] = (numbers, np.array(list(self._term_weights.values()), np.float32))
+            scaled = weights.keys() & words.analyser.terms(word)
+            weights |= {term: factor * weights[term] for term in scaled}
+        if weights:
+            numbers = np.array([known[term][0] for term in weights])
+            self._vectors[BM25] = (numbers, np.array(list(weights.values()), np.float32))
+            self._readers[BM25] = Bm25Reader(words, self.query, places, weights, self._of.state.average)
+
+    def _ask_static(self, name: str) -> None:
+        reader = PairReader(name, self._of.words, self.query, self.weights[name], self._factors)
+        vector = reader.summed()
+        if vector.any():
+            self._vectors[name], self._readers[name] = vector, reader
 
     def _ask(self, model: Model) -> None:
-        name, vector = model.name, model.vectors([self.query], "query")[0]
-        if vector is None:
-            return
-        self._units[name] = vector
-        weight = np.float32(self.weights[name])
-        if self._factors and model.is_static:
-            self._vectors[name] = self._reader(name).summed()
-            return
-        self._vectors[name] = (vector[0], vector[1] * weight) if isinstance(vector, tuple) else vector * weight
+        vector, weight = model.vectors([self.query], "query")[0], np.float32(self.weights[model.name])
+        if vector is not None:
+            self._vectors[model.name] = (vector[0], vector[1] * weight) if isinstance(vector, tuple) else vector * weight
+            self._readers[model.name] = reader_of(model, self.query, vector, self.weights[model.name])
 
     def search(self, top_k: int, where: Where) -> tuple[list[Hit], bool]:
         """Return the best documents, and whether no other can be better.
 
         Each part brings its best passages; what another part has brought gets its product with this one. What no part
-        has brought scores at most the last of each list together; more are fetched until the hits are above that.
+        has brought scores at most the last of each list together. Unless the hits are above that, one part brings more:
+        its last becomes smaller, and so does the sum.
         """
-        engine = self._of.engine
-        limit = max(_CANDIDATES, 2 * top_k)
+        engine, limit = self._of.engine, max(_CANDIDATES, 2 * top_k)
+        products: Products = {name: {} for name in self._vectors}
+        limits, last, every = dict.fromkeys(self._vectors, limit), dict[str, float](), set[int]()
+        asked = list(self._vectors)
         while True:
-            products = engine.search(self._vectors, limit, where) if self._vectors else {}
-            full = {name: found for name, found in products.items() if len(found) == limit}
-            bound = sum(max(min(found.values()), 0.0) for found in full.values())
-            every = {point for found in products.values() for point, product in found.items() if product}
-            missing = {name: every.difference(found) for name, found in full.items()}
+            lists = engine.search({name: self._vectors[name] for name in asked}, limit, where) if asked else {}
+            for name, found in lists.items():
+                every.update(point for point, product in found.items() if product)
+                products[name] |= found
+                last.pop(name, None)
+                if len(found) == limit:  # else these are all that have a product
+                    last[name] = max(min(found.values()), 0.0)
+            missing = {name: every.difference(products[name]) for name in last}
             for name, more in engine.products(self._vectors, missing).items():
                 products[name] |= more
-            scores = {point: score for point, score in _sums(products).items() if point in every}
-            hits = self._known(products, _best_passages(scores), top_k)
-            certain = not full or (len(hits) == top_k and hits[-1].score >= bound)
-            if certain or limit >= _MOST_CANDIDATES:
+            hits = self._known(products, _best_passages(_sums(products, every)), top_k)
+            certain = not last or (len(hits) == top_k and hits[-1].score >= sum(last.values()))
+            asked = [name for name in last if limits[name] < _MOST_CANDIDATES]
+            if certain or not asked:
                 return hits, certain
-            limit *= 4
+            asked = [max(asked, key=lambda name: (isinstance(self._vectors[name], tuple), last[name]))]  # sparse: quick
+            limit = limits[asked[0]] = 4 * limits[asked[0]]
 
     def score(self, document: Document) -> Hit:
         """Return one document as a hit."""
         wanted = {name: list(document.points()) for name in self._vectors}
         products = self._of.engine.products(self._vectors, wanted)
-        best = _best_passages(dict.fromkeys(document.points(), 0.0) | _sums(products))
+        best = _best_passages(_sums(products, document.points()))
         return self._hit(products, document, best[0])
 
     def _known(self, products: Products, best: list[int], top_k: int) -> list[Hit]:
         """Return the first `top_k` passages that are part of a document: others are not committed, or were removed."""
         hits: list[Hit] = []
+        self._found = []
         waiting = iter(best)
         with self._of.documents.lock:  # all of it before or after a commit
             while len(hits) < top_k and (block := list(islice(waiting, top_k - len(hits)))):
@@ -139,21 +150,6 @@ class Question:
             partial(self._reasons, len(self._found) - 1, score),
         )
 
-    @cached_property
-    def _readers(self) -> dict[str, Reader]:
-        readers: dict[str, Reader] = {}
-        if BM25 in self._vectors:
-            readers[BM25] = Bm25Reader(self._of.words, self.query, self._term_weights, self._of.state.average)
-        for name in self._units:
-            readers[name] = self._reader(name)
-        return readers
-
-    def _reader(self, name: str) -> Any:
-        model, words = self._of.models[name], self._of.words
-        if model.is_static:
-            return PairReader(name, words, self.query, self.weights[name], self._factors)
-        return reader_of(model, self.query, self._units[name], self.weights[name])
-
     def _passages(self, block: int) -> tuple[Passages, dict[str, Callable[[int], Terms]]]:
         """Return some neighbouring hits, and what gives the terms of each part of their scores."""
         points, texts = zip(*self._found[block * _TOGETHER : (block + 1) * _TOGETHER])
@@ -174,12 +170,13 @@ class Question:
         return Reasons(self.query, passages.texts[place], score, terms, named=len(self.weights) > 1)
 
 
-def _sums(products: Products) -> dict[int, float]:
-    """Return the score of each passage."""
-    scores: dict[int, float] = {}
+def _sums(products: Products, points: Iterable[int]) -> dict[int, float]:
+    """Return the scores of passages."""
+    scores = dict.fromkeys(points, 0.0)
     for found in products.values():
         for point, product in found.items():
-            scores[point] = scores.get(point, 0.0) + product
+            if point in scores:
+                scores[point] += product
     return scores
 
 

@@ -7,9 +7,9 @@ and kept in an array, so that reading a text again costs no Python call for a wo
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pellucid.static.bulk import WordNumbers
 
 Integers = npt.NDArray[np.int64]
+Item = TypeVar("Item")
 
 _NO_TERM, _SEVERAL_TERMS = -1, -2
 _MOST_WORDS = 1 << 20  # that are remembered
@@ -181,6 +182,14 @@ class Words:
         if len(terms) == 1 and terms[0][1] == (0, len(word)):
             return self.term_number(terms[0][0])
         return _SEVERAL_TERMS if terms else _NO_TERM
+
+
+def spans_by(places: Iterable[tuple[Item, Span]]) -> dict[Item, tuple[Span, ...]]:
+    """Return where each item stands, by items in the order of their first places."""
+    found: dict[Item, tuple[Span, ...]] = {}
+    for item, span in places:
+        found[item] = (*found.get(item, ()), span)
+    return found
 
 
 def distinct(values: Integers, limit: int) -> tuple[Integers, Integers]:

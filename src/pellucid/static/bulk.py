@@ -136,20 +136,21 @@ class BulkEncoder:
                         blocks.stop()
         return embeddings
 
-    def vectors_and_lengths(
-        self, distinct: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
-    ) -> tuple[Vectors, npt.NDArray[np.float64]]:
-        """Return the vectors of `distinct` rows, and the length of the sum of each text's words.
+    def products_and_lengths(
+        self, distinct: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], asked: Vectors
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Return the products of some rows and vectors, and the length of the sum of each text's words.
 
         Args:
-            distinct: of the table.
+            distinct: rows of the table.
             rows: of the known words of all texts.
             ends: where the words of each text end among them.
+            asked: float32 [vectors, dimension].
         """
-        vectors, lengths = np.empty((len(distinct), self._vectors.shape[1]), np.float32), np.empty(len(ends))
+        found, lengths = np.empty((len(distinct), len(asked))), np.empty(len(ends))
         narrow = (distinct.astype(np.int32), rows.astype(np.int32))
-        pooling.take(self._vectors, self._scales, *narrow, ends, vectors, lengths)
-        return vectors, lengths
+        pooling.products(self._vectors, self._scales, *narrow, ends, asked, found, lengths)
+        return found, lengths
 
     def coverage(self, texts: list[str]) -> Vectors:
         """Return how much of each text has a row, float32 [texts].

@@ -193,17 +193,23 @@ def pool(vectors: Any, scales: Any, rows: Any, ends: Any, spelled: Any, out: Any
 
 
 @compiled
-def take(vectors: Any, scales: Any, distinct: Any, rows: Any, ends: Any, out: Any, lengths: Any) -> None:
-    """Set `out[i]` to the vector of `distinct[i]`, and `lengths[i]` to the length of the sum of text i's words.
+def products(vectors: Any, scales: Any, distinct: Any, rows: Any, ends: Any, asked: Any, out: Any, lengths: Any) -> None:
+    """Set `out[i, k]` to the product of the vectors of `distinct[i]` and `asked[k]`, `lengths[i]` to text i's length.
 
-    `rows` are known words, those of text i before `ends[i]`; `vectors` and `scales` are as in `pool`.
+    That is the length of the sum of its words: `rows` are known ones, those of text i before `ends[i]`. `vectors` and
+    `scales` are as in `pool`, `asked` is float32 [k, dimension].
     """
-    total, exact = np.empty(out.shape[1], np.float32), np.empty(out.shape[1], np.float64)
+    total, exact = np.empty(asked.shape[1], np.float32), np.empty(asked.shape[1], np.float64)
     last = len(distinct) - 1
     for word in range(len(distinct)):
         for column in range(0, vectors.shape[1], 64):
             prefetch(vectors, np.int64(distinct[min(word + AHEAD, last)]), column)
-        _sum(vectors, scales, distinct, word, word + 1, out[word])
+        _sum(vectors, scales, distinct, word, word + 1, total)
+        for other in range(len(asked)):
+            product = np.float32(0)
+            for j in range(len(total)):
+                product += total[j] * asked[other, j]
+            out[word, other] = product
     first = 0
     for text in range(len(ends)):
         _add_up(vectors, scales, rows, first, np.int64(ends[text]), total, exact)
