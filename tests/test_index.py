@@ -9,6 +9,7 @@ import shutil
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from unittest.mock import patch
@@ -22,6 +23,7 @@ from hypothesis import strategies as st
 pytest.importorskip("qdrant_edge")
 
 import pellucid
+import pellucid.index.bm25 as bm25
 import pellucid.index.index as index_file
 from pellucid import Index
 from pellucid.anchors.embedder import AnchorEmbedder
@@ -857,6 +859,43 @@ def test_settings_are_changed_without_new_vectors(tmp_path, fruit):
         assert index.verify() == []
         index.configure(word_weights={})
         assert index.weights["fruit"] == 1 and index.word_weights == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "stored"),
+    [
+        ("weights", {"bm25": math.nan, "fruit": 1}),
+        ("weights", {"bm25": -1, "fruit": 2}),
+        ("weights", {"bm25": "much", "fruit": 1}),
+        ("weights", {"bm25": 0, "fruit": 0}),
+        ("weights", {"bm25": 1, "other": 1}),
+        ("weights", [1, 2]),
+        ("word_weights", {"car": math.inf}),
+        ("word_weights", ["car"]),
+    ],
+)
+def test_stored_settings_are_checked_when_an_index_is_opened(tmp_path, fruit, name, stored):
+    with filled(tmp_path / "index", fruit) as index:
+        state = index._documents.state
+        with index._documents.commit(replace(state, settings=state.settings | {name: stored})):
+            pass
+    with pytest.raises(IndexFolderError, match=r"documents\.sqlite cannot be used: .*weight.* rebuild=True"):
+        Index.open(tmp_path / "index")
+    with Index.open(tmp_path / "index", rebuild=True) as index:
+        assert index.weights == {"bm25": 0.7, "fruit": 0.3} and index.word_weights == {}
+    Index.open(tmp_path / "index").close()
+
+
+@pytest.mark.parametrize("setting", ["K1", "ENGLISH_STOP_WORDS"])
+def test_bm25_of_another_version_is_refused(tmp_path, fruit, monkeypatch, setting):
+    with filled(tmp_path / "index", fruit) as index:
+        index.configure(weights={"bm25": 0.5, "fruit": 0.5})
+    monkeypatch.setattr(bm25, setting, {"K1": 2.0, "ENGLISH_STOP_WORDS": frozenset(["apple"])}[setting])
+    with pytest.raises(IndexFolderError, match="another stemmer, stop words, k1 or b"):
+        Index.open(tmp_path / "index")
+    with Index.open(tmp_path / "index", rebuild=True) as index:
+        assert index.verify() == [] and index.weights["bm25"] == 0.5
+    Index.open(tmp_path / "index").close()
 
 
 @pytest.mark.parametrize("kind", ["float32", "float16", "int8"])

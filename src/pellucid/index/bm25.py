@@ -11,6 +11,7 @@ reach at most is known without looking at any passage, and BM25 divided by it li
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -40,6 +41,7 @@ ENGLISH_STOP_WORDS = frozenset(
 
 _WORD = re.compile(rf"[{UNSPACED}]+|[^\W_{UNSPACED}]+")  # a run of a script without spaces, or letters and digits
 _UNSPACED = re.compile(rf"[{UNSPACED}]")
+_PROBE = "generously raised mortgages horses running häuser schönste nationales corriendo 東京 2024"  # for fingerprints
 _MOST_REMEMBERED = 1 << 20  # words whose term is kept
 
 
@@ -65,6 +67,12 @@ class Analyser:
         self.stop_words = frozenset(word.lower() for word in given)
         self._stem = _stemmer(language)
         self._term_of: dict[str, str] = {}  # "" for a word that is left out
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all that a stored half of BM25 depends on: k1, b, stop words, and what the stemmer does."""
+        facts = (K1, B, sorted(self.stop_words), self.terms(_PROBE))
+        return hashlib.blake2b(repr(facts).encode(), digest_size=8).hexdigest()
 
     def terms(self, text: str) -> list[str]:
         """Return the terms of `text`, in no order."""

@@ -50,6 +50,7 @@ from pellucid.index.models import (
     BM25,
     Model,
     Weights,
+    check_settings,
     checked_weights,
     checked_word_weights,
     default_weights,
@@ -135,12 +136,12 @@ class Index:
             raise InputError(f"passage_characters is {passage_characters!r:.40}; it must be an integer from 100 up")
         opened = open_models(models)
         engines = engine or Edge()
-        Analyser(language, stop_words)  # refuses what is wrong
+        analyser = Analyser(language, stop_words)  # refuses what is wrong
         stops = None if stop_words is None else sorted({word.lower() for word in stop_words})
         settings = {
             "bm25": bool(bm25), "language": language, "stop_words": stops, "passage_characters": passage_characters,
             "weights": checked_weights(weights, [BM25] * bool(bm25) + list(opened), default_weights(opened, bm25)),
-            "engine": written_engine(engines),
+            "engine": written_engine(engines), "analyser": analyser.fingerprint,
         }  # fmt: skip
         folder.mkdir(parents=True, exist_ok=True)
         try:
@@ -183,6 +184,8 @@ class Index:
         documents = Documents(folder / "documents.sqlite")
         try:
             state = documents.state
+            if not rebuild:
+                check_settings(state.settings, documents.path)
             if rebuild and models is not None:
                 opened = open_models(models)
             else:

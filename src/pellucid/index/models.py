@@ -20,6 +20,7 @@ from pellucid.embeddings import Role
 from pellucid.encoders import Encoder, encode_with, is_sentence_transformer
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError
+from pellucid.index.bm25 import Analyser
 from pellucid.pretrained import open_encoder
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import well_formed
@@ -45,6 +46,7 @@ _PROBES = [
 ]
 _KEPT = 32  # coordinates of a probe that are written down, the largest
 _STATIC_WEIGHT, _TRANSFORMER_WEIGHT = 0.3, 0.4  # of all models together, beside BM25
+_LARGEST_WEIGHT = 1e6
 _TOLERANCE = 2e-3  # of a coordinate of a row of length 1: other machines and batches round differently
 
 
@@ -221,26 +223,65 @@ def checked_weights(
     unknown = sorted(set(weights) - set(parts)) if isinstance(weights, Mapping) else [repr(weights)]
     if unknown:
         raise InputError(f"no part of the index is called {unknown[0]!s:.60}; its parts are {', '.join(parts)}")
-    values = np.array([float(weights.get(part, 0.0)) for part in parts])
-    if not (np.isfinite(values) & (values >= 0)).all() or not values.any():
-        raise InputError(f"weights are {dict(weights)}; they must be numbers, none negative and one above 0")
-    shares: list[float] = (values / values.sum()).tolist()
-    return dict(zip(parts, shares))
+    given = [weights.get(part, 0.0) for part in parts]
+    if not all(isinstance(value, (int, float)) and 0 <= value <= _LARGEST_WEIGHT for value in given) or not any(given):
+        raise InputError(f"weights are {dict(weights)!s:.200}; they must be numbers, none negative and one above 0")
+    return {part: value / sum(given) for part, value in zip(parts, given)}
 
 
 def settings_with(settings: Mapping[str, Any], models: Mapping[str, Model]) -> dict[str, Any]:
     """Return the settings of an index for other models, with weights for them unless the parts are the same."""
     parts = [BM25] * settings["bm25"] + list(models)
-    weights = settings["weights"] if set(settings["weights"]) == set(parts) else None
-    return {**settings, "weights": checked_weights(weights, parts, default_weights(models, settings["bm25"]))}
+    usable = not _wrong_weights(settings)
+    weights = settings["weights"] if usable and set(settings["weights"]) == set(parts) else None
+    return {
+        **settings,
+        "weights": checked_weights(weights, parts, default_weights(models, settings["bm25"])),
+        "word_weights": settings.get("word_weights", {}) if usable else {},
+        "analyser": Analyser(settings["language"], settings["stop_words"]).fingerprint,
+    }
+
+
+def check_settings(settings: Mapping[str, Any], file: Path) -> None:
+    """Refuse stored weights that could not have been set, and BM25 of another analyser than this version's.
+
+    Raises:
+        IndexFolderError: the message names the `file` and the way out.
+    """
+    if wrong := _wrong_weights(settings):
+        raise IndexFolderError(
+            f"the settings in {file} cannot be used: {wrong}. Restore the file, or open the index with rebuild=True "
+            "(pellucid index rebuild), which takes the default weights"
+        )
+    own = Analyser(settings["language"], settings["stop_words"]).fingerprint
+    if settings["bm25"] and settings.get("analyser", own) != own:
+        raise IndexFolderError(
+            f"BM25 in {file.parent} was counted with another stemmer, stop words, k1 or b than this pellucid has. Count "
+            "anew: open the index with rebuild=True, or pellucid index rebuild"
+        )
+
+
+def _wrong_weights(settings: Mapping[str, Any]) -> str:
+    """Return what is wrong with stored weights, "" where nothing is."""
+    weights, parts = settings.get("weights"), [BM25] * settings["bm25"] + [m["name"] for m in settings["models"]]
+    if not isinstance(weights, dict) or set(weights) != set(parts):
+        return f"weights are {weights!s:.200}, and the parts of the index {', '.join(parts)}"
+    try:
+        checked_weights(weights, parts, weights)
+        checked_word_weights(settings.get("word_weights", {}), {})
+    except InputError as error:
+        return str(error)
+    return ""
 
 
 def checked_word_weights(weights: Mapping[str, float] | None, default: Mapping[str, float]) -> Mapping[str, float]:
     """Return what words of a query count; None takes the default."""
     if weights is None:
         return default
+    if not isinstance(weights, Mapping):
+        raise InputError(f"word_weights are {weights!r:.60}; give a dict: word -> weight")
     for word, factor in weights.items():
-        if not isinstance(word, str) or not isinstance(factor, (int, float)) or not 0 <= factor <= 1e6:
+        if not isinstance(word, str) or not isinstance(factor, (int, float)) or not 0 <= factor <= _LARGEST_WEIGHT:
             raise InputError(f"the weight of the word {word!r:.60} is {factor!r:.40}; give one from 0 to a million")
     return {well_formed(word): float(factor) for word, factor in weights.items()}
 
