@@ -11,7 +11,8 @@ every set. The weights of other models are those that they have without being as
 
 Times are processor time of one process on one thread, medians of five rounds of 60 queries; what is compared runs in
 the same rounds, one after the other. --transformers adds all-MiniLM-L6-v2, lexicon-minilm and the key tokens of the
-former (all in bfloat16); their vectors are kept in the folder given. --peers N indexes the first N abstracts of SciFact with txtai, chromadb and pellucid, all with MiniLM.
+former (all in bfloat16); their vectors are kept in the folder given. --peers N indexes the first N abstracts of
+SciFact with txtai, chromadb and pellucid, all with MiniLM.
 --million N indexes N sentences as documents and measures nothing else.
 """
 

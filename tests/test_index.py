@@ -159,9 +159,28 @@ def test_a_search_brings_the_same_as_looking_at_every_document(tmp_path):
             query = " ".join(chance.choices(words, k=4))
             cosines = model.similarity(model.encode([query]), model.encode(texts))[0]
             every = 0.3 * np.array(brute_bm25(query, texts)) + 0.7 * cosines
-            hits = index.search(query, 20)
+            for top_k in (1, 10, 20):
+                hits = index.search(query, top_k)
+                assert hits.exact
+                assert [hit.score for hit in hits] == pytest.approx(np.sort(every)[::-1][:top_k].tolist(), abs=2e-6)
+
+
+@pytest.mark.parametrize("bm25", [True, False])
+def test_a_search_with_several_models_brings_the_best_of_all(tmp_path, bm25):
+    chance = np.random.default_rng(1)
+    rows = chance.normal(size=(2, 400, 6)).astype(np.float32)
+    tables = [dict(zip(map(str, range(400)), each)) for each in rows]
+    models = {f"m{n}": lambda texts, t=t: np.array([t.get(x, np.ones(6)) for x in texts]) for n, t in enumerate(tables)}
+    weights = {"m0": 0.5, "m1": 0.5} | ({"bm25": 1.0} if bm25 else {})
+    with Index.create(tmp_path / "index", models, bm25=bm25, weights=weights) as index:
+        index.add(tables[0], tables[0])
+        units = rows / np.linalg.norm(rows, axis=2, keepdims=True)
+        for number in range(0, 400, 80):  # the models agree on little: the best of both are far down their lists
+            every = np.einsum("mnd,md->n", units, units[:, number]) * index.weights["m0"]
+            every[number] += index.score(str(number), str(number)).parts.get("bm25", 0.0)
+            hits = index.search(str(number), 10)
             assert hits.exact
-            assert [hit.score for hit in hits] == pytest.approx(np.sort(every)[::-1][:20].tolist(), abs=2e-6)
+            assert [hit.score for hit in hits] == pytest.approx(np.sort(every)[::-1][:10].tolist(), abs=1e-5)
 
 
 @pytest.mark.parametrize("query", ["", "zzz qqq", "!!!", "the", *HOSTILE])

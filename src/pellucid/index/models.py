@@ -256,8 +256,8 @@ def check_settings(settings: Mapping[str, Any], file: Path) -> None:
     own = Analyser(settings["language"], settings["stop_words"]).fingerprint
     if settings["bm25"] and settings.get("analyser", own) != own:
         raise IndexFolderError(
-            f"BM25 in {file.parent} was counted with another stemmer, stop words, k1 or b than this pellucid has. Count "
-            "anew: open the index with rebuild=True, or pellucid index rebuild"
+            f"BM25 in {file.parent} was counted with another stemmer, stop words, k1 or b than this pellucid has. "
+            "Count anew: open the index with rebuild=True, or pellucid index rebuild"
         )
 
 

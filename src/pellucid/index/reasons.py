@@ -9,9 +9,8 @@ passages are read at once, since most of the work is the same for them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache, cached_property
-from typing import Protocol
+from functools import cache, cached_property, partial
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +20,7 @@ from pellucid.explanation import DIMENSION, EMBEDDING, WORD, WORD_PAIR, Explanat
 from pellucid.index.bm25 import impacts
 from pellucid.index.engine import Vector
 from pellucid.index.models import Model
-from pellucid.index.words import Found, Integers, Words, distinct, spans_by
+from pellucid.index.words import Found, Integers, Words, distinct, spans_by, stretch
 from pellucid.text import JOINER, Span, shown_word
 
 Floats = npt.NDArray[np.float64]
@@ -29,10 +28,10 @@ Floats = npt.NDArray[np.float64]
 _BETWEEN = ": "  # between the name of a part and of its row, as in an ensemble
 _FAINT = 0.15  # of the strongest word; a weaker one is not highlighted
 _NO_SPANS: Integers = np.zeros((0, 2), np.int64)
+_NO_MARKS: Floats = np.zeros(0)
 
 
-@dataclass(frozen=True)
-class Terms:
+class Terms(NamedTuple):
     """A part's contributions to one score.
 
     Attributes:
@@ -44,8 +43,8 @@ class Terms:
 
     values: Floats
     row: Callable[[int], Row]
-    marks: Floats = field(default_factory=lambda: np.zeros(0))
-    spans: Integers = field(default_factory=lambda: _NO_SPANS)
+    marks: Floats = _NO_MARKS
+    spans: Integers = _NO_SPANS
 
 
 class Passages:
@@ -89,7 +88,12 @@ class Bm25Reader:
     needs_vector = False
 
     def __init__(
-        self, words: Words, query: str, places: Mapping[str, tuple[Span, ...]], weights: Mapping[str, float], average: float
+        self,
+        words: Words,
+        query: str,
+        places: Mapping[str, tuple[Span, ...]],
+        weights: Mapping[str, float],
+        average: float,
     ) -> None:
         """Take where the query's terms stand, those that count with their half of the score, and the mean length."""
         self._words, self._query, self._places, self._average = words, query, places, average
@@ -100,22 +104,24 @@ class Bm25Reader:
         numbers = np.array(list(map(self._words.term_number, self._terms)))
         order = np.argsort(numbers)
         every = passages.terms()
-        lengths = np.diff(every.ends, prepend=0)[:, None]
+        lengths = every.sizes()[:, None]
         near = np.searchsorted(numbers, every.values, sorter=order).clip(max=len(numbers) - 1)
         found = every._replace(values=order[near]).kept(numbers[order[near]] == every.values)
         counts = found.counts(len(numbers))
-        values = self._weights * impacts(counts, lengths, self._average)
-        marks = (values / counts.clip(min=1))[found.texts(), found.values]
+        every_value = self._weights * impacts(counts, lengths, self._average)
+        marks = (every_value / counts.clip(min=1))[found.texts(), found.values]
+        texts, present = np.nonzero(counts)
+        values, ends = every_value[texts, present], texts.searchsorted(np.arange(len(lengths)), "right")
 
         def terms(passage: int) -> Terms:
-            own, present = found.of(passage), np.flatnonzero(counts[passage])
-            which, spans = found.values[own], found.spans[own]
+            own, mine = found.of(passage), stretch(ends, passage)
 
             def row(number: int) -> Row:
-                term = int(present[number])
-                return self._row(self._terms[term], passages.texts[passage], _spans(spans[which == term]))
+                term = int(present[mine][number])
+                spans = _spans(found.spans[own][found.values[own] == term])
+                return self._row(self._terms[term], passages.texts[passage], spans)
 
-            return Terms(values[passage, present], row, marks[own], spans)
+            return Terms(values[mine], row, marks[own], found.spans[own])
 
         return terms
 
@@ -162,34 +168,31 @@ class PairReader:
             lengths = np.linalg.norm(counts.astype(np.float32) @ vectors, axis=1).astype(np.float64)
         else:
             products, lengths = bulk.products_and_lengths(rows, every.values, every.ends, self._vectors)
-        asked = len(self._rows)
         lengths[lengths == 0] = 1.0
-        factors = counts / lengths[:, None]
         marks = products.sum(axis=1)[which] / lengths[found.texts()]
+        texts, present = np.nonzero(counts)
+        values = products[present] * (counts[texts, present] / lengths[texts])[:, None]
+        ends, asked = texts.searchsorted(np.arange(len(lengths)), "right"), len(self._rows)
 
         def terms(passage: int) -> Terms:
-            own, present = found.of(passage), np.flatnonzero(counts[passage])
-            spans, mine = found.spans[own], which[own]
-            known: dict[int, Row] = {}
-
-            def word(column: int) -> Row:
-                if column not in known:
-                    places = spans[mine == column]
-                    known[column] = self._named(passages.texts[passage], _spans(places), int(rows[column]))
-                return known[column]
+            own, mine = found.of(passage), stretch(ends, passage)
+            word = cache(partial(self._word_of, passages.texts[passage], rows, which[own], found.spans[own]))
 
             def row(number: int) -> Row:
                 column, first = divmod(number, asked)
-                one, other = self._word(first), word(int(present[column]))
+                one, other = self._word(first), word(int(present[mine][column]))
                 return Row(
                     f"{one.name} × {other.name}", one.parts + other.parts, 0.0, 0.0, one.spans1, other.spans1,
                     key=one.key + other.key, kind=WORD_PAIR,
                 )  # fmt: skip
 
-            values = products[present] * factors[passage, present][:, None]
-            return Terms(values.ravel(), row, marks[own], spans)
+            return Terms(values[mine].ravel(), row, marks[own], found.spans[own])
 
         return terms
+
+    def _word_of(self, text: str, rows: Integers, which: Integers, spans: Integers, word: int) -> Row:
+        """Return a word of a passage by its number among the distinct ones of several."""
+        return self._named(text, _spans(spans[which == word]), int(rows[word]))
 
     def _named(self, text: str, spans: tuple[Span, ...], row: int) -> Row:
         """Return a word as the user wrote it, with the vocabulary's if that is more than another case; its places."""
@@ -330,7 +333,7 @@ class Reasons:
         """The stretches [n, 2] and what each adds to the score [n], in text order."""
         every = [terms for terms in self._terms.values() if len(terms.marks)]
         if not every:
-            return _NO_SPANS, np.zeros(0)
+            return _NO_SPANS, _NO_MARKS
         spans = np.concatenate([terms.spans for terms in every])
         keys = spans[:, 0] << 32 | spans[:, 1]
         order = np.argsort(keys, kind="stable")  # each part's are in order already

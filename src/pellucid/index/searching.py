@@ -79,10 +79,11 @@ class Question:
             self._vectors[name], self._readers[name] = vector, reader
 
     def _ask(self, model: Model) -> None:
-        vector, weight = model.vectors([self.query], "query")[0], np.float32(self.weights[model.name])
+        name, vector = model.name, model.vectors([self.query], "query")[0]
         if vector is not None:
-            self._vectors[model.name] = (vector[0], vector[1] * weight) if isinstance(vector, tuple) else vector * weight
-            self._readers[model.name] = reader_of(model, self.query, vector, self.weights[model.name])
+            weight = np.float32(self.weights[name])
+            self._vectors[name] = (vector[0], vector[1] * weight) if isinstance(vector, tuple) else vector * weight
+            self._readers[name] = reader_of(model, self.query, vector, self.weights[name])
 
     def search(self, top_k: int, where: Where) -> tuple[list[Hit], bool]:
         """Return the best documents, and whether no other can be better.

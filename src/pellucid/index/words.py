@@ -45,11 +45,17 @@ class Found(NamedTuple):
 
     def of(self, text: int) -> slice:
         """Return where the words of a text are."""
-        return slice(int(self.ends[text - 1]) if text else 0, int(self.ends[text]))
+        return stretch(self.ends, text)
+
+    def sizes(self) -> Integers:
+        """Return the number of words of each text, int64 [texts]."""
+        sizes = self.ends.copy()
+        sizes[1:] -= self.ends[:-1]
+        return sizes
 
     def texts(self) -> Integers:
         """Return the text of each word, int64 [words]."""
-        return np.repeat(np.arange(len(self.ends)), np.diff(self.ends, prepend=0))
+        return np.repeat(np.arange(len(self.ends)), self.sizes())
 
     def counts(self, values: int) -> Integers:
         """Return how often each value from 0 to `values` - 1 stands in each text, int64 [texts, values]."""
@@ -58,7 +64,8 @@ class Found(NamedTuple):
 
     def kept(self, which: npt.NDArray[np.bool_]) -> Found:
         """Return some of the words."""
-        return Found(self.values[which], self.spans[which], _before(which)[self.ends])
+        places = np.flatnonzero(which)
+        return Found(self.values[places], self.spans[places], np.searchsorted(places, self.ends))
 
 
 class _Column:
@@ -182,6 +189,11 @@ class Words:
         if len(terms) == 1 and terms[0][1] == (0, len(word)):
             return self.term_number(terms[0][0])
         return _SEVERAL_TERMS if terms else _NO_TERM
+
+
+def stretch(ends: Integers, number: int) -> slice:
+    """Return where the items of one of several things are, which end at `ends`."""
+    return slice(int(ends[number - 1]) if number else 0, int(ends[number]))
 
 
 def spans_by(places: Iterable[tuple[Item, Span]]) -> dict[Item, tuple[Span, ...]]:

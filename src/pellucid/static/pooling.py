@@ -193,11 +193,13 @@ def pool(vectors: Any, scales: Any, rows: Any, ends: Any, spelled: Any, out: Any
 
 
 @compiled
-def products(vectors: Any, scales: Any, distinct: Any, rows: Any, ends: Any, asked: Any, out: Any, lengths: Any) -> None:
-    """Set `out[i, k]` to the product of the vectors of `distinct[i]` and `asked[k]`, `lengths[i]` to text i's length.
+def products(
+    vectors: Any, scales: Any, distinct: Any, rows: Any, ends: Any, asked: Any, out: Any, lengths: Any
+) -> None:
+    """Set `out[i, k]` to the product of `asked[k]` and the vector of `distinct[i]`, `lengths[i]` to text i's length.
 
     That is the length of the sum of its words: `rows` are known ones, those of text i before `ends[i]`. `vectors` and
-    `scales` are as in `pool`, `asked` is float32 [k, dimension].
+    `scales` are as in `pool`; `asked` is float32 [others, dimension].
     """
     total, exact = np.empty(asked.shape[1], np.float32), np.empty(asked.shape[1], np.float64)
     last = len(distinct) - 1
