@@ -290,10 +290,7 @@ class _Worker(_Reader):
         if self._spelled is not None and scratch.rows[:count].max(initial=-1) >= len(self._vocabulary):
             return None
         others = scratch.missing[: kernels.list_others(block, count, self._lexicon, scratch)].tolist()
-        spans = scratch.edges[: 2 * count].reshape(-1, 2)
-        if not text.isascii():  # from bytes to characters, each of which begins with a byte that is no continuation
-            spans = (np.cumsum(block & 0xC0 != 0x80) - 1)[spans]
-        return Words(scratch.rows[:count].tolist(), spans.copy(), others)
+        return Words(scratch.rows[:count].tolist(), _places(block, scratch.edges[: 2 * count], [text]), others)
 
     def _joined(self, texts: _Texts) -> npt.NDArray[np.uint8]:
         """Return the UTF-8 of texts with spaces between their words, a NUL after each text, and the padding."""
@@ -338,12 +335,10 @@ class WordNumbers(_Reader):
             self._lexicon = self._indexed()
         block, scratch, ends = self._read(texts)
         words = int(ends[-1]) if len(ends) else 0
-        spans = scratch.edges[: 2 * words].astype(np.int64)
-        if not all(map(str.isascii, texts)):  # from bytes to characters: all but the second to fourth byte of one count
-            spans = np.concatenate([[0], np.cumsum((block & 0xC0) != 0x80)])[spans]
+        spans = _places(block, scratch.edges[: 2 * words], texts)
         starts = np.cumsum([0, *(len(text) + 1 for text in texts)])[:-1]
-        spans -= np.repeat(starts, 2 * np.diff(ends, prepend=0))
-        return scratch.rows[:words].astype(np.int64), spans.reshape(-1, 2), ends.astype(np.int64)
+        spans -= np.repeat(starts, np.diff(ends, prepend=0))[:, None]
+        return scratch.rows[:words].astype(np.int64), spans, ends.astype(np.int64)
 
 
 class _Shared:
@@ -407,6 +402,14 @@ def _join(texts: list[str]) -> bytes:
         utf8 = "\0".join([*map(well_formed, texts), _PADDING]).encode()
     _checked_size(len(utf8))
     return utf8
+
+
+def _places(block: npt.NDArray[np.uint8], edges: npt.NDArray[np.int32], texts: list[str]) -> npt.NDArray[np.int64]:
+    """Return where the words of a block start and end, in characters of the whole block, int64 [words, 2]."""
+    spans = edges.astype(np.int64).reshape(-1, 2)
+    if all(map(str.isascii, texts)):
+        return spans
+    return np.concatenate([[0], np.cumsum((block & 0xC0) != 0x80)])[spans]  # a character begins with any other byte
 
 
 def _checked_size(size: int) -> int:
