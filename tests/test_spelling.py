@@ -140,6 +140,17 @@ def test_copies_files_and_edits_keep_the_spelling(spelled: StaticEmbedder, tmp_p
     assert spelled.without([names[0]]).encode(texts).any(axis=1).all()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_other_libraries_find_the_extra_words(spelled: StaticEmbedder, tmp_path, dtype: str) -> None:
+    model2vec = pytest.importorskip("model2vec")
+    texts = ["Tokeners in the bank", "bankish A320 river", "tokeners"]
+    spelled.save_pretrained(tmp_path / "first", dtype=dtype, extra_words=["tokeners", "in", "the", "bankish", "a320"])
+    pellucid.load(tmp_path / "first").save_pretrained(tmp_path / "model")  # they stay
+    ours, theirs = pellucid.load(tmp_path / "model"), model2vec.StaticModel.from_pretrained(tmp_path / "model")
+    assert np.abs(ours.encode(texts) - theirs.encode(texts)).max() < (1e-5 if dtype == "float32" else 0.02)
+    assert ours.vectors.shape == spelled.vectors.shape
+
+
 def test_a_broken_file_is_refused(spelled: StaticEmbedder, tmp_path) -> None:
     from pellucid.store import write_tensors
 

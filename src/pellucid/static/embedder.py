@@ -224,8 +224,8 @@ class StaticEmbedder(Embedder):
             vectors: float32, float16 or int8 [words, dimension].
             scales: float32 [words], for int8 vectors alone.
             dimensions: their names; None names them by the words at their ends.
-            spelling: the weights of n-grams that `fit_spelling` fitted, for unknown words; None finds these by their
-                beginning alone.
+            spelling: uint8, the weights of n-grams that `fit_spelling` fitted, for unknown words; None finds these by
+                their beginning alone.
 
         Raises:
             InputError: the shapes or dtypes do not fit together.
@@ -257,7 +257,7 @@ class StaticEmbedder(Embedder):
         return None if self.spelling is None else Speller(self.vocabulary, self.word_vectors, self.spelling)
 
     def spelled_rows(self) -> SpelledRows | None:
-        """Return where spelled words get their rows; None without spelling."""
+        """Return where words outside the vocabulary get rows, beyond those of the table; None without spelling."""
         speller = self._speller if self._bulk is None else self._bulk.speller
         return None if speller is None else SpelledRows(speller, self.vectors.shape[1])
 
@@ -314,7 +314,7 @@ class StaticEmbedder(Embedder):
                 holds anything else is refused.
             dtype: "float32", "float16" or "int8" (one scale a row, a quarter of float32); None keeps the table's.
             extra_words: strings to look up now for those other readers, for instance rare words of a corpus, beside
-                those of the folder that the model was opened from.
+                those of the folder that the model was opened from. With spelling each unknown one gets a row there.
 
         Raises:
             InputError: an unknown dtype, values it cannot hold, or a word with a line break in it.
@@ -328,7 +328,9 @@ class StaticEmbedder(Embedder):
         with saving(path, self.family, facts, config) as folder:
             table = StoredTable(self.vocabulary, self.vectors, self.scales)
             earlier = written_out(self._folder) if self._folder else ()
-            write_static(folder, table, dtype=dtype, extra_words=chain(extra_words, earlier))
+            speller = self._speller
+            spell = None if speller is None else lambda words: speller.spell(words)[0]
+            write_static(folder, table, dtype=dtype, extra_words=chain(extra_words, earlier), spell=spell)
             write_dimensions(folder / "dimensions.tsv", self.dimensions)
             if self.spelling is not None:
                 write_spelling(folder, self.spelling)
@@ -489,7 +491,7 @@ class StaticEmbedder(Embedder):
         return embeddings
 
     def vectors_of(self, rows: npt.NDArray[np.int64], spelled: SpelledRows | None) -> Vectors:
-        """Return the vectors of `rows`, some of which may be those of spelled words [rows, dimension]."""
+        """Return the vectors of `rows`, those beyond the table from `spelled`, float32 [rows, dimension]."""
         if spelled is None or not len(spelled):
             return self.word_vectors(rows)
         beyond = rows - len(self.vocabulary)
@@ -504,8 +506,8 @@ class StaticEmbedder(Embedder):
         contribution the part of the embedding's squared length (1) in its direction. Repeated words are one row,
         upper and lower case together where they have the same vector. A word that is not in the vocabulary but has a
         prefix there is named with it: "tokenisers (as token)"; with spelling, with the known words that weigh most in
-        its vector: "tokenisers ~ token + tokens". A phrase of the vocabulary is one word: "new york".
-        A text has the same embedding in every role.
+        its vector: "tokenisers ~ token + tokens"; "A320 (unknown)" matches itself alone. A phrase of the vocabulary is
+        one word: "new york". A text has the same embedding in every role.
 
         Raises:
             InputError: an argument is no string, or there would be more than 250,000 rows.
