@@ -177,10 +177,16 @@ def test_utf8_texts_are_the_same(spelled: StaticEmbedder) -> None:
 
 def test_an_index_gives_the_reasons_of_spelled_words(spelled: StaticEmbedder, tmp_path) -> None:
     with pellucid.Index.create(tmp_path / "index", spelled, bm25=False) as index:
-        index.add(["1", "2"], ["tokeners", "the garden"])
+        index.add(["1", "2", "3", "4"], ["tokeners", "the garden", "the A320 garden", "the A330 garden"])
         hit = index.search("token", top_k=1)[0]
         assert hit.id == "1"
         assert hit.reasons.top(5)[0].name.startswith("token × tokeners ~ token")
+        for _ in range(2):
+            hit = index.search("a320 garden", top_k=4)[0]
+            assert hit.id == "3"
+            assert "a320 (unknown) × A320 (unknown)" in [row.name for row in hit.reasons.top(2)]
+            assert sum(row.contribution for row in hit.reasons.top(100)) == pytest.approx(hit.score, abs=1e-5)
+            spelled._started()
 
 
 def test_the_command_writes_a_model_with_spelling(spelled: StaticEmbedder, tmp_path) -> None:

@@ -31,7 +31,7 @@ BUCKETS = 1 << BITS  # of hashed n-grams, one byte each
 SHORTEST, LONGEST = 3, 6  # characters of an n-gram, the marks of beginning and end among them
 NEIGHBOURS = 32  # known words that a prediction rests on
 RIDGE = 0.5  # beside similarities to the power 1.5: similar words count more
-COMMON = 500  # known words; an n-gram of more is no way to find similar ones, but counts in their similarity
+COMMON = 1_000  # known words; an n-gram of more is no way to find similar ones, but counts in their similarity
 _PRIOR_PAIRS = 4.0  # so many pairs of words of average coherence are added to those that share an n-gram
 _LENGTH = 1.1  # of a predicted vector, in typical lengths
 _POOR = 0.2  # length of a sum; the vector of a shorter one is shorter by as much
@@ -159,7 +159,8 @@ def _own(words: Sequence[str], dimension: int) -> _Floats:
     size = -(-dimension // 8)
     digests = b"".join(shake_128(word.encode("utf-8", "surrogatepass")).digest(size) for word in words)
     bits = np.unpackbits(np.frombuffer(digests, np.uint8).reshape(-1, size), axis=1)[:, :dimension]
-    return (2.0 * bits - 1) / np.sqrt(dimension)
+    own: _Floats = (2.0 * bits - 1) / np.sqrt(dimension)
+    return own
 
 
 class SpelledRows:
