@@ -1,14 +1,16 @@
 """The compiled half of spelling: for many words at once, the known words that are spelled like each, and their shares.
 
 `spelling.py` says what is computed, and the tests hold the two equal. Which known words are most similar is decided by
-whole numbers and one division, so that both choose the same ones. Nothing here makes a Python object.
+whole numbers and one division, so that both choose the same ones. The compiled functions make no Python object. numba
+keeps them until this file changes: after a change to the constants of `spelling.py`, delete the `__pycache__` of this
+folder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numba
 import numpy as np
@@ -35,7 +37,16 @@ _NGRAMS = (LONGEST - SHORTEST + 1) * (LONGEST_WORD + 2)  # of the longest word, 
 _SLOTS = 1 << 15  # more than twice the n-grams of a word and its neighbours, so that a free one is near
 _FACTOR, _MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 
-exact = numba.njit(cache=True, nogil=True, error_model="numpy")  # no fastmath: a tie must stay one
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def exact(function: _F) -> _F:
+    """Compile `function` as `kernels.compiled` does, but without fastmath: a tie must stay one."""
+    options = {"nogil": True, "error_model": "numpy"}
+    try:
+        return numba.njit(function, cache=True, **options)  # type: ignore[no-any-return]
+    except RuntimeError:  # numba found no folder for its cache
+        return numba.njit(function, **options)  # type: ignore[no-any-return]
 
 
 class _Scratch(NamedTuple):
