@@ -1,49 +1,61 @@
 """How well the spelling of a held-out word gives its vector, and what spelling costs and gives in use.
 
-    python benchmarks/spelling.py static-en              held-out words
-    python benchmarks/spelling.py static-en --use DATA   STS and retrieval, before and after, and speed
+    python benchmarks/spelling.py MODEL                   held-out words
+    python benchmarks/spelling.py MODEL --among TEXTS     held-out words that TEXTS hold, such as German sentences
+    python benchmarks/spelling.py MODEL --use DATA        STS, retrieval and classification, without and with
+    python benchmarks/spelling.py MODEL --speed DATA      texts a second with unknown words, without and with
 
 Words are held out evenly over the ranks of the vocabulary, words of more than three letters alone; everything is fitted
 on the rest. The figure is the mean cosine to the word's own vector, 0 where a way finds nothing. The ways: the rule of
 a model without spelling (the longest prefix of whole word pieces); the longest known prefix of any letters; the split
 into the fewest known words of three letters or more, with "s", "es" and "n" between them; ridge regression on hashed
-n-grams; and the spelling of `fit_spelling`. Prints markdown.
+n-grams; and the spelling of `fit_spelling`. The second column is of the words that are two or more known words.
+
+`--words` cuts the vocabulary to its first words, `--typos` changes a share of the longer words of the texts by a letter
+(left out, put in, replaced, or two swapped), each for `--use`. Prints markdown.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import lzma
+import copy
+import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import spearmanr
 from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.linear_model import LogisticRegression
 
 import pellucid
 from pellucid import StaticEmbedder
 from pellucid.base import Vectors, unit_rows
+from pellucid.corpus import read_texts
+from pellucid.evaluation import find_tasks, read_table, sts_spearman
 from pellucid.static import Speller, fit_spelling, ngram_weights
-from pellucid.text import Vocabulary
+from pellucid.text import Vocabulary, split_words
+from retrieval_sets import dense_score, read_collection
 
-_STS = ("STS12", "STS13", "STS14", "STS15", "STSBenchmark", "SICK-R")
-_RETRIEVAL = ("cranfield", "cisi", "npl", "scifact")
+_RETRIEVAL = ("cranfield", "cisi", "npl", "SciFact")
 _BUCKETS = (1 << 15, 1 << 17)  # of the ridge regressions
 _ITERATIONS = 15
 _LINKS = ("", "s", "es", "n")
+_UNKNOWN = (0.05, 0.2)  # shares of the words of the texts for speed
+_REPEATS = 5
 
 
-def held_out(model: StaticEmbedder, count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def held_out(
+    words: Sequence[str], count: int, among: set[str] | None
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the rows held out, `count` or a tenth of the vocabulary, and the others."""
-    words = model.vocabulary.words
-    rows = np.array([row for row, word in enumerate(words) if word.isalpha() and len(word) > 3])
+    chosen = words if among is None else among
+    rows = np.array([row for row, word in enumerate(words) if word.isalpha() and len(word) > 3 and word in chosen])
     rows = rows[rows >= min(1_000, len(words) // 20)]
-    each = min(count, len(words) // 10) // 10
+    each = min(count, len(rows) // 10) // 10
     rng = np.random.default_rng(0)
     out = np.sort(np.concatenate([rng.choice(band, each, replace=False) for band in np.array_split(rows, 10)]))
     return out, np.setdiff1d(np.arange(len(words)), out)
@@ -90,97 +102,126 @@ def ridge(words: Sequence[str], targets: Vectors, unknown: Sequence[str], bucket
     return np.asarray(hashed.transform(unknown) @ solution)
 
 
-def compare(model: StaticEmbedder, count: int) -> Iterator[tuple[str, float]]:
-    """Yield the ways and their mean cosine on held-out words."""
-    out, rest = held_out(model, count)
-    words, vectors = model.vocabulary.words, model.word_vectors(np.arange(len(model.vocabulary)))
+def compare(model: StaticEmbedder, count: int, among: set[str] | None) -> Iterator[tuple[str, float, float]]:
+    """Yield the ways and their mean cosine on held-out words, and on compounds among these."""
+    words, vectors = model.vocabulary.words, _vectors(model)
+    out, rest = held_out(words, count, among)
     unknown, kept = [words[row] for row in out.tolist()], [words[row] for row in rest.tolist()]
     table, truth = unit_rows(vectors[rest]), unit_rows(vectors[out])
     vocabulary = Vocabulary(kept, model.vocabulary.subwords)
     known = {word.lower(): number for number, word in enumerate(kept)}
-    start = time.process_time()
-    weights = ngram_weights(kept, vectors[rest])
-    yield "(seconds of processor time to fit it)", time.process_time() - start
-    spell = Speller(kept, lambda rows: vectors[rest[rows]], weights)
+    speller = Speller(vocabulary, lambda rows: vectors[rest[rows]], ngram_weights(kept, vectors[rest]))
+    compounds = np.array([len(by_split(known, word.lower())) > 1 for word in unknown])
 
-    def mean(find: Callable[[str], Iterable[int]]) -> float:
-        found = [list(find(word)) for word in unknown]
-        return cosine(np.array([table[rows].sum(axis=0) if rows else np.zeros(table.shape[1]) for rows in found]))
+    def found(find: Callable[[str], Iterable[int]]) -> npt.NDArray[Any]:
+        rows = [list(find(word)) for word in unknown]
+        return np.array([table[several].sum(axis=0) if several else np.zeros(table.shape[1]) for several in rows])
 
-    def cosine(predicted: npt.NDArray[Any]) -> float:
-        return float((unit_rows(predicted) * truth).sum(axis=1).mean())
+    def row(way: str, predicted: npt.NDArray[Any]) -> tuple[str, float, float]:
+        cosines = (unit_rows(predicted) * truth).sum(axis=1)
+        return way, float(cosines.mean()), float(cosines[compounds].mean())
 
-    def spelled(word: str) -> Vectors:
-        found = spell.spell(word)
-        return np.zeros(table.shape[1], np.float32) if found is None else found.vector
-
-    yield "the rule without spelling", mean(lambda w: [row] if (row := vocabulary.row(w)) >= 0 else [])
-    yield "longest known prefix", mean(lambda w: by_prefix(known, w.lower()))
-    yield "fewest known words", mean(lambda w: by_split(known, w.lower()))
-    yield "spelling", cosine(np.array([spelled(word) for word in unknown]))
+    yield f"({len(unknown):,} words, {compounds.sum():,} compounds)", np.nan, np.nan
+    yield row("the rule without spelling", found(lambda w: [at] if (at := vocabulary.row(w)) >= 0 else []))
+    yield row("longest known prefix", found(lambda w: by_prefix(known, w.lower())))
+    yield row("fewest known words", found(lambda w: by_split(known, w.lower())))
+    yield row("spelling", speller.predict([word.lower() for word in unknown]).sums)
     for buckets in _BUCKETS:
-        yield f"ridge, {buckets:,} buckets", cosine(ridge(kept, table, unknown, buckets))
+        yield row(f"ridge, {buckets:,} buckets", ridge(kept, table, unknown, buckets))
 
 
-def sts(model: StaticEmbedder, folder: Path) -> float:
-    """Return Spearman's correlation on a set of sentence pairs, times 100."""
-    file = next(folder / name for name in ("test.tsv", "all.tsv") if (folder / name).exists())
-    head, *rows = [line.split("\t") for line in file.read_text(encoding="utf-8").splitlines()]
-    one, two, score = (head.index(name) for name in ("sentence1", "sentence2", "score"))
-    cosines = (model.encode([row[one] for row in rows]) * model.encode([row[two] for row in rows])).sum(axis=1)
-    return 100 * float(spearmanr(cosines, [float(row[score]) for row in rows])[0])
+def with_typos(text: str, share: float, rng: random.Random) -> str:
+    """Return a text with a letter wrong in a share of its words of four letters or more."""
+    pieces = text.split(" ")
+    for number, word in enumerate(pieces):
+        if len(word) > 3 and word.isalpha() and rng.random() < share:
+            at, letter = rng.randrange(len(word) - 1), rng.choice("abcdefghijklmnopqrstuvwxyz")
+            swapped = word[:at] + word[at + 1] + word[at] + word[at + 2 :]
+            others = (word[:at] + word[at + 1 :], word[:at] + letter + word[at:], word[:at] + letter + word[at + 1 :])
+            pieces[number] = rng.choice((swapped, *others))
+    return " ".join(pieces)
 
 
-def _records(path: Path) -> list[dict[str, Any]]:
-    packed = path.with_name(f"{path.name}.xz")
-    text = lzma.open(packed, "rt").read() if packed.exists() else path.read_text(encoding="utf-8")
-    return [json.loads(line) for line in text.splitlines() if line]
+def accuracy(encode: Callable[[list[str]], Vectors], folder: Path) -> float:
+    """Return the accuracy, times 100, of logistic regression on 2,000 texts, of each label as many."""
+    train, test = (read_table(folder / f"{part}.tsv", ["text", "label"]) for part in ("train", "test"))
+    of_label: dict[str, list[int]] = {}
+    for number, label in enumerate(train["label"]):
+        of_label.setdefault(label, []).append(number)
+    few = list(chain(*(numbers[: 2_000 // len(of_label)] for numbers in of_label.values())))
+    rows = encode([train["text"][n] for n in few])
+    fitted = LogisticRegression(C=10, max_iter=300).fit(rows, [train["label"][n] for n in few])
+    return 100 * float(fitted.score(encode(test["text"]), test["label"]))
 
 
-def retrieval(model: StaticEmbedder, folder: Path) -> tuple[float, int, float]:
-    """Return nDCG@10 times 100, the number of documents, and the seconds of processor time to encode them."""
-    documents, queries = _records(folder / "corpus.jsonl"), _records(folder / "queries.jsonl")
-    relevant: dict[str, dict[str, int]] = {}
-    for line in (folder / "qrels" / "test.tsv").read_text().splitlines()[1:]:
-        query, document, grade = line.split("\t")[:3]
-        if int(grade) > 0:
-            relevant.setdefault(query, {})[document] = int(grade)
-    start = time.process_time()
-    rows = model.encode([f"{d.get('title', '')} {d['text']}".strip() for d in documents])
-    seconds = time.process_time() - start
-    asked = [query for query in queries if query["_id"] in relevant]
-    scores = model.encode([query["text"] for query in asked]) @ rows.T
-    gains = []
-    for query, row in zip(asked, scores):
-        grades, best = relevant[query["_id"]], np.argsort(-row, kind="stable")[:10]
-        found = [grades.get(documents[number]["_id"], 0) for number in best.tolist()]
-        gains.append(_dcg(found) / _dcg(sorted(grades.values(), reverse=True)[:10]))
-    return 100 * float(np.mean(gains)), len(documents), seconds
+def in_use(models: Sequence[StaticEmbedder], data: Path, typos: float) -> Iterator[tuple[str, list[float]]]:
+    """Yield each set and the score of each model."""
 
+    def encoder(model: StaticEmbedder) -> Callable[[list[str]], Vectors]:
+        rng = random.Random(0)
+        return lambda texts: model.encode([with_typos(text, typos, rng) for text in texts] if typos else texts)
 
-def _dcg(grades: Iterable[int]) -> float:
-    return sum(grade / float(np.log2(place + 2)) for place, grade in enumerate(grades))
-
-
-def in_use(model: StaticEmbedder, data: Path) -> None:
-    """Print quality and speed without spelling and with it."""
-    spelled = fit_spelling(model)
-    for each in (model, spelled):  # compile, and make the index
-        each.encode(["the unknownable words " * 50_000])
-    print("\n| set | without | with |\n|---|---:|---:|")
-    for name in _STS:
-        print(
-            f"| {name} | {sts(model, data / 'sts' / name):.2f} | {sts(spelled, data / 'sts' / name):.2f} |", flush=True
-        )
-    times = []
+    sts = [sts_spearman(encoder(model), data) for model in models]
+    yield from ((name, [scores[name] for scores in sts]) for name in sts[0])
+    tasks = {task.name: task for task in find_tasks(data)}
     for name in _RETRIEVAL:
-        folder = data / "retrieval" / name
-        (before, count, first), (after, _, second) = retrieval(model, folder), retrieval(spelled, folder)
-        again = retrieval(spelled, folder)[2]
-        times.append(f"| {name} | {count:,} | {first:.2f} | {second:.2f} | {again:.2f} |")
-        print(f"| {name}, nDCG@10 | {before:.2f} | {after:.2f} |", flush=True)
-    print("\n| seconds | documents | without | with, first time | with, again |\n|---|---:|---:|---:|---:|")
-    print("\n".join(times))
+        collection, encode = read_collection(tasks[name]), [encoder(model) for model in models]
+        yield name, [dense_score((one(collection.queries), one(collection.documents)), collection) for one in encode]
+    for folder in sorted((data / "classification").iterdir()):
+        yield folder.name, [accuracy(encoder(model), folder) for model in models]
+
+
+def cut(model: StaticEmbedder, words: int | None) -> StaticEmbedder:
+    """Return a model of the first `words`."""
+    scales = None if model.scales is None else model.scales[:words]
+    return StaticEmbedder(
+        Vocabulary(model.vocabulary.words[:words], model.vocabulary.subwords), model.vectors[:words], scales
+    )
+
+
+def speed(model: StaticEmbedder, data: Path) -> Iterator[tuple[str, float, float]]:
+    """Yield rates of texts a second without and with spelling; unknown are the words of the vocabulary's rarer half."""
+    words = model.vocabulary.words
+    half = len(words) // 2
+    plain = cut(model, half)
+    spelled = fit_spelling(plain)
+    rare = [word for word in words[half:] if word.isalpha() and len(word) > 3]
+    tasks = {task.name: task for task in find_tasks(data)}
+    known = [[w.text for w in split_words(text) if plain.vocabulary.row(w.text) >= 0]
+             for text in read_collection(tasks["SciFact"]).documents[:500]]  # fmt: skip
+    rng = random.Random(0)
+    for share in _UNKNOWN:
+        models = [_started(model) for model in (plain, spelled)]
+        texts = [" ".join(rng.choice(rare) if rng.random() < share else w for w in text) for text in known]
+        new = len(set(chain(*(text.split() for text in texts))) & set(rare))
+        for what, repeats in (("first time", 1), ("again", _REPEATS)):
+            rates = [len(texts) / min(_seconds(model, texts) for _ in range(repeats)) for model in models]
+            yield f"{share:.0%} unknown, {what}, {new:,} different ones", *rates
+    sample = [f"{word}x" for word in rare[:200]]
+    speller = Speller(plain.vocabulary, plain.word_vectors, ngram_weights(plain.vocabulary.words, _vectors(plain)))
+    speller.spell(sample[:1])  # makes its index
+    start = time.process_time()
+    speller.spell(sample)
+    readable, compiled = time.process_time() - start, _seconds(_started(spelled), sample)
+    yield "microseconds a new word, compiled", np.nan, 1e6 * compiled / len(sample)
+    yield "microseconds a new word, readable", np.nan, 1e6 * readable / len(sample)
+
+
+def _vectors(model: StaticEmbedder) -> Vectors:
+    return model.word_vectors(np.arange(len(model.vocabulary)))
+
+
+def _started(model: StaticEmbedder) -> StaticEmbedder:
+    """Return a copy that has compiled and indexed what it needs, and knows no unknown words yet."""
+    fresh = copy.copy(model)
+    fresh.encode(["the unknownable words " * 50_000])
+    return fresh
+
+
+def _seconds(model: StaticEmbedder, texts: list[str]) -> float:
+    start = time.process_time()
+    model.encode(texts)
+    return time.process_time() - start
 
 
 def main() -> None:
@@ -188,17 +229,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("--count", type=int, default=2_000, help="words held out")
+    parser.add_argument("--among", type=Path, help="texts that hold the words held out")
     parser.add_argument("--use", type=Path, help="the folder of the test sets")
+    parser.add_argument("--words", type=int, help="of the vocabulary, for --use")
+    parser.add_argument("--typos", type=float, default=0.0, help="share of the words, for --use")
+    parser.add_argument("--speed", type=Path, help="the folder of the test sets")
     asked = parser.parse_args()
     model = pellucid.load(asked.model)
     if not isinstance(model, StaticEmbedder):
         raise SystemExit(f"{asked.model} is no static model")
+    model = cut(model, asked.words)
     if asked.use:
-        in_use(model, asked.use)
-        return
-    print(f"| {asked.model} | cosine |\n|---|---:|")
-    for way, figure in compare(model, asked.count):
-        print(f"| {way} | {figure:.3f} |", flush=True)
+        print(f"| {asked.model} | without | with |\n|---|---:|---:|")
+        for name, scores in in_use([model, fit_spelling(model)], asked.use, asked.typos):
+            print(f"| {name} | {' | '.join(f'{score:.2f}' for score in scores)} |", flush=True)
+    elif asked.speed:
+        print(f"| {asked.model} | without | with |\n|---|---:|---:|")
+        for what, without, with_spelling in speed(model, asked.speed):
+            print(f"| {what} | {without:,.0f} | {with_spelling:,.0f} |", flush=True)
+    else:
+        among = {word.text for text in read_texts(asked.among) for word in split_words(text)} if asked.among else None
+        print(f"| {asked.model} | all | compounds |\n|---|---:|---:|")
+        for way, every, compound in compare(model, asked.count, among):
+            print(f"| {way} | {every:.3f} | {compound:.3f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -42,14 +42,48 @@ def test_known_words_keep_their_vectors(spelled: StaticEmbedder) -> None:
     assert np.array_equal(spelled.encode(known), plain.encode(known))
 
 
-def test_numbers_codes_and_strangers_say_nothing(spelled: StaticEmbedder) -> None:
-    for word in ("token7", "b4nk", "2024", "tok", "xyzzy", "t" * 200, "東京"):
-        assert not spelled.encode([word]).any(), word
+@pytest.mark.parametrize("word", ["token7", "b4nk", "2024", "tok", "xyzzy", "t" * 200, "東京"])
+def test_a_stranger_is_like_itself_alone(spelled: StaticEmbedder, word: str) -> None:
+    itself, upper, other, known = spelled.encode([word, word.upper(), word[:-1] + "9", "token"])
+    assert itself @ upper == pytest.approx(1, abs=1e-6)
+    assert max(abs(itself @ other), abs(itself @ known)) < 0.8  # chance, in 16 dimensions
+    coverage = spelled.explain(word, "token").coverage[0]
+    assert (coverage.known, coverage.total) == (0, 1)
+
+
+def test_strangers_are_far_from_each_other_in_many_dimensions() -> None:
+    model = fit_spelling(StaticEmbedder(Vocabulary(["bank", "banks"]), np.ones((2, 256), np.float32)))
+    codes = model.encode([f"A{number}" for number in range(300, 340)])
+    cosines = codes @ codes.T - np.eye(len(codes))
+    assert np.abs(cosines).max() < 0.35
 
 
 def test_a_poor_fit_weighs_less(spelled: StaticEmbedder) -> None:
-    good, poor = (np.linalg.norm(spelled._speller.spell(word).vector) for word in ("tokeners", "kentosingu"))
-    assert 0 < poor < good / 2
+    def predicted(word: str) -> float:
+        return float(np.linalg.norm(spelled._speller.predict([word]).sums))
+
+    assert 0 < predicted("kentosingu") < predicted("tokeners") / 2
+
+
+def test_the_compiled_speller_agrees_with_the_readable_one() -> None:
+    from pellucid.static.bulk import BulkEncoder
+
+    rng = np.random.default_rng(3)
+    letters = np.array(list("aabcnßüд"))
+    words = sorted({"".join(rng.choice(letters, rng.integers(4, 9))) for _ in range(600)} | {"na" * 50, "a" * 100})
+    model = fit_spelling(StaticEmbedder(Vocabulary(words), rng.standard_normal((len(words), 70)).astype(np.float32)))
+    unknown = ["".join(rng.choice(letters, rng.integers(4, 12))) for _ in range(200)]  # few letters: ties are common
+    unknown += ["na" * 49, "an" * 50, "a" * 99, "qqqq", "", "ab\u0301cd", "a\ud800bc"]
+    plain, compiled = model._speller, BulkEncoder(model.vocabulary, model.vectors, None, model._speller).speller
+    one, other = plain.predict(unknown), compiled.predict(unknown)
+    assert np.array_equal(one.near, other.near)
+    assert np.abs(one.shares - other.shares).max() < 1e-9
+    assert np.abs(one.sums - other.sums).max() < 1e-6
+    for (vectors, parts), (vector, part) in zip([plain.spell(unknown)], [compiled.spell(unknown)]):
+        assert np.abs(vectors - vector).max() < 1e-5
+        assert np.array_equal(parts, part)
+    alone = np.concatenate([compiled.predict([word]).sums for word in unknown])
+    assert np.array_equal(alone, other.sums)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
@@ -60,8 +94,10 @@ def test_the_compiled_path_agrees_with_the_readable_one(spelled: StaticEmbedder,
     parts = [*STEMS, *ENDINGS, "zeitung", "7", "Ö", "東京", " ", " ", ", "]
     texts = ["".join(rng.choice(parts, 12)) for _ in range(300)] + ["", "tokeners " * 600]
     plainly, bulk = model._encode_plainly(texts), model._started()
-    assert np.abs(bulk.encode(texts) - plainly).max() < 1e-5
-    assert np.abs(bulk.encode(texts) - plainly).max() < 1e-5  # from what it learnt
+    assert np.abs(bulk.encode(texts) - plainly).max() < 1e-6
+    assert np.abs(bulk.encode(texts) - plainly).max() < 1e-6  # from what it learnt
+    alone = np.concatenate([bulk.encode([text]) for text in texts])
+    assert np.abs(alone - plainly).max() < 1e-6
     shares = [coverage.share for coverage, _ in model._known(texts)]
     assert np.allclose(bulk.coverage(texts), shares)
 
@@ -104,6 +140,17 @@ def test_copies_files_and_edits_keep_the_spelling(spelled: StaticEmbedder, tmp_p
     assert spelled.without([names[0]]).encode(texts).any(axis=1).all()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_other_libraries_find_the_extra_words(spelled: StaticEmbedder, tmp_path, dtype: str) -> None:
+    model2vec = pytest.importorskip("model2vec")
+    texts = ["Tokeners in the bank", "bankish A320 river", "tokeners"]
+    spelled.save_pretrained(tmp_path / "first", dtype=dtype, extra_words=["tokeners", "in", "the", "bankish", "a320"])
+    pellucid.load(tmp_path / "first").save_pretrained(tmp_path / "model")  # they stay
+    ours, theirs = pellucid.load(tmp_path / "model"), model2vec.StaticModel.from_pretrained(tmp_path / "model")
+    assert np.abs(ours.encode(texts) - theirs.encode(texts)).max() < (1e-5 if dtype == "float32" else 0.02)
+    assert ours.vectors.shape == spelled.vectors.shape
+
+
 def test_a_broken_file_is_refused(spelled: StaticEmbedder, tmp_path) -> None:
     from pellucid.store import write_tensors
 
@@ -130,10 +177,16 @@ def test_utf8_texts_are_the_same(spelled: StaticEmbedder) -> None:
 
 def test_an_index_gives_the_reasons_of_spelled_words(spelled: StaticEmbedder, tmp_path) -> None:
     with pellucid.Index.create(tmp_path / "index", spelled, bm25=False) as index:
-        index.add(["1", "2"], ["tokeners", "the garden"])
+        index.add(["1", "2", "3", "4"], ["tokeners", "the garden", "the A320 garden", "the A330 garden"])
         hit = index.search("token", top_k=1)[0]
         assert hit.id == "1"
         assert hit.reasons.top(5)[0].name.startswith("token × tokeners ~ token")
+        for _ in range(2):
+            hit = index.search("a320 garden", top_k=4)[0]
+            assert hit.id == "3"
+            assert "a320 (unknown) × A320 (unknown)" in [row.name for row in hit.reasons.top(2)]
+            assert sum(row.contribution for row in hit.reasons.top(100)) == pytest.approx(hit.score, abs=1e-5)
+            spelled._started()
 
 
 def test_the_command_writes_a_model_with_spelling(spelled: StaticEmbedder, tmp_path) -> None:

@@ -78,11 +78,13 @@ def spell(model: _Model, output: NewModelOption, dtype: _Dtype = None) -> None:
     """Give a static model vectors for unknown words, by their spelling.
 
     A word of letters outside the vocabulary gets a vector from the known words that are
-    spelled like it. Known words keep theirs.
+    spelled like it, and a part of its own. A number or code gets a vector that is similar
+    to itself alone. Known words keep theirs. MODEL may be the folder to write.
 
     \b
-    Example:
+    Examples:
       pellucid vocabulary spell static-en -o static-en-spelled
+      pellucid vocabulary spell my-model -o my-model
     """
     from pellucid.static.making.spelled import fit_spelling
 

@@ -77,8 +77,8 @@ class Model:
 
     @property
     def is_static(self) -> bool:
-        """Whether its embeddings are means of the word vectors of a table; with spelling, some are in none."""
-        return isinstance(self.encoder, StaticEmbedder) and self.encoder.spelling is None
+        """Whether its embeddings are means of word vectors."""
+        return isinstance(self.encoder, StaticEmbedder)
 
     def vectors(self, texts: list[str], role: Role) -> list[Vector | None]:
         """Return the row of each text at length 1; None for a text that the model knows nothing of.

@@ -21,7 +21,9 @@ from pellucid.index.bm25 import impacts
 from pellucid.index.engine import Vector
 from pellucid.index.models import Model
 from pellucid.index.words import Found, Integers, Words, distinct, spans_by, stretch
-from pellucid.text import JOINER, Span, shown_word
+from pellucid.static.embedder import named
+from pellucid.static.spelling import SpelledRows
+from pellucid.text import JOINER, Span
 
 Floats = npt.NDArray[np.float64]
 
@@ -67,8 +69,8 @@ class Passages:
         """Return BM25's terms by number."""
         return self._words.terms(self.texts, self._found)
 
-    def rows(self, model: str) -> Found:
-        """Return the words that a static model knows, as rows of its table."""
+    def rows(self, model: str) -> tuple[Found, SpelledRows | None]:
+        """Return the words that a static model knows, as rows of its table or, with spelling, beyond it."""
         return self._words.rows(model, self.texts, self._found)
 
 
@@ -140,15 +142,17 @@ class PairReader:
     def __init__(self, name: str, words: Words, query: str, weight: float, factors: Mapping[str, float]) -> None:
         """Read the query; `factors` are what its words count."""
         self._name, self._model = name, words.models[name]
-        asked = Passages([query], [], words).rows(name)
+        asked, spelled = Passages([query], [], words).rows(name)
         places = spans_by(zip(asked.values.tolist(), map(tuple, asked.spans.tolist())))
         self._rows = np.array(list(places), np.int64)
         counts = np.array([len(spans) for spans in places.values()], np.float32)
-        vectors = self._model.word_vectors(self._rows) * counts[:, None]
+        vectors = self._model.vectors_of(self._rows, spelled) * counts[:, None]
         self._vectors = vectors * np.float32(weight / (np.linalg.norm(vectors.sum(axis=0)) or 1.0))
         for word, factor in factors.items():
             self._vectors[self._rows == self._model.vocabulary.row(JOINER.join(word.split()))] *= np.float32(factor)
-        self._word = cache(lambda word: self._named(query, tuple(places.values())[word], int(self._rows[word])))
+        self._word = cache(
+            lambda word: self._named(query, tuple(places.values())[word], int(self._rows[word]), spelled)
+        )
 
     def summed(self) -> npt.NDArray[np.float32]:
         """Return the query's vector, as its words count, float32 [dimension]."""
@@ -157,13 +161,13 @@ class PairReader:
 
     def read(self, passages: Passages) -> Callable[[int], Terms]:
         """Return what gives a value for each pair of words."""
-        every = passages.rows(self._name)
-        rows, which = distinct(every.values, len(self._model.vocabulary))
+        every, spelled = passages.rows(self._name)
+        rows, which = distinct(every.values, len(self._model.vocabulary) + len(spelled or ()))
         found = every._replace(values=which)
         counts = found.counts(len(rows))
         bulk = self._model._compiled(passages.texts)
-        if bulk is None:
-            vectors = self._model.word_vectors(rows)
+        if bulk is None or spelled:
+            vectors = self._model.vectors_of(rows, spelled)
             products = (vectors @ self._vectors.T).astype(np.float64)
             lengths = np.linalg.norm(counts.astype(np.float32) @ vectors, axis=1).astype(np.float64)
         else:
@@ -176,7 +180,7 @@ class PairReader:
 
         def terms(passage: int) -> Terms:
             own, mine = found.of(passage), stretch(ends, passage)
-            word = cache(partial(self._word_of, passages.texts[passage], rows, which[own], found.spans[own]))
+            word = cache(partial(self._word_of, passages.texts[passage], rows, which[own], found.spans[own], spelled))
 
             def row(number: int) -> Row:
                 column, first = divmod(number, asked)
@@ -190,16 +194,17 @@ class PairReader:
 
         return terms
 
-    def _word_of(self, text: str, rows: Integers, which: Integers, spans: Integers, word: int) -> Row:
+    def _word_of(
+        self, text: str, rows: Integers, which: Integers, spans: Integers, spelled: SpelledRows | None, word: int
+    ) -> Row:
         """Return a word of a passage by its number among the distinct ones of several."""
-        return self._named(text, _spans(spans[which == word]), int(rows[word]))
+        return self._named(text, _spans(spans[which == word]), int(rows[word]), spelled)
 
-    def _named(self, text: str, spans: tuple[Span, ...], row: int) -> Row:
+    def _named(self, text: str, spans: tuple[Span, ...], row: int, spelled: SpelledRows | None) -> Row:
         """Return a word as the user wrote it, with the vocabulary's if that is more than another case; its places."""
-        stands, known = text[slice(*spans[0])], self._model.vocabulary.words[row]
-        more = "" if known in (stands, stands.lower()) else f" (as {shown_word(known)})"
-        name = shown_word(stands) + more
-        return Row(name, (name,), 0.0, 0.0, spans, key=(known,))
+        stands = text[slice(*spans[0])]
+        name, known = named(stands, row, self._model.vocabulary, spelled)
+        return Row(name, (name,), 0.0, 0.0, spans, key=(known, *([stands.lower()] if spelled else [])))
 
 
 class DimensionReader:
@@ -285,7 +290,7 @@ def reader_of(model: Model, query: str, vector: Vector, weight: float) -> Reader
     """
     if not isinstance(model.encoder, Embedder):
         return WholeReader(model.name, vector, weight)
-    if model.encoder.family in ("ensemble", "static"):  # a static model with spelling: vectors that are in no table
+    if model.encoder.family == "ensemble":
         return ModelReader(model.encoder, query, weight)
     named = type(model.encoder).dimensions is not Embedder.dimensions
     return DimensionReader(model, vector, weight) if named or model.sparse else WholeReader(model.name, vector, weight)

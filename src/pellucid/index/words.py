@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from pellucid.index.bm25 import Analyser
 from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.spelling import SpelledRows
 from pellucid.text import Span, Word, is_phrase, split_words
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class Words:
         self._numbers: dict[str, int] = {}
         self._term_numbers: dict[str, int] = {}
         self._terms = _Column(self._spelled, self._term)
-        self._rows = {name: _Column(self._spelled, model.vocabulary.row) for name, model in models.items()}
+        self._rows = {name: _Column(self._spelled, _row_of(model)) for name, model in models.items()}
         self._whole = {name for name, model in models.items() if any(map(is_phrase, model.vocabulary.words))}
         self._reader: WordNumbers | None = None
         self._characters = 0
@@ -134,8 +135,8 @@ class Words:
                     self._spelled.append(word)
         return number
 
-    def rows(self, name: str, texts: list[str], found: Found) -> Found:
-        """Return the words that a static model has a vector for, as rows of its table.
+    def rows(self, name: str, texts: list[str], found: Found) -> tuple[Found, SpelledRows | None]:
+        """Return the words that a static model has a vector for, as rows of its table or, with spelling, beyond it.
 
         Args:
             name: of the model.
@@ -146,7 +147,11 @@ class Words:
         if name in self._whole or (vocabulary.cuts_scripts and not all(map(str.isascii, texts))):
             found = self._numbered([vocabulary.split(text) for text in texts])
         rows = self._rows[name][found.values]
-        return found._replace(values=rows).kept(rows >= 0)
+        spelled = self.models[name].spelled_rows()
+        if spelled is not None:
+            others = rows < 0
+            rows[others] = spelled.rows([self._spelled[number] for number in found.values[others].tolist()])
+        return found._replace(values=rows).kept(rows >= 0), spelled
 
     def terms(self, texts: list[str], found: Found) -> Found:
         """Return BM25's terms of texts by number, those without a term left out.
@@ -202,6 +207,14 @@ def spans_by(places: Iterable[tuple[Item, Span]]) -> dict[Item, tuple[Span, ...]
     for item, span in places:
         found[item] = (*found.get(item, ()), span)
     return found
+
+
+def _row_of(model: StaticEmbedder) -> Callable[[str], int]:
+    """Return what gives a word its row; with spelling, -1 for any that is not in the vocabulary."""
+    known = model.vocabulary
+    if model.spelling is None:
+        return known.row
+    return lambda word: known.row(word) if word in known or word.lower() in known else -1
 
 
 def distinct(values: Integers, limit: int) -> tuple[Integers, Integers]:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from string import punctuation
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ from pellucid.errors import InputError
 from pellucid.progress import Progress
 from pellucid.static import kernels, pooling
 from pellucid.static.folder import is_known_sound, not_finite
+from pellucid.static.likeness import CompiledSpeller
 from pellucid.static.spelling import SpelledRows, Speller
 from pellucid.text import LONGEST_WORD, Vocabulary, well_formed
 
@@ -80,6 +82,7 @@ class BulkEncoder:
     Attributes:
         threads: how many blocks are worked on at once; the environment variable PELLUCID_THREADS sets it, otherwise
             it is the number of cores this process may use.
+        speller: the compiled one; None without spelling.
     """
 
     def __init__(
@@ -98,7 +101,7 @@ class BulkEncoder:
         self._vectors = _as_kernel_array(vectors.view(np.int16) if vectors.dtype == np.float16 else vectors)
         self._scales = _as_kernel_array(np.ones(1, np.float32) if scales is None else scales)
         self._words, self._starts = _word_index(vocabulary.words)
-        self._speller = speller
+        self.speller = None if speller is None else CompiledSpeller(speller, self._vectors, self._scales)
         self._pieces = _pieces(vocabulary) if speller is None else _no_pieces()
         self._cased = vocabulary.cased
         self._idle: list[_Worker] = []
@@ -184,17 +187,17 @@ class BulkEncoder:
             return self._idle.pop()
         except IndexError:
             learnt = _empty_index(_LEARNT_WORDS, _LEARNT_WORDS * 16)
-            complete = self._vocabulary.subwords is None and self._speller is None
+            complete = self._vocabulary.subwords is None and self.speller is None
             lexicon = kernels.Lexicon(self._words, learnt, self._cased, complete, self._pieces, self._starts)
-            return _Worker(self._vocabulary, lexicon, self._vectors, self._scales, self._sound, self._speller)
+            return _Worker(self._vocabulary, lexicon, self._vectors, self._scales, self._sound, self.speller)
 
 
 class _Reader:
     """What one thread needs to find the words of texts and a number for each: memory used for block after block."""
 
-    def __init__(self, lexicon: kernels.Lexicon, number_of: Callable[[str], int]) -> None:
-        """Take where numbers are looked up, and what is asked for a word that is neither there nor learnt."""
-        self._lexicon, self._number_of = lexicon, number_of
+    def __init__(self, lexicon: kernels.Lexicon, numbers_of: Callable[[list[str]], Iterable[int]]) -> None:
+        """Take where numbers are looked up, and what is asked for words that are neither there nor learnt."""
+        self._lexicon, self._numbers_of = lexicon, numbers_of
         self._scratch = _scratch(_BLOCK_CHARACTERS)
 
     def _read(self, texts: _Texts) -> tuple[npt.NDArray[np.uint8], kernels.Scratch, npt.NDArray[np.int32]]:
@@ -231,7 +234,8 @@ class _Reader:
         edges = scratch.edges.reshape(-1, 2)[missing]
         utf8 = block.data
         spelled = [bytes(utf8[start:end]) for start, end in edges.tolist()]
-        number_of = {word: self._number_of(word.decode()) for word in set(spelled)}
+        distinct = list(set(spelled))
+        number_of = dict(zip(distinct, self._numbers_of([word.decode() for word in distinct])))
         numbers = np.array([number_of[word] for word in spelled], np.int32)
         scratch.rows[missing] = numbers
         kernels.learn_all(self._lexicon.learnt, block, edges, numbers)
@@ -249,7 +253,7 @@ class _Worker(_Reader):
         sound: bool,
         speller: Speller | None,
     ) -> None:
-        super().__init__(lexicon, vocabulary.row)
+        super().__init__(lexicon, partial(map, vocabulary.row))
         self._vocabulary, self._speller = vocabulary, speller
         self._vectors, self._scales, self._sound = vectors, scales, sound
         self._no_vectors = _as_kernel_array(np.empty((0, vectors.shape[1]), np.float32))
@@ -259,8 +263,8 @@ class _Worker(_Reader):
     def _forget(self) -> None:
         """Begin anew with spelled words once there are many: each keeps a vector."""
         if self._speller is not None and (self._spelled is None or len(self._spelled) >= _LEARNT_WORDS):
-            self._spelled = SpelledRows(self._vocabulary, self._speller, self._vectors.shape[1])
-            self._number_of = self._spelled.row
+            self._spelled = SpelledRows(self._speller, self._vectors.shape[1])
+            self._numbers_of = self._spelled.rows
             kernels.forget(self._lexicon.learnt)
 
     def encode(self, texts: _Texts, embeddings: Vectors) -> None:
@@ -277,7 +281,11 @@ class _Worker(_Reader):
         """Set `shares` to how much of each text of a block has a row; 1 for one without words."""
         self._forget()
         _, scratch, ends = self._read(texts)
-        known = np.concatenate([[0], np.cumsum(scratch.rows[: ends[-1]] >= 0)])
+        has_row = scratch.rows[: ends[-1]] >= 0
+        if self._spelled is not None:
+            beyond = scratch.rows[: ends[-1]] - len(self._vocabulary)
+            has_row[beyond >= 0] = ~self._spelled.strange[beyond[beyond >= 0]]
+        known = np.concatenate([[0], np.cumsum(has_row)])
         starts = np.concatenate([[0], ends[:-1]])
         words = ends - starts
         shares[:] = np.where(words > 0, (known[ends] - known[starts]) / np.maximum(words, 1), 1)
@@ -316,7 +324,7 @@ class WordNumbers(_Reader):
     def __init__(self, spelled: Sequence[str], number_of: Callable[[str], int]) -> None:
         """Take the list of words, which may grow, and what gives a word its place there and adds it if need be."""
         self._spelled = spelled
-        super().__init__(self._indexed(), number_of)
+        super().__init__(self._indexed(), partial(map, number_of))
 
     def _indexed(self) -> kernels.Lexicon:
         self._known = len(self._spelled)

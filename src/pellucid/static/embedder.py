@@ -105,6 +105,16 @@ _SMALL = 250_000  # characters in all calls so far: a quarter of a second for th
 _MOST_PAIRS = 250_000  # rows of an explanation: about 2 s and 0.2 GB
 
 
+def named(text: str, row: int, vocabulary: Vocabulary, spelled: SpelledRows | None) -> tuple[str, str]:
+    """Return how a word of a text is shown in an explanation, and which known words its vector is of."""
+    shown = shown_word(text)
+    if spelled is None or row < len(vocabulary):
+        known = vocabulary.words[row]
+        return shown if known in (text, text.lower()) else f"{shown} (as {shown_word(known)})", known
+    known = " + ".join(shown_word(vocabulary.words[part]) for part in spelled.parts(row - len(vocabulary)))
+    return f"{shown} ~ {known}" if known else f"{shown} (unknown)", known or text.lower()
+
+
 class _TextWords:
     """The words of a text: how much of it is known now, the distinct words and a `Row` of each when they are asked for.
 
@@ -133,18 +143,21 @@ class _TextWords:
         self._vocabulary, self._word, self.spelled = vocabulary, word, spelled
         self._codes = list(rows)  # a word's row, and beyond the rows a number for each of the others
         self._others: dict[tuple[int, str], int] = {}
-        partly = 0
+        partly, strange = 0, [] if spelled is None else spelled.strange.tolist()
+        unknown = [number for number, row in enumerate(rows) if row < 0] if rows.count(-1) else []
         for number in others:
             row, lower = rows[number], word(number).text.lower()
             if row >= len(vocabulary):
-                partly += 1
+                if strange[row - len(vocabulary)]:
+                    unknown.append(number)  # with spelling, no row is -1
+                else:
+                    partly += 1
             elif row >= 0 and lower != vocabulary.words[row].lower():
                 code = _OTHER + len(self._others)
                 self._codes[number] = self._others.setdefault((row, lower), code)
                 partly += 1
-        unknown = rows.count(-1)
-        self.unknown = tuple(word(n)[1:] for n, row in enumerate(rows) if row < 0) if unknown else ()
-        self.coverage = Coverage(len(rows) - unknown, len(rows), partly)
+        self.unknown = tuple(word(number)[1:] for number in unknown)
+        self.coverage = Coverage(len(rows) - len(unknown), len(rows), partly)
 
     @cached_property
     def _counts(self) -> Counter[int]:
@@ -178,14 +191,8 @@ class _TextWords:
         """Return a distinct word, named as it is first written, without a contribution."""
         words = list(map(self._word, self._places[number]))
         text, row = words[0].text, int(self.rows[number])
+        name, known = named(text, row, self._vocabulary, self.spelled)
         shown = shown_word(text)
-        if self.spelled is not None and row >= len(self._vocabulary):
-            parts = self.spelled.parts[row - len(self._vocabulary)]
-            known = " + ".join(self._vocabulary.words[part] for part in parts)
-            name = f"{shown} ~ {known}"
-        else:
-            known = self._vocabulary.words[row]
-            name = shown if known in (text, text.lower()) else f"{shown} (as {shown_word(known)})"
         return Row(name, (shown,), 0.0, 0.0, tuple(word[1:] for word in words), key=(known, text.lower()), kind=WORD)
 
 
@@ -217,8 +224,8 @@ class StaticEmbedder(Embedder):
             vectors: float32, float16 or int8 [words, dimension].
             scales: float32 [words], for int8 vectors alone.
             dimensions: their names; None names them by the words at their ends.
-            spelling: the weights of n-grams that `fit_spelling` fitted, for unknown words; None finds these by their
-                beginning alone.
+            spelling: uint8, the weights of n-grams that `fit_spelling` fitted, for unknown words; None finds these by
+                their beginning alone.
 
         Raises:
             InputError: the shapes or dtypes do not fit together.
@@ -247,11 +254,12 @@ class StaticEmbedder(Embedder):
 
     @cached_property
     def _speller(self) -> Speller | None:
-        return None if self.spelling is None else Speller(self.vocabulary.words, self.word_vectors, self.spelling)
+        return None if self.spelling is None else Speller(self.vocabulary, self.word_vectors, self.spelling)
 
-    def _spelled_rows(self) -> SpelledRows | None:
-        """Return where spelled words get their rows; None without spelling."""
-        return None if self._speller is None else SpelledRows(self.vocabulary, self._speller, self.vectors.shape[1])
+    def spelled_rows(self) -> SpelledRows | None:
+        """Return where words outside the vocabulary get rows, beyond those of the table; None without spelling."""
+        speller = self._speller if self._bulk is None else self._bulk.speller
+        return None if speller is None else SpelledRows(speller, self.vectors.shape[1])
 
     @classmethod
     def from_pretrained(cls, path_or_id: str | Path) -> StaticEmbedder:
@@ -306,7 +314,7 @@ class StaticEmbedder(Embedder):
                 holds anything else is refused.
             dtype: "float32", "float16" or "int8" (one scale a row, a quarter of float32); None keeps the table's.
             extra_words: strings to look up now for those other readers, for instance rare words of a corpus, beside
-                those of the folder that the model was opened from.
+                those of the folder that the model was opened from. With spelling each unknown one gets a row there.
 
         Raises:
             InputError: an unknown dtype, values it cannot hold, or a word with a line break in it.
@@ -320,7 +328,9 @@ class StaticEmbedder(Embedder):
         with saving(path, self.family, facts, config) as folder:
             table = StoredTable(self.vocabulary, self.vectors, self.scales)
             earlier = written_out(self._folder) if self._folder else ()
-            write_static(folder, table, dtype=dtype, extra_words=chain(extra_words, earlier))
+            speller = self._speller
+            spell = None if speller is None else lambda words: speller.spell(words)[0]
+            write_static(folder, table, dtype=dtype, extra_words=chain(extra_words, earlier), spell=spell)
             write_dimensions(folder / "dimensions.tsv", self.dimensions)
             if self.spelling is not None:
                 write_spelling(folder, self.spelling)
@@ -469,19 +479,19 @@ class StaticEmbedder(Embedder):
     def _encode_plainly(self, texts: Sequence[str]) -> Vectors:
         """Encode `texts` as the method is defined; the kernel must agree with this."""
         embeddings = np.zeros((len(texts), self.get_embedding_dimension()), np.float32)
-        spelled = self._spelled_rows()
-        row_of = self.vocabulary.row if spelled is None else spelled.row
+        spelled = self.spelled_rows()
         for embedding, text in zip(embeddings, texts):
-            rows = np.array([row_of(word.text) for word in self.vocabulary.split(text)], np.int64)
-            vectors = self._vectors_of(rows[rows >= 0], spelled)
+            words = [word.text for word in self.vocabulary.split(text)]
+            rows = np.array(list(map(self.vocabulary.row, words)) if spelled is None else spelled.rows(words), np.int64)
+            vectors = self.vectors_of(rows[rows >= 0], spelled)
             total = vectors.sum(axis=0, dtype=np.float64)  # the length absorbs the mean's 1 / n
             length = _length(total, text)
             if length > 0:
                 embedding[:] = total / length
         return embeddings
 
-    def _vectors_of(self, rows: npt.NDArray[np.int64], spelled: SpelledRows | None) -> Vectors:
-        """Return the vectors of `rows`, some of which may be those of spelled words [rows, dimension]."""
+    def vectors_of(self, rows: npt.NDArray[np.int64], spelled: SpelledRows | None) -> Vectors:
+        """Return the vectors of `rows`, those beyond the table from `spelled`, float32 [rows, dimension]."""
         if spelled is None or not len(spelled):
             return self.word_vectors(rows)
         beyond = rows - len(self.vocabulary)
@@ -496,8 +506,8 @@ class StaticEmbedder(Embedder):
         contribution the part of the embedding's squared length (1) in its direction. Repeated words are one row,
         upper and lower case together where they have the same vector. A word that is not in the vocabulary but has a
         prefix there is named with it: "tokenisers (as token)"; with spelling, with the known words that weigh most in
-        its vector: "tokenisers ~ token + tokens". A phrase of the vocabulary is one word: "new york".
-        A text has the same embedding in every role.
+        its vector: "tokenisers ~ token + tokens"; "A320 (unknown)" matches itself alone. A phrase of the vocabulary is
+        one word: "new york". A text has the same embedding in every role.
 
         Raises:
             InputError: an argument is no string, or there would be more than 250,000 rows.
@@ -535,7 +545,7 @@ class StaticEmbedder(Embedder):
 
     def _weighted(self, words: _TextWords, text: str) -> npt.NDArray[np.float64]:
         """Return the vectors of the distinct words, which add up to the embedding of `text` [words, dimension]."""
-        vectors = self._vectors_of(words.rows, words.spelled).astype(np.float64)
+        vectors = self.vectors_of(words.rows, words.spelled).astype(np.float64)
         length = _length(words.counts @ vectors, text)
         vectors *= (words.counts / (length or 1.0))[:, None]
         return vectors
@@ -554,9 +564,10 @@ class StaticEmbedder(Embedder):
         others = [
             n for n, word in enumerate(words) if word.text not in vocabulary and word.text.lower() not in vocabulary
         ]
-        spelled = self._spelled_rows()
-        row_of = vocabulary.row if spelled is None else spelled.row
-        return _TextWords(vocabulary, [row_of(word.text) for word in words], words.__getitem__, others, spelled)
+        spelled = self.spelled_rows()
+        texts = [word.text for word in words]
+        rows = list(map(vocabulary.row, texts)) if spelled is None else spelled.rows(texts)
+        return _TextWords(vocabulary, rows, words.__getitem__, others, spelled)
 
     def _shares(self, texts: list[str], role: Role) -> Vectors:
         if self._bulk is None:

@@ -10,7 +10,8 @@ that is only part of words gets ids that count for nothing, since one unknown pi
 Phrases have ids that only text with "▁" itself reaches: no tokenizer of theirs joins words.
 
 Rows keep the vocabulary's order, with one zero row at the end for what counts for nothing, so that the table on disk
-is the table in memory.
+is the table in memory. Behind it a model with spelling has the rows of the extra words that it was saved with, for
+those other readers alone.
 
 Word vectors as text, one word a line: the form of word2vec, GloVe, fastText (.vec) and the SWE authors' files.
 
@@ -55,6 +56,7 @@ _BLOCK = 8192  # rows converted at a time
 _MAX_WORDS_BYTES = 1 << 30
 _SEARCHED_BYTES = 1 << 26  # a float table up to this size is searched for NaN; a larger one would be read whole
 _LONGEST_PIECE = 200  # characters; WordPiece takes the square of it, and calls what is longer unknown
+_SPELLING = "spelling.safetensors"
 _UNKNOWN = "[UNK]"  # the pre-tokenizer cuts the brackets off, so no text holds this word
 _MODULES = [
     {"idx": 0, "name": "0", "path": ".", "type": "sentence_transformers.models.StaticEmbedding"},
@@ -71,7 +73,12 @@ class StoredTable(NamedTuple):
 
 
 def write_static(
-    folder: Path, table: StoredTable, *, dtype: str | None = None, extra_words: Iterable[str] = ()
+    folder: Path,
+    table: StoredTable,
+    *,
+    dtype: str | None = None,
+    extra_words: Iterable[str] = (),
+    spell: Callable[[list[str]], npt.NDArray[np.float32]] | None = None,
 ) -> None:
     """Write the tensors, the words and the tokenizers of a static model into `folder`.
 
@@ -80,14 +87,21 @@ def write_static(
         table: the model; its vectors may be memory-mapped.
         dtype: "float32", "float16" or "int8" (one scale a row); None keeps what the table has.
         extra_words: strings to resolve for readers that do not know our rule for unknown words.
+        spell: the vectors of words in lower case that have no row, for a model with spelling.
 
     Raises:
         InputError: an unknown dtype, a word that cannot be written as one line, or values the dtype cannot hold.
     """
     words = table.vocabulary.words
     check_writable(words)
-    vectors, scales = convert(table, dtype or str(table.vectors.dtype))
-    tokens, mapping = _token_ids(table.vocabulary, extra_words)
+    dtype = dtype or str(table.vectors.dtype)
+    vectors, scales = convert(table, dtype)
+    tokens, mapping, unknown = _token_ids(table.vocabulary, extra_words, spells=spell is not None)
+    if spell is not None and unknown:
+        more, more_scales = convert(StoredTable(table.vocabulary, spell(unknown), None), dtype)
+        vectors = np.concatenate([vectors, more[:-1]])
+        if scales is not None and more_scales is not None:
+            scales = np.concatenate([scales, more_scales[:-1]])
     inside = _inside_mark(tokens) if table.vocabulary.cuts_scripts else None
     if inside is not None:
         tokens, mapping = _with_pieces(table.vocabulary, tokens, mapping, inside)
@@ -95,7 +109,7 @@ def write_static(
     if not np.array_equal(mapping, np.arange(len(vectors))):
         tensors["mapping"] = mapping
     if scales is not None:
-        tensors["weights"] = np.concatenate([scales, scales[mapping[len(scales) :]]])
+        tensors["weights"] = np.concatenate([scales[: len(words) + 1], scales[mapping[len(words) + 1 :]]])
     elif vectors.dtype == np.float16:  # with weights sentence-transformers computes in float32; without, NaN for ""
         tensors["weights"] = np.ones(len(mapping), np.float32)
     write_tensors(folder / "model.safetensors", tensors)
@@ -215,8 +229,16 @@ def quantize(block: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int8], npt.
     return np.clip(np.rint(steps), -127, 127).astype(np.int8), scales  # a scale near 0 is itself rounded
 
 
-def _token_ids(vocabulary: Vocabulary, extra_words: Iterable[str]) -> tuple[list[str], npt.NDArray[np.int64]]:
-    """Return the token strings in id order and the row each is sent to; ids below len(vocabulary) are the rows."""
+def _token_ids(
+    vocabulary: Vocabulary, extra_words: Iterable[str], *, spells: bool
+) -> tuple[list[str], npt.NDArray[np.int64], list[str]]:
+    """Return the token strings in id order, the row each is sent to, and the words of the rows behind the zero row.
+
+    Ids below len(vocabulary) are the rows. Only where a model `spells` are there rows behind: of unknown extra words.
+    """
+    extra_words = list(extra_words)
+    spelled = {word.lower() for word in extra_words} if spells else set()
+    unknown_rows: dict[str, int] = {}
     nothing = len(vocabulary)
     unknown = _UNKNOWN
     while unknown in vocabulary:
@@ -230,12 +252,16 @@ def _token_ids(vocabulary: Vocabulary, extra_words: Iterable[str]) -> tuple[list
         if vocabulary.cuts_scripts and unspaced_run.search(spelling):
             continue  # several words
         if spelling not in vocabulary and spelling not in seen and spelling == well_formed(spelling):
-            row = vocabulary.row(word)
+            lower = word.lower()
+            if lower in spelled and word not in vocabulary and lower not in vocabulary:
+                row = nothing + 1 + unknown_rows.setdefault(lower, len(unknown_rows))
+            else:
+                row = vocabulary.row(word)
             if row >= 0:
                 seen.add(spelling)
                 tokens.append(spelling)
                 rows.append(row)
-    return tokens, np.array(rows, np.int64)
+    return tokens, np.array(rows, np.int64), list(unknown_rows)
 
 
 def _likely_spellings(vocabulary: Vocabulary, extra_words: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -271,7 +297,7 @@ def read_static(folder: Path) -> StoredTable:
     embeddings = tensors.get("embeddings")
     if embeddings is None or embeddings.ndim != 2 or str(embeddings.dtype) not in DTYPES or not embeddings.shape[1]:
         raise ModelFolderError(f"{path} holds no table 'embeddings' [rows, dimension] of {', '.join(DTYPES)}")
-    if len(embeddings) != len(words) + 1:
+    if len(embeddings) <= len(words) or (len(embeddings) > len(words) + 1 and not (folder / _SPELLING).exists()):
         raise ModelFolderError(
             f"{folder}: words.txt has {len(words)} words, model.safetensors {len(embeddings)} rows, expected one more "
             "than words; the files are of different models"
@@ -292,7 +318,7 @@ def read_static(folder: Path) -> StoredTable:
 
 def write_spelling(folder: Path, weights: npt.NDArray[np.uint8]) -> None:
     """Write the weights of n-grams of a model that spells unknown words."""
-    write_tensors(folder / "spelling.safetensors", {"weights": weights})
+    write_tensors(folder / _SPELLING, {"weights": weights})
 
 
 def read_spelling(folder: Path) -> npt.NDArray[np.uint8] | None:
@@ -301,7 +327,7 @@ def read_spelling(folder: Path) -> npt.NDArray[np.uint8] | None:
     Raises:
         ModelFolderError: the file is broken, or holds something else.
     """
-    path = folder / "spelling.safetensors"
+    path = folder / _SPELLING
     if not path.exists():
         return None
     weights = read_tensors(path)[0].get("weights")

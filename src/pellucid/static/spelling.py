@@ -1,17 +1,22 @@
-"""A vector for a word outside the vocabulary, from the known words that are spelled like it.
+"""A vector for a word outside the vocabulary, from the known words that are spelled like it, and one of its own.
 
 Words are compared by their character n-grams. Each n-gram has a weight that is fitted to the table: how similar the
 vectors of the words are that share it. In "tokenisers", "token" weighs much and "ers" little. The vector is predicted
 from the most similar known words by kernel ridge regression: a weighted sum of their vectors at length 1. Where no
-known word is similar, the sum is short, and so is the vector: the word then weighs less in a text.
+known word is similar, the sum is short, and so is the predicted part.
 
-A word of fewer than four letters, or with anything else in it, is never spelled: abbreviations, codes, numbers.
+What the known words cannot say is the word's own: a direction that no other word has, made from a hash of it. By it
+"A320" is similar to "A320" and to nothing else. A word of fewer than four letters, or with anything but letters in it,
+such as a number, a code or an abbreviation, has no other part but the vector of its beginning, if that is known.
+
+This is the readable form; `likeness.py` is the compiled one for many words.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from hashlib import shake_128
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,147 +26,190 @@ from pellucid.base import Vectors, unit_rows
 from pellucid.errors import InputError
 from pellucid.text import LONGEST_WORD, Vocabulary
 
-BUCKETS = 1 << 18  # of hashed n-grams, one byte each
-_SHORTEST, _LONGEST = 3, 6  # characters of an n-gram, the marks of beginning and end among them
-_NEIGHBOURS = 32  # known words that a prediction rests on
-_RIDGE = 0.5
-_POWER = 1.5  # of a similarity: similar words count more
-_COMMON = 1_000  # known words; an n-gram of more is no way to find similar ones, but counts in their similarity
+BITS = 18
+BUCKETS = 1 << BITS  # of hashed n-grams, one byte each
+SHORTEST, LONGEST = 3, 6  # characters of an n-gram, the marks of beginning and end among them
+NEIGHBOURS = 32  # known words that a prediction rests on
+RIDGE = 0.5  # beside similarities to the power 1.5: similar words count more
+COMMON = 500  # known words; an n-gram of more is no way to find similar ones, but counts in their similarity
 _PRIOR_PAIRS = 4.0  # so many pairs of words of average coherence are added to those that share an n-gram
-_LENGTH = 1.3  # of a vector, in typical lengths
+_LENGTH = 1.1  # of a predicted vector, in typical lengths
 _POOR = 0.2  # length of a sum; the vector of a shorter one is shorter by as much
+_OWN, _OWN_ALONE = 0.5, 1.0  # length of a word's own part beside a predicted one and without, in typical lengths
 _PARTS = 3  # known words that an explanation names
+_TOGETHER = 4_096  # words spelled at once: 20 MB
 _SAMPLE = 2_000  # words whose median length is the typical one
-_FACTOR, _MIX, _SHIFT, _KEPT = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 29, 46))
+_FACTOR, _MIX, _SHIFT, _KEPT = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 29, 64 - BITS))
 
 _Ints = npt.NDArray[np.int64]
 _Floats = npt.NDArray[np.float64]
 
 
-class Spelled(NamedTuple):
-    """What the spelling of a word says: its vector, float32 [dimension], and the rows that have most weight in it."""
+class Predicted(NamedTuple):
+    """What known words say of some others.
 
-    vector: Vectors
-    parts: tuple[int, ...]
+    Attributes:
+        near: int32 [words, NEIGHBOURS], the most similar known words as rows of the table, -1 where there are no more.
+        shares: float64 [words, NEIGHBOURS], what each counts in the prediction.
+        sums: float64 [words, dimension], the predictions.
+    """
+
+    near: npt.NDArray[np.int32]
+    shares: _Floats
+    sums: _Floats
 
 
 class Speller:
     """Finds vectors for words by their spelling, for one table of word vectors."""
 
     def __init__(
-        self, words: Sequence[str], vectors_of: Callable[[_Ints], Vectors], weights: npt.NDArray[np.uint8]
+        self, vocabulary: Vocabulary, vectors_of: Callable[[_Ints], Vectors], weights: npt.NDArray[np.uint8]
     ) -> None:
         """Take the table; the index of its n-grams is made at the first word.
 
         Args:
-            words: of the table, in row order.
+            vocabulary: the words of the table.
             vectors_of: from rows to their vectors, float32 [rows, dimension].
             weights: uint8 [BUCKETS], see `ngram_weights`.
         """
-        self._words, self._vectors_of = words, vectors_of
-        self._weights = weights / np.float64(255)
+        self.vocabulary, self.vectors_of, self.weights = vocabulary, vectors_of, weights
 
     @cached_property
-    def _index(self) -> _Index:
-        return _Index.of(self._words)
-
-    @cached_property
-    def _norms(self) -> _Floats:
-        """The length of each known word's n-grams."""
-        index = self._index
-        squares: _Floats = np.zeros(len(index.rows))
-        weights = np.repeat(self._weights, np.diff(index.starts))
-        np.add.at(squares, index.members, weights)
-        return np.asarray(np.sqrt(squares), np.float64)
+    def index(self) -> Index:
+        """Which known words hold an n-gram."""
+        return Index.of(self.vocabulary.words, self.weights)
 
     @cached_property
     def _typical(self) -> float:
-        """The median length of the rarer known words."""
-        rows = self._index.rows[len(self._index.rows) // 2 :]
-        rows = rows[:: max(1, len(rows) // _SAMPLE)]
-        return float(np.median(np.linalg.norm(self._vectors_of(rows), axis=1))) if len(rows) else 0.0
+        """The median length of known words."""
+        rows = self.index.rows[:: max(1, len(self.index.rows) // _SAMPLE)]
+        return float(np.median(np.linalg.norm(self.vectors_of(rows), axis=1))) if len(rows) else 1.0
 
-    def spell(self, word: str) -> Spelled | None:
-        """Return what the spelling of `word`, in any case, says; None where it says nothing."""
-        word = word.lower()
-        if not can_spell(word):
-            return None
-        near = self._candidates(word)
-        if not len(near):
-            return None
-        rows = self._index.rows[near]
-        shares = self._shares([*(self._words[row] for row in rows.tolist()), word])
-        total = shares @ unit_rows(self._vectors_of(rows), np.float64)
-        length = float(np.linalg.norm(total))
-        if not length > 0:
-            return None
-        best = np.argsort(-shares, kind="stable")[:_PARTS]
-        parts = tuple(rows[best[shares[best] > shares[best[0]] / 4]].tolist())
-        return Spelled((total * (self._typical * _LENGTH / max(length, _POOR))).astype(np.float32), parts)
+    def spell(self, words: Sequence[str]) -> tuple[Vectors, _Ints]:
+        """Return vectors for words in lower case that have no row, float32 [words, dimension], and what they are of.
 
-    def _candidates(self, word: str) -> _Ints:
+        The second are the rows of the known words that weigh most in each, int64 [words, 3], -1 where there are no
+        more: a word without any is known to nobody.
+        """
+        predicted = self.predict([word if can_spell(word) else "" for word in words])
+        lengths = np.linalg.norm(predicted.sums, axis=1)
+        vectors = predicted.sums * (self._typical * _LENGTH / np.maximum(lengths, _POOR))[:, None]
+        parts = _weightiest(predicted)
+        alone = np.flatnonzero(lengths == 0)
+        begins = np.array([self.vocabulary.row(words[word]) for word in alone.tolist()], np.int64)
+        vectors[alone[begins >= 0]] = self.vectors_of(begins[begins >= 0])
+        parts[alone] = -1
+        parts[alone, 0] = begins
+        own = _own(words, vectors.shape[1]) * np.where(lengths > 0, _OWN, _OWN_ALONE)[:, None]
+        return (vectors + own * self._typical).astype(np.float32), parts
+
+    def predict(self, words: Sequence[str]) -> Predicted:
+        """Return what the known words say of others; nothing of an empty one."""
+        dimension = self.vectors_of(np.zeros(0, np.int64)).shape[1]
+        near = np.full((len(words), NEIGHBOURS), -1, np.int32)
+        shares, sums = np.zeros(near.shape), np.zeros((len(words), dimension))
+        for number, word in enumerate(words):
+            found = self._nearest(word) if word else np.zeros(0, np.int64)
+            if len(found):
+                rows = self.index.rows[found]
+                near[number, : len(rows)] = rows
+                shares[number, : len(rows)] = self._shares(
+                    [*(self.vocabulary.words[row].lower() for row in rows.tolist()), word]
+                )
+                sums[number] = shares[number, : len(rows)] @ unit_rows(self.vectors_of(rows), np.float64)
+        return Predicted(near, shares, sums)
+
+    def _nearest(self, word: str) -> _Ints:
         """Return the known words, as numbers in the index, that are most similar to `word`."""
-        index = self._index
-        _, buckets = _ngrams([word])
-        lists = [index.members[index.starts[b] : index.starts[b + 1]] for b in buckets.tolist()]
-        useful = [n for n, found in enumerate(lists) if 0 < len(found) <= _COMMON]
-        if not useful:
-            return np.empty(0, np.int64)
-        found, place = np.unique(np.concatenate([lists[n] for n in useful]), return_inverse=True)
-        weights = np.repeat(self._weights[buckets[useful]], [len(lists[n]) for n in useful])
-        similar = np.bincount(place, weights) / np.maximum(self._norms[found], 1e-9)
-        return found[np.argsort(-similar, kind="stable")[:_NEIGHBOURS]].astype(np.int64)
+        index = self.index
+        _, every = _ngrams(*marked_codes([word]))
+        buckets = np.unique(every)
+        counts = index.starts[buckets + 1] - index.starts[buckets]
+        useful = buckets[(counts > 0) & (counts <= COMMON) & (index.weights[buckets] > 0)]
+        if not len(useful):
+            return np.zeros(0, np.int64)
+        lists = [index.members[index.starts[bucket] : index.starts[bucket + 1]] for bucket in useful.tolist()]
+        found, place = np.unique(np.concatenate(lists), return_inverse=True)
+        shared = np.bincount(place, np.repeat(index.weights[useful], list(map(len, lists))))
+        similar = shared * shared / index.squares[found]  # whole numbers and one division: a tie is one everywhere
+        return found[np.argsort(-similar, kind="stable")[:NEIGHBOURS]].astype(np.int64)
 
     def _shares(self, words: list[str]) -> _Floats:
         """Return the weights of all words but the last in the prediction of the last, float64 [words - 1]."""
-        numbers, buckets = _ngrams([word.lower() for word in words])
+        numbers, buckets = _ngrams(*marked_codes(words))
         distinct, columns = np.unique(buckets, return_inverse=True)
         features = np.zeros((len(words), len(distinct)))
-        np.add.at(features, (numbers, columns), np.sqrt(self._weights[buckets]))
+        features[numbers, columns] = np.sqrt(self.index.weights[buckets] / 255)
         features /= np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-9)
-        kernel = (features @ features.T).clip(0) ** _POWER
-        known = kernel[:-1, :-1] + _RIDGE * np.eye(len(words) - 1)
+        kernel = (features @ features.T).clip(0) ** 1.5
+        known = kernel[:-1, :-1] + RIDGE * np.eye(len(words) - 1)
         return np.asarray(np.linalg.solve(known, kernel[:-1, -1]), np.float64)
 
 
-class SpelledRows:
-    """The rows of a table and, from their number on, one for each spelled word that was met; for one thread."""
+def _weightiest(predicted: Predicted) -> _Ints:
+    """Return the rows of the known words with the largest shares, int64 [words, _PARTS], -1 where there are no more."""
+    best = np.argsort(-np.round(predicted.shares, 9), axis=1, kind="stable")[:, :_PARTS]
+    shares = np.take_along_axis(predicted.shares, best, axis=1)
+    rows = np.take_along_axis(predicted.near, best, axis=1).astype(np.int64)
+    return np.where(shares > shares[:, :1] / 4, rows, -1)
 
-    def __init__(self, vocabulary: Vocabulary, speller: Speller, dimension: int) -> None:
-        """Take the words that have rows and what spells the others."""
-        self._vocabulary, self._speller = vocabulary, speller
+
+def _own(words: Sequence[str], dimension: int) -> _Floats:
+    """Return a direction for each word that has nothing to do with any other's: signs from a hash of it."""
+    size = -(-dimension // 8)
+    digests = b"".join(shake_128(word.encode("utf-8", "surrogatepass")).digest(size) for word in words)
+    bits = np.unpackbits(np.frombuffer(digests, np.uint8).reshape(-1, size), axis=1)[:, :dimension]
+    own: _Floats = (2.0 * bits - 1) / np.sqrt(dimension)
+    return own
+
+
+class SpelledRows:
+    """The rows of a table and, from their number on, one for each other word that was met; for one thread."""
+
+    def __init__(self, speller: Speller, dimension: int) -> None:
+        """Take what knows the words that have rows and spells the others."""
+        self._speller, self._vocabulary = speller, speller.vocabulary
         self._numbers: dict[str, int] = {}
         self._vectors = np.zeros((8, dimension), np.float32)
-        self.parts: list[tuple[int, ...]] = []
+        self._parts = np.zeros((8, _PARTS), np.int64)
 
     def __len__(self) -> int:
         """Return how many words were spelled."""
-        return len(self.parts)
+        return len(self._numbers)
 
     @property
     def vectors(self) -> Vectors:
         """The vectors of the spelled words, float32 [words, dimension]."""
         return self._vectors[: len(self)]
 
-    def row(self, word: str) -> int:
-        """Return the row of `word`: its own, else that of its spelling, else by its beginning; -1 if there is none."""
-        if word in self._vocabulary or word.lower() in self._vocabulary:
-            return self._vocabulary.row(word)
-        lower = word.lower()
-        number = self._numbers.get(lower, -1)
-        if number < 0:
-            spelled = self._speller.spell(lower)
-            if spelled is None:
-                return self._vocabulary.row(word)
-            number = self._numbers[lower] = len(self)
-            self._add(spelled)
-        return len(self._vocabulary) + number
+    @property
+    def strange(self) -> npt.NDArray[np.bool_]:
+        """Which of them no known word says anything of [words]."""
+        return self._parts[: len(self), 0] < 0
 
-    def _add(self, spelled: Spelled) -> None:
-        if len(self) == len(self._vectors):
-            self._vectors = np.concatenate([self._vectors, np.zeros_like(self._vectors)])
-        self._vectors[len(self)] = spelled.vector
-        self.parts.append(spelled.parts)
+    def parts(self, number: int) -> list[int]:
+        """Return the rows of the known words that weigh most in a spelled word's vector; none for a strange one."""
+        return [row for row in self._parts[number].tolist() if row >= 0]
+
+    def rows(self, words: Sequence[str]) -> list[int]:
+        """Return the row of each word: its own, else that of its spelling."""
+        known = self._vocabulary
+        lower = [word.lower() for word in words]
+        has_row = [word in known or low in known for word, low in zip(words, lower)]
+        self._add(sorted({low for low, has in zip(lower, has_row) if not has} - self._numbers.keys()))
+        return [
+            known.row(word) if has else len(known) + self._numbers[low] for word, low, has in zip(words, lower, has_row)
+        ]
+
+    def _add(self, words: list[str]) -> None:
+        for start in range(0, len(words), _TOGETHER):
+            part = words[start : start + _TOGETHER]
+            first, last = len(self), len(self) + len(part)
+            while last > len(self._vectors):
+                self._vectors = np.concatenate([self._vectors, np.zeros_like(self._vectors)])
+                self._parts = np.concatenate([self._parts, np.zeros_like(self._parts)])
+            self._vectors[first:last], self._parts[first:last] = self._speller.spell(part)
+            self._numbers.update(zip(part, range(first, last)))
 
 
 def check_weights(weights: npt.NDArray[np.uint8]) -> None:
@@ -176,7 +224,7 @@ def check_weights(weights: npt.NDArray[np.uint8]) -> None:
 
 def can_spell(word: str) -> bool:
     """Whether the spelling of `word` may say something: letters alone, more than most abbreviations have."""
-    return _SHORTEST < len(word) <= LONGEST_WORD and word.isalpha()
+    return SHORTEST < len(word) <= LONGEST_WORD and word.isalpha()
 
 
 def ngram_weights(words: Sequence[str], vectors: Vectors) -> npt.NDArray[np.uint8]:
@@ -194,10 +242,10 @@ def ngram_weights(words: Sequence[str], vectors: Vectors) -> npt.NDArray[np.uint
     Raises:
         InputError: fewer than two words are letters alone.
     """
-    index = _Index.of(words)
+    index = Index.of(words, np.zeros(BUCKETS, np.uint8))
     if len(index.rows) < 2:
         raise InputError("spelling is fitted to words of letters alone, and the vocabulary has fewer than two")
-    from scipy.sparse import csr_matrix  # a tenth of a second to import
+    from scipy.sparse import csr_matrix
 
     units = unit_rows(vectors[index.rows])
     counts = np.diff(index.starts)
@@ -214,46 +262,60 @@ def ngram_weights(words: Sequence[str], vectors: Vectors) -> npt.NDArray[np.uint
     return weights
 
 
-class _Index(NamedTuple):
-    """Which known words hold a hashed n-gram.
+class Index(NamedTuple):
+    """Which known words hold a hashed n-gram, each once.
 
-    Those of bucket b are `members[starts[b] : starts[b + 1]]`, as numbers in `rows`.
+    Those of bucket b are `members[starts[b] : starts[b + 1]]`, as numbers in `rows`. Known word i is spelled
+    `codes[ends[i] : ends[i + 1]]`, its marks among them.
     """
 
     rows: _Ints  # of the words that are letters alone
+    codes: npt.NDArray[np.uint32]
+    ends: _Ints  # [rows + 1]
     starts: npt.NDArray[np.int32]  # [BUCKETS + 1]
     members: npt.NDArray[np.int32]
+    weights: npt.NDArray[np.uint8]  # [BUCKETS]
+    squares: _Ints  # [rows] the sum of the weights of each word's n-grams
 
     @classmethod
-    def of(cls, words: Sequence[str]) -> _Index:
-        from scipy.sparse import csr_matrix
+    def of(cls, words: Sequence[str], weights: npt.NDArray[np.uint8]) -> Index:
+        """Index the words of a table."""
+        from scipy.sparse import csr_matrix  # a tenth of a second to import
 
         rows = [row for row, word in enumerate(words) if can_spell(word)]
-        numbers, buckets = _ngrams([words[row].lower() for row in rows])
+        codes, ends = marked_codes([words[row].lower() for row in rows])
+        numbers, buckets = _ngrams(codes, ends)
         ones = np.ones(len(numbers), np.int8)
         by_word = csr_matrix((ones, (buckets, numbers)), shape=(BUCKETS, len(rows)))  # scipy adds up what repeats
         by_word.sort_indices()
-        return cls(np.array(rows, np.int64), by_word.indptr, by_word.indices)
+        every = np.repeat(weights, np.diff(by_word.indptr))
+        squares = np.bincount(by_word.indices, every, len(rows)).astype(np.int64)
+        return cls(np.array(rows, np.int64), codes, ends, by_word.indptr, by_word.indices, weights, squares)
+
+
+def marked_codes(words: Sequence[str]) -> tuple[npt.NDArray[np.uint32], _Ints]:
+    """Return the code points of words with marks of beginning and end, and where each word ends among them."""
+    marked = [f"<{word}>" for word in words]
+    codes = np.frombuffer("".join(marked).encode("utf-32-le", "surrogatepass"), np.uint32)
+    return codes, np.cumsum([0, *map(len, marked)], dtype=np.int64)
+
+
+def _ngrams(codes: npt.NDArray[np.uint32], ends: _Ints) -> tuple[_Ints, _Ints]:
+    """Return the number of a word and the bucket of an n-gram in it, for each n-gram of each word."""
+    wide, word_at = codes.astype(np.uint64), np.repeat(np.arange(len(ends) - 1), np.diff(ends))
+    hashes = np.zeros(len(wide), np.uint64)
+    numbers, buckets = [], []
+    for size in range(1, LONGEST + 1):
+        hashes = hashes[: max(len(wide) - size + 1, 0)] * _FACTOR + wide[size - 1 :] + np.uint64(1)
+        if size >= SHORTEST:
+            inside = word_at[: len(hashes)] == word_at[size - 1 :]
+            mixed = hashes[inside]
+            numbers.append(word_at[: len(hashes)][inside])
+            buckets.append((((mixed ^ (mixed >> _SHIFT)) * _MIX) >> _KEPT).astype(np.int64))
+    return np.concatenate(numbers), np.concatenate(buckets)
 
 
 def _squares(vectors: npt.NDArray[Any]) -> _Floats:
     """Return the squared length of each row."""
     squares: _Floats = np.einsum("ij,ij->i", vectors, vectors).astype(np.float64)
     return squares
-
-
-def _ngrams(words: Sequence[str]) -> tuple[_Ints, _Ints]:
-    """Return the number of a word and the bucket of an n-gram in it, for each n-gram of each word."""
-    marked = [f"<{word}>" for word in words]
-    codes = np.frombuffer("".join(marked).encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)
-    word_at = np.repeat(np.arange(len(words)), [len(word) for word in marked])
-    hashes = np.zeros(len(codes), np.uint64)
-    numbers, buckets = [], []
-    for size in range(1, _LONGEST + 1):
-        hashes = hashes[: max(len(codes) - size + 1, 0)] * _FACTOR + codes[size - 1 :] + np.uint64(1)
-        if size >= _SHORTEST:
-            inside = word_at[: len(hashes)] == word_at[size - 1 :]
-            mixed = hashes[inside]
-            numbers.append(word_at[: len(hashes)][inside])
-            buckets.append((((mixed ^ (mixed >> _SHIFT)) * _MIX) >> _KEPT).astype(np.int64))
-    return np.concatenate(numbers), np.concatenate(buckets)

@@ -1,0 +1,267 @@
+"""The compiled half of spelling: for many words at once, the known words that are spelled like each, and their shares.
+
+`spelling.py` says what is computed, and the tests hold the two equal. Which known words are most similar is decided by
+whole numbers and one division, so that both choose the same ones. The compiled functions make no Python object. numba
+keeps them until this file changes: after a change to the constants of `spelling.py`, delete the `__pycache__` of this
+folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.base import Vectors
+from pellucid.static import pooling
+from pellucid.static.kernels import compiled, trailing_zeros
+from pellucid.static.spelling import (
+    BITS,
+    COMMON,
+    LONGEST,
+    NEIGHBOURS,
+    RIDGE,
+    SHORTEST,
+    Index,
+    Predicted,
+    Speller,
+    marked_codes,
+)
+from pellucid.text import LONGEST_WORD
+
+_NGRAMS = (LONGEST - SHORTEST + 1) * (LONGEST_WORD + 2)  # of the longest word, at most
+_SLOTS = 1 << 15  # more than twice the n-grams of a word and its neighbours, so that a free one is near
+_FACTOR, _MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def exact(function: _F) -> _F:
+    """Compile `function` as `kernels.compiled` does, but without fastmath: a tie must stay one."""
+    options = {"nogil": True, "error_model": "numpy"}
+    try:
+        return numba.njit(function, cache=True, **options)  # type: ignore[no-any-return]
+    except RuntimeError:  # numba found no folder for its cache
+        return numba.njit(function, **options)  # type: ignore[no-any-return]
+
+
+class _Scratch(NamedTuple):
+    """Memory for one word after the other."""
+
+    scores: npt.NDArray[np.int32]  # [known words] what each shares with the word; all 0 between two words
+    touched: npt.NDArray[np.int32]  # [known words + 1] those that share something
+    buckets: npt.NDArray[np.int32]  # of one word's n-grams
+    keys: npt.NDArray[np.int32]  # [slots] a bucket, -1 where a slot is free
+    masks: npt.NDArray[np.int64]  # [slots] which neighbours have it, a bit each; the word itself is the last
+    used: npt.NDArray[np.int32]  # the slots that are not free
+    best: npt.NDArray[np.float64]  # [neighbours] their squared similarities, times the word's own square
+    shared: npt.NDArray[np.int64]  # [neighbours + 1, neighbours + 1] the weight of what two have in common
+    kernel: npt.NDArray[np.float64]  # [neighbours + 1, neighbours + 1]
+
+
+class CompiledSpeller(Speller):
+    """A speller that predicts with the functions of this file; for any number of threads."""
+
+    def __init__(self, plain: Speller, vectors: npt.NDArray[Any], scales: Vectors) -> None:
+        """Take the speller to follow, and its table in the form that `pooling.pool` reads."""
+        super().__init__(plain.vocabulary, plain.vectors_of, plain.weights)
+        self._plain, self._vectors, self._scales = plain, vectors, scales
+
+    @cached_property
+    def index(self) -> Index:
+        """That of the speller it follows."""
+        return self._plain.index
+
+    def predict(self, words: Sequence[str]) -> Predicted:
+        """Return what the known words say of others; nothing of an empty one."""
+        near = np.full((len(words), NEIGHBOURS), -1, np.int32)
+        shares, sums = np.zeros(near.shape), np.zeros((len(words), self._vectors.shape[1]))
+        index = self.index
+        counts = _predict(*marked_codes(words), index, _scratch(len(index.rows)), near, shares)
+        _add_up(self._vectors, self._scales, near, shares, counts, sums)
+        return Predicted(near, shares, sums)
+
+
+def _scratch(known: int) -> _Scratch:
+    size = NEIGHBOURS + 1
+    return _Scratch(
+        scores=np.zeros(known, np.int32),
+        touched=np.empty(max(known, size) + 1, np.int32),
+        buckets=np.empty(_NGRAMS, np.int32),
+        keys=np.full(_SLOTS, -1, np.int32),
+        masks=np.zeros(_SLOTS, np.int64),
+        used=np.empty(size * _NGRAMS, np.int32),
+        best=np.empty(NEIGHBOURS),
+        shared=np.zeros((size, size), np.int64),
+        kernel=np.empty((size, size)),
+    )
+
+
+@exact
+def _ngrams(codes: Any, start: Any, end: Any, buckets: Any) -> int:
+    """List the buckets of the n-grams of a word; return how many."""
+    found = 0
+    for first in range(start, end):
+        mixed = np.uint64(0)
+        for place in range(first, min(first + LONGEST, end)):
+            mixed = mixed * _FACTOR + np.uint64(codes[place]) + np.uint64(1)
+            if place - first + 1 < SHORTEST:
+                continue
+            buckets[found] = np.int32(((mixed ^ (mixed >> np.uint64(29))) * _MIX) >> np.uint64(64 - BITS))
+            found += 1
+    return found
+
+
+@exact
+def _once(ngrams: int, buckets: Any) -> int:
+    """Leave out what is listed already; return how many buckets there are."""
+    found = 0
+    for place in range(ngrams):
+        new = True
+        for earlier in range(found):
+            new &= buckets[earlier] != buckets[place]
+        buckets[found] = buckets[place]
+        found += new
+    return found
+
+
+@exact
+def _candidates(ngrams: int, index: Index, scratch: _Scratch, near: Any) -> int:
+    """Set `near` to the known words most similar to a word with these n-grams; return how many there are."""
+    scores, touched, best = scratch.scores, scratch.touched, scratch.best
+    several = 0
+    for number in range(ngrams):
+        bucket = scratch.buckets[number]
+        first, last, weight = index.starts[bucket], index.starts[bucket + 1], np.int32(index.weights[bucket])
+        if weight == 0 or last - first > COMMON:
+            continue
+        for place in range(first, last):
+            word = index.members[place]
+            touched[several] = word
+            several += scores[word] == 0
+            scores[word] += weight
+    count = 0
+    for place in range(several):
+        word = touched[place]
+        shared = np.float64(scores[word])
+        scores[word] = 0
+        similar = shared * shared / index.squares[word]
+        if count == NEIGHBOURS and similar < best[count - 1]:
+            continue
+        slot = min(count, NEIGHBOURS)
+        while slot > 0 and (best[slot - 1] < similar or (best[slot - 1] == similar and near[slot - 1] > word)):
+            if slot < NEIGHBOURS:
+                best[slot], near[slot] = best[slot - 1], near[slot - 1]
+            slot -= 1
+        if slot < NEIGHBOURS:
+            best[slot], near[slot] = similar, word
+            count = min(count + 1, NEIGHBOURS)
+    return count
+
+
+@exact
+def _mark(ngrams: int, bit: int, used: int, scratch: _Scratch) -> int:
+    """Note that a neighbour has these n-grams; return how many slots are in use now."""
+    keys, masks = scratch.keys, scratch.masks
+    for number in range(ngrams):
+        bucket = scratch.buckets[number]
+        slot = bucket & (_SLOTS - 1)
+        while keys[slot] >= 0 and keys[slot] != bucket:
+            slot = (slot + 1) & (_SLOTS - 1)
+        if keys[slot] < 0:
+            keys[slot], masks[slot] = bucket, 0
+            scratch.used[used] = slot
+            used += 1
+        masks[slot] |= 1 << bit
+    return used
+
+
+@exact
+def _share(count: int, used: int, index: Index, scratch: _Scratch) -> None:
+    """Add up what each two of the word and its `count` neighbours have in common; free the slots."""
+    shared, members = scratch.shared, scratch.touched
+    shared[: count + 1, : count + 1] = 0
+    for number in range(used):
+        slot = scratch.used[number]
+        weight, mask = np.int64(index.weights[scratch.keys[slot]]), scratch.masks[slot]
+        scratch.keys[slot] = -1
+        several = 0
+        while mask != 0:
+            members[several] = trailing_zeros(mask)
+            several += 1
+            mask &= mask - 1
+        for one in range(several):
+            row = shared[members[one]]
+            for other in range(one, several):
+                row[members[other]] += weight
+
+
+@exact
+def _solve(count: int, scratch: _Scratch, shares: Any) -> None:
+    """Set `shares` by ridge regression: Cholesky's decomposition, with the right side as one more column."""
+    shared, kernel = scratch.shared, scratch.kernel
+    for one in range(count):
+        for other in range(one, count + 1):
+            product = np.float64(shared[one, one]) * np.float64(shared[other, other])
+            cosine = shared[one, other] / np.sqrt(product) if product > 0 else 0.0
+            kernel[one, other] = cosine * np.sqrt(cosine)
+        kernel[one, one] = (1.0 if shared[one, one] > 0 else 0.0) + RIDGE
+    for step in range(count):
+        top = kernel[step]
+        factor = 1 / np.sqrt(top[step])
+        for other in range(step, count + 1):
+            top[other] *= factor
+        for one in range(step + 1, count):
+            below, factor = kernel[one], top[one]
+            for other in range(one, count + 1):
+                below[other] -= factor * top[other]
+    for one in range(count - 1, -1, -1):
+        total = kernel[one, count]
+        for other in range(one + 1, count):
+            total -= kernel[one, other] * shares[other]
+        shares[one] = total / kernel[one, one]
+
+
+@exact
+def _predict(codes: Any, ends: Any, index: Index, scratch: _Scratch, near: Any, shares: Any) -> Any:
+    """Fill `near` and `shares` for each word `codes[ends[i] : ends[i + 1]]`; return how many neighbours each has."""
+    counts = np.zeros(len(ends) - 1, np.int32)
+    for word in range(len(ends) - 1):
+        if ends[word + 1] - ends[word] == 2:  # nothing but its marks
+            continue
+        ngrams = _once(_ngrams(codes, ends[word], ends[word + 1], scratch.buckets), scratch.buckets)
+        count = _candidates(ngrams, index, scratch, near[word])
+        if count == 0:
+            continue
+        used = _mark(ngrams, count, 0, scratch)
+        for bit in range(count):
+            known = near[word, bit]
+            ngrams = _ngrams(index.codes, index.ends[known], index.ends[known + 1], scratch.buckets)
+            used = _mark(ngrams, bit, used, scratch)
+            near[word, bit] = index.rows[known]
+        _share(count, used, index, scratch)
+        _solve(count, scratch, shares[word])
+        counts[word] = count
+    return counts
+
+
+@compiled
+def _add_up(vectors: Any, scales: Any, near: Any, shares: Any, counts: Any, sums: Any) -> None:
+    """Set `sums` to the sums of the vectors of `near` at length 1, times their `shares`."""
+    dimension = sums.shape[1]
+    taken, none, lengths = np.empty((NEIGHBOURS, dimension), np.float32), np.empty(0, np.int32), np.empty(0)
+    for word in range(len(counts)):
+        count = counts[word]
+        pooling.take(vectors, scales, near[word, :count], none, none, taken, lengths)
+        for neighbour in range(count):
+            row = taken[neighbour]
+            square = 0.0
+            for j in range(dimension):
+                square += np.float64(row[j]) * np.float64(row[j])
+            factor = shares[word, neighbour] / np.sqrt(square) if square > 0 else 0.0
+            for j in range(dimension):
+                sums[word, j] += factor * row[j]
