@@ -150,9 +150,8 @@ class PairReader:
         self._vectors = vectors * np.float32(weight / (np.linalg.norm(vectors.sum(axis=0)) or 1.0))
         for word, factor in factors.items():
             self._vectors[self._rows == self._model.vocabulary.row(JOINER.join(word.split()))] *= np.float32(factor)
-        self._word = cache(
-            lambda word: self._named(query, tuple(places.values())[word], int(self._rows[word]), spelled)
-        )
+        each = list(places.values())
+        self._word = cache(lambda word: self._named(query, each[word], int(self._rows[word]), spelled))
 
     def summed(self) -> npt.NDArray[np.float32]:
         """Return the query's vector, as its words count, float32 [dimension]."""
