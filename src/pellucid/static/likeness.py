@@ -253,12 +253,10 @@ def _predict(codes: Any, ends: Any, index: Index, scratch: _Scratch, near: Any, 
 def _add_up(vectors: Any, scales: Any, near: Any, shares: Any, counts: Any, sums: Any) -> None:
     """Set `sums` to the sums of the vectors of `near` at length 1, times their `shares`."""
     dimension = sums.shape[1]
-    taken, none, lengths = np.empty((NEIGHBOURS, dimension), np.float32), np.empty(0, np.int32), np.empty(0)
+    row = np.empty(dimension, np.float32)
     for word in range(len(counts)):
-        count = counts[word]
-        pooling.take(vectors, scales, near[word, :count], none, none, taken, lengths)
-        for neighbour in range(count):
-            row = taken[neighbour]
+        for neighbour in range(counts[word]):
+            pooling.sum_rows(vectors, scales, near[word], neighbour, neighbour + 1, row)
             square = 0.0
             for j in range(dimension):
                 square += np.float64(row[j]) * np.float64(row[j])

@@ -90,7 +90,7 @@ _sum_64, _sum_1 = _sum_columns(4, 16), _sum_columns(1, 1)
 
 
 @inlined
-def _sum(vectors: Any, scales: Any, rows: Any, first: int, last: int, total: Any) -> None:
+def sum_rows(vectors: Any, scales: Any, rows: Any, first: int, last: int, total: Any) -> None:
     """Set `total` to the sum of the vectors of `rows[first:last]`."""
     dimension = len(total)
     for column in range(0, dimension - 63, 64):
@@ -149,7 +149,7 @@ def _add_up(vectors: Any, scales: Any, rows: Any, first: int, last: int, total: 
     for j in range(dimension if long else 0):
         exact[j] = 0
     for start in range(first, max(last, first + 1), _PART):  # once for most texts, for one without words too
-        _sum(vectors, scales, rows, start, min(last, start + _PART), total)
+        sum_rows(vectors, scales, rows, start, min(last, start + _PART), total)
         for j in range(dimension if long else 0):
             exact[j] += total[j]
     for j in range(dimension if long else 0):
@@ -206,7 +206,7 @@ def products(
     for word in range(len(distinct)):
         for column in range(0, vectors.shape[1], 64):
             prefetch(vectors, np.int64(distinct[min(word + AHEAD, last)]), column)
-        _sum(vectors, scales, distinct, word, word + 1, total)
+        sum_rows(vectors, scales, distinct, word, word + 1, total)
         for other in range(len(asked)):
             product = np.float32(0)
             for j in range(len(total)):
