@@ -19,6 +19,7 @@ from pellucid.anchors import farthest, sampling
 from pellucid.anchors.candidates import CandidateSettings, Filtered, candidate_texts, is_sentence
 from pellucid.anchors.sampling import (
     choose_anchors,
+    component_points,
     farthest_points,
     kmeans_points,
     published_farthest_points,
@@ -286,6 +287,46 @@ def test_kmeans_picks_are_distinct_even_if_vectors_are_not():
     assert len(set(kmeans_points(vectors, 8).tolist())) == 8
 
 
+TOPICS = np.eye(6, 8, dtype=np.float32)  # six topics in eight dimensions
+
+
+def texts_of_topics(seed: int) -> np.ndarray:
+    """Rows of one or two topics, a little noise, and a rotation that hides the axes."""
+    rng = np.random.default_rng(seed)
+    mixture = rng.random((4_000, 6)) * (rng.random((4_000, 6)) < 0.15)
+    rows = mixture[mixture.any(axis=1)] @ TOPICS
+    return (rows + 0.01 * rng.normal(size=rows.shape)).astype(np.float32) @ rotation(seed)
+
+
+def rotation(seed: int) -> np.ndarray:
+    return np.linalg.qr(np.random.default_rng(seed).normal(size=(8, 8)))[0].astype(np.float32)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_components_are_the_topics_that_texts_are_made_of(seed):
+    vectors = texts_of_topics(seed)
+    picks = component_points(vectors, 6, seed=seed)
+    rows = vectors[picks] / np.linalg.norm(vectors[picks], axis=1, keepdims=True)
+    found = rows @ (TOPICS @ rotation(seed)).T
+    assert sorted(found.argmax(axis=1)) == list(range(6)) and found.max(axis=1).min() > 0.99
+    assert component_points(vectors, 6, seed=seed).tolist() == picks.tolist()
+
+
+def test_more_components_than_dimensions_take_the_other_ends_and_then_far_rows():
+    vectors = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
+    ends = component_points(vectors, 8)
+    units = vectors[ends] / np.linalg.norm(vectors[ends], axis=1, keepdims=True)
+    assert np.einsum("nd,nd->n", units[:4], units[4:]).max() < 0
+    assert len(set(component_points(vectors, 20).tolist())) == 20
+    assert sorted(component_points(vectors, 60).tolist()) == list(range(60))
+
+
+@pytest.mark.parametrize("n", [0, 4, True])
+def test_components_refuse_a_wrong_number(n):
+    with pytest.raises(InputError, match=r"n is|only 3 vectors"):
+        component_points(np.eye(3, dtype=np.float32), n)
+
+
 def test_nearest_rows_are_found_across_blocks(monkeypatch):
     vectors = clusters(500)
     units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -301,17 +342,18 @@ BROKEN = {  # what each rule drops, of the kinds found among published anchors
     "link": "You can buy this lamp at http://shop.example/dp/B000123 today.",
     "no sentence": "storage room in the cellar of a house",
     "markup": "Set the &nbsp; entity between <b>two</b> words.",
+    "says little": "They may never have been there today.",
     "mojibake": "The cafÃ© was closed, but itâ€™s open again now.",
     "language": "Wir haben gestern im Garten gesessen und Kuchen gegessen.",
 }
 GOOD = [
     "The children are playing in the garden.",
     "How long does it take to learn to swim?",
-    '"I never said that," she answered.',
+    '"I never said that," the doctor answered.',
     "In 2014, 3 of 10 households had a café nearby (or a pub).",
     "“Nobody knows,” he wrote to his sister.",
-    "It costs $20, which isn't much!",
-    "She said “yes.”",
+    "It costs $20, which isn't much for a lamp!",
+    "The farmer's wife said “yes.”",
 ]
 
 
@@ -325,7 +367,7 @@ def test_each_rule_drops_its_own(rule):
 
 
 def test_each_rule_can_be_switched_off():
-    off = CandidateSettings(None, None, True, True, True, True, None)
+    off = CandidateSettings(None, None, True, True, True, True, None, content_words=0)
     texts = [*BROKEN.values(), *GOOD]
     assert list(candidate_texts([*texts, " ", texts[0]], off)) == texts
 
@@ -357,6 +399,22 @@ def test_each_rule_can_be_switched_off():
 )
 def test_unreadable_texts_are_dropped(text):
     assert list(candidate_texts([text])) == []
+
+
+def test_a_long_text_gives_its_sentences():
+    long = 'Fever and a rash are signs of measles. A doctor (Smith) said: "Stay in bed." ' + "Drink water at noon. " * 9
+    assert list(candidate_texts([GOOD[0], long])) == [
+        GOOD[0], "Fever and a rash are signs of measles.", "Drink water at noon.",
+    ]  # fmt: skip
+    assert list(candidate_texts([GOOD[0], long], CandidateSettings(words=None))) == [GOOD[0]]
+
+
+def test_a_corpus_without_sentences_is_recognised():
+    titles = ["python list comprehension syntax", "merge branches with git", "what is it"]
+    assert list(candidate_texts(titles)) == titles[:2]
+    assert list(candidate_texts([*titles, *GOOD])) == GOOD
+    with pytest.raises(InputError, match="content_words is -1"):
+        CandidateSettings(content_words=-1)
 
 
 def test_near_duplicates_by_text():
@@ -397,7 +455,7 @@ def encode(texts: list[str]) -> np.ndarray:
     return vectors
 
 
-@pytest.mark.parametrize("method", ["fps", "fps-published", "uniform", "kmeans"])
+@pytest.mark.parametrize("method", ["ica", "fps", "fps-published", "uniform", "kmeans"])
 def test_anchors_are_texts_of_the_corpus_far_enough_apart(method):
     anchors = choose_anchors(encode, SENTENCES, 12, method=method, seed=3)
     assert len(set(anchors)) == 12
@@ -422,7 +480,7 @@ def test_the_frame_method_is_reached(monkeypatch):
     monkeypatch.setattr("pellucid.anchors.sampling.frame_points", lambda vectors, n, *, seed: np.arange(n) * 17 + seed)
     settings = CandidateSettings(near_duplicates=None)
     expected = [SENTENCES[row] for row in (5, 22, 39)]
-    assert choose_anchors(encode, SENTENCES, 3, seed=5, settings=settings) == expected
+    assert choose_anchors(encode, SENTENCES, 3, method="frame", seed=5, settings=settings) == expected
 
 
 def test_near_duplicates_are_replaced(monkeypatch):
@@ -459,7 +517,7 @@ def test_texts_that_encode_to_zero_are_dropped_and_counted():
     ("change", "message"),
     [
         ({"n": 0}, "n is 0"),
-        ({"method": "best"}, "no method 'best'; choose one of fps, fps-published, uniform, kmeans, frame"),
+        ({"method": "best"}, "no method 'best'; choose one of ica, fps, fps-published, uniform, kmeans, frame"),
         ({"corpus": ["no sentence"]}, "no candidate for an anchor: 0 of 1 texts left"),
         ({"corpus": "missing.txt"}, "missing.txt"),
         ({"encoder": "all-MiniLM"}, "an encoder is"),

@@ -1,4 +1,4 @@
-"""Choosing anchors from a corpus: independent components, a nearly tight frame, farthest points (LDIR), KMeans, uniform.
+"""Choosing anchors from a corpus: independent components, a near-tight frame, farthest points (LDIR) and others.
 
 `choose_anchors` does it all: corpus, quality filter, encoder, picks. The functions below it work on vectors alone. What
 a candidate must be is in `candidates.py`, the compiled search behind `farthest_points` in `farthest.py`.
