@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from pellucid.anchors.folder import read_anchors as read_anchors
     from pellucid.anchors.sampling import (
         choose_anchors as choose_anchors,
-        component_points as component_points,
         farthest_points as farthest_points,
         frame_points as frame_points,
         kmeans_points as kmeans_points,
@@ -27,7 +26,7 @@ else:
         "candidates": "CandidateSettings Candidates candidate_texts prepare_candidates",
         "embedder": "AnchorEmbedder",
         "folder": "read_anchors",
-        "sampling": "choose_anchors component_points farthest_points frame_points kmeans_points "
+        "sampling": "choose_anchors farthest_points frame_points kmeans_points "
         "published_farthest_points uniform_points",
     }
     __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)

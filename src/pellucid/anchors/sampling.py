@@ -1,4 +1,4 @@
-"""Choosing anchors from a corpus: independent components, a near-tight frame, farthest points (LDIR) and others.
+"""Choosing anchors from a corpus: KMeans, a nearly tight frame, farthest point sampling (LDIR, section 3), uniform.
 
 `choose_anchors` does it all: corpus, quality filter, encoder, picks. The functions below it work on vectors alone. What
 a candidate must be is in `candidates.py`, the compiled search behind `farthest_points` in `farthest.py`.
@@ -26,10 +26,9 @@ Rows = npt.NDArray[np.int64]
 """Positions of the chosen vectors, in the order they were chosen, int64 [n]."""
 
 _DEFAULTS = CandidateSettings()
-METHODS = ("ica", "fps", "fps-published", "uniform", "kmeans", "frame")
+METHODS = ("kmeans", "frame", "fps", "fps-published", "uniform")
 _BLOCK = 16_384  # rows converted to float32 at a time
 _FIT_ROWS = 131_072  # KMeans learns its centroids from this many candidates
-_ICA_ROWS, _ICA_STEPS = 16_384, 25  # rows that components are learnt from, and passes over them
 _NEAREST = 8  # candidates kept for each centroid, in case another centroid has the same nearest one
 _BROKEN = "row {} of the vectors holds NaN, infinity or numbers beyond 1e12; leave it out or encode it again"
 
@@ -39,7 +38,7 @@ def choose_anchors(
     corpus: Corpus,
     n: int,
     *,
-    method: str = "ica",
+    method: str = "kmeans",
     seed: int = 0,
     settings: CandidateSettings = _DEFAULTS,
     work_dir: str | os.PathLike[str] | None = None,
@@ -51,9 +50,8 @@ def choose_anchors(
         encoder: a SentenceTransformer, a pellucid model, or a callable: list of texts -> array [texts, d].
         corpus: a path (.txt, .jsonl, .parquet) or an iterable of texts.
         n: how many anchors.
-        method: "ica" (nearest text to each independent component), "frame", "fps" (farthest point sampling),
-            "fps-published" (as the authors' code does it: squared Euclidean distances, the random start left out),
-            "uniform" or "kmeans" (nearest text to each centroid).
+        method: "kmeans" (nearest text to each centroid), "frame", "fps" (farthest point sampling), "fps-published" (as
+            the authors' code does it: squared Euclidean distances, the random start left out) or "uniform".
         seed: the same seed gives the same anchors.
         settings: which texts may become anchors.
         work_dir: where candidates and vectors are kept, so that an interrupted run resumes, and other methods and
@@ -232,40 +230,6 @@ def kmeans_points(vectors: npt.NDArray[Any], n: int, *, seed: int = 0) -> Rows:
     return rows if len(rows) == n else farthest_points(vectors, n, start=rows)
 
 
-def component_points(vectors: npt.NDArray[Any], n: int, *, seed: int = 0) -> Rows:
-    """Choose the nearest row to each of `n` independent components: directions that few texts have much of.
-
-    Components are orthogonal directions w that maximise the sum of E[max(w . x, 0)^4] over rows x of length 1
-    (independent component analysis by kurtosis, without whitening, as in a quartimax rotation). A text is far along a
-    few of them and nearly 0 along the others, so that few rows make up most of a score. There are at most d of them;
-    beyond, the rows nearest to their opposite ends follow, and then farthest points. Those of `n` are not the first of
-    those of more.
-
-    Args:
-        vectors: float16 or float32 [N, d], may be mapped from disk.
-        n: how many.
-        seed: of the rows that components are learnt from, at most 16,384, and of their start.
-
-    Raises:
-        InputError: `n` is not between 1 and N.
-    """
-    _check_enough(n, len(vectors))
-    rng = np.random.default_rng(seed)
-    sample = unit_rows(vectors[np.sort(rng.permutation(len(vectors))[:_ICA_ROWS])])
-    axes = rng.normal(size=(min(n, sample.shape[1]), sample.shape[1])).astype(np.float32)
-    for _ in range(_ICA_STEPS):
-        axes = _orthonormal(np.maximum(sample @ axes.T, 0).T ** 3 @ sample)
-    rows = _nearest_distinct(vectors, np.concatenate([axes, -axes])[:n])
-    return rows if len(rows) == n else farthest_points(vectors, n, start=rows)
-
-
-def _orthonormal(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Return the nearest rows of length 1 with no overlap."""
-    left, _, right = np.linalg.svd(rows, full_matrices=False)
-    nearest: npt.NDArray[np.float32] = left @ right
-    return nearest
-
-
 def _nearest_distinct(vectors: npt.NDArray[Any], centroids: npt.NDArray[np.float32]) -> Rows:
     """Return for each centroid, in turn, the nearest of its few nearest rows that none before it has taken."""
     count = min(_NEAREST, len(vectors))
@@ -418,7 +382,6 @@ def published_farthest_points(
 
 
 _METHODS = {
-    "ica": lambda vectors, n, seed: component_points(vectors, n, seed=seed),
     "fps": lambda vectors, n, seed: farthest_points(vectors, n, seed=seed),
     "fps-published": lambda vectors, n, seed: published_farthest_points(vectors, n, seed=seed),
     "kmeans": lambda vectors, n, seed: kmeans_points(vectors, n, seed=seed),
