@@ -233,7 +233,7 @@ def candidate_texts(
     filtered = Filtered() if filtered is None else filtered
     settings = CandidateSettings() if settings is None else settings
     texts = _divided(read_texts(corpus), settings)
-    first = list(islice(texts, _FIRST))
+    first = list(islice(texts, _FIRST)) if settings.fragments is None else []
     if settings.fragments is None:
         settings = replace(settings, fragments=sum(map(is_sentence, first)) < _FEW_SENTENCES * len(first))
     rules = _rules(settings)
