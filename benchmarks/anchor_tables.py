@@ -27,7 +27,7 @@ import numpy as np
 import pellucid
 from anchor_baselines import PLAIN, VARIANTS, BagOfWords, Coordinates, cognitive_load, texts_of
 from anchor_development import Development, development_score, development_split
-from anchor_page import BINARY, ENCODER, METHODS, OURS, Row, write_page
+from anchor_page import BINARY, ENCODER, METHODS, MORE, OURS, WHOLE, Row, write_page
 from bm25 import bm25_scores
 from pellucid import AnchorEmbedder, CandidateSettings, choose_anchors, evaluate
 from pellucid.anchors import farthest_points, frame_points, kmeans_points, prepare_candidates, uniform_points
@@ -120,6 +120,7 @@ def plan() -> list[tuple[str, int, str]]:
     """Return what is measured: method, n and variant."""
     planned = [(method, n, PLAIN) for n in SIZES for method in METHODS]
     planned += [(method, n, OURS) for n in SIZES for method in ("fps", "frame")]
+    planned += [("kmeans", n, variant) for n in CLOSER for variant in (MORE, WHOLE)]
     planned += [("frame", n, variant) for n in CLOSER for variant in VARIANTS if variant not in (PLAIN, OURS)]
     return planned
 

@@ -3,7 +3,7 @@
     python recipes/anchors_en.py --corpus open_licence.txt.xz --work-dir WORK --output src/pellucid/bundled
 
 The corpus is the one static-en was made from. Candidates are the first 200,000 of its sentences that a person can read
-at a glance; MiniLM needs a quarter of an hour for them on two cores and goes on where it stopped.
+at a glance. `--only en` takes a minute; MiniLM needs a quarter of an hour on two cores and goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -19,28 +19,34 @@ from static_en import open_teacher
 
 CANDIDATES = CandidateSettings(words=(4, 20), max_candidates=200_000)
 SIZES = (200, 500)
-STRENGTH = 0.5  # of the decorrelation; benchmarks/anchor_tables.py prints what it was chosen by
+MADE_BY = {"en": ("kmeans", 0.75), "minilm": ("frame", 0.5)}
+"""Method and strength of the decorrelation; chosen by benchmarks/anchor_readability.py and anchor_tables.py."""
+
 LEFT_OUT = (  # beginnings of sentences that nobody wants as the name of a dimension
     "My guess? Porn.",
     "I know who the killer is.",
     "Jews have been present",
     "Damn you actually got that comment",
 )
+METHODS = {
+    "kmeans": "the sentences nearest to the centroids of KMeans (`kmeans_points`)",
+    "frame": "the first of a greedy choice of small frame potential (`frame_points`)",
+}
 HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
 
 
-def make(encoder: object, corpus: Path, work_dir: Path) -> AnchorEmbedder:
-    """Return the model with the most anchors; its first 200 are the choice for 200."""
-    n = max(SIZES) + len(LEFT_OUT)
-    anchors = choose_anchors(encoder, corpus, n, method="frame", settings=CANDIDATES, work_dir=work_dir)
+def make(encoder: object, corpus: Path, work_dir: Path, n: int, method: str) -> AnchorEmbedder:
+    """Return the model of `n` anchors, not decorrelated."""
+    anchors = choose_anchors(encoder, corpus, n + len(LEFT_OUT), method=method, settings=CANDIDATES, work_dir=work_dir)
     wanted = [anchor for anchor in anchors if not anchor.startswith(LEFT_OUT)]
-    return AnchorEmbedder(encoder, wanted[: max(SIZES)])
+    return AnchorEmbedder(encoder, wanted[:n])
 
 
-def _write_card(folder: Path, encoder: str, faithful: np.ndarray) -> None:
+def _write_card(folder: Path, encoder: str, made_by: tuple[str, float], faithful: np.ndarray) -> None:
     """Fill in the card that all four models share."""
     template = Path(__file__).with_name("anchors_en_card.md").read_text(encoding="utf-8")
     facts = {"name": folder.name, "n": len(faithful), "encoder": encoder, "hub_id": HUB_ID}
+    facts |= {"method": METHODS[made_by[0]], "strength": made_by[1]}
     card = template.format(**facts, faithful=faithful.mean(), lowest=faithful.min())
     (folder / "README.md").write_text(card, encoding="utf-8")
 
@@ -57,12 +63,13 @@ def main() -> None:
     for short, (opened, name) in encoders.items():
         if arguments.only not in (None, short):
             continue
-        largest = make(opened(), arguments.corpus, arguments.work_dir / short)
+        encoder, (method, strength) = opened(), MADE_BY[short]
         for size in SIZES:
-            model = largest.keep(*range(size)).decorrelate(STRENGTH)
-            model.save_pretrained(arguments.output / f"anchors-{short}-{size}", encoder_name=name)
+            folder = arguments.output / f"anchors-{short}-{size}"
+            model = make(encoder, arguments.corpus, arguments.work_dir / short, size, method).decorrelate(strength)
+            model.save_pretrained(folder, encoder_name=name)
             faithful = model.faithfulness()
-            _write_card(arguments.output / f"anchors-{short}-{size}", name, faithful)
+            _write_card(folder, name, MADE_BY[short], faithful)
             print(f"anchors-{short}-{size}: faithfulness {faithful.mean():.3f}, lowest {faithful.min():.3f}")
 
 

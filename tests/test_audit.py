@@ -7,6 +7,7 @@ import json
 import runpy
 import sys
 from dataclasses import fields, replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -163,6 +164,36 @@ def test_what_one_loud_dimension_drowns_is_not_dead():
     found = audit(TableEmbedder(rows), rows)
     assert max(m.firing_rate for m in found.measured[1:]) == 0
     assert [f.dimensions for f in found.findings] == [("d0",), ("d3",), ("d0",)][1:]
+
+
+SAYS_NOTHING = ["They may rebel.", "Accessed December 10, 2011.", "Be gentle, but firm."]
+BANKS = [
+    f"The central bank in {city} raised its interest rate again." for city in ("Rome", "Paris", "Madrid", "Prague")
+]
+HOMES = [f"Home owners in {city} pay more for a mortgage this year." for city in ("Rome", "Paris", "Madrid", "Prague")]
+
+
+def letter_pairs(texts: list[str]) -> np.ndarray:
+    """Counts of pairs of letters, hashed to 64 dimensions."""
+    vectors = np.zeros((len(texts), 64), np.float32)
+    for row, text in enumerate(texts):
+        np.add.at(vectors[row], [(ord(a) * 31 + ord(b)) % 64 for a, b in pairwise(text)], 1)
+    return vectors
+
+
+def test_anchors_that_say_nothing_are_found():
+    model = AnchorEmbedder(letter_pairs, ["A bank raises the interest rate.", "Owners pay for a home.", *SAYS_NOTHING])
+    found = audit(model, [*BANKS, *HOMES])
+    unclear = {finding.dimensions[0]: finding for finding in found.of("unclear")}
+    assert set(unclear) == set(SAYS_NOTHING)
+    assert unclear["They may rebel."].said == "1 word of it says something"
+    assert unclear["Accessed December 10, 2011."].said == "0 words of it say something"
+    assert unclear["Be gentle, but firm."].said == "none of its words stands in its 8 strongest texts"
+    assert found.cleaned(model, ["unclear"]).dimensions.names == model.dimensions.names[:2]
+    assert eval(unclear["They may rebel."].edit).get_embedding_dimension() == 4
+    assert "They may rebel." in check_views(found)
+    spoken = audit(model, [*BANKS, *HOMES, "A rebel with a gentle voice."], thresholds=Thresholds(unclear_words=1))
+    assert [finding.dimensions for finding in spoken.of("unclear")] == [("Accessed December 10, 2011.",)]
 
 
 def test_an_audit_of_a_clean_model_says_so():

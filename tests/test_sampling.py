@@ -301,17 +301,18 @@ BROKEN = {  # what each rule drops, of the kinds found among published anchors
     "link": "You can buy this lamp at http://shop.example/dp/B000123 today.",
     "no sentence": "storage room in the cellar of a house",
     "markup": "Set the &nbsp; entity between <b>two</b> words.",
+    "says little": "They may never have been there today.",
     "mojibake": "The cafÃ© was closed, but itâ€™s open again now.",
     "language": "Wir haben gestern im Garten gesessen und Kuchen gegessen.",
 }
 GOOD = [
     "The children are playing in the garden.",
     "How long does it take to learn to swim?",
-    '"I never said that," she answered.',
+    '"I never said that," the doctor answered.',
     "In 2014, 3 of 10 households had a café nearby (or a pub).",
     "“Nobody knows,” he wrote to his sister.",
-    "It costs $20, which isn't much!",
-    "She said “yes.”",
+    "It costs $20, which isn't much for a lamp!",
+    "The farmer's wife said “yes.”",
 ]
 
 
@@ -325,7 +326,7 @@ def test_each_rule_drops_its_own(rule):
 
 
 def test_each_rule_can_be_switched_off():
-    off = CandidateSettings(None, None, True, True, True, True, None)
+    off = CandidateSettings(None, None, True, True, True, True, None, content_words=0)
     texts = [*BROKEN.values(), *GOOD]
     assert list(candidate_texts([*texts, " ", texts[0]], off)) == texts
 
@@ -356,7 +357,27 @@ def test_each_rule_can_be_switched_off():
     ],
 )
 def test_unreadable_texts_are_dropped(text):
-    assert list(candidate_texts([text])) == []
+    assert list(candidate_texts([*GOOD, text])) == GOOD
+
+
+def test_a_long_text_gives_its_sentences():
+    long = (
+        'Fever and a rash are signs of measles. A doctor (Smith) said: "Stay in bed." '
+        + "The children drink water at noon. " * 9
+    )
+    assert list(candidate_texts([GOOD[0], long])) == [
+        GOOD[0], "Fever and a rash are signs of measles.", 'A doctor (Smith) said: "Stay in bed."',
+        "The children drink water at noon.",
+    ]  # fmt: skip
+    assert list(candidate_texts([GOOD[0], long], CandidateSettings(words=None))) == [GOOD[0], long.strip()]
+
+
+def test_a_corpus_without_sentences_is_recognised():
+    titles = ["python list comprehension syntax", "merge branches with git", "what is it"]
+    assert list(candidate_texts(titles)) == titles[:2]
+    assert list(candidate_texts([*titles, *GOOD])) == GOOD
+    with pytest.raises(InputError, match="content_words is -1"):
+        CandidateSettings(content_words=-1)
 
 
 def test_near_duplicates_by_text():
@@ -422,7 +443,7 @@ def test_the_frame_method_is_reached(monkeypatch):
     monkeypatch.setattr("pellucid.anchors.sampling.frame_points", lambda vectors, n, *, seed: np.arange(n) * 17 + seed)
     settings = CandidateSettings(near_duplicates=None)
     expected = [SENTENCES[row] for row in (5, 22, 39)]
-    assert choose_anchors(encode, SENTENCES, 3, seed=5, settings=settings) == expected
+    assert choose_anchors(encode, SENTENCES, 3, method="frame", seed=5, settings=settings) == expected
 
 
 def test_near_duplicates_are_replaced(monkeypatch):
@@ -459,7 +480,7 @@ def test_texts_that_encode_to_zero_are_dropped_and_counted():
     ("change", "message"),
     [
         ({"n": 0}, "n is 0"),
-        ({"method": "best"}, "no method 'best'; choose one of fps, fps-published, uniform, kmeans, frame"),
+        ({"method": "best"}, "no method 'best'; choose one of kmeans, frame, fps, fps-published, uniform"),
         ({"corpus": ["no sentence"]}, "no candidate for an anchor: 0 of 1 texts left"),
         ({"corpus": "missing.txt"}, "missing.txt"),
         ({"encoder": "all-MiniLM"}, "an encoder is"),
@@ -541,7 +562,7 @@ def test_anchors_of_a_run_that_was_stopped_are_those_of_one_that_was_not(tmp_pat
 
 
 def test_as_much_of_a_corpus_is_proven_as_was_read(tmp_path):
-    settings = CandidateSettings(max_candidates=20)
+    settings = CandidateSettings(max_candidates=20, fragments=False)  # which looks no further than it must
     chosen = choose_anchors(encode, SENTENCES, 3, method="fps", settings=settings, work_dir=tmp_path)
     others = [*SENTENCES[:20], "Another one."]
     assert choose_anchors(encode, others, 3, method="fps", settings=settings, work_dir=tmp_path) == chosen
@@ -596,7 +617,7 @@ def test_from_a_file_and_a_static_model(tmp_path, fruit):
         "Unknown words only.",
     ]
     corpus.write_text("\n".join(texts), encoding="utf-8")
-    settings = CandidateSettings(language=None)
+    settings = CandidateSettings(language=None, content_words=0)
     anchors = choose_anchors(fruit, corpus, 2, method="fps", settings=settings, work_dir=tmp_path / "work")
     assert set(anchors) <= set(texts[:4])
     assert list(read_texts(tmp_path / "work" / "candidates.state.jsonl")) == texts

@@ -54,6 +54,28 @@ _BETWEEN_ASCII_MARKS = re.compile(r"[^\t-\r !-/:-@\[-`{-~]+")  # what no ASCII m
 _ASCII_MARKS = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 _SIMPLE = re.compile(r"[^\W_]+")  # letters and digits; every character that separates words ends such a stretch
 
+# English function words; other languages rely on idf, or on a list of the user's own.
+ENGLISH_STOP_WORDS = frozenset(
+    """a about above after again against all am an and any are as at be because been before being below between both
+    but by can did do does doing don down during each few for from further had has have having he her here hers herself
+    him himself his how i if in into is it its itself just me more most my myself no nor not now of off on once only or
+    other our ours ourselves out over own same she should so some such than that the their theirs them themselves then
+    there these they this those through to too under until up very was we were what when where which while who whom why
+    will with you your yours yourself yourselves""".split()
+)
+# Words of English speech and dates that say as little about what a text treats.
+_SAYING_LITTLE = ENGLISH_STOP_WORDS | frozenset(
+    """accessed also always another anything away back big came come could done else even ever every everything first
+    get gets getting give glad goes going gone good got great guess happen happened hello help hey ill isn keep kind
+    know let like little long lot made make makes many may maybe mean might much must need never new nice nothing okay
+    one please pretty put really right said same saw say says see seem seems shall since someone something soon sorry
+    still sure take takes tell thank thanks thing things think today told tomorrow too took try two upon use used want
+    wants way well went whether within without would yeah year years yes yesterday yet
+    january february march april june july august september october november december
+    monday tuesday wednesday thursday friday saturday sunday""".split()
+)
+_LETTERS = re.compile(r"[^\W\d_]+")
+
 
 Span = tuple[int, int]
 """Start and end of a stretch of a text, in characters."""
@@ -145,6 +167,15 @@ def words_before(text: str, end: int) -> tuple[Coverage, tuple[Span, ...]]:
     words = split_words(text)
     left_out = tuple((word.start, word.end) for word in words if word.start >= end)
     return Coverage(len(words) - len(left_out), len(words)), left_out
+
+
+def content_words(text: str) -> set[str]:
+    """Return the words that say what `text` is about, in lower case: no function words, dates, numbers or short words.
+
+    Only English function words are known. Of scripts without spaces, a run of characters counts as a word.
+    """
+    words = {word.lower() for word in _LETTERS.findall(text)}
+    return {word for word in words - _SAYING_LITTLE if len(word) > 2 or unspaced_run.match(word)}
 
 
 def is_phrase(word: str) -> bool:

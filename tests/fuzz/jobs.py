@@ -214,7 +214,8 @@ def _languages(subjects: Subjects, folder: Path) -> None:
 
 def _choosing(subjects: Subjects, folder: Path) -> None:
     encoder = subjects.models["static"][0]
-    settings = CandidateSettings(language=None, words=None, links=True, mojibake=True, markup=True, fragments=True)
+    off = {"links": True, "mojibake": True, "markup": True, "fragments": True, "content_words": 0}
+    settings = CandidateSettings(language=None, words=None, **off)
     texts = choose_anchors(
         encoder, folder / "en.txt", 9, settings=settings, work_dir=folder / "work", show_progress_bar=False
     )

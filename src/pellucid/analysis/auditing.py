@@ -1,4 +1,4 @@
-"""Which dimensions of a model are dead, doubled or crowded, and the edit that mends each.
+"""Which dimensions of a model are dead, doubled, crowded or have a name that says nothing; the edit that mends each.
 
 Written against `Embedder` alone. Every verdict is a number over a threshold of `Thresholds`, and both are reported;
 a verdict says what a corpus shows, so the corpus should be like the texts the model is for. What "fires" means is in
@@ -16,6 +16,7 @@ import numpy as np
 from pellucid.analysis.coordinates import Spread, correlations, spread, support
 from pellucid.base import Embedder
 from pellucid.errors import InputError
+from pellucid.text import content_words
 from pellucid.views.figure import Canvas, short_name
 from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, percent, quoted, signed
 from pellucid.views.report import Report
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-KINDS = ("dead", "duplicate", "crowded")
+KINDS = ("dead", "duplicate", "crowded", "unclear")
 _NO_SCORE = 0.01  # below this mean score of two texts, shares of it mean nothing
 _MOST_NAMED = 8  # points with their name beside them
+_STEM = 5  # letters that words are compared by
+_STRONGEST = 10  # texts that the name of an anchor is held against
 _FEW_TEXTS = 1_000  # below, the audit warns that a rare dimension may only seem dead
 
 
@@ -41,6 +44,7 @@ class Thresholds:
             high correlation is chance.
         crowded_rate: it fires on at least this share of the texts.
         crowded_share: it gives at least this share of the mean score of two texts, and three times the even share.
+        unclear_words: an anchor has fewer different words than this that say something.
     """
 
     dead_rate: float = 0.001
@@ -48,28 +52,33 @@ class Thresholds:
     duplicate_texts: int = 10
     crowded_rate: float = 0.95
     crowded_share: float = 0.05
+    unclear_words: int = 2
 
     def __post_init__(self) -> None:
         """Check the ranges.
 
         Raises:
-            InputError: a share is outside 0 to 1, `duplicate` is not above 0.5, or `duplicate_texts` is below 2.
+            InputError: a share is outside 0 to 1, `duplicate` is not above 0.5, `duplicate_texts` is below 2, or
+                `unclear_words` is negative.
         """
-        for name in (f.name for f in fields(self) if f.name != "duplicate_texts"):
+        for name in (f.name for f in fields(self) if f.type == "float"):
             low = 0.5 if name == "duplicate" else 0.0
             if not low <= getattr(self, name) <= 1:
                 raise InputError(f"{name} is {getattr(self, name)!r}; it must be between {low:g} and 1")
         if self.duplicate_texts < 2:
             raise InputError(f"duplicate_texts is {self.duplicate_texts}; it must be at least 2")
+        if self.unclear_words < 0:
+            raise InputError(f"unclear_words is {self.unclear_words}; it must be at least 0")
 
 
 class Finding(NamedTuple):
     """One thing that is wrong.
 
     Attributes:
-        verdict: "dead", "duplicate" or "crowded".
+        verdict: "dead", "duplicate", "crowded" or "unclear".
         dimensions: names; the first of a duplicate is the one the others resemble.
-        measure: what was measured: "firing rate", "deviation", "correlation" or "share of the mean score".
+        measure: what was measured: "firing rate", "deviation", "correlation", "share of the mean score", "content
+            words" or "strongest texts with one of its words".
         value: what it was; of a duplicate the smallest in size of its members.
         said: a sentence with the number.
         edit: the proposed edit, as code on a `model`.
@@ -119,7 +128,7 @@ class Audit(Report):
         blank: how many more have no known word.
         mean_score: mean cosine of two different texts.
         thresholds: what the verdicts were made with.
-        findings: what is wrong: dead, then duplicates, then crowded, each by falling weight.
+        findings: what is wrong: dead, then duplicates, crowded and unclear, each by falling weight.
         measured: every dimension in order.
     """
 
@@ -135,7 +144,7 @@ class Audit(Report):
     measured: tuple[Measured, ...]
 
     def of(self, verdict: str) -> list[Finding]:
-        """Return the findings of one verdict: "dead", "duplicate" or "crowded".
+        """Return the findings of one verdict: "dead", "duplicate", "crowded" or "unclear".
 
         Raises:
             InputError: there is no such verdict.
@@ -146,8 +155,9 @@ class Audit(Report):
     def cleaned(self, model: Embedder, verdicts: Iterable[str] = ("dead", "duplicate")) -> Embedder:
         """Return `model` with the proposed edits made: duplicates merged, the others removed.
 
-        A crowded dimension may be what all texts of the corpus have in common, so it goes only when asked for. Whether
-        the model became better is for `compare` to say, with gold scores.
+        A crowded dimension may be what all texts of the corpus have in common, and one with an unclear name may only
+        need another (`rename`), so these go only when asked for. Whether the model became better is for `compare` to
+        say, with gold scores.
 
         Args:
             model: the model that was audited.
@@ -169,6 +179,7 @@ class Audit(Report):
         across, down = "fires on, % of the texts", "carries, % of an embedding (dashed: even share)"
         axes, colours = canvas.panel(across=across, down=down), canvas.colours
         shades = {"": colours.faint, "dead": colours.ink, "duplicate": colours.lowers, "crowded": colours.adds}
+        shades["unclear"] = colours.ink
         for verdict, colour in shades.items():
             points = [m for m in self.measured if m.verdict.partition(",")[0] == verdict]
             if points:
@@ -201,12 +212,13 @@ class Audit(Report):
 
 
 def audit(model: Embedder, texts: Iterable[str], *, thresholds: Thresholds | None = None, seed: int = 0) -> Audit:
-    """Find the dimensions of `model` that are dead, duplicates of each other, or crowded.
+    """Find the dimensions of `model` that are dead, duplicates of each other, crowded, or named by what says nothing.
 
     Dead: it fires on (almost) no text and varies little, or has the same coordinate in all. Duplicate: its coordinate
     rises and falls with another's. Crowded: it fires on nearly every text, or gives much of the score that any two
     texts have, so that it separates texts less than it blurs them; the second is not judged where two texts score
-    below 0.01 on average.
+    below 0.01 on average. Unclear, of anchors alone: the anchor has fewer than two words that say something, or none of
+    them stands in the ten texts of the corpus where its dimension is strongest, as in "They may rebel.".
 
     Args:
         model: any family.
@@ -219,7 +231,8 @@ def audit(model: Embedder, texts: Iterable[str], *, thresholds: Thresholds | Non
     """
     thresholds = thresholds or Thresholds()
     names = model.dimensions.names
-    measured = spread(model, texts, seed=seed)
+    named_by_text = range(len(names)) if model.family == "anchors" else ()
+    measured = spread(model, texts, examples=_STRONGEST, of=named_by_text, seed=seed)
     dead = _dead(measured, names, thresholds)
     alive = np.ones(len(names), bool)
     alive[list(dead)] = False
@@ -227,7 +240,7 @@ def audit(model: Embedder, texts: Iterable[str], *, thresholds: Thresholds | Non
     relatives, groups = _duplicates(measured, alive, thresholds.duplicate)
     crowded = {n: f for n, f in _crowded(measured, names, thresholds).items() if n not in dead}
     doubled = [_duplicate_finding(group, names) for group in groups]
-    findings = (*dead.values(), *doubled, *crowded.values())
+    findings = (*dead.values(), *doubled, *crowded.values(), *_unclear(measured, model, thresholds))
     return Audit(
         family=model.family,
         texts=measured.texts,
@@ -239,13 +252,14 @@ def audit(model: Embedder, texts: Iterable[str], *, thresholds: Thresholds | Non
     )
 
 
-def _titles(thresholds: Thresholds) -> tuple[str, str, str]:
+def _titles(thresholds: Thresholds) -> tuple[str, ...]:
     """Say what each verdict means."""
     return (
         f"dead: the same in all texts, or firing on at most {percent(thresholds.dead_rate)} of them and varying little",
         f"duplicate: correlation {thresholds.duplicate:g} or more in size",
         f"crowded: firing on {percent(thresholds.crowded_rate)} of the texts or more, or giving "
         f"{percent(thresholds.crowded_share)} of the mean score or more",
+        "unclear: an anchor that says nothing, or nothing of its strongest texts",
     )
 
 
@@ -281,6 +295,25 @@ def _crowded(measured: Spread, names: list[str], thresholds: Thresholds) -> dict
                 "crowded", (names[number],), "firing rate", rate, f"fires on {percent(rate)} of the texts", edit
             )
     return found
+
+
+def _unclear(measured: Spread, model: Embedder, thresholds: Thresholds) -> Iterator[Finding]:
+    """Yield the findings about anchors, the largest share of an embedding first."""
+    for number in sorted(measured.highest, key=lambda number: -measured.shares[number]):
+        dimension = model.dimensions[number]
+        words = {word for about in dimension.about for word in content_words(about)}
+        stems = {word[:_STEM] for word in words}
+        near = sum(
+            not stems.isdisjoint(word[:_STEM] for word in content_words(example.text))
+            for example in measured.highest[number]
+        )
+        edit = f"model.without({quoted(dimension.name)})"
+        if len(words) < thresholds.unclear_words:
+            said = f"{counted(len(words), 'word')} of it {'says' if len(words) == 1 else 'say'} something"
+            yield Finding("unclear", (dimension.name,), "content words", len(words), said, edit)
+        elif not near:
+            said = f"none of its words stands in its {counted(len(measured.highest[number]), 'strongest text')}"
+            yield Finding("unclear", (dimension.name,), "strongest texts with one of its words", 0, said, edit)
 
 
 Group = list[tuple[int, float]]

@@ -2,7 +2,8 @@
 
 Farthest point sampling looks for what is unlike everything else, and in a raw corpus that is garbage: the anchors
 published with the paper hold a bare shop link, Russian beside a code snippet, mojibake and lines broken in the middle.
-So every candidate must be one readable sentence. Each rule of `CandidateSettings` can be switched off.
+So every candidate must be one readable sentence that says something. Each rule of `CandidateSettings` can be switched
+off. A corpus of other texts, such as titles or key words in lower case, is recognised by its first texts.
 
 An interrupted run resumes after its last 16,384 texts; other methods and numbers of anchors need not encode again.
 """
@@ -13,8 +14,8 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
-from itertools import islice
+from dataclasses import asdict, dataclass, field, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,10 @@ import numpy.typing as npt
 from pellucid.corpus import Corpus, is_path, read_texts
 from pellucid.errors import CorpusError, InputError, missing_extra
 from pellucid.progress import Progress
-from pellucid.text import well_formed
+from pellucid.text import content_words, well_formed
 from pellucid.workfolder import WorkFolder
 
-RULES = 2
+RULES = 3
 """Version of the rules, kept with candidates on disk: raise it with any change of what passes."""
 
 _LONGEST = 2_000  # characters; a longer text is not looked at closely
@@ -50,7 +51,9 @@ _CLOSING = "\"'”\u2019»)"
 _OPENING = "\"'“\u2018«(¿¡"
 _ENDS = (".", "?", "!", "。", "\uff01", "\uff1f", "؟", "।", "…")  # the escapes: full-width marks
 _PAIRS = (("(", ")"), ("“", "”"), ("«", "»"))
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[.!?][\"'”\u2019»)])\s+|\n+")
 _Rule = Callable[[str], bool]
+_FIRST, _FEW_SENTENCES = 1_000, 0.2  # texts that show whether a corpus has sentences, and the share that has to be some
 _SHARD = 16_384  # texts between two checkpoints
 
 
@@ -60,27 +63,31 @@ class CandidateSettings:
 
     Attributes:
         language: ISO 639-1 code of the language a text must be in, as py3langid sees it; None takes any.
-        words: fewest and most words, counted at spaces; None takes any number, for languages without spaces.
+        words: fewest and most words, counted at spaces; of a longer text each sentence is a candidate. None takes any
+            number and divides no text, for languages without spaces.
         links: whether texts with a web address, e-mail address or phone number stay.
         mojibake: whether texts stay that were decoded with the wrong table (ftfy's badness).
         markup: whether texts stay with tags, entities, code characters, runs of punctuation, loose punctuation, a
             speaker or heading before a colon, doubled words, control characters or line breaks.
         fragments: whether texts stay that do not look like a sentence: a capital, digit or quotation mark first,
             `.`, `?` or `!` last (a closing quotation mark may follow, an abbreviation may not stand before), brackets
-            and quotation marks in pairs, mostly letters and mostly lower case.
+            and quotation marks in pairs, mostly letters and mostly lower case. None decides by the first 1,000 texts:
+            they stay where fewer than one text in five looks like a sentence.
         near_duplicates: None keeps them. Otherwise of texts that are equal but for case, punctuation and digits the
             first stays, and no anchor has a greater cosine than this to another.
         max_candidates: at most this many, the first that pass; shuffle an ordered corpus.
+        content_words: fewest different words that say something (`text.content_words`); 0 takes any text.
     """
 
     language: str | None = "en"
-    words: tuple[int, int] | None = (3, 60)
+    words: tuple[int, int] | None = (3, 30)
     links: bool = False
     mojibake: bool = False
     markup: bool = False
-    fragments: bool = False
+    fragments: bool | None = None
     near_duplicates: float | None = 0.9
     max_candidates: int | None = None
+    content_words: int = 2
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -94,6 +101,8 @@ class CandidateSettings:
             raise InputError(f"near_duplicates is {self.near_duplicates}; give a cosine in (0, 1], or None")
         if self.max_candidates is not None and self.max_candidates < 1:
             raise InputError(f"max_candidates is {self.max_candidates}; give a number from 1 up, or None")
+        if self.content_words < 0:
+            raise InputError(f"content_words is {self.content_words}; give a number from 0 up")
 
 
 @dataclass
@@ -101,7 +110,7 @@ class Filtered:
     """How many texts were read, and how many each rule dropped; a text counts for the first rule that drops it.
 
     Attributes:
-        read: texts read.
+        read: texts read; of a divided text, its sentences.
         dropped: texts by rule, in the order of the rules.
     """
 
@@ -223,11 +232,14 @@ def candidate_texts(
     """
     filtered = Filtered() if filtered is None else filtered
     settings = CandidateSettings() if settings is None else settings
+    texts = _divided(read_texts(corpus), settings)
+    first = list(islice(texts, _FIRST)) if settings.fragments is None else []
+    if settings.fragments is None:
+        settings = replace(settings, fragments=sum(map(is_sentence, first)) < _FEW_SENTENCES * len(first))
     rules = _rules(settings)
     filtered.dropped.update({rule: filtered.dropped.get(rule, 0) for rule in rules})
     kept = 0
-    for text in read_texts(corpus):
-        text = well_formed(text).strip()
+    for text in chain(first, texts):
         filtered.read += 1
         broken = next((rule for rule, breaks in rules.items() if breaks(text)), None)
         if broken is not None:
@@ -237,6 +249,15 @@ def candidate_texts(
         kept += 1
         if kept == settings.max_candidates:
             return
+
+
+def _divided(texts: Iterator[str], settings: CandidateSettings) -> Iterator[str]:
+    """Yield the texts without outer spaces; those of too many words a sentence at a time."""
+    for text in map(str.strip, map(well_formed, texts)):
+        if settings.words is None or len(text.split()) <= settings.words[1]:
+            yield text
+        else:
+            yield from filter(None, map(str.strip, _SENTENCE_END.split(text)))
 
 
 def _rules(settings: CandidateSettings) -> dict[str, _Rule]:
@@ -253,6 +274,8 @@ def _rules(settings: CandidateSettings) -> dict[str, _Rule]:
         rules["no sentence"] = lambda text: not is_sentence(text)
     if not settings.markup:
         rules["markup"] = lambda text: _MARKUP.search(text) is not None
+    if settings.content_words:
+        rules["says little"] = lambda text: len(content_words(text)) < settings.content_words
     rules["duplicate"] = _seen_before(_key if settings.near_duplicates is not None else str)
     if not settings.mojibake:
         rules["mojibake"] = _mojibake_rule()

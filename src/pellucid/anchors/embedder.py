@@ -220,7 +220,7 @@ class AnchorEmbedder(Embedder):
             return "nothing this model knows"
         return "mostly about: " + ", ".join(f"{self._dimensions.names[j]} ({coordinates[j]:.2f})" for j in best)
 
-    def decorrelate(self, strength: float = 0.5) -> Self:
+    def decorrelate(self, strength: float = 0.75) -> Self:
         """Return a model whose anchors have less in common, so that it is closer to its encoder.
 
         Anchors overlap: what two of them share counts twice in every score. The vectors A [n, d] become

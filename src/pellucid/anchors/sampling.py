@@ -1,4 +1,4 @@
-"""Choosing anchors from a corpus: a nearly tight frame, farthest point sampling (LDIR, section 3), uniform or KMeans.
+"""Choosing anchors from a corpus: KMeans, a nearly tight frame, farthest point sampling (LDIR, section 3), uniform.
 
 `choose_anchors` does it all: corpus, quality filter, encoder, picks. The functions below it work on vectors alone. What
 a candidate must be is in `candidates.py`, the compiled search behind `farthest_points` in `farthest.py`.
@@ -26,7 +26,7 @@ Rows = npt.NDArray[np.int64]
 """Positions of the chosen vectors, in the order they were chosen, int64 [n]."""
 
 _DEFAULTS = CandidateSettings()
-METHODS = ("fps", "fps-published", "uniform", "kmeans", "frame")
+METHODS = ("kmeans", "frame", "fps", "fps-published", "uniform")
 _BLOCK = 16_384  # rows converted to float32 at a time
 _FIT_ROWS = 131_072  # KMeans learns its centroids from this many candidates
 _NEAREST = 8  # candidates kept for each centroid, in case another centroid has the same nearest one
@@ -38,7 +38,7 @@ def choose_anchors(
     corpus: Corpus,
     n: int,
     *,
-    method: str = "frame",
+    method: str = "kmeans",
     seed: int = 0,
     settings: CandidateSettings = _DEFAULTS,
     work_dir: str | os.PathLike[str] | None = None,
@@ -50,8 +50,8 @@ def choose_anchors(
         encoder: a SentenceTransformer, a pellucid model, or a callable: list of texts -> array [texts, d].
         corpus: a path (.txt, .jsonl, .parquet) or an iterable of texts.
         n: how many anchors.
-        method: "frame", "fps" (farthest point sampling), "fps-published" (as the authors' code does it: squared
-            Euclidean distances, the random start left out), "uniform" or "kmeans" (nearest text to each centroid).
+        method: "kmeans" (nearest text to each centroid), "frame", "fps" (farthest point sampling), "fps-published" (as
+            the authors' code does it: squared Euclidean distances, the random start left out) or "uniform".
         seed: the same seed gives the same anchors.
         settings: which texts may become anchors.
         work_dir: where candidates and vectors are kept, so that an interrupted run resumes, and other methods and

@@ -122,9 +122,9 @@ def anchors(
     encoder: Annotated[str, typer.Argument(help="A pellucid or sentence-transformers model: name, folder or hub id.")],
     corpus: Annotated[str, typer.Argument(help="Texts: .txt, .jsonl, .parquet, also .xz and .gz; - is stdin.")],
     output: NewModelOption,
-    n: Annotated[int, typer.Option("-n", min=1, help="Anchors, which is the dimensions of an embedding.")] = 500,
-    method: Annotated[str, typer.Option(help="frame, fps, fps-published, kmeans or uniform.")] = "frame",
-    decorrelate: Annotated[float, typer.Option(min=0, max=1, help="How much of the anchors' overlap goes.")] = 0.5,
+    n: Annotated[int, typer.Option("-n", min=1, help="Anchors, which is the dimensions of an embedding.")] = 200,
+    method: Annotated[str, typer.Option(help="kmeans, frame, fps, fps-published or uniform.")] = "kmeans",
+    decorrelate: Annotated[float, typer.Option(min=0, max=1, help="How much of the anchors' overlap goes.")] = 0.75,
     language: Annotated[str, typer.Option(help="Of the anchors: en, de, ...; any takes every one.")] = "en",
     candidates: Annotated[int, typer.Option(min=1, help="Texts to choose from at most, the first usable.")] = 200_000,
     unfiltered: Annotated[bool, typer.Option("--unfiltered", help="Let any text become an anchor.")] = False,
@@ -267,6 +267,7 @@ def _candidates(language: str, most: int, unfiltered: bool) -> CandidateSettings
 
     if unfiltered:
         return CandidateSettings(
-            language=None, words=None, links=True, mojibake=True, markup=True, fragments=True, max_candidates=most
-        )
+            language=None, words=None, links=True, mojibake=True, markup=True, fragments=True, max_candidates=most,
+            content_words=0,
+        )  # fmt: skip
     return CandidateSettings(language=None if language == "any" else language, max_candidates=most)

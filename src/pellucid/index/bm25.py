@@ -21,23 +21,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError, missing_extra
-from pellucid.text import UNSPACED, Span
+from pellucid.text import ENGLISH_STOP_WORDS, UNSPACED, Span
 
 K1, B = 1.2, 0.5
 """The best of BM25 alone on the training queries of SciFact, with the analyser below; the same for every corpus.
 
 Other reasonable choices on these queries move the mean of four test sets by half a point (docs/search.md).
 """
-
-# English function words; other languages rely on idf, or on a list of the user's own.
-ENGLISH_STOP_WORDS = frozenset(
-    """a about above after again against all am an and any are as at be because been before being below between both
-    but by can did do does doing don down during each few for from further had has have having he her here hers herself
-    him himself his how i if in into is it its itself just me more most my myself no nor not now of off on once only or
-    other our ours ourselves out over own same she should so some such than that the their theirs them themselves then
-    there these they this those through to too under until up very was we were what when where which while who whom why
-    will with you your yours yourself yourselves""".split()
-)
 
 _WORD = re.compile(rf"[{UNSPACED}]+|[^\W_{UNSPACED}]+")  # a run of a script without spaces, or letters and digits
 _UNSPACED = re.compile(rf"[{UNSPACED}]")
