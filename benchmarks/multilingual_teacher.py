@@ -49,15 +49,15 @@ ALL = ("en", *LANGUAGES)
 ENGLISH = ExtractionSettings(sentence_words=(2, 32), enough=50, max_sentences=327_680)
 FOREIGN = ExtractionSettings(cased=True, enough=20, max_sentences=32_768)
 WORDS, DROP = 40_000, 7  # of a language; first components left out
-_UNTUNED = TranslationSettings(steps=0)
+_UNTUNED, _TUNING = TranslationSettings(steps=0), TranslationSettings(steps=4_000)
 _PCA = PcaSettings(drop=DROP, vocabulary=WORDS)
 _BY_ITSELF = RefinementSettings(steps=2_000, batch_size=128, temperature=0.05, evaluate_every=500, neighbours=1)
 STEPS = {
     "extraction (3.1)": JoinSettings(replace(_PCA, level="none"), _UNTUNED),
     "PCA, first components kept": JoinSettings(replace(_PCA, drop=0), _UNTUNED),
     "PCA without the first 7 (3.2)": JoinSettings(_PCA, _UNTUNED),
-    "then tuned on translations (3.3)": JoinSettings(_PCA, TranslationSettings()),
-    "tuned, first components kept": JoinSettings(replace(_PCA, drop=0), TranslationSettings()),
+    "then tuned on translations (3.3)": JoinSettings(_PCA, _TUNING),
+    "tuned, first components kept": JoinSettings(replace(_PCA, drop=0), _TUNING),
 }
 APART, MIXED = "3.2, then distilled, each language by itself", "3.2, then distilled, all languages in a batch"
 PAIR = "tuned, English and this language alone"
@@ -65,7 +65,7 @@ _START, _TUNED, _KEPT = list(STEPS)[2:]
 Hits = npt.NDArray[np.bool_]
 
 
-@dataclass
+@dataclass(eq=False)
 class Languages:
     """What the teacher leaves of each language, read when a model is to be made, and the models made of it.
 
