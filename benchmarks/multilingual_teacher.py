@@ -149,9 +149,13 @@ class Languages:
 
 def main() -> None:
     """Make the models, measure, print the tables and write them into the page."""
-    arguments = parser(__doc__).parse_args()
+    made = parser(__doc__)
+    made.add_argument("--stsb", type=Path, help="folder of stsb-en-test.csv, stsb-de-test.csv, ...")
+    arguments = made.parse_args()
     languages = Languages(arguments.teacher, arguments.data, arguments.work_dir)
     text = "\n\n".join([translations(languages), pairs(languages), differences(languages), measured()])
+    if arguments.stsb:
+        text = "\n\n".join([cross_sts(languages, arguments.stsb), text])
     print(text)
     if arguments.write:
         write_block(arguments.write, "benchmarks/multilingual_teacher.py", text)
@@ -209,6 +213,27 @@ def differences(languages: Languages) -> str:
         for title, (one, other) in compared.items()
     ]
     return markdown(["accuracy, difference in points", *next(iter(found.values()))], rows)
+
+
+def cross_sts(languages: Languages, folder: Path) -> str:
+    """Return Spearman's correlation on STS-B, the first sentence English and the second in another language."""
+    import csv
+
+    from scipy.stats import spearmanr
+
+    tables = {code: list(csv.reader((folder / f"stsb-{code}-test.csv").open(encoding="utf-8"))) for code in ALL}
+    scores = [float(row[2]) for row in tables["en"]]
+    rows = []
+    for name, model in {**{n: languages.model(n) for n in STEPS}, "static-multi": open_static_multi()}.items():
+        first = model.encode([row[0] for row in tables["en"]])
+        second = (model.encode([row[1] for row in tables[code]]) for code in ALL)
+        rows.append([name, *(percent(spearmanr((first * other).sum(axis=1), scores).statistic) for other in second)])
+    return markdown(["STS-B, English and", *ALL], rows)
+
+
+def open_static_multi() -> StaticEmbedder:
+    """Return the bundled model of five languages."""
+    return StaticEmbedder.from_pretrained("static-multi")
 
 
 def f1_tatoeba(data: Path, model: StaticEmbedder, code: str) -> float:

@@ -40,7 +40,8 @@ TRAINING = RefinementSettings(steps=6_000, batch_size=128, temperature=0.05, eva
 TRAINED = 131_072  # sentences of steps 2 and 3
 UNTRAINED = replace(TRAINING, steps=0)
 PCA = PcaSettings(dimensions=256, drop=7, vocabulary=95_000)
-SHORT = 24_576  # sentences of the trials of extraction, as they come
+SHORT = 12_288  # sentences of the trials of extraction, as they come
+PLACES = (10, 100, 300)  # of a word, at most
 GLUED = 8  # sentences of a long text
 TYPES = ("Classification", "Clustering", "Retrieval", "STS")
 
@@ -55,7 +56,6 @@ class Trial:
         training: settings of step 3.
         teachers: "minilm", "e5" or both; or the name of a trial of extraction.
         centred: whether the mean of all sentences is taken from the teacher's vectors.
-        followed: the trial of extraction whose texts are trained on, if another.
     """
 
     title: str
@@ -63,11 +63,10 @@ class Trial:
     training: RefinementSettings = TRAINING
     teachers: tuple[str, ...] = ("minilm",)
     centred: bool = False
-    followed: str = ""
 
 
 EXTRACTIONS = {
-    **{f"occurrences-{n}": ExtractionSettings(sentence_words=(2, 32), occurrences=n) for n in (10, 30, 100, 300)},
+    **{f"occurrences-{n}": ExtractionSettings(sentence_words=(2, 32), occurrences=n) for n in PLACES},
     "long": ExtractionSettings(sentence_words=(2, 32 * GLUED)),
 }
 """Trials of extraction: few sentences, MiniLM alone."""
@@ -75,8 +74,6 @@ EXTRACTIONS = {
 TRIALS = {
     "teachers": {
         "d256": Trial("MiniLM"),
-        "minilm-centred": Trial("MiniLM, centred", centred=True),
-        "e5": Trial("multilingual-e5-small", teachers=("e5",)),
         "e5-centred": Trial("multilingual-e5-small, centred", teachers=("e5",), centred=True),
         "both": Trial("both, centred", teachers=("minilm", "e5"), centred=True),
     },
@@ -90,27 +87,17 @@ TRIALS = {
     "dimensions": {
         "d64-pca": Trial("64, PCA alone", replace(PCA, dimensions=64), UNTRAINED),
         "d64": Trial("64, distilled", replace(PCA, dimensions=64)),
-        "d128-pca": Trial("128, PCA alone", replace(PCA, dimensions=128), UNTRAINED),
-        "d128": Trial("128, distilled", replace(PCA, dimensions=128)),
         "d256-pca": Trial("256, PCA alone", PCA, UNTRAINED),
         "d256": Trial("256, distilled"),
-        "d377": Trial("377, distilled", replace(PCA, dimensions=377)),
-        "v50k": Trial("256, 50,000 words, distilled", replace(PCA, vocabulary=50_000)),
-        "v30k": Trial("256, 30,000 words, distilled", replace(PCA, vocabulary=30_000)),
     },
     "occurrences": {
-        f"occurrences-{n}": Trial(f"up to {n} places of a word", PCA, UNTRAINED, (f"occurrences-{n}",))
-        for n in (10, 30, 100, 300)
+        f"occurrences-{n}-pca": Trial(f"up to {n} places of a word", PCA, UNTRAINED, (f"occurrences-{n}",))
+        for n in PLACES
     },
     "length": {
-        f"{words}-{texts or 'pca'}": Trial(title, PCA, TRAINING if texts else UNTRAINED, (words,), followed=texts)
-        for words, texts, title in (
-            ("occurrences-100", "", "words from sentences, PCA alone"),
-            ("long", "", f"words from {GLUED} sentences in one text, PCA alone"),
-            ("occurrences-100", "occurrences-100", "words from sentences, distilled on sentences"),
-            ("occurrences-100", "long", "words from sentences, distilled on long texts"),
-            ("long", "long", "words from long texts, distilled on long texts"),
-        )
+        f"{texts}-{name}": Trial(f"{title}, {said}", PCA, training, (texts,))
+        for texts, title in (("occurrences-100", "sentences"), ("long", f"{GLUED} sentences in one text"))
+        for name, training, said in (("pca", UNTRAINED, "PCA alone"), ("distilled", TRAINING, "distilled"))
     },
 }
 """Table -> name of a model -> how it is made; a model may be in several tables."""
@@ -151,11 +138,7 @@ class Maker:
     def _extraction(self, trial: Trial) -> Extraction:
         """Return the words and the sentences that a trial starts from."""
         found = [self._read(name) for name in trial.teachers]
-        made = join_extractions(found) if trial.centred else found[0]
-        if trial.followed:
-            texts = self._read(trial.followed)
-            made = replace(made, sentences=texts.sentences, teacher_vectors=texts.teacher_vectors)
-        return made
+        return join_extractions(found) if trial.centred else found[0]
 
     @cache  # noqa: B019
     def _read(self, name: str) -> Extraction:
