@@ -3,7 +3,7 @@ r"""What the first components and the lengths of word vectors hold, at each step
     python benchmarks/component_tables.py TEACHER --data shared/data --work-dir work/multi --english work/static \
         --tagged DIR --ratings DIR --docs docs
 
-TEACHER, --data and --work-dir are those of `multilingual_teacher.py`, which makes the models of five languages;
+TEACHER, --data and --work-dir are those of `language_steps.py`, which makes the models of five languages;
 --english is the work folder of `static_trials.py`, which makes the English ones. --tagged holds the Brown corpus as
 NLTK's data have it (brown/ca01 ...) and the Universal Dependencies' GSD files (de_gsd-ud-dev.conllu ...; of Chinese
 those in simplified characters, zh_gsdsimp). --ratings holds concreteness.txt (Brysbaert et al. 2014),
@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "recipes"))
 from crosslingual_tables import LANGUAGES, tatoeba
-from multilingual_teacher import ALL, APART, DROP, STEPS, Languages, parser
+from language_steps import ALL, DROP, STEPS, Languages, asked, parser
 from pages import markdown_table, measured, write_block
 from pellucid import StaticEmbedder, as_static
 from pellucid.corpus import read_texts
@@ -41,8 +41,7 @@ from pellucid.static import Bags, segmenter
 from static_multi import open_e5
 from static_trials import TRIALS, Maker
 
-SENTENCES, WORDS, POINTS = 20_000, 10_000, 400  # of a language; points of a map
-STEPS_SHOWN = [*STEPS, APART]
+SENTENCES, WORDS, POINTS = 20_000, 10_000, 200  # of a language; points of a map
 ENGLISH_STEPS = {
     "extraction (3.1)": "extraction",
     "PCA without the first 7 (3.2)": "d256-pca",
@@ -62,7 +61,7 @@ Array = npt.NDArray[np.float64]
 def silhouettes(given: Given) -> str:
     """Return how far apart words and sentences of different languages are at each step."""
     rows = []
-    for name in STEPS_SHOWN:
+    for name in given.languages.steps:
         model = given.languages.model(name)
         sets = [["en", code] for code in LANGUAGES]
         cells = [apart(model, {code: words(given.languages, code) for code in codes}) for codes in [*sets, ALL]]
@@ -99,7 +98,7 @@ def maps(given: Given) -> str:
     """Draw t-SNE of the words of all languages and of pairs at each step; return where the pictures are."""
     import matplotlib.pyplot as plt
 
-    shown = list(STEPS)[:4]
+    shown = list(STEPS)[:3]
     sets = [list(ALL), *(["en", code] for code in LANGUAGES)]
     figure, panels = plt.subplots(len(sets), len(shown), figsize=(3.1 * len(shown), 3.0 * len(sets)), squeeze=False)
     for row, codes in zip(panels, sets, strict=True):
@@ -110,7 +109,7 @@ def maps(given: Given) -> str:
     figure.tight_layout(rect=(0, 0.03, 1, 1))
     path = given.docs / "images" / "languages-apart.png"
     figure.savefig(path, dpi=70)
-    said = "t-SNE of the words of five languages, and of English and each other one, at four steps"
+    said = "t-SNE of the words of five languages, and of English and each other one, at three steps"
     return f"![{said}](images/{path.name})\n"
 
 
@@ -270,9 +269,10 @@ def shares(model: StaticEmbedder, tagged: Iterable[tuple[str, str]], tagset: str
 def language_tags(given: Given) -> str:
     """Return the same of other languages, before PCA and after tuning."""
     cells: dict[str, list[dict[str, float]]] = {}
+    wanted = [name for number, name in enumerate(STEPS) if number in (0, 2, 3)]
     for code, treebank in TREEBANKS.items():
         files = sorted(given.tagged.glob(f"{treebank}-ud-*.conllu"))
-        models = [given.languages.model(name) for number, name in enumerate(STEPS) if number in (0, 2, 3)]
+        models = [given.languages.model(name) for name in given.languages.steps if name in wanted]
         cells[code] = [shares(model, read_tagged(*files), "as-is", "PROPN") for model in models]
     rows = [
         [tag, *(" / ".join(f"{one[tag]:.2f}" if tag in one else "-" for one in found) for found in cells.values())]
@@ -294,7 +294,7 @@ def ranks(given: Given) -> str:
 def language_ranks(given: Given) -> str:
     """Return the same in five languages."""
     rows = []
-    for name in STEPS_SHOWN:
+    for name in given.languages.steps:
         model = given.languages.model(name)
         rows.append([name, *(by_rank(model, sentences(given.languages, code)) for code in ALL)])
     return markdown_table(["step", *ALL], rows)
@@ -317,7 +317,7 @@ class Given:
 
     def __init__(self, arguments: Any) -> None:
         """Take the arguments."""
-        self.languages = Languages(arguments.teacher, arguments.data, arguments.work_dir)
+        self.languages = asked(arguments)
         self.docs, self.tagged, self.ratings = arguments.docs, arguments.tagged, arguments.ratings
         self._maker = Maker(arguments.teacher, arguments.data, arguments.english)
 

@@ -3,10 +3,9 @@ r"""Static models of five languages from a real multilingual teacher, step by st
     python benchmarks/multilingual_teacher.py TEACHER --data shared/data --work-dir work \
         --write docs/results-crosslingual.md
 
-TEACHER is the folder or hub id of multilingual-e5-small. It reads, in bfloat16, up to 327,680 English sentences and
-32,768 of each other language: the sides of Tatoeba's training pairs. That takes most of an hour on one core and goes on
-after an interruption; the models are kept in the work folder, `work/models`, each made in minutes. Tatoeba's test
-sentences occur in no training text.
+TEACHER is the folder or hub id of multilingual-e5-small. It reads up to 40,000 sentences of each language: the sides of
+Tatoeba's training pairs, in English with as many other sentences. That takes most of an hour on one core and goes on
+after an interruption; the steps behind it take minutes. Tatoeba's test sentences occur in no training text.
 """
 
 from __future__ import annotations
@@ -16,264 +15,116 @@ import os
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import argparse
+import datetime
+import lzma
+import platform
+import random
 import re
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from pellucid import ExtractionSettings, JoinSettings, PcaSettings, RefinementSettings, StaticEmbedder
-from pellucid.evaluation import f1_in_all, translation_scores
-from pellucid.static import (
-    Bags,
-    Extraction,
-    LanguageWords,
+from pellucid import (
+    ExtractionSettings,
+    JoinSettings,
+    PcaSettings,
+    StaticEmbedder,
     TranslationSettings,
-    extract,
-    join_extractions,
-    join_languages,
-    refine,
+    distill_languages,
 )
+from pellucid.evaluation import f1_in_all, translation_scores
+from pellucid.research import language_separation
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "recipes"))
+sys.path.insert(0, str(Path(__file__).parent))
 from crosslingual_tables import LANGUAGES, PAPER, PAPER_BUCC, bucc, english_scores, markdown, percent, tatoeba
-from pages import measured, write_block
-from static_multi import foreign_text, open_e5
 
-ALL = ("en", *LANGUAGES)
-ENGLISH = ExtractionSettings(sentence_words=(2, 32), enough=50, max_sentences=327_680)
-FOREIGN = ExtractionSettings(cased=True, enough=20, max_sentences=32_768)
-WORDS, DROP = 40_000, 7  # of a language; first components left out
-_UNTUNED, _TUNING = TranslationSettings(steps=0), TranslationSettings(steps=4_000)
-_PCA = PcaSettings(drop=DROP, vocabulary=WORDS)
-_BY_ITSELF = RefinementSettings(steps=2_000, batch_size=128, temperature=0.05, evaluate_every=500, neighbours=1)
+_BEGIN, _END = "<!-- benchmarks/multilingual_teacher.py -->", "<!-- end of multilingual_teacher.py -->"
+_SENTENCES, _ENGLISH, _WORDS = 40_000, 36_000, 40_000
+_DROP = 7
+_UNTUNED = TranslationSettings(steps=0)
 STEPS = {
-    "extraction (3.1)": JoinSettings(replace(_PCA, level="none"), _UNTUNED),
-    "PCA, first components kept": JoinSettings(replace(_PCA, drop=0), _UNTUNED),
-    "PCA without the first 7 (3.2)": JoinSettings(_PCA, _UNTUNED),
-    "then tuned on translations (3.3)": JoinSettings(_PCA, _TUNING),
-    "tuned, first components kept": JoinSettings(replace(_PCA, drop=0), _TUNING),
+    "extraction (3.1)": JoinSettings(PcaSettings(level="none", vocabulary=_WORDS), _UNTUNED),
+    "PCA, first components kept": JoinSettings(PcaSettings(drop=0, vocabulary=_WORDS), _UNTUNED),
+    "PCA without the first 7 (3.2)": JoinSettings(PcaSettings(drop=_DROP, vocabulary=_WORDS), _UNTUNED),
+    "then tuned on translations (3.3)": JoinSettings(PcaSettings(drop=_DROP, vocabulary=_WORDS), TranslationSettings()),
+    "tuned, first components kept": JoinSettings(PcaSettings(drop=0, vocabulary=_WORDS), TranslationSettings()),
 }
-APART, MIXED = "3.2, then distilled, each language by itself", "3.2, then distilled, all languages in a batch"
-PAIR = "tuned, English and this language alone"
-_START, _TUNED, _KEPT = list(STEPS)[2:]
-Hits = npt.NDArray[np.bool_]
-
-
-@dataclass(eq=False)
-class Languages:
-    """What the teacher leaves of each language, read when a model is to be made, and the models made of it.
-
-    Attributes:
-        teacher: folder or hub id.
-        data: folder of the data sets.
-        work_dir: where text, state and models are kept.
-    """
-
-    teacher: str
-    data: Path
-    work_dir: Path
-
-    @cached_property
-    def parallel(self) -> dict[tuple[str, str], Path]:
-        """The files of sentence pairs."""
-        return {("en", code): self.data / "parallel" / "tatoeba" / f"en-{code}.tsv.xz" for code in LANGUAGES}
-
-    def corpus(self, code: str) -> Path:
-        """Return the text of a language, one sentence a line."""
-        if code == "en":
-            return self.data / "raw_english" / "open_licence.txt.xz"
-        path = self.work_dir / "text" / f"{code}.txt"
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("\n".join(foreign_text(self.data / "parallel" / "tatoeba", code)) + "\n", encoding="utf-8")
-        return path
-
-    @cached_property
-    def extracted(self) -> dict[str, Extraction]:
-        """What the teacher's pass left; it runs, or goes on, where it is not there."""
-        e5 = open_e5(self.teacher)
-        settings = {code: ENGLISH if code == "en" else replace(FOREIGN, language=code) for code in ALL}
-        return {code: extract(e5, self.corpus(code), self.work_dir / code, settings[code]) for code in ALL}
-
-    @cached_property
-    def brought(self) -> dict[str, LanguageWords]:
-        """The words of each language, and as many sentences of each at most."""
-        most = FOREIGN.max_sentences
-        return {
-            code: LanguageWords(one.words, one.counts, one.vectors, one.sentences[:most])
-            for code, one in self.extracted.items()
-        }
-
-    def model(self, name: str, pair: str = "") -> StaticEmbedder:
-        """Make a model of a step, of all languages or of English and another, or open the one that is there."""
-        folder = self.work_dir / "models" / re.sub(r"\W+", "-", f"{name} {pair}".strip())
-        if not folder.exists():
-            self._make(name, pair).save_pretrained(folder, dtype="float16")
-        return StaticEmbedder.from_pretrained(folder)
-
-    def _make(self, name: str, pair: str) -> StaticEmbedder:
-        print(f"making: {name} {pair}", flush=True)
-        if name == APART:
-            return self._distilled_apart()
-        if name == MIXED:
-            return self._distilled(ALL, replace(_BY_ITSELF, steps=_BY_ITSELF.steps * len(ALL)))
-        brought = {code: self.brought[code] for code in (("en", pair) if pair else ALL)}
-        parallel = {codes: path for codes, path in self.parallel.items() if codes[1] in brought}
-        return join_languages(brought, parallel, None, STEPS[name], work_dir=self.work_dir / "tuning")
-
-    def _distilled(self, codes: Sequence[str], settings: RefinementSettings) -> StaticEmbedder:
-        """Distil some languages, their sentences mixed in a batch; a language's mean is taken from its sentences."""
-        start = self.model(_START)
-        bags = Bags.of([text for code in codes for text in self.brought[code].sentences], start.vocabulary)
-        most = FOREIGN.max_sentences
-        teacher = [join_extractions([self.extracted[code]]).teacher_vectors[:most] for code in codes]
-        return StaticEmbedder(start.vocabulary, refine(start.vectors, bags, np.concatenate(teacher), settings))
-
-    def _distilled_apart(self) -> StaticEmbedder:
-        """Distil each language by itself; a word of several languages gets the mean of its vectors there."""
-        start = self.model(_START)
-        total, times = np.zeros(start.vectors.shape, np.float32), np.zeros((len(start.vectors), 1), np.float32)
-        for code in ALL:
-            made = self._distilled([code], _BY_ITSELF)
-            rows = [start.vocabulary.row(word) for word in self.brought[code].words if word in start.vocabulary]
-            total[rows] += made.vectors[rows]
-            times[rows] += 1
-        return StaticEmbedder(start.vocabulary, total / np.maximum(times, 1))
 
 
 def main() -> None:
     """Make the models, measure, print the tables and write them into the page."""
-    made = parser(__doc__)
-    made.add_argument("--stsb", type=Path, help="folder of stsb-en-test.csv, stsb-de-test.csv, ...")
-    arguments = made.parse_args()
-    languages = Languages(arguments.teacher, arguments.data, arguments.work_dir)
-    text = "\n\n".join([translations(languages), pairs(languages), differences(languages), measured()])
-    if arguments.stsb:
-        text = "\n\n".join([cross_sts(languages, arguments.stsb), text])
-    print(text)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("teacher", help="folder or hub id of the multilingual teacher")
+    parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
+    parser.add_argument("--work-dir", type=Path, required=True, help="where text, state and models are kept")
+    parser.add_argument("--write", type=Path, help="the page whose tables are replaced")
+    arguments = parser.parse_args()
+    corpora = write_corpora(arguments.data, arguments.work_dir / "text")
+    models = {name: model(arguments, corpora, name) for name in STEPS}
+    table = markdown(HEAD, [row(name, found, arguments.data, corpora) for name, found in models.items()] + [PRINTED])
+    print(table)
     if arguments.write:
-        write_block(arguments.write, "benchmarks/multilingual_teacher.py", text)
+        stamp = f"Measured {datetime.date.today()} on {platform.machine()}, Python {platform.python_version()}."
+        page = arguments.write.read_text(encoding="utf-8")
+        block = f"{_BEGIN}\n\n{table}\n\n{stamp}\n\n{_END}"
+        page = re.sub(f"{_BEGIN}.*{_END}", lambda _: block, page, flags=re.DOTALL)
+        arguments.write.write_text(page, encoding="utf-8")
 
 
-def parser(description: str | None) -> argparse.ArgumentParser:
-    """Return a parser of what the scripts about these models have in common."""
-    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("teacher", help="folder or hub id of the multilingual teacher")
-    made.add_argument("--data", type=Path, required=True, help="folder of the data sets")
-    made.add_argument("--work-dir", type=Path, required=True, help="where text, state and models are kept")
-    made.add_argument("--write", type=Path, help="the page whose tables are replaced")
-    return made
+HEAD = ["step", *(f"en-{code}" for code in LANGUAGES), "BUCC de-en", "BUCC zh-en", "English STS", "silhouette"]
+PRINTED = ["SWE paper, tuned (mGTE, CCMatrix)", *(str(PAPER.get(code, "")) for code in LANGUAGES)]
+PRINTED += [str(PAPER_BUCC["de"][0]), str(PAPER_BUCC["zh"][0]), "", ""]
 
 
-def translations(languages: Languages) -> str:
-    """Return what each step gives: F1 to English on Tatoeba and BUCC, and English STS."""
-    head = ["step", *(f"en-{code}" for code in LANGUAGES), "BUCC de-en", "BUCC zh-en", "English STS"]
-    printed = ["SWE paper, tuned (mGTE, CCMatrix)", *(str(PAPER.get(code, "")) for code in LANGUAGES)]
-    printed += [str(PAPER_BUCC["de"][0]), str(PAPER_BUCC["zh"][0]), ""]
-    rows = []
-    for name in (*STEPS, APART, MIXED):
-        model = languages.model(name)
-        cells = [f1_tatoeba(languages.data, model, code) for code in LANGUAGES]
-        cells += [f1_bucc(languages.data, model, code) for code in ("de", "zh")]
-        rows.append([name, *map(percent, [*cells, float(np.mean(english_scores(languages.data, model)))])])
-    return markdown(head, [*rows, printed])
-
-
-def pairs(languages: Languages) -> str:
-    """Return the same of tables of two languages beside those of five (the paper's tables 10 and 11)."""
-    columns = [("de", f1_bucc), ("zh", f1_bucc), *((code, f1_tatoeba) for code in LANGUAGES)]
-    rows = []
-    for name in (_START, _TUNED):
-        for many in (False, True):
-            models = {code: languages.model(name, "" if many else code) for code in LANGUAGES}
-            cells = [percent(score(languages.data, models[code], code)) for code, score in columns]
-            rows.append([f"{name}, {'five' if many else 'two'} languages", *cells])
-    return markdown(["table", "BUCC de", "BUCC zh", *(f"Tatoeba {code}" for code in LANGUAGES)], rows)
-
-
-def differences(languages: Languages) -> str:
-    """Return differences of accuracy to English in points, with intervals over the sentences."""
-    compared = {
-        "before tuning, first components left out or kept": (_START, list(STEPS)[1]),
-        "after tuning, first components left out or kept": (_TUNED, _KEPT),
-        "distilled by itself or not at all": (APART, _START),
-        "distilled in mixed batches or not at all": (MIXED, _START),
-        "tuned on translations or distilled by itself": (_TUNED, APART),
-    }
-    asked = {name for names in compared.values() for name in names}
-    found = {name: all_hits(languages.data, languages.model(name)) for name in asked}
-    rows = [
-        [title, *(difference(found[one][test], found[other][test]) for test in found[one])]
-        for title, (one, other) in compared.items()
-    ]
-    return markdown(["accuracy, difference in points", *next(iter(found.values()))], rows)
-
-
-def cross_sts(languages: Languages, folder: Path) -> str:
-    """Return Spearman's correlation on STS-B, the first sentence English and the second in another language."""
-    import csv
-
-    from scipy.stats import spearmanr
-
-    tables = {code: list(csv.reader((folder / f"stsb-{code}-test.csv").open(encoding="utf-8"))) for code in ALL}
-    scores = [float(row[2]) for row in tables["en"]]
-    rows = []
-    for name, model in {**{n: languages.model(n) for n in STEPS}, "static-multi": open_static_multi()}.items():
-        first = model.encode([row[0] for row in tables["en"]])
-        second = (model.encode([row[1] for row in tables[code]]) for code in ALL)
-        rows.append([name, *(percent(spearmanr((first * other).sum(axis=1), scores).statistic) for other in second)])
-    return markdown(["STS-B, English and", *ALL], rows)
-
-
-def open_static_multi() -> StaticEmbedder:
-    """Return the bundled model of five languages."""
-    return StaticEmbedder.from_pretrained("static-multi")
-
-
-def f1_tatoeba(data: Path, model: StaticEmbedder, code: str) -> float:
-    """Return F1 to English as MTEB has Tatoeba."""
-    return translation_scores(model, *tatoeba(data, code)).f1
-
-
-def f1_bucc(data: Path, model: StaticEmbedder, code: str) -> float:
-    """Return F1 of BUCC's gold sentences among all English ones."""
-    sides, gold = bucc(data, code)
-    return f1_in_all(model, [sides[0][one] for one, _ in gold], sides[1], np.array([other for _, other in gold]))
-
-
-def all_hits(data: Path, model: StaticEmbedder) -> Mapping[str, Hits]:
-    """Return which sentences have their translation first, of Tatoeba's four sets together and of BUCC's two."""
-    sets = []
+def write_corpora(data: Path, folder: Path) -> dict[str, Path]:
+    """Write the sentences that the teacher reads, a file a language, the same ones each time."""
+    draw = random.Random(0)
+    paths = {code: folder / f"{code}.txt" for code in ("en", *LANGUAGES)}
+    if all(path.exists() for path in paths.values()):
+        return paths
+    folder.mkdir(parents=True, exist_ok=True)
+    english: list[str] = []
     for code in LANGUAGES:
-        queries, others = tatoeba(data, code)
-        sets.append(first_hits(model, queries, others, range(len(queries))))
-    found = {"Tatoeba, four languages": np.concatenate(sets)}
+        with lzma.open(data / "parallel" / "tatoeba" / f"en-{code}.tsv.xz", "rt", encoding="utf-8") as lines:
+            pairs = [line.rstrip("\n").split("\t") for line in lines][1:]
+        chosen = draw.sample(pairs, min(_SENTENCES, len(pairs)))
+        english += [pair[0] for pair in draw.sample(chosen, 6_000)]
+        paths[code].write_text("\n".join(pair[1] for pair in chosen) + "\n", encoding="utf-8")
+    with lzma.open(data / "raw_english" / "open_licence.txt.xz", "rt", encoding="utf-8") as lines:
+        english += draw.sample([line.rstrip("\n") for line in lines], _ENGLISH)
+    draw.shuffle(english)
+    paths["en"].write_text("\n".join(dict.fromkeys(english)) + "\n", encoding="utf-8")
+    return paths
+
+
+def model(arguments: argparse.Namespace, corpora: dict[str, Path], name: str) -> StaticEmbedder:
+    """Make the model of a step, or open the one that is there; the teacher reads the text once for all."""
+    folder = arguments.work_dir / re.sub(r"\W+", "-", name)
+    if not folder.exists():
+        pairs = {("en", code): arguments.data / "parallel" / "tatoeba" / f"en-{code}.tsv.xz" for code in LANGUAGES}
+        made = distill_languages(
+            arguments.teacher,
+            corpora,
+            pairs,
+            work_dir=arguments.work_dir / "state",
+            extraction=ExtractionSettings(cased=True),
+            join=STEPS[name],
+        )
+        made.save_pretrained(folder)
+    return StaticEmbedder.from_pretrained(folder)
+
+
+def row(name: str, found: StaticEmbedder, data: Path, corpora: dict[str, Path]) -> list[str]:
+    """Return the figures of a step: F1 to English on Tatoeba and BUCC, English STS, silhouette of languages."""
+    cells = [percent(translation_scores(found, *tatoeba(data, code)).f1) for code in LANGUAGES]
     for code in ("de", "zh"):
         sides, gold = bucc(data, code)
-        queries, others = [sides[0][one] for one, _ in gold], [other for _, other in gold]
-        found[f"BUCC {code}-en"] = first_hits(model, queries, sides[1], others)
-    return found
-
-
-def first_hits(model: StaticEmbedder, queries: Sequence[str], others: Sequence[str], right: Any) -> Hits:
-    """Return whether the nearest of the others is the right one, of each query."""
-    encoded, theirs = model.encode(queries), model.encode(others)
-    nearest = [int((theirs @ row).argmax()) for row in encoded]
-    return np.array(nearest) == np.array(right)
-
-
-def difference(one: Hits, other: Hits) -> str:
-    """Return the difference of two shares of the same sentences in points, with a 95 % bootstrap interval."""
-    each = 100.0 * (one.astype(np.float64) - other)
-    draws = np.random.default_rng(0).integers(0, len(each), (1_000, len(each)))
-    low, high = np.percentile([each[draw].mean() for draw in draws], [2.5, 97.5])
-    return f"{each.mean():+.1f} ({low:+.1f} to {high:+.1f})"
+        queries = [sides[0][one] for one, _ in gold]
+        cells.append(percent(f1_in_all(found, queries, sides[1], np.array([other for _, other in gold]))))
+    texts = {code: path.read_text(encoding="utf-8").splitlines()[:2_000] for code, path in corpora.items()}
+    apart = language_separation(found, texts, drop=1).components[0].silhouette
+    return [name, *cells, percent(float(np.mean(english_scores(data, found)))), f"{apart:.3f}"]
 
 
 if __name__ == "__main__":

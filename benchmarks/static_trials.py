@@ -146,9 +146,7 @@ class Maker:
         corpus = self.data / "raw_english" / "open_licence.txt.xz"
         if name in ("minilm", "e5"):
             found = extract(self.teacher(name), corpus, self.work_dir / name, ENGLISH)
-            return replace(
-                found, sentences=found.sentences[:TRAINED], teacher_vectors=found.teacher_vectors[:TRAINED]
-            )
+            return replace(found, sentences=found.sentences[:TRAINED], teacher_vectors=found.teacher_vectors[:TRAINED])
         settings = EXTRACTIONS[name]
         texts = first_sentences(corpus, EXTRACTIONS["occurrences-100"])
         if name == "long":
