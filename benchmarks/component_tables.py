@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "recipes"))
 from crosslingual_tables import LANGUAGES, tatoeba
-from language_steps import ALL, DROP, STEPS, Languages, asked, parser
+from language_steps import ALL, DROP, DROPPED, EXTRACTED, KEPT, STEPS, Languages, parser
 from pages import markdown_table, measured, write_block
 from pellucid import StaticEmbedder, as_static
 from pellucid.corpus import read_texts
@@ -39,13 +39,12 @@ from pellucid.pca import spectrum_of
 from pellucid.research import language_separation, norms_by_rank, norms_by_tag, read_tagged
 from pellucid.static import Bags, segmenter
 from static_multi import open_e5
-from static_trials import TRIALS, Maker
+from static_trials import Maker
 
 SENTENCES, WORDS, POINTS = 20_000, 10_000, 200  # of a language; points of a map
 ENGLISH_STEPS = {
     "extraction (3.1)": "extraction",
     "PCA without the first 7 (3.2)": "d256-pca",
-    "distilled (3.3)": "d256",
 }
 CLASSES = {
     "article": (0.37, 0.22), "preposition": (0.53, 0.33), "adverb": (0.71, 0.52), "numeral": (0.85, 0.66),
@@ -61,7 +60,7 @@ Array = npt.NDArray[np.float64]
 def silhouettes(given: Given) -> str:
     """Return how far apart words and sentences of different languages are at each step."""
     rows = []
-    for name in given.languages.steps:
+    for name in STEPS:
         model = given.languages.model(name)
         sets = [["en", code] for code in LANGUAGES]
         cells = [apart(model, {code: words(given.languages, code) for code in codes}) for codes in [*sets, ALL]]
@@ -98,7 +97,7 @@ def maps(given: Given) -> str:
     """Draw t-SNE of the words of all languages and of pairs at each step; return where the pictures are."""
     import matplotlib.pyplot as plt
 
-    shown = list(STEPS)[:3]
+    shown = list(STEPS)
     sets = [list(ALL), *(["en", code] for code in LANGUAGES)]
     figure, panels = plt.subplots(len(sets), len(shown), figsize=(3.1 * len(shown), 3.0 * len(sets)), squeeze=False)
     for row, codes in zip(panels, sets, strict=True):
@@ -205,7 +204,7 @@ def correlations(given: Given) -> str:
     """Return the correlations of components 1 to 7 with what is known of words and of texts."""
     from scipy.stats import pearsonr, spearmanr
 
-    model, german = given.english("d256-pca-keep"), given.languages.model(list(STEPS)[1])
+    model, german = given.english("d256-pca-keep"), given.languages.model(KEPT)
     names, rows = model.vocabulary.words[:WORDS], model.word_vectors(np.arange(WORDS))
     rated = concreteness(given.ratings / "concreteness.txt")
     known = np.array([n for n, name in enumerate(names) if name in rated])
@@ -267,12 +266,11 @@ def shares(model: StaticEmbedder, tagged: Iterable[tuple[str, str]], tagset: str
 
 
 def language_tags(given: Given) -> str:
-    """Return the same of other languages, before PCA and after tuning."""
+    """Return the same of other languages, before PCA and after it."""
     cells: dict[str, list[dict[str, float]]] = {}
-    wanted = [name for number, name in enumerate(STEPS) if number in (0, 2, 3)]
     for code, treebank in TREEBANKS.items():
         files = sorted(given.tagged.glob(f"{treebank}-ud-*.conllu"))
-        models = [given.languages.model(name) for name in given.languages.steps if name in wanted]
+        models = [given.languages.model(name) for name in (EXTRACTED, DROPPED)]
         cells[code] = [shares(model, read_tagged(*files), "as-is", "PROPN") for model in models]
     rows = [
         [tag, *(" / ".join(f"{one[tag]:.2f}" if tag in one else "-" for one in found) for found in cells.values())]
@@ -285,7 +283,7 @@ def ranks(given: Given) -> str:
     """Return the correlation of length and frequency rank at each step."""
     brown = [" ".join(word for word, _ in given.brown()[start : start + 50]) for start in range(0, 1_200_000, 50)]
     rows = [
-        [f"English: {name}", by_rank(model, brown)]
+        [name, by_rank(model, brown)]
         for name, model in (*((n, given.english(f)) for n, f in ENGLISH_STEPS.items()), *given.others().items())
     ]
     return markdown_table(["model", "Brown corpus"], rows)
@@ -294,7 +292,7 @@ def ranks(given: Given) -> str:
 def language_ranks(given: Given) -> str:
     """Return the same in five languages."""
     rows = []
-    for name in given.languages.steps:
+    for name in STEPS:
         model = given.languages.model(name)
         rows.append([name, *(by_rank(model, sentences(given.languages, code)) for code in ALL)])
     return markdown_table(["step", *ALL], rows)
@@ -317,23 +315,21 @@ class Given:
 
     def __init__(self, arguments: Any) -> None:
         """Take the arguments."""
-        self.languages = asked(arguments)
+        self.languages = Languages(arguments.teacher, arguments.data, arguments.work_dir)
         self.docs, self.tagged, self.ratings = arguments.docs, arguments.tagged, arguments.ratings
-        self._maker = Maker(arguments.teacher, arguments.data, arguments.english)
+        self._maker = Maker(arguments.data, arguments.english)
 
     @cache  # noqa: B019 (one a run)
     def english(self, name: str) -> StaticEmbedder:
         """Return a model of `static_trials.py`."""
-        trial = next(trials[name] for trials in TRIALS.values() if name in trials)
-        return self._maker.model(name, trial)
+        return self._maker.model(name)
 
     @cache  # noqa: B019
     def others(self) -> dict[str, StaticEmbedder]:
         """Return models that others are compared with."""
         bundled = StaticEmbedder.from_pretrained("static-en")
         wordllama = as_static(open_any("wordllama"), bundled.vocabulary.words)
-        e5 = self.english("e5-centred")
-        return {"distilled from multilingual-e5-small": e5, "static-en": bundled, "WordLlama": wordllama}
+        return {"static-en": bundled, "WordLlama": wordllama}
 
     @cache  # noqa: B019
     def brown(self) -> list[tuple[str, str]]:

@@ -6,8 +6,8 @@ r"""Static models of five languages from a multilingual teacher, each step kept 
 TEACHER is the folder or hub id of multilingual-e5-small. It reads, in bfloat16, up to 327,680 English sentences and
 32,768 of each other language: the sides of Tatoeba's training pairs. That takes most of an hour on one core and goes on
 after an interruption; the models are kept in `work/models`, each made in minutes. Tatoeba's test sentences occur in no
-training text. `multilingual_teacher.py` has the same steps on other text, tuned for longer. --stsb is the folder of
-STS-B in five languages (stsb-multi-mt, machine translations). --steps chooses models; tables have those rows alone.
+training text. `multilingual_teacher.py` has the same steps on other text, and tuning. --stsb is the folder of STS-B in
+five languages (stsb-multi-mt, machine translations).
 """
 
 from __future__ import annotations
@@ -28,17 +28,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid import ExtractionSettings, JoinSettings, PcaSettings, RefinementSettings, StaticEmbedder
+from pellucid import ExtractionSettings, JoinSettings, PcaSettings, StaticEmbedder
 from pellucid.evaluation import f1_in_all, translation_scores
 from pellucid.static import (
-    Bags,
     Extraction,
     LanguageWords,
     TranslationSettings,
     extract,
-    join_extractions,
     join_languages,
-    refine,
 )
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "recipes"))
@@ -50,19 +47,14 @@ ALL = ("en", *LANGUAGES)
 ENGLISH = ExtractionSettings(sentence_words=(2, 32), enough=50, max_sentences=327_680)
 FOREIGN = ExtractionSettings(cased=True, enough=20, max_sentences=32_768)
 WORDS, DROP = 40_000, 7  # of a language; first components left out
-_UNTUNED, _TUNING = TranslationSettings(steps=0), TranslationSettings(steps=4_000)
+_UNTUNED = TranslationSettings(steps=0)
 _PCA = PcaSettings(drop=DROP, vocabulary=WORDS)
-_BY_ITSELF = RefinementSettings(steps=2_000, batch_size=128, temperature=0.05, evaluate_every=500, neighbours=1)
 STEPS = {
     "extraction (3.1)": JoinSettings(replace(_PCA, level="none"), _UNTUNED),
     "PCA, first components kept": JoinSettings(replace(_PCA, drop=0), _UNTUNED),
     "PCA without the first 7 (3.2)": JoinSettings(_PCA, _UNTUNED),
-    "then tuned on translations (3.3)": JoinSettings(_PCA, _TUNING),
-    "tuned, first components kept": JoinSettings(replace(_PCA, drop=0), _TUNING),
 }
-APART = "3.2, then distilled, each language by itself"
-_START, _TUNED, _KEPT = list(STEPS)[2:]
-ALL_STEPS = (*STEPS, APART)
+EXTRACTED, KEPT, DROPPED = STEPS
 Hits = npt.NDArray[np.bool_]
 
 
@@ -74,13 +66,11 @@ class Languages:
         teacher: folder or hub id.
         data: folder of the data sets.
         work_dir: where text, state and models are kept.
-        steps: the models that tables have.
     """
 
     teacher: str
     data: Path
     work_dir: Path
-    steps: tuple[str, ...]
 
     @cached_property
     def parallel(self) -> dict[tuple[str, str], Path]:
@@ -118,26 +108,8 @@ class Languages:
         folder = self.work_dir / "models" / re.sub(r"\W+", "-", name)
         if not folder.exists():
             print(f"making: {name}", flush=True)
-            work = self.work_dir / "tuning"
-            made = (
-                self._distilled()
-                if name == APART
-                else join_languages(self.brought, self.parallel, None, STEPS[name], work_dir=work)
-            )
-            made.save_pretrained(folder, dtype="float16")
+            join_languages(self.brought, self.parallel, None, STEPS[name]).save_pretrained(folder, dtype="float16")
         return StaticEmbedder.from_pretrained(folder)
-
-    def _distilled(self) -> StaticEmbedder:
-        """Distil each language by itself; a word of several languages gets the mean of its vectors there."""
-        start = self.model(_START)
-        total, times = np.zeros(start.vectors.shape, np.float32), np.zeros((len(start.vectors), 1), np.float32)
-        for code in ALL:
-            bags = Bags.of(self.brought[code].sentences, start.vocabulary)
-            teacher = join_extractions([self.extracted[code]]).teacher_vectors[: FOREIGN.max_sentences]
-            rows = [start.vocabulary.row(word) for word in self.brought[code].words if word in start.vocabulary]
-            total[rows] += refine(start.vectors.astype(np.float32), bags, teacher, _BY_ITSELF)[rows]
-            times[rows] += 1
-        return StaticEmbedder(start.vocabulary, total / np.maximum(times, 1))
 
 
 def main() -> None:
@@ -145,7 +117,7 @@ def main() -> None:
     made = parser(__doc__)
     made.add_argument("--stsb", type=Path, help="folder of stsb-en-test.csv, stsb-de-test.csv, ...")
     arguments = made.parse_args()
-    languages = asked(arguments)
+    languages = Languages(arguments.teacher, arguments.data, arguments.work_dir)
     text = "\n\n".join([translations(languages), differences(languages), measured()])
     if arguments.stsb:
         text = "\n\n".join([cross_sts(languages, arguments.stsb), text])
@@ -161,15 +133,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     made.add_argument("--data", type=Path, required=True, help="folder of the data sets")
     made.add_argument("--work-dir", type=Path, required=True, help="where text, state and models are kept")
     made.add_argument("--write", type=Path, help="the page whose tables are replaced")
-    numbers = range(1, len(ALL_STEPS) + 1)
-    made.add_argument("--steps", type=int, nargs="*", choices=numbers, default=numbers, help="numbers of models")
     return made
-
-
-def asked(arguments: argparse.Namespace) -> Languages:
-    """Return the models that the arguments ask for."""
-    steps = tuple(ALL_STEPS[number - 1] for number in arguments.steps)
-    return Languages(arguments.teacher, arguments.data, arguments.work_dir, steps)
 
 
 def translations(languages: Languages) -> str:
@@ -178,7 +142,7 @@ def translations(languages: Languages) -> str:
     printed = ["SWE paper, tuned (mGTE, CCMatrix)", *(str(PAPER.get(code, "")) for code in LANGUAGES)]
     printed += [str(PAPER_BUCC["de"][0]), str(PAPER_BUCC["zh"][0]), ""]
     rows = []
-    for name in languages.steps:
+    for name in STEPS:
         model = languages.model(name)
         cells = [f1_tatoeba(languages.data, model, code) for code in LANGUAGES]
         cells += [f1_bucc(languages.data, model, code) for code in ("de", "zh")]
@@ -187,20 +151,13 @@ def translations(languages: Languages) -> str:
 
 
 def differences(languages: Languages) -> str:
-    """Return differences of accuracy to English in points, with intervals over the sentences."""
-    compared = {
-        "before tuning, first components left out or kept": (_START, list(STEPS)[1]),
-        "after tuning, first components left out or kept": (_TUNED, _KEPT),
-        "distilled by itself or not at all": (APART, _START),
-        "tuned on translations or distilled by itself": (_TUNED, APART),
-    }
-    found = {name: all_hits(languages.data, languages.model(name)) for name in languages.steps}
-    rows = [
-        [title, *(difference(found[one][test], found[other][test]) for test in found[one])]
-        for title, (one, other) in compared.items()
-        if {one, other} <= found.keys()
+    """Return what leaving out the first components changes, in points of accuracy with intervals over the sentences."""
+    dropped, kept = (all_hits(languages.data, languages.model(name)) for name in (DROPPED, KEPT))
+    row = [
+        "before tuning, first components left out or kept",
+        *(difference(dropped[test], kept[test]) for test in dropped),
     ]
-    return markdown(["accuracy, difference in points", *next(iter(found.values()))], rows)
+    return markdown(["accuracy, difference in points", *dropped], [row])
 
 
 def cross_sts(languages: Languages, folder: Path) -> str:
@@ -211,7 +168,7 @@ def cross_sts(languages: Languages, folder: Path) -> str:
 
     tables = {code: list(csv.reader((folder / f"stsb-{code}-test.csv").open(encoding="utf-8"))) for code in ALL}
     scores = [float(row[2]) for row in tables["en"]]
-    made, rows = {name: languages.model(name) for name in languages.steps}, []
+    made, rows = {name: languages.model(name) for name in STEPS}, []
     for name, model in {**made, "static-multi": StaticEmbedder.from_pretrained("static-multi")}.items():
         first = model.encode([row[0] for row in tables["en"]])
         second = (model.encode([row[1] for row in tables[code]]) for code in ALL)
