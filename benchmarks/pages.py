@@ -1,7 +1,8 @@
-"""What the pages of results share: tables in Markdown, and the name of the processor."""
+"""What the pages of results share: tables in Markdown, where they are written, and the name of the processor."""
 
 from __future__ import annotations
 
+import datetime
 import platform
 import re
 from collections.abc import Iterable, Sequence
@@ -26,3 +27,22 @@ def processor() -> str:
     info = Path("/proc/cpuinfo")
     names = re.findall(r"model name\s*: (.*)", info.read_text()) if info.exists() else []
     return names[0] if names else platform.processor()
+
+
+def measured() -> str:
+    """Say when and on what figures were measured."""
+    return f"Measured {datetime.date.today()} on {platform.machine()}, Python {platform.python_version()}."
+
+
+def write_block(page: Path, name: str, text: str) -> None:
+    """Replace what stands in `page` between the comments `name` and "end of" the last part of `name`.
+
+    Raises:
+        LookupError: the page has no such comments.
+    """
+    begin, end = f"<!-- {name} -->", f"<!-- end of {name.rpartition('/')[2]} -->"
+    content = page.read_text(encoding="utf-8")
+    if begin not in content or end not in content:
+        raise LookupError(f"{page} has no lines {begin!r} and {end!r}")
+    before, rest = content.split(begin, 1)
+    page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{rest.split(end, 1)[1]}", encoding="utf-8")

@@ -224,6 +224,7 @@ def test_languages_that_cannot_be_compared(languages):
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
+        ("\n\n\tThe/at dog/nn-tl\n", [("The", "at"), ("dog", "nn-tl")]),  # as NLTK's data have the Brown corpus
         ("The/at dog/nn-tl\n\n1/2/cd ,/,\n", [("The", "at"), ("dog", "nn-tl"), ("1/2", "cd"), (",", ",")]),
         ("the DT\n1/2 CD\n\ncat NN\n", [("the", "DT"), ("1/2", "CD"), ("cat", "NN")]),
         ("new york\tNNP\tB-LOC\ncat\tNN\n", [("new york", "NNP"), ("cat", "NN")]),

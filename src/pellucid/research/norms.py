@@ -99,7 +99,7 @@ def _read_lines(lines: Iterable[str], path: Path) -> Iterator[Tagged]:
         pieces = line.split()
         if not pieces or (line.startswith("# ") and len(pieces) > 2):  # a comment of CoNLL-U
             continue
-        if "\t" in line:
+        if "\t" in line.lstrip():  # the lines of the Brown corpus begin with a tab
             pairs = _columns(line.split("\t"))
         else:
             slashed = all("/" in piece for piece in pieces) if slashed is None else slashed
