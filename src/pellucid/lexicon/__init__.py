@@ -13,6 +13,10 @@ if TYPE_CHECKING:
         fit_rows as fit_rows,
     )
     from pellucid.lexicon.embedder import LexiconEmbedder as LexiconEmbedder, largest_coordinates as largest_coordinates
+    from pellucid.lexicon.static import (
+        StaticLexiconEmbedder as StaticLexiconEmbedder,
+        WordClusters as WordClusters,
+    )
     from pellucid.lexicon.training import (
         TRAINED as TRAINED,
         TrainingSettings as TrainingSettings,
@@ -32,6 +36,7 @@ else:
     _HOMES = {
         "clusters": "Clusters FittedHead cluster_vocabulary fit_head fit_rows",
         "embedder": "LexiconEmbedder largest_coordinates",
+        "static": "StaticLexiconEmbedder WordClusters",
         "training": "TRAINED TrainingSettings train_lexicon trained_model",
         "training_data": "TrainingRow TrainingSet mine_negatives read_training_sets score_rows write_rows",
         "trainer": "TextSet",
