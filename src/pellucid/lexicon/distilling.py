@@ -1,7 +1,8 @@
 """The table of a static lexicon model: which clusters words fire, and how strongly, trained against a teacher.
 
-`fired_clusters` reads a lexicon model's head at the mean state of each word; `refine_clusters` trains the weights, while
-which clusters a word may fire stays as it is, so that the clusters keep their meaning.
+`fired_clusters` reads a lexicon model's head at the mean state of each word; `refine_clusters` trains the weights.
+Which clusters a word may fire stays as it is, so that the clusters keep their meaning. `named_by_words` calls each by
+the words that fire it most.
 """
 
 from __future__ import annotations
@@ -13,16 +14,19 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.base import Vectors
+from pellucid.dimensions import Dimension, Dimensions
 from pellucid.errors import InputError
 from pellucid.lexicon.clusters import Clusters
 from pellucid.static.bags import Bags
 from pellucid.static.making.training import PairBags, RefinementSettings, refine, scale_of
+from pellucid.text import Vocabulary, shown_word
 from pellucid.workfolder import WorkFolder
 
 if TYPE_CHECKING:
     import torch
 
 _BLOCK = 4_096  # words at a time
+_NAMED_BY, _ABOUT = 3, 12  # words of a dimension
 
 
 def fired_clusters(states: Vectors, clusters: Clusters, bias: Vectors | None = None, *, most: int = 48) -> Any:
@@ -112,13 +116,41 @@ def refine_clusters(
     return kept
 
 
+def named_by_words(vocabulary: Vocabulary, table: Any, *, among: int = 20_000) -> Dimensions:
+    """Return the clusters of a table as dimensions, each called by the three words with the largest weights for it.
+
+    `about` holds up to twelve words. A cluster that no word fires is called "nothing".
+
+    Args:
+        vocabulary: of the table.
+        table: SciPy sparse [words, k].
+        among: only so many of the first words, in most vocabularies the commonest, give names if they can.
+    """
+    from scipy import sparse
+
+    columns, common = sparse.csc_matrix(table), sparse.csc_matrix(sparse.csr_matrix(table)[:among])
+    found: list[Dimension] = []
+    taken: dict[str, int] = {}
+    for number in range(columns.shape[1]):
+        of = common if common.indptr[number] < common.indptr[number + 1] else columns
+        part = slice(of.indptr[number], of.indptr[number + 1])
+        best = of.indices[part][np.argsort(-of.data[part], kind="stable")[:_ABOUT]]
+        words = tuple(shown_word(vocabulary.words[row]) for row in best)
+        name = ", ".join(words[:_NAMED_BY]) or "nothing"
+        taken[name] = taken.get(name, 0) + 1
+        found.append(Dimension(name if taken[name] == 1 else f"{name} ({taken[name]})", words))
+    return Dimensions(found)
+
+
 class _Pool:
     """The weights of the clusters of sentences, from a table of the weights of words for clusters of their own.
 
     A weight below 0 counts as 0 and has no gradient; so a cluster that a word has lost stays lost.
     """
 
-    def __init__(self, columns: npt.NDArray[np.int64], clusters: int, scale: float, used: npt.NDArray[np.bool_]) -> None:
+    def __init__(
+        self, columns: npt.NDArray[np.int64], clusters: int, scale: float, used: npt.NDArray[np.bool_]
+    ) -> None:
         import torch
 
         self._columns, self._used = torch.from_numpy(columns), torch.from_numpy(used)

@@ -279,19 +279,16 @@ class StaticLexiconEmbedder(Embedder):
         from pellucid.static.bulk import as_kernel_array
         from pellucid.static.pooling import pool_sparse
 
-        table, sizes, k = tuple(map(as_kernel_array, self.table)), np.diff(self.table.starts), self._clusters
+        table = tuple(as_kernel_array(part) for part in self.table)
+        sizes, k = np.diff(self.table.starts), self._clusters
         parts = {-1: sparse.csr_matrix((0, k), dtype=np.float32)}
 
         def pool(first: int, rows: npt.NDArray[np.int32], ends: npt.NDArray[np.int32]) -> None:
             known = rows[: ends[-1]]
             room = min(int(sizes[known[known >= 0]].sum()), len(ends) * k)
-            starts, columns, values = (
-                np.empty(len(ends) + 1, np.int64),
-                np.empty(room, np.int32),
-                np.empty(room, np.float32),
-            )
-            used = pool_sparse(table, rows, ends, np.zeros(k), (starts, columns, values))
-            parts[first] = sparse.csr_matrix((values[:used], columns[:used], starts), shape=(len(ends), k))
+            out = np.empty(len(ends) + 1, np.int64), np.empty(room, np.int32), np.empty(room, np.float32)
+            used = pool_sparse(table, rows, ends, np.zeros(k), out)
+            parts[first] = sparse.csr_matrix((out[2][:used], out[1][:used], out[0]), shape=(len(ends), k))
 
         bulk.each_block(texts, pool, show_progress_bar=show_progress_bar)
         return sparse.vstack([parts[first] for first in sorted(parts)], format="csr")
@@ -317,7 +314,8 @@ class StaticLexiconEmbedder(Embedder):
         read = [_TextClusters(self, text) for text in texts]
         units = [sparse_units(each.sums.log1p(), self.mixing, self.max_active_dims).astype(np.float64) for each in read]
         products = units[0].multiply(units[-1]).tocsr()
-        places, names = [each.places() for each in read], self._dimensions.names
+        places: list[Any] = [each.places() for each in read]
+        names, unknown = self._dimensions.names, [each.unknown for each in read]
 
         def row(number: int, contribution: float, share: float) -> Row:
             j = int(products.indices[number])
@@ -325,7 +323,8 @@ class StaticLexiconEmbedder(Embedder):
 
         return Explanation.from_terms(
             self.family, (text1, text2), float(products.sum()), products.data, row,
-            unknown=(*(each.unknown for each in read), ())[:2], coverage=tuple(each.coverage for each in read),
+            unknown=(unknown[0], unknown[1] if len(unknown) > 1 else ()),
+            coverage=tuple(each.coverage for each in read),
         )  # fmt: skip
 
     def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
@@ -388,9 +387,7 @@ class _TextClusters:
 def _read_folder(folder: Path) -> tuple[Vocabulary, WordClusters, Dimensions, Any, int | None]:
     """Return the parts of the model in `folder`, in the order in which they are given to the class."""
     facts, path = read_config(folder), folder / _TENSORS
-    clusters, count = facts.get("clusters"), facts.get("dimensions")
-    if not all(type(number) is int and 0 < number <= _MOST_CLUSTERS for number in (clusters, count)):
-        raise ModelFolderError(f"{folder / 'config.json'} must say how many 'clusters' and 'dimensions' there are")
+    clusters, count = (_checked_count(facts, name, folder) for name in ("clusters", "dimensions"))
     vocabulary = read_vocabulary(folder)
     tensors, _ = read_tensors(path)
     table = _checked_table(tensors, len(vocabulary), clusters, path)
@@ -400,6 +397,14 @@ def _read_folder(folder: Path) -> tuple[Vocabulary, WordClusters, Dimensions, An
         scaled = scaling(dimensions, dict(enumerate(scales))).mixing
         mixing = scaled if mixing is None else mixing @ scaled
     return vocabulary, table, dimensions, mixing, facts.get("max_active_dims")
+
+
+def _checked_count(facts: Mapping[str, Any], name: str, folder: Path) -> int:
+    """Return how many clusters or dimensions `config.json` says that there are."""
+    count = facts.get(name)
+    if type(count) is not int or not 0 < count <= _MOST_CLUSTERS:
+        raise ModelFolderError(f"{folder / 'config.json'}: {name!r} is {count!r:.40}, expected 1 to {_MOST_CLUSTERS:,}")
+    return count
 
 
 def _checked_table(tensors: dict[str, npt.NDArray[Any]], words: int, clusters: int, path: Path) -> WordClusters:
