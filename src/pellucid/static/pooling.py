@@ -205,13 +205,17 @@ def pool_sparse(table: Any, rows: Any, ends: Any, sums: Any, out: Any) -> int:
         out: (starts [texts + 1], columns, values) of the CSR rows, with room for them.
     """
     starts, columns, weights, scales = table
+    columns_2d, weights_2d = columns.reshape(-1, 1), weights.reshape(-1, 1)
     out_starts, out_columns, values = out
     used = np.zeros((len(sums) + 63) // 64, np.int64)  # a bit for each column, so that columns come out in order
     first, place = 0, 0
     out_starts[0] = 0
     for text in range(len(ends)):
         for word in range(first, np.int64(ends[text])):
-            row = np.int64(rows[word])
+            row, soon = np.int64(rows[word]), np.int64(rows[word + AHEAD])
+            if soon >= 0:
+                prefetch(columns_2d, np.int64(starts[soon]), 0)
+                prefetch(weights_2d, np.int64(starts[soon]), 0)
             if row < 0:
                 continue
             for entry in range(starts[row], starts[row + 1]):
@@ -226,13 +230,12 @@ def pool_sparse(table: Any, rows: Any, ends: Any, sums: Any, out: Any) -> int:
             while bits != 0:
                 column = chunk * 64 + trailing_zeros(bits)
                 bits &= bits - 1
-                value = np.log1p(sums[column])
-                sums[column] = 0
-                if value <= 0:
-                    continue
-                out_columns[place], values[place] = column, value
-                square += value * value
-                place += 1
+                total, sums[column] = sums[column], 0
+                if total > 0:
+                    value = np.log1p(total)
+                    out_columns[place], values[place] = column, value
+                    square += value * value
+                    place += 1
         length = np.sqrt(square)
         for number in range(begin, place):
             values[number] = np.float32(values[number] / length)
