@@ -16,6 +16,7 @@ for _name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "PELLUCID_THREADS"):
 
 import argparse
 import statistics
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,8 @@ from typing import Any
 import numpy as np
 
 import pellucid
-from bm25 import STEMMED, bm25_score
 from pages import markdown_table, processor
-from pellucid.evaluation import find_tasks
-from pellucid.evaluation.evaluating import sts_spearman
+from pellucid.evaluation import find_tasks, sts_spearman
 from pellucid.pretrained import locate
 from retrieval_sets import read_collection
 from static_speed import sts_texts
@@ -77,10 +76,8 @@ def main() -> None:
         folder = locate(name) if name in models else None
         size = sum(file.stat().st_size for file in folder.rglob("*")) / 1e6 if folder else None
         scores = [*sts.values(), statistics.fmean(sts.values()), *found, statistics.fmean(found)]
+        print(name, [round(score, 2) for score in scores], file=sys.stderr, flush=True)
         lines.append([name, *scores, size, f"{fast[name]:,.0f}" if name in fast else None])
-    tasks = {task.name: task for task in find_tasks(arguments.data)}
-    words = [bm25_score(tasks[name], STEMMED) for name in RETRIEVAL]
-    lines.append([STEMMED, *[None] * (len(sts) + 1), *words, statistics.fmean(words), None, None])
     print(markdown_table(["", *sts, "STS", *RETRIEVAL, "retrieval", "MB", "texts/s"], lines))
     print(f"\nSpeed: one thread of {processor()}.")
 

@@ -14,8 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from typer.testing import CliRunner
 
 import pellucid
+from pellucid.cli import app as cli
 from pellucid.dimensions import Dimension, Dimensions
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.lexicon import StaticLexiconEmbedder, WordClusters
@@ -172,6 +174,18 @@ def test_words_can_be_reweighted(model):
     for factors, complaint in (({"zebra": 1}, "not in the vocabulary"), ({"bank": -1}, "factor of 'bank'")):
         with pytest.raises(InputError, match=complaint):
             model.reweight(factors)
+
+
+def test_the_command_line_edits_and_explains_it(model, tmp_path):
+    model.save_pretrained(tmp_path / "m")
+    edits = ["--word", "bank=0.25", "--rename", "0=cash", "--without", "cities"]
+    done = CliRunner().invoke(cli.app, ["edit", str(tmp_path / "m"), "-o", str(tmp_path / "mine"), *edits])
+    assert done.exit_code == 0, done.output
+    opened = pellucid.load(tmp_path / "mine")
+    assert opened.dimensions.names == ["cash", "debts", "water"]
+    assert model.firing_words("money", top_k=1)[0][0] == "bank" and opened.firing_words("cash", top_k=1)[0][0] == "loan"
+    done = CliRunner().invoke(cli.app, ["explain", "a loan", "the bank", "-m", str(tmp_path / "mine"), "--json"])
+    assert json.loads(done.stdout)["family"] == "static-lexicon"
 
 
 def test_the_words_that_fire_a_dimension(model):
@@ -416,8 +430,15 @@ def test_clusters_are_called_by_the_words_that_fire_them(model):
 
     table = sparse.csr_matrix(np.column_stack([WEIGHTS, WEIGHTS[:, 1] * 2, np.zeros(8)]))
     names = named_by_words(model.vocabulary, table)
-    assert names.names == ["bank, loan, mortgage", "loan, mortgage", "river, bank", "東京, new york", "loan, mortgage (2)",
-                           "nothing"]  # fmt: skip
+    expected = [
+        "bank, loan, mortgage",
+        "loan, mortgage",
+        "river, bank",
+        "東京, new york",
+        "loan, mortgage (2)",
+        "nothing",
+    ]
+    assert names.names == expected
     assert names[0].about == ("bank", "loan", "mortgage", "ﬀ") and names["nothing"].about == ()
     few = named_by_words(model.vocabulary, table, among=2)
     assert few.names[:4] == ["bank, loan", "loan", "bank", "東京, new york"]  # the last has no word among the first two

@@ -186,10 +186,9 @@ class StaticLexiconEmbedder(Embedder):
             InputError: a word cannot be written as one line.
             WritingError: it cannot be written; what was at `path` is untouched.
         """
-        facts = {
-            "words": len(self.vocabulary), "clusters": self._clusters, "dimensions": len(self._dimensions),
-            "max_active_dims": self.max_active_dims,
-        }  # fmt: skip
+        facts = {"words": len(self.vocabulary), "clusters": self._clusters, "dimensions": len(self._dimensions)}
+        if self.max_active_dims is not None:
+            facts["max_active_dims"] = self.max_active_dims
         scales = diagonal_scales(self.mixing)
         with saving(path, self.family, facts) as folder:
             mixing = mixing_tensors(self.mixing if scales is None else None)
