@@ -3,12 +3,12 @@ r"""Make the bundled model `lexicon-en`: which clusters of lexicon-minilm words 
     python recipes/lexicon_en.py --corpus open_licence.txt.xz --e5 FOLDER --work-dir WORK \
         --output src/pellucid/bundled/lexicon-en
 
-The corpus is the one static-en was made from; FOLDER is multilingual-e5-small. The teachers' passes take about an hour
-on two cores each and go on where they stopped. Training takes minutes.
+The corpus is the one static-en was made from; FOLDER is multilingual-e5-small. Each teacher's pass takes about half an
+hour on two cores and goes on where it stopped. Training takes minutes.
 
-The head of lexicon-minilm is read at the mean state that all-MiniLM-L6-v2 has for a word in sentences. The weights are
-then trained: the cosines of sentences follow those of both teachers. Questions with their answers (MedQuAD) as a
-quarter of the batches made STS and retrieval worse.
+The head of lexicon-minilm is read at the mean state that all-MiniLM-L6-v2 has for a word in sentences; a word that
+hardly occurs there takes the clusters of the words nearest to it in static-en. The weights are then trained so that the
+cosines of sentences follow those of both teachers.
 """
 
 from __future__ import annotations
@@ -22,57 +22,66 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from pellucid import ExtractionSettings, LexiconEmbedder, RefinementSettings, StaticLexiconEmbedder
+import pellucid
+from pellucid import ExtractionSettings, LexiconEmbedder, RefinementSettings, StaticEmbedder, StaticLexiconEmbedder
 from pellucid.base import unit_rows
-from pellucid.lexicon import WordClusters, fired_clusters, named_by_words, refine_clusters
-from pellucid.static import Bags, Extraction, extract, subwords_of
-from pellucid.text import Vocabulary
+from pellucid.lexicon import WordClusters, fired_clusters, largest_coordinates, named_by_words, refine_clusters
+from pellucid.static import Bags, Extraction, extract, join_extractions
 from pellucid.workfolder import WorkFolder
 from static_en import open_teacher
 
-EXTRACTION = ExtractionSettings(sentence_words=(2, 32), enough=50)
-WORDS = 95_000
-CLUSTERS_OF_A_WORD = 48
-SENTENCES = 229_376  # trained on
+EXTRACTION = ExtractionSettings(sentence_words=(2, 32), enough=50, max_sentences=229_376)
 REFINEMENT = RefinementSettings(steps=1_200, learning_rate=0.03, evaluate_every=200)
+READ, TRAINED, KEPT = 64, 40, 33  # clusters of a word: read from the head, trained, kept in the end
+RARE = 3  # a word that occurs less often is helped by its neighbours
+NEIGHBOURS = 8
 
 
-def joint_vectors(first: Extraction, second: Extraction) -> np.ndarray:
-    """Return the sentence vectors of both teachers side by side, each centred and with half the weight."""
-    count = len(second.sentences)
-    if first.sentences[:count] != second.sentences:
-        raise SystemExit("the teachers read different sentences; give an empty --work-dir")
-    parts = [one.teacher_vectors[:count].astype(np.float32) for one in (first, second)]
-    return np.hstack([(unit_rows(part - part.mean(axis=0)) * np.sqrt(0.5)).astype(np.float16) for part in parts])
+def start_table(lexicon: LexiconEmbedder, words: StaticEmbedder, taken: Extraction, bags: Bags) -> Any:
+    """Return the clusters that words fire, the rarer words more strongly, CSR [words, k]."""
+    place = {word: row for row, word in enumerate(taken.words)}
+    rows = np.array([place.get(word, -1) for word in words.vocabulary.words])
+    states = np.where(rows[:, None] >= 0, taken.vectors[rows], 0)
+    fired = fired_clusters(states, lexicon.clusters, lexicon.bias, most=READ)
+    seen, counts = np.any(states != 0, axis=1), np.where(rows >= 0, taken.counts[rows], 0)
+    common = seen & (counts >= RARE)
+    own = np.where(common, 1.0, np.where(seen, 0.5, 0.0))  # the share of a word's own clusters
+    helped = sparse.diags_array(1 - own) @ nearest(words, common) @ fired
+    table = largest_coordinates(sparse.csr_matrix(sparse.diags_array(own) @ fired + helped), TRAINED)
+    rarity = np.log((len(bags) + 1) / (np.bincount(bags.rows, minlength=len(own)) + 1)) / 8
+    return sparse.csr_matrix(sparse.diags_array(rarity) @ table, dtype=np.float32)
 
 
-def start_table(lexicon: LexiconEmbedder, states: np.ndarray, bags: Bags) -> Any:
-    """Return the clusters that words fire, the rarer words more strongly."""
-    counts = np.bincount(bags.rows, minlength=len(states))
-    rarity = np.log((len(bags) + 1) / (counts + 1)) / 8
-    fired = fired_clusters(states, lexicon.clusters, lexicon.bias, most=CLUSTERS_OF_A_WORD)
-    return sparse.csr_matrix(sparse.diags_array(rarity.astype(np.float32)) @ fired)
+def nearest(words: StaticEmbedder, common: np.ndarray) -> Any:
+    """Return the shares of the nearest common words in each word that is not common, CSR [words, words]."""
+    vectors = unit_rows(words.word_vectors(np.arange(len(common))))
+    known, parts = np.flatnonzero(common), []
+    for row in np.flatnonzero(~common).tolist():
+        cosines = vectors[known] @ vectors[row]
+        best = np.argpartition(-cosines, NEIGHBOURS)[:NEIGHBOURS]
+        weights = cosines[best].clip(0) ** 3
+        parts.append((np.full(NEIGHBOURS, row), known[best], weights / max(weights.sum(), 1e-6)))
+    rows, columns, shares = map(np.concatenate, zip(*parts, strict=True))
+    return sparse.csr_matrix((shares, (rows, columns)), shape=(len(common), len(common)))
 
 
 def make(corpus: Path, e5: Path, work: Path) -> StaticLexiconEmbedder:
     """Return the model."""
     from sentence_transformers import SentenceTransformer
 
-    teacher = open_teacher()
+    teacher, words = open_teacher(), pellucid.load("static-en")
     taken = extract(teacher, corpus, work / "minilm", EXTRACTION)
-    asked = replace(EXTRACTION, prompt="query: ", max_sentences=SENTENCES)
+    asked = replace(EXTRACTION, prompt="query: ")
     second = extract(SentenceTransformer(str(e5), device="cpu"), corpus, work / "e5", asked)
-    seen = np.flatnonzero(np.any(taken.vectors != 0, axis=1))[:WORDS]
-    vocabulary = Vocabulary([taken.words[row] for row in seen], subwords_of(teacher))
-    bags = Bags.of(second.sentences, vocabulary)
+    vectors = join_extractions([taken, second]).teacher_vectors
+    bags = Bags.of(taken.sentences, words.vocabulary)
     lexicon = LexiconEmbedder.from_pretrained("lexicon-minilm", backbone=teacher[0].auto_model.name_or_path)
-    start, vectors = start_table(lexicon, taken.vectors[seen], bags), joint_vectors(taken, second)
     with WorkFolder(work / "training") as folder:
-        table = refine_clusters(start, bags, vectors, REFINEMENT, work=folder)
-    table = WordClusters.of(table)
-    weights = table.rows(np.arange(len(vocabulary)), len(lexicon.clusters))
-    model = StaticLexiconEmbedder(vocabulary, table, named_by_words(vocabulary, weights))
-    return model.keep(*np.unique(table.clusters).tolist())
+        table = refine_clusters(start_table(lexicon, words, taken, bags), bags, vectors, REFINEMENT, work=folder)
+    rounded = WordClusters.of(largest_coordinates(table, KEPT))
+    weights = rounded.rows(np.arange(len(words.vocabulary)), table.shape[1])
+    model = StaticLexiconEmbedder(words.vocabulary, rounded, named_by_words(words.vocabulary, weights))
+    return model.keep(*np.unique(rounded.clusters).tolist())
 
 
 def main() -> None:

@@ -100,7 +100,7 @@ def lexicon_en():
 @pytest.mark.full
 def test_the_static_lexicon_is_as_good_as_it_says(lexicon_en, shared):
     scores = sts_spearman(lambda texts: lexicon_en.encode(texts).toarray(), shared / "data")
-    assert np.mean(list(scores.values())) > LEXICON_STS
+    assert np.mean(list(scores.values())) > 72.3
 
 
 def test_the_static_lexicon_can_be_read(lexicon_en):
@@ -108,7 +108,7 @@ def test_the_static_lexicon_can_be_read(lexicon_en):
     assert lexicon_en.describe("The bank raised the rate on home loans.").startswith("mostly about: ")
     why = lexicon_en.explain("The bank raised the rate on home loans.", "Mortgages got dearer.")
     assert abs(sum(row.contribution for row in why.rows) - why.score) <= 1e-6
-    assert {"loan", "bank", "banks"} & {word for row in why.reasons(3) for word in row.name.split(", ")}
+    assert {"loan", "banks"} <= {word for row in why.reasons(3) for word in row.name.split(", ")}
     assert "nothing" not in lexicon_en.dimensions.names and 3_500 < len(lexicon_en.dimensions) <= 4_000
     house, cat = lexicon_en.encode(["They bought a home with a loan.", "The cat sleeps in the sun."]).toarray()
     asked = lexicon_en.encode("a mortgage for a house").toarray()[0]
