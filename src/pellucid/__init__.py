@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pellucid.keytokens import KeyTokenEmbedder as KeyTokenEmbedder, KeyTokenSettings as KeyTokenSettings
     from pellucid.lexicon import (
         LexiconEmbedder as LexiconEmbedder,
+        StaticLexiconEmbedder as StaticLexiconEmbedder,
         TrainingSettings as TrainingSettings,
         cluster_vocabulary as cluster_vocabulary,
         train_lexicon as train_lexicon,
@@ -75,7 +76,7 @@ else:
         "explanation": "Explanation",
         "index": "Index",
         "keytokens": "KeyTokenEmbedder KeyTokenSettings",
-        "lexicon": "LexiconEmbedder TrainingSettings cluster_vocabulary train_lexicon",
+        "lexicon": "LexiconEmbedder StaticLexiconEmbedder TrainingSettings cluster_vocabulary train_lexicon",
         "pretrained": "bundled_models load verify",
         "static": "AddingSettings AnchoringSettings ExtractionSettings JoinSettings PcaSettings RefinementSettings "
         "StaticEmbedder TranslationSettings add_languages add_words as_static distill distill_languages "

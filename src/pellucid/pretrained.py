@@ -30,6 +30,7 @@ FAMILIES = {
     "static": "static.embedder.StaticEmbedder",
     "anchors": "anchors.embedder.AnchorEmbedder",
     "lexicon": "lexicon.embedder.LexiconEmbedder",
+    "static-lexicon": "lexicon.static.StaticLexiconEmbedder",
     "keytokens": "keytokens.embedder.KeyTokenEmbedder",
     "ensemble": "ensemble.embedder.EnsembleEmbedder",
     "dense": "research.baselines.DenseEmbedder",  # a baseline

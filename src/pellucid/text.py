@@ -14,8 +14,9 @@ pre-tokenizer isolates is dropped, so that there is one list and no mismatch bet
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
@@ -257,6 +258,31 @@ class Vocabulary:
         if row < 0:
             row = self._row.get(word.lower(), -1)
         return row if row >= 0 or self._subwords is None else self._prefix_row(word)
+
+    def factors(self, given: Mapping[str, float]) -> dict[int, float]:
+        """Return factors of words and phrases ("new york") by row.
+
+        Raises:
+            InputError: a word has no row of its own or is given twice, or a factor is not between 0 and a million.
+        """
+        found: dict[int, float] = {}
+        for word, factor in given.items():
+            row = self._own_row(word)
+            if row in found:
+                raise InputError(f"{word!r:.80} is given twice; the vocabulary has it once")
+            if not 0 <= factor <= 1e6:
+                raise InputError(f"the factor of {word!r:.80} is {factor!r:.40}; give one from 0 to a million")
+            found[row] = factor
+        return found
+
+    def _own_row(self, word: str) -> int:
+        """Return the row of a word or phrase of the vocabulary."""
+        for spelled in (word, JOINER.join(word.split())):
+            if self._known(spelled):
+                return self.row(spelled)
+        near = get_close_matches(word.lower(), map(shown_word, self.words), 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise InputError(f"{word!r:.80} is not in the vocabulary{hint}")
 
     def split(self, text: str) -> list[Word]:
         """Return the words of `text` as this vocabulary finds them, with their character spans.

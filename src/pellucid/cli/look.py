@@ -277,10 +277,12 @@ def edit(
     """
     edited = open_model(model)
     if word:
+        from pellucid.lexicon.static import StaticLexiconEmbedder
         from pellucid.static.embedder import static_model
 
         said = [one.rpartition("=") for one in word]
-        edited = static_model(edited, "--word").reweight({name: _factor(factor) for name, _, factor in said})
+        of_words = edited if isinstance(edited, StaticLexiconEmbedder) else static_model(edited, "--word")
+        edited = of_words.reweight({name: _factor(factor) for name, _, factor in said})
     before = edited.dimensions
     dropped = [before.number(_which(name)) for name in without or ()]
     merged = [before.number(_which(name)) for name in merge or ()]

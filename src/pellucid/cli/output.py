@@ -121,7 +121,7 @@ def _needs(config: dict[str, Any]) -> str:
     from pellucid.pretrained import bundled_models
 
     source = config.get("encoder") or config.get("backbone")
-    if config["family"] == "static" or source in bundled_models():
+    if config["family"] in ("static", "static-lexicon") or source in bundled_models():
         return "nothing more"
     fetched = f", and {source} from the Hugging Face hub" if "/" in str(source) else ""
     return f"pellucid[torch]{fetched}"

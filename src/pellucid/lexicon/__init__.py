@@ -12,7 +12,16 @@ if TYPE_CHECKING:
         fit_head as fit_head,
         fit_rows as fit_rows,
     )
+    from pellucid.lexicon.distilling import (
+        fired_clusters as fired_clusters,
+        named_by_words as named_by_words,
+        refine_clusters as refine_clusters,
+    )
     from pellucid.lexicon.embedder import LexiconEmbedder as LexiconEmbedder, largest_coordinates as largest_coordinates
+    from pellucid.lexicon.static import (
+        StaticLexiconEmbedder as StaticLexiconEmbedder,
+        WordClusters as WordClusters,
+    )
     from pellucid.lexicon.training import (
         TRAINED as TRAINED,
         TrainingSettings as TrainingSettings,
@@ -31,7 +40,9 @@ if TYPE_CHECKING:
 else:
     _HOMES = {
         "clusters": "Clusters FittedHead cluster_vocabulary fit_head fit_rows",
+        "distilling": "fired_clusters named_by_words refine_clusters",
         "embedder": "LexiconEmbedder largest_coordinates",
+        "static": "StaticLexiconEmbedder WordClusters",
         "training": "TRAINED TrainingSettings train_lexicon trained_model",
         "training_data": "TrainingRow TrainingSet mine_negatives read_training_sets score_rows write_rows",
         "trainer": "TextSet",

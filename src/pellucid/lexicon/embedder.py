@@ -12,7 +12,7 @@ torch does in `transformer/backbone.py`, the files of a model in `folder.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -215,16 +215,7 @@ class LexiconEmbedder(TransformerEmbedder):
 
         if not np.isfinite(weights).all():
             raise InputError("the backbone gives NaN or infinity; open it with dtype='float32'")
-        rows = sparse.csr_matrix(weights)
-        if self.mixing is not None:
-            rows = sparse.csr_matrix(rows @ self.mixing)
-            rows.eliminate_zeros()
-        if self.settings.max_active_dims is not None:
-            rows = largest_coordinates(rows, self.settings.max_active_dims)
-        lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1), np.float64)).ravel()
-        rows.data = (rows.data / np.repeat(lengths, np.diff(rows.indptr))).astype(np.float32)
-        rows.sort_indices()
-        return rows
+        return sparse_units(sparse.csr_matrix(weights), self.mixing, self.settings.max_active_dims)
 
     def explain(self, text1: str, text2: str | None = None, *, role1: Role = None, role2: Role = None) -> Explanation:
         """Take apart the cosine of two texts: one row for each cluster that fires in both, all of them.
@@ -260,30 +251,20 @@ class LexiconEmbedder(TransformerEmbedder):
 
     def _places(self, text: str, reading: Reading, weights: Vectors, fired: npt.NDArray[np.int64]) -> Any:
         """Return the function from a dimension to where in `text` it was fired, as a tuple of at most one span."""
-        words = whole_words(text, reading.spans)
-        columns = None if self.mixing is None else self.mixing.tocsc()
+        words, source_of = whole_words(text, reading.spans), strongest_cluster(self.mixing, weights)
 
         def place(dimension: int) -> tuple[Span, ...]:
-            source = dimension
-            if columns is not None:  # the merged cluster with the largest part
-                part = slice(columns.indptr[dimension], columns.indptr[dimension + 1])
-                sources = columns.indices[part]
-                source = int(sources[np.argmax(weights[sources] * columns.data[part])])
+            source = source_of(dimension)
             start, end = words[fired[source]] if fired[source] >= 0 else (0, 0)
             return ((start, end),) if end > start else ()
 
         return place
 
     def _edited(self, edit: Edit) -> Self:
-        from scipy import sparse
-
-        mixing = sparse.csr_array(edit.mixing if self.mixing is None else self.mixing @ edit.mixing)
-        mixing.eliminate_zeros()
-        used = np.flatnonzero(np.diff(mixing.indptr))
-        mixing = mixing[used]
+        used, mixing = edited_mixing(self.mixing, edit)
         clusters = self.clusters.take(used)
         bias = None if self.bias is None else self.bias[used]
-        if mixing.shape[0] == mixing.shape[1] and abs(mixing - sparse.eye_array(len(used))).nnz == 0:
+        if mixing is None:
             clusters = replace(clusters, names=edit.dimensions.names)
             return self._like(clusters=clusters, bias=bias, mixed=None)
         return self._like(clusters=clusters, bias=bias, mixed=(mixing, edit.dimensions))
@@ -312,6 +293,48 @@ def _checked_bias(
     sums = np.bincount(assignment[kept], weights=values, minlength=len(clusters))
     means: npt.NDArray[np.float32] = (sums / np.maximum(counts, 1)).astype(np.float32)
     return means
+
+
+def sparse_units(weights: Any, mixing: Any, max_active_dims: int | None) -> Any:
+    """Return weights of clusters, CSR [texts, k], as pruned embeddings of length 1, float32 CSR [texts, dimensions]."""
+    from scipy import sparse
+
+    rows = weights
+    if mixing is not None:
+        rows = sparse.csr_matrix(rows @ mixing)
+        rows.eliminate_zeros()
+    if max_active_dims is not None:
+        rows = largest_coordinates(rows, max_active_dims)
+    lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1), np.float64)).ravel()
+    rows.data = (rows.data / np.repeat(lengths, np.diff(rows.indptr))).astype(np.float32)
+    rows.sort_indices()
+    return rows
+
+
+def strongest_cluster(mixing: Any, weights: npt.NDArray[Any]) -> Callable[[int], int]:
+    """Return the function from a dimension to the cluster with the largest part in it, of one text's weights [k]."""
+    if mixing is None:
+        return lambda dimension: dimension
+    columns = mixing.tocsc()
+
+    def cluster(dimension: int) -> int:
+        part = slice(columns.indptr[dimension], columns.indptr[dimension + 1])
+        sources = columns.indices[part]
+        return int(sources[np.argmax(weights[sources] * columns.data[part])])
+
+    return cluster
+
+
+def edited_mixing(mixing: Any, edit: Edit) -> tuple[npt.NDArray[np.int64], Any]:
+    """Return which clusters an edit leaves in use, and the mixing of these; None where each is a dimension as it is."""
+    from scipy import sparse
+
+    mixed = sparse.csr_array(edit.mixing if mixing is None else mixing @ edit.mixing)
+    mixed.eliminate_zeros()
+    used = np.flatnonzero(np.diff(mixed.indptr))
+    mixed = mixed[used]
+    same = mixed.shape[0] == mixed.shape[1] and abs(mixed - sparse.eye_array(len(used))).nnz == 0
+    return used, None if same else mixed
 
 
 def largest_coordinates(rows: Any, most: int) -> Any:

@@ -83,7 +83,7 @@ def write_folder(path: str | Path, model: Parts, backbone_name: str | None, dtyp
         raise InputError(f"centroids and adapter are saved as float32 or float16, not {dtype!r:.40}")
     backbone = model.backbone
     facts = {"dimensions": len(model.dimensions), **backbone_facts(backbone, backbone_name)}
-    scales = _scales(model)
+    scales = diagonal_scales(model.mixed and model.mixed[0])
     with saving(path, "lexicon", facts) as folder:
         write_backbone(folder, backbone, backbone_name, dtype)
         write_tensors(folder / _TENSORS, _tensors(model, dtype, mixed=scales is None))
@@ -94,13 +94,12 @@ def write_folder(path: str | Path, model: Parts, backbone_name: str | None, dtyp
         write_dimensions(folder / _TABLE, model.dimensions, scales)
 
 
-def _scales(model: Parts) -> list[float] | None:
+def diagonal_scales(mixing: Any) -> list[float] | None:
     """Return what each dimension is multiplied by where the mixing does nothing else, for the table; else None."""
-    mixing = model.mixed and model.mixed[0]
     if mixing is None or mixing.shape[0] != mixing.shape[1]:
         return None
     entries = mixing.tocoo()
-    if entries.nnz != len(model.clusters) or (entries.row != entries.col).any():
+    if entries.nnz != mixing.shape[0] or (entries.row != entries.col).any():
         return None
     values: list[float] = mixing.diagonal().tolist()
     return values

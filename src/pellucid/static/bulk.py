@@ -55,7 +55,7 @@ class Utf8Texts:
 
     def __init__(self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> None:
         """Take the bytes of all texts and the offsets, one more than there are texts, without copying."""
-        self.data, self.offsets = _as_kernel_array(data), _as_kernel_array(offsets)
+        self.data, self.offsets = as_kernel_array(data), as_kernel_array(offsets)
 
     def __len__(self) -> int:
         """Return how many texts there are."""
@@ -76,43 +76,24 @@ class Utf8Texts:
 _Texts = list[str] | Utf8Texts
 
 
-class BulkEncoder:
-    """Encodes lists of texts with a static model's table.
+class _Bulk:
+    """Threads that work through blocks of texts with one vocabulary.
 
     Attributes:
         threads: how many blocks are worked on at once; the environment variable PELLUCID_THREADS sets it, otherwise
             it is the number of cores this process may use.
-        speller: the compiled one; None without spelling.
     """
 
-    def __init__(
-        self, vocabulary: Vocabulary, vectors: npt.NDArray[Any], scales: Vectors | None, speller: Speller | None = None
-    ) -> None:
-        """Take the table of a `StaticEmbedder` without copying it, and index the vocabulary; `speller` is its own.
-
-        Raises:
-            InputError: PELLUCID_THREADS is no positive number.
-        """
+    def __init__(self, vocabulary: Vocabulary, *, spells: bool = False) -> None:
         self.threads = default_threads()
-        self._vocabulary = vocabulary
-        self._sound = is_known_sound(vectors, scales)
-        if not self._sound and vectors.dtype == np.float16:  # whose infinity and NaN the kernels take for numbers
-            vectors = vectors.astype(np.float32)
-        self._vectors = _as_kernel_array(vectors.view(np.int16) if vectors.dtype == np.float16 else vectors)
-        self._scales = _as_kernel_array(np.ones(1, np.float32) if scales is None else scales)
+        self._vocabulary, self._spells = vocabulary, spells
         self._words, self._starts = _word_index(vocabulary.words)
-        self.speller = None if speller is None else CompiledSpeller(speller, self._vectors, self._scales)
-        self._pieces = _pieces(vocabulary) if speller is None else _no_pieces()
+        self._pieces = _no_pieces() if spells else _pieces(vocabulary)
         self._cased = vocabulary.cased
-        self._idle: list[_Worker] = []
+        self._idle: list[Any] = []
 
-    def encode(self, texts: _Texts, *, show_progress_bar: bool = False) -> Vectors:
-        """Return the embeddings of well-typed `texts`, float32 [texts, dimension]; the same in either form.
-
-        Raises:
-            InputError: a text has 2 GB or more.
-        """
-        embeddings = np.empty((len(texts), self._vectors.shape[1]), np.float32)
+    def _each_block(self, texts: _Texts, use: Callable[[Any, int, int], None], show_progress_bar: bool) -> None:
+        """Call `use` with a worker and the ends of a range of `texts`, for all of them."""
         blocks = _Shared(_blocks(texts))
         with Progress("encoding", total=len(texts), enabled=show_progress_bar) as progress:
 
@@ -120,7 +101,7 @@ class BulkEncoder:
                 worker = self._worker()
                 try:
                     for first, last in blocks:
-                        worker.encode(texts[first:last], embeddings[first:last])
+                        use(worker, first, last)
                         with blocks.lock:
                             progress.advance(last - first)
                 finally:
@@ -137,6 +118,93 @@ class BulkEncoder:
                             done.result()
                     finally:
                         blocks.stop()
+
+    def _worker(self) -> Any:
+        """Return a worker that no other thread uses; those of earlier calls keep their memory and what they learnt."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            learnt = _empty_index(_LEARNT_WORDS, _LEARNT_WORDS * 16)
+            complete = self._vocabulary.subwords is None and not self._spells
+            lexicon = kernels.Lexicon(self._words, learnt, self._cased, complete, self._pieces, self._starts)
+            return self._new_worker(lexicon)
+
+    def _new_worker(self, lexicon: kernels.Lexicon) -> Any:
+        """Return one more worker."""
+        return _RowReader(self._vocabulary, lexicon)
+
+
+class BulkRows(_Bulk):
+    """Finds the rows of the words of many texts."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        """Index the vocabulary.
+
+        Raises:
+            InputError: PELLUCID_THREADS is no positive number.
+        """
+        super().__init__(vocabulary)
+
+    def each_block(
+        self,
+        texts: list[str],
+        use: Callable[[int, npt.NDArray[np.int32], npt.NDArray[np.int32]], None],
+        *,
+        show_progress_bar: bool = False,
+    ) -> None:
+        """Call `use` for every block of texts, in several threads and any order.
+
+        Args:
+            texts: any number of them.
+            use: gets the number of the block's first text; the row of each word, -1 for an unknown one, in memory that
+                is used again (there may be more rows than words); and where each text's words end among them.
+            show_progress_bar: show one, counting texts.
+
+        Raises:
+            InputError: a text has 2 GB or more.
+        """
+
+        def read(worker: _RowReader, first: int, last: int) -> None:
+            use(first, *worker.rows(texts[first:last]))
+
+        self._each_block(texts, read, show_progress_bar)
+
+
+class BulkEncoder(_Bulk):
+    """Encodes lists of texts with a static model's table.
+
+    Attributes:
+        speller: the compiled one; None without spelling.
+    """
+
+    def __init__(
+        self, vocabulary: Vocabulary, vectors: npt.NDArray[Any], scales: Vectors | None, speller: Speller | None = None
+    ) -> None:
+        """Take the table of a `StaticEmbedder` without copying it, and index the vocabulary; `speller` is its own.
+
+        Raises:
+            InputError: PELLUCID_THREADS is no positive number.
+        """
+        super().__init__(vocabulary, spells=speller is not None)
+        self._sound = is_known_sound(vectors, scales)
+        if not self._sound and vectors.dtype == np.float16:  # whose infinity and NaN the kernels take for numbers
+            vectors = vectors.astype(np.float32)
+        self._vectors = as_kernel_array(vectors.view(np.int16) if vectors.dtype == np.float16 else vectors)
+        self._scales = as_kernel_array(np.ones(1, np.float32) if scales is None else scales)
+        self.speller = None if speller is None else CompiledSpeller(speller, self._vectors, self._scales)
+
+    def encode(self, texts: _Texts, *, show_progress_bar: bool = False) -> Vectors:
+        """Return the embeddings of well-typed `texts`, float32 [texts, dimension]; the same in either form.
+
+        Raises:
+            InputError: a text has 2 GB or more.
+        """
+        embeddings = np.empty((len(texts), self._vectors.shape[1]), np.float32)
+
+        def encode(worker: _Worker, first: int, last: int) -> None:
+            worker.encode(texts[first:last], embeddings[first:last])
+
+        self._each_block(texts, encode, show_progress_bar)
         return embeddings
 
     def products_and_lengths(
@@ -162,7 +230,7 @@ class BulkEncoder:
             InputError: a text has 2 GB or more.
         """
         shares = np.empty(len(texts), np.float32)
-        worker = self._worker()
+        worker: _Worker = self._worker()
         for first, last in _blocks(texts):
             worker.coverage(texts[first:last], shares[first:last])
         self._idle.append(worker)
@@ -176,20 +244,13 @@ class BulkEncoder:
         """
         if self._vocabulary.spaced([text])[0] is not text:
             return None
-        worker = self._worker()
+        worker: _Worker = self._worker()
         words = worker.words(text)
         self._idle.append(worker)
         return words
 
-    def _worker(self) -> _Worker:
-        """Return a worker that no other thread uses; those of earlier calls keep their memory and what they learnt."""
-        try:
-            return self._idle.pop()
-        except IndexError:
-            learnt = _empty_index(_LEARNT_WORDS, _LEARNT_WORDS * 16)
-            complete = self._vocabulary.subwords is None and self.speller is None
-            lexicon = kernels.Lexicon(self._words, learnt, self._cased, complete, self._pieces, self._starts)
-            return _Worker(self._vocabulary, lexicon, self._vectors, self._scales, self._sound, self.speller)
+    def _new_worker(self, lexicon: kernels.Lexicon) -> _Worker:
+        return _Worker(self._vocabulary, lexicon, self._vectors, self._scales, self._sound, self.speller)
 
 
 class _Reader:
@@ -241,8 +302,38 @@ class _Reader:
         kernels.learn_all(self._lexicon.learnt, block, edges, numbers)
 
 
-class _Worker(_Reader):
-    """A reader that knows the rows of a table; in `lexicon.learnt` are the answers so far."""
+class _RowReader(_Reader):
+    """A reader that knows the rows of a vocabulary's words; in `lexicon.learnt` are the answers so far."""
+
+    def __init__(self, vocabulary: Vocabulary, lexicon: kernels.Lexicon) -> None:
+        super().__init__(lexicon, partial(map, vocabulary.row))
+        self._vocabulary = vocabulary
+
+    def rows(self, texts: list[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Return the row of each word of a block of texts, more of them than words, and where each text's words end."""
+        _, scratch, ends = self._read(texts)
+        return scratch.rows, ends
+
+    def _joined(self, texts: _Texts) -> npt.NDArray[np.uint8]:
+        """Return the UTF-8 of texts with spaces between their words, a NUL after each text, and the padding."""
+        if not isinstance(texts, Utf8Texts):
+            return np.frombuffer(_join(self._vocabulary.spaced(texts)), np.uint8)
+        size = int(texts.offsets[-1] - texts.offsets[0]) + len(texts) + len(_PADDING)
+        block = np.empty(_checked_size(size), np.uint8)
+        kernels.separate(texts.data, texts.offsets, block)
+        if self._vocabulary.needs_spaces(is_ascii=int(block.max()) < 0x80):
+            return self._joined(texts.decoded())
+        return as_kernel_array(block)
+
+    def _sizes(self, texts: _Texts) -> npt.NDArray[np.int64]:
+        """Return the bytes of each text of a block."""
+        if isinstance(texts, Utf8Texts) and not self._vocabulary.needs_spaces(is_ascii=False):
+            return np.diff(texts.offsets)
+        return np.array([len(well_formed(text).encode()) for text in self._vocabulary.spaced(_strings(texts))])
+
+
+class _Worker(_RowReader):
+    """A reader that also knows the vectors of the rows, and those of spelled words."""
 
     def __init__(
         self,
@@ -253,10 +344,10 @@ class _Worker(_Reader):
         sound: bool,
         speller: Speller | None,
     ) -> None:
-        super().__init__(lexicon, partial(map, vocabulary.row))
-        self._vocabulary, self._speller = vocabulary, speller
+        super().__init__(vocabulary, lexicon)
+        self._speller = speller
         self._vectors, self._scales, self._sound = vectors, scales, sound
-        self._no_vectors = _as_kernel_array(np.empty((0, vectors.shape[1]), np.float32))
+        self._no_vectors = as_kernel_array(np.empty((0, vectors.shape[1]), np.float32))
         self._spelled: SpelledRows | None = None
         self._forget()
 
@@ -271,7 +362,7 @@ class _Worker(_Reader):
         """Set `embeddings` to those of one block of texts."""
         self._forget()
         _, scratch, ends = self._read(texts)
-        spelled = self._no_vectors if self._spelled is None else _as_kernel_array(self._spelled.vectors)
+        spelled = self._no_vectors if self._spelled is None else as_kernel_array(self._spelled.vectors)
         pooling.pool(self._vectors, self._scales, scratch.rows, ends, spelled, embeddings)
         if not (self._sound or np.isfinite(embeddings.sum())):  # rows of length 1 add up to a number
             first = int((~np.isfinite(embeddings)).any(axis=1).argmax())
@@ -299,23 +390,6 @@ class _Worker(_Reader):
             return None
         others = scratch.missing[: kernels.list_others(block, count, self._lexicon, scratch)].tolist()
         return Words(scratch.rows[:count].tolist(), _places(block, scratch.edges[: 2 * count], [text]), others)
-
-    def _joined(self, texts: _Texts) -> npt.NDArray[np.uint8]:
-        """Return the UTF-8 of texts with spaces between their words, a NUL after each text, and the padding."""
-        if not isinstance(texts, Utf8Texts):
-            return np.frombuffer(_join(self._vocabulary.spaced(texts)), np.uint8)
-        size = int(texts.offsets[-1] - texts.offsets[0]) + len(texts) + len(_PADDING)
-        block = np.empty(_checked_size(size), np.uint8)
-        kernels.separate(texts.data, texts.offsets, block)
-        if self._vocabulary.needs_spaces(is_ascii=int(block.max()) < 0x80):
-            return self._joined(texts.decoded())
-        return _as_kernel_array(block)
-
-    def _sizes(self, texts: _Texts) -> npt.NDArray[np.int64]:
-        """Return the bytes of each text of a block."""
-        if isinstance(texts, Utf8Texts) and not self._vocabulary.needs_spaces(is_ascii=False):
-            return np.diff(texts.offsets)
-        return np.array([len(well_formed(text).encode()) for text in self._vocabulary.spaced(_strings(texts))])
 
 
 class WordNumbers(_Reader):
@@ -433,7 +507,7 @@ def _scratch(size: int) -> kernels.Scratch:
     lowered = np.empty(chunks * 64 + 64, np.uint8)
     return kernels.Scratch(
         lowered=lowered,
-        lowered_view=_as_kernel_array(lowered),
+        lowered_view=as_kernel_array(lowered),
         word_bits=np.empty(chunks, np.int64),
         other_bits=np.empty(chunks, np.int64),
         edges=np.empty(chunks * 64, np.int32),
@@ -442,7 +516,7 @@ def _scratch(size: int) -> kernels.Scratch:
     )
 
 
-def _as_kernel_array(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def as_kernel_array(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return a C-ordered, read-only view, so that one compiled version serves arrays in memory and mapped files."""
     view = np.require(np.asarray(array), requirements=["C", "A"]).view(np.ndarray)[:]
     view.flags.writeable = False

@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
@@ -376,14 +375,8 @@ class StaticEmbedder(Embedder):
             InputError: a word is not in the vocabulary or given twice, or a factor is not between 0 and a million, or
                 too large for the table.
         """
-        words = list(factors)
-        rows = [self._row_of(word) for word in words]
-        for word, row in zip(words, rows):
-            if rows.count(row) > 1:
-                raise InputError(f"{word!r:.80} is given twice; the vocabulary has it once")
-            if not 0 <= factors[word] <= 1e6:
-                raise InputError(f"the factor of {word!r:.80} is {factors[word]!r:.40}; give one from 0 to a million")
-        times = np.array(list(factors.values()), np.float32)
+        by_row = self.vocabulary.factors(factors)
+        rows, times = list(by_row), np.array(list(by_row.values()), np.float32)
         vectors, scales = self.vectors, self.scales
         if scales is not None:
             scales = scales.copy()
@@ -395,15 +388,6 @@ class StaticEmbedder(Embedder):
         if not np.isfinite(vectors[rows] if scales is None else scales[rows]).all():
             raise InputError(f"a factor is too large for a table of {vectors.dtype}; give a smaller one")
         return StaticEmbedder(self.vocabulary, vectors, scales, dimensions=self._dimensions)
-
-    def _row_of(self, word: str) -> int:
-        """Return the row of a word or phrase of the vocabulary."""
-        for spelled in (word, JOINER.join(word.split())):
-            if spelled in self.vocabulary or spelled.lower() in self.vocabulary:
-                return self.vocabulary.row(spelled)
-        near = get_close_matches(word.lower(), map(shown_word, self.vocabulary.words), 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise InputError(f"{word!r:.80} is not in the vocabulary{hint}")
 
     def word_vectors(self, rows: npt.NDArray[np.int64] | Sequence[int]) -> Vectors:
         """Return the vectors of table `rows` as float32 [rows, dimension]."""

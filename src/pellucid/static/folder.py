@@ -113,12 +113,22 @@ def write_static(
     elif vectors.dtype == np.float16:  # with weights sentence-transformers computes in float32; without, NaN for ""
         tensors["weights"] = np.ones(len(mapping), np.float32)
     write_tensors(folder / "model.safetensors", tensors)
-    with writing(folder / "words.txt") as aside:
-        aside.write_bytes("".join(f"{word}\n" for word in words).encode("utf-8"))
+    write_vocabulary(folder, table.vocabulary)
     _write_tokenizer(folder / "tokenizer.json", _word_tokenizer(tokens, len(words), not table.vocabulary.cased, inside))
-    if table.vocabulary.subwords is not None:
-        _write_tokenizer(folder / "subwords.json", table.vocabulary.subwords)
     write_json(folder / "modules.json", _MODULES)
+
+
+def write_vocabulary(folder: Path, vocabulary: Vocabulary) -> None:
+    """Write `words.txt`, one word a line, and the tokenizer that finds prefixes, if there is one.
+
+    Raises:
+        InputError: a word cannot be written as one line.
+    """
+    check_writable(vocabulary.words)
+    with writing(folder / "words.txt") as aside:
+        aside.write_bytes("".join(f"{word}\n" for word in vocabulary.words).encode("utf-8"))
+    if vocabulary.subwords is not None:
+        _write_tokenizer(folder / "subwords.json", vocabulary.subwords)
 
 
 def _word_tokenizer(tokens: list[str], unknown: int, lower: bool, inside: str | None) -> Tokenizer:
@@ -293,7 +303,8 @@ def read_static(folder: Path) -> StoredTable:
     """
     path = folder / "model.safetensors"
     tensors, _ = read_tensors(path)
-    words = _read_words(folder / "words.txt")
+    vocabulary = read_vocabulary(folder)
+    words = vocabulary.words
     embeddings = tensors.get("embeddings")
     if embeddings is None or embeddings.ndim != 2 or str(embeddings.dtype) not in DTYPES or not embeddings.shape[1]:
         raise ModelFolderError(f"{path} holds no table 'embeddings' [rows, dimension] of {', '.join(DTYPES)}")
@@ -307,13 +318,21 @@ def read_static(folder: Path) -> StoredTable:
         raise ModelFolderError(
             f"{path} holds vectors that are NaN or infinite, or beyond {LARGEST:g}; make or download the model again"
         )
-    subwords = folder / "subwords.json"
-    try:
-        vocabulary = Vocabulary(words, _later(subwords) if subwords.exists() else None)
-    except InputError as error:
-        raise ModelFolderError(f"{folder / 'words.txt'}: {error}") from error
     scales = weights[: len(words)] if weights is not None and embeddings.dtype == np.int8 else None
     return StoredTable(vocabulary, embeddings[: len(words)], scales)
+
+
+def read_vocabulary(folder: Path) -> Vocabulary:
+    """Read what `write_vocabulary` wrote; the tokenizer is not parsed until it is needed.
+
+    Raises:
+        ModelFolderError: a file is missing or broken, or a word occurs twice.
+    """
+    words, subwords = _read_words(folder / "words.txt"), folder / "subwords.json"
+    try:
+        return Vocabulary(words, _later(subwords) if subwords.exists() else None)
+    except InputError as error:
+        raise ModelFolderError(f"{folder / 'words.txt'}: {error}") from error
 
 
 def write_spelling(folder: Path, weights: npt.NDArray[np.uint8]) -> None:

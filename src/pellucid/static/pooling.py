@@ -1,4 +1,4 @@
-"""The compiled half of bulk encoding, second part: from the rows of words to embeddings.
+"""The compiled half of bulk encoding, second part: from the rows of words to embeddings, dense or sparse.
 
 `pool` reads one vector a word and adds them up. A table of 100,000 words fits no cache, so that the time goes into
 waiting for memory. Two things help: a row is requested (prefetched) `AHEAD` words before it is added, and the sums of
@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from pellucid.static.kernels import compiled, inlined, prefetch, row_address
+from pellucid.static.kernels import compiled, inlined, prefetch, row_address, trailing_zeros
 
 _BYTE, _INT32, _INT64, _FLOAT = ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.FloatType()
 
@@ -190,6 +190,57 @@ def pool(vectors: Any, scales: Any, rows: Any, ends: Any, spelled: Any, out: Any
         factor = np.float32(1 / length) if length > 0 else np.float32(0)
         for j in range(dimension):
             out[text, j] = total[j] * factor
+
+
+@compiled
+def pool_sparse(table: Any, rows: Any, ends: Any, sums: Any, out: Any) -> int:
+    """Write the L2-normalised log(1 + sum) of the sparse rows of each text's known words; return how many numbers.
+
+    Args:
+        table: (starts [words + 1], columns, weights, scales [words]): the entries of word w are those from `starts[w]`
+            to `starts[w + 1]`; column `columns[e]` of its row is `scales[w] * weights[e]`, which is above 0.
+        rows: of the words of all texts, -1 for an unknown one.
+        ends: where each text's words end among them.
+        sums: float64 [dimension], all 0, and left so.
+        out: (starts [texts + 1], columns, values) of the CSR rows, with room for them.
+    """
+    starts, columns, weights, scales = table
+    columns_2d, weights_2d = columns.reshape(-1, 1), weights.reshape(-1, 1)
+    out_starts, out_columns, values = out
+    used = np.zeros((len(sums) + 63) // 64, np.int64)  # a bit for each column, so that columns come out in order
+    first, place = 0, 0
+    out_starts[0] = 0
+    for text in range(len(ends)):
+        for word in range(first, np.int64(ends[text])):
+            row, soon = np.int64(rows[word]), np.int64(rows[word + AHEAD])
+            if soon >= 0:
+                prefetch(columns_2d, np.int64(starts[soon]), 0)
+                prefetch(weights_2d, np.int64(starts[soon]), 0)
+            if row < 0:
+                continue
+            for entry in range(starts[row], starts[row + 1]):
+                column = np.int64(columns[entry])
+                sums[column] += scales[row] * np.float64(weights[entry])
+                used[column >> 6] |= np.int64(1) << (column & 63)
+        first = np.int64(ends[text])
+        begin, square = place, 0.0
+        for chunk in range(len(used)):
+            bits = used[chunk]
+            used[chunk] = 0
+            while bits != 0:
+                column = chunk * 64 + trailing_zeros(bits)
+                bits &= bits - 1
+                total, sums[column] = sums[column], 0
+                if total > 0:
+                    value = np.log1p(total)
+                    out_columns[place], values[place] = column, value
+                    square += value * value
+                    place += 1
+        length = np.sqrt(square)
+        for number in range(begin, place):
+            values[number] = np.float32(values[number] / length)
+        out_starts[text + 1] = place
+    return place
 
 
 @compiled

@@ -32,6 +32,7 @@ _HELD_OUT_BATCH = 512
 
 Batch = npt.NDArray[np.int64]
 Loss = Callable[["torch.nn.EmbeddingBag", Batch], "torch.Tensor"]
+Pooled = Callable[["torch.nn.EmbeddingBag", "Bags", Batch], "torch.Tensor"]
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,7 @@ def refine(
     pairs: Sequence[PairBags] = (),
     work: WorkFolder | None = None,
     show_progress_bar: bool = True,
+    pooled: Pooled | None = None,
 ) -> Vectors:
     """Return `vectors` [words, dimension] refined against a teacher (SWE paper, section 3.3, equations 2 and 3).
 
@@ -149,6 +151,8 @@ def refine(
         pairs: texts that belong together; a batch is of one set, drawn by the square root of its size.
         work: where the state is kept; None keeps none.
         show_progress_bar: show a bar, counting steps.
+        pooled: from the trained table, bags and the numbers of some sentences to these sentences' embeddings before
+            they are L2-normalised; None for the sums of word vectors.
 
     The best vectors by the loss on held-out sentences and pairs are returned. Their scale is changed to a root mean
     square of 1, which no cosine sees.
@@ -163,14 +167,14 @@ def refine(
 
     held_out, train = _split(_refinable(bags, settings), np.random.default_rng(settings.seed), _MOST_SENTENCES)
     splits = [_split_pair(pair, number, settings) for number, pair in enumerate(_checked(pairs) if pairs else ())]
-    teacher = torch.from_numpy(np.ascontiguousarray(teacher_vectors))
+    teacher, embedded = torch.from_numpy(np.ascontiguousarray(teacher_vectors)), pooled or sums
     single = len(pairs)  # the number before the sentences of a batch: of its set of pairs, or this
 
     def loss(words: torch.nn.EmbeddingBag, batch: Batch) -> torch.Tensor:
         kind, chosen = int(batch[0]), batch[1:]
         if kind == single:
-            return similarity_loss(sums(words, bags, chosen), teacher[chosen].float(), settings.temperature)
-        first, second = (sums(words, side, chosen) for side in (pairs[kind].first, pairs[kind].second))
+            return similarity_loss(embedded(words, bags, chosen), teacher[chosen].float(), settings.temperature)
+        first, second = (embedded(words, side, chosen) for side in (pairs[kind].first, pairs[kind].second))
         return translation_loss(first, second, settings.pair_temperature)
 
     trainer = TableTrainer(vectors / scale_of(vectors), loss, settings, work, {"trained on": bags, **_sides(pairs)})

@@ -1,0 +1,428 @@
+"""Static lexicon embeddings: which clusters a word fires stands in a table, so that no transformer reads the text.
+
+Each word of a vocabulary has a sparse row of weights over k clusters. With n_w for how often word w occurs in a text
+and a_wj >= 0 for its weight for cluster j,
+
+    w_j = log(1 + sum over w of  n_w a_wj),      embedding = w / |w|
+
+which is the pooling of a `LexiconEmbedder` with a sum in place of the transformer. The cosine of two texts is exactly a
+sum over clusters, and a cluster's weight in a text comes from words that can be named. How a table is made from a
+lexicon model is in `distilling.py`.
+
+On disk:
+
+    config.json            the family, and `max_active_dims`
+    lexicon.safetensors    starts, clusters, weights and scales of the table; mixing where dimensions were merged
+    words.txt              the vocabulary; with it `subwords.json`, the tokenizer that finds a word's known beginning
+    dimensions.tsv         the dimensions, for people: names and scales in it are honoured; what `scale` did is here
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.base import Embedder, explained_texts
+from pellucid.dimensions import Dimensions, Edit, read_dimensions, scaling, write_dimensions
+from pellucid.embeddings import Role
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.explanation import Explanation, Row
+from pellucid.lexicon.embedder import edited_mixing, sparse_units, strongest_cluster
+from pellucid.lexicon.folder import diagonal_scales
+from pellucid.pretrained import check_family, locate, read_config, saving
+from pellucid.static.folder import read_vocabulary, write_vocabulary
+from pellucid.store import is_sound, read_tensors, write_tensors
+from pellucid.text import Coverage, Span, Vocabulary, Word, shown_word, well_formed
+from pellucid.transformer.folder import mixing_tensors, read_mixing
+from pellucid.transformer.reading import check_positive
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from pellucid.static.bulk import BulkRows
+
+_TENSORS, _TABLE = "lexicon.safetensors", "dimensions.tsv"
+_SMALL = 250_000  # characters in all calls so far, for which starting the compiled path does not pay
+_MOST_CLUSTERS = 1 << 15  # the numbers of clusters are int16
+_LARGEST = 1e18  # of a word's scale: sums of them are far from the end of float32
+_SMALLEST = 1e-18  # a word whose scale is below fires nothing
+
+
+class WordClusters(NamedTuple):
+    """Which clusters each word fires, and how strongly.
+
+    The entries of word w are those from `starts[w]` to `starts[w + 1]`; entry e is cluster `clusters[e]` with the
+    weight `scales[w] * weights[e]`.
+    """
+
+    starts: npt.NDArray[np.int32]  # [words + 1]
+    clusters: npt.NDArray[np.int16]  # [entries]
+    weights: npt.NDArray[np.uint8]  # [entries], above 0
+    scales: npt.NDArray[np.float32]  # [words], above 0 where the word has entries
+
+    @classmethod
+    def of(cls, table: Any) -> WordClusters:
+        """Return a table of weights, SciPy sparse [words, k], rounded to 255ths of each word's largest.
+
+        Raises:
+            InputError: a weight is negative, no number or too large, or there are more than 32,768 clusters.
+        """
+        from scipy import sparse
+
+        rows = sparse.csr_matrix(table)
+        rows.sum_duplicates()
+        if rows.shape[1] > _MOST_CLUSTERS:
+            raise InputError(f"{rows.shape[1]:,} clusters; a table of words holds at most {_MOST_CLUSTERS:,}")
+        if rows.nnz and not (rows.data.min() >= 0 and rows.data.max() <= _LARGEST):
+            raise InputError(f"a word's weight for a cluster is negative, NaN or beyond {_LARGEST:g}")
+        scales = (rows.max(axis=1).toarray().ravel() / 255).astype(np.float32)
+        scales[scales < _SMALLEST] = 0
+        of_entries = np.repeat(scales, np.diff(rows.indptr))
+        steps = np.rint(np.divide(rows.data, of_entries, out=np.zeros(rows.nnz), where=of_entries > 0))
+        kept = steps > 0
+        starts = np.concatenate([[0], np.cumsum(kept)])[rows.indptr]
+        parts = starts.astype(np.int32), rows.indices[kept].astype(np.int16), steps[kept].clip(0, 255).astype(np.uint8)
+        return cls(*parts, scales)
+
+    def rows(self, words: npt.NDArray[np.int64], k: int) -> Any:
+        """Return the weights of some words, float64 CSR [words, k]."""
+        from scipy import sparse
+
+        begin, sizes = self.starts[words].astype(np.int64), np.diff(self.starts)[words].astype(np.int64)
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        entries = np.arange(starts[-1]) + np.repeat(begin - starts[:-1], sizes)
+        weights = self.weights[entries] * np.repeat(self.scales[words], sizes).astype(np.float64)
+        return sparse.csr_matrix((weights, self.clusters[entries], starts), shape=(len(words), k))
+
+    def take(self, chosen: npt.NDArray[np.int64], k: int) -> WordClusters:
+        """Return the table of some of the k clusters, in that order."""
+        number = np.full(k, -1, np.int16)
+        number[chosen] = np.arange(len(chosen))
+        clusters = number[self.clusters]
+        kept = clusters >= 0
+        starts = np.concatenate([[0], np.cumsum(kept)])[self.starts].astype(np.int32)
+        return WordClusters(starts, clusters[kept], self.weights[kept], self.scales)
+
+
+class StaticLexiconEmbedder(Embedder):
+    """A text is the weights of k clusters of words, which its own words fire.
+
+    Attributes:
+        vocabulary: the words, and the rule that finds a row for any word.
+        table: which clusters each word fires, and how strongly.
+        mixing: sparse float64 [k, dimensions] by which the weights are multiplied after pooling, or None; scaling and
+            merging dimensions make one.
+        max_active_dims: only so many of the largest coordinates of a text are kept; None keeps all.
+    """
+
+    family: ClassVar[str] = "static-lexicon"
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        table: WordClusters | Any,
+        dimensions: Dimensions,
+        mixing: Any = None,
+        max_active_dims: int | None = None,
+    ) -> None:
+        """Take the parts as they are.
+
+        Args:
+            vocabulary: the words.
+            table: their clusters; a SciPy sparse matrix [words, k] of weights that are not negative is rounded to one.
+            dimensions: what the coordinates are called; without `mixing` they are the clusters.
+            mixing: sparse float64 [k, dimensions].
+            max_active_dims: coordinates kept of a text.
+
+        Raises:
+            InputError: the parts do not fit together, or a weight is negative or no finite number.
+        """
+        self.vocabulary, self.mixing, self.max_active_dims = vocabulary, mixing, max_active_dims
+        self.table = table if isinstance(table, WordClusters) else WordClusters.of(table)
+        self._dimensions = dimensions
+        self._bulk: BulkRows | None = None  # made when first needed
+        self._characters = 0  # encoded without it
+        check_positive(self, "max_active_dims")
+        if len(self.table.scales) != len(vocabulary):
+            raise InputError(f"{len(vocabulary)} words and a table of {len(self.table.scales)}; each has one row")
+        if self.table.clusters.size and self.table.clusters.max() >= self._clusters:
+            raise InputError(f"the table has cluster {self.table.clusters.max()}, and there are {self._clusters}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the compiled path: its arrays are views of one another, which copies of them are not."""
+        return {**self.__dict__, "_bulk": None}
+
+    @property
+    def _clusters(self) -> int:
+        """The number of clusters, k."""
+        return len(self._dimensions) if self.mixing is None else int(self.mixing.shape[0])
+
+    @classmethod
+    def from_pretrained(cls, path_or_id: str | Path) -> Self:
+        """Open a static lexicon model: a bundled name, a saved folder, or a hub id. The table is mapped, not read.
+
+        Raises:
+            ModelFolderError: nothing is there, it is of another family, or its files are broken.
+        """
+        folder = locate(path_or_id)
+        check_family(folder, cls.family)
+        try:
+            model = cls(*_read_folder(folder))
+        except InputError as error:
+            raise ModelFolderError(f"{folder}: {error}") from error
+        model._folder = folder
+        return model
+
+    def save_pretrained(self, path: str | Path) -> None:
+        """Write the model to folder `path`, whole or not at all; `dimensions.tsv` may be edited.
+
+        Raises:
+            InputError: a word cannot be written as one line.
+            WritingError: it cannot be written; what was at `path` is untouched.
+        """
+        facts = {"words": len(self.vocabulary), "clusters": self._clusters, "dimensions": len(self._dimensions)}
+        if self.max_active_dims is not None:
+            facts["max_active_dims"] = self.max_active_dims
+        scales = diagonal_scales(self.mixing)
+        with saving(path, self.family, facts) as folder:
+            mixing = mixing_tensors(self.mixing if scales is None else None)
+            write_tensors(folder / _TENSORS, self.table._asdict() | mixing)
+            write_vocabulary(folder, self.vocabulary)
+            write_dimensions(folder / _TABLE, self._dimensions, scales)
+
+    def get_embedding_dimension(self) -> int:
+        """Return the number of dimensions: of clusters, unless some were merged."""
+        return len(self._dimensions)
+
+    @property
+    def dimensions(self) -> Dimensions:
+        """The clusters in order; `about` holds the words that fire each most."""
+        return self._dimensions
+
+    @property
+    def max_seq_length(self) -> float:
+        """Infinity: every word of a text is read."""
+        return math.inf
+
+    def with_max_active_dims(self, most: int | None) -> Self:
+        """Return the same model with only the `most` largest coordinates of each text; None for all."""
+        return self._like(max_active_dims=most)
+
+    def reweight(self, factors: Mapping[str, float]) -> Self:
+        """Return a model in which some words count more or less: their weights are multiplied.
+
+        Args:
+            factors: word -> factor; phrases too: {"immune": 0.3, "new york": 2}.
+
+        Raises:
+            InputError: a word is not in the vocabulary or given twice, or a factor is not between 0 and a million.
+        """
+        times = np.ones(len(self.vocabulary), np.float32)
+        for row, factor in self.vocabulary.factors(factors).items():
+            times[row] = factor
+        return self._like(table=WordClusters.of(self._all_rows().multiply(times[:, None])))
+
+    def firing_words(self, dimension: int | str, *, top_k: int = 10) -> list[tuple[str, float]]:
+        """Return the words with the largest weights for a dimension, and these weights, largest first.
+
+        Raises:
+            InputError: there is no such dimension, or `top_k` is below 1.
+        """
+        if top_k < 1:
+            raise InputError(f"top_k is {top_k}; it must be at least 1")
+        number = self._dimensions.number(dimension)
+        rows = self._all_rows()
+        weights = (rows if self.mixing is None else rows @ self.mixing).tocsc()[:, [number]].toarray().ravel()
+        best = np.argsort(-weights, kind="stable")[:top_k]
+        return [(shown_word(self.vocabulary.words[row]), float(weights[row])) for row in best if weights[row] > 0]
+
+    def _all_rows(self) -> Any:
+        return self.table.rows(np.arange(len(self.vocabulary)), self._clusters)
+
+    def _like(self, **changes: Any) -> Self:
+        parts = {"mixing": self.mixing, "max_active_dims": self.max_active_dims, "dimensions": self._dimensions}
+        parts |= {"table": self.table, **changes}
+        return type(self)(self.vocabulary, **parts)
+
+    def _edited(self, edit: Edit) -> Self:
+        used, mixing = edited_mixing(self.mixing, edit)
+        return self._like(table=self.table.take(used, self._clusters), dimensions=edit.dimensions, mixing=mixing)
+
+    def _size(self) -> str:
+        return f"{len(self.vocabulary):,} words x {len(self._dimensions):,} clusters"
+
+    def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Any:
+        """Return CSR float32 [texts, dimensions], rows of length 1 (or 0)."""
+        if self._bulk is None:
+            self._characters += sum(map(len, texts))
+            if self._characters <= _SMALL:
+                return self._encode_plainly(texts)
+            from pellucid.static.bulk import BulkRows  # numba takes a second to import
+
+            self._bulk = BulkRows(self.vocabulary)
+        rows = self._compiled(self._bulk, texts, show_progress_bar)
+        if self.mixing is None and self.max_active_dims is None:
+            return rows
+        return sparse_units(rows, self.mixing, self.max_active_dims)
+
+    def _compiled(self, bulk: BulkRows, texts: list[str], show_progress_bar: bool) -> Any:
+        """Encode texts block by block with compiled functions."""
+        from scipy import sparse
+
+        from pellucid.static.bulk import as_kernel_array
+        from pellucid.static.pooling import pool_sparse
+
+        table = tuple(as_kernel_array(part) for part in self.table)
+        sizes, k = np.diff(self.table.starts), self._clusters
+        parts = {-1: sparse.csr_matrix((0, k), dtype=np.float32)}
+
+        def pool(first: int, rows: npt.NDArray[np.int32], ends: npt.NDArray[np.int32]) -> None:
+            known = rows[: ends[-1]]
+            room = min(int(sizes[known[known >= 0]].sum()), len(ends) * k)
+            out = np.empty(len(ends) + 1, np.int64), np.empty(room, np.int32), np.empty(room, np.float32)
+            used = pool_sparse(table, rows, ends, np.zeros(k), out)
+            parts[first] = sparse.csr_matrix((out[2][:used], out[1][:used], out[0]), shape=(len(ends), k))
+
+        bulk.each_block(texts, pool, show_progress_bar=show_progress_bar)
+        return sparse.vstack([parts[first] for first in sorted(parts)], format="csr")
+
+    def _encode_plainly(self, texts: Sequence[str]) -> Any:
+        """Encode `texts` as the method is defined; the compiled path must agree with this."""
+        from scipy import sparse
+
+        sums = [_TextClusters(self, text).sums for text in texts]
+        rows = sparse.vstack([sparse.csr_matrix((0, self._clusters)), *sums], format="csr")
+        return sparse_units(rows.log1p(), self.mixing, self.max_active_dims)
+
+    def explain(self, text1: str, text2: str | None = None, *, role1: Role = None, role2: Role = None) -> Explanation:
+        """Take apart the cosine of two texts: one row for each cluster that fires in both, all of them.
+
+        For one text a row is the cluster's part of the embedding's squared length. Its place in a text is the word that
+        gives most of the cluster's weight, wherever it occurs. A text has the same embedding in every role.
+
+        Raises:
+            InputError: an argument is no string.
+        """
+        texts, _ = explained_texts(text1, text2, role1, role2)
+        read = [_TextClusters(self, text) for text in texts]
+        units = [sparse_units(each.sums.log1p(), self.mixing, self.max_active_dims).astype(np.float64) for each in read]
+        products = units[0].multiply(units[-1]).tocsr()
+        places: list[Any] = [each.places() for each in read]
+        names, unknown = self._dimensions.names, [each.unknown for each in read]
+
+        def row(number: int, contribution: float, share: float) -> Row:
+            j = int(products.indices[number])
+            return Row(names[j], (names[j],), contribution, share, *(place(j) for place in places))
+
+        return Explanation.from_terms(
+            self.family, (text1, text2), float(products.sum()), products.data, row,
+            unknown=(unknown[0], unknown[1] if len(unknown) > 1 else ()),
+            coverage=tuple(each.coverage for each in read),
+        )  # fmt: skip
+
+    def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        return [(words.coverage, words.unknown) for words in (_TextClusters(self, text) for text in texts)]
+
+
+class _TextClusters:
+    """The words of a text and the clusters that they fire."""
+
+    def __init__(self, model: StaticLexiconEmbedder, text: str) -> None:
+        vocabulary = model.vocabulary
+        self._model = model
+        self._words: list[Word] = vocabulary.split(well_formed(text))
+        self._rows = np.array([vocabulary.row(word.text) for word in self._words], np.int64)
+
+    @property
+    def unknown(self) -> tuple[Span, ...]:
+        """Where the words without a row are."""
+        return tuple((word.start, word.end) for word, row in zip(self._words, self._rows) if row < 0)
+
+    @property
+    def coverage(self) -> Coverage:
+        """How much of the text is known."""
+        vocabulary, known = self._model.vocabulary, int((self._rows >= 0).sum())
+        whole = sum(word.text in vocabulary or word.text.lower() in vocabulary for word in self._words)
+        return Coverage(known, len(self._words), known - whole)
+
+    @cached_property
+    def _counted(self) -> tuple[npt.NDArray[np.int64], Any]:
+        """The distinct rows, and the weights of the clusters of each times its number, float64 CSR [rows, k]."""
+        rows, counts = np.unique(self._rows[self._rows >= 0], return_counts=True)
+        weights = self._model.table.rows(rows, self._model._clusters)
+        return rows, weights.multiply(counts[:, None]).tocsr()
+
+    @property
+    def sums(self) -> Any:
+        """The clusters' weights added up, float64 CSR [1, k]."""
+        from scipy import sparse
+
+        weights = self._counted[1]
+        return sparse.csr_matrix(np.ones((1, weights.shape[0])) @ weights)
+
+    def places(self) -> Callable[[int], tuple[Span, ...]]:
+        """Return the function from a dimension to where the word is that fires it most."""
+        rows, weights = self._counted
+        by_cluster = weights.tocsc()
+        source_of = strongest_cluster(self._model.mixing, np.log1p(np.asarray(weights.sum(axis=0)).ravel()))
+
+        def place(dimension: int) -> tuple[Span, ...]:
+            source = source_of(dimension)
+            part = slice(by_cluster.indptr[source], by_cluster.indptr[source + 1])
+            if part.start == part.stop:
+                return ()
+            row = rows[by_cluster.indices[part][np.argmax(by_cluster.data[part])]]
+            return tuple((word.start, word.end) for word, other in zip(self._words, self._rows) if other == row)
+
+        return place
+
+
+def _read_folder(folder: Path) -> tuple[Vocabulary, WordClusters, Dimensions, Any, int | None]:
+    """Return the parts of the model in `folder`, in the order in which they are given to the class."""
+    facts, path = read_config(folder), folder / _TENSORS
+    clusters, count = (_checked_count(facts, name, folder) for name in ("clusters", "dimensions"))
+    vocabulary = read_vocabulary(folder)
+    tensors, _ = read_tensors(path)
+    table = _checked_table(tensors, len(vocabulary), clusters, path)
+    dimensions, scales = read_dimensions(folder / _TABLE, count)
+    mixing = read_mixing(tensors, clusters, count, path)
+    if set(scales) != {1.0}:
+        scaled = scaling(dimensions, dict(enumerate(scales))).mixing
+        mixing = scaled if mixing is None else mixing @ scaled
+    return vocabulary, table, dimensions, mixing, facts.get("max_active_dims")
+
+
+def _checked_count(facts: Mapping[str, Any], name: str, folder: Path) -> int:
+    """Return how many clusters or dimensions `config.json` says that there are."""
+    count = facts.get(name)
+    if type(count) is not int or not 0 < count <= _MOST_CLUSTERS:
+        raise ModelFolderError(f"{folder / 'config.json'}: {name!r} is {count!r:.40}, expected 1 to {_MOST_CLUSTERS:,}")
+    return count
+
+
+def _checked_table(tensors: dict[str, npt.NDArray[Any]], words: int, clusters: int, path: Path) -> WordClusters:
+    """Return the table among the tensors of `path`."""
+    kinds = {"starts": np.int32, "clusters": np.int16, "weights": np.uint8, "scales": np.float32}
+    try:
+        table = WordClusters(*(tensors[name] for name in WordClusters._fields))
+    except KeyError as error:
+        raise ModelFolderError(f"{path} holds no {error}; it is of another model or broken") from error
+    sizes = (words + 1, table.weights.size, table.clusters.size, words)
+    for (name, tensor), size in zip(table._asdict().items(), sizes):
+        if tensor.dtype != kinds[name] or tensor.shape != (size,):
+            wanted = f"{np.dtype(kinds[name])} [{size}]"
+            raise ModelFolderError(f"{path}: {name!r} is {tensor.dtype} {list(tensor.shape)}, expected {wanted}")
+    starts, used = table.starts, table.clusters
+    if starts[0] != 0 or starts[-1] != len(used) or (np.diff(starts) < 0).any():
+        raise ModelFolderError(f"{path}: 'starts' does not divide the {len(used)} entries among the words")
+    if used.size and not 0 <= used.min() <= used.max() < clusters:
+        raise ModelFolderError(f"{path}: 'clusters' points outside the {clusters} clusters")
+    if not is_sound(table.scales, _LARGEST) or table.scales.min(initial=0) < 0:
+        raise ModelFolderError(f"{path}: 'scales' holds negative or non-finite numbers, or such beyond {_LARGEST:g}")
+    return table

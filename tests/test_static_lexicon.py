@@ -1,0 +1,444 @@
+"""Static lexicon embeddings: a table of words and the clusters they fire, by hand and against a plain reference."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from typer.testing import CliRunner
+
+import pellucid
+from pellucid.cli import app as cli
+from pellucid.dimensions import Dimension, Dimensions
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.lexicon import StaticLexiconEmbedder, WordClusters
+from pellucid.store import read_tensors, write_tensors
+from pellucid.text import Vocabulary
+
+WORDS = ["bank", "loan", "mortgage", "river", "the", "new▁york", "ﬀ", "東京"]
+NAMES = ["money", "debts", "water", "cities"]
+WEIGHTS = np.array(
+    [[2, 0, 1, 0], [1, 4, 0, 0], [1, 3, 0, 0], [0, 0, 5, 0], [0, 0, 0, 0], [0, 0, 0, 2], [0.5, 0, 0, 0], [0, 0, 0, 3]]
+)
+
+
+def dimensions(names=NAMES):
+    return Dimensions(Dimension(name, (name, f"{name}s")) for name in names)
+
+
+@pytest.fixture
+def model():
+    return StaticLexiconEmbedder(Vocabulary(WORDS), sparse.csr_matrix(WEIGHTS), dimensions())
+
+
+def rounded(model):
+    """The table as dense numbers."""
+    return model.table.rows(np.arange(len(WORDS)), len(NAMES)).toarray()
+
+
+def reference(model, text):
+    """The embedding, word by word."""
+    total = np.zeros(len(NAMES))
+    for word in model.vocabulary.split(text):
+        row = model.vocabulary.row(word.text)
+        total += rounded(model)[row] if row >= 0 else 0
+    weights = np.log1p(total)
+    return weights / (np.linalg.norm(weights) or 1.0)
+
+
+def compiled(model, texts):
+    model._characters = 1 << 30
+    return model.encode(texts)
+
+
+def test_weights_are_rounded_to_255ths_of_a_words_largest(model):
+    most = WEIGHTS.max(axis=1, keepdims=True)
+    assert (np.abs(rounded(model) - WEIGHTS) <= most / 255 / 2 + 1e-6).all()
+    assert rounded(model).max(axis=1) == pytest.approx(most.ravel())
+    again = WordClusters.of(sparse.csr_matrix(rounded(model)))
+    assert (again.weights == model.table.weights).all() and again.scales == pytest.approx(model.table.scales)
+
+
+def test_a_text_by_hand(model):
+    row = model.encode("Bank of the river bank").toarray()[0]
+    expected = np.log1p([2 * 2, 0, 2 * rounded(model)[0, 2] + 5, 0])
+    assert row == pytest.approx(expected / np.linalg.norm(expected), abs=1e-6)
+    assert model.encode("nothing known").nnz == 0
+    assert model.encode([]).shape == (0, 4)
+
+
+TEXT = st.lists(st.sampled_from([*WORDS, "Bank", "New York", "東京都", "zebra", "!", "\0", "é", ""]), max_size=8).map(
+    " ".join
+)
+
+
+@settings(max_examples=60)
+@given(texts=st.lists(TEXT | st.text(max_size=10), max_size=6))
+def test_both_paths_are_the_reference(texts):
+    model = StaticLexiconEmbedder(Vocabulary(WORDS), sparse.csr_matrix(WEIGHTS), dimensions())
+    expected = np.array([reference(model, text) for text in texts]).reshape(len(texts), 4)
+    plain, fast = model._encode_plainly(texts), compiled(model, texts)
+    for rows in (plain, fast):
+        assert rows.dtype == np.float32 and rows.has_sorted_indices and (rows.data > 0).all()
+        assert rows.toarray() == pytest.approx(expected, abs=1e-6)
+    assert (plain.indptr == fast.indptr).all() and (plain.indices == fast.indices).all()
+
+
+def test_many_texts_in_blocks_and_threads(monkeypatch, model):
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice([*WORDS, "zebra"], rng.integers(0, 9))) for _ in range(3_000)] + ["bank " * 50_000]
+    expected = model._encode_plainly(texts)
+    for threads in ("1", "3"):
+        monkeypatch.setenv("PELLUCID_THREADS", threads)
+        again = copy.copy(model)
+        again._bulk = None
+        rows = compiled(again, texts)
+        assert (rows.indptr == expected.indptr).all() and (rows.indices == expected.indices).all()
+        assert rows.data == pytest.approx(expected.data, abs=1e-6)
+
+
+def test_rows_of_an_explanation_add_up_and_name_the_word(model):
+    texts = "The bank of New York gives a loan, and the Bank a mortgage.", "a loan at the river"
+    why = model.explain(*texts)
+    first, second = (reference(model, text) for text in texts)
+    assert why.score == pytest.approx(first @ second, abs=1e-6) and why.exact
+    assert {row.name: row.contribution for row in why.rows} == pytest.approx(
+        {name: value for name, value in zip(NAMES, first * second) if value}, abs=1e-6
+    )
+    assert math.fsum(row.contribution for row in why.rows) == pytest.approx(why.score, abs=1e-12)
+    by_name = {row.name: row for row in why.rows}
+    assert [texts[0][start:end] for start, end in by_name["money"].spans1] == ["bank", "Bank"]
+    assert [texts[0][start:end] for start, end in by_name["debts"].spans1] == ["loan"]
+    assert [texts[1][start:end] for start, end in by_name["water"].spans2] == ["river"]
+    assert why.unknown_words() == ["of", "gives", "a", "and"]
+    assert (why.coverage[0].known, why.coverage[0].total, why.coverage[0].partly) == (7, 12, 0)
+    alone = model.explain("river")
+    assert [(row.name, row.contribution) for row in alone.rows] == [("water", pytest.approx(1))]
+    assert model.describe("river loan", top_k=1).startswith("mostly about: water (")
+
+
+@settings(max_examples=60)
+@given(text1=TEXT, text2=TEXT)
+def test_explanations_are_the_similarity(text1, text2):
+    plain = StaticLexiconEmbedder(Vocabulary(WORDS), sparse.csr_matrix(WEIGHTS), dimensions())
+    edited = plain.merge("money", "debts", name="finance").scale({"water": 0.5}).with_max_active_dims(2)
+    for model in (plain, edited):
+        why = model.explain(text1, text2)
+        rows = model.encode([text1, text2])
+        assert why.score == pytest.approx(float((rows[0] @ rows[1].T).toarray()[0, 0]), abs=1e-6)
+        assert math.fsum(row.contribution for row in why.rows) == pytest.approx(why.score, abs=1e-9)
+        assert all(row.spans1 and row.spans2 for row in why.rows)
+
+
+def test_edits(model):
+    texts = ["the bank of the river", "a loan", "New York", ""]
+    rows = model.encode(texts).toarray()
+    unnormalised = np.array([np.log1p(sum_of(model, text)) for text in texts])
+
+    def units(weights):
+        return weights / np.maximum(np.linalg.norm(weights, axis=1, keepdims=True), 1e-9)
+
+    assert model.without("water").encode(texts).toarray() == pytest.approx(units(unnormalised[:, [0, 1, 3]]), abs=1e-6)
+    assert model.without("water").mixing is None  # the table itself is smaller
+    scaled = model.scale({"money": 0.5, 2: 0})
+    assert scaled.encode(texts).toarray() == pytest.approx(units(unnormalised * [0.5, 1, 0, 1]), abs=1e-6)
+    merged = model.merge("money", "debts", name="finance")
+    expected = np.column_stack([unnormalised[:, :2].sum(axis=1) / 2**0.5, unnormalised[:, 2:]])
+    assert merged.encode(texts).toarray() == pytest.approx(units(expected), abs=1e-6)
+    assert merged.dimensions.names == ["finance", "water", "cities"]
+    assert model.rename({0: "cash"}).encode(texts).toarray() == pytest.approx(rows, abs=1e-7)
+    assert compiled(merged.scale({"water": 2}), texts).toarray() == pytest.approx(units(expected * [1, 2, 1]), abs=1e-6)
+    few = model.with_max_active_dims(1)
+    assert np.diff(few.encode(texts).indptr).tolist() == [1, 1, 1, 0] and few.encode("bank").toarray()[0, 0] == 1
+
+
+def sum_of(model, text):
+    rows = [model.vocabulary.row(word.text) for word in model.vocabulary.split(text)]
+    return rounded(model)[[row for row in rows if row >= 0]].sum(axis=0)
+
+
+def test_words_can_be_reweighted(model):
+    lighter = model.reweight({"bank": 0.5, "new york": 0})
+    before, after = rounded(model), rounded(lighter)
+    assert after[0] == pytest.approx(before[0] / 2, rel=1e-6) and not after[5].any()
+    assert lighter.encode("new york").nnz == 0 and lighter.explain("new york").coverage[0].known == 1
+    for factors, complaint in (({"zebra": 1}, "not in the vocabulary"), ({"bank": -1}, "factor of 'bank'")):
+        with pytest.raises(InputError, match=complaint):
+            model.reweight(factors)
+
+
+def test_the_command_line_edits_and_explains_it(model, tmp_path):
+    model.save_pretrained(tmp_path / "m")
+    edits = ["--word", "bank=0.25", "--rename", "0=cash", "--without", "cities"]
+    done = CliRunner().invoke(cli.app, ["edit", str(tmp_path / "m"), "-o", str(tmp_path / "mine"), *edits])
+    assert done.exit_code == 0, done.output
+    opened = pellucid.load(tmp_path / "mine")
+    assert opened.dimensions.names == ["cash", "debts", "water"]
+    assert model.firing_words("money", top_k=1)[0][0] == "bank" and opened.firing_words("cash", top_k=1)[0][0] == "loan"
+    done = CliRunner().invoke(cli.app, ["explain", "a loan", "the bank", "-m", str(tmp_path / "mine"), "--json"])
+    assert json.loads(done.stdout)["family"] == "static-lexicon"
+
+
+def test_the_words_that_fire_a_dimension(model):
+    assert [word for word, _ in model.firing_words("debts")] == ["loan", "mortgage"]
+    assert model.firing_words(2, top_k=1) == [("river", pytest.approx(5))]
+    assert model.firing_words("cities")[1] == ("new york", pytest.approx(2))
+    merged = model.merge("money", "debts", name="finance").firing_words("finance")
+    assert merged[0] == ("loan", pytest.approx((rounded(model)[1, :2]).sum() / 2**0.5))
+    with pytest.raises(InputError, match="no dimension is called 'mony'; did you mean 'money'"):
+        model.firing_words("mony")
+    with pytest.raises(InputError, match="top_k"):
+        model.firing_words("money", top_k=0)
+
+
+@pytest.mark.parametrize("change", ["plain", "merged", "scaled", "pruned"])
+def test_a_saved_model_is_the_same(model, tmp_path, change):
+    changed = {
+        "plain": lambda: model,
+        "merged": lambda: model.merge("money", "debts").scale({"water": 3}),
+        "scaled": lambda: model.scale({"water": 0.5}),
+        "pruned": lambda: model.without("cities").with_max_active_dims(1),
+    }[change]()
+    changed.save_pretrained(tmp_path / "m")
+    opened = pellucid.load(tmp_path / "m")
+    assert isinstance(opened, StaticLexiconEmbedder) and repr(opened).startswith("StaticLexiconEmbedder(m: 8 words")
+    texts = ["the bank of the river", "a LOAN", "New York", "東京都", "", "zebra"]
+    assert (opened.encode(texts) != changed.encode(texts)).nnz == 0
+    assert compiled(opened, texts).toarray() == pytest.approx(changed.encode(texts).toarray(), abs=1e-6)
+    assert opened.dimensions.names == changed.dimensions.names and opened.max_active_dims == changed.max_active_dims
+    assert [item.about for item in opened.dimensions] == [item.about for item in changed.dimensions]
+    assert all(file.sound for file in pellucid.verify(tmp_path / "m"))
+    opened.save_pretrained(tmp_path / "again")
+    for name in ("lexicon.safetensors", "words.txt", "dimensions.tsv"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "m" / name).read_bytes()
+
+
+def test_copies_are_the_same(model):
+    texts = ["the bank of the river", "a loan"]
+    expected = compiled(model, texts)
+    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert abs(twin.encode(texts) - expected).max() <= 1e-6
+
+
+def test_names_and_scales_of_the_table_are_honoured(model, tmp_path):
+    model.save_pretrained(tmp_path / "m")
+    path = tmp_path / "m" / "dimensions.tsv"
+    path.write_text(path.read_text("utf-8").replace("0\tmoney\t1\t", "0\tcash\t0.5\t"), "utf-8")
+    opened = pellucid.load(tmp_path / "m")
+    assert opened.dimensions.names[0] == "cash"
+    expected = model.scale({"money": 0.5}).encode("bank loan")
+    assert opened.encode("bank loan").toarray() == pytest.approx(expected.toarray(), abs=1e-7)
+
+
+def test_parts_that_do_not_fit_are_refused():
+    vocabulary, table = Vocabulary(WORDS), sparse.csr_matrix(WEIGHTS)
+    for parts, complaint in (
+        ((vocabulary, table[:5], dimensions()), "8 words and a table of 5"),
+        ((vocabulary, table, dimensions(NAMES[:3])), "cluster 3, and there are 3"),
+        ((vocabulary, -table, dimensions()), "negative"),
+        ((vocabulary, table * np.nan, dimensions()), "NaN"),
+        ((vocabulary, table, dimensions(), None, 0), "max_active_dims is 0"),
+        ((vocabulary, sparse.csr_matrix((8, 40_000)), dimensions()), "at most 32,768"),
+    ):
+        with pytest.raises(InputError, match=complaint):
+            StaticLexiconEmbedder(*parts)
+
+
+BROKEN = {
+    "starts": lambda t: t["starts"][::-1].copy(),
+    "clusters": lambda t: t["clusters"] + np.int16(4),
+    "weights": lambda t: t["weights"][:-1],
+    "scales": lambda t: -t["scales"],
+    "scales ": lambda t: np.full_like(t["scales"], np.inf),
+    "starts ": lambda t: t["starts"].astype(np.int64),
+    "clusters ": lambda t: None,
+    "mixing_rows": lambda t: np.zeros(1, np.int32),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_table_is_refused(model, tmp_path, name):
+    model.save_pretrained(tmp_path / "m")
+    path = tmp_path / "m" / "lexicon.safetensors"
+    tensors = {key: np.array(tensor) for key, tensor in read_tensors(path)[0].items()}
+    changed = BROKEN[name](tensors)
+    tensors = {key: tensor for key, tensor in (tensors | {name.strip(): changed}).items() if tensor is not None}
+    write_tensors(path, tensors)
+    with pytest.raises(ModelFolderError, match=r"lexicon\.safetensors"):
+        pellucid.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize("file", ["lexicon.safetensors", "words.txt", "dimensions.tsv", "config.json"])
+@pytest.mark.parametrize("damage", ["missing", "cut", "noise"])
+def test_a_damaged_file_is_our_error(model, tmp_path, file, damage):
+    model.save_pretrained(tmp_path / "m")
+    path = tmp_path / "m" / file
+    content = bytearray(path.read_bytes())
+    if damage == "missing":
+        path.unlink()
+    elif damage == "cut":
+        path.write_bytes(content[: len(content) // 2])
+    else:
+        content[len(content) // 2] ^= 0xFF
+        path.write_bytes(content)
+    with pytest.raises(ModelFolderError, match=str(tmp_path / "m")):
+        pellucid.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize("key", ["clusters", "dimensions", "max_active_dims"])
+@pytest.mark.parametrize("value", [0, -1, 3, "4", None, True, 1 << 40])
+def test_a_config_that_does_not_fit_is_refused(model, tmp_path, key, value):
+    model.save_pretrained(tmp_path / "m")
+    config = tmp_path / "m" / "config.json"
+    described = json.loads(config.read_text())
+    described["pellucid"][key] = value
+    config.write_text(json.dumps(described))
+    if key == "max_active_dims" and value in (None, 3, 1 << 40) and value is not True:
+        assert pellucid.load(tmp_path / "m").max_active_dims == value
+    else:
+        with pytest.raises(ModelFolderError):
+            pellucid.load(tmp_path / "m")
+
+
+def test_it_needs_no_torch(model, tmp_path):
+    model.save_pretrained(tmp_path / "m")
+    script = (
+        "import sys; sys.modules['torch'] = None; sys.modules['transformers'] = None; import pellucid;"
+        f"m = pellucid.load({str(tmp_path / 'm')!r}); print(m.encode(['a bank']).nnz, m.describe('a bank loan'));"
+        "assert not {'sklearn', 'sentence_transformers', 'peft'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("2 mostly about: ")
+
+
+def test_an_index_searches_with_it(model, tmp_path):
+    pytest.importorskip("qdrant_edge")
+    with pellucid.Index.create(tmp_path / "index", models={"lexicon": model}) as index:
+        index.add(list("abc"), ["the bank of the river", "a loan and a mortgage", "New York"])
+        hits = index.search("mortgage")
+        assert hits[0].id == "b" and hits[0].explain()
+
+
+def small_clusters(k=6, width=3):
+    from pellucid.lexicon import Clusters
+
+    centroids = np.random.default_rng(1).normal(size=(k, width)).astype(np.float32)
+    return Clusters(np.zeros(0, np.int64), centroids, [f"c{n}" for n in range(k)], [(f"w{n}",) for n in range(k)])
+
+
+@pytest.mark.parametrize("most", [1, 3, 6, 9])
+def test_the_clusters_that_states_fire(most):
+    from pellucid.lexicon import fired_clusters
+
+    clusters, states = small_clusters(), np.random.default_rng(2).normal(size=(5, 3)).astype(np.float32)
+    bias = np.linspace(-0.5, 0.5, 6).astype(np.float32)
+    expected = np.log1p(np.maximum(states @ clusters.centroids.T + bias, 0))
+    for row in expected:
+        row[np.argsort(-row)[most:]] = 0
+    rows = fired_clusters(states, clusters, bias, most=most)
+    assert rows.toarray() == pytest.approx(expected, abs=1e-6) and (rows.data > 0).all()
+    assert fired_clusters(states[:0], clusters).shape == (0, 6)
+    with pytest.raises(InputError, match=r"states \[5, 2\]"):
+        fired_clusters(states[:, :2], clusters)
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    """Sentences of twenty words in five topics, and a teacher's vectors: the topics' shares."""
+    pytest.importorskip("torch")
+    from pellucid.static import Bags
+
+    rng = np.random.default_rng(0)
+    words = [f"{topic}{n}" for topic in "abcde" for n in range(4)]
+    topics = np.repeat(np.arange(5), 4)
+    sentences = [rng.choice(20, 6, p=(np.where(topics == rng.integers(5), 8, 1) / 48)) for _ in range(600)]
+    shares = np.array([np.bincount(topics[sentence], minlength=5) for sentence in sentences], np.float32)
+    shares -= shares.mean(axis=0)
+    teacher = (shares / np.linalg.norm(shares, axis=1, keepdims=True)).astype(np.float16)
+    vocabulary = Vocabulary(words)
+    return vocabulary, Bags.of([" ".join(words[n] for n in s) for s in sentences], vocabulary), teacher
+
+
+def start_table():
+    """Each word fires its topic's cluster weakly and three of ten others strongly."""
+    rng = np.random.default_rng(3)
+    table = np.zeros((20, 15), np.float32)
+    for word in range(20):
+        table[word, word // 4] = 0.3
+        table[word, 5 + rng.choice(10, 3, replace=False)] = 1
+    table[19, :] = 0  # fires nothing
+    return sparse.csr_matrix(table)
+
+
+@pytest.mark.full
+def test_training_finds_what_the_teacher_sees(corpus, tmp_path):
+    from pellucid.lexicon import refine_clusters
+    from pellucid.static import RefinementSettings
+    from pellucid.workfolder import WorkFolder
+
+    vocabulary, bags, teacher = corpus
+    asked = RefinementSettings(steps=200, batch_size=64, neighbours=1, evaluate_every=50, learning_rate=0.05)
+    with WorkFolder(tmp_path / "work") as work:
+        trained = refine_clusters(start_table(), bags, teacher, asked, work=work, show_progress_bar=False)
+    assert (trained.data > 0).all() and trained.shape == (20, 15)
+    assert not (trained.toarray()[start_table().toarray() == 0]).any()  # nothing fires what it did not fire before
+    own = trained.toarray()[np.arange(19), np.arange(19) // 4]
+    assert own.mean() > 2 * trained.toarray()[:19, 5:].sum(axis=1).mean() / 3
+
+    def agreement(table):
+        names = Dimensions(Dimension(f"c{n}") for n in range(15))
+        model = StaticLexiconEmbedder(vocabulary, table, names)
+        texts = [" ".join(vocabulary.words[r] for r in bags.rows[a:b]) for a, b in zip(bags.offsets, bags.offsets[1:])]
+        rows = model.encode(texts[:200])
+        upper = np.triu_indices(200, 1)
+        return np.corrcoef((rows @ rows.T).toarray()[upper], (teacher[:200] @ teacher[:200].T)[upper])[0, 1]
+
+    assert agreement(trained) > max(0.8, agreement(start_table()) + 0.1)
+    with WorkFolder(tmp_path / "work") as work:  # resumed at the end: the same
+        again = refine_clusters(start_table(), bags, teacher, asked, work=work, show_progress_bar=False)
+    assert (again != trained).nnz == 0
+
+
+def test_the_pooling_that_is_trained_is_that_of_the_model(corpus):
+    torch = pytest.importorskip("torch")
+    from pellucid.lexicon import distilling
+
+    vocabulary, bags, _ = corpus
+    table = start_table()
+    columns = np.vstack([np.argsort(-row, kind="stable")[:4] for row in table.toarray()])
+    weights = np.take_along_axis(table.toarray(), columns, axis=1)
+    pool = distilling._Pool(columns, 15, 2.0, weights > 0)
+    words = torch.nn.EmbeddingBag.from_pretrained(torch.from_numpy(weights / 2), mode="sum", include_last_offset=True)
+    texts = [" ".join(vocabulary.words[r] for r in bags.rows[a:b]) for a, b in zip(bags.offsets, bags.offsets[1:])]
+    model = StaticLexiconEmbedder(vocabulary, table, Dimensions(Dimension(f"c{n}") for n in range(15)))
+    pooled = pool(words, bags, np.arange(7)).numpy()
+    units = pooled / np.linalg.norm(pooled, axis=1, keepdims=True)
+    assert units == pytest.approx(model.encode(texts[:7]).toarray(), abs=0.01)  # the model's weights are rounded
+
+
+def test_clusters_are_called_by_the_words_that_fire_them(model):
+    from pellucid.lexicon import named_by_words
+
+    table = sparse.csr_matrix(np.column_stack([WEIGHTS, WEIGHTS[:, 1] * 2, np.zeros(8)]))
+    names = named_by_words(model.vocabulary, table)
+    expected = [
+        "bank, loan, mortgage",
+        "loan, mortgage",
+        "river, bank",
+        "東京, new york",
+        "loan, mortgage (2)",
+        "nothing",
+    ]
+    assert names.names == expected
+    assert names[0].about == ("bank", "loan", "mortgage", "ﬀ") and names["nothing"].about == ()
+    few = named_by_words(model.vocabulary, table, among=2)
+    assert few.names[:4] == ["bank, loan", "loan", "bank", "東京, new york"]  # the last has no word among the first two
