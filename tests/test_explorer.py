@@ -253,15 +253,15 @@ def test_open_starts_the_page_on_the_result(monkeypatch: pytest.MonkeyPatch, tmp
     from pellucid.cli.app import app
     from pellucid.server import running
 
-    opened: list[tuple[Any, ...]] = []
-    monkeypatch.setattr("pellucid.server.serve", lambda settings, **options: opened.append((settings, options["page"])))
-    result = CliRunner().invoke(app, ["explain", "a loan", "a house & more", "--open"])
-    assert result.exit_code == 0 and opened[0][1] == "#compare?a=a+loan&b=a+house+%26+more&c="
-    result = CliRunner().invoke(app, ["search", str(tmp_path), "aspirin", "--open"])
-    assert opened[1][0].index == str(tmp_path) and opened[1][1] == "#search?q=aspirin"
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        addresses: list[str] = []
-        monkeypatch.setattr("webbrowser.open", addresses.append)
-        threading.Thread(target=lambda: server.accept()[0].sendall(b"HTTP/1.0 200 OK\r\n\r\n"), daemon=True).start()
-        running._open_page(f"http://127.0.0.1:{server.getsockname()[1]}/", "#x")
-    assert len(addresses) == 1 and addresses[0].endswith("/#x")
+    asked: list[tuple[Any, ...]] = []
+    opened: list[str] = []
+    monkeypatch.setattr("pellucid.server.serve", lambda settings, **options: asked.append((settings, options)))
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    for command in (["explain", "a loan", "a house & more", "--open"], ["search", str(tmp_path), "aspirin", "--open"]):
+        assert CliRunner().invoke(app, command).exit_code == 0
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            accept = lambda: server.accept()[0].sendall(b"HTTP/1.0 200 OK\r\n\r\n")  # noqa: E731
+            threading.Thread(target=accept, daemon=True).start()
+            running._when_ready(f"http://127.0.0.1:{server.getsockname()[1]}/", asked[-1][1]["started"])
+    assert opened[0].endswith("/#compare?a=a+loan&b=a+house+%26+more&c=")
+    assert opened[1].endswith("/#search?q=aspirin") and asked[1][0].index == str(tmp_path)

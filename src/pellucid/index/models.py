@@ -222,8 +222,10 @@ def checked_weights(
     if unknown:
         raise InputError(f"no part of the index is called {unknown[0]!s:.60}; its parts are {', '.join(parts)}")
     values = np.array([float(weights.get(part, 0.0)) for part in parts])
-    if not (np.isfinite(values) & (values >= 0)).all() or not values.any():
-        raise InputError(f"weights are {dict(weights)}; they must be numbers, none negative and one above 0")
+    if not ((values >= 0) & (values <= 1e6)).all() or not values.any():
+        raise InputError(
+            f"weights are {dict(weights)}; they must be numbers up to a million, none negative and one above 0"
+        )
     shares: list[float] = (values / values.sum()).tolist()
     return dict(zip(parts, shares))
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from fastapi import APIRouter
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from pellucid.explanation import Row
 from pellucid.server.corpus_map import MOST_POINTS, corpus_map
 from pellucid.server.errors import InferenceError, answer, described
-from pellucid.server.routing import RequestBody, Route, TextList
+from pellucid.server.routing import RequestBody, Route, TextList, Weights
 from pellucid.server.service import Service
 from pellucid.views.parts import Note
 
@@ -20,19 +20,8 @@ if TYPE_CHECKING:
     from pellucid.index.documents import Document
 
 _Role = Literal["query", "document"]
-_MOST_WEIGHTS = 100
 _SHOWN = 400  # characters of a text on the map
 _ENCODED = 4000  # characters of a document that count for its place on the map
-
-
-def _few(given: Any) -> Any:
-    """Refuse before each wrong entry of millions makes an error of its own."""
-    if isinstance(given, dict) and len(given) > _MOST_WEIGHTS:
-        raise ValueError(f"at most {_MOST_WEIGHTS} weights")
-    return given
-
-
-Weights = Annotated[dict[str, float], BeforeValidator(_few)]
 
 
 class ExplainRequest(RequestBody):

@@ -384,7 +384,7 @@ class StaticEmbedder(Embedder):
                 vectors[rows] = self.word_vectors(rows) * times[:, None]
         if not np.isfinite(vectors[rows] if scales is None else scales[rows]).all():
             raise InputError(f"a factor is too large for a table of {vectors.dtype}; give a smaller one")
-        return StaticEmbedder(self.vocabulary, vectors, scales, dimensions=self._dimensions)
+        return StaticEmbedder(self.vocabulary, vectors, scales, dimensions=self._dimensions, spelling=self.spelling)
 
     def _row_of(self, word: str) -> int:
         """Return the row of a word or phrase of the vocabulary."""
