@@ -27,14 +27,8 @@ from pellucid.server.errors import ApiError, error_answer
 from pellucid.server.service import ServerSettings, Service
 
 _PAGE = {file.name: file for file in (Path(__file__).parent / "page").iterdir()}
-_OPEN = {
-    "/health",
-    "/ready",
-    "/metrics",
-    "/openapi.json",
-    "/",
-    *(f"/{name}" for name in _PAGE),
-}  # answered without a token
+_STATE = ("/health", "/ready", "/metrics")
+_OPEN = {*_STATE, "/openapi.json", "/", *(f"/{name}" for name in _PAGE)}  # answered without a token
 _BODIES = 8  # of the largest size may be held at a time
 _PIECE = 1 << 18  # bytes: longer answers are sent in such pieces, each when the client has read most of those before
 _MOST_UNREAD = 256 << 20  # bytes of answers that clients have not read yet
@@ -68,9 +62,8 @@ def create_app(settings: ServerSettings | None = None, models: Mapping[str, Embe
         yield
         await service.stop()
 
-    app = FastAPI(
-        title="pellucid", version=VERSION, lifespan=lifespan, docs_url=None, redoc_url=None
-    )  # its page loads from a CDN
+    without_pages: dict[str, Any] = {"docs_url": None, "redoc_url": None}  # FastAPI's load their scripts from a CDN
+    app = FastAPI(title="pellucid", version=VERSION, lifespan=lifespan, **without_pages)
     for api in (openai_api, inference_api, reasons_api, saving_api):
         app.router.routes.extend(api.routes(service).routes)  # as they are: FastAPI would put a router around each
     _add_page(app)

@@ -75,6 +75,7 @@ class SearchRequest(RequestBody):
     top_k: int = Field(10, ge=1, le=100)
     where: dict[str, Any] | list[Any] | None = Field(None, description="Conditions on the metadata.")
     weights: Weights | None = Field(None, description="Of the parts of the score, for this search.")
+    word_weights: Weights | None = Field(None, description="Of words of the query, for this search.")
     rows: int = Field(0, ge=0, le=1000, description="Add so many rows of each hit, the largest.")
 
 
@@ -213,7 +214,8 @@ def routes(service: Service) -> APIRouter:
         service.check_explained({"query": body.query})
 
         def work() -> dict[str, Any]:
-            hits = index.search(body.query, body.top_k, where=body.where, weights=body.weights)
+            weights = {"weights": body.weights, "word_weights": body.word_weights}
+            hits = index.search(body.query, body.top_k, where=body.where, **weights)
             found = hits.to_dict()
             for hit, plain in zip(hits, found["hits"]):
                 if body.rows:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from pellucid.base import Embedder
+from pellucid.dimensions import Which
 from pellucid.errors import InputError
 from pellucid.server.errors import InferenceError, answer, described
 from pellucid.server.routing import RequestBody, Route, Weights
@@ -76,7 +77,8 @@ def _edited(model: Embedder, edit: ModelEdit) -> Embedder:
     """
     if not (edit.words or edit.scale or edit.without):
         raise InputError("nothing would change; give words, scale or without")
-    gone = model.dimensions.numbers(edit.without) if edit.without else []
+    gone = model.dimensions.numbers(edit.without) if edit.without else []  # names may change with the words
+    factors: dict[Which, float] = {model.dimensions.number(name): factor for name, factor in edit.scale.items()}
     edited = static_model(model, "words").reweight(edit.words) if edit.words else model
-    edited = edited.scale(dict(edit.scale)) if edit.scale else edited
+    edited = edited.scale(factors) if factors else edited
     return edited.without(gone) if gone else edited
