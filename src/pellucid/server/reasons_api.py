@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -9,7 +10,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from pellucid.explanation import Row
+from pellucid.explanation import WORD, WORD_PAIR, Row
 from pellucid.server.corpus_map import MOST_POINTS, corpus_map
 from pellucid.server.errors import InferenceError, answer, described
 from pellucid.server.routing import RequestBody, Route, TextList, Weights
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from pellucid.index.documents import Document
 
 _Role = Literal["query", "document"]
+_EXAMPLE_WORDS = 6
+_KNOWN_AS = " (as "  # between a word and what the vocabulary has for it
 _SHOWN = 400  # characters of a text on the map
 _ENCODED = 4000  # characters of a document that count for its place on the map
 
@@ -139,14 +142,13 @@ def _shown(document: Document) -> str:
     return "\n".join(filter(None, (document.title, document.text)))[:_ENCODED]
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: Row, parts: Collection[str]) -> dict[str, Any]:
     """Return a row of a hit; its handle is what a person would weigh anew: the query's word, or the dimension."""
-    return {
-        "name": row.name,
-        "contribution": row.contribution,
-        "kind": row.kind,
-        "handle": (row.parts or (row.name,))[0],
-    }
+    if row.kind in (WORD, WORD_PAIR):
+        handle = row.parts[0].partition(_KNOWN_AS)[0]
+    else:
+        handle = row.name if len(parts) > 1 else f"{next(iter(parts))}: {row.name}"  # which names it only among several
+    return {"name": row.name, "contribution": row.contribution, "kind": row.kind, "handle": handle}
 
 
 def routes(service: Service) -> APIRouter:
@@ -219,7 +221,7 @@ def routes(service: Service) -> APIRouter:
             found = hits.to_dict()
             for hit, plain in zip(hits, found["hits"]):
                 if body.rows:
-                    plain["rows"] = [_row(row) for row in hit.reasons.top(body.rows)]
+                    plain["rows"] = [_row(row, hit.parts) for row in hit.reasons.top(body.rows)]
             return found
 
         return answer(await service.in_thread(work))
@@ -261,8 +263,14 @@ def routes(service: Service) -> APIRouter:
 
     @router.get("/index", response_model=dict[str, Any])
     async def index_info() -> Response:
-        """Say what the index holds."""
-        facts = await service.in_thread(service.searched().info)
+        """Say what the index holds, and an example of what one might ask: the first words of a document."""
+        index = service.searched()
+
+        def work() -> dict[str, Any]:
+            first = next((document.title or document.text for document in index), "")
+            return {**index.info(), "example": " ".join(first.split()[:_EXAMPLE_WORDS])}
+
+        facts = await service.in_thread(work)
         return answer({name: value for name, value in facts.items() if name != "folder"})
 
     return router

@@ -27,9 +27,9 @@ class ModelEdit(RequestBody):
 
     name: _Name = Field(description="Of the new model, and of its folder: letters, digits, and . _ - between them.")
     model: str | None = Field(None, description="The model that is edited; the first without one.")
-    words: Weights = Field({}, description="Of a static model: word -> factor of its vector.")
     scale: Weights = Field({}, description="Dimension -> factor of its coordinate.")
     without: Annotated[list[str], Field(max_length=1000, fail_fast=True)] = Field([], description="Dimensions to drop.")
+    words: Weights = Field({}, description="Of a static model: word -> factor of its vector.")
 
 
 class SavedModel(BaseModel):
@@ -76,9 +76,8 @@ def _edited(model: Embedder, edit: ModelEdit) -> Embedder:
         InputError: it changes nothing, or names what the model does not have.
     """
     if not (edit.words or edit.scale or edit.without):
-        raise InputError("nothing would change; give words, scale or without")
-    gone = model.dimensions.numbers(edit.without) if edit.without else []  # names may change with the words
-    factors: dict[Which, float] = {model.dimensions.number(name): factor for name, factor in edit.scale.items()}
-    edited = static_model(model, "words").reweight(edit.words) if edit.words else model
-    edited = edited.scale(factors) if factors else edited
-    return edited.without(gone) if gone else edited
+        raise InputError("nothing would change; give scale, without or words")
+    factors: dict[Which, float] = {name: factor for name, factor in edit.scale.items()}
+    edited = model.scale(factors) if factors else model
+    edited = edited.without(edit.without) if edit.without else edited
+    return static_model(edited, "words").reweight(edit.words) if edit.words else edited
