@@ -272,8 +272,8 @@ def test_weights_and_a_new_model_are_saved(page: Any, tmp_path: Path) -> None:
         page.get_by_label("Name of the new model").fill("mine")
         page.get_by_role("button", name="Save as a new model").click()
         page.get_by_text("mine is saved, and shown here").wait_for()
-        assert page.get_by_label("Model", exact=True).input_value() == "mine"
-        page.get_by_label("Model", exact=True).select_option("static-en")
+        assert page.locator("#model").input_value() == "mine"
+        page.locator("#model").select_option("static-en")
         page.get_by_role("slider", name="loans", exact=True).fill("0")
         page.get_by_text("Make a new model of these changes").click()
         assert '.reweight({"loans":0})' in page.locator("pre").inner_text()
