@@ -357,6 +357,53 @@ def test_answers_that_nobody_reads_are_let_go(static: StaticEmbedder) -> None:
             assert _rest(connection) < 0.8 * whole  # what the system had taken; the server keeps nothing for it
 
 
+def test_answers_that_wait_for_their_clients_are_bounded(
+    static: StaticEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pellucid.server.app._MOST_UNREAD", 1 << 20)
+    body = json.dumps({"inputs": ["a"] * 2000}).encode()
+    head = b"POST /embed HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+    with running({"static-en": static}) as url:
+        whole = ask(url, "/embed", body)
+        assert whole[0] == 200 and len(whole[1]) == 2000  # in pieces
+        with socket.socket() as deaf:
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 12)
+            deaf.connect(("127.0.0.1", int(url.rpartition(":")[2])))
+            deaf.sendall(head % len(body) + body)
+            deaf.recv(1)
+            time.sleep(0.5)
+            status, error = ask(url, "/embed", body)
+            assert status == 429 and "large answers" in error["error"]
+            assert ask(url, "/embed", {"inputs": "a"})[0] == 200
+        for _ in range(100):
+            if ask(url, "/embed", body) == whole:
+                return
+            time.sleep(0.05)
+        raise AssertionError("room is not given back")
+
+
+def test_a_request_that_arrives_with_the_end_is_answered(fruit: StaticEmbedder) -> None:
+    app = create_app(models={"fruit": fruit})
+    server = uvicorn.Server(uvicorn.Config(app, port=0, http=ImpatientProtocol, log_level="critical"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    with socket.create_connection(server.servers[0].sockets[0].getsockname(), timeout=20) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nhost: a\r\n\r\n")
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
+        stop = server.shutdown
+
+        async def late(sockets: Any = None) -> None:
+            connection.sendall(b"GET /ready HTTP/1.1\r\nhost: a\r\n\r\n")  # comes before it is read
+            await stop(sockets)
+
+        server.shutdown = late
+        server.should_exit = True
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
+    thread.join(20)
+
+
 def _rest(connection: socket.socket) -> int:
     """Return how many bytes still come."""
     received = 0
