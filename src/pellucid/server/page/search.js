@@ -81,7 +81,7 @@ export async function search(main, page) {
     const example = el("button", { type: "button", click: () => { ask_for(info.example); run(0); } }, info.example);
     const scale = Math.max(0, ...shown.flatMap((/** @type {any} */ one) => one.hit.words.map((/** @type {any} */ word) => Math.abs(word.contribution))));
     hits.replaceChildren(
-      found ? el("p", { class: "note" }, `the best ${shown.length} of ${found.documents.toLocaleString("en")} documents`) : el("p", {}, "Ask the index something, such as ", example),
+      found ? el("h2", {}, `The best ${shown.length} of ${found.documents.toLocaleString("en")} documents`) : el("p", {}, "Ask the index something, such as ", example),
       ...shown.map((/** @type {any} */ one, /** @type {number} */ place) => drawnHit(one, place, scale)));
     weighing.hidden = keeper.hidden = !found;
     const now = settings();
