@@ -737,7 +737,7 @@ def test_its_own_schema(fruit: StaticEmbedder, tmp_path: Path) -> None:
     pytest.importorskip("schemathesis")
     (tmp_path / "schemathesis.toml").write_text(
         "[checks]\npositive_data_acceptance.expected-statuses = "
-        '["2xx", "400", "404", "413", "422", "424", "429"]\n'  # limits that a schema cannot say
+        '["2xx", "400", "403", "404", "413", "422", "424", "429"]\n'  # limits that a schema cannot say
     )
     with running({"fruit": fruit}) as url:
         command = ["schemathesis", "run", f"{url}/openapi.json", "--max-examples", "15", "--seed", "1", "--no-color"]
