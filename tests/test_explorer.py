@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +41,24 @@ DOCUMENTS = {
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    import uvicorn
-
-    from pellucid.server import ServerSettings, create_app
+    from pellucid.server import ServerSettings
 
     folder = tmp_path_factory.mktemp("explorer") / "index"
     with pellucid.Index.create(folder) as index:
         index.add(DOCUMENTS, DOCUMENTS.values(), metadata=[{"kind": EVIL}] * len(DOCUMENTS))
     models = {"static-en": pellucid.load("static-en"), EVIL: pellucid.load("anchors-en-200")}
-    app = create_app(ServerSettings(index=str(folder)), models)
+    with served(ServerSettings(index=str(folder)), models) as address:
+        yield address
+
+
+@contextmanager
+def served(settings: Any, models: Any) -> Iterator[str]:
+    """Serve the explorer on a free port; yield its address."""
+    import uvicorn
+
+    from pellucid.server import create_app
+
+    app = create_app(settings, models)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -201,6 +211,105 @@ def test_errors_are_shown(page: Any, url: str) -> None:
     page.problems[:] = [problem for problem in page.problems if "422" not in problem]  # which the browser logs
 
 
+def test_python_on_the_page_searches_as_the_page_does(page: Any, url: str, tmp_path: Path) -> None:
+    with pellucid.Index.create(tmp_path / "my-index") as index:
+        index.add(DOCUMENTS, DOCUMENTS.values())
+    page.goto(url + "#search?q=river+bank+loans+%22a%22")
+    page.locator(".hit").first.wait_for()
+    before = page.locator(".hit h3 span:nth-child(2)").all_inner_texts()
+    page.get_by_role("slider", name="river", exact=True).fill("0")
+    page.get_by_role("slider", name="loans", exact=True).fill("1.5")
+    page.get_by_role("slider", name="static-en", exact=True).fill("0.9")
+    page.get_by_text("static-en +0").first.wait_for()
+    page.wait_for_timeout(500)
+    page.get_by_text("or use them in Python").click()
+    assert page.get_by_text("--save-to FOLDER").is_visible()
+    assert page.get_by_role("button", name="Save as").count() == 0
+    code = page.locator("details.keep pre").inner_text()
+    found: dict[str, Any] = {}
+    exec(code.replace('"my-index"', repr(str(tmp_path / "my-index"))), found)
+    shown = page.locator(".hit h3 span:nth-child(2)").all_inner_texts()
+    assert [hit.id for hit in found["hits"]] == shown != before
+    scores = [float(score) for score in page.locator(".hit h3 .number").all_inner_texts()]
+    assert [hit.score for hit in found["hits"]] == pytest.approx(scores, abs=1e-4)
+    assert found["index"].word_weights == {"river": 0, "loans": 1.5} and found["hits"].query == 'river bank loans "a"'
+    found["index"].close()
+
+
+def test_weights_and_a_new_model_are_saved(page: Any, tmp_path: Path) -> None:
+    from pellucid.server import ServerSettings
+
+    with pellucid.Index.create(tmp_path / "index", {"anchors": "anchors-en-200"}) as index:
+        index.add(DOCUMENTS, DOCUMENTS.values())
+    models = {name: pellucid.load(name) for name in ("static-en", "anchors-en-200")}
+    settings = ServerSettings(index=str(tmp_path / "index"), save_to=str(tmp_path / "models"))
+    with served(settings, models) as url:
+        page.goto(url + "#search?q=river+loans")
+        page.get_by_role("slider", name="river", exact=True).fill("0")
+        page.get_by_role("slider", name="bm25", exact=True).fill("0.2")
+        page.get_by_text("or use them in Python").click()
+        page.get_by_role("button", name="Save as settings of the index").click()
+        page.get_by_text("saved: every search").wait_for()
+        assert "f=" not in page.url and "w=" not in page.url  # the index has them itself now
+        page.reload()
+        page.locator(".hit").first.wait_for()
+        assert page.get_by_role("slider", name="river", exact=True).input_value() == "0"
+        dimension = page.locator(".sliders input[aria-label^='anchors: ']").first
+        name = dimension.get_attribute("aria-label").removeprefix("anchors: ")
+        dimension.fill("0.25")
+        page.get_by_text("or use them in Python").click()
+        page.get_by_role("link", name="Weigh the dimensions in a new model").click()
+        page.get_by_role("button", name="Save as a new model").wait_for()
+        assert (
+            f".scale({json.dumps({name: 0.5}, ensure_ascii=False, separators=(',', ':'))})"
+            in page.locator("pre").inner_text()
+        )
+        for wrong, said in (("static-en", "already"), ("../x", None), ("", None)):
+            page.get_by_label("Name of the new model").fill(wrong)
+            page.get_by_role("button", name="Save as a new model").click()
+            if said:
+                page.get_by_role("alert").get_by_text(said).wait_for()
+        page.get_by_label("Name of the new model").fill("mine")
+        page.get_by_role("button", name="Save as a new model").click()
+        page.get_by_text("mine is saved, and shown here").wait_for()
+        assert page.locator("#model").input_value() == "mine"
+        page.locator("#model").select_option("static-en")
+        page.get_by_role("slider", name="loans", exact=True).fill("0")
+        page.get_by_text("Make a new model of these changes").click()
+        assert '.reweight({"loans":0})' in page.locator("pre").inner_text()
+        page.get_by_label("Name of the new model").fill("no-loans")
+        page.get_by_role("button", name="Save as a new model").click()
+        page.get_by_text("no-loans is saved").wait_for()
+    page.problems[:] = [problem for problem in page.problems if "409" not in problem]  # which the browser logs
+    with pellucid.Index.open(tmp_path / "index") as index:
+        assert index.word_weights == {"river": 0} and index.weights["bm25"] < 0.5
+    assert sorted(path.name for path in (tmp_path / "models").iterdir()) == ["mine", "no-loans"]
+    expected = models["anchors-en-200"].scale({name: 0.5}).encode("a loan")
+    assert pellucid.load(tmp_path / "models" / "mine").encode("a loan") == pytest.approx(expected, abs=1e-6)
+    assert pellucid.load(tmp_path / "models" / "no-loans").describe("loans") != models["static-en"].describe("loans")
+
+
+def test_a_first_visit(page: Any, url: str, tmp_path: Path) -> None:
+    from pellucid.server import ServerSettings
+
+    page.goto(url + "#search")
+    page.get_by_role("button", name="The bank raised the interest rate").click()
+    page.locator(".hit", has_text="interest rate").first.wait_for()
+    page.goto(url + "#map")
+    page.locator("canvas").wait_for()
+    with served(ServerSettings(), {"static-en": pellucid.load("static-en")}) as bare:
+        page.goto(bare + "#search")
+        page.get_by_text("pellucid serve --index my-index").wait_for()
+        page.goto(bare + "#read")
+        page.wait_for_selector("tfoot")
+        page.goto(bare + "#map")
+        page.get_by_label("Texts of your own").fill("\n".join(DOCUMENTS.values()))
+        page.get_by_role("button", name="Draw the map").click()
+        page.locator("canvas").wait_for()
+        described = page.request.get(bare + page.get_by_role("link", name="API").get_attribute("href"))
+        assert "/explain" in described.json()["paths"]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1200, 390])
 def test_accessible_in_both_schemes_and_on_a_phone(browser: Any, url: str, scheme: str, width: int) -> None:
@@ -253,15 +362,15 @@ def test_open_starts_the_page_on_the_result(monkeypatch: pytest.MonkeyPatch, tmp
     from pellucid.cli.app import app
     from pellucid.server import running
 
-    opened: list[tuple[Any, ...]] = []
-    monkeypatch.setattr("pellucid.server.serve", lambda settings, **options: opened.append((settings, options["page"])))
-    result = CliRunner().invoke(app, ["explain", "a loan", "a house & more", "--open"])
-    assert result.exit_code == 0 and opened[0][1] == "#compare?a=a+loan&b=a+house+%26+more&c="
-    result = CliRunner().invoke(app, ["search", str(tmp_path), "aspirin", "--open"])
-    assert opened[1][0].index == str(tmp_path) and opened[1][1] == "#search?q=aspirin"
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        addresses: list[str] = []
-        monkeypatch.setattr("webbrowser.open", addresses.append)
-        threading.Thread(target=lambda: server.accept()[0].sendall(b"HTTP/1.0 200 OK\r\n\r\n"), daemon=True).start()
-        running._open_page(f"http://127.0.0.1:{server.getsockname()[1]}/", "#x")
-    assert len(addresses) == 1 and addresses[0].endswith("/#x")
+    asked: list[tuple[Any, ...]] = []
+    opened: list[str] = []
+    monkeypatch.setattr("pellucid.server.serve", lambda settings, **options: asked.append((settings, options)))
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    for command in (["explain", "a loan", "a house & more", "--open"], ["search", str(tmp_path), "aspirin", "--open"]):
+        assert CliRunner().invoke(app, command).exit_code == 0
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            accept = lambda: server.accept()[0].sendall(b"HTTP/1.0 200 OK\r\n\r\n")  # noqa: E731
+            threading.Thread(target=accept, daemon=True).start()
+            running._when_ready(f"http://127.0.0.1:{server.getsockname()[1]}/", asked[-1][1]["started"])
+    assert opened[0].endswith("/#compare?a=a+loan&b=a+house+%26+more&c=")
+    assert opened[1].endswith("/#search?q=aspirin") and asked[1][0].index == str(tmp_path)

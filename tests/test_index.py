@@ -708,6 +708,7 @@ def test_folders_that_are_no_index(tmp_path, fruit):
         ({"models": {}, "weights": {"m": 1}}, "no part of the index is called m"),
         ({"models": {}, "weights": {"bm25": 0}}, "one above 0"),
         ({"models": {"m": lengths}, "weights": {"bm25": 1, "m": -1}}, "none negative"),
+        ({"models": {"m": lengths}, "weights": {"bm25": 1e308, "m": 1e308}}, "up to a million"),
         ({"models": "no-such-model"}, "no model"),
     ],
 )

@@ -594,6 +594,8 @@ def test_an_assistant_is_told_what_is_wrong(fruit, index):
         ("explain", {"text1": "a", "text2": "b", "model": "x"}, "no model 'x' is served here; there are: fruit"),
         ("explain", {"text1": "a" * 9999, "text2": "bb"}, "10,001 characters; at most 10,000"),
         ("explain", {"text1": "a"}, "text2"),
+        ("describe", {"text": "a" * 10_001}, "at most 10,000"),
+        ("search", {"query": "a" * 10_001}, "at most 10,000"),
         ("describe", {"text": "a", "top_k": 0}, "greater than or equal to 1"),
         ("search", {"query": "a", "where": {"jear": 1}}, "year"),
     ]
@@ -620,6 +622,6 @@ def test_the_command_speaks_the_protocol_alone(saved, index):
     assert set(listed) == {"explain", "describe", "search"}
     assert all(tool.annotations.read_only_hint and tool.output_schema for tool in listed.values())
     assert "apple" in about.structured_content["description"]
-    assert f"The models are: {saved}" in instructions and "3 documents" in instructions
+    assert f"The models are: {Path(saved).name}." in instructions and "3 documents" in instructions
     silent = subprocess.run([sys.executable, *command], input="", capture_output=True, text=True, check=True)
     assert silent.stdout == ""

@@ -48,6 +48,17 @@ def test_load_opens_what_was_saved(fruit, saved):
         np.testing.assert_array_equal(opened.encode(TEXTS), fruit.encode(TEXTS))
 
 
+def test_a_path_is_served_by_its_last_part(fruit, tmp_path, monkeypatch):
+    fruit.save_pretrained(tmp_path / "a" / "mine")
+    fruit.save_pretrained(tmp_path / "b" / "mine")
+    monkeypatch.chdir(tmp_path / "a" / "mine")
+    for given in (str(tmp_path / "a" / "mine"), ".", "../mine/", "../../b/mine"):
+        assert list(pretrained.load_by_name([given])) == ["mine"]
+    assert list(pretrained.load_by_name(["anchors-en-200", "."])) == ["anchors-en-200", "mine"]
+    with pytest.raises(InputError, match="two models are called 'mine'"):
+        pretrained.load_by_name([".", "../../b/mine"])
+
+
 def test_a_bundled_name_opens_offline_and_wins_over_a_folder_of_that_name(fruit, tmp_path, monkeypatch, never_online):
     fruit.save_pretrained(tmp_path / "models" / "tiny-en")
     monkeypatch.setattr(pretrained, "_BUNDLED", tmp_path / "models")

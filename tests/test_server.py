@@ -357,6 +357,53 @@ def test_answers_that_nobody_reads_are_let_go(static: StaticEmbedder) -> None:
             assert _rest(connection) < 0.8 * whole  # what the system had taken; the server keeps nothing for it
 
 
+def test_answers_that_wait_for_their_clients_are_bounded(
+    static: StaticEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pellucid.server.app._MOST_UNREAD", 1 << 20)
+    body = json.dumps({"inputs": ["a"] * 2000}).encode()
+    head = b"POST /embed HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+    with running({"static-en": static}) as url:
+        whole = ask(url, "/embed", body)
+        assert whole[0] == 200 and len(whole[1]) == 2000  # in pieces
+        with socket.socket() as deaf:
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 12)
+            deaf.connect(("127.0.0.1", int(url.rpartition(":")[2])))
+            deaf.sendall(head % len(body) + body)
+            deaf.recv(1)
+            time.sleep(0.5)
+            status, error = ask(url, "/embed", body)
+            assert status == 429 and "large answers" in error["error"]
+            assert ask(url, "/embed", {"inputs": "a"})[0] == 200
+        for _ in range(100):
+            if ask(url, "/embed", body) == whole:
+                return
+            time.sleep(0.05)
+        raise AssertionError("room is not given back")
+
+
+def test_a_request_that_arrives_with_the_end_is_answered(fruit: StaticEmbedder) -> None:
+    app = create_app(models={"fruit": fruit})
+    server = uvicorn.Server(uvicorn.Config(app, port=0, http=ImpatientProtocol, log_level="critical"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    with socket.create_connection(server.servers[0].sockets[0].getsockname(), timeout=20) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nhost: a\r\n\r\n")
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
+        stop = server.shutdown
+
+        async def late(sockets: Any = None) -> None:
+            connection.sendall(b"GET /ready HTTP/1.1\r\nhost: a\r\n\r\n")  # comes before it is read
+            await stop(sockets)
+
+        server.shutdown = late
+        server.should_exit = True
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
+    thread.join(20)
+
+
 def _rest(connection: socket.socket) -> int:
     """Return how many bytes still come."""
     received = 0
@@ -457,6 +504,141 @@ def test_index_is_searched_with_reasons(tmp_path: Path, static: StaticEmbedder) 
         assert ask(url, "/index")[1]["documents"] == 2
 
 
+def test_nothing_is_saved_unless_it_is_allowed(url: str) -> None:
+    for path, body in (("/models", {"name": "mine", "words": {"loan": 0}}), ("/index", {"weights": {"bm25": 1}})):
+        status, error = ask(url, path, body)
+        assert status == 403 and "pellucid serve --save-to FOLDER" in error["error"]
+    assert ask(url, "/info")[1]["saves"] is False
+
+
+def test_an_edited_model_is_saved_and_served_at_once(tmp_path: Path, static: StaticEmbedder) -> None:
+    anchors = pellucid.load("anchors-en-200")
+    with running({"static-en": static, "anchors": anchors}, save_to=str(tmp_path / "a" / "b")) as url:
+        assert ask(url, "/info")[1]["saves"] is True
+        edit = {"name": "mine", "words": {"loan": 0.5}, "without": [static.dimensions.names[3]]}
+        assert ask(url, "/models", edit) == (200, {"name": "mine", "dimension": 255})
+        expected = static.reweight({"loan": 0.5}).without(3)
+        found = ask(url, "/v1/embeddings", {"model": "mine", "input": "a loan for a house"})[1]["data"][0]["embedding"]
+        np.testing.assert_allclose(found, expected.encode("a loan for a house"), atol=1e-6)
+        np.testing.assert_allclose(pellucid.load(tmp_path / "a/b/mine").encode("a loan"), expected.encode("a loan"))
+        names = anchors.dimensions.names[:2]
+        edit = {"name": "Other.2", "model": "anchors", "scale": {names[0]: 0.5}, "without": names[1:]}
+        assert ask(url, "/models", edit)[0] == 200
+        why = ask(url, "/explain", {"text1": "a", "text2": "b", "model": "Other.2"})[1]
+        assert why == json.loads(anchors.scale({0: 0.5}).without(1).explain("a", "b").to_json())
+        assert [entry["name"] for entry in ask(url, "/models")[1]] == ["static-en", "anchors", "mine", "Other.2"]
+    assert sorted(path.name for path in (tmp_path / "a/b").iterdir()) == ["Other.2", "mine"]  # nothing is left aside
+
+
+@pytest.mark.parametrize(
+    ("edit", "status", "message"),
+    [
+        *(
+            ({"name": name, "words": {"apple": 2}}, 422, "name: ")
+            for name in (
+                "",
+                ".",
+                "..",
+                "../x",
+                "a/b",
+                "/etc/x",
+                "a\\b",
+                ".hidden",
+                "a\0b",
+                "a\n",
+                "ü",
+                "x" * 65,
+                "a.",
+                3,
+            )
+        ),
+        ({"name": "fruit", "words": {"apple": 2}}, 409, "already"),
+        ({"name": "taken", "words": {"apple": 2}}, 409, "already"),
+        ({"name": "file", "words": {"apple": 2}}, 409, "already"),
+        ({"name": "link", "words": {"apple": 2}}, 409, "already"),
+        ({"name": "x"}, 422, "nothing would change"),
+        ({"name": "x", "words": {"no-such-word": 2}}, 422, "not in the vocabulary"),
+        ({"name": "x", "words": {"apple": -1}}, 422, "to a million"),
+        ({"name": "x", "words": {"apple": "2"}}, 422, "words.apple"),
+        ({"name": "x", "words": {f"w{n}": 1 for n in range(101)}}, 422, "at most 100"),
+        ({"name": "x", "scale": {"none": 1}}, 422, "none"),
+        ({"name": "x", "without": ["none"]}, 422, "none"),
+        ({"name": "x", "without": [1]}, 422, "without"),
+        ({"name": "x", "without": ["a"] * 1001}, 422, "1000"),
+        ({"name": "x", "model": "none", "words": {"apple": 2}}, 404, "no model"),
+        ({"words": {"apple": 2}}, 422, "name"),
+    ],
+)
+def test_what_cannot_be_saved(
+    edit: dict[str, Any], status: int, message: str, tmp_path: Path, fruit: StaticEmbedder
+) -> None:
+    folder = tmp_path / "models"
+    (folder / "taken").mkdir(parents=True)
+    (folder / "file").write_text("mine")
+    (folder / "link").symlink_to(tmp_path / "elsewhere")
+    before = sorted(tmp_path.rglob("*"))
+    with running({"fruit": fruit}, save_to=str(folder)) as url:
+        found, error = ask(url, "/models", edit)
+        assert (found, error["error_type"]) == (status, "Validation") and message in error["error"]
+        assert len(ask(url, "/models")[1]) == 1
+    assert sorted(tmp_path.rglob("*")) == before and (folder / "file").read_text() == "mine"
+
+
+def test_of_many_that_save_one_name_one_does(
+    tmp_path: Path, fruit: StaticEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pellucid.server.service._MOST_MODELS", 2)
+    with running({"fruit": fruit}, save_to=str(tmp_path)) as url:
+        found: list[tuple[int, Any]] = []
+        edits = [{"name": "mine", "words": {"apple": float(n)}} for n in range(2, 10)]
+        crowd = [threading.Thread(target=lambda edit=edit: found.append(ask(url, "/models", edit))) for edit in edits]
+        for client in crowd:
+            client.start()
+        for client in crowd:
+            client.join()
+        assert sorted(status for status, _ in found) == [200] + [409] * 7
+        status, error = ask(url, "/models", {"name": "another", "words": {"apple": 2}})
+        assert status == 409 and "2 models are served" in error["error"]
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_model_is_saved_though_the_client_is_gone(
+    tmp_path: Path, fruit: StaticEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slowly = StaticEmbedder.save_pretrained
+    monkeypatch.setattr(StaticEmbedder, "save_pretrained", lambda self, path: (time.sleep(0.5), slowly(self, path)))
+    with running({"fruit": fruit}, save_to=str(tmp_path)) as url:
+        body = b'{"name": "mine", "words": {"apple": 2}}'
+        head = b"POST /models HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as connection:
+            connection.sendall(head % len(body) + body)
+            time.sleep(0.2)
+        for _ in range(100):
+            if [model["name"] for model in ask(url, "/models")[1]] == ["fruit", "mine"]:
+                break
+            time.sleep(0.05)
+        assert ask(url, "/v1/embeddings", {"model": "mine", "input": "apple"})[0] == 200
+
+
+def test_settings_of_the_index_are_kept(tmp_path: Path, static: StaticEmbedder) -> None:
+    pytest.importorskip("qdrant_edge")
+    with pellucid.Index.create(tmp_path / "index") as index:
+        index.add(["a", "b"], ["mortgage rates are rising", "a dog in the park"])
+    with running({"static-en": static}, index=str(tmp_path / "index"), save_to=str(tmp_path / "models")) as url:
+        wanted = {"weights": {"bm25": 1, "static-en": 3}, "word_weights": {"dog": 0}}
+        kept = {"weights": {"bm25": 0.25, "static-en": 0.75}, "word weights": {"dog": 0.0}}
+        assert ask(url, "/index", wanted) == (200, kept)
+        for wrong in ({"weights": {"x": 1}}, {"word_weights": {"a": -1}}, {"weights": {"bm25": 1e308}}, {"weights": 3}):
+            assert ask(url, "/index", wrong)[0] == 422
+        assert ask(url, "/index", {}) == (200, kept)
+        found = ask(url, "/search", {"query": "the dog"})[1]
+        assert found["weights"] == kept["weights"] and found["hits"][0]["score"] < 0.2
+        unweighed = ask(url, "/search", {"query": "the dog", "word_weights": {}})[1]
+        assert unweighed["hits"][0]["id"] == "b" and unweighed["hits"][0]["score"] > 0.3
+    with pellucid.Index.open(tmp_path / "index") as index:
+        assert (index.weights, index.word_weights) == (kept["weights"], kept["word weights"])
+
+
 def test_requests_that_wait_are_encoded_together() -> None:
     model = Slow()
     asyncio.run(_concurrent(model, [[f"text {n}"] for n in range(40)]))
@@ -517,6 +699,14 @@ def test_settings_and_addresses_are_checked() -> None:
         serve(ServerSettings(), host="0.0.0.0")
     with pytest.raises(InputError, match="one worker"):
         serve(ServerSettings(index="x"), workers=2)
+    with pytest.raises(InputError, match="one worker"):
+        serve(ServerSettings(save_to="x"), workers=2)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(InputError, match=f"127.0.0.1 at port {port}: .*another --port"):
+            serve(ServerSettings(models=("no-such-model",)), port=port)
+    with pytest.raises(InputError, match="cannot listen on no-such-host"):
+        serve(ServerSettings(token="t"), host="no-such-host.invalid")
 
 
 def test_openapi_is_complete(fruit: StaticEmbedder) -> None:
@@ -529,12 +719,25 @@ def test_openapi_is_complete(fruit: StaticEmbedder) -> None:
     }
 
 
+def test_no_page_refers_to_another_host(url: str) -> None:
+    schema = ask(url, "/openapi.json")[1]
+    pages = [file.name for file in (Path(server_running.__file__).parent / "page").iterdir()]
+    answered = 0
+    for path in ["/", "/openapi.json", "/docs", "/redoc", *schema["paths"], *(f"/{name}" for name in pages)]:
+        status, found = ask(url, path)
+        answered += status == 200
+        text = found if isinstance(found, str) else json.dumps(found)
+        hosts = set(re.findall(r"""(?:https?:|["'(=])//([^/"'\s)]+)""", text))
+        assert hosts <= {"www.w3.org"}, (path, hosts)  # in the names of XML's vocabularies, which nobody asks
+    assert answered > len(pages) and ask(url, "/docs")[0] == 404
+
+
 @pytest.mark.full
 def test_its_own_schema(fruit: StaticEmbedder, tmp_path: Path) -> None:
     pytest.importorskip("schemathesis")
     (tmp_path / "schemathesis.toml").write_text(
         "[checks]\npositive_data_acceptance.expected-statuses = "
-        '["2xx", "400", "404", "413", "422", "424", "429"]\n'  # limits that a schema cannot say
+        '["2xx", "400", "403", "404", "413", "422", "424", "429"]\n'  # limits that a schema cannot say
     )
     with running({"fruit": fruit}) as url:
         command = ["schemathesis", "run", f"{url}/openapi.json", "--max-examples", "15", "--seed", "1", "--no-color"]

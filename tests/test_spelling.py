@@ -137,6 +137,7 @@ def test_copies_files_and_edits_keep_the_spelling(spelled: StaticEmbedder, tmp_p
         assert np.allclose(other.encode(texts), expected, atol=1e-6)
     names = [dimension.name for dimension in spelled.dimensions]
     assert np.allclose(spelled.rename({names[0]: "first"}).encode(texts), expected, atol=1e-6)
+    assert np.allclose(spelled.reweight({spelled.vocabulary.words[0]: 1}).encode(texts), expected, atol=1e-6)
     assert spelled.without([names[0]]).encode(texts).any(axis=1).all()
 
 

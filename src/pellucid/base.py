@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 Vectors = npt.NDArray[np.float32]
 
 
+_MOST_EXPLAINED = 10_000  # characters
+
+
 class Embedder(ABC):
     """A text embedding model whose scores can be taken apart."""
 
@@ -481,6 +484,20 @@ def explained_texts(
     if text2 is None and role2 is not None:
         raise InputError(f"role2 is {role2!r}, and there is no second text; give role1 for the first")
     return texts, roles[: len(texts)]
+
+
+def check_explained(*texts: str) -> None:
+    """Check that texts are short enough to be explained for anybody who asks, as servers do.
+
+    Raises:
+        InputError: they have more than 10,000 characters together; pairs of words grow with the product of two texts.
+    """
+    total = sum(map(len, texts))
+    if total > _MOST_EXPLAINED:
+        raise InputError(
+            f"the texts have {total:,} characters; at most {_MOST_EXPLAINED:,} are explained at once. "
+            "Give the passages that count"
+        )
 
 
 def _little_known(coverage: Coverage) -> str:

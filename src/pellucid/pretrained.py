@@ -1,7 +1,8 @@
 """Any name, folder, hub id or object to an opened model or encoder: the one place that does it; and what folders hold.
 
-`load` opens a model of ours, `open_encoder` that or a SentenceTransformer; `identify` says what kind of model a name
-means, `locate` where it is. The transformer of a model is opened in `transformer/backbone.py`.
+`load` opens a model of ours, `load_by_name` some that are to be served, `open_encoder` one or a SentenceTransformer;
+`identify` says what kind of model a name means, `locate` where it is. The transformer of a model is opened in
+`transformer/backbone.py`.
 
 A folder's `config.json` has an object "pellucid": the family, the version of the format, the library's version and the
 names of the files the model consists of, with the checksums of those that are not meant to be edited. Everything else
@@ -13,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from importlib import import_module
@@ -72,6 +73,23 @@ def load(name_or_path: str | os.PathLike[str]) -> Embedder:
     place = locate(name_or_path)
     family = "static" if place.is_file() else read_config(place).get("family")
     opened: Embedder = family_class(family, place).from_pretrained(place)
+    return opened
+
+
+def load_by_name(names_or_paths: Iterable[str]) -> dict[str, Embedder]:
+    """Open models to be served, by the names that clients use: a path is called by its last part.
+
+    Raises:
+        InputError: two would have the same name.
+        ModelFolderError: one cannot be opened.
+    """
+    opened: dict[str, Embedder] = {}
+    for given in names_or_paths:
+        place = Path(given).expanduser()
+        name = Path(os.path.abspath(place)).name if place.exists() else given
+        if name in opened:
+            raise InputError(f"two models are called {name!r}; rename the folder of one")
+        opened[name] = load(given)
     return opened
 
 

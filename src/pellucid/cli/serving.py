@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import socket
+import webbrowser
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlencode
@@ -25,6 +25,7 @@ def serve(
     index: _Index = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on.")] = 8080,
+    save_to: Annotated[Path | None, typer.Option(help="A folder where the explorer may save edited models.")] = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes; they share the tables of the models.")] = 1,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds until a request is given up.")] = 60,
 ) -> None:
@@ -33,7 +34,10 @@ def serve(
     The first model (static-en without any) serves requests that name none. There are
     OpenAI's /v1/embeddings, the routes of text-embeddings-inference (/embed,
     /embed_sparse, /similarity, /rerank), and our own with reasons: /explain, /describe,
-    /dimensions, /search. /docs describes all of them.
+    /dimensions, /search. /openapi.json describes all of them.
+
+    The server writes nothing unless --save-to is given: then the explorer can save
+    edited models as new folders there, and weights as settings of the index.
 
     Only this machine can reach the server unless --host says otherwise; then clients
     must send a token, which is read from the environment variable PELLUCID_TOKEN.
@@ -43,6 +47,7 @@ def serve(
     Examples:
       pellucid serve
       pellucid serve static-en ./my-lexicon --index my-index
+      pellucid serve --index my-index --save-to my-models
       PELLUCID_TOKEN=secret pellucid serve --host 0.0.0.0 --workers 2
     """
     _check_installed()
@@ -52,11 +57,12 @@ def serve(
     settings = ServerSettings(
         models=tuple(models or ("static-en",)),
         index=None if index is None else str(index),
+        save_to=None if save_to is None else str(save_to),
         token=os.environ.get("PELLUCID_TOKEN") or None,
         timeout=timeout,
     )
-    say(f"http://{host}:{port} serves {', '.join(settings.models)}; Ctrl-C ends it", err=True)
-    run(settings, host=host, port=port, workers=workers)
+    about = f"serves {', '.join(settings.models)}; Ctrl-C ends it"
+    run(settings, host=host, port=port, workers=workers, started=lambda url: say(f"{url} {about}", err=True))
 
 
 @commands.command()
@@ -74,10 +80,10 @@ def mcp(models: _Models = None, index: _Index = None) -> None:
     """
     require("mcp", "mcp")
     from pellucid.integrations import mcp as server
-    from pellucid.integrations.plain import open_index, open_model
+    from pellucid.integrations.plain import open_index
+    from pellucid.pretrained import load_by_name
 
-    opened = {name: open_model(name) for name in models or ["static-en"]}
-    server.run(opened, None if index is None else open_index(index))
+    server.run(load_by_name(models or ["static-en"]), None if index is None else open_index(index))
 
 
 def explore(view: str, state: dict[str, str], model: str = "static-en", index: Path | None = None) -> None:
@@ -86,12 +92,12 @@ def explore(view: str, state: dict[str, str], model: str = "static-en", index: P
     from pellucid.server import ServerSettings
     from pellucid.server import serve as run
 
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    page = f"#{view}?{urlencode(state)}"
-    say(f"http://127.0.0.1:{port}/{page}\nCtrl-C ends it", err=True)
-    run(ServerSettings((model,), None if index is None else str(index)), port=port, page=page)
+    def show(url: str) -> None:
+        page = f"{url}#{view}?{urlencode(state)}"
+        say(f"{page}\nCtrl-C ends it", err=True)
+        webbrowser.open(page)
+
+    run(ServerSettings((model,), None if index is None else str(index)), port=0, started=show)
 
 
 def _check_installed() -> None:

@@ -225,7 +225,9 @@ def checked_weights(
         raise InputError(f"no part of the index is called {unknown[0]!s:.60}; its parts are {', '.join(parts)}")
     given = [weights.get(part, 0.0) for part in parts]
     if not all(isinstance(value, (int, float)) and 0 <= value <= _LARGEST_WEIGHT for value in given) or not any(given):
-        raise InputError(f"weights are {dict(weights)!s:.200}; they must be numbers, none negative and one above 0")
+        raise InputError(
+            f"weights are {dict(weights)!s:.200}; they must be numbers up to a million, none negative and one above 0"
+        )
     return {part: value / sum(given) for part, value in zip(parts, given)}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any
 
+from pellucid.base import check_explained
 from pellucid.errors import VERSION, InputError, PellucidError, missing_extra
 from pellucid.integrations.plain import facts_of
 
@@ -20,8 +21,6 @@ except ImportError as error:
 if TYPE_CHECKING:
     from pellucid.base import Embedder
     from pellucid.index.index import Index
-
-_MOST_CHARACTERS = 10_000  # of two texts that are explained: pairs of words grow with the product of the two
 
 _Count = Annotated[int, Field(ge=1, le=50)]
 _Model = Annotated[str | None, Field(description="One of the models that the server names; the first without it.")]
@@ -104,17 +103,14 @@ class _Tools:
 
     def explain(self, text1: str, text2: str, top_k: _Count = 5, model: _Model = None) -> Why:
         """Say how similar two texts are, and why: the score is a sum of named terms, and the largest are given."""
-        if len(text1) + len(text2) > _MOST_CHARACTERS:
-            raise InputError(
-                f"the texts have {len(text1) + len(text2):,} characters; at most {_MOST_CHARACTERS:,} are explained at "
-                "once. Give the passages that count"
-            )
+        check_explained(text1, text2)
         why = self._model(model).explain(text1, text2)
         reasons = [Reason(name=row.name, contribution=row.contribution) for row in why.reasons(top_k)]
         return Why(score=why.score, reasons=reasons, others=why.score - sum(row.contribution for row in reasons))
 
     def describe(self, text: str, top_k: _Count = 5, model: _Model = None) -> About:
         """Say in a line what a text is mostly about for a model, and how much of it the model knows."""
+        check_explained(text)
         opened = self._model(model)
         return About(description=opened.describe(text, top_k=top_k), coverage=float(opened.coverage(text)))
 
@@ -126,6 +122,7 @@ class _Tools:
         """
         if self._index is None:
             raise InputError("there is no index to search")
+        check_explained(query)
         return Results(documents=[_found(hit) for hit in self._index.search(query, top_k, where=where)])
 
     def _model(self, name: str | None) -> Embedder:

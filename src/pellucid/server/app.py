@@ -22,13 +22,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pellucid.base import Embedder
 from pellucid.errors import VERSION
-from pellucid.server import inference_api, openai_api, reasons_api
+from pellucid.server import inference_api, openai_api, reasons_api, saving_api
 from pellucid.server.errors import ApiError, error_answer
 from pellucid.server.service import ServerSettings, Service
 
 _PAGE = {file.name: file for file in (Path(__file__).parent / "page").iterdir()}
-_OPEN = {"/health", "/ready", "/metrics", "/", *(f"/{name}" for name in _PAGE)}  # answered without a token
+_STATE = ("/health", "/ready", "/metrics")
+_OPEN = {*_STATE, "/openapi.json", "/", *(f"/{name}" for name in _PAGE)}  # answered without a token
 _BODIES = 8  # of the largest size may be held at a time
+_PIECE = 1 << 18  # bytes: longer answers are sent in such pieces, each when the client has read most of those before
+_MOST_UNREAD = 256 << 20  # bytes of answers that clients have not read yet
 HANG_UP = "pellucid.hang_up"  # what a scope calls the way to end a request whose client is gone
 _GONE = 499  # what the metrics call such a request, as nginx does
 _PORT = re.compile(rb":\d+$")
@@ -59,8 +62,9 @@ def create_app(settings: ServerSettings | None = None, models: Mapping[str, Embe
         yield
         await service.stop()
 
-    app = FastAPI(title="pellucid", version=VERSION, lifespan=lifespan, docs_url="/docs", redoc_url=None)
-    for api in (openai_api, inference_api, reasons_api):
+    without_pages: dict[str, Any] = {"docs_url": None, "redoc_url": None}  # FastAPI's load their scripts from a CDN
+    app = FastAPI(title="pellucid", version=VERSION, lifespan=lifespan, **without_pages)
+    for api in (openai_api, inference_api, reasons_api, saving_api):
         app.router.routes.extend(api.routes(service).routes)  # as they are: FastAPI would put a router around each
     _add_page(app)
     registry = CollectorRegistry()
@@ -154,6 +158,7 @@ class Guard:
         self._hosts = None if settings.hosts is None else {host.lower().encode() for host in settings.hosts}
         self._running = 0
         self._held = 0  # bytes of the bodies in work
+        self._unread = 0  # bytes of the answers that are being sent
         labels = ("route", "status")
         self._count = Counter("pellucid_requests", "requests answered", labels, registry=registry)
         self._time = Histogram("pellucid_request_seconds", "time to the answer", ("route",), registry=registry)
@@ -192,7 +197,7 @@ class Guard:
             await error_answer(scope["path"], refusal)(scope, receive, send)
             return True
         is_read = is_started = is_gone = False
-        seen = 0
+        seen, head = 0, dict[str, Any]()
 
         async def limited() -> Message:
             nonlocal seen, is_read
@@ -212,16 +217,25 @@ class Guard:
             is_gone = True
             limit.cancel()
 
-        async def noted(message: Message) -> None:
-            nonlocal is_started
-            is_started = True
-            await send(message)
+        async def paced(message: Message) -> None:
+            nonlocal is_started, head
+            if message["type"] == "http.response.start":
+                head = dict(message)  # goes with the body, for which there may be no room
+                return
+            if not is_started:
+                is_started = True
+                if len(message.get("body", b"")) > _PIECE and self._unread > _MOST_UNREAD:
+                    busy = ApiError(429, "too many large answers wait for their clients; try again in a moment")
+                    await error_answer(scope["path"], busy)(scope, receive, send)
+                    return
+                await send(head)
+            await self._send_body(message, send)
 
         limit = anyio.move_on_after(self.settings.timeout)
         scope[HANG_UP] = hang_up
         try:
             with limit:
-                await self.app(scope, limited, noted)
+                await self.app(scope, limited, paced)
         finally:
             self._held -= seen
             del scope[HANG_UP]
@@ -230,6 +244,17 @@ class Guard:
             late = ApiError(504, f"no answer in {seconds}") if is_read else ApiError(408, f"no whole body in {seconds}")
             await error_answer(scope["path"], late)(scope, receive, send)
         return not is_gone
+
+    async def _send_body(self, message: Message, send: Send) -> None:
+        """Send a part of an answer, and count it until the client has read it but for the last piece."""
+        body = message.get("body", b"")
+        self._unread += len(body)
+        try:
+            for start in range(_PIECE, len(body), _PIECE):
+                await send({**message, "body": body[start - _PIECE : start], "more_body": True})
+            await send({**message, "body": body[max(0, len(body) - 1) // _PIECE * _PIECE :]})
+        finally:
+            self._unread -= len(body)
 
     def _refusal(self, scope: Scope) -> ApiError | None:
         """Return why a request is not passed on: its host, its token, its length, or too many others."""

@@ -50,13 +50,13 @@ def corpus_map(model: Embedder, texts: Sequence[str], clusters: int = 8) -> Corp
         InputError: too few texts or too many.
         MissingExtraError: scikit-learn is not installed.
     """
+    if not _LEAST_POINTS <= len(texts) <= MOST_POINTS:
+        raise InputError(f"a map of {len(texts):,} texts cannot be drawn; give {_LEAST_POINTS} to {MOST_POINTS:,}")
     require("scikit-learn", "serve")
     from sklearn.cluster import KMeans
     from sklearn.decomposition import TruncatedSVD
     from sklearn.manifold import TSNE
 
-    if not _LEAST_POINTS <= len(texts) <= MOST_POINTS:
-        raise InputError(f"a map of {len(texts):,} texts cannot be drawn; give {_LEAST_POINTS} to {MOST_POINTS:,}")
     rows = unit_rows(model.encode(texts))
     width = min(_COMPONENTS, min(rows.shape) - 1)
     reduced = TruncatedSVD(width, random_state=0).fit_transform(rows) if width < rows.shape[1] else rows

@@ -95,6 +95,8 @@ class ModelInfo(BaseModel):
     auto_truncate: bool
     tokenization_workers: int
     version: str
+    has_index: bool = Field(description="Ours: whether /search answers.")
+    saves: bool = Field(description="Ours: whether edited models and settings of the index can be saved.")
 
 
 def _sparse_json(rows: Any) -> bytes:
@@ -180,7 +182,7 @@ def routes(service: Service) -> APIRouter:
             "max_input_length": int(most) if most not in (None, float("inf")) else limits.max_characters,
             "max_batch_tokens": limits.max_texts * limits.max_characters, "max_batch_requests": None,
             "max_client_batch_size": limits.max_texts, "auto_truncate": True, "tokenization_workers": 1,
-            "version": VERSION,
+            "version": VERSION, "has_index": service.index is not None, "saves": limits.save_to is not None,
         })  # fmt: skip
 
     return router

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from fastapi import APIRouter
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from pellucid.explanation import Row
+from pellucid.explanation import WORD, WORD_PAIR, Row
 from pellucid.server.corpus_map import MOST_POINTS, corpus_map
 from pellucid.server.errors import InferenceError, answer, described
-from pellucid.server.routing import RequestBody, Route, TextList
+from pellucid.server.routing import RequestBody, Route, TextList, Weights
 from pellucid.server.service import Service
 from pellucid.views.parts import Note
 
@@ -20,19 +21,10 @@ if TYPE_CHECKING:
     from pellucid.index.documents import Document
 
 _Role = Literal["query", "document"]
-_MOST_WEIGHTS = 100
+_EXAMPLE_WORDS = 6
+_KNOWN_AS = " (as "  # between a word and what the vocabulary has for it
 _SHOWN = 400  # characters of a text on the map
 _ENCODED = 4000  # characters of a document that count for its place on the map
-
-
-def _few(given: Any) -> Any:
-    """Refuse before each wrong entry of millions makes an error of its own."""
-    if isinstance(given, dict) and len(given) > _MOST_WEIGHTS:
-        raise ValueError(f"at most {_MOST_WEIGHTS} weights")
-    return given
-
-
-Weights = Annotated[dict[str, float], BeforeValidator(_few)]
 
 
 class ExplainRequest(RequestBody):
@@ -86,6 +78,7 @@ class SearchRequest(RequestBody):
     top_k: int = Field(10, ge=1, le=100)
     where: dict[str, Any] | list[Any] | None = Field(None, description="Conditions on the metadata.")
     weights: Weights | None = Field(None, description="Of the parts of the score, for this search.")
+    word_weights: Weights | None = Field(None, description="Of words of the query, for this search.")
     rows: int = Field(0, ge=0, le=1000, description="Add so many rows of each hit, the largest.")
 
 
@@ -149,14 +142,13 @@ def _shown(document: Document) -> str:
     return "\n".join(filter(None, (document.title, document.text)))[:_ENCODED]
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: Row, parts: Collection[str]) -> dict[str, Any]:
     """Return a row of a hit; its handle is what a person would weigh anew: the query's word, or the dimension."""
-    return {
-        "name": row.name,
-        "contribution": row.contribution,
-        "kind": row.kind,
-        "handle": (row.parts or (row.name,))[0],
-    }
+    if row.kind in (WORD, WORD_PAIR):
+        handle = row.parts[0].partition(_KNOWN_AS)[0]
+    else:
+        handle = row.name if len(parts) > 1 else f"{next(iter(parts))}: {row.name}"  # which names it only among several
+    return {"name": row.name, "contribution": row.contribution, "kind": row.kind, "handle": handle}
 
 
 def routes(service: Service) -> APIRouter:
@@ -224,11 +216,12 @@ def routes(service: Service) -> APIRouter:
         service.check_explained({"query": body.query})
 
         def work() -> dict[str, Any]:
-            hits = index.search(body.query, body.top_k, where=body.where, weights=body.weights)
+            weights = {"weights": body.weights, "word_weights": body.word_weights}
+            hits = index.search(body.query, body.top_k, where=body.where, **weights)
             found = hits.to_dict()
             for hit, plain in zip(hits, found["hits"]):
                 if body.rows:
-                    plain["rows"] = [_row(row) for row in hit.reasons.top(body.rows)]
+                    plain["rows"] = [_row(row, hit.parts) for row in hit.reasons.top(body.rows)]
             return found
 
         return answer(await service.in_thread(work))
@@ -270,8 +263,14 @@ def routes(service: Service) -> APIRouter:
 
     @router.get("/index", response_model=dict[str, Any])
     async def index_info() -> Response:
-        """Say what the index holds."""
-        facts = await service.in_thread(service.searched().info)
+        """Say what the index holds, and an example of what one might ask: the first words of a document."""
+        index = service.searched()
+
+        def work() -> dict[str, Any]:
+            first = next((document.title or document.text for document in index), "")
+            return {**index.info(), "example": " ".join(first.split()[:_EXAMPLE_WORDS])}
+
+        facts = await service.in_thread(work)
         return answer({name: value for name, value in facts.items() if name != "folder"})
 
     return router

@@ -7,11 +7,13 @@ from typing import Annotated, Any, cast
 
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, WithJsonSchema
 from starlette.requests import Request
 from starlette.responses import Response
 
 from pellucid.server.errors import ApiError
+
+_MOST_WEIGHTS = 100
 
 Texts = Annotated[
     Any,
@@ -21,6 +23,17 @@ Texts = Annotated[
 
 TextList = Annotated[list[str], Field(min_length=1, fail_fast=True)]
 """Several texts. The first that is none ends the reading: an error for each of millions would fill the memory."""
+
+
+def _few(given: Any) -> Any:
+    """Refuse before each wrong entry of millions makes an error of its own."""
+    if isinstance(given, dict) and len(given) > _MOST_WEIGHTS:
+        raise ValueError(f"at most {_MOST_WEIGHTS} weights")
+    return given
+
+
+Weights = Annotated[dict[str, float], BeforeValidator(_few)]
+"""Numbers by name, of a hundred things at most."""
 
 
 class RequestBody(BaseModel):

@@ -6,11 +6,11 @@ import asyncio
 import ipaddress
 import json
 import os
+import socket
 import threading
 import time
-import webbrowser
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from math import ceil
@@ -37,6 +37,7 @@ _SETTINGS = "PELLUCID_SERVER"  # the environment variable by which the workers g
 _MOST_CONNECTIONS = 2000
 _MOST_FILES = 4096  # that the process may have open, where the system allows it: connections are files
 _MOST_BESIDE_BODY = 64 << 10  # bytes of a head, or of the frames of a chunked body beyond the length of the body
+_LAST_MOMENT = 0.1  # seconds at the end, for requests that have arrived and were not read yet
 _HEAD_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
@@ -44,7 +45,8 @@ class ImpatientProtocol(HttpToolsProtocol):  # type: ignore[misc]
     """uvicorn's HTTP with limits for clients that mean no good.
 
     uvicorn waits for ever for the head of a request and for a client that does not read its answer, takes heads of
-    any length, accepts any number of connections, and lets a request run on whose client is gone.
+    any length, accepts any number of connections, lets a request run on whose client is gone, and at the end drops
+    requests that it has not read.
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:
@@ -66,6 +68,10 @@ class ImpatientProtocol(HttpToolsProtocol):  # type: ignore[misc]
             cycle.disconnected = True
             cycle.scope.get(HANG_UP, lambda: None)()
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """Close after a moment: what has arrived on an idle connection is still answered."""
+        self.loop.call_later(_LAST_MOMENT, super().shutdown)
 
     def data_received(self, data: bytes) -> None:
         """Count what is no body, and refuse too much of it."""
@@ -119,7 +125,7 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8080,
     workers: int = 1,
-    page: str | None = None,
+    started: Callable[[str], None] | None = None,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C; what was accepted by then is still answered.
 
@@ -127,12 +133,14 @@ def serve(
         settings: what is served, and the limits.
         models: opened models by name, in the place of those that `settings` names; for one worker.
         host: the address to listen on. On loopback alone no token is needed.
-        port: to listen on.
-        workers: processes; they share the tables of mapped models. An index is open in one process only.
-        page: open the explorer in a browser at this view, as "#search?q=aspirin", once the server is ready.
+        port: to listen on; 0 takes a free one.
+        workers: processes; they share the tables of mapped models. An index is open in one process only, and models
+            are saved by one.
+        started: called once the server is ready, with the address of the explorer, in a thread of its own.
 
     Raises:
-        InputError: other machines could reach a server without a token, or several workers should share an index.
+        InputError: other machines could reach a server without a token, several workers should share an index or save
+            models, or it cannot listen at this address.
         PellucidError: a model or the index cannot be opened.
     """
     is_local = _is_loopback(host)
@@ -140,6 +148,9 @@ def serve(
         raise InputError(f"{host} can be reached from other machines, and there is no token; set PELLUCID_TOKEN")
     if workers > 1 and settings.index is not None:
         raise InputError(f"{workers} workers cannot share an index, which one process opens; serve it with one worker")
+    if workers > 1 and settings.save_to is not None:
+        raise InputError(f"{workers} workers cannot save models, which one process would serve; save with one worker")
+    port = _free_port(host, port)
     if is_local:
         settings = replace(settings, hosts=("localhost", "127.0.0.1", "[::1]", host))
     options: dict[str, Any] = {
@@ -148,8 +159,9 @@ def serve(
         "access_log": False, "server_header": False,
     }  # fmt: skip
     _allow_files()
-    if page is not None:
-        threading.Thread(target=_open_page, args=(f"http://{host}:{port}/", page), daemon=True).start()
+    if started is not None:
+        address = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+        threading.Thread(target=_when_ready, args=(address, started), daemon=True).start()
     if workers == 1:
         uvicorn.run(create_app(settings, models), **options)
         return
@@ -168,12 +180,28 @@ def _allow_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-def _open_page(address: str, page: str) -> None:
-    """Open a view in the browser once the server answers."""
-    for _ in range(600):
+def _free_port(host: str, port: int) -> int:
+    """Return a port that can be listened on, `port` unless that is 0; uvicorn would find out after opening the models.
+
+    Raises:
+        InputError: it is taken, or the host is none of this machine.
+    """
+    try:
+        with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as free:
+            return int(free.getsockname()[1])
+    except OSError as error:
+        where = f"{host} at port {port}"
+        raise InputError(
+            f"cannot listen on {where}: {error.strerror}; end what does, or give another --port"
+        ) from error
+
+
+def _when_ready(address: str, started: Callable[[str], None]) -> None:
+    """Call `started` once the server answers."""
+    while True:
         time.sleep(0.1)
         with suppress(OSError), urlopen(f"{address}ready"):
-            webbrowser.open(address + page)
+            started(address)
             return
 
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from pellucid.base import Embedder
+from pellucid.base import Embedder, check_explained
 from pellucid.embeddings import Role, unit_rows
 from pellucid.errors import InputError, PellucidError
-from pellucid.pretrained import load
+from pellucid.pretrained import load, load_by_name
 from pellucid.server.batching import Batcher
 from pellucid.server.errors import ApiError
 from pellucid.static.embedder import StaticEmbedder
+from pellucid.store import writing_explained
 
 if TYPE_CHECKING:
     from pellucid.index.index import Index
@@ -26,7 +29,7 @@ Result = TypeVar("Result")
 
 _MOST_NUMBERS = 1 << 22  # of a dense answer: 16 MB of float32, about 50 MB of JSON
 _SLOW_WAITING = 2  # jobs behind the one that runs
-_EXPLAINED_CHARACTERS = 10_000  # of both texts: word pairs grow with the product of the two
+_MOST_MODELS = 16  # that may be served where clients save more of them: each takes memory
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class ServerSettings:
     Attributes:
         models: names, folders or hub ids; the first serves requests that name none.
         index: folder of an index.
+        save_to: folder where clients may save models that they have edited; None lets them save nothing.
         token: what clients must send as `Authorization: Bearer`; None asks for nothing.
         max_texts: of one request.
         max_characters: of one text.
@@ -48,6 +52,7 @@ class ServerSettings:
 
     models: tuple[str, ...] = ("static-en",)
     index: str | None = None
+    save_to: str | None = None
     token: str | None = None
     max_texts: int = 2048
     max_characters: int = 200_000
@@ -79,8 +84,11 @@ class Service:
             PellucidError: a model or the index cannot be opened.
         """
         self.settings = settings
-        self.models = dict(models) if models is not None else _opened(settings.models)
+        self.models = dict(models) if models is not None else load_by_name(settings.models)
         self.default = next(iter(self.models))
+        if settings.save_to is not None:
+            with writing_explained(Path(settings.save_to)):
+                Path(settings.save_to).mkdir(parents=True, exist_ok=True)
         self.index = _opened_index(settings.index)
         self.is_ready = False
         self.is_sparse: dict[str, bool] = {}
@@ -91,13 +99,17 @@ class Service:
 
     def start(self) -> None:
         """Begin to serve; called in the event loop."""
-        self._batchers = {name: Batcher(model, self.settings.max_waiting) for name, model in self.models.items()}
-        for batcher in self._batchers.values():
-            batcher.start()
         for name, model in self.models.items():
-            row = model.encode("ready")  # compiles and maps what the first request would wait for
-            self.is_sparse[name] = hasattr(row, "tocsr")
+            self._begin(name, model)
         self.is_ready = True
+
+    def _begin(self, name: str, model: Embedder) -> None:
+        """Begin to serve a model; called in the event loop."""
+        self._batchers[name] = Batcher(model, self.settings.max_waiting)
+        self._batchers[name].start()
+        row = model.encode("ready")  # compiles and maps what the first request would wait for
+        self.is_sparse[name] = hasattr(row, "tocsr")
+        self.models[name] = model
 
     async def stop(self) -> None:
         """Finish what is running, and close the index."""
@@ -178,10 +190,10 @@ class Service:
         given = {param: text for param, text in texts.items() if text is not None}
         for param, text in given.items():
             self.texts(text, param)
-        total = sum(map(len, given.values()))
-        if total > _EXPLAINED_CHARACTERS:
-            most = f"at most {_EXPLAINED_CHARACTERS:,} are explained at once; give the passage that counts"
-            raise ApiError(422, f"the texts have {total:,} characters; {most}", next(iter(given)))
+        try:
+            check_explained(*given.values())
+        except InputError as error:
+            raise ApiError(422, str(error), next(iter(given))) from error
 
     async def in_thread(self, work: Callable[[], Result]) -> Result:
         """Run what takes a while beside the event loop.
@@ -213,6 +225,35 @@ class Service:
     def _slow_job_ended(self, _: Any) -> None:
         self._slow_jobs -= 1
 
+    def saved_to(self) -> Path:
+        """Return the folder that clients may save to.
+
+        Raises:
+            ApiError: 403, they may not.
+        """
+        if self.settings.save_to is None:
+            raise ApiError(403, "this server saves nothing; start it with: pellucid serve --save-to FOLDER")
+        return Path(self.settings.save_to)
+
+    async def save_model(self, name: str, edited: Callable[[], Embedder]) -> None:
+        """Save what `edited` returns under a new name, and serve it; goes on where the client hangs up.
+
+        Raises:
+            ApiError: 403, nothing may be saved; 409, the name is taken, or enough models are served; 422, pellucid
+                refuses it.
+        """
+        folder = self.saved_to() / name
+        if name in self.models or os.path.lexists(folder):
+            raise _taken(name)
+        if len(self.models) >= _MOST_MODELS:
+            raise ApiError(409, f"{len(self.models)} models are served, and no more can be; start the server anew")
+
+        async def save() -> None:
+            self._begin(name, await self.in_thread(lambda: _saved(edited(), folder)))
+
+        self._saving = asyncio.create_task(save())
+        await asyncio.shield(self._saving)
+
     def searched(self) -> Index:
         """Return the index.
 
@@ -224,15 +265,21 @@ class Service:
         return self.index
 
 
-def _opened(names: Sequence[str]) -> dict[str, Embedder]:
-    """Open models; a folder is called by its last part, where no other is."""
-    opened: dict[str, Embedder] = {}
-    for given in names:
-        name = Path(given).name if Path(given).is_dir() else given
-        if name in opened:
-            raise InputError(f"two models are called {name!r}; rename the folder of one")
-        opened[name] = load(given)
-    return opened
+def _saved(model: Embedder, folder: Path) -> Embedder:
+    """Save a model as a new folder, whole or not at all, and open it; what is there already stays."""
+    with writing_explained(folder), TemporaryDirectory(prefix=".saving-", dir=folder.parent) as aside:
+        model.save_pretrained(Path(aside) / folder.name)
+        try:
+            os.rename(Path(aside) / folder.name, folder)
+        except OSError as error:
+            if os.path.lexists(folder):
+                raise _taken(folder.name) from error
+            raise
+    return load(folder)
+
+
+def _taken(name: str) -> ApiError:
+    return ApiError(409, f"there is a model {name!r} already, and nothing is overwritten; give another name", "name")
 
 
 def _opened_index(folder: str | None) -> Index | None:

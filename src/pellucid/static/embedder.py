@@ -387,7 +387,7 @@ class StaticEmbedder(Embedder):
                 vectors[rows] = self.word_vectors(rows) * times[:, None]
         if not np.isfinite(vectors[rows] if scales is None else scales[rows]).all():
             raise InputError(f"a factor is too large for a table of {vectors.dtype}; give a smaller one")
-        return StaticEmbedder(self.vocabulary, vectors, scales, dimensions=self._dimensions)
+        return StaticEmbedder(self.vocabulary, vectors, scales, dimensions=self._dimensions, spelling=self.spelling)
 
     def word_vectors(self, rows: npt.NDArray[np.int64] | Sequence[int]) -> Vectors:
         """Return the vectors of table `rows` as float32 [rows, dimension]."""

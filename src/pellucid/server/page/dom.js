@@ -152,8 +152,9 @@ export function marksOf(rows, side) {
  */
 export function rowTable(rows, { score, caption, top = 12, hover }) {
   const most = Math.max(1e-9, ...rows.map((row) => Math.abs(row.contribution)));
+  const least = rows.slice(0, top).some((row) => row.contribution < 0) ? -1 : 0; // bars have no left half in vain
   const lines = rows.slice(0, top).map((row) => {
-    const line = el("tr", {}, el("td", { class: "number" }, signed(row.contribution)), el("td", { class: "bar" }, bar(row.contribution / most)), el("td", {}, row.name));
+    const line = el("tr", {}, el("td", { class: "number" }, signed(row.contribution)), el("td", { class: "bar" }, bar(row.contribution / most, least)), el("td", {}, row.name));
     if (hover) {
       line.addEventListener("mouseenter", () => hover(row));
       line.addEventListener("mouseleave", () => hover(null));
@@ -169,10 +170,10 @@ export function rowTable(rows, { score, caption, top = 12, hover }) {
     el("tfoot", {}, el("tr", {}, el("td", { class: "number" }, signed(score)), el("td", { class: "bar" }), el("td", {}, "score")))));
 }
 
-/** Return a bar from the middle, to the right for what adds and to the left for what lowers. */
-function bar(/** @type {number} */ length) {
+/** Return a bar, to the right for what adds and, from the middle then, to the left for what lowers. */
+function bar(/** @type {number} */ length, /** @type {-1 | 0} */ least) {
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  svg.setAttribute("viewBox", "-1 0 2 1");
+  svg.setAttribute("viewBox", `${least} 0 ${1 - least} 1`);
   svg.setAttribute("preserveAspectRatio", "none");
   svg.setAttribute("aria-hidden", "true");
   const box = document.createElementNS("http://www.w3.org/2000/svg", "rect");
@@ -195,4 +196,45 @@ export function textField(/** @type {string} */ value, /** @type {(value: string
   area.value = value;
   area.addEventListener("input", () => typed(area.value));
   return area;
+}
+
+/** Return a range from 0 to `most` and its value as text. */
+export function range(/** @type {string} */ name, /** @type {number} */ value, /** @type {number} */ most, /** @type {(value: number) => void} */ moved) {
+  const shown = el("output", {}, value.toFixed(2));
+  const input = /** @type {HTMLInputElement} */ (el("input", { type: "range", min: "0", max: String(most), step: "0.05", value: String(value), "aria-label": name }));
+  input.addEventListener("input", () => { shown.textContent = Number(input.value).toFixed(2); moved(Number(input.value)); });
+  return [shown, input];
+}
+
+/** Return a labelled slider. */
+export function slider(/** @type {string} */ name, /** @type {number} */ value, /** @type {number} */ most, /** @type {(value: number) => void} */ moved) {
+  return el("label", {}, el("bdi", { title: name }, name), ...range(name, value, most, moved));
+}
+
+/**
+ * Return what keeps changes: Python that does it, and a button where the server may write.
+ * @param {{summary: string, code: HTMLElement, saves: boolean, button: string, name?: string, save: (name: string) => Promise<void>}} options
+ */
+export function keeping({ summary, code, saves, button, name, save }) {
+  const how = el("p", { class: "note" }, "To save from this page, start the server with ", el("code", {}, "--save-to FOLDER"), ".");
+  return el("details", { class: "keep" }, el("summary", {}, summary), saves ? saving(button, name, save) : how, code);
+}
+
+/** Return a form that saves, under a name where there is one to give. */
+function saving(/** @type {string} */ button, /** @type {string | undefined} */ name, /** @type {(name: string) => Promise<void>} */ save) {
+  const input = /** @type {HTMLInputElement} */ (el("input", { required: true, maxlength: "64", pattern: "[A-Za-z0-9]([A-Za-z0-9._\\-]*[A-Za-z0-9])?", title: "letters, digits, and . _ - between them" }));
+  input.value = name ?? "-";
+  const wrong = el("p", { role: "alert" });
+  const submit = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    wrong.replaceChildren();
+    wrong.className = "";
+    try {
+      await save(input.value);
+    } catch (error) {
+      wrong.className = "error";
+      wrong.textContent = /** @type {Error} */ (error).message;
+    }
+  };
+  return el("form", { class: "line", submit }, ...(name === undefined ? [] : [field("Name of the new model", input)]), el("button", {}, button), wrong);
 }

@@ -11,7 +11,8 @@ import { map } from "./map.js";
  * A view draws itself into `main` and returns what "Save JSON" saves.
  * @typedef {Record<string, string>} State
  * @typedef {{name: string, family: string, dimension: number, sparse: boolean, size: string}} Model
- * @typedef {{state: State, models: Model[], model: string, set: (changes: State) => void, result: (value: unknown) => void}} Page
+ * @typedef {{has_index: boolean, saves: boolean}} Server
+ * @typedef {{state: State, models: Model[], model: string, server: Server, set: (changes: State) => void, open: (model: string) => Promise<void>, result: (value: unknown) => void}} Page
  * @typedef {(main: HTMLElement, page: Page) => void | Promise<void>} View
  */
 
@@ -23,6 +24,8 @@ const models = /** @type {HTMLSelectElement} */ (document.getElementById("model"
 let result = null;
 /** @type {Model[]} */
 let known = [];
+/** @type {Server} */
+let server = { has_index: false, saves: false };
 
 /** Return the view that the address names, and its state. */
 function place() {
@@ -44,10 +47,11 @@ async function draw() {
   }
   models.value = known.some((model) => model.name === state.model) ? state.model : known[0].name;
   result = null;
+  said("");
   main.replaceChildren();
   /** @type {Page} */
   const page = {
-    state, models: known, model: models.value,
+    state, models: known, model: models.value, server, open,
     set: (changes) => { Object.assign(state, changes); remember(name, state); },
     result: (value) => { result = value; },
   };
@@ -57,6 +61,20 @@ async function draw() {
   } catch (error) {
     main.append(el("p", { class: "error", role: "alert" }, String(/** @type {Error} */ (error).message)));
   }
+}
+
+/** Ask which models there are. */
+async function learn() {
+  known = /** @type {Model[]} */ (await ask("models"));
+  models.replaceChildren(...known.map((model) => el("option", { value: model.name }, `${model.name} (${model.family})`)));
+}
+
+/** Show a model that was saved, without the changes that made it. */
+async function open(/** @type {string} */ model) {
+  await learn();
+  remember(place().name, { model });
+  await draw();
+  said(`${model} is saved, and shown here`);
 }
 
 /** Offer bytes as a file. */
@@ -112,8 +130,8 @@ models.addEventListener("change", () => {
 addEventListener("hashchange", draw);
 
 try {
-  known = /** @type {Model[]} */ (await ask("models"));
-  models.replaceChildren(...known.map((model) => el("option", { value: model.name }, `${model.name} (${model.family})`)));
+  await learn();
+  server = /** @type {Server} */ (await ask("info"));
   await draw();
 } catch (error) {
   main.append(el("p", { class: "error", role: "alert" }, `The server does not answer: ${error}`));

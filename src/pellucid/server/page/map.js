@@ -1,7 +1,7 @@
 // @ts-check
 /** A corpus as points: clusters in colours with the words that set them apart; one can zoom, point and read. */
 
-import { ask, el, said, textField } from "./dom.js";
+import { ask, el, field, said, textField } from "./dom.js";
 
 /** Colours that colour-blind eyes tell apart (Okabe and Ito), in the order of the clusters; then grey. */
 const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#a6761d"];
@@ -32,12 +32,12 @@ export function map(main, page) {
 
   main.append(
     el("form", { class: "line", submit: (event) => { event.preventDefault(); run(); } },
-      el("label", {}, el("span", {}, "Documents of the index"), asked),
+      el("label", { hidden: !page.server.has_index }, el("span", {}, "Documents of the index"), asked),
       el("label", {}, el("span", {}, "Clusters"), clusters),
       el("button", {}, "Draw the map")),
-    el("details", {}, el("summary", {}, "Or texts of your own, one a line"), textField("", (text) => { corpus = text; }, 400_000)),
+    el("details", { open: !page.server.has_index }, el("summary", {}, "Or draw a map of other texts"), field("Texts of your own, one a line, ten or more", textField("", (text) => { corpus = text; }, 400_000))),
     result);
-  if (page.state.limit) run();
+  if (page.server.has_index) run();
 }
 
 /** Return the canvas, the legend and the list of a map. */

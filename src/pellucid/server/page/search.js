@@ -1,32 +1,62 @@
 // @ts-check
 /** An index: hits with highlighted reasons; sliders weigh its parts, and the words or dimensions of the reasons, anew. */
 
-import { ask, el, markedText, signed, soon } from "./dom.js";
+import { ask, el, keeping, markedText, said, signed, slider, soon } from "./dom.js";
 
 const FOUND = 50; // hits that are fetched: those that sliders put in a new order
 const SHOWN = 10;
 const HANDLES = 12; // words or dimensions with a slider
 
+/**
+ * What weighs a score: its parts, and the words and dimensions of its reasons.
+ * @typedef {{weights: Record<string, number>, words: Record<string, number>, others: Record<string, number>}} Settings
+ */
+
 /** @type {import("./explorer.js").View} */
 export async function search(main, page) {
+  if (!page.server.has_index) {
+    main.append(el("p", {}, "There is no index to search here. Make one of your texts, and start the server with it:"),
+      el("pre", { tabindex: "0" }, "pellucid index build my-index articles.jsonl\npellucid serve --index my-index"));
+    return;
+  }
   const info = await ask("index");
   let query = page.state.q ?? "";
   /** @type {Record<string, number>} */
   let weights = page.state.w ? JSON.parse(page.state.w) : info.weights;
   /** @type {Record<string, number>} */
-  let factors = page.state.f ? JSON.parse(page.state.f) : {};
+  let factors = page.state.f ? JSON.parse(page.state.f) : { ...info["word weights"] };
   /** @type {any} */
   let found = null;
 
   const hits = el("div", { "aria-live": "polite" });
   const handles = el("div", { class: "sliders" });
-  const settings = el("pre", { tabindex: "0" });
+  const code = el("pre", { tabindex: "0" });
+  const elsewhere = el("p", { class: "note" });
   const run = soon(
-    async () => (query ? ask("search", { query, top_k: FOUND, weights, rows: 400 }) : null),
+    async () => (query ? ask("search", { query, top_k: FOUND, weights, word_weights: {}, rows: 400 }) : null),
     (answer) => { found = answer; page.result(answer); drawHandles(); drawHits(); },
     (error) => hits.replaceChildren(el("p", { class: "error" }, error.message)),
   );
-  const keep = () => page.set({ q: query, w: same(weights, info.weights) ? "" : JSON.stringify(weights), f: Object.keys(factors).length ? JSON.stringify(factors) : "" });
+  const keep = () => page.set({ q: query, w: same(weights, info.weights) ? "" : JSON.stringify(weights), f: same(factors, info["word weights"]) ? "" : JSON.stringify(factors) });
+  const ask_for = (/** @type {string} */ text) => { query = box.value = text; factors = { ...info["word weights"] }; keep(); };
+
+  /** Return the weights as they are now; words are those that stand in a question, the rest are dimensions. */
+  function settings() {
+    const known = new Set(Object.keys(info["word weights"]));
+    for (const hit of found?.hits ?? []) for (const row of hit.rows) if (row.kind.startsWith("word")) known.add(row.handle);
+    const some = (/** @type {boolean} */ isWord) => Object.fromEntries(Object.entries(factors).filter(([name]) => known.has(name) === isWord));
+    return { weights, words: some(true), others: some(false) };
+  }
+
+  async function save() {
+    const { words } = settings();
+    const kept = await ask("index", { weights, word_weights: words });
+    Object.assign(info, kept);
+    weights = { ...kept.weights };
+    keep();
+    drawParts();
+    said("saved: every search of this index that gives no weights has these now");
+  }
 
   function drawHandles() {
     /** @type {Map<string, number>} */
@@ -48,17 +78,21 @@ export async function search(main, page) {
     const scored = (found?.hits ?? []).map((/** @type {any} */ hit, /** @type {number} */ rank) => ({ hit, rank, score: weighed(hit, factors) }));
     scored.sort((/** @type {any} */ a, /** @type {any} */ b) => b.score - a.score || a.rank - b.rank);
     const shown = scored.slice(0, SHOWN);
+    const example = el("button", { type: "button", click: () => { ask_for(info.example); run(0); } }, info.example);
+    const scale = Math.max(0, ...shown.flatMap((/** @type {any} */ one) => one.hit.words.map((/** @type {any} */ word) => Math.abs(word.contribution))));
     hits.replaceChildren(
-      el("p", { class: "note" }, found ? `the best ${shown.length} of ${found.documents.toLocaleString("en")} documents` : "Ask the index something."),
-      ...shown.map((/** @type {any} */ one, /** @type {number} */ place) => drawnHit(one.hit, one.score, place, one.rank)));
-    const words = new Set((found?.hits ?? []).flatMap((/** @type {any} */ hit) => hit.rows.filter((/** @type {any} */ row) => row.kind.startsWith("word")).map((/** @type {any} */ row) => row.handle)));
-    settings.textContent = asCode(words, weights, factors);
+      found ? el("h2", {}, `The best ${shown.length} of ${found.documents.toLocaleString("en")} documents`) : el("p", {}, "Ask the index something, such as ", example),
+      ...shown.map((/** @type {any} */ one, /** @type {number} */ place) => drawnHit(one, place, scale)));
+    weighing.hidden = keeper.hidden = !found;
+    const now = settings();
+    code.textContent = asCode(query, now);
+    elsewhere.replaceChildren(...ofModels(now.others, info.models, page.models));
   }
 
   const box = /** @type {HTMLInputElement} */ (el("input", { type: "search", "aria-label": "Question", placeholder: "Ask the index" }));
   box.value = query;
-  box.addEventListener("input", () => { query = box.value; factors = {}; keep(); run(); });
-  const reset = el("button", { type: "button", click: () => { weights = { ...info.weights }; factors = {}; keep(); run(0); drawParts(); } }, "Reset the sliders");
+  box.addEventListener("input", () => { ask_for(box.value); run(); });
+  const reset = el("button", { type: "button", click: () => { weights = { ...info.weights }; factors = { ...info["word weights"] }; keep(); run(0); drawParts(); } }, "Reset the sliders");
   const parts = el("div", { class: "sliders" });
   function drawParts() {
     parts.replaceChildren(...Object.keys(info.weights).map((name) => slider(name, weights[name] ?? 0, 1, (value) => {
@@ -68,13 +102,15 @@ export async function search(main, page) {
     })));
   }
   drawParts();
+  const weighing = el("details", { open: innerWidth > 640 }, el("summary", {}, "Weigh the parts of the score, and its words or dimensions"),
+    el("h2", {}, "Parts"), parts, el("h2", {}, "Words and dimensions"), handles, reset);
+  const keeper = keeping({ summary: "Keep these weights, or use them in Python", code, saves: page.server.saves, button: "Save as settings of the index", save });
+  keeper.append(elsewhere);
   main.append(
+    el("form", { class: "line", role: "search", submit: (event) => { event.preventDefault(); run(0); } }, box, el("button", {}, "Search")),
     el("p", { class: "note" }, `${info.documents.toLocaleString("en")} documents`),
-    el("form", { class: "line", role: "search", submit: (event) => { event.preventDefault(); run(0); } }, box, el("button", {}, "Search"), reset),
-    el("details", { open: true }, el("summary", {}, "Weigh the parts of the score, and its words or dimensions"),
-      el("h2", {}, "Parts"), parts, el("h2", {}, "Words and dimensions"), handles),
-    hits,
-    el("details", {}, el("summary", {}, "These settings in Python"), settings));
+    weighing, hits, keeper);
+  drawHits();
   run(0);
 }
 
@@ -83,7 +119,8 @@ function weighed(/** @type {any} */ hit, /** @type {Record<string, number>} */ f
   return hit.rows.reduce((/** @type {number} */ sum, /** @type {any} */ row) => sum + ((factors[row.handle] ?? 1) - 1) * row.contribution, hit.score);
 }
 
-function drawnHit(/** @type {any} */ hit, /** @type {number} */ score, /** @type {number} */ place, /** @type {number} */ rank) {
+/** Return a hit at its place; `scale` is the contribution of the strongest word of all hits. */
+function drawnHit(/** @type {any} */ { hit, rank, score }, /** @type {number} */ place, /** @type {number} */ scale) {
   const moved = rank - place;
   const marks = hit.words.map((/** @type {any} */ word) => ({ start: word.start, end: word.end, value: word.contribution }));
   const parts = Object.entries(hit.parts).map(([name, value]) => `${name} ${signed(/** @type {number} */ (value), 3)}`).join("  ");
@@ -92,30 +129,30 @@ function drawnHit(/** @type {any} */ hit, /** @type {number} */ score, /** @type
     el("h3", {}, el("span", { class: "number" }, score.toFixed(4)), el("span", {}, hit.title || hit.id),
       el("span", { class: "moved" }, moved === 0 ? "" : moved > 0 ? `up ${moved}` : `down ${-moved}`)),
     el("p", { class: "parts" }, [`id ${hit.id}`, parts, facts].filter(Boolean).join("  ·  ")),
-    markedText(hit.indexed, marks),
+    markedText(hit.indexed, marks, { scale }),
     el("p", { class: "note" }, hit.rows.slice(0, 4).map((/** @type {any} */ row) => `${row.name} ${signed(row.contribution, 3)}`).join(", ")));
-}
-
-/** Return a labelled slider from 0 to `most`. */
-function slider(/** @type {string} */ name, /** @type {number} */ value, /** @type {number} */ most, /** @type {(value: number) => void} */ moved) {
-  const shown = el("output", {}, value.toFixed(2));
-  const input = /** @type {HTMLInputElement} */ (el("input", { type: "range", min: "0", max: String(most), step: "0.05", value: String(value), "aria-label": name }));
-  input.addEventListener("input", () => { shown.textContent = Number(input.value).toFixed(2); moved(Number(input.value)); });
-  return el("label", {}, el("bdi", {}, name), shown, input);
 }
 
 function same(/** @type {Record<string, number>} */ a, /** @type {Record<string, number>} */ b) {
   return JSON.stringify(a) === JSON.stringify(b);
 }
 
-/** Return Python that searches with these settings; `known` are the handles that are words of the query. */
-function asCode(/** @type {Set<string>} */ known, /** @type {Record<string, number>} */ weights, /** @type {Record<string, number>} */ factors) {
-  const words = Object.fromEntries(Object.entries(factors).filter(([name]) => known.has(name) && !/ \(as .*\)$/.test(name)));
-  const others = Object.fromEntries(Object.entries(factors).filter(([name]) => !(name in words)));
-  const settings = [`weights=${JSON.stringify(weights)}`];
-  if (Object.keys(words).length) settings.push(`word_weights=${JSON.stringify(words)}`);
-  const lines = ["index = pellucid.Index.open(\"my-index\")", `index.configure(${settings.join(", ")})  # kept; or only for one search:`,
-    `hits = index.search(query, ${settings.join(", ")})`];
-  if (Object.keys(others).length) lines.push(`# on this page alone: ${JSON.stringify(others)}`);
+/** Return Python that searches with these settings. */
+function asCode(/** @type {string} */ query, /** @type {Settings} */ { weights, words, others }) {
+  const settings = `weights=${JSON.stringify(weights)}, word_weights=${JSON.stringify(words)}`;
+  const lines = ["import pellucid", "", 'index = pellucid.Index.open("my-index")', `hits = index.search(${JSON.stringify(query)}, ${settings})`,
+    "", "# keeps them for every search:", `index.configure(${settings})`];
+  if (Object.keys(others).length) lines.push("", `# dimensions, on this page alone: ${JSON.stringify(others)}`);
   return lines.join("\n");
+}
+
+/** Return where dimensions can be weighed for good: in the models of the index, by way of a new model. */
+function ofModels(/** @type {Record<string, number>} */ factors, /** @type {Record<string, string>} */ sources, /** @type {import("./explorer.js").Model[]} */ served) {
+  return Object.entries(sources).flatMap(([part, source]) => {
+    const own = Object.entries(factors).filter(([name]) => name.startsWith(`${part}: `));
+    if (!own.length) return [];
+    if (!served.some((model) => model.name === source)) return [`To weigh dimensions of ${part} for good, serve its model ${source} too. `];
+    const scale = Object.fromEntries(own.map(([name, factor]) => [name.slice(part.length + 2), Number(Math.sqrt(factor).toFixed(2))]));
+    return [el("a", { href: `#read?${new URLSearchParams({ model: source, s: JSON.stringify(scale) })}` }, `Weigh the dimensions in a new model of ${source}`), " "];
+  });
 }
