@@ -6,7 +6,7 @@ The corpus is one sentence a line; what it consists of and its licences are list
 The teacher's pass takes about an hour on two cores and goes on where it stopped if it is started again; the rest takes
 minutes. `--ablation NAME` makes one of the ablations of the results page from the same pass instead.
 
-`--trial NAME --e5 FOLDER` makes one of the trials with a second teacher: multilingual-e5-small, from that folder. Both
+`--trial NAME --e5 FOLDER` refines the bundled model with a second teacher, multilingual-e5-small from that folder. Both
 teachers then read all sentences, in bfloat16. `--trial passages` also needs `--passages FILE`, one passage a line.
 
 What was tried, and what each gave, is in docs/notes-static-en.md.
@@ -144,7 +144,7 @@ def main() -> None:
     parser.add_argument("--work-dir", type=Path, required=True, help="where the teachers' passes keep their state")
     parser.add_argument("--output", type=Path, required=True, help="folder of the model")
     parser.add_argument("--ablation", choices=ABLATIONS, help="make this ablation instead of the bundled model")
-    parser.add_argument("--trial", choices=["joint", *TRIALS], help="make this trial with a second teacher instead")
+    parser.add_argument("--trial", choices=TRIALS, help="make this trial with a second teacher instead")
     parser.add_argument("--e5", help="folder of multilingual-e5-small, for a trial")
     parser.add_argument("--passages", type=Path, help="one passage a line, for the trial of that name")
     arguments = parser.parse_args()
@@ -154,11 +154,9 @@ def main() -> None:
     if arguments.trial:
         teachers = [teachers[0].bfloat16(), open_e5(arguments.e5)]
         extraction = read_jointly(teachers, arguments.corpus, arguments.work_dir)
-    else:
-        extraction = extract(teachers[0], arguments.corpus, arguments.work_dir, EXTRACTION)
-    if arguments.trial in TRIALS:
         model = try_refining(extraction, TRIALS[arguments.trial], arguments.passages)
     else:
+        extraction = extract(teachers[0], arguments.corpus, arguments.work_dir, EXTRACTION)
         model = make(extraction, teachers[0], arguments.ablation)
     model.save_pretrained(arguments.output, dtype="int8", extra_words=extraction.words)
     if not (arguments.ablation or arguments.trial):
