@@ -75,6 +75,13 @@ def _products(first: Any, second: Any) -> npt.NDArray[np.float64]:
     return _dense(first @ second.T)
 
 
+def turned(rows: Any) -> npt.NDArray[np.float64]:
+    """Return rows [n, n] with the products of `rows` [n, d]: what is learned of either is the same, and n is small."""
+    values, vectors = np.linalg.eigh(_products(rows, rows))
+    result: npt.NDArray[np.float64] = vectors * np.sqrt(np.maximum(values, 0))
+    return result
+
+
 def _sts(task: Any) -> Sample:
     pairs = read_sts(task)
     chosen = _drawn(len(pairs.scores), PAIRS)
@@ -173,8 +180,9 @@ def _classification(folder: Path, learned: int, tested: int) -> Sample:
     def items(rows: Any) -> Items:
         from sklearn.linear_model import LogisticRegression
 
-        model = LogisticRegression(max_iter=200).fit(rows[: len(texts)], labels)
-        found = model.predict(rows[len(texts) :])
+        points = turned(rows)
+        model = LogisticRegression(max_iter=200).fit(points[: len(texts)], labels)
+        found = model.predict(points[len(texts) :])
         return np.array([[float(one == other)] for one, other in zip(found, test_labels)])
 
     return Sample(folder.name, "classification", texts + test_texts, items, _mean)
@@ -189,7 +197,7 @@ def _clustering(path: Path) -> Sample:
         from sklearn.cluster import KMeans
 
         count = len(np.unique(labels))
-        found = KMeans(count, n_init=5, random_state=0).fit_predict(_dense(rows)).astype(np.float64)
+        found = KMeans(count, n_init=5, random_state=0).fit_predict(turned(rows)).astype(np.float64)
         return np.stack([found, labels], axis=1)
 
     return Sample("StackOverflow", "clustering", [table["text"][n] for n in chosen], items, v_measure)

@@ -36,6 +36,7 @@ from static_en import open_teacher
 from tatoeba_pairs import all_paraphrases, test_sentences
 
 LENGTH = 48  # tokens read of a text
+FREQUENCIES = 500  # sentences in which clusters are counted before training
 ANSWER = 16  # words of a medical answer
 TRAINING = TrainingSettings(
     batch_size=64, learning_rate=1e-3, warmup_steps=6, max_steps=64, rank=16, alpha=32, dropout=0.0, bf16=True,
@@ -54,6 +55,7 @@ class Row:
         seed: of the adapter and the order of batches.
         steps: batches trained on; 0 for the model as it is.
         layers: of the language model, from the first.
+        paper: read the states one position back and take the centroids as they are.
     """
 
     attention: str = "bidirectional"
@@ -62,12 +64,14 @@ class Row:
     seed: int = 0
     steps: int = 64
     layers: int = 6
+    paper: bool = False
 
     @property
     def name(self) -> str:
         """What its folder is called by."""
         size = "tokens" if self.clusters is None else self.clusters or "dense"
-        return f"{size}-{self.pooling}-{self.attention}-{self.layers}-{self.steps}-{self.seed}"
+        end = "-paper" if self.paper else ""
+        return f"{size}-{self.pooling}-{self.attention}-{self.layers}-{self.steps}-{self.seed}{end}"
 
 
 @dataclass(frozen=True)
@@ -146,8 +150,7 @@ def training_sets(source: Source) -> list[Any]:
     """Return everything that is trained on, in sets of texts of like length: a batch is of one set."""
     random = np.random.default_rng(TRAINING.seed)
     amounts = source.amounts
-    short = (text for text in read_texts(source.corpus) if 3 <= len(text.split()) <= 18)
-    sentences = list(dict.fromkeys(islice(short, amounts.sentences)))
+    sentences = _sentences(source, amounts.sentences)
     held_out = test_sentences(source.data / "sts")
     paraphrases = all_paraphrases(source.data / "parallel" / "tatoeba", held_out)[: amounts.paraphrases]
     answers = shuffled(list(medical_questions(source.data)), random)[: amounts.questions]
@@ -184,15 +187,40 @@ def keep_joined(path: Path, first: np.ndarray, second: np.ndarray) -> None:
     aside.replace(path)
 
 
-def clusters(source: Source, backbone: Backbone, count: int | None) -> Clusters:
-    """Return the clusters of the head, made once."""
-    folder = source.work / f"clusters-{count}"
+def weighted_clusters(source: Source, backbone: Backbone, row: Row) -> Clusters:
+    """Return the clusters of the head, those that fire in many sentences before training weighted down; made once.
+
+    The centroids are multiplied by log(1 / frequency) / log(sentences), 1 for a cluster that fires in one sentence or
+    none: else a short training is spent on unlearning what every text has.
+    """
+    size = "tokens" if row.clusters is None else row.clusters
+    folder = source.work / f"head-{size}-{row.attention}-{row.layers}"
     if not folder.exists():
-        made = cluster_vocabulary(backbone.head, backbone.tokenizer, count, iterations=10)
+        made, texts = _clusters(source, backbone, row), _sentences(source, FREQUENCIES)
+        plain = LexiconEmbedder(backbone, made, LexiconSettings(shift=False, max_length=LENGTH)).encode(texts)
+        counts = np.bincount(plain.indices, minlength=len(made))
+        weights = 1 - np.log(np.maximum(counts, 1)) / np.log(len(texts))
+        with tempfile.TemporaryDirectory(dir=source.work) as aside:
+            replace(made, centroids=made.centroids * weights[:, None].astype(np.float32)).save(aside)
+            shutil.copytree(aside, folder)
+    return Clusters.load(folder)
+
+
+def _clusters(source: Source, backbone: Backbone, row: Row) -> Clusters:
+    """Return the clusters of the head's rows, made once."""
+    folder = source.work / f"clusters-{row.clusters}"
+    if not folder.exists():
+        made = cluster_vocabulary(backbone.head, backbone.tokenizer, row.clusters, iterations=10)
         with tempfile.TemporaryDirectory(dir=source.work) as aside:
             made.save(aside)
             shutil.copytree(aside, folder)
     return Clusters.load(folder)
+
+
+def _sentences(source: Source, count: int) -> list[str]:
+    """Return the first short sentences of the corpus, no one twice."""
+    short = (text for text in read_texts(source.corpus) if 3 <= len(text.split()) <= 18)
+    return list(dict.fromkeys(islice(short, count)))
 
 
 def untrained(source: Source, row: Row) -> LexiconEmbedder:
@@ -201,8 +229,9 @@ def untrained(source: Source, row: Row) -> LexiconEmbedder:
     if row.clusters == 0:
         head = Clusters.nameless(np.zeros((1, backbone.dimension), np.float32))
         return LexiconEmbedder(backbone, head, LexiconSettings(pooling="last", shift=False, max_length=LENGTH))
-    settings = LexiconSettings(pooling=row.pooling, max_length=LENGTH)  # type: ignore[arg-type]
-    return LexiconEmbedder(backbone, clusters(source, backbone, row.clusters), settings)
+    settings = LexiconSettings(pooling=row.pooling, shift=row.paper, max_length=LENGTH)  # type: ignore[arg-type]
+    make = _clusters if row.paper else weighted_clusters
+    return LexiconEmbedder(backbone, make(source, backbone, row), settings)
 
 
 def trained(source: Source, row: Row) -> LexiconEmbedder | DenseEmbedder:
