@@ -154,7 +154,7 @@ def test_embeddings_are_pruned_weighted_and_joined(opened):
     assert script.frequencies(rows) == pytest.approx([0.5, 1, 0])
     assert script.weighted(rows).toarray()[0] == pytest.approx([1, 0, 0])
     both = script.side_by_side(rows, np.eye(2, dtype=np.float32))
-    assert (both @ both.T).toarray() == pytest.approx((0.5 * (rows @ rows.T).toarray() + 0.5 * np.eye(2)))
+    assert (both @ both.T).toarray() == pytest.approx(0.5 * (rows @ rows.T).toarray() + 0.5 * np.eye(2))
 
 
 def test_the_page_judges_by_intervals(opened, tmp_path):
@@ -168,7 +168,7 @@ def test_the_page_judges_by_intervals(opened, tmp_path):
     labels = ["lexicon", "dense", "all tokens", "hybrid", *(f"top-{most}" for most in pages.KEPT)]
     found = {label: measured(score, 9.0) for label, score in zip(labels, (60, 50, 60, 60, 59, 58, 57))}
     queries = {text: [["a"], ["b"]] for text in (*pages.QUERIES, *pages.FAILING)}
-    shown = {"queries": queries, "clusters": dict.fromkeys(pages.CLUSTERS, ["c"]), "seconds": {"lexicon": 60.0}}
+    shown = {"queries": queries, "clusters": {token: ["c"] for token in pages.CLUSTERS}, "seconds": {"lexicon": 60.0}}
     pages.write_page(tmp_path / "page.md", found, shown)
     page = (tmp_path / "page.md").read_text(encoding="utf-8")
     lines = {line.split(" | ")[0].strip("| "): line for line in page.splitlines() if line.startswith("|")}
