@@ -33,7 +33,7 @@ from pellucid.lexicon import TRAINED, Clusters
 from pellucid.research import DenseEmbedder
 from pellucid.transformer import Backbone, LexiconSettings, open_backbone
 from static_en import open_teacher
-from tatoeba_pairs import all_paraphrases, test_sentences
+from tatoeba_pairs import all_paraphrases
 
 LENGTH = 48  # tokens read of a text
 FREQUENCIES = 500  # sentences in which clusters are counted before training
@@ -150,7 +150,7 @@ def training_sets(source: Source) -> list[Any]:
     """Return everything that is trained on, in sets of texts of like length: a batch is of one set."""
     random = np.random.default_rng(TRAINING.seed)
     amounts = source.amounts
-    sentences = _sentences(source, amounts.sentences)
+    sentences = short_sentences(source, amounts.sentences)
     held_out = test_sentences(source.data / "sts")
     paraphrases = all_paraphrases(source.data / "parallel" / "tatoeba", held_out)[: amounts.paraphrases]
     answers = shuffled(list(medical_questions(source.data)), random)[: amounts.questions]
@@ -196,7 +196,7 @@ def weighted_clusters(source: Source, backbone: Backbone, row: Row) -> Clusters:
     size = "tokens" if row.clusters is None else row.clusters
     folder = source.work / f"head-{size}-{row.attention}-{row.layers}"
     if not folder.exists():
-        made, texts = _clusters(source, backbone, row), _sentences(source, FREQUENCIES)
+        made, texts = _clusters(source, backbone, row), short_sentences(source, FREQUENCIES)
         plain = LexiconEmbedder(backbone, made, LexiconSettings(shift=False, max_length=LENGTH)).encode(texts)
         counts = np.bincount(plain.indices, minlength=len(made))
         weights = 1 - np.log(np.maximum(counts, 1)) / np.log(len(texts))
@@ -217,7 +217,7 @@ def _clusters(source: Source, backbone: Backbone, row: Row) -> Clusters:
     return Clusters.load(folder)
 
 
-def _sentences(source: Source, count: int) -> list[str]:
+def short_sentences(source: Source, count: int) -> list[str]:
     """Return the first short sentences of the corpus, no one twice."""
     short = (text for text in read_texts(source.corpus) if 3 <= len(text.split()) <= 18)
     return list(dict.fromkeys(islice(short, count)))
