@@ -33,7 +33,7 @@ from pellucid.lexicon import TRAINED, Clusters
 from pellucid.research import DenseEmbedder
 from pellucid.transformer import Backbone, LexiconSettings, open_backbone
 from static_en import open_teacher
-from tatoeba_pairs import all_paraphrases
+from tatoeba_pairs import all_paraphrases, test_sentences
 
 LENGTH = 48  # tokens read of a text
 FREQUENCIES = 500  # sentences in which clusters are counted before training
