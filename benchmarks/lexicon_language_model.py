@@ -34,13 +34,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "recipes"))
 from lexicon_language_page import CENTRED_ON, CLUSTERS, FAILING, KEPT, ROWS, Measured, write_page
 from lexicon_page import QUERIES
 from lexicon_samples import samples
-from lexicon_smollm2 import LENGTH, Row, Source, add_source, short_sentences, source_of, trained
+from lexicon_smollm2 import Row, Source, add_source, short_sentences, source_of, trained
 from pellucid import LexiconEmbedder
 from pellucid.base import unit_rows
 from pellucid.lexicon import Clusters, largest_coordinates
 from pellucid.store import read_json, write_json
 from pellucid.transformer import LexiconSettings, open_backbone
 from vector_cache import CachedEncoder, CachedSparseEncoder, distinct
+
+START = "<|im_start|>"
 
 
 class Bench:
@@ -130,31 +132,31 @@ def all_measured(bench: Bench, done: Mapping[str, Row]) -> dict[str, Measured]:
 
 
 def whole_model(source: Source, texts: list[str]) -> LexiconEmbedder:
-    """Return all layers of the language model with the same clusters, nothing trained, less the texts' mean state."""
+    """Return all layers of the language model with the same clusters, nothing trained, less the texts' mean state.
+
+    A start token comes before each text and is not pooled: the state of whatever is first is like no other.
+    """
     backbone = open_backbone(source.model, attention="causal", dtype="bfloat16", device="cpu")
     clusters = Clusters.load(source.work / "clusters-4000")
     states = []
     with torch.inference_mode():
         for text in texts:
-            ids = torch.tensor([backbone.tokenizer(text)["input_ids"]])
-            states.append(backbone.states(ids, torch.ones_like(ids))[0].float())
+            ids = torch.tensor([backbone.tokenizer(START + text)["input_ids"]])
+            states.append(backbone.states(ids, torch.ones_like(ids))[0, 1:].float())
     mean = torch.cat(states).mean(dim=0).numpy()
-    return LexiconEmbedder(backbone, clusters, LexiconSettings(max_length=LENGTH), bias=-(clusters.centroids @ mean))
+    settings = LexiconSettings(template=START + "{text}", pooling="sum", shift=False, end_token=False)
+    return LexiconEmbedder(backbone, clusters, settings, bias=-(clusters.centroids @ mean))
 
 
-def strongest(bench: Bench) -> dict[str, Any]:
-    """Return the whole model's strongest clusters of the paper's queries, also with frequent ones down; made once."""
+def strongest(bench: Bench) -> dict[str, list[str]]:
+    """Return the names of the whole model's strongest clusters of the paper's queries; made once."""
     path = bench.source.work / "queries.json"
     if not path.exists():
-        counts = {**dict.fromkeys(QUERIES, 5), **dict.fromkeys(FAILING, 10)}
-        texts = short_sentences(bench.source, CENTRED_ON)
-        model = whole_model(bench.source, texts)
-        weights = np.log(1 / np.maximum(frequencies(model.encode(texts)), 1 / len(texts)))
-        plain, names = model.encode(list(counts)).toarray(), model.dimensions.names
-        found = {}
-        for text, row in zip(counts, plain):
-            both = [np.argsort(-values)[: counts[text]] for values in (row, row * weights)]
-            found[text] = [[names[n] for n in order] for order in both]
+        model = whole_model(bench.source, short_sentences(bench.source, CENTRED_ON))
+        found, names = {}, model.dimensions.names
+        for text, most in {**dict.fromkeys(QUERIES, 5), **dict.fromkeys(FAILING, 10)}.items():
+            order = np.argsort(-model.encode(text).toarray()[0])
+            found[text] = [names[n] for n in order[:most]]
         write_json(path, found)
     return dict(read_json(path))
 

@@ -145,7 +145,7 @@ def write_page(path: Path, measured: Mapping[str, Measured], shown: Mapping[str,
     Args:
         path: the Markdown file.
         measured: label -> scores: those of `ROWS` that were made, "hybrid", "two dense", "idf" and "top-K".
-        shown: `queries` (text -> names of the strongest clusters, as they are and weighted), `clusters` (token ->
+        shown: `queries` (text -> names of the strongest clusters), `clusters` (token ->
             words of its cluster) and `seconds` (label -> processor time of the training).
     """
     parts = [_head(measured, shown), _claims(measured), _table(measured), _kept(measured), _queries(shown)]
@@ -260,17 +260,18 @@ of 4,000 on average.
 
 def _queries(shown: Mapping[str, Any]) -> str:
     paper = {**dict(zip(QUERIES, PAPER_CLUSTERS)), **FAILING}
-    lines = [[text, *map("; ".join, shown["queries"][text]), printed] for text, printed in paper.items()]
-    header = ["query", "strongest clusters", "after weighting frequent ones down", "LENS-8000, as printed"]
+    lines = [[text, "; ".join(shown["queries"][text]), printed] for text, printed in paper.items()]
+    header = ["query", "strongest clusters", "LENS-8000, as printed"]
     return f"""## The paper's queries (Tables 3 and 8)
 
-Here all 30 layers read the text, one way, and **nothing is trained**; the mean state of {CENTRED_ON} sentences is taken
-away, without which punctuation fires most. After a few layers and so short a training the names of the clusters that
-fire say nothing of the text: the states there are not yet those that the head reads. The first five queries are the
-paper's good examples with their five strongest clusters; the others its failing ones, of which it prints those among
-the ten strongest that fire for the letters of a word and not for its meaning.
+Here all 30 layers read the text, one way, **nothing is trained**, and weights are summed over the tokens; the mean
+state of {CENTRED_ON} sentences is taken away, without which punctuation fires most. In the rows above, the names of
+the clusters that fire say nothing of the text: the states of the first layers are not yet those that the head reads,
+and so short a training does not change it. The first five queries are the paper's good examples with their five
+strongest clusters; the others its failing ones, of which it prints those among the ten strongest that fire for the
+letters of a word and not for its meaning.
 
-{markdown_table(header, lines, left=4)}"""
+{markdown_table(header, lines, left=3)}"""
 
 
 def _clusters(shown: Mapping[str, Any]) -> str:

@@ -167,7 +167,7 @@ def test_the_page_judges_by_intervals(opened, tmp_path):
 
     labels = ["lexicon", "dense", "all tokens", "hybrid", *(f"top-{most}" for most in pages.KEPT)]
     found = {label: measured(score, 9.0) for label, score in zip(labels, (60, 50, 60, 60, 59, 58, 57))}
-    queries = {text: [["a"], ["b"]] for text in (*pages.QUERIES, *pages.FAILING)}
+    queries = {text: ["a", "b"] for text in (*pages.QUERIES, *pages.FAILING)}
     shown = {"queries": queries, "clusters": {token: ["c"] for token in pages.CLUSTERS}, "seconds": {"lexicon": 60.0}}
     pages.write_page(tmp_path / "page.md", found, shown)
     page = (tmp_path / "page.md").read_text(encoding="utf-8")
