@@ -76,9 +76,9 @@ class Bench:
         """Return the kept embeddings of all test texts."""
         return self._encoder(row, _refuse)(self.texts)
 
-    def measured(self, label: str, rows: Callable[[], Any]) -> Measured:
+    def measured(self, name: str, rows: Callable[[], Any]) -> Measured:
         """Return the scores of some embeddings of the test texts, with bootstrap samples of each; made once."""
-        path = self.source.work / "measured" / f"{label}.json"
+        path = self.source.work / "measured" / f"{name}.json"
         if not path.exists():
             embeddings = rows()
             found = {}
@@ -128,7 +128,8 @@ def all_measured(bench: Bench, done: Mapping[str, Row]) -> dict[str, Measured]:
     made |= {"idf": partial(weighted, lexicon), "hybrid": partial(side_by_side, lexicon, dense)}
     if (other := "dense, second seed") in done:
         made["two dense"] = lambda: side_by_side(dense, bench.rows(done[other]))
-    return found | {label: bench.measured(label, rows) for label, rows in made.items()}
+    whole = ROWS["lexicon"].name
+    return found | {label: bench.measured(f"{whole}-{label}", rows) for label, rows in made.items()}
 
 
 def whole_model(source: Source, texts: list[str]) -> LexiconEmbedder:

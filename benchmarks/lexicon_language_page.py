@@ -187,7 +187,7 @@ compared.
 - **Scores** x 100: Spearman's correlation, nDCG@10, mean average precision, accuracy of a logistic regression,
   v-measure. "mean" is over the five kinds.
 - **Intervals** are 95 %, of {DRAWS:,} bootstrap samples of the pairs, queries and texts, the same ones for both models
-  of a difference. They do not cover the training's own chance; a second seed shows how large that is.
+  of a difference. They do not cover the training's own chance{_seeds(measured)}.
 
 {_times(shown)}"""
 
@@ -197,6 +197,12 @@ def _times(shown: Mapping[str, Any]) -> str:
     return f"A training took {min(found):.0f} to {max(found):.0f} s of processor time, reading the rows included.\n"
 
 
+def _seeds(measured: Mapping[str, Measured]) -> str:
+    if any(label in measured for label in SECOND.values()):
+        return "; a second seed shows how large that is"
+    return ": there is one seed of each row, and a difference of a few points may be of the seed"
+
+
 def _difference(measured: Mapping[str, Measured], better: str, worse: str, kind: str) -> Draws | None:
     if better not in measured or worse not in measured:
         return None
@@ -204,18 +210,24 @@ def _difference(measured: Mapping[str, Measured], better: str, worse: str, kind:
 
 
 def _claims(measured: Mapping[str, Measured]) -> str:
-    lines = []
+    lines, said = [], dict[str, list[str]]()
     for claim in CLAIMS:
         found = [_difference(measured, claim.better, claim.worse, kind) for kind in ("mean", "STS", "retrieval")]
         second = _difference(measured, SECOND.get(claim.better, ""), SECOND.get(claim.worse, ""), "mean")
-        cells = ["not run" if draws is None else _signed(draws) for draws in found]
-        said = "" if found[0] is None else verdict(found[0])
-        lines.append([claim.text, claim.paper, *cells, None if second is None else _signed(second), said])
+        judged = "not run" if found[0] is None else verdict(found[0])
+        said.setdefault(judged.strip("*"), []).append(claim.text)
+        cells = [None if draws is None else _signed(draws) for draws in (*found, second)]
+        lines.append([claim.text, claim.paper, *cells, judged])
     header = ["the paper's claim", "the paper", "mean", "STS", "retrieval", "mean, second seed", ""]
+    short = "\n".join(f"- {judged[0].upper()}{judged[1:]}: {'; '.join(texts)}." for judged, texts in said.items())
     return f"""## Which claims hold
 
+{short}
+
 Points between the two models, with the interval. A claim holds if the interval of the mean lies above 0, does not hold
-if it lies below, and is undecided otherwise. For "no lower" an undecided line means that no difference was found.
+if it lies below, and is undecided otherwise. **What does not hold here, does not hold after {ROWS["lexicon"].steps}
+batches**: a dense model starts from states that are vectors of their texts already, a lexicon model from a head that
+was made for other states, and the paper trains for thousands of batches of 512.
 
 {markdown_table(header, lines, left=2)}"""
 
