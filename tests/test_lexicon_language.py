@@ -17,7 +17,7 @@ from scipy.stats import spearmanr
 
 pytest.importorskip("sentence_transformers")
 
-from pellucid import LexiconEmbedder  # noqa: E402
+from pellucid import LexiconEmbedder
 
 ROOT = Path(__file__).resolve().parents[1]
 
