@@ -165,7 +165,7 @@ cores ({processor()}), on which other programs ran.
 The claims of the LENS paper (*Enhancing Lexicon-Based Text Embeddings with Large Language Models*) on the first
 {row.layers} of the 30 layers of SmolLM2-135M-Instruct (d = 576, 49,152 tokens, head tied to the input embeddings). The
 paper's model is Mistral 7B; ours is small and was trained for minutes, so that only the order of models can be
-compared.
+compared, and that for so short a training.
 
 - **Training**, the same for every row (`recipes/lexicon_smollm2.py`): {row.steps} batches of {TRAINING.batch_size}
   sentences or {TRAINING.batch_size} pairs; an adapter of rank {TRAINING.rank} on all linear layers, learning rate
@@ -174,11 +174,12 @@ compared.
   (Tatoeba's paraphrases, MedQuAD's questions with the first {ANSWER} words of an answer) by InfoNCE, temperature
   {TRAINING.temperature}, against the other pairs of the batch. No hard negatives, no instructions. The rate was not
   tuned for any row.
-- **The head** of the lexicon rows. The first layers' states are about their own token, so that none is shifted by one
-  position, and centroids of clusters that fire in many sentences before training are scaled down (by 1 at one of
-  {FREQUENCIES} sentences, by 0 at all), which the paper proposes in its section 5.5. A first model without either, as
-  the paper has it, stayed far behind on these sets after as many batches, and so both were chosen; "as in the paper"
-  is that model. The choice helps all lexicon rows against the dense ones. The head itself is not trained.
+- **The head** of the lexicon rows is not trained. The first layers' states are about their own token, so that none is
+  shifted by one position, and centroids of clusters that fire in many sentences before training are scaled down (by 1
+  at one of {FREQUENCIES} sentences, by 0 at all), which the paper proposes in its section 5.5. Both were chosen after a
+  first model without them stayed behind on samples of these very sets; a fitted head (`fit_head`) and biases were
+  tried before training and were worse. The choice helps all lexicon rows against the dense ones. The row "as in the
+  paper" has neither.
 - **Sets**, samples of each, drawn once: {PAIRS} pairs of each of six STS sets;
   {samples}
   (the right ones and others at random, so that figures are higher than on the whole set); {QUESTIONS} questions of
@@ -200,7 +201,7 @@ def _times(shown: Mapping[str, Any]) -> str:
 def _seeds(measured: Mapping[str, Measured]) -> str:
     if any(label in measured for label in SECOND.values()):
         return "; a second seed shows how large that is"
-    return ": there is one seed of each row, and a difference of a few points may be of the seed"
+    return ":\n  there is one seed of each row, and a difference of a few points may be of the seed"
 
 
 def _difference(measured: Mapping[str, Measured], better: str, worse: str, kind: str) -> Draws | None:
@@ -225,9 +226,9 @@ def _claims(measured: Mapping[str, Measured]) -> str:
 {short}
 
 Points between the two models, with the interval. A claim holds if the interval of the mean lies above 0, does not hold
-if it lies below, and is undecided otherwise. **What does not hold here, does not hold after {ROWS["lexicon"].steps}
-batches**: a dense model starts from states that are vectors of their texts already, a lexicon model from a head that
-was made for other states, and the paper trains for thousands of batches of 512.
+if it lies below, and is undecided otherwise. **What does not hold here, does not hold for these layers after
+{ROWS["lexicon"].steps} batches**; the paper's training is far longer. Probably a dense model has less to learn: the
+head of a lexicon model was made for the states of the last layer, and its clusters do not yet say what they are named.
 
 {markdown_table(header, lines, left=2)}"""
 
@@ -245,8 +246,9 @@ def _table(measured: Mapping[str, Measured]) -> str:
 
 "lexicon" is 4,000 clusters, both ways of attention, maximum; "one way", "sum", "last", "all tokens" and "8,000
 clusters" differ from it in that alone. "dense" is the mean of the text's states and "dense, last" the last one, both
-ways. "hybrid" is lexicon and dense side by side with equal weights, "idf" the lexicon model with each cluster times
-log(1 / its frequency among the test texts).
+ways. "last" takes the state of the end token, on which the scales of the clusters were not counted. "hybrid" is lexicon
+and dense side by side with equal weights, "idf" the lexicon model with each cluster times log(1 / its frequency among
+the test texts).
 
 {markdown_table(header, lines)}
 Set by set:
@@ -281,7 +283,7 @@ state of {CENTRED_ON} sentences is taken away, without which punctuation fires m
 the clusters that fire say nothing of the text: the states of the first layers are not yet those that the head reads,
 and so short a training does not change it. The first five queries are the paper's good examples with their five
 strongest clusters; the others its failing ones, of which it prints those among the ten strongest that fire for the
-letters of a word and not for its meaning.
+letters of a word and not for its meaning. Where rare words prevail, ours say little of the query.
 
 {markdown_table(header, lines, left=3)}"""
 
@@ -294,13 +296,11 @@ def _clusters(shown: Mapping[str, Any]) -> str:
 
 
 def _foot(measured: Mapping[str, Measured]) -> str:
-    missing = [label for label in ROWS if label not in measured]
-    left_out = f"Rows that were planned and not made: {', '.join(missing)}. " if missing else ""
-    row = ROWS["lexicon"]
+    missing = [f'"{label}"' for label in ROWS if label not in measured]
+    left_out = f"Rows that were planned and not made:\n{', '.join(missing)}.\n\n" if missing else ""
     return f"""## What was cut
 
-{left_out}
-The first {row.layers} layers stand for the language model; its upper layers, where the next word is predicted, are not
-in it. The training saw {row.steps} batches of short texts, the paper's some millions of rows.
-PromptReps and echo prompting need the whole model and were not run.
+{left_out}The first {ROWS["lexicon"].layers} layers stand for the language model; its upper layers, where the next word
+is predicted, are not in it. Texts are short and in English, and no row was trained on hard negatives. PromptReps and
+echo prompting need the whole model and were not run.
 """
