@@ -38,7 +38,7 @@ QUERIES = (
 )
 """The paper's examples (its Table 3)."""
 
-_PAPER_CLUSTERS = (
+PAPER_CLUSTERS = (
     "(cars, Cars), (cheap, affordable), (reliable, reli), (depend, depends), (aff, afford)",
     "(faster, fastest), (grow, growing), (fast, Fast), (tree, trees), (quickly, rapid)",
     "(adult, adults), (oxygen, oxy), (cause, caused), (hyp, yp), (ox, Ox)",
@@ -197,7 +197,7 @@ The paper's, without weights, mean nDCG@10 of BEIR:
 
 def _table_clusters(model: Any) -> str:
     lines = []
-    for query, printed in zip(QUERIES, _PAPER_CLUSTERS):
+    for query, printed in zip(QUERIES, PAPER_CLUSTERS):
         rows = sorted(model.explain(query).rows, key=lambda row: -row.contribution)[:5]
         lines.append([query, "; ".join(row.name for row in rows), printed])
     return f"""

@@ -1,4 +1,4 @@
-"""The comparison for `lexicon-minilm`: the same transformer, batches and steps, but mean pooling."""
+"""The comparison for lexicon models: the same transformer, batches and steps, but the states themselves are pooled."""
 
 from __future__ import annotations
 
@@ -18,6 +18,25 @@ from pellucid.progress import Progress
 from static_en import open_teacher
 
 
+class OwnModule(LexiconModule):
+    """The mean of the text's own states, or the last state, as `DenseEmbedder` pools them."""
+
+    def __init__(self, model: LexiconEmbedder, adapted: Any, pooling: str) -> None:
+        """Take the model that reads, its transformer with an adapter, and "mean" or "last"."""
+        super().__init__(model, adapted, train_head=False)
+        self.pooling = pooling
+
+    def forward(self, features: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return the embeddings [B, d] of a batch of readings."""
+        hidden = self._states(features["input_ids"], features["attention_mask"]).float()
+        if self.pooling == "last":
+            rows = hidden[torch.arange(len(hidden)), features["last"]]
+        else:
+            own = features["own"][..., None]
+            rows = (hidden * own).sum(dim=1) / own.sum(dim=1).clamp(min=1)
+        return {"sentence_embedding": torch.nn.functional.normalize(rows, dim=1)}
+
+
 class MeanModule(LexiconModule):
     """Mean pooling, as the sentence transformer does it: readings in, embeddings of length 1 out."""
 
@@ -29,14 +48,17 @@ class MeanModule(LexiconModule):
         return {"sentence_embedding": torch.nn.functional.normalize(mean.float(), dim=1)}
 
 
-def train_dense(model: LexiconEmbedder, sets: Sequence[Any], folder: Path, settings: TrainingSettings) -> None:
-    """Train all-MiniLM-L6-v2 as a dense model; the adapter is written to `folder`.
+def train_dense(
+    model: LexiconEmbedder, sets: Sequence[Any], folder: Path, settings: TrainingSettings, pooling: str = "all"
+) -> None:
+    """Train the transformer of a lexicon model as a dense model; the adapter is written to `folder`.
 
     Args:
         model: the lexicon model before its training; its transformer and its way to read texts are used.
         sets: what the lexicon model is trained on.
         folder: of the run; one that was stopped goes on.
         settings: the lexicon model's.
+        pooling: "all" takes the mean of all states, "mean" of the text's own, "last" the last one.
     """
     named = {part.name: part for part in sets}
     collator = Collator(model, named, settings.group_size, settings.seed)
@@ -46,7 +68,10 @@ def train_dense(model: LexiconEmbedder, sets: Sequence[Any], folder: Path, setti
         Progress("training", unit="steps", enabled=True) as bar,
     ):
         claim(work, model, named, asdict(settings))
-        train_module(MeanModule(model, adapted, train_head=False), collator, work, settings, bar)
+        module = (
+            MeanModule(model, adapted, train_head=False) if pooling == "all" else OwnModule(model, adapted, pooling)
+        )
+        train_module(module, collator, work, settings, bar)
 
 
 def dense_model(folder: Path) -> SentenceTransformer:

@@ -99,23 +99,23 @@ class Source:
 def training_sets(source: Source, amounts: Amounts) -> list[TextSet | TrainingSet]:
     """Return everything that is trained on, in sets of texts of like length: a batch is of one set."""
     random = np.random.default_rng(amounts.seed)
-    long_ones = _shuffled([text for text in read_texts(source.corpus) if 21 <= len(text.split()) <= 60], random)
+    long_ones = shuffled([text for text in read_texts(source.corpus) if 21 <= len(text.split()) <= 60], random)
     long_ones = long_ones[: amounts.long_sentences]
-    answers = _shuffled(list(_medquad(source.data)), random)
-    passages = [_cut(answer, 100) for _, answer in answers if len(answer.split()) >= 50][: amounts.passages]
+    answers = shuffled(list(medical_questions(source.data)), random)
+    passages = [cut(answer, 100) for _, answer in answers if len(answer.split()) >= 50][: amounts.passages]
     pairs = all_paraphrases(source.data / "parallel" / "tatoeba", test_sentences(source.data / "sts"))[
         : amounts.paraphrases
     ]
-    questions = [(question, _cut(answer, 60)) for question, answer in answers[-amounts.questions :]]
+    questions = [(question, cut(answer, 60)) for question, answer in answers[-amounts.questions :]]
     return [
         *_sentences(source, amounts, random),
         *_text_sets(
             "long sentences", source, long_ones, source.vectors(f"long sentences {amounts.seed}", long_ones), random
         ),
         TextSet("passages", passages, source.vectors(f"passages {amounts.seed}", passages)),
-        *_pair_sets("paraphrases", source, pairs, random),
-        *_pair_sets("medical questions", source, questions, random),
-        *_pair_sets("claims", source, [(claim, _cut(text, 100)) for claim, text in _scifact(source.data)], random),
+        *pair_sets("paraphrases", source, pairs, random),
+        *pair_sets("medical questions", source, questions, random),
+        *pair_sets("claims", source, [(claim, cut(text, 100)) for claim, text in _scifact(source.data)], random),
         TrainingSet("intents", _intents(source.data, amounts.intents, random)),
     ]
 
@@ -123,34 +123,40 @@ def training_sets(source: Source, amounts: Amounts) -> list[TextSet | TrainingSe
 def _sentences(source: Source, amounts: Amounts, random: np.random.Generator) -> Iterator[TextSet]:
     """Yield sentences, and then again in sets of one topic, where neighbours meet in a batch."""
     candidates = prepare_candidates(source.teacher, source.corpus, CANDIDATES, source.work / "candidates")
-    for count, kind in ((amounts.sentences, _text_sets), (amounts.by_topic, _topic_sets)):
+    for count, kind in ((amounts.sentences, _text_sets), (amounts.by_topic, topic_sets)):
         rows = np.sort(random.permutation(len(candidates.vectors))[:count])
         texts, vectors = candidates.texts(rows), np.asarray(candidates.vectors[rows], np.float32)
         yield from kind("sentences", source, texts, vectors, random)
 
 
-def _topic_sets(
-    name: str, source: Source, texts: Sequence[str], vectors: np.ndarray, random: np.random.Generator
+def topic_sets(
+    name: str,
+    source: Any,
+    texts: Sequence[str],
+    vectors: np.ndarray,
+    random: np.random.Generator,
+    topics: int = TOPICS,
 ) -> Iterator[TextSet]:
     """Yield sets of texts whose vectors are near each other and whose lengths are alike."""
     from sklearn.cluster import MiniBatchKMeans
 
-    found = MiniBatchKMeans(TOPICS, random_state=TRAINING.seed, n_init=1).fit_predict(vectors)
-    for topic in range(TOPICS):
+    found = MiniBatchKMeans(topics, random_state=TRAINING.seed, n_init=1).fit_predict(vectors)
+    for topic in range(topics):
         chosen = np.flatnonzero(found == topic)
         yield from _text_sets(f"{name} on topic {topic}", source, [texts[n] for n in chosen], vectors[chosen], random)
 
 
 def _text_sets(
-    name: str, source: Source, texts: Sequence[str], vectors: np.ndarray, random: np.random.Generator
+    name: str, source: Any, texts: Sequence[str], vectors: np.ndarray, random: np.random.Generator
 ) -> Iterator[TextSet]:
     for label, chosen in _by_length(source.tokens(texts), random):
         yield TextSet(f"{name} {label}", [texts[n] for n in chosen], vectors[chosen])
 
 
-def _pair_sets(
-    name: str, source: Source, pairs: Sequence[tuple[str, str]], random: np.random.Generator
+def pair_sets(
+    name: str, source: Any, pairs: Sequence[tuple[str, str]], random: np.random.Generator
 ) -> Iterator[TrainingSet]:
+    """Yield sets of pairs whose longer texts are of like length."""
     longest = np.max([source.tokens(side) for side in zip(*pairs, strict=True)], axis=0)
     for label, chosen in _by_length(longest, random):
         rows = [TrainingRow(query=pairs[n][0], pos=(pairs[n][1],)) for n in chosen]
@@ -167,15 +173,17 @@ def _by_length(tokens: np.ndarray, random: np.random.Generator) -> Iterator[tupl
             yield f"up to {high} tokens", whole
 
 
-def _cut(text: str, words: int) -> str:
+def cut(text: str, words: int) -> str:
+    """Return the first words of a text."""
     return " ".join(text.split()[:words])
 
 
-def _shuffled(items: list[Any], random: np.random.Generator) -> list[Any]:
+def shuffled(items: list[Any], random: np.random.Generator) -> list[Any]:
+    """Return the items in random order."""
     return [items[n] for n in random.permutation(len(items))]
 
 
-def _medquad(data: Path) -> Iterator[tuple[str, str]]:
+def medical_questions(data: Path) -> Iterator[tuple[str, str]]:
     """Yield medical questions and their answers (CC BY 4.0)."""
     with lzma.open(data / "retrieval_train" / "medquad" / "qa.jsonl.xz", "rt", encoding="utf-8") as file:
         for line in file:

@@ -395,6 +395,8 @@ def test_a_run_that_was_stopped_ends_like_one_that_was_not(tmp_path, monkeypatch
     assert whole.keys() == stopped.keys() and all(torch.equal(whole[name], stopped[name]) for name in whole)
     heads = [load_file(str(tmp_path / name / "trained" / "head.safetensors"))["head"] for name in ("whole", "stopped")]
     assert torch.equal(*heads)
+    again = train(lexicon(), tmp_path / "stopped", sets, train_head=True)
+    assert len(steps) == 2 and np.allclose(again.clusters.centroids, heads[1])  # what is finished stays as it is
 
 
 @pytest.mark.full

