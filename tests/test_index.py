@@ -807,7 +807,7 @@ def test_the_rows_of_texts_are_those_of_the_vocabulary(compiled):
     for spelled in (["new\u2581york", "new", "caf\u00e9"], ["\u6771\u4eac", "new", "york", "\u90fd"], ["hats", "New"]):
         model = StaticEmbedder(Vocabulary(spelled), np.eye(len(spelled), 5, dtype=np.float32))
         words, found = read_words(texts, {"m": model}, compiled=compiled)
-        rows = words.rows("m", texts, found)
+        rows, _ = words.rows("m", texts, found)
         for number, text in enumerate(texts):
             known = [(model.vocabulary.row(word.text), *word[1:]) for word in model.vocabulary.split(text)]
             part = rows.of(number)
