@@ -6,8 +6,9 @@ r"""Static models of five languages from a multilingual teacher, each step kept 
 TEACHER is the folder or hub id of multilingual-e5-small. It reads, in bfloat16, up to 327,680 English sentences and
 32,768 of each other language: the sides of Tatoeba's training pairs. That takes most of an hour on one core and goes on
 after an interruption; the models are kept in `work/models`, each made in minutes. Tatoeba's test sentences occur in no
-training text. `multilingual_teacher.py` has the same steps on other text, and tuning. --stsb is the folder of STS-B in
-five languages (stsb-multi-mt, machine translations).
+training text. `multilingual_teacher.py` has the same steps on other text, and tuning on translations; here the third
+model is distilled, each language by itself and all together. --stsb is the folder of STS-B in five languages
+(stsb-multi-mt, machine translations).
 """
 
 from __future__ import annotations
@@ -28,14 +29,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid import ExtractionSettings, JoinSettings, PcaSettings, StaticEmbedder
+from pellucid import ExtractionSettings, JoinSettings, PcaSettings, RefinementSettings, StaticEmbedder
 from pellucid.evaluation import f1_in_all, translation_scores
 from pellucid.static import (
+    Bags,
     Extraction,
     LanguageWords,
     TranslationSettings,
     extract,
+    join_extractions,
     join_languages,
+    refine,
 )
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "recipes"))
@@ -55,6 +59,14 @@ STEPS = {
     "PCA without the first 7 (3.2)": JoinSettings(_PCA, _UNTUNED),
 }
 EXTRACTED, KEPT, DROPPED = STEPS
+DISTILLED = {
+    "3.2, then distilled, each language by itself": [[code] for code in ALL],
+    "3.2, then distilled, all languages together": [list(ALL)],
+}
+"""Model -> groups of languages; a batch is of one group."""
+
+APART, TOGETHER = DISTILLED
+_TRAINING = RefinementSettings(steps=1_000, batch_size=128, temperature=0.05, neighbours=1)  # of a language
 Hits = npt.NDArray[np.bool_]
 
 
@@ -108,8 +120,31 @@ class Languages:
         folder = self.work_dir / "models" / re.sub(r"\W+", "-", name)
         if not folder.exists():
             print(f"making: {name}", flush=True)
-            join_languages(self.brought, self.parallel, None, STEPS[name]).save_pretrained(folder, dtype="float16")
+            made = (
+                join_languages(self.brought, self.parallel, None, STEPS[name])
+                if name in STEPS
+                else self._distilled(DISTILLED[name])
+            )
+            made.save_pretrained(folder, dtype="float16")
         return StaticEmbedder.from_pretrained(folder)
+
+    def _distilled(self, groups: Sequence[Sequence[str]]) -> StaticEmbedder:
+        """Distil each group of languages by itself; a word of several groups gets the mean of its vectors there."""
+        start = self.model(DROPPED)
+        total, times = np.zeros(start.vectors.shape, np.float32), np.zeros((len(start.vectors), 1), np.float32)
+        for codes in groups:
+            bags = Bags.of([text for code in codes for text in self.brought[code].sentences], start.vocabulary)
+            teacher = np.concatenate([self._teacher_vectors(code) for code in codes])
+            settings = replace(_TRAINING, steps=_TRAINING.steps * len(codes))
+            known = {word for code in codes for word in self.brought[code].words if word in start.vocabulary}
+            rows = [start.vocabulary.row(word) for word in known]
+            total[rows] += refine(start.vectors.astype(np.float32), bags, teacher, settings)[rows]
+            times[rows] += 1
+        return StaticEmbedder(start.vocabulary, total / np.maximum(times, 1))
+
+    def _teacher_vectors(self, code: str) -> npt.NDArray[np.float16]:
+        """Return the teacher's vectors of a language's sentences, less what all of the language share."""
+        return join_extractions([self.extracted[code]]).teacher_vectors[: FOREIGN.max_sentences]
 
 
 def main() -> None:
@@ -142,7 +177,7 @@ def translations(languages: Languages) -> str:
     printed = ["SWE paper, tuned (mGTE, CCMatrix)", *(str(PAPER.get(code, "")) for code in LANGUAGES)]
     printed += [str(PAPER_BUCC["de"][0]), str(PAPER_BUCC["zh"][0]), ""]
     rows = []
-    for name in STEPS:
+    for name in (*STEPS, *DISTILLED):
         model = languages.model(name)
         cells = [f1_tatoeba(languages.data, model, code) for code in LANGUAGES]
         cells += [f1_bucc(languages.data, model, code) for code in ("de", "zh")]
@@ -151,13 +186,19 @@ def translations(languages: Languages) -> str:
 
 
 def differences(languages: Languages) -> str:
-    """Return what leaving out the first components changes, in points of accuracy with intervals over the sentences."""
-    dropped, kept = (all_hits(languages.data, languages.model(name)) for name in (DROPPED, KEPT))
-    row = [
-        "before tuning, first components left out or kept",
-        *(difference(dropped[test], kept[test]) for test in dropped),
+    """Return differences of models in points of accuracy to English, with intervals over the sentences."""
+    compared = {
+        "before tuning, first components left out or kept": (DROPPED, KEPT),
+        "distilled by itself or not at all": (APART, DROPPED),
+        "distilled together or not at all": (TOGETHER, DROPPED),
+        "distilled together or by itself": (TOGETHER, APART),
+    }
+    found = {name: all_hits(languages.data, languages.model(name)) for name in (KEPT, DROPPED, APART, TOGETHER)}
+    rows = [
+        [title, *(difference(found[one][test], found[other][test]) for test in found[one])]
+        for title, (one, other) in compared.items()
     ]
-    return markdown(["accuracy, difference in points", *dropped], [row])
+    return markdown(["accuracy, difference in points", *found[DROPPED]], rows)
 
 
 def cross_sts(languages: Languages, folder: Path) -> str:
@@ -168,7 +209,7 @@ def cross_sts(languages: Languages, folder: Path) -> str:
 
     tables = {code: list(csv.reader((folder / f"stsb-{code}-test.csv").open(encoding="utf-8"))) for code in ALL}
     scores = [float(row[2]) for row in tables["en"]]
-    made, rows = {name: languages.model(name) for name in STEPS}, []
+    made, rows = {name: languages.model(name) for name in (*STEPS, *DISTILLED)}, []
     for name, model in {**made, "static-multi": StaticEmbedder.from_pretrained("static-multi")}.items():
         first = model.encode([row[0] for row in tables["en"]])
         second = (model.encode([row[1] for row in tables[code]]) for code in ALL)

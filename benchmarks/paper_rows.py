@@ -240,8 +240,9 @@ SWE from GTE-small (256) | 63.90 34.14 78.17 49.66 27.39 72.63 31.14 60.76 49.00
 SWE from GTE-base (256) | 67.29 36.67 78.99 50.91 31.32 75.87 30.55 63.76 51.97
 SWE from GTE-large (256) | 65.36 36.11 78.13 50.42 31.58 75.59 30.73 62.91 51.39""",
         (
-            "Ours is one teacher, all-MiniLM-L6-v2; the paper's could not be had. Our sets are fewer (3, 2, 2, "
-            "1, 4 and 6 a type), so compare ours with each other alone."
+            "Ours have one teacher, all-MiniLM-L6-v2; the paper's could not be had. Our sets are fewer (3, 2, 2, "
+            "1, 4 and 6 a type), so compare ours with each other alone. Students of multilingual-e5-small and of both "
+            "teachers: [static models, step by step](results-static.md#teachers-tables-7-and-15)."
         ),
         ours={
             name: [("results.md", row, f"{kind} ({count})") for kind, count in _OUR_TYPES] + [None] * 3
