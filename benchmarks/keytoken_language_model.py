@@ -132,8 +132,9 @@ class Bench:
         self.options, self.encoders = options, {PLAIN: Encoders(options.model, options.work_dir)}
         if options.tuned:
             self.encoders[TUNED] = Encoders(options.tuned, options.work_dir)
-        names = "-".join(one.weights for one in self.encoders.values())
-        self.kept = Kept(options.work_dir / f"key-tokens-{names}.json")
+        names = [one.weights for one in self.encoders.values()]
+        counts = (options.skip, options.texts, options.prompted, options.words)
+        self.kept = Kept(options.work_dir / f"key-tokens-{'-'.join([*names, *map(str, counts)])}.json")
 
     @cached_property
     def sentences(self) -> list[str]:

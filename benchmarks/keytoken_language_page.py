@@ -31,7 +31,7 @@ Written by `benchmarks/keytoken_language_model.py` on {date}; {processor}, one t
 
 The findings of *A Text is Worth Several Tokens* (Nie et al.) on **{model}**, {size}, read in bfloat16. The paper's
 models have 1.3 to 7 billion parameters and published fine-tunings; its texts are 10,000 of Wikipedia. Here the texts
-are {texts} sentences of all kinds under open licences ({prompted} for PromptEOL), which no tuning read.
+are {texts:,} sentences of all kinds under open licences ({prompted:,} for PromptEOL), which no tuning read.
 {tuned} Directions can be compared, sizes of figures cannot.
 
 {precision}
@@ -40,9 +40,9 @@ Intervals are 95 %: of rates from the standard error over texts, of retrieval by
 """
 
 
-_RULES = """The rules by which a claim holds were made sharper after the first figures had been seen (controls with
-another text, "undecided", the row with M = 0, first tokens in Table 4): read them as a description, and fix them before
-the next set.
+_RULES = """The rules by which a claim holds were made sharper after the first figures, of 2,000 sentences and
+Cranfield, had been seen (controls with another text, "undecided", the row with M = 0, first tokens in Table 4). They
+were left as they were for what came after: 10,000 sentences and the other sets.
 
 """
 _BELOW = """
