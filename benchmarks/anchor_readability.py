@@ -269,8 +269,8 @@ anchors that add most to the score of a pair:
 independent component. "The 50 greatest alone" is a sparse code:
 every text keeps 50 coordinates, less the next one. Strength is that of the decorrelation.
 
-The default was chosen by share, topic, words and faithful, which need no test set. STS and retrieval, on test sets, were
-seen meanwhile; they decided only that a sparse code is out.
+The default was chosen by share, topic, words and faithful, which need no test set. STS and retrieval, on test sets,
+were seen meanwhile; they decided only that a sparse code is out.
 """
     for name, rows in measured.items():
         used = [column for column in columns if any(column in row for row in rows.values())]

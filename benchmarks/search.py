@@ -72,7 +72,7 @@ def rounds(runs: Mapping[str, Callable[[], Any]], queries: int) -> dict[str, flo
 
 def families(kept: Path | None) -> dict[str, Any]:
     """Return the models that are measured, by name; transformers only with a folder for their vectors."""
-    models: dict[str, Any] = {"static-en": "static-en", "anchors-en-500": "anchors-en-500"}
+    models: dict[str, Any] = {name: name for name in ("static-en", "anchors-en-500", "lexicon-en")}
     if kept is None:
         return models
     return models | {"MiniLM": minilm(kept), "lexicon-minilm": lexicon(kept), "MiniLM as key tokens": key_tokens(kept)}
