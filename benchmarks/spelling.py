@@ -246,12 +246,12 @@ def main() -> None:
     elif asked.speed:
         print(f"| {asked.model} | without | with |\n|---|---:|---:|")
         for what, without, with_spelling in speed(model, asked.speed):
-            print(f"| {what} | {without:,.0f} | {with_spelling:,.0f} |", flush=True)
+            print(f"| {what} | {without:,.0f} | {with_spelling:,.0f} |".replace("nan", ""), flush=True)
     else:
         among = {word.text for text in read_texts(asked.among) for word in split_words(text)} if asked.among else None
         print(f"| {asked.model} | all | compounds |\n|---|---:|---:|")
         for way, every, compound in compare(model, asked.count, among):
-            print(f"| {way} | {every:.3f} | {compound:.3f} |", flush=True)
+            print(f"| {way} | {every:.3f} | {compound:.3f} |".replace("nan", ""), flush=True)
 
 
 if __name__ == "__main__":
