@@ -66,7 +66,7 @@ def card(
     \b
     Examples:
       pellucid card 9 texts.txt -m anchors-en-200
-      pellucid card "I accepted the offer." texts.txt -m anchors-en-200 --html card.html
+      pellucid card "A house is not a home." texts.txt -m anchors-en-200 --html card.html
     """
     from pellucid.analysis.dimension_cards import card as make
 
