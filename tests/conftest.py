@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny matrices: a second thread only waits, for long on a busy machine
 
@@ -36,6 +38,17 @@ def shared() -> Path:
     if not (SHARED / "data").is_dir():
         pytest.skip(f"real data not found at {SHARED}")
     return SHARED
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """A function that imports a script of recipes/ or benchmarks/ by name; what it sets for threads is undone."""
+    for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
+    for folder in ("recipes", "benchmarks"):
+        monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[1] / folder))
+    return importlib.import_module
 
 
 def _fruit() -> StaticEmbedder:

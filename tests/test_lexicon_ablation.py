@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 pytest.importorskip("sentence_transformers")
 
-ROOT = Path(__file__).resolve().parents[1]
 FACTS = {"pairs": 9, "rows": 8, "words": 10, "negatives": 7, "development": 2, "steps": 3, "batch": 4, "group": 4}
 FACTS |= {"rate": 0.001, "planned": 49}
 
 
 @pytest.fixture
-def script(monkeypatch):
-    for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS"):
-        monkeypatch.setenv(name, "1")
-    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
-    for folder in ("recipes", "benchmarks"):
-        monkeypatch.syspath_prepend(str(ROOT / folder))
-    return importlib.import_module("lexicon_ablation")
+def script(opened):
+    return opened("lexicon_ablation")
 
 
 @pytest.fixture
-def pages(script):
-    return importlib.import_module("lexicon_ablation_page")
+def pages(opened):
+    return opened("lexicon_ablation_page")
 
 
 def test_development_pairs_share_no_sentence_with_training(script):

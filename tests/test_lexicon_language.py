@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import lzma
 import os
@@ -18,19 +17,6 @@ from scipy.stats import spearmanr
 pytest.importorskip("sentence_transformers")
 
 from pellucid import LexiconEmbedder
-
-ROOT = Path(__file__).resolve().parents[1]
-
-
-@pytest.fixture
-def opened(monkeypatch):
-    """A function that imports a script by name."""
-    for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS"):
-        monkeypatch.setenv(name, "1")
-    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
-    for folder in ("recipes", "benchmarks"):
-        monkeypatch.syspath_prepend(str(ROOT / folder))
-    return importlib.import_module
 
 
 def write_lines(path, lines):

@@ -248,6 +248,10 @@ class Vocabulary:
         """Whether `word` itself has a row."""
         return word in self._row
 
+    def has_row(self, word: str) -> bool:
+        """Whether `word` has a row of its own, as it is or in lower case: not one of its beginning."""
+        return word in self._row or word.lower() in self._row
+
     def row(self, word: str) -> int:
         """Return the row of `word`, or -1 for an unknown word.
 
@@ -278,7 +282,7 @@ class Vocabulary:
     def _own_row(self, word: str) -> int:
         """Return the row of a word or phrase of the vocabulary."""
         for spelled in (word, JOINER.join(word.split())):
-            if self._known(spelled):
+            if self.has_row(spelled):
                 return self.row(spelled)
         near = get_close_matches(word.lower(), map(shown_word, self.words), 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -377,13 +381,10 @@ class Vocabulary:
         starts = [_simple_words(phrase)[:2] for phrase in self.words if is_phrase(phrase)]
         return {(start[0], start[1]) for start in starts} if all(len(start) == 2 for start in starts) else None
 
-    def _known(self, word: str) -> bool:
-        return word in self._row or word.lower() in self._row
-
     def _cut(self, word: Word) -> Iterator[Word]:
         """Yield `word`, or where it holds unspaced script its known words and what is left."""
         text, start, _ = word
-        if text.isascii() or self._known(text):
+        if text.isascii() or self.has_row(text):
             yield word
             return
         done = 0
@@ -437,7 +438,7 @@ class Vocabulary:
             for length in self._phrase_lengths[first].get(second, ()):
                 end = start + length
                 phrase = JOINER.join(words[start:end])
-                if end <= len(words) and self._known(phrase) and close(start, end):
+                if end <= len(words) and self.has_row(phrase) and close(start, end):
                     yield start, end, phrase
                     done = end
                     break

@@ -214,7 +214,7 @@ def _row_of(model: StaticEmbedder) -> Callable[[str], int]:
     known = model.vocabulary
     if model.spelling is None:
         return known.row
-    return lambda word: known.row(word) if word in known or word.lower() in known else -1
+    return lambda word: known.row(word) if known.has_row(word) else -1
 
 
 def distinct(values: Integers, limit: int) -> tuple[Integers, Integers]:

@@ -348,7 +348,7 @@ class _TextClusters:
     def coverage(self) -> Coverage:
         """How much of the text is known."""
         vocabulary, known = self._model.vocabulary, int((self._rows >= 0).sum())
-        whole = sum(word.text in vocabulary or word.text.lower() in vocabulary for word in self._words)
+        whole = sum(vocabulary.has_row(word.text) for word in self._words)
         return Coverage(known, len(self._words), known - whole)
 
     @cached_property

@@ -195,7 +195,7 @@ class SpelledRows:
         """Return the row of each word: its own, else that of its spelling."""
         known = self._vocabulary
         lower = [word.lower() for word in words]
-        has_row = [word in known or low in known for word, low in zip(words, lower)]
+        has_row = list(map(known.has_row, words))
         self._add(sorted({low for low, has in zip(lower, has_row) if not has} - self._numbers.keys()))
         return [
             known.row(word) if has else len(known) + self._numbers[low] for word, low, has in zip(words, lower, has_row)
