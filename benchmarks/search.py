@@ -313,7 +313,7 @@ def heading(name: str, collections: list[Collection]) -> str:
 
 
 def tune(collection: Collection, folder: Path) -> None:
-    """Print nDCG@10 of the training queries: BM25 alone for some k1 and b, then its best with weights of static-en."""
+    """Print nDCG@10 of the training queries: BM25 alone for some k1 and b, then its best with weights of a model."""
     every_b = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
     print("| k1, BM25 alone | " + " | ".join(f"b {b}" for b in every_b) + " |\n|---|" + "---|" * len(every_b))
     scores = {}
@@ -323,9 +323,11 @@ def tune(collection: Collection, folder: Path) -> None:
         print(line(f"{k1}", [scores[k1, b] for b in every_b], 2), flush=True)
     k1, b = max(scores, key=lambda pair: scores[pair])
     weights = (0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5)
-    tried = [{"bm25": 1 - w, "static-en": w} for w in weights]
     print(f"\n| k1 {k1}, b {b} | " + " | ".join(f"w {w}" for w in weights) + " |\n|---|" + "---|" * len(weights))
-    print(line("with static-en", _tried(collection, folder / "both", k1, b, None, tried), 2))
+    for name in ("static-en", "lexicon-en", "anchors-en-500"):
+        tried = [{"bm25": 1 - w, name: w} for w in weights]
+        models = {name: pellucid.load(name)}
+        print(line(f"with {name}", _tried(collection, folder / name, k1, b, models, tried), 2), flush=True)
 
 
 def _tried(
