@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -9,9 +10,12 @@ import numpy as np
 import pytest
 
 import pellucid
+from pellucid.cli.output import model_facts
 from pellucid.evaluation.evaluating import open_any, sts_spearman
 from pellucid.pretrained import bundled_models
 from pellucid.static.making.extraction import ExtractionSettings
+
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +35,7 @@ def test_quality_on_real_english(static_en, shared):
 
 
 def test_every_explanation_of_real_pairs_adds_up(static_en):
-    lines = (Path(__file__).parents[1] / "examples" / "sentences.txt").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "examples" / "sentences.txt").read_text(encoding="utf-8").splitlines()
     rows = static_en.encode(lines)
     for i in range(len(lines) - 1):
         why = static_en.explain(lines[i], lines[i + 1])
@@ -62,6 +66,17 @@ def test_an_explanation_across_languages():
         why = model.explain(text, "Where is the train station?")
         assert why.rows[0].name == pair and why.score > 0.6
         assert abs(sum(row.contribution for row in why.rows) - why.score) <= 1e-6
+
+
+def test_each_model_says_how_good_it_is_as_the_pages_do():
+    """A line of the card, which `pellucid models` prints; each figure stands beside the model's name on a page."""
+    pages = (ROOT / "README.md", *(ROOT / "docs").glob("results*.md"))
+    lines = [line for page in pages for line in page.read_text("utf-8").splitlines()]
+    for name in bundled_models():
+        figures = re.findall(r"\d+\.\d", model_facts(name)["quality"])
+        assert len(figures) >= 2
+        for figure in figures:
+            assert any(name in line and figure in line for line in lines), f"{name}: {figure}"
 
 
 def test_one_model_takes_at_most_thirty_megabytes_and_all_of_them_sixty_four():

@@ -387,14 +387,14 @@ def test_describe_texts_or_stdin(run):
 
 
 def test_models_lists_what_the_card_says(run, models):
-    heading = "---\nlicense: mit\nlanguage:\n- en\n- pt-BR\ntags:\n- x\n---\n"
+    heading = "---\nlicense: mit\nquality: STS 50.0\nlanguage:\n- en\n- pt-BR\ntags:\n- x\n---\n"
     card = f"{heading}\n# Fruit\n\nFive words\nto test with.\n\nMore.\n"
     (models / "static-en" / "README.md").write_text(card)
     facts = json.loads(run("models", "--json").stdout)
     assert facts["name"] == "static-en" and facts["family"] == "static"
     assert facts["about"] == "Five words to test with." and facts["licence"] == "mit"
     assert facts["languages"] == "en, pt-BR" and facts["needs"] == "nothing more"
-    assert facts["card"] == str(models / "static-en" / "README.md")
+    assert facts["card"] == str(models / "static-en" / "README.md") and facts["quality"] == "STS 50.0"
     assert "Five words to test with." in run("models").stdout
 
 

@@ -128,15 +128,17 @@ def _needs(config: dict[str, Any]) -> str:
 
 
 def _card(path: Path) -> dict[str, str]:
-    """Return what a model card's heading says of licence and languages, and the first paragraph below its title."""
+    """Return what a card says of licence, languages and quality, and the first paragraph below its title."""
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     licence = re.search(r"^license: *(.+)$", text, re.MULTILINE)
+    quality = re.search(r"^quality: *(.+)$", text, re.MULTILINE)
     languages = re.search(r"^language:((?: .+)?(?:\n- .+)*)", text, re.MULTILINE)
     about = re.search(r"^# .*\n\n((?:[^\n#].*\n)+)", text, re.MULTILINE)
     found = {
         "about": about and " ".join(about[1].split()),
         "licence": licence and licence[1].strip(),
         "languages": languages and ", ".join(re.findall(r"[\w-]*\w", languages[1])),
+        "quality": quality and quality[1].strip(),
     }
     return {key: value for key, value in found.items() if value}
 
