@@ -210,10 +210,8 @@ def test_figures_on_the_page_of_fidelity_stand_on_the_pages_it_links():
             assert any(re.search(there, page) for page in pages), f"{figure} of: {row}"
 
 
-def test_the_papers_rows_are_as_their_script_prints_them(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    tables = runpy.run_path(str(ROOT / "benchmarks/paper_rows.py"))["tables"]()
-    assert tables in FIDELITY, "run: python benchmarks/paper_rows.py"
+def test_the_papers_rows_are_as_their_script_prints_them(opened):
+    assert opened("paper_rows").tables() in FIDELITY, "run: python benchmarks/paper_rows.py"
 
 
 def test_the_map_names_every_file_once():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import logging
 import lzma
@@ -505,18 +504,10 @@ def test_views() -> None:
     assert frame.score.tolist() == [70.04, 80, 5]
 
 
-BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
-
-
 @pytest.fixture
-def tables(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The script that writes docs/results.md, imported without leaving its thread settings behind."""
-    for name in ("OMP", "NUMBA", "MKL", "RAYON"):
-        monkeypatch.setenv(f"{name}_NUM_THREADS", "1")
-    monkeypatch.setenv("PELLUCID_THREADS", "1")
-    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return importlib.import_module("paper_tables")
+def tables(opened: Any) -> Any:
+    """The script that writes docs/results.md."""
+    return opened("paper_tables")
 
 
 def test_the_papers_tables(tables: Any) -> None:

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import lzma
 import random
-from pathlib import Path
 
 import pytest
 
-BENCHMARKS = str(Path(__file__).resolve().parents[1] / "benchmarks")
+
+@pytest.fixture
+def page(opened):
+    return opened("keytoken_language_page")
 
 
 @pytest.fixture
-def page(monkeypatch):
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    return importlib.import_module("keytoken_language_page")
-
-
-@pytest.fixture
-def benchmark(monkeypatch):
+def benchmark(opened, monkeypatch):
     for name in ("torch", "peft", "simplemma", "pytrec_eval", "bm25s"):
         pytest.importorskip(name)
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    found = importlib.import_module("keytoken_language_model")
+    found = opened("keytoken_language_model")
     monkeypatch.setattr(found, "KS", (20, 40))
     monkeypatch.setattr(found, "MS", (0, 5))
     monkeypatch.setattr(found, "FIXED", (40, 5))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -16,9 +14,8 @@ MODEL = SimpleNamespace(
 
 
 @pytest.fixture
-def page(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[1] / "benchmarks"))
-    return importlib.import_module("lexicon_page")
+def page(opened):
+    return opened("lexicon_page")
 
 
 def rows(page, lexicon, dense):
@@ -47,10 +44,9 @@ def test_the_verdict_is_the_rows_own(page, tmp_path, lexicon, dense, said):
     assert f"| {page.QUERIES[0]} | {page.QUERIES[0][:4]} 7; " in text  # the strongest first
 
 
-def test_stemmed_bm25_finds_what_plain_does_not(monkeypatch):
+def test_stemmed_bm25_finds_what_plain_does_not(opened):
     pytest.importorskip("bm25s")
-    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[1] / "benchmarks"))
-    bm25 = importlib.import_module("bm25")
+    bm25 = opened("bm25")
     corpus = [{"id": "a", "text": "connecting flights"}, {"id": "b", "text": "a bowl of rice"}]
     found = {}
     for name in (bm25.PLAIN, bm25.STEMMED):
@@ -60,8 +56,7 @@ def test_stemmed_bm25_finds_what_plain_does_not(monkeypatch):
     assert found[bm25.PLAIN] == 0 < found[bm25.STEMMED]
 
 
-def test_the_anchor_page_prints_the_papers_rows_as_printed(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[1] / "benchmarks"))
-    anchors = importlib.import_module("anchor_page")
+def test_the_anchor_page_prints_the_papers_rows_as_printed(opened):
+    anchors = opened("anchor_page")
     table = anchors._table_sts(anchors.Rows([]), (200, 500))
     assert "| LDIR (500), as printed | 78.85 | 84.35 | 80.93 | 84.79 | 83.61 | 86.31 | 80.85 |" in table

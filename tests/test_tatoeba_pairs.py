@@ -12,13 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-RECIPES = Path(__file__).resolve().parents[1] / "recipes"
-
 
 @pytest.fixture
-def tatoeba(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(RECIPES))
-    return importlib.import_module("tatoeba_pairs")
+def tatoeba(opened: Any) -> Any:
+    return opened("tatoeba_pairs")
 
 
 def written(path, *lines):
@@ -60,8 +57,8 @@ def test_test_sentences_are_found_in_every_set(tatoeba, tmp_path):
 
 @given(st.lists(st.tuples(st.text(max_size=4), st.text(max_size=4)), max_size=12))
 def test_distinct_keeps_the_first_of_each_kind(pairs):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(RECIPES))
+    with pytest.MonkeyPatch.context() as patch:  # a fixture would be made once for all examples
+        patch.syspath_prepend(str(Path(__file__).resolve().parents[1] / "recipes"))
         tatoeba = importlib.import_module("tatoeba_pairs")
     kept = tatoeba.distinct(pairs)
     first: dict[frozenset[str], tuple[str, str]] = {}
