@@ -23,8 +23,9 @@ import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,8 @@ EDGES = sorted({0, *PLACES, *(2 * count for count in PLACES[:-1])})  # between t
 LEAST = 400  # sentences that hold a word
 WORDS = (2, 20)  # of a sentence
 BATCH, SAVED = 64, 512  # sentences of a batch, batches between two states
-PASSAGES, LENGTH = 10_000, 100  # of MedQuAD, words of one at least
+PASSAGES, LENGTH = 6_000, 100  # of MedQuAD, words of one at least
+TRAINING = replace(TRAINED, steps=1_000)
 READ = ExtractionSettings(sentence_words=(1, 1_000))
 TASKS = ("STS", "Retrieval")
 
@@ -81,7 +83,7 @@ class Trials:
         """Return what each number of places gives, with the same words and sentences."""
         words, texts = chosen_text(self.data / "raw_english" / "open_licence.txt.xz")
         print(f"{len(words):,} words, {len(texts):,} sentences", flush=True)
-        sums = self._sums(words, texts)
+        sums = self.place_sums(words, texts)
 
         def model(first: int, last: int) -> StaticEmbedder:
             inside = slice(EDGES.index(first), EDGES.index(last))
@@ -95,7 +97,7 @@ class Trials:
         ]
         return markdown_table(["places of a word", *TASKS, "STS, the next", "Retrieval, the next"], rows)
 
-    def _sums(self, words: Sequence[str], texts: Sequence[str]) -> Any:
+    def place_sums(self, words: Sequence[str], texts: Sequence[str]) -> Any:
         """Return the sums of the teacher's vectors of each word in each stretch of its places: [stretches, words, d].
 
         Batches hold sentences of one length and come in a random order, so that early places are not the short ones.
@@ -130,7 +132,7 @@ class Trials:
     def passages(self) -> str:
         """Return what the same text gives as passages and as sentences, to the teacher's pass and to distillation."""
         passages = list(medquad_passages(self.data))
-        texts = {"sentences": sum(passages, []), "passages": [" ".join(one) for one in passages]}
+        texts = {"sentences": list(chain.from_iterable(passages)), "passages": [" ".join(one) for one in passages]}
         read = {name: extract(self.teacher, some, self.work_dir / name, READ) for name, some in texts.items()}
         rows = []
         for name, found in read.items():
@@ -191,7 +193,7 @@ def tuned(start: StaticEmbedder, read: Extraction) -> StaticEmbedder:
     """Return a model distilled on some text."""
     vectors, bags = start.word_vectors(np.arange(len(start.vocabulary))), Bags.of(read.sentences, start.vocabulary)
     teacher = join_extractions([read]).teacher_vectors
-    return StaticEmbedder(start.vocabulary, refine(vectors, bags, teacher, TRAINED))
+    return StaticEmbedder(start.vocabulary, refine(vectors, bags, teacher, TRAINING))
 
 
 TABLES = {"places": Trials.places, "passages": Trials.passages}
