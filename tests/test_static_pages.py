@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from pellucid import ExtractionSettings
+from pellucid.static import extract
 from tiny_models import tiny_teacher
 
 for _name in ("sentence_transformers", "mteb", "sklearn", "matplotlib", "jieba", "sudachipy"):
@@ -207,23 +209,22 @@ def test_places_and_passages_from_text_to_tables(world, trials, opened, monkeypa
     assert len(re.findall(r"^\| [13] \|", found["places"], re.MULTILINE)) == 2
 
 
-@pytest.mark.slow
-def test_places_are_those_of_a_pass_that_stops(world, trials, opened, monkeypatch, tmp_path):
-    script, texts = opened("static_text"), [said("en", number) for number in range(30)]
-    for name, value in {"EDGES": [0, 2, 5], "SAVED": 1, "BATCH": 4}.items():
+@pytest.mark.full
+def test_a_stopped_pass_goes_on_and_its_places_are_those_of_extraction(trials, opened, teacher, monkeypatch, tmp_path):
+    script, texts, words = opened("static_text"), [said("en", number) for number in range(30)], WORDS["en"].split()
+    for name, value in {"EDGES": [0, 2, 1_000], "SAVED": 1, "BATCH": 4, "open_teacher": trials.open_teacher}.items():
         monkeypatch.setattr(script, name, value)
-    monkeypatch.setattr(script, "open_teacher", trials.open_teacher)
-    words = WORDS["en"].split()
-    made = script.Trials(world / "data", tmp_path / "whole")
-    whole = made.place_sums(words, texts)
-    assert whole.shape == (2, len(words), 24)
-    stopped = script.Trials(world / "data", tmp_path / "stopped")
+    teacher.default_prompt_name = None
     read, left = script.Trials._read, iter(range(5))
-    monkeypatch.setattr(script.Trials, "_read", lambda *given: next(left) < 9 and read(*given))
+    monkeypatch.setattr(script.Trials, "_read", lambda *given: [next(left)] and read(*given))
     with pytest.raises(StopIteration):
-        stopped.place_sums(words, texts)
+        script.Trials(tmp_path, tmp_path).place_sums(words, texts)
     monkeypatch.setattr(script.Trials, "_read", read)
-    assert (stopped.place_sums(words, texts) == whole).all()
+    sums = script.Trials(tmp_path, tmp_path).place_sums(words, texts)
+    whole = extract(teacher, texts, tmp_path / "whole", ExtractionSettings(occurrences=1_000))
+    rows = [words.index(word) for word in whole.words]
+    assert sums.sum(axis=0)[rows] / whole.counts[:, None] == pytest.approx(whole.vectors, abs=1e-3)
+    assert 0 < abs(sums[0]).sum() < abs(sums[1]).sum()
 
 
 @pytest.mark.slow
