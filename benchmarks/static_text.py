@@ -18,6 +18,7 @@ for _name in ("OMP_NUM_THREADS", "PELLUCID_THREADS"):
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 import argparse
+import hashlib
 import random
 import re
 import sys
@@ -108,7 +109,8 @@ class Trials:
         row_of = {word: row for row, word in enumerate(words)}
         stretch_of = np.searchsorted(EDGES, np.arange(EDGES[-1]), side="right") - 1
         with WorkFolder(self.work_dir / "places") as work:
-            work.claim({"words": len(words), "texts": len(texts), "edges": EDGES})
+            digest = hashlib.sha256("\n".join([*words, *texts]).encode()).hexdigest()
+            work.claim({"text": digest, "edges": EDGES})
             width = self.teacher.get_embedding_dimension()
             state = work.load("sums") if "sums" in work else {}
             sums = np.array(state.get("sums", np.zeros((len(EDGES) - 1, len(words), width), np.float32)))
