@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "recipes"))
 from crosslingual_tables import LANGUAGES, tatoeba
-from language_steps import ALL, DROP, DROPPED, EXTRACTED, KEPT, STEPS, Languages, parser
+from language_steps import ALL, DROP, DROPPED, EXTRACTED, KEPT, MODELS, STEPS, TUNED, Languages, parser
 from pages import markdown_table, measured, write_block
 from pellucid import StaticEmbedder, as_static
 from pellucid.corpus import read_texts
@@ -60,7 +60,7 @@ Array = npt.NDArray[np.float64]
 def silhouettes(given: Given) -> str:
     """Return how far apart words and sentences of different languages are at each step."""
     rows = []
-    for name in STEPS:
+    for name in MODELS:
         model = given.languages.model(name)
         sets = [["en", code] for code in LANGUAGES]
         cells = [apart(model, {code: words(given.languages, code) for code in codes}) for codes in [*sets, ALL]]
@@ -97,7 +97,7 @@ def maps(given: Given) -> str:
     """Draw t-SNE of the words of all languages and of pairs at each step; return where the pictures are."""
     import matplotlib.pyplot as plt
 
-    shown = list(STEPS)
+    shown = [*STEPS, *TUNED]
     sets = [list(ALL), *(["en", code] for code in LANGUAGES)]
     figure, panels = plt.subplots(len(sets), len(shown), figsize=(3.1 * len(shown), 3.0 * len(sets)), squeeze=False)
     for row, codes in zip(panels, sets, strict=True):
@@ -108,7 +108,7 @@ def maps(given: Given) -> str:
     figure.tight_layout(rect=(0, 0.03, 1, 1))
     path = given.docs / "images" / "languages-apart.png"
     figure.savefig(path, dpi=70)
-    said = "t-SNE of the words of five languages, and of English and each other one, at three steps"
+    said = "t-SNE of the words of five languages, and of English and each other one, by step"
     return f"![{said}](images/{path.name})\n"
 
 
@@ -266,11 +266,11 @@ def shares(model: StaticEmbedder, tagged: Iterable[tuple[str, str]], tagset: str
 
 
 def language_tags(given: Given) -> str:
-    """Return the same of other languages, before PCA and after it."""
+    """Return the same of other languages, before PCA, after it and after tuning."""
     cells: dict[str, list[dict[str, float]]] = {}
     for code, treebank in TREEBANKS.items():
         files = sorted(given.tagged.glob(f"{treebank}-ud-*.conllu"))
-        models = [given.languages.model(name) for name in (EXTRACTED, DROPPED)]
+        models = [given.languages.model(name) for name in (EXTRACTED, DROPPED, next(iter(TUNED)))]
         cells[code] = [shares(model, read_tagged(*files), "as-is", "PROPN") for model in models]
     rows = [
         [tag, *(" / ".join(f"{one[tag]:.2f}" if tag in one else "-" for one in found) for found in cells.values())]
@@ -292,7 +292,7 @@ def ranks(given: Given) -> str:
 def language_ranks(given: Given) -> str:
     """Return the same in five languages."""
     rows = []
-    for name in STEPS:
+    for name in (*STEPS, *TUNED):
         model = given.languages.model(name)
         rows.append([name, *(by_rank(model, sentences(given.languages, code)) for code in ALL)])
     return markdown_table(["step", *ALL], rows)

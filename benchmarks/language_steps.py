@@ -6,8 +6,8 @@ r"""Static models of five languages from a multilingual teacher, each step kept 
 TEACHER is the folder or hub id of multilingual-e5-small. It reads, in bfloat16, up to 327,680 English sentences and
 32,768 of each other language: the sides of Tatoeba's training pairs. That takes most of an hour on one core and goes on
 after an interruption; the models are kept in `work/models`, each made in minutes. Tatoeba's test sentences occur in no
-training text. `multilingual_teacher.py` has the same steps on other text, and tuning on translations; here the third
-model is distilled, each language by itself and all together. --stsb is the folder of STS-B in five languages
+training text. `multilingual_teacher.py` has the same steps on other text and tunes for longer; here the third model is
+distilled as well, each language by itself and all together. --stsb is the folder of STS-B in five languages
 (stsb-multi-mt, machine translations).
 """
 
@@ -39,7 +39,9 @@ from pellucid.static import (
     extract,
     join_extractions,
     join_languages,
+    pair_bags,
     refine,
+    tune_on_pairs,
 )
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "recipes"))
@@ -65,8 +67,16 @@ DISTILLED = {
 }
 """Model -> groups of languages; a batch is of one group."""
 
+TUNED = {
+    "3.2, then tuned on translations (3.3)": DROPPED,
+    "first components kept, then tuned": KEPT,
+}
+"""Model -> the one that was tuned."""
+
 APART, TOGETHER = DISTILLED
+MODELS = (*STEPS, *DISTILLED, *TUNED)
 _TRAINING = RefinementSettings(steps=1_000, batch_size=128, temperature=0.05, neighbours=1)  # of a language
+_TUNING = TranslationSettings(steps=5_000, batch_size=128, evaluate_every=1_000)
 Hits = npt.NDArray[np.bool_]
 
 
@@ -120,13 +130,18 @@ class Languages:
         folder = self.work_dir / "models" / re.sub(r"\W+", "-", name)
         if not folder.exists():
             print(f"making: {name}", flush=True)
-            made = (
-                join_languages(self.brought, self.parallel, None, STEPS[name])
-                if name in STEPS
-                else self._distilled(DISTILLED[name])
-            )
-            made.save_pretrained(folder, dtype="float16")
+            self._made(name).save_pretrained(folder, dtype="float16")
         return StaticEmbedder.from_pretrained(folder)
+
+    def _made(self, name: str) -> StaticEmbedder:
+        if name in STEPS:
+            return join_languages(self.brought, self.parallel, None, STEPS[name])
+        return self._tuned(self.model(TUNED[name])) if name in TUNED else self._distilled(DISTILLED[name])
+
+    def _tuned(self, start: StaticEmbedder) -> StaticEmbedder:
+        """Tune a model on the translations of all languages."""
+        pairs = [pair_bags(path, codes, start.vocabulary) for codes, path in self.parallel.items()]
+        return StaticEmbedder(start.vocabulary, tune_on_pairs(start.vectors.astype(np.float32), pairs, _TUNING))
 
     def _distilled(self, groups: Sequence[Sequence[str]]) -> StaticEmbedder:
         """Distil each group of languages by itself; a word of several groups gets the mean of its vectors there."""
@@ -177,7 +192,7 @@ def translations(languages: Languages) -> str:
     printed = ["SWE paper, tuned (mGTE, CCMatrix)", *(str(PAPER.get(code, "")) for code in LANGUAGES)]
     printed += [str(PAPER_BUCC["de"][0]), str(PAPER_BUCC["zh"][0]), ""]
     rows = []
-    for name in (*STEPS, *DISTILLED):
+    for name in MODELS:
         model = languages.model(name)
         cells = [f1_tatoeba(languages.data, model, code) for code in LANGUAGES]
         cells += [f1_bucc(languages.data, model, code) for code in ("de", "zh")]
@@ -189,11 +204,13 @@ def differences(languages: Languages) -> str:
     """Return differences of models in points of accuracy to English, with intervals over the sentences."""
     compared = {
         "before tuning, first components left out or kept": (DROPPED, KEPT),
+        "after tuning, first components left out or kept": tuple(TUNED),
         "distilled by itself or not at all": (APART, DROPPED),
         "distilled together or not at all": (TOGETHER, DROPPED),
         "distilled together or by itself": (TOGETHER, APART),
     }
-    found = {name: all_hits(languages.data, languages.model(name)) for name in (KEPT, DROPPED, APART, TOGETHER)}
+    used = {name for pair in compared.values() for name in pair}
+    found = {name: all_hits(languages.data, languages.model(name)) for name in sorted(used)}
     rows = [
         [title, *(difference(found[one][test], found[other][test]) for test in found[one])]
         for title, (one, other) in compared.items()
@@ -209,7 +226,7 @@ def cross_sts(languages: Languages, folder: Path) -> str:
 
     tables = {code: list(csv.reader((folder / f"stsb-{code}-test.csv").open(encoding="utf-8"))) for code in ALL}
     scores = [float(row[2]) for row in tables["en"]]
-    made, rows = {name: languages.model(name) for name in (*STEPS, *DISTILLED)}, []
+    made, rows = {name: languages.model(name) for name in MODELS}, []
     for name, model in {**made, "static-multi": StaticEmbedder.from_pretrained("static-multi")}.items():
         first = model.encode([row[0] for row in tables["en"]])
         second = (model.encode([row[1] for row in tables[code]]) for code in ALL)

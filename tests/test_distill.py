@@ -28,53 +28,28 @@ from pellucid.static.making.training import (
 from pellucid.text import Vocabulary, split_words
 from pellucid.workfolder import WorkFolder
 from resuming import assert_damage_is_refused, reversed_lines, stop_at_write, stopped_at_writes
+from tiny_models import tiny_teacher
 
 torch = pytest.importorskip("torch")
 sentence_transformers = pytest.importorskip("sentence_transformers")
 
 NOUNS = "cat dog bird tree house river token tokens market price bank loan water stone road".split()
 VERBS = "sees likes finds leaves crosses sells buys".split()
-PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", ",", ":", "the", "a", "query", *NOUNS[:-2], *VERBS]
-PIECES += ["##s", "##ised", "st", "##one", "ro", "##ad"]
+PIECES = [".", ",", ":", "the", "a", "query", *NOUNS[:-2], *VERBS, "##s", "##ised", "st", "##one", "ro", "##ad"]
 
 
 @pytest.fixture(scope="module")
 def teacher(tmp_path_factory: pytest.TempPathFactory) -> sentence_transformers.SentenceTransformer:
     """A BERT of two layers and 16 dimensions with random weights, mean-pooled."""
-    return made_teacher(tmp_path_factory.mktemp("teacher"), 16, seed=0)
+    return tiny_teacher(tmp_path_factory.mktemp("teacher"), PIECES, 16)
 
 
 @pytest.fixture(scope="module")
 def second(tmp_path_factory: pytest.TempPathFactory) -> sentence_transformers.SentenceTransformer:
     """Another teacher, of 8 dimensions, with a default prompt."""
-    made = made_teacher(tmp_path_factory.mktemp("second"), 8, seed=1)
+    made = tiny_teacher(tmp_path_factory.mktemp("second"), PIECES, 8, seed=1)
     made.prompts, made.default_prompt_name = {"query": "query: "}, "query"
     return made
-
-
-def made_teacher(folder: Path, dimension: int, seed: int) -> sentence_transformers.SentenceTransformer:
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-    from transformers import BertConfig, BertModel, BertTokenizerFast
-
-    pieces = list(dict.fromkeys(PIECES))
-    fast = Tokenizer(models.WordPiece({p: i for i, p in enumerate(pieces)}, unk_token="[UNK]"))
-    fast.normalizer = normalizers.BertNormalizer(lowercase=True)
-    fast.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    fast.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", pieces.index("[CLS]")), ("[SEP]", pieces.index("[SEP]"))]
-    )
-    BertTokenizerFast(tokenizer_object=fast, pad_token="[PAD]", unk_token="[UNK]").save_pretrained(folder)
-    torch.manual_seed(seed)
-    config = BertConfig(
-        vocab_size=len(pieces), hidden_size=dimension, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32
-    )
-    BertModel(config).save_pretrained(folder)
-    modules = sentence_transformers.sentence_transformer.modules
-    words = modules.Transformer(str(folder))
-    words.max_seq_length = 12
-    return sentence_transformers.SentenceTransformer(
-        modules=[words, modules.Pooling(dimension, include_prompt=False)], device="cpu"
-    )
 
 
 def sentences(count: int, seed: int = 0) -> list[str]:
