@@ -222,7 +222,7 @@ SWE (256) | 70.5 62.0 72.6""",
             name: [(_CROSS, row, "de"), None, (_CROSS, row, "zh")]
             for name, row in {
                 "from multilingual-e5-small, STS-B (256)": "PCA without the first 7 (3.2)",
-                "static-multi, STS-B (128)": "static-multi",
+                "static-multi, STS-B (256)": "static-multi",
             }.items()
         },
     ),

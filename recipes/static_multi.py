@@ -1,14 +1,15 @@
 """Make the bundled model `static-multi`: English, German, French, Chinese and Japanese in one space.
 
     python recipes/static_multi.py --corpus open_licence.txt.xz --parallel DATA/parallel/tatoeba --e5 FOLDER \
-        --work-dir WORK --output src/pellucid/bundled/static-multi
+        --minilm FOLDER --work-dir WORK --output src/pellucid/bundled/static-multi
 
 The corpus is English, one sentence a line: that of `static-en`. The folder of the sentence pairs holds en-de.tsv.xz and
 so on: Tatoeba's sentences (CC BY 2.0 FR, by way of manythings.org/anki) with those of the test sets left out. --e5 is
-the folder of intfloat/multilingual-e5-small. Its states at the words are the vectors that training starts from. Then
-the table is trained towards the teacher's similarities in all languages and, in the same runs, on translations. The
-teacher reads in bfloat16; on a core that has instructions for it all takes about an hour, and it goes on where it
-stopped.
+the folder of intfloat/multilingual-e5-small. Its states at the words are the vectors that training starts from.
+--minilm is that of all-MiniLM-L6-v2, which reads the English sentences, and of the others their translations. Then the
+table is trained towards the similarities of both in all languages and, in the same runs, on translations, and its
+spelling is fitted, for words that it does not know. The teachers read in bfloat16; on a core that has instructions for
+it all takes about an hour, and it goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -16,25 +17,30 @@ from __future__ import annotations
 import argparse
 import random
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pellucid import (
+    AnchoringSettings,
     ExtractionSettings,
     JoinSettings,
     PcaSettings,
     RefinementSettings,
     StaticEmbedder,
     TranslationSettings,
+    add_languages,
 )
 from pellucid.static import (
     Bags,
     Extraction,
     LanguageWords,
     extract,
+    fit_spelling,
     join_extractions,
     join_languages,
     pair_bags,
@@ -42,14 +48,17 @@ from pellucid.static import (
     refine,
 )
 
-WORDS = {"en": 29_000, "de": 18_000, "fr": 14_200, "zh": 12_000, "ja": 11_000}
-"""How many words of a language are kept at most, the most frequent."""
+WORDS = {"en": 34_000, "de": 18_000, "fr": 14_200, "zh": 14_400, "ja": 12_900}
+"""How many words of a language that e5 saw are kept at most, the most frequent."""
 
-ENGLISH = ExtractionSettings(sentence_words=(2, 32), enough=50, max_sentences=262_144)
+ENGLISH = ExtractionSettings(sentence_words=(2, 32), enough=50, max_sentences=229_376)
 FOREIGN = ExtractionSettings(enough=20, max_sentences=32_768)
-PCA = PcaSettings(dimensions=128, drop=7)
-REFINEMENT = RefinementSettings(steps=7_000, learning_rate=0.015)
-THEN = RefinementSettings(steps=7_500, learning_rate=0.01, pair_share=0.85)
+PCA = PcaSettings(dimensions=256, drop=7)
+UNSEEN = AnchoringSettings(vocabulary=26_000, translation=TranslationSettings(steps=0))
+"""Words and characters of the pairs that e5 did not see: they start from the translations of their sentences."""
+
+REFINEMENT = RefinementSettings(steps=9_000, learning_rate=0.015)
+THEN = RefinementSettings(steps=9_000, learning_rate=0.01, pair_share=0.85)
 
 
 def open_e5(folder: str) -> Any:
@@ -61,6 +70,14 @@ def open_e5(folder: str) -> Any:
     return e5.to(torch.bfloat16)
 
 
+def open_minilm(folder: str) -> Any:
+    """Return all-MiniLM-L6-v2."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(folder, device="cpu").to(torch.bfloat16)
+
+
 def words_of(found: Extraction, most: int) -> LanguageWords:
     """Return the most frequent words of a language that the teacher saw."""
     rows = np.flatnonzero(np.any(found.vectors != 0, axis=1))[:most]
@@ -69,26 +86,50 @@ def words_of(found: Extraction, most: int) -> LanguageWords:
 
 def foreign_text(parallel: Path, language: str) -> list[str]:
     """Return the sentences of one language, each once, in a shuffled order."""
-    pairs = read_parallel(parallel / f"en-{language}.tsv.xz", ("en", language))
-    texts = list(dict.fromkeys(foreign for _, foreign in pairs))
+    texts = list(_translations(parallel, language))
     random.Random(0).shuffle(texts)
     return texts
 
 
-def make(e5: Any, corpus: Path, parallel: Path, work_dir: Path) -> StaticEmbedder:
+def _translations(parallel: Path, language: str) -> dict[str, str]:
+    """Return the first English translation of each sentence of a language."""
+    english: dict[str, str] = {}
+    for sentence, foreign in read_parallel(parallel / f"en-{language}.tsv.xz", ("en", language)):
+        english.setdefault(foreign, sentence)
+    return english
+
+
+def joint_teacher(found: Extraction, minilm: Any, english: list[str]) -> npt.NDArray[np.float16]:
+    """Return the vectors of e5 for the sentences of a language and those of MiniLM for their `english`, together."""
+    vectors = minilm.encode(english, batch_size=128, normalize_embeddings=True, convert_to_tensor=True)
+    second = replace(found, teacher_vectors=vectors.half().numpy())
+    return join_extractions([found, second]).teacher_vectors
+
+
+def start_table(found: Mapping[str, Extraction], files: Mapping[tuple[str, str], Path]) -> StaticEmbedder:
+    """Return the table that training starts from."""
+    brought = {language: words_of(one, WORDS[language]) for language, one in found.items()}
+    start = join_languages(brought, files, None, JoinSettings(PCA, TranslationSettings(steps=0)))
+    more = add_languages(start, files, settings=UNSEEN)
+    return StaticEmbedder(more.vocabulary, np.vstack([start.vectors, more.vectors[len(start.vocabulary) :]]))
+
+
+def make(e5: Any, minilm: Any, corpus: Path, parallel: Path, work_dir: Path) -> StaticEmbedder:
     """Return the model."""
     files = {("en", language): parallel / f"en-{language}.tsv.xz" for language in WORDS if language != "en"}
     found = {"en": extract(e5, corpus, work_dir / "en", ENGLISH)}
+    teacher = [joint_teacher(found["en"], minilm, list(found["en"].sentences))]
     for _, language in files:
-        settings = replace(FOREIGN, language=language)
+        settings, english = replace(FOREIGN, language=language), _translations(parallel, language)
         found[language] = extract(e5, foreign_text(parallel, language), work_dir / language, settings)
-    brought = {language: words_of(one, WORDS[language]) for language, one in found.items()}
-    start = join_languages(brought, files, None, JoinSettings(PCA, TranslationSettings(steps=0)))
+        sentences = [english[sentence] for sentence in found[language].sentences]
+        teacher.append(joint_teacher(found[language], minilm, sentences))  # each language less its mean
+    start = start_table(found, files)
     pairs = [pair_bags(path, codes, start.vocabulary) for codes, path in files.items()]
     bags = Bags.of([text for one in found.values() for text in one.sentences], start.vocabulary)
-    teacher = np.concatenate([join_extractions([one]).teacher_vectors for one in found.values()])  # each centred
-    vectors = refine(start.vectors, bags, teacher, REFINEMENT, pairs=pairs)
-    return StaticEmbedder(start.vocabulary, refine(vectors, bags, teacher, THEN, pairs=pairs))
+    vectors = refine(start.vectors, bags, np.concatenate(teacher), REFINEMENT, pairs=pairs)
+    vectors = refine(vectors, bags, np.concatenate(teacher), THEN, pairs=pairs)
+    return fit_spelling(StaticEmbedder(start.vocabulary, vectors))
 
 
 def main() -> None:
@@ -97,11 +138,13 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path, required=True, help="English, one sentence a line")
     parser.add_argument("--parallel", type=Path, required=True, help="folder of en-de.tsv.xz and so on")
     parser.add_argument("--e5", required=True, help="folder of multilingual-e5-small")
+    parser.add_argument("--minilm", required=True, help="folder of all-MiniLM-L6-v2")
     parser.add_argument("--work-dir", type=Path, required=True, help="where the teacher's passes keep their state")
     parser.add_argument("--output", type=Path, required=True, help="folder of the model")
     arguments = parser.parse_args()
-    model = make(open_e5(arguments.e5), arguments.corpus, arguments.parallel, arguments.work_dir)
-    model.save_pretrained(arguments.output, dtype="int8")
+    teachers = open_e5(arguments.e5), open_minilm(arguments.minilm)
+    model = make(*teachers, arguments.corpus, arguments.parallel, arguments.work_dir)
+    model.save_pretrained(arguments.output, dtype="int4")
     shutil.copy(Path(__file__).with_name("static_multi_card.md"), arguments.output / "README.md")
     print(f"wrote {arguments.output}: {len(model.vocabulary):,} words")
 

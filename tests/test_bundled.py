@@ -55,7 +55,7 @@ def test_five_languages_find_each_other(shared):
     from pellucid.evaluation.tasks import read_table
 
     model = pellucid.load("static-multi")
-    for code, least in (("deu", 0.92), ("fra", 0.89), ("cmn", 0.87), ("jpn", 0.83)):
+    for code, least in (("deu", 0.95), ("fra", 0.90), ("cmn", 0.88), ("jpn", 0.84)):
         table = read_table(shared / "data" / "crosslingual" / "tatoeba_v1" / f"{code}-eng.tsv", ["sentence1", "eng"])
         assert translation_scores(model, table["sentence1"], table["eng"]).f1 > least
 

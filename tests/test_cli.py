@@ -454,7 +454,7 @@ def test_a_model_of_several_languages_has_one_teacher(run, tmp_path):
 
 
 def test_distill_refuses_an_unknown_table_before_the_work(run, tmp_path):
-    assert "float16" in run("distill", "teacher", "c.txt", "-o", tmp_path / "m", "--dtype", "int4", code=2).stderr
+    assert "float16" in run("distill", "teacher", "c.txt", "-o", tmp_path / "m", "--dtype", "int2", code=2).stderr
 
 
 # --- how it ends ------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ for needed in ("torch", "sentence_transformers", "peft", "datasets", "pyarrow"):
 from fuzz import cases, jobs, subjects  # noqa: E402
 from fuzz.pool import run_all  # noqa: E402
 
-MODELS = ("static", "static-int8", "anchors", "lexicon")
+MODELS = ("static", "static-int8", "static-int4", "anchors", "lexicon")
 CASES = {"damage": 3, "hostile": 1, "files": 1, "texts": 1}
 TROUBLED = {
     "kill": ["save-static", "distill", "save-lexicon", "save-static"],

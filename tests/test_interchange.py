@@ -19,7 +19,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 import pellucid
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.folder import quantize
+from pellucid.static.precision import quantize
 from pellucid.store import read_tensors
 from pellucid.text import Vocabulary
 
@@ -212,7 +212,7 @@ def test_values_a_dtype_cannot_hold_are_refused_and_nothing_is_saved(tmp_path):
                 StaticEmbedder(Vocabulary(["a"]), np.array([[bad]], np.float32)).save_pretrained(
                     tmp_path / "m", dtype=dtype
                 )
-    with pytest.raises(InputError, match=r"'float8'.*float32, float16, int8"):
+    with pytest.raises(InputError, match=r"'float8'.*float32, float16, int8, int4"):
         large.save_pretrained(tmp_path / "m", dtype="float8")
     assert list(tmp_path.iterdir()) == []
 

@@ -138,8 +138,8 @@ def save(name: str, model: Any, path: Path, place: Path) -> None:
     """Save a model of `MODELS` as its name says; `place` is where all was built."""
     if name == "index":
         model.save(path)
-    elif name == "static-int8":
-        model.save_pretrained(path, dtype="int8", extra_words=["medicines"])
+    elif name in ("static-int8", "static-int4"):
+        model.save_pretrained(path, dtype=name.removeprefix("static-"), extra_words=["medicines"])
     elif name == "lexicon-adapter":
         model.save_pretrained(path, backbone_name=str(place / "backbone"))
     elif name == "keytokens-sparse":
@@ -194,6 +194,7 @@ def _index(place: Path, teacher: Any, seed: int) -> KeyTokenIndex:
 MODELS: dict[str, Callable[[Path, Any, int], Any]] = {
     "static": _static,
     "static-int8": _static,
+    "static-int4": _static,
     "anchors": lambda *a: AnchorEmbedder(_static(*a), sentences(12, a[-1])),
     "anchors-transformer": lambda place, teacher, seed: AnchorEmbedder(teacher, sentences(12, seed)),
     "lexicon": _lexicon,

@@ -27,7 +27,7 @@ OpenOption = Annotated[bool, typer.Option("--open", help="Open the explorer in a
 NewModelOption = Annotated[Path, typer.Option("--output", "-o", help="The folder of the new model.")]
 WorkDirOption = Annotated[Path | None, typer.Option(help="Where the state is kept. [default: OUTPUT.work]")]
 ParallelHelp = typer.Option(metavar="CODE-CODE=FILE", help="Translations: a .tsv, or two aligned files A,B.")
-DtypeOption = Annotated[str, typer.Option(help="Of the saved table: float32, float16 or int8.")]
+DtypeOption = Annotated[str, typer.Option(help="Of the saved table: float32, float16, int8 or int4.")]
 
 Pair = tuple[str, str]
 _Item = TypeVar("_Item", str, Pair)

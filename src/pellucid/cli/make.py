@@ -79,9 +79,9 @@ def distill(
       pellucid distill sentence-transformers/LaBSE -o static-en-de \\
         --lang en=english.txt --lang de=german.txt --parallel en-de=pairs.tsv
     """
-    from pellucid.static.folder import DTYPES
     from pellucid.static.making.distill import PcaSettings
     from pellucid.static.making.extraction import ExtractionSettings
+    from pellucid.static.precision import DTYPES
 
     if dtype not in DTYPES:  # now, not after hours of work
         raise typer.BadParameter(f"{dtype!r} is none of {', '.join(DTYPES)}", param_hint="--dtype")

@@ -37,7 +37,9 @@ commands.add_typer(vocabulary, name="vocabulary")
 
 _Model = Annotated[str, typer.Argument(help="A static model: a bundled name, a folder, or a hub id.")]
 _Teacher = Annotated[str, typer.Option(help="A sentence-transformers model, best the one MODEL was made from.")]
-_Dtype = Annotated[str | None, typer.Option(help="Of the saved table: float32, float16 or int8. [default: MODEL's]")]
+_Dtype = Annotated[
+    str | None, typer.Option(help="Of the saved table: float32, float16, int8 or int4. [default: MODEL's]")
+]
 
 
 @vocabulary.command()
@@ -239,7 +241,7 @@ def _opened(teacher: str) -> Any:
 
 
 def _dtype_of(model: str) -> str:
-    return str(_static(model).vectors.dtype)
+    return str(_static(model).dtype)
 
 
 def _save(made: Any, report: Report, output: Path, dtype: str | None, json: bool) -> None:

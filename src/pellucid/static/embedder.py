@@ -41,7 +41,6 @@ from pellucid.explanation import WORD, WORD_PAIR, Explanation, Row
 from pellucid.pretrained import check_family, locate, saving
 from pellucid.static.folder import (
     STOCK_CONFIG,
-    StoredTable,
     not_finite,
     read_spelling,
     read_static,
@@ -50,6 +49,7 @@ from pellucid.static.folder import (
     write_static,
     written_out,
 )
+from pellucid.static.precision import StoredTable
 from pellucid.static.spelling import SpelledRows, Speller, check_weights
 from pellucid.text import JOINER, Coverage, Span, Vocabulary, Word, shown_word, unspaced_run, well_formed
 
@@ -202,6 +202,7 @@ class StaticEmbedder(Embedder):
         vocabulary: the words and the rule that finds a row for any word.
         vectors: float32, float16 or int8 [words, dimension]; may be memory-mapped.
         scales: float32 [words], what an int8 row is multiplied with; None for float tables.
+        dtype: what `save_pretrained` writes: that of `vectors`, or "int4" for int8 numbers from -7 to 7.
     """
 
     family: ClassVar[str] = "static"
@@ -215,6 +216,7 @@ class StaticEmbedder(Embedder):
         *,
         dimensions: Dimensions | None = None,
         spelling: npt.NDArray[np.uint8] | None = None,
+        dtype: str | None = None,
     ) -> None:
         """Take the table as it is, without copying.
 
@@ -225,6 +227,7 @@ class StaticEmbedder(Embedder):
             dimensions: their names; None names them by the words at their ends.
             spelling: uint8, the weights of n-grams that `fit_spelling` fitted, for unknown words; None finds these by
                 their beginning alone.
+            dtype: what `save_pretrained` writes; None for the dtype of `vectors`. int8 vectors may be "int4".
 
         Raises:
             InputError: the shapes or dtypes do not fit together.
@@ -237,7 +240,10 @@ class StaticEmbedder(Embedder):
             raise InputError("an int8 table needs scales, one a row, and a float table has none")
         if dimensions is not None and len(dimensions) != vectors.shape[1]:
             raise InputError(f"{len(dimensions)} names for {vectors.shape[1]} dimensions")
+        if dtype not in (None, str(vectors.dtype)) and (dtype, str(vectors.dtype)) != ("int4", "int8"):
+            raise InputError(f"a table of {vectors.dtype} cannot be {dtype!r}; only int8 may be another, 'int4'")
         self.vocabulary, self.vectors, self.scales = vocabulary, vectors, scales
+        self.dtype = dtype or str(vectors.dtype)
         self._dimensions = dimensions
         self.spelling = spelling
         self._bulk: BulkEncoder | None = None  # made when first needed
@@ -265,8 +271,9 @@ class StaticEmbedder(Embedder):
         """Open a static model: a bundled name, a saved folder, a hub id, or a text file of word vectors.
 
         The table is mapped, not read: opening takes milliseconds, and processes that open the same folder share its
-        memory. Float tables up to 64 MB are searched for NaN; for larger ones that would mean to read them whole, and a
-        text that meets one is refused by `encode` (`pellucid verify` searches tables of any size).
+        memory. (One of int4 is read, and unpacked to int8.) Float tables up to 64 MB are searched for NaN; for larger
+        ones that would mean to read them whole, and a text that meets one is refused by `encode` (`pellucid verify`
+        searches tables of any size).
 
         Raises:
             ModelFolderError: nothing is there, it is of another family, or its files are broken.
@@ -275,7 +282,8 @@ class StaticEmbedder(Embedder):
         if place.is_file():
             return cls.from_text_vectors(place)
         check_family(place, cls.family)
-        model = cls(*read_static(place), spelling=read_spelling(place))
+        table = read_static(place)
+        model = cls(*table[:3], spelling=read_spelling(place), dtype=table.dtype)
         if (place / "dimensions.tsv").exists():
             model = model._with_table(place / "dimensions.tsv")
         model._folder = place
@@ -301,17 +309,18 @@ class StaticEmbedder(Embedder):
     def save_pretrained(self, path: str | Path, *, dtype: str | None = None, extra_words: Iterable[str] = ()) -> None:
         """Write the model to folder `path`, whole or not at all.
 
-        model2vec and sentence-transformers (6.2 or later, for the scales of int8) open the folder too. They know the
-        rule for unknown words only as far as it is written out: the vocabulary in any case (in a cased vocabulary:
-        lower, Capitalised and UPPER), and `extra_words`. For the same vectors there, give the words of your texts;
-        docs/static.md has how many sentences differ without. They cut scripts without spaces as we do, but for words
-        that mix scripts ("T恤") and stretches of more than 200 characters, which they do not know. They see no
-        phrases: "new york" is two words to them.
+        model2vec and sentence-transformers (6.2 or later, for the scales of int8) open the folder too; they refuse one
+        of int4. They know the rule for unknown words only as far as it is written out: the vocabulary in any case (in a
+        cased vocabulary: lower, Capitalised and UPPER), and `extra_words`. For the same vectors there, give the words
+        of your texts; docs/static.md has how many sentences differ without. They cut scripts without spaces as we do,
+        but for words that mix scripts ("T恤") and stretches of more than 200 characters, which they do not know. They
+        see no phrases: "new york" is two words to them.
 
         Args:
             path: the folder; a model that is there is replaced in one step, its own README.md kept. A folder that
                 holds anything else is refused.
-            dtype: "float32", "float16" or "int8" (one scale a row, a quarter of float32); None keeps the table's.
+            dtype: "float32", "float16", "int8" (one scale a row, a quarter of float32) or "int4" (an eighth, for this
+                library alone); None keeps the table's.
             extra_words: strings to look up now for those other readers, for instance rare words of a corpus, beside
                 those of the folder that the model was opened from. With spelling each unknown one gets a row there.
 
@@ -319,17 +328,14 @@ class StaticEmbedder(Embedder):
             InputError: an unknown dtype, values it cannot hold, or a word with a line break in it.
             WritingError: it cannot be written; what was at `path` is untouched.
         """
-        facts = {
-            "words": len(self.vocabulary), "dimension": self.get_embedding_dimension(),
-            "dtype": dtype or str(self.vectors.dtype),
-        }  # fmt: skip
-        config = {**STOCK_CONFIG, "embedding_dtype": facts["dtype"]}
+        table = StoredTable(self.vocabulary, self.vectors, self.scales, dtype or self.dtype)
+        facts = {"words": len(self.vocabulary), "dimension": self.get_embedding_dimension(), "dtype": table.dtype}
+        config = {**STOCK_CONFIG, "embedding_dtype": table.dtype} if table.dtype != "int4" else {}
         with saving(path, self.family, facts, config) as folder:
-            table = StoredTable(self.vocabulary, self.vectors, self.scales)
             earlier = written_out(self._folder) if self._folder else ()
             speller = self._speller
             spell = None if speller is None else lambda words: speller.spell(words)[0]
-            write_static(folder, table, dtype=dtype, extra_words=chain(extra_words, earlier), spell=spell)
+            write_static(folder, table, extra_words=chain(extra_words, earlier), spell=spell)
             write_dimensions(folder / "dimensions.tsv", self.dimensions)
             if self.spelling is not None:
                 write_spelling(folder, self.spelling)
@@ -348,16 +354,18 @@ class StaticEmbedder(Embedder):
     def _with_table(self, path: Path) -> StaticEmbedder:
         """Return the model with the names and scales that `dimensions.tsv` gives."""
         named, scales = read_dimensions(path, self.get_embedding_dimension())
-        model = StaticEmbedder(self.vocabulary, self.vectors, self.scales, dimensions=named, spelling=self.spelling)
+        model = self._with(self.vectors, self.scales, named)
         return model if set(scales) == {1.0} else model._edited(scaling(named, dict(enumerate(scales))))
+
+    def _with(self, vectors: npt.NDArray[Any], scales: Vectors | None, dimensions: Dimensions | None) -> StaticEmbedder:
+        """Return the model with another table of the same dtype."""
+        spelling, dtype = self.spelling, self.dtype
+        return StaticEmbedder(self.vocabulary, vectors, scales, dimensions=dimensions, spelling=spelling, dtype=dtype)
 
     def _edited(self, edit: Edit) -> StaticEmbedder:
         columns = selected_columns(edit)
         if columns is not None:  # the table keeps its dtype
-            vectors = self.vectors[:, columns]
-            return StaticEmbedder(
-                self.vocabulary, vectors, self.scales, dimensions=edit.dimensions, spelling=self.spelling
-            )
+            return self._with(self.vectors[:, columns], self.scales, edit.dimensions)
         every = self.word_vectors(np.arange(len(self.vocabulary)))
         vectors = np.ascontiguousarray((edit.mixing.T @ every.T).T, dtype=np.float32)
         return StaticEmbedder(self.vocabulary, vectors, dimensions=edit.dimensions, spelling=self.spelling)
@@ -387,7 +395,7 @@ class StaticEmbedder(Embedder):
                 vectors[rows] = self.word_vectors(rows) * times[:, None]
         if not np.isfinite(vectors[rows] if scales is None else scales[rows]).all():
             raise InputError(f"a factor is too large for a table of {vectors.dtype}; give a smaller one")
-        return StaticEmbedder(self.vocabulary, vectors, scales, dimensions=self._dimensions, spelling=self.spelling)
+        return self._with(vectors, scales, self._dimensions)
 
     def word_vectors(self, rows: npt.NDArray[np.int64] | Sequence[int]) -> Vectors:
         """Return the vectors of table `rows` as float32 [rows, dimension]."""

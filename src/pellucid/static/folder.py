@@ -11,7 +11,8 @@ Phrases have ids that only text with "▁" itself reaches: no tokenizer of their
 
 Rows keep the vocabulary's order, with one zero row at the end for what counts for nothing, so that the table on disk
 is the table in memory. Behind it a model with spelling has the rows of the extra words that it was saved with, for
-those other readers alone.
+those other readers alone. An int4 table is not for them: its folder has no tokenizer of theirs, and does not say that
+it is one of model2vec.
 
 Word vectors as text, one word a line: the form of word2vec, GloVe, fastText (.vec) and the SWE authors' files.
 
@@ -38,83 +39,82 @@ from tokenizers.models import WordLevel, WordPiece
 from tokenizers.normalizers import Lowercase
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
+from pellucid.base import Vectors
 from pellucid.corpus import UNPACKERS, UNREADABLE
 from pellucid.errors import InputError, ModelFolderError
+from pellucid.static.precision import LARGEST, StoredTable, convert, pack, unpack
 from pellucid.static.spelling import BUCKETS
 from pellucid.store import is_sound, read_json, read_regular, read_tensors, write_json, write_tensors, writing
 from pellucid.text import UNSPACED, Vocabulary, is_phrase, split_words, unspaced_run, well_formed
 from pellucid.untrusted import MAX_TOKENIZER, parse_tokenizer
 
-DTYPES = ("float32", "float16", "int8")
 STOCK_CONFIG = {"model_type": "model2vec", "architectures": ["StaticModel"], "normalize": True, "max_length": None}
 """What model2vec reads from the top of `config.json`; `max_length` null keeps it from cutting long texts."""
 
-LARGEST = 1e30
-"""No number of a table is larger: the sum of any text's vectors stays within float32."""
-
-_BLOCK = 8192  # rows converted at a time
+_STOCK_DTYPES = ("float32", "float16", "int8")
 _MAX_WORDS_BYTES = 1 << 30
 _SEARCHED_BYTES = 1 << 26  # a float table up to this size is searched for NaN; a larger one would be read whole
 _LONGEST_PIECE = 200  # characters; WordPiece takes the square of it, and calls what is longer unknown
-_SPELLING = "spelling.safetensors"
+_TENSORS, _SPELLING = "model.safetensors", "spelling.safetensors"
+_DIMENSION = "dimension"  # what the metadata of packed vectors call it
 _UNKNOWN = "[UNK]"  # the pre-tokenizer cuts the brackets off, so no text holds this word
 _MODULES = [
     {"idx": 0, "name": "0", "path": ".", "type": "sentence_transformers.models.StaticEmbedding"},
     {"idx": 1, "name": "1", "path": "1_Normalize", "type": "sentence_transformers.models.Normalize"},
 ]
 
-
-class StoredTable(NamedTuple):
-    """A vocabulary and its vectors as they are stored; `scales` belongs to int8 `vectors` alone."""
-
-    vocabulary: Vocabulary
-    vectors: npt.NDArray[Any]
-    scales: npt.NDArray[np.float32] | None
+Spell = Callable[[list[str]], Vectors]
 
 
 def write_static(
     folder: Path,
     table: StoredTable,
     *,
-    dtype: str | None = None,
     extra_words: Iterable[str] = (),
-    spell: Callable[[list[str]], npt.NDArray[np.float32]] | None = None,
+    spell: Spell | None = None,
 ) -> None:
     """Write the tensors, the words and the tokenizers of a static model into `folder`.
 
     Args:
         folder: an existing folder.
-        table: the model; its vectors may be memory-mapped.
-        dtype: "float32", "float16" or "int8" (one scale a row); None keeps what the table has.
+        table: the model, with the dtype to write; its vectors may be memory-mapped.
         extra_words: strings to resolve for readers that do not know our rule for unknown words.
         spell: the vectors of words in lower case that have no row, for a model with spelling.
 
     Raises:
         InputError: an unknown dtype, a word that cannot be written as one line, or values the dtype cannot hold.
     """
-    words = table.vocabulary.words
-    check_writable(words)
-    dtype = dtype or str(table.vectors.dtype)
-    vectors, scales = convert(table, dtype)
+    check_writable(table.vocabulary.words)
+    vectors, scales = convert(table.vectors, table.scales, table.dtype)
+    write_vocabulary(folder, table.vocabulary)
+    if table.dtype == "int4" and scales is not None:
+        metadata = {_DIMENSION: str(vectors.shape[1])}
+        write_tensors(folder / _TENSORS, {"packed": pack(vectors), "scales": scales}, metadata)
+    else:
+        _write_stock(folder, table._replace(vectors=vectors, scales=scales), extra_words, spell)
+
+
+def _write_stock(folder: Path, table: StoredTable, extra_words: Iterable[str], spell: Spell | None) -> None:
+    """Write the tensors and the tokenizer of a table that is not int4, in the form that other libraries open."""
+    words, (vectors, scales) = len(table.vocabulary), table[1:3]
     tokens, mapping, unknown = _token_ids(table.vocabulary, extra_words, spells=spell is not None)
+    beyond = np.zeros((1, vectors.shape[1]), np.float32)
     if spell is not None and unknown:
-        more, more_scales = convert(StoredTable(table.vocabulary, spell(unknown), None), dtype)
-        vectors = np.concatenate([vectors, more[:-1]])
-        if scales is not None and more_scales is not None:
-            scales = np.concatenate([scales, more_scales[:-1]])
+        beyond = np.concatenate([beyond, spell(unknown)])
+    more, more_scales = convert(beyond, None, table.dtype)
+    vectors = np.concatenate([vectors, more])
     inside = _inside_mark(tokens) if table.vocabulary.cuts_scripts else None
     if inside is not None:
         tokens, mapping = _with_pieces(table.vocabulary, tokens, mapping, inside)
     tensors: dict[str, npt.NDArray[Any]] = {"embeddings": vectors}
     if not np.array_equal(mapping, np.arange(len(vectors))):
         tensors["mapping"] = mapping
-    if scales is not None:
-        tensors["weights"] = np.concatenate([scales[: len(words) + 1], scales[mapping[len(words) + 1 :]]])
+    if scales is not None and more_scales is not None:
+        tensors["weights"] = np.concatenate([scales, more_scales])[np.r_[: words + 1, mapping[words + 1 :]]]
     elif vectors.dtype == np.float16:  # with weights sentence-transformers computes in float32; without, NaN for ""
         tensors["weights"] = np.ones(len(mapping), np.float32)
-    write_tensors(folder / "model.safetensors", tensors)
-    write_vocabulary(folder, table.vocabulary)
-    _write_tokenizer(folder / "tokenizer.json", _word_tokenizer(tokens, len(words), not table.vocabulary.cased, inside))
+    write_tensors(folder / _TENSORS, tensors)
+    _write_tokenizer(folder / "tokenizer.json", _word_tokenizer(tokens, words, not table.vocabulary.cased, inside))
     write_json(folder / "modules.json", _MODULES)
 
 
@@ -198,47 +198,6 @@ def check_writable(words: Sequence[str]) -> None:
         raise InputError(f"the word {broken!r} holds a lone surrogate; UTF-8 has none. Leave it out") from error
 
 
-def convert(table: StoredTable, dtype: str) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32] | None]:
-    """Return the vectors as `dtype` with a zero row appended, and for int8 their scales (also one more).
-
-    Raises:
-        InputError: an unknown dtype, vectors that are not finite, or too large for float16.
-    """
-    if dtype not in DTYPES:
-        raise InputError(f"dtype is {dtype!r}; known are {', '.join(DTYPES)}")
-    vectors, scales = table.vectors, table.scales
-    rows, dimension = vectors.shape
-    converted = np.zeros((rows + 1, dimension), dtype)
-    new_scales = np.zeros(rows + 1, np.float32) if dtype == "int8" else None
-    for start in range(0, rows, _BLOCK):
-        part = slice(start, min(start + _BLOCK, rows))
-        if vectors.dtype == np.int8 and new_scales is not None and scales is not None:
-            converted[part], new_scales[part] = vectors[part], scales[part]  # rounding twice would lose precision
-            continue
-        block = vectors[part].astype(np.float32)
-        if scales is not None:
-            block *= scales[part][:, None]
-        if new_scales is not None:
-            converted[part], new_scales[part] = quantize(block)
-        else:
-            with np.errstate(over="ignore"):
-                converted[part] = block
-        if not (is_sound(block, LARGEST) and is_sound(converted[part])):
-            raise InputError(
-                f"the vectors of words {start} to {part.stop} are not finite as {dtype}, or beyond {LARGEST:g}; "
-                "nothing is saved"
-            )
-    return converted, new_scales
-
-
-def quantize(block: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
-    """Return `block` as int8 with one scale a row, so that row = scale * integers; a zero row gets scale 0."""
-    scales = np.abs(block).max(axis=1, initial=0) / np.float32(127)
-    known = np.isfinite(scales) & (scales > 0)
-    steps = np.divide(block, scales[:, None], out=np.zeros_like(block), where=known[:, None])
-    return np.clip(np.rint(steps), -127, 127).astype(np.int8), scales  # a scale near 0 is itself rounded
-
-
 def _token_ids(
     vocabulary: Vocabulary, extra_words: Iterable[str], *, spells: bool
 ) -> tuple[list[str], npt.NDArray[np.int64], list[str]]:
@@ -301,25 +260,57 @@ def read_static(folder: Path) -> StoredTable:
     Raises:
         ModelFolderError: a file is missing, broken, or does not fit the others.
     """
-    path = folder / "model.safetensors"
-    tensors, _ = read_tensors(path)
-    vocabulary = read_vocabulary(folder)
-    words = vocabulary.words
+    path, vocabulary = folder / _TENSORS, read_vocabulary(folder)
+    tensors, metadata = read_tensors(path)
+    if "packed" in tensors:
+        return _packed_table(path, vocabulary, tensors, metadata.get(_DIMENSION, ""))
+    words = len(vocabulary)
     embeddings = tensors.get("embeddings")
-    if embeddings is None or embeddings.ndim != 2 or str(embeddings.dtype) not in DTYPES or not embeddings.shape[1]:
-        raise ModelFolderError(f"{path} holds no table 'embeddings' [rows, dimension] of {', '.join(DTYPES)}")
-    if len(embeddings) <= len(words) or (len(embeddings) > len(words) + 1 and not (folder / _SPELLING).exists()):
-        raise ModelFolderError(
-            f"{folder}: words.txt has {len(words)} words, model.safetensors {len(embeddings)} rows, expected one more "
-            "than words; the files are of different models"
-        )
-    weights = _checked_weights(tensors, path, len(words))
+    if (
+        embeddings is None
+        or embeddings.ndim != 2
+        or str(embeddings.dtype) not in _STOCK_DTYPES
+        or not embeddings.shape[1]
+    ):
+        raise ModelFolderError(f"{path} holds no table 'embeddings' [rows, dimension] of {', '.join(_STOCK_DTYPES)}")
+    if len(embeddings) <= words or (len(embeddings) > words + 1 and not (folder / _SPELLING).exists()):
+        raise _unfit(folder, words, f"{len(embeddings)} rows, expected one more than words")
+    weights = _checked_weights(tensors, path, words)
     if embeddings.dtype != np.int8 and embeddings.nbytes <= _SEARCHED_BYTES and not is_sound(embeddings, LARGEST):
         raise ModelFolderError(
             f"{path} holds vectors that are NaN or infinite, or beyond {LARGEST:g}; make or download the model again"
         )
-    scales = weights[: len(words)] if weights is not None and embeddings.dtype == np.int8 else None
-    return StoredTable(vocabulary, embeddings[: len(words)], scales)
+    scales = weights[:words] if weights is not None and embeddings.dtype == np.int8 else None
+    return StoredTable(vocabulary, embeddings[:words], scales, str(embeddings.dtype))
+
+
+def _packed_table(
+    path: Path, vocabulary: Vocabulary, tensors: dict[str, npt.NDArray[Any]], dimension: str
+) -> StoredTable:
+    """Return the table of an int4 folder after checking its tensors."""
+    packed, scales, words = tensors["packed"], tensors.get("scales"), len(vocabulary)
+    if packed.dtype != np.uint8 or packed.ndim != 2 or not packed.shape[1]:
+        raise ModelFolderError(
+            f"{path}: 'packed' is {packed.dtype} {list(packed.shape)}, expected uint8 [words, bytes]"
+        )
+    if len(packed) != words:
+        raise _unfit(path.parent, words, f"{len(packed)} rows, expected as many as words")
+    possible = (2 * packed.shape[1] - 1, 2 * packed.shape[1])
+    if dimension not in map(str, possible):
+        raise ModelFolderError(
+            f"{path}: the dimension is {dimension!r:.40}, expected one of {possible} in its metadata"
+        )
+    if scales is None:
+        raise ModelFolderError(f"{path} holds 'packed' vectors without 'scales'")
+    _check_scales(scales, path, "scales", words)
+    return StoredTable(vocabulary, unpack(packed, int(dimension)), scales, "int4")
+
+
+def _unfit(folder: Path, words: int, found: str) -> ModelFolderError:
+    """Return the error for words and tensors that are not of one model."""
+    return ModelFolderError(
+        f"{folder}: words.txt has {words} words, {_TENSORS} {found}; the files are of different models"
+    )
 
 
 def read_vocabulary(folder: Path) -> Vocabulary:
@@ -378,15 +369,20 @@ def _checked_weights(tensors: dict[str, npt.NDArray[Any]], path: Path, words: in
     if weights is None and embeddings.dtype == np.int8:
         raise ModelFolderError(f"{path} holds int8 vectors without 'weights', their scales")
     if weights is not None:
-        if weights.shape != (ids,) or weights.dtype != np.float32:
-            found = f"{weights.dtype} {list(weights.shape)}"
-            raise ModelFolderError(f"{path}: 'weights' is {found}, expected float32 [{ids}]")
-        if not is_sound(weights, LARGEST / 127) or weights.min() < 0:
-            raise ModelFolderError(
-                f"{path}: 'weights' holds negative or non-finite numbers, or such beyond {LARGEST / 127:.0e}; it was "
-                "tampered with"
-            )
+        _check_scales(weights, path, "weights", ids)
     return weights
+
+
+def _check_scales(scales: npt.NDArray[Any], path: Path, name: str, count: int) -> None:
+    """Refuse scales, or weights of token ids, that are not `count` numbers from 0 on."""
+    if scales.shape != (count,) or scales.dtype != np.float32:
+        found = f"{scales.dtype} {list(scales.shape)}"
+        raise ModelFolderError(f"{path}: {name!r} is {found}, expected float32 [{count}]")
+    if not is_sound(scales, LARGEST / 127) or scales.min(initial=0) < 0:
+        raise ModelFolderError(
+            f"{path}: {name!r} holds negative or non-finite numbers, or such beyond {LARGEST / 127:.0e}; it was "
+            "tampered with"
+        )
 
 
 def is_known_sound(vectors: npt.NDArray[Any], scales: npt.NDArray[np.float32] | None) -> bool:

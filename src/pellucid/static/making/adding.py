@@ -23,10 +23,11 @@ from pellucid.encoders import encode_with, is_sentence_transformer
 from pellucid.errors import CorpusError, InputError
 from pellucid.progress import Progress, length_batches
 from pellucid.static.embedder import StaticEmbedder, static_model
-from pellucid.static.folder import check_writable, quantize
+from pellucid.static.folder import check_writable
 from pellucid.static.making.distill import open_teacher
 from pellucid.static.making.extraction import forward, word_vectors
 from pellucid.static.making.merging import FitQuality, fit_space
+from pellucid.static.precision import quantize
 from pellucid.text import JOINER, Vocabulary, Word, shown_word, split_words, well_formed
 from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted
 from pellucid.views.report import Report

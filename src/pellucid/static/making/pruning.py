@@ -104,7 +104,7 @@ def prune(
     words = [model.vocabulary.words[row] for row in rows.tolist()]
     scales = None if model.scales is None else model.scales[rows]
     vocabulary = Vocabulary(words, model.vocabulary.subwords)
-    made = StaticEmbedder(vocabulary, model.vectors[rows], scales, dimensions=model.dimensions)
+    made = StaticEmbedder(vocabulary, model.vectors[rows], scales, dimensions=model.dimensions, dtype=model.dtype)
     return made, _report(model, made, texts, counted_before)
 
 

@@ -29,4 +29,7 @@ def fit_spelling(model: StaticEmbedder) -> StaticEmbedder:
     static_model(model, "spelling")
     vectors = model.word_vectors(np.arange(len(model.vocabulary)))
     weights = ngram_weights(model.vocabulary.words, vectors)
-    return StaticEmbedder(model.vocabulary, model.vectors, model.scales, dimensions=model.dimensions, spelling=weights)
+    dimensions, dtype = model.dimensions, model.dtype
+    return StaticEmbedder(
+        model.vocabulary, model.vectors, model.scales, dimensions=dimensions, spelling=weights, dtype=dtype
+    )

@@ -1,0 +1,135 @@
+"""The numbers of a table: float32, float16, int8 or int4.
+
+An int8 or int4 row is whole numbers times a scale of its own. In memory both are int8, which the kernels read; an int4
+table has numbers from -7 to 7 alone. On disk two of these are one byte: 8 is added to each, the first of the two is the
+lower half. A row of an odd dimension ends with a half that says 8, a zero.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.base import Vectors
+from pellucid.errors import InputError
+from pellucid.store import is_sound
+from pellucid.text import Vocabulary
+
+DTYPES = ("float32", "float16", "int8", "int4")
+
+LARGEST = 1e30
+"""No number of a table is larger: the sum of any text's vectors stays within float32."""
+
+_BLOCK = 8192  # rows converted at a time
+_MOST = {"int8": 127, "int4": 7}
+_ZERO = 8  # what a half byte says for it
+_CLIPPED = np.linspace(1, 0.4, 13, dtype=np.float32) / 7
+"""Scales tried for an int4 row whose largest number is 1; what is beyond 7 times the scale is cut off."""
+
+Integers = npt.NDArray[np.int8]
+Packed = npt.NDArray[np.uint8]
+
+
+class StoredTable(NamedTuple):
+    """A vocabulary and its vectors as they are in memory.
+
+    Attributes:
+        vocabulary: the words.
+        vectors: float32, float16 or int8 [words, dimension].
+        scales: float32 [words], for int8 vectors alone.
+        dtype: one of `DTYPES`, what the vectors are stored as; "int4" is int8 in memory.
+    """
+
+    vocabulary: Vocabulary
+    vectors: npt.NDArray[Any]
+    scales: Vectors | None
+    dtype: str
+
+
+def convert(vectors: npt.NDArray[Any], scales: Vectors | None, dtype: str) -> tuple[npt.NDArray[Any], Vectors | None]:
+    """Return vectors as `dtype` ("int4" as int8 from -7 to 7) and, for whole numbers, their scales.
+
+    Whole numbers that `dtype` can hold stay what they are.
+
+    Raises:
+        InputError: an unknown dtype, vectors that are not finite, or too large for float16.
+    """
+    if dtype not in DTYPES:
+        raise InputError(f"dtype is {dtype!r}; known are {', '.join(DTYPES)}")
+    most = _MOST.get(dtype)
+    if most is not None and scales is not None and (most == 127 or within_four_bits(vectors)):
+        return vectors, scales  # rounding twice would lose precision
+    converted = np.zeros(vectors.shape, np.int8 if most else dtype)
+    new_scales = np.zeros(len(vectors), np.float32) if most else None
+    for start in range(0, len(vectors), _BLOCK):
+        part = slice(start, min(start + _BLOCK, len(vectors)))
+        block = vectors[part].astype(np.float32)
+        if scales is not None:
+            block *= scales[part][:, None]
+        if new_scales is not None:
+            converted[part], new_scales[part] = quantize(block, dtype)
+        else:
+            with np.errstate(over="ignore"):
+                converted[part] = block
+        if not (is_sound(block, LARGEST) and is_sound(converted[part])):
+            raise InputError(
+                f"the vectors of words {start} to {part.stop} are not finite as {dtype}, or beyond {LARGEST:g}; "
+                "nothing is saved"
+            )
+    return converted, new_scales
+
+
+def quantize(block: Vectors, dtype: str = "int8") -> tuple[Integers, Vectors]:
+    """Return `block` [rows, d] as whole numbers with one scale a row, so that row = scale * numbers.
+
+    A zero row gets scale 0. For "int4" the scale of a row is the one of 13 with the smallest squared error.
+    """
+    largest = np.abs(block).max(axis=1, initial=0)
+    if dtype == "int8":
+        scales = largest / np.float32(127)
+        return _rounded(block, scales, 127).astype(np.int8), scales
+    units, best = _divided(block, largest), np.zeros(len(block), np.float32)
+    least = np.full(len(block), np.inf, np.float32)
+    for scale in _CLIPPED:
+        errors = np.square(_rounded(units, np.full_like(best, scale), 7) * scale - units).sum(axis=1)
+        best[errors < least] = scale
+        least = np.minimum(errors, least)
+    return _rounded(units, best, 7).astype(np.int8), best * largest
+
+
+def _rounded(block: Vectors, scales: Vectors, most: int) -> Vectors:
+    """Return the whole numbers nearest to `block` / `scales`, from -`most` to `most`."""
+    steps = _divided(block, scales)
+    np.rint(steps, out=steps)
+    return np.clip(steps, -most, most, out=steps)  # a scale near 0 is itself rounded
+
+
+def _divided(block: Vectors, scales: Vectors) -> Vectors:
+    """Return each row divided by its scale; zeros where that is 0 or not finite."""
+    known = np.isfinite(scales) & (scales > 0)
+    divided: Vectors = np.divide(block, scales[:, None], out=np.zeros_like(block), where=known[:, None])
+    return divided
+
+
+def within_four_bits(vectors: npt.NDArray[Any]) -> bool:
+    """Whether the numbers of an int8 table are from -7 to 7."""
+    return vectors.dtype == np.int8 and bool(vectors.max(initial=0) <= 7 and vectors.min(initial=0) >= -7)
+
+
+def pack(numbers: Integers) -> Packed:
+    """Return numbers from -7 to 7 [rows, d] as halves of bytes, uint8 [rows, d / 2 rounded up]."""
+    rows, dimension = numbers.shape
+    halves = np.full((rows, dimension + dimension % 2), _ZERO, np.uint8)
+    halves[:, :dimension] += numbers.view(np.uint8)  # modulo 256: -7 is 249, and 8 more is 1
+    packed: Packed = halves[:, ::2] | halves[:, 1::2] << 4
+    return packed
+
+
+def unpack(packed: Packed, dimension: int) -> Integers:
+    """Return the numbers that `pack` packed, int8 [rows, dimension]."""
+    halves = np.empty((len(packed), 2 * packed.shape[1]), np.uint8)
+    halves[:, ::2], halves[:, 1::2] = packed & 15, packed >> 4
+    halves -= _ZERO
+    return np.ascontiguousarray(halves.view(np.int8)[:, :dimension])

@@ -1,0 +1,192 @@
+"""Tables of four bits: what they lose, that they are saved and opened without loss, and what of them is refused."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+import pellucid
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.static import fit_spelling, prune
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.precision import convert, pack, quantize, unpack, within_four_bits
+from pellucid.store import read_tensors, write_tensors
+from pellucid.text import Vocabulary
+
+WORDS = ["the", "apple", "token", "nothing", "new▁york", "東京"]
+TEXTS = ["The apple and the token", "new york, 東京!", "unknown", ""]
+
+
+def made(dimension=255):
+    vectors = np.random.default_rng(3).standard_normal((len(WORDS), dimension)).astype(np.float32)
+    vectors[WORDS.index("nothing")] = 0
+    return StaticEmbedder(Vocabulary(WORDS), vectors)
+
+
+@pytest.fixture(params=[1, 2, 255, 256])
+def saved(request, tmp_path):
+    made(request.param).save_pretrained(tmp_path / "m", dtype="int4")
+    return tmp_path / "m"
+
+
+def plainly_unpacked(packed, dimension):
+    """Bytes to numbers as the format is defined, one by one."""
+    rows = []
+    for row in packed.tolist():
+        numbers = [half - 8 for byte in row for half in (byte % 16, byte // 16)]
+        rows.append(numbers[:dimension])
+    return np.array(rows, np.int8).reshape(len(packed), dimension)
+
+
+@given(arrays.arrays(np.int8, arrays.array_shapes(min_dims=2, max_dims=2, max_side=9), elements=st.integers(-7, 7)))
+def test_numbers_come_back_and_are_where_the_format_says(numbers):
+    packed, dimension = pack(numbers), numbers.shape[1]
+    assert packed.shape == (len(numbers), (dimension + 1) // 2) and packed.dtype == np.uint8
+    np.testing.assert_array_equal(unpack(packed, dimension), numbers)
+    np.testing.assert_array_equal(plainly_unpacked(packed, dimension), numbers)
+
+
+@given(arrays.arrays(np.uint8, arrays.array_shapes(min_dims=2, max_dims=2, max_side=9)))
+def test_any_bytes_are_unpacked_as_the_format_says(packed):
+    for dimension in (2 * packed.shape[1] - 1, 2 * packed.shape[1]):
+        found = unpack(packed, dimension)
+        assert found.dtype == np.int8 and found.flags.c_contiguous
+        np.testing.assert_array_equal(found, plainly_unpacked(packed, dimension))
+
+
+def largest_becomes_seven(block):
+    """The plain way to four bits."""
+    scales = np.abs(block).max(axis=1) / 7
+    return np.rint(block / np.maximum(scales, 1e-30)[:, None]) * scales[:, None]
+
+
+@given(st.lists(st.lists(st.floats(-(2.0**100), 2.0**100, width=32), min_size=9, max_size=9), min_size=1, max_size=5))
+def test_four_bits_are_never_worse_than_the_plain_way_and_zero_rows_stay_zero(rows):
+    block = np.array([*rows, [0] * 9], np.float32)
+    numbers, scales = quantize(block, "int4")
+    assert np.abs(numbers).max() <= 7 and (scales >= 0).all() and not numbers[-1].any() and scales[-1] == 0
+    wide, most = block.astype(np.float64), np.abs(block).max(axis=1, keepdims=True) + 1e-30
+    ours = np.square((numbers * scales[:, None].astype(np.float64) - wide) / most).sum(axis=1)
+    plain = np.square((largest_becomes_seven(wide) - wide) / most).sum(axis=1)
+    assert (ours <= plain + 1e-5).all()
+
+
+def test_the_chosen_scale_loses_less_than_the_plain_way():
+    block = np.random.default_rng(0).standard_normal((500, 256)).astype(np.float32)
+    numbers, scales = quantize(block, "int4")
+    lost, plainly = (
+        np.square(found - block).mean() for found in (numbers * scales[:, None], largest_becomes_seven(block))
+    )
+    assert lost < 0.8 * plainly < 0.8 * 0.02
+
+
+def test_what_is_opened_is_what_was_saved_and_is_saved_again_without_loss(saved):
+    opened = pellucid.load(saved)
+    assert opened.dtype == "int4" and opened.vectors.dtype == np.int8 and opened.vocabulary.words == WORDS
+    before = made(opened.get_embedding_dimension())
+    numbers, scales = quantize(before.vectors, "int4")
+    np.testing.assert_array_equal(opened.vectors, numbers)
+    np.testing.assert_array_equal(opened.scales, scales)
+    opened.save_pretrained(saved.parent / "again")
+    again = pellucid.load(saved.parent / "again")
+    assert again.dtype == "int4" and pickle.loads(pickle.dumps(again)).dtype == "int4"
+    for name in ("model.safetensors", "words.txt", "dimensions.tsv"):
+        assert (saved / name).read_bytes() == (saved.parent / "again" / name).read_bytes()
+
+
+def test_a_wider_copy_has_the_same_embeddings_and_stays_what_it_is(saved):
+    opened = pellucid.load(saved)
+    for dtype in ("int8", "float32"):
+        opened.save_pretrained(saved.parent / dtype, dtype=dtype)
+        wider = pellucid.load(saved.parent / dtype)
+        np.testing.assert_array_equal(wider.encode(TEXTS), opened.encode(TEXTS))
+        wider.save_pretrained(saved.parent / f"{dtype}-again")
+        assert wider.dtype == pellucid.load(saved.parent / f"{dtype}-again").dtype == dtype
+        wider.save_pretrained(saved.parent / f"{dtype}-back", dtype="int4")
+        back = pellucid.load(saved.parent / f"{dtype}-back")
+        np.testing.assert_allclose(back.encode(TEXTS), opened.encode(TEXTS), atol=1e-6)
+
+
+def test_an_eighth_of_the_bytes(tmp_path):
+    made(256).save_pretrained(tmp_path / "m", dtype="int4")
+    tensors, metadata = read_tensors(tmp_path / "m" / "model.safetensors")
+    assert tensors["packed"].shape == (len(WORDS), 128) and tensors["scales"].shape == (len(WORDS),)
+    assert metadata == {"dimension": "256"}
+    about = json.loads((tmp_path / "m" / "config.json").read_text())
+    assert about["pellucid"]["dtype"] == "int4" and about["pellucid"]["dimension"] == 256
+
+
+def test_models_made_of_one_keep_four_bits_where_its_numbers_stay(tmp_path):
+    made(8).save_pretrained(tmp_path / "m", dtype="int4")
+    opened = pellucid.load(tmp_path / "m")
+    pruned, _ = prune(opened, max_words=3)
+    for model in (opened.reweight({"apple": 2.0}), opened.keep(0, 1, 5), pruned, fit_spelling(opened)):
+        assert model.dtype == "int4" and within_four_bits(model.vectors)
+        model.save_pretrained(tmp_path / "copy")
+        np.testing.assert_array_equal(pellucid.load(tmp_path / "copy").encode(TEXTS), model.encode(TEXTS))
+    assert opened.merge(0, 1).dtype == "float32"
+
+
+def test_other_libraries_refuse_four_bits_and_open_the_wider_copy(tmp_path):
+    model2vec = pytest.importorskip("model2vec")
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    made(64).save_pretrained(tmp_path / "m", dtype="int4")
+    with pytest.raises(ValueError, match="Could not find expected model files"):
+        model2vec.StaticModel.from_pretrained(tmp_path / "m")
+    with pytest.raises(ValueError, match="Unrecognized model"):
+        sentence_transformers.SentenceTransformer(str(tmp_path / "m"))
+    opened = pellucid.load(tmp_path / "m")
+    opened.save_pretrained(tmp_path / "wider", dtype="int8")
+    theirs = model2vec.StaticModel.from_pretrained(tmp_path / "wider").encode(TEXTS[:1])
+    np.testing.assert_allclose(theirs, opened.encode(TEXTS[:1]), atol=5e-6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "metadata", "message"),
+    [
+        ({}, {}, "the dimension is ''"),
+        ({}, {"dimension": "6"}, r"the dimension is '6', expected one of \(7, 8\)"),
+        ({}, {"dimension": "9"}, "the dimension is '9'"),
+        ({}, {"dimension": "-8"}, "the dimension is '-8'"),
+        ({}, {"dimension": "٨" * 90}, "the dimension is"),
+        ({"packed": np.zeros((6, 4), np.int8)}, None, "'packed' is int8"),
+        ({"packed": np.zeros(24, np.uint8)}, None, r"'packed' is uint8 \[24\]"),
+        ({"packed": np.zeros((6, 0), np.uint8)}, None, "expected uint8"),
+        ({"packed": np.zeros((5, 4), np.uint8)}, None, "6 words.*5 rows.*different models"),
+        ({"packed": None}, None, "no table 'embeddings'"),
+        ({"scales": None}, None, "without 'scales'"),
+        ({"scales": np.ones(5, np.float32)}, None, r"'scales' is float32 \[5\], expected float32 \[6\]"),
+        ({"scales": np.ones(6)}, None, "expected float32"),
+        ({"scales": np.full(6, np.nan, np.float32)}, None, "non-finite"),
+        ({"scales": np.full(6, -1, np.float32)}, None, "negative"),
+        ({"scales": np.full(6, 3e38, np.float32)}, None, "such beyond"),
+    ],
+)
+def test_damaged_tensors_are_refused(tmp_path, changes, metadata, message):
+    made(8).save_pretrained(tmp_path / "m", dtype="int4")
+    path = tmp_path / "m" / "model.safetensors"
+    tensors, said = read_tensors(path)
+    kept = {name: np.array(tensor) for name, tensor in {**tensors, **changes}.items() if tensor is not None}
+    write_tensors(path, kept, said if metadata is None else metadata)
+    with pytest.raises(ModelFolderError, match=message):
+        pellucid.load(tmp_path / "m")
+
+
+def test_dtypes_that_do_not_fit_are_refused():
+    vectors, scales = np.ones((2, 2), np.int8), np.ones(2, np.float32)
+    words = Vocabulary(["a", "b"])
+    with pytest.raises(InputError, match="a table of float32 cannot be 'int4'"):
+        StaticEmbedder(words, vectors.astype(np.float32), dtype="int4")
+    with pytest.raises(InputError, match="a table of int8 cannot be 'float32'"):
+        StaticEmbedder(words, vectors, scales, dtype="float32")
+    with pytest.raises(InputError, match="'int2'"):
+        convert(vectors, scales, "int2")
+    for bad in (np.nan, np.inf, 3e38):
+        with pytest.raises(InputError, match="not finite as int4"):
+            convert(np.array([[1, bad]], np.float32), None, "int4")
