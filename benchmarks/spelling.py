@@ -191,10 +191,8 @@ def cut(model: StaticEmbedder, rows: npt.NDArray[np.int64]) -> StaticEmbedder:
 
 def of_pair(model: StaticEmbedder, pair: Sequence[str]) -> tuple[StaticEmbedder, set[str]]:
     """Return a model of the words of two columns of a file, and the words that the second has alone."""
-    first, second = (
-        {word.text.lower() for text in read_texts(pair[0], field=column) for word in split_words(text)}
-        for column in pair[1:]
-    )
+    columns = read_table(Path(pair[0]), pair[1:])
+    first, second = ({w.text.lower() for text in columns[name] for w in split_words(text)} for name in pair[1:])
     rows = [row for row, word in enumerate(model.vocabulary.words) if word.lower() in first | second]
     return cut(model, np.array(rows)), {word for word in model.vocabulary.words if word.lower() in second - first}
 
