@@ -63,6 +63,32 @@ def test_a_poor_fit_weighs_less(spelled: StaticEmbedder) -> None:
         return float(np.linalg.norm(spelled._speller.predict([word]).sums))
 
     assert 0 < predicted("kentosingu") < predicted("tokeners") / 2
+    poor, good = np.linalg.norm(spelled._speller.spell(["kentosingu", "tokeners"])[0], axis=1)
+    assert poor < good
+
+
+def test_the_beginning_makes_up_for_a_poor_fit(spelled: StaticEmbedder) -> None:
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordPiece
+
+    pieces = ["[UNK]", *STEMS, *(f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz7")]
+    subwords = Tokenizer(WordPiece({piece: n for n, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    words = Vocabulary(spelled.vocabulary.words, subwords)
+    model, plain = (StaticEmbedder(words, spelled.vectors, spelling=of) for of in (spelled.spelling, None))
+    poor, good, code = "bankvoqzuxy", "tokeners", "bank7"
+
+    def moved(word: str) -> float:
+        """How much nearer a word is to its beginning than without that."""
+        beginning = plain.encode(word)
+        return float(model.encode(word) @ beginning - spelled.encode(word) @ beginning)
+
+    assert moved(poor) > moved(good) > -0.05
+    assert moved(poor) > 0.1
+    assert model.encode(code) @ plain.encode(code) == pytest.approx(0.7, abs=0.2)  # the rest is its own
+    assert model.explain(poor, "bank").rows[0].name.startswith(f"{poor} ~ bank")
+    assert model.explain(code, "bank").rows[0].name == f"{code} ~ bank × bank"
+    texts = [poor, good, code, f"{poor} {code} {good} river"]
+    assert np.abs(model._started().encode(texts) - model._encode_plainly(texts)).max() < 1e-6
 
 
 def test_the_compiled_speller_agrees_with_the_readable_one() -> None:

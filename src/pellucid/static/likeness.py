@@ -35,6 +35,7 @@ from pellucid.text import LONGEST_WORD
 
 _NGRAMS = (LONGEST - SHORTEST + 1) * (LONGEST_WORD + 2)  # of the longest word, at most
 _SLOTS = 1 << 15  # more than twice the n-grams of a word and its neighbours, so that a free one is near
+_SURELY_LESS = 1 - 1e-12  # so that rounding decides nothing
 _FACTOR, _MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -60,6 +61,7 @@ class _Scratch(NamedTuple):
     used: npt.NDArray[np.int32]  # the slots that are not free
     best: npt.NDArray[np.float64]  # [neighbours] their squared similarities, times the word's own square
     shared: npt.NDArray[np.int64]  # [neighbours + 1, neighbours + 1] the weight of what two have in common
+    inverse: npt.NDArray[np.float64]  # [neighbours + 1] of the square roots of its diagonal
     kernel: npt.NDArray[np.float64]  # [neighbours + 1, neighbours + 1]
 
 
@@ -97,6 +99,7 @@ def _scratch(known: int) -> _Scratch:
         used=np.empty(size * _NGRAMS, np.int32),
         best=np.empty(NEIGHBOURS),
         shared=np.zeros((size, size), np.int64),
+        inverse=np.empty(size),
         kernel=np.empty((size, size)),
     )
 
@@ -149,7 +152,10 @@ def _candidates(ngrams: int, index: Index, scratch: _Scratch, near: Any) -> int:
         word = touched[place]
         shared = np.float64(scores[word])
         scores[word] = 0
-        similar = shared * shared / index.squares[word]
+        square = np.float64(index.squares[word])
+        if count == NEIGHBOURS and shared * shared < best[count - 1] * square * _SURELY_LESS:  # without a division
+            continue
+        similar = shared * shared / square
         if count == NEIGHBOURS and similar < best[count - 1]:
             continue
         slot = min(count, NEIGHBOURS)
@@ -203,11 +209,12 @@ def _share(count: int, used: int, index: Index, scratch: _Scratch) -> None:
 @exact
 def _solve(count: int, scratch: _Scratch, shares: Any) -> None:
     """Set `shares` by ridge regression: Cholesky's decomposition, with the right side as one more column."""
-    shared, kernel = scratch.shared, scratch.kernel
+    shared, kernel, inverse = scratch.shared, scratch.kernel, scratch.inverse
+    for one in range(count + 1):
+        inverse[one] = 1 / np.sqrt(np.float64(shared[one, one])) if shared[one, one] > 0 else 0.0
     for one in range(count):
         for other in range(one, count + 1):
-            product = np.float64(shared[one, one]) * np.float64(shared[other, other])
-            cosine = shared[one, other] / np.sqrt(product) if product > 0 else 0.0
+            cosine = shared[one, other] * inverse[one] * inverse[other]
             kernel[one, other] = cosine * np.sqrt(cosine)
         kernel[one, one] = (1.0 if shared[one, one] > 0 else 0.0) + RIDGE
     for step in range(count):

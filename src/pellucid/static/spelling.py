@@ -5,9 +5,12 @@ vectors of the words are that share it. In "tokenisers", "token" weighs much and
 from the most similar known words by kernel ridge regression: a weighted sum of their vectors at length 1. Where no
 known word is similar, the sum is short, and so is the predicted part.
 
+What is missing is made up by the vector of the word's beginning, if that is known: the row that it has without
+spelling, and that the table was trained with. A word of fewer than four letters, or with anything but letters in it,
+such as a number, a code or an abbreviation, has the whole of that vector and no predicted part.
+
 What the known words cannot say is the word's own: a direction that no other word has, made from a hash of it. By it
-"A320" is similar to "A320" and to nothing else. A word of fewer than four letters, or with anything but letters in it,
-such as a number, a code or an abbreviation, has no other part but the vector of its beginning, if that is known.
+"A320" is similar to "A320" and to nothing else.
 
 This is the readable form; `likeness.py` is the compiled one for many words.
 """
@@ -33,8 +36,8 @@ NEIGHBOURS = 32  # known words that a prediction rests on
 RIDGE = 0.5  # beside similarities to the power 1.5: similar words count more
 COMMON = 500  # known words; an n-gram of more is no way to find similar ones, but counts in their similarity
 _PRIOR_PAIRS = 4.0  # so many pairs of words of average coherence are added to those that share an n-gram
-_LENGTH = 1.1  # of a predicted vector, in typical lengths
-_POOR = 0.2  # length of a sum; the vector of a shorter one is shorter by as much
+_LENGTH = 1.4  # of a predicted vector, in typical lengths
+_GOOD = 0.9  # length of a sum; a shorter one's vector is shorter by as much, and its beginning counts for the rest
 _OWN, _OWN_ALONE = 0.5, 1.0  # length of a word's own part beside a predicted one and without, in typical lengths
 _PARTS = 3  # known words that an explanation names
 _TOGETHER = 4_096  # words spelled at once: 20 MB
@@ -93,14 +96,12 @@ class Speller:
         """
         predicted = self.predict([word if can_spell(word) else "" for word in words])
         lengths = np.linalg.norm(predicted.sums, axis=1)
-        vectors = predicted.sums * (self._typical * _LENGTH / np.maximum(lengths, _POOR))[:, None]
-        parts = _weightiest(predicted)
-        alone = np.flatnonzero(lengths == 0)
-        begins = np.array([self.vocabulary.row(words[word]) for word in alone.tolist()], np.int64)
-        vectors[alone[begins >= 0]] = self.vectors_of(begins[begins >= 0])
-        parts[alone] = -1
-        parts[alone, 0] = begins
+        poor = np.maximum(1 - lengths / _GOOD, 0)
+        begins = np.array([self.vocabulary.row(word) for word in words], np.int64)
+        vectors = predicted.sums * (self._typical * _LENGTH / np.maximum(lengths, _GOOD))[:, None]
+        vectors[begins >= 0] += self.vectors_of(begins[begins >= 0]) * poor[begins >= 0, None]
         own = _own(words, vectors.shape[1]) * np.where(lengths > 0, _OWN, _OWN_ALONE)[:, None]
+        parts = _weightiest(predicted, begins, poor * np.maximum(lengths, _GOOD) / _LENGTH)
         return (vectors + own * self._typical).astype(np.float32), parts
 
     def predict(self, words: Sequence[str]) -> Predicted:
@@ -146,12 +147,13 @@ class Speller:
         return np.asarray(np.linalg.solve(known, kernel[:-1, -1]), np.float64)
 
 
-def _weightiest(predicted: Predicted) -> _Ints:
-    """Return the rows of the known words with the largest shares, int64 [words, _PARTS], -1 where there are no more."""
-    best = np.argsort(-np.round(predicted.shares, 9), axis=1, kind="stable")[:, :_PARTS]
-    shares = np.take_along_axis(predicted.shares, best, axis=1)
-    rows = np.take_along_axis(predicted.near, best, axis=1).astype(np.int64)
-    return np.where(shares > shares[:, :1] / 4, rows, -1)
+def _weightiest(predicted: Predicted, begins: _Ints, weights: _Floats) -> _Ints:
+    """Return the rows with the largest shares in each word, its beginning's with this weight, int64 [words, _PARTS]."""
+    rows = np.column_stack([predicted.near, begins])
+    shares = np.column_stack([predicted.shares, np.where(begins < 0, 0, weights)])
+    best = np.argsort(-np.round(shares, 9), axis=1, kind="stable")[:, :_PARTS]
+    shares = np.take_along_axis(shares, best, axis=1)
+    return np.where(shares > shares[:, :1] / 4, np.take_along_axis(rows, best, axis=1), -1)
 
 
 def _own(words: Sequence[str], dimension: int) -> _Floats:
@@ -189,7 +191,7 @@ class SpelledRows:
 
     def parts(self, number: int) -> list[int]:
         """Return the rows of the known words that weigh most in a spelled word's vector; none for a strange one."""
-        return [row for row in self._parts[number].tolist() if row >= 0]
+        return [row for row in dict.fromkeys(self._parts[number].tolist()) if row >= 0]  # a beginning may be spelled so
 
     def rows(self, words: Sequence[str]) -> list[int]:
         """Return the row of each word: its own, else that of its spelling."""

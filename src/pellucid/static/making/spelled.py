@@ -11,10 +11,10 @@ from pellucid.static.spelling import ngram_weights
 def fit_spelling(model: StaticEmbedder) -> StaticEmbedder:
     """Return `model` with spelling: an unknown word gets a vector.
 
-    A word of letters gets it from the known words spelled like it; a number or code gets one that is similar to itself
-    alone. Known words keep their vectors. Some seconds for 100,000 words; 256 KB more in the folder. Edits of
-    dimensions keep the spelling. Functions that change the words or train their vectors return a model without: fit it
-    again.
+    A word of letters gets it from the known words spelled like it and, where they say little, from its beginning; a
+    number or code from its beginning. Each also has a part that is similar to itself alone. Known words keep their
+    vectors. Some seconds for 100,000 words; 256 KB more in the folder. Edits of dimensions keep the spelling. Functions
+    that change the words or train their vectors return a model without: fit it again.
 
     Saving it writes out only the `extra_words` given there, not those of the folder that `model` was opened from.
 
