@@ -256,6 +256,8 @@ def main() -> None:
     model = pellucid.load(asked.model)
     if not isinstance(model, StaticEmbedder):
         raise SystemExit(f"{asked.model} is no static model")
+    if model.spelling is not None:
+        model = StaticEmbedder(model.vocabulary, model.vectors, model.scales)
     if asked.words:
         model = cut(model, np.arange(asked.words))
     if asked.use:

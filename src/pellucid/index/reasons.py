@@ -21,8 +21,8 @@ from pellucid.index.bm25 import impacts
 from pellucid.index.engine import Vector
 from pellucid.index.models import Model
 from pellucid.index.words import Found, Integers, Words, distinct, spans_by, stretch
-from pellucid.static.embedder import named
 from pellucid.static.spelling import SpelledRows
+from pellucid.static.words import named
 from pellucid.text import JOINER, Span
 
 Floats = npt.NDArray[np.float64]

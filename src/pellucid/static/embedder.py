@@ -1,6 +1,4 @@
-"""The dimensions of a static model: directions, each known by the words at its two ends.
-
-Static word embeddings (SWE): a text is the mean of its words' vectors, at length 1.
+"""Static word embeddings (SWE): a text is the mean of its words' vectors, at length 1.
 
 After Wada et al., "Static Word Embeddings for Sentence Semantic Representation", section 3 and the inference rule of
 section 4.1. Because the embedding is a mean, a cosine is exactly a sum over pairs of words, one of each text:
@@ -14,8 +12,7 @@ two equal. How a model is made is in `static/making/extraction.py` and `static/m
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
@@ -37,7 +34,7 @@ from pellucid.dimensions import (
 )
 from pellucid.embeddings import Role, unit_rows
 from pellucid.errors import InputError, require
-from pellucid.explanation import WORD, WORD_PAIR, Explanation, Row
+from pellucid.explanation import WORD_PAIR, Explanation, Row
 from pellucid.pretrained import check_family, locate, saving
 from pellucid.static.folder import (
     STOCK_CONFIG,
@@ -51,12 +48,12 @@ from pellucid.static.folder import (
 )
 from pellucid.static.precision import StoredTable
 from pellucid.static.spelling import SpelledRows, Speller, check_weights
+from pellucid.static.words import TextWords
 from pellucid.text import JOINER, Coverage, Span, Vocabulary, Word, shown_word, unspaced_run, well_formed
 
 if TYPE_CHECKING:
     from pellucid.static.bulk import BulkEncoder
 
-_OTHER = 1 << 40  # beyond all rows: see `_TextWords`
 _WORDS = 10_000  # the first of the vocabulary, in most models the commonest: rare words at an end name nothing
 _IN_NAME, _IN_ABOUT = 3, 12  # words of each end
 _BLOCK = 8_192  # words at a time
@@ -102,97 +99,6 @@ def _ends(model: StaticEmbedder, rows: np.typing.NDArray[np.int64]) -> tuple[lis
 _SMALL = 250_000  # characters in all calls so far: a quarter of a second for the readable path, half of what it takes
 # to start the compiled one, which is the faster one from the first text on once it has started
 _MOST_PAIRS = 250_000  # rows of an explanation: about 2 s and 0.2 GB
-
-
-def named(text: str, row: int, vocabulary: Vocabulary, spelled: SpelledRows | None) -> tuple[str, str]:
-    """Return how a word of a text is shown in an explanation, and which known words its vector is of."""
-    shown = shown_word(text)
-    if spelled is None or row < len(vocabulary):
-        known = vocabulary.words[row]
-        return shown if known in (text, text.lower()) else f"{shown} (as {shown_word(known)})", known
-    known = " + ".join(shown_word(vocabulary.words[part]) for part in spelled.parts(row - len(vocabulary)))
-    return f"{shown} ~ {known}" if known else f"{shown} (unknown)", known or text.lower()
-
-
-class _TextWords:
-    """The words of a text: how much of it is known now, the distinct words and a `Row` of each when they are asked for.
-
-    Attributes:
-        unknown: where the unknown words are.
-        coverage: how much of the text is known.
-    """
-
-    def __init__(
-        self,
-        vocabulary: Vocabulary,
-        rows: list[int],
-        word: Callable[[int], Word],
-        others: Iterable[int],
-        spelled: SpelledRows | None = None,
-    ) -> None:
-        """Tell known words from unknown ones.
-
-        Args:
-            vocabulary: of the model.
-            rows: of each word in the table, -1 for an unknown one.
-            word: from a number in `rows` to the word.
-            others: the numbers of the words that may have the row of another, such as of their beginning.
-            spelled: the rows beyond those of the vocabulary, if there are any.
-        """
-        self._vocabulary, self._word, self.spelled = vocabulary, word, spelled
-        self._codes = list(rows)  # a word's row, and beyond the rows a number for each of the others
-        self._others: dict[tuple[int, str], int] = {}
-        partly, strange = 0, [] if spelled is None else spelled.strange.tolist()
-        unknown = [number for number, row in enumerate(rows) if row < 0] if rows.count(-1) else []
-        for number in others:
-            row, lower = rows[number], word(number).text.lower()
-            if row >= len(vocabulary):
-                if strange[row - len(vocabulary)]:
-                    unknown.append(number)  # with spelling, no row is -1
-                else:
-                    partly += 1
-            elif row >= 0 and lower != vocabulary.words[row].lower():
-                code = _OTHER + len(self._others)
-                self._codes[number] = self._others.setdefault((row, lower), code)
-                partly += 1
-        self.unknown = tuple(word(number)[1:] for number in unknown)
-        self.coverage = Coverage(len(rows) - len(unknown), len(rows), partly)
-
-    @cached_property
-    def _counts(self) -> Counter[int]:
-        """How often each distinct known word occurs, by code, in the order of the text."""
-        counts = Counter(self._codes)
-        counts.pop(-1, None)
-        return counts
-
-    @property
-    def counts(self) -> npt.NDArray[np.float64]:
-        """How often each distinct known word occurs, float64 [words]."""
-        return np.array(list(self._counts.values()), np.float64)
-
-    @cached_property
-    def rows(self) -> npt.NDArray[np.int64]:
-        """The row of each in the table, or beyond it that of a spelled word, int64 [words]."""
-        rows = np.array(list(self._counts), np.int64)
-        rows[rows >= _OTHER] = [row for row, _ in self._others]  # both in the order of the text
-        return rows
-
-    @cached_property
-    def _places(self) -> list[list[int]]:
-        """The numbers of the words that are one distinct word, of each."""
-        places: dict[int, list[int]] = {code: [] for code in self._counts}
-        for number, code in enumerate(self._codes):
-            if code >= 0:
-                places[code].append(number)
-        return list(places.values())
-
-    def row(self, number: int) -> Row:
-        """Return a distinct word, named as it is first written, without a contribution."""
-        words = list(map(self._word, self._places[number]))
-        text, row = words[0].text, int(self.rows[number])
-        name, known = named(text, row, self._vocabulary, self.spelled)
-        shown = shown_word(text)
-        return Row(name, (shown,), 0.0, 0.0, tuple(word[1:] for word in words), key=(known, text.lower()), kind=WORD)
 
 
 class StaticEmbedder(Embedder):
@@ -535,14 +441,14 @@ class StaticEmbedder(Embedder):
             unknown=(words1.unknown, words2.unknown), coverage=(words1.coverage, words2.coverage),
         )  # fmt: skip
 
-    def _weighted(self, words: _TextWords, text: str) -> npt.NDArray[np.float64]:
+    def _weighted(self, words: TextWords, text: str) -> npt.NDArray[np.float64]:
         """Return the vectors of the distinct words, which add up to the embedding of `text` [words, dimension]."""
         vectors = self.vectors_of(words.rows, words.spelled).astype(np.float64)
         length = _length(words.counts @ vectors, text)
         vectors *= (words.counts / (length or 1.0))[:, None]
         return vectors
 
-    def _words(self, text: str) -> _TextWords:
+    def _words(self, text: str) -> TextWords:
         text, vocabulary, bulk = well_formed(text), self.vocabulary, self._compiled([text])
         found = None if bulk is None else bulk.words(text)
         if found is not None:
@@ -551,7 +457,7 @@ class StaticEmbedder(Embedder):
                 start, end = found.spans[number].tolist()
                 return Word(text[start:end], start, end)
 
-            return _TextWords(vocabulary, found.rows, word, found.others)
+            return TextWords(vocabulary, found.rows, word, found.others)
         words = vocabulary.split(text)
         others = [
             n for n, word in enumerate(words) if word.text not in vocabulary and word.text.lower() not in vocabulary
@@ -559,7 +465,7 @@ class StaticEmbedder(Embedder):
         spelled = self.spelled_rows()
         texts = [word.text for word in words]
         rows = list(map(vocabulary.row, texts)) if spelled is None else spelled.rows(texts)
-        return _TextWords(vocabulary, rows, words.__getitem__, others, spelled)
+        return TextWords(vocabulary, rows, words.__getitem__, others, spelled)
 
     def _shares(self, texts: list[str], role: Role) -> Vectors:
         if self._bulk is None:
