@@ -23,6 +23,7 @@ Values = Mapping[str, Any]
 PLAIN, TUNED = "as it is", "tuned"
 _NAMES = {"weighted_mean": "weighted mean", "prompt_eol": "PromptEOL"}
 POOLINGS = ("mean", "weighted mean", "last", "PromptEOL")
+_WORDS = {True: "holds", False: "does not hold", None: "undecided"}
 _DRAWS = 2000
 
 _HEAD = """# Results: key tokens of a language model
@@ -173,7 +174,7 @@ def tuning_verdicts(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Verdict]:
                 "for all eight embedders",
             )
             yield Verdict(
-                f"... and lowers LAR, by more than chance; {pooling}",
+                f"Tuning for embedding lowers LAR, by more than chance (section 3.3); {pooling}",
                 f"LAR {interval(before['lar'], before['lar_error'])} to {interval(after['lar'], after['lar_error'])}",
                 higher(before, after),
                 "low for all",
@@ -230,7 +231,7 @@ def retrieval_verdicts(values: Values, fixed: tuple[int, int]) -> Iterator[Verdi
             )
             gain = share(np.asarray(parts[0]) - np.asarray(parts[1]), whole(own))
             yield Verdict(
-                f"... because of key tokens (control, ours): more than with random rows; {name}, {model}",
+                f"Sparse retrieval finds more by key tokens than with random rows (control, ours); {name}, {model}",
                 f"{kept}; random rows {drawn}",
                 decided(gain, 0),
             )
@@ -252,8 +253,8 @@ def instruction_verdicts(values: Values) -> Iterator[Verdict]:
         said = [f"{rows[0][1]:.3f} and {rows[0][2]:.3f}" for rows in (without, told)]
         first = list(found["first"].values())[1]
         yield Verdict(
-            "An instruction on emotions makes the happy text 3 nearer to 1 than the unhappy 2 is (Table 4, three "
-            f"texts), and the first tokens tell them apart; {model}",
+            "An instruction on emotions makes the happy text 3 nearer to 1 than the unhappy 2 is, and the first tokens "
+            f"tell them apart (Table 4, three texts); {model}",
             f"cosines of 1 with 2 and 3: {said[0]}; instructed {said[1]}, first tokens {', '.join(first)}",
             without[0][1] > without[0][2] and told[0][1] < told[0][2] and len(set(first)) > 1,
             "0.821 and 0.718; instructed 0.814 and 0.829, Joy, sad, joy",
@@ -284,16 +285,27 @@ def whole(found: Mapping[str, Any]) -> Any:
 
 
 def verdicts(values: Values, fixed: tuple[int, int]) -> str:
-    """Return the claims with what was measured."""
-    found = [
-        *alignment_verdicts(values),
-        *spectrum_verdicts(values),
-        *retrieval_verdicts(values, fixed),
-        *instruction_verdicts(values),
-    ]
-    words = {True: "**holds**", False: "**does not hold**", None: "undecided"}
-    lines = ((*one[:2], one.paper, words[one.holds]) for one in found)
-    return markdown_table(["claim", "measured here, in percent", "the paper", "here"], lines, left=4)
+    """Return the claims with what was measured: in short for those tested more than once, then all."""
+    found: dict[str, list[Verdict]] = {}
+    sections = [alignment_verdicts(values), spectrum_verdicts(values)]
+    sections += [retrieval_verdicts(values, fixed), instruction_verdicts(values)]
+    for parts in sections:
+        for one in parts:
+            found.setdefault(one.claim.partition("; ")[0], []).append(one)
+    words = {holds: word if holds is None else f"**{word}**" for holds, word in _WORDS.items()}
+    lines = ((*one[:2], one.paper, words[one.holds]) for some in found.values() for one in some)
+    table = markdown_table(["claim", "measured here, in percent", "the paper", "here"], lines, left=4)
+    return "".join(in_short(claim, some) for claim, some in found.items() if len(some) > 1) + "\n" + table
+
+
+def in_short(claim: str, tests: list[Verdict]) -> str:
+    """Return a line that says of a claim where it holds and where not."""
+    said = []
+    for holds, word in _WORDS.items():
+        where = [one.claim.partition("; ")[2] for one in tests if one.holds == holds]
+        if where:
+            said.append(f"{word} in {len(where)} of {len(tests)} ({'; '.join(where)})")
+    return textwrap.fill(f"- {claim}: {', '.join(said)}.", 120, subsequent_indent="  ") + "\n"
 
 
 def table_3(values: Values, fixed: tuple[int, int]) -> str:
@@ -324,7 +336,8 @@ def figures(values: Values) -> Iterator[str]:
     """Yield the sections on alignment and components."""
     yield "## Alignment (Figure 2)\n\nIn percent, but for the last column; the paper's figure prints no numbers.\n"
     yield '"Centred" subtracts the mean embedding of the sentences. "Of another text" is a control: each text with\n'
-    yield "the embedding of the next. GAR grows with the number of texts: compare it at the same number only.\n\n"
+    yield "the embedding of the next. GAR grows with the number of texts: compare it at the same number only. The\n"
+    yield "tuning was by the mean of the states; the other poolings of the tuned model show what it does to them.\n\n"
     yield rates_table(rate_rows(values))
     if "table 2" in values:
         yield "\n## One text (Table 2)\n\n" + tokens_rows(values["table 2"], PAPER_2)

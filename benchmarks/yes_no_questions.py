@@ -36,7 +36,7 @@ from pellucid.evaluation import find_tasks, read_sts
 from vector_cache import CachedEncoder, Vectors, distinct, unit_rows
 
 SETS = {"STSBenchmark": "STS-B", "SICK-R": "SICK-R"}
-CANDIDATES = 5_000  # sentences from which anchors are chosen
+CANDIDATES = 2_000  # sentences from which anchors are chosen
 SAVED = 32  # texts answered between two writes
 SIZES = (6, 12, 24)  # numbers of questions besides all
 _DRAWS = 1_000
