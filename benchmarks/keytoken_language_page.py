@@ -42,14 +42,15 @@ Intervals are 95 %: of rates from the standard error over texts, of retrieval by
 """
 
 
-_RULES = """The rules by which a claim holds were made sharper after the first figures, of 2,000 sentences and
+_RULES = """The rules by which a claim holds were made stricter after the first figures, of 2,000 sentences and
 Cranfield, had been seen (controls with another text, "undecided", the row with M = 0, first tokens in Table 4). They
-were left as they were for what came after: 10,000 sentences and the other sets.
+were not changed for what came after: 10,000 sentences, the other sets and the other poolings.
 
 """
 _BELOW = """
-Where another text's embedding reaches the same rate, the tokens are those of all texts, such as stop words. Where
-random rows find as much, not the tokens but the angle between embeddings found it; M = 0 is the test of key tokens.
+If another text's embedding reaches the same rate, the tokens are common to all texts, such as stop words. If random
+rows find as much, the search rests on the angle between embeddings and not on the tokens; M = 0 is the test of key
+tokens.
 
 """
 

@@ -350,6 +350,12 @@ text alone.
 
 """
 
+_SHORT = """**In short:** with the best wording, a known yes is above {share:.0f} % of the other answers (chance: 50).
+The answers as an embedding have {questions}. As many anchors have {anchors} over MiniLM and {static} over static-en, as
+0 and 1 {binary} and {static_binary}; bag of words has {words}. {verdict}
+
+"""
+
 _KNOWN = """## Can the model answer?
 
 Each question has one text whose answer is yes. The share of the other {others} texts whose answer is lower is 50 for a
@@ -367,8 +373,8 @@ measured. Anchors are the farthest points among {candidates:,} sentences.
 """
 
 
-def known_table(bench: Bench) -> tuple[str, str, str]:
-    """Return the wording that answers best, the table of all, and which questions it answers best and worst."""
+def known_table(bench: Bench) -> tuple[str, float, str]:
+    """Return the wording that answers best, its share, and the table of all with the questions answered worst."""
     texts, lines, shares = list(QUESTIONS.values()), [], {}
     for name in WORDINGS:
         values = bench.answers(name, texts)
@@ -382,10 +388,28 @@ def known_table(bench: Bench) -> tuple[str, str, str]:
     header = ["wording", "others lower", "its own text: yes", "the others: yes"]
     least = np.argsort(shares[best], kind="stable")[:6]
     worst = ", ".join(f'"{bench.questions[n]}" ({100 * shares[best][n]:.0f})' for n in least)
-    return (
-        best,
-        markdown_table(header, lines),
-        f"With the best wording, the questions with the least share are {worst}.",
+    said = f"With the best wording, the questions with the least share are {worst}."
+    return best, float(shares[best].mean()), f"{markdown_table(header, lines)}\n{said}\n"
+
+
+def in_short(found: Mapping[str, Mapping[str, Vectors]], count: int, share: float) -> str:
+    """Return the main figures, and in words whether the answers are worth more than words counted."""
+    names = {
+        "questions": f"questions ({count}), centred",
+        "anchors": f"MiniLM: anchors ({count}), centred",
+        "static": f"static-en: anchors ({count}), centred",
+        "binary": f"MiniLM: anchors ({count}), {BINARY[1]}",
+        "static_binary": f"static-en: anchors ({count}), {BINARY[1]}",
+        "words": "bag of words",
+    }
+    low, high = np.percentile((mean(found[names["questions"]]) - mean(found["bag of words"]))[1:], [2.5, 97.5])
+    verdict = (
+        "The answers are better than words counted." if low > 0 else "Whether they beat words counted is undecided."
+    )
+    if high < 0:
+        verdict = "A model of this size answers too badly: counting words is better."
+    return _SHORT.format(
+        share=100 * share, verdict=verdict, **{key: f"{mean(found[name])[0]:.1f}" for key, name in names.items()}
     )
 
 
@@ -442,20 +466,19 @@ def sizes_table(bench: Bench, wording: str) -> str:
 
 def write_page(bench: Bench) -> None:
     """Measure what is not yet known and write the page."""
-    options, (best, known, worst) = bench.options, known_table(bench)
+    options, count, (best, share, known) = bench.options, len(bench.questions), known_table(bench)
     found = {name: correlations(bench, rows, _DRAWS) for name, rows in rows_of(bench, best)}
-    own = f"questions ({len(bench.questions)}), centred"
     head = _HEAD.format(
         measured=measured(),
         processor=processor(),
         pairs=options.pairs,
-        count=len(bench.questions),
+        count=count,
         model=options.name or options.model.name,
         tokens=bench.answerers[best].tokens(bench.texts),
     )
-    parts = [head, _KNOWN.format(others=len(QUESTIONS) - 1), known, f"\n{worst}\n\n"]
+    parts = [head, in_short(found, count, share), _KNOWN.format(others=len(QUESTIONS) - 1), known, "\n"]
     parts += [_SCORES.format(pairs=options.pairs, candidates=CANDIDATES), scores_table(found)]
-    parts += ["\n## The differences\n\n", differences(found, own)]
+    parts += ["\n## The differences\n\n", differences(found, f"questions ({count}), centred")]
     parts += ["\n## Number of questions\n\nMean of the two sets; smaller numbers are the mean over "]
     parts += [f"{_SUBSETS} subsets drawn at random.\n\n", sizes_table(bench, best)]
     options.output.write_text("".join(parts), encoding="utf-8")
