@@ -17,7 +17,7 @@ import numpy as np
 from keytoken_retrieval_page import PAPER as PAPER_3
 from keytoken_retrieval_page import SETS
 from keytoken_tables import PAPER_2, PAPER_4, PAPER_5
-from pages import markdown_table, processor
+from pages import markdown_table, processor, wrapped
 
 Values = Mapping[str, Any]
 PLAIN, TUNED = "as it is", "tuned"
@@ -403,9 +403,4 @@ def write_page(options: argparse.Namespace, values: Values, fixed: tuple[int, in
     )
     parts = [head, "\n## What holds and what does not\n\n", _RULES, verdicts(values, fixed), _BELOW]
     text = "".join([*parts, *figures(values), *applications(values, options, fixed)])
-    blocks = (block if block[0] in "|#-`" else _wrapped(block) for block in text.strip("\n").split("\n\n"))
-    Path(options.write).write_text("\n\n".join(blocks) + "\n", encoding="utf-8")
-
-
-def _wrapped(block: str) -> str:
-    return textwrap.fill(" ".join(block.split()), 120, break_long_words=False, break_on_hyphens=False)
+    Path(options.write).write_text(wrapped(text), encoding="utf-8")

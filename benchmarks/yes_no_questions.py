@@ -29,7 +29,7 @@ from anchor_baselines import BagOfWords, top_tenth
 from anchor_page import BINARY, PAPER_STS, PLAIN
 from anchor_tables import open_encoders
 from keytoken_language_model import Encoders
-from pages import markdown_table, measured, processor
+from pages import markdown_table, measured, processor, wrapped
 from pellucid.anchors import farthest_points
 from pellucid.corpus import read_texts
 from pellucid.evaluation import find_tasks, read_sts
@@ -39,6 +39,7 @@ SETS = {"STSBenchmark": "STS-B", "SICK-R": "SICK-R"}
 CANDIDATES = 2_000  # sentences from which anchors are chosen
 SAVED = 32  # texts answered between two writes
 SIZES = (6, 12, 24)  # numbers of questions besides all
+STATES = "the mean of the language model's states, centred"
 _DRAWS = 1_000
 _SUBSETS = 20
 
@@ -249,6 +250,11 @@ class Bench:
         return distinct(text for one, other, _ in self.pairs.values() for pair in zip(one, other) for text in pair)
 
     @cached_property
+    def encoders(self) -> dict[str, CachedEncoder]:
+        """MiniLM and static-en, their vectors kept on disk."""
+        return {one.name: one.encode for one in open_encoders(self.options.work_dir, None)}
+
+    @cached_property
     def candidates(self) -> list[str]:
         """Sentences from which anchors are chosen."""
         return list(islice(read_texts(self.options.data / "raw_english/open_licence.txt.xz"), CANDIDATES))
@@ -283,17 +289,16 @@ def rows_of(bench: Bench, wording: str) -> Iterator[tuple[str, Vectors]]:
     best = np.argsort(-known_shares(bench.answers(wording, list(QUESTIONS.values()))), kind="stable")
     best = best[: len(best) // 2]
     yield from named(f"questions, the {len(best)} answered best where known", forms(answers[:, best]))
-    encoders = {one.name: one.encode for one in open_encoders(bench.options.work_dir, None)}
     yield from named(
-        "MiniLM: cosines to the questions", forms(cosines(encoders["MiniLM"], bench.texts, bench.questions))
+        "MiniLM: cosines to the questions", forms(cosines(bench.encoders["MiniLM"], bench.texts, bench.questions))
     )
-    for name, encode in encoders.items():
+    for name, encode in bench.encoders.items():
         anchors = chosen(encode, bench.candidates, len(bench.questions))
         values = cosines(encode, bench.texts, anchors)
         yield from named(f"{name}: anchors ({len(anchors)})", {**forms(values), BINARY[0]: top_tenth(values)})
         yield f"{name} itself", unit_rows(encode(bench.texts))
     states = bench.states.rows("mean", bench.texts)
-    yield f"mean of the language model's states ({states.shape[1]}), centred", states - states.mean(axis=0)
+    yield STATES, states - states.mean(axis=0)
     yield "bag of words", BagOfWords(bench.texts).encode(bench.texts).toarray()
 
 
@@ -345,14 +350,15 @@ Written by `benchmarks/yes_no_questions.py`. {measured} {processor}, one thread,
 *LDIR* compares anchors with embeddings whose coordinates are answers to yes/no questions (QAEmb-MBQA, CQG-MBQA: about
 10,000 questions, answered by a model trained on the answers of large language models). This is the same in small:
 {count} questions written by hand, asked of every text by **{model}**, read in bfloat16. An answer is the logarithm of
-the odds of yes against no. Nothing is trained. A text takes {tokens:.0f} tokens of the model, an anchor model reads the
-text alone.
+the odds of yes against no. Nothing is trained. The model reads {tokens:.0f} tokens for a text; an anchor model reads
+the text alone.
 
 """
 
 _SHORT = """**In short:** with the best wording, a known yes is above {share:.0f} % of the other answers (chance: 50).
-The answers as an embedding have {questions}. As many anchors have {anchors} over MiniLM and {static} over static-en, as
-0 and 1 {binary} and {static_binary}; bag of words has {words}. {verdict}
+The {count} answers as an embedding have {questions}; the mean of the same model's states, which asks nothing, has
+{states}. As many anchors have {anchors} over MiniLM and {static} over static-en, as 0 and 1 {binary} and
+{static_binary}. Bag of words has {words}. {verdict}
 
 """
 
@@ -382,13 +388,13 @@ def known_table(bench: Bench) -> tuple[str, float, str]:
         others = ((values > 0).sum() - said.sum()) / (values.size - len(values))
         lines.append((name, 100 * float(shares[name].mean()), 100 * float(said.mean()), 100 * float(others)))
     best = max(shares, key=lambda name: float(shares[name].mean()))
-    encode = open_encoders(bench.options.work_dir, None)[0].encode
-    given = known_shares(cosines(encode, texts, bench.questions))
+    given = known_shares(cosines(bench.encoders["MiniLM"], texts, bench.questions))
     lines.append(("MiniLM, cosine of text and question", 100 * float(given.mean()), None, None))
     header = ["wording", "others lower", "its own text: yes", "the others: yes"]
     least = np.argsort(shares[best], kind="stable")[:6]
     worst = ", ".join(f'"{bench.questions[n]}" ({100 * shares[best][n]:.0f})' for n in least)
-    said = f"With the best wording, the questions with the least share are {worst}."
+    many = int((shares[best] >= 0.95).sum())
+    said = f"With the best wording {many} of {len(texts)} questions have 95 or more. The least have {worst}."
     return best, float(shares[best].mean()), f"{markdown_table(header, lines)}\n{said}\n"
 
 
@@ -400,6 +406,7 @@ def in_short(found: Mapping[str, Mapping[str, Vectors]], count: int, share: floa
         "static": f"static-en: anchors ({count}), centred",
         "binary": f"MiniLM: anchors ({count}), {BINARY[1]}",
         "static_binary": f"static-en: anchors ({count}), {BINARY[1]}",
+        "states": STATES,
         "words": "bag of words",
     }
     low, high = np.percentile((mean(found[names["questions"]]) - mean(found["bag of words"]))[1:], [2.5, 97.5])
@@ -408,21 +415,21 @@ def in_short(found: Mapping[str, Mapping[str, Vectors]], count: int, share: floa
     )
     if high < 0:
         verdict = "A model of this size answers too badly: counting words is better."
-    return _SHORT.format(
-        share=100 * share, verdict=verdict, **{key: f"{mean(found[name])[0]:.1f}" for key, name in names.items()}
-    )
+    figures = {key: f"{mean(found[name])[0]:.1f}" for key, name in names.items()}
+    return _SHORT.format(count=count, share=100 * share, verdict=verdict, **figures)
 
 
-def scores_table(found: Mapping[str, Mapping[str, Vectors]]) -> str:
-    """Return the correlations of every row, the papers' first."""
+def scores_table(found: Mapping[str, Mapping[str, Vectors]], main: str) -> str:
+    """Return the correlations of every row, the papers' first, and how far the row `main` is from them."""
     lines: list[tuple[Any, ...]] = []
     for name, printed in PAPER_STS.items():
         if "MBQA" in name or "LDIR" in name:
-            lines.append((f"{name}, as printed", *printed[-2:], float(np.mean(printed[-2:]))))
+            lines.append((f"{name}, as printed", *printed[-2:], float(np.mean(printed[-2:])), None))
     for name, sets in found.items():
-        own = [float(values[0]) for values in sets.values()]
-        lines.append((name, *own, f"{np.mean(own):.1f} {interval(mean(sets)[1:])}"))
-    return markdown_table(["model (dimensions)", *SETS.values(), "mean"], lines)
+        own, less = [float(values[0]) for values in sets.values()], mean(found[main]) - mean(sets)
+        cells = [f"{np.mean(own):.1f} {interval(mean(sets)[1:])}", f"{less[0]:+.1f} {interval(less[1:])}"]
+        lines.append((name, *own, *(cells if name != main else (cells[0], None))))
+    return markdown_table(["model (dimensions)", *SETS.values(), "mean", f"{main}, less this"], lines)
 
 
 def mean(sets: Mapping[str, Vectors]) -> Vectors:
@@ -435,19 +442,9 @@ def interval(values: Vectors) -> str:
     return "[{:.1f}, {:.1f}]".format(*np.percentile(values, [2.5, 97.5]))
 
 
-def differences(found: Mapping[str, Mapping[str, Vectors]], own: str) -> str:
-    """Say how far one row is from the others; both of the same bootstrap samples."""
-    lines = []
-    for name, sets in found.items():
-        if name != own:
-            values = mean(found[own]) - mean(sets)
-            lines.append((name, f"{values[0]:+.1f}", interval(values[1:])))
-    return markdown_table([f"{own} less", "points", "95 %"], lines)
-
-
 def sizes_table(bench: Bench, wording: str) -> str:
     """Return the mean correlation by number of questions and of anchors, means over subsets drawn at random."""
-    encode = open_encoders(bench.options.work_dir, None)[0].encode
+    encode = bench.encoders["MiniLM"]
     anchors = chosen(encode, bench.candidates, len(bench.questions))
     kinds = {
         "questions, centred": bench.answers(wording, bench.texts),
@@ -477,11 +474,13 @@ def write_page(bench: Bench) -> None:
         tokens=bench.answerers[best].tokens(bench.texts),
     )
     parts = [head, in_short(found, count, share), _KNOWN.format(others=len(QUESTIONS) - 1), known, "\n"]
-    parts += [_SCORES.format(pairs=options.pairs, candidates=CANDIDATES), scores_table(found)]
-    parts += ["\n## The differences\n\n", differences(found, f"questions ({count}), centred")]
+    parts += [
+        _SCORES.format(pairs=options.pairs, candidates=CANDIDATES),
+        scores_table(found, f"questions ({count}), centred"),
+    ]
     parts += ["\n## Number of questions\n\nMean of the two sets; smaller numbers are the mean over "]
     parts += [f"{_SUBSETS} subsets drawn at random.\n\n", sizes_table(bench, best)]
-    options.output.write_text("".join(parts), encoding="utf-8")
+    options.output.write_text(wrapped("".join(parts)), encoding="utf-8")
 
 
 def main() -> None:
