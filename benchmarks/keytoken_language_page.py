@@ -365,7 +365,8 @@ def applications(values: Values, options: argparse.Namespace, fixed: tuple[int, 
         yield "\n## Sparse retrieval (Table 3)\n\nnDCG@10 x 100; mean of the states, documents cut to their first "
         yield f"{options.words} words; sparse\nrows subtract the mean of the documents. K = {fixed[0]:,} and "
         yield f"M = {fixed[1]} were fixed in advance; the paper reports\nthe best of its grid. Intervals of shares in "
-        yield "brackets; where the dense model finds little, its share says little.\n\n" + table_3(values, fixed)
+        yield "brackets; where the dense model finds little, its share says little. A set without rows of the tuned\n"
+        yield "model was not run with it.\n\n" + table_3(values, fixed)
         yield "\nThe paper's:\n\n" + markdown_table(
             ["", "FiQA", "NFCorpus", "SciFact", "ArguAna"], ((name, *cells) for name, cells in PAPER_3.items())
         )
