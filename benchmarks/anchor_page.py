@@ -253,9 +253,10 @@ def _binary(rows: Rows, closer: Sequence[int]) -> str:
     return f"""
 ## Continuous against yes and no, at equal size
 
-In place of embeddings from yes/no questions: the same anchors with coordinates set to 0 or 1. "Greatest tenth" is
-the paper's own variant (20 of 200, 50 of 500), "above the median" asks of each anchor whether the text is nearer to it
-than half of the corpus is. Cognitive load is the mean number of dimensions that are 1 in both texts of a pair of STS-B.
+The same anchors with coordinates set to 0 or 1, as a stand-in for embeddings from yes/no questions (questions that a
+small language model answers: [Results: yes/no questions](results-questions.md)). "Greatest tenth" is the paper's own
+variant (20 of 200, 50 of 500), "above the median" asks of each anchor whether the text is nearer to it than half of the
+corpus is. Cognitive load is the mean number of dimensions that are 1 in both texts of a pair of STS-B.
 
 {markdown_table(["model", *GROUPS, "cognitive load"], lines)}"""
 

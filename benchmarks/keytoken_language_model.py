@@ -285,7 +285,7 @@ def measure(bench: Bench) -> None:
     options, kept = bench.options, bench.kept
     kept.get("precision", lambda: precision(bench))
     for name in bench.encoders:
-        for pooling in POOLINGS if name == PLAIN else POOLINGS[:1]:
+        for pooling in POOLINGS:
             kept.get(f"rates | {name} | {pooling} | {len(bench.texts(pooling))}", partial(rates, bench, name, pooling))
     kept.get(f"spectrum | {options.texts}", lambda: spectrum(bench))
     kept.get("components", lambda: tokens_of_components(bench))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import platform
 import re
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,16 @@ def processor() -> str:
     info = Path("/proc/cpuinfo")
     names = re.findall(r"model name\s*: (.*)", info.read_text()) if info.exists() else []
     return names[0] if names else platform.processor()
+
+
+def wrapped(text: str) -> str:
+    """Return a page with its paragraphs at lines of at most 120 characters; tables, headings and lists stay."""
+    blocks = (block if block[0] in "|#-`" else _filled(block) for block in text.strip("\n").split("\n\n"))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _filled(block: str) -> str:
+    return textwrap.fill(" ".join(block.split()), 120, break_long_words=False, break_on_hyphens=False)
 
 
 def measured() -> str:

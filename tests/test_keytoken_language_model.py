@@ -64,7 +64,7 @@ def test_a_language_model_is_measured_and_a_second_run_asks_it_nothing(benchmark
     text = written.read_text(encoding="utf-8")
     for said in ("| as it is, PromptEOL, centred |", "| tuned, mean |", "Table 3", "random rows", "paper: SGPT-nli"):
         assert said in text
-    assert sum(text.count(f"| {said} |") for said in ("**holds**", "**does not hold**", "undecided")) == 17
+    assert sum(text.count(f"| {said} |") for said in ("**holds**", "**does not hold**", "undecided")) == 23
     assert "tuned: 2 steps of 32 pairs, adapters of the last 1 layers" in " ".join(text.split())
     monkeypatch.setattr(benchmark, "pooled_embeddings", None)
     benchmark.main()
@@ -115,3 +115,8 @@ def test_a_share_lies_in_its_interval_and_random_rows_are_held_against_it(page):
     }
     kept, gain, literal = page.retrieval_verdicts(values, (2000, 100))
     assert (kept.holds, gain.holds, literal.holds) == (False, False, False) and "50% [50, 50]" in kept.measured
+
+
+def test_a_claim_tested_more_than_once_is_told_in_short(page):
+    tests = [page.Verdict(f"It works; {name}", "1", holds) for name, holds in (("a", True), ("b", None), ("c", True))]
+    assert page.in_short("It works", tests) == "- It works: holds in 2 of 3 (a; c), undecided in 1 of 3 (b).\n"
