@@ -60,6 +60,15 @@ def test_five_languages_find_each_other(shared):
         assert translation_scores(model, table["sentence1"], table["eng"]).f1 > least
 
 
+def test_words_of_another_language_are_not_known_by_their_spelling():
+    model = pellucid.load("static-multi")
+    czech = "Vlak do Prahy odjíždí každou hodinu z hlavního nádraží."
+    german = "Die Datenschutzgrundverordnung wird vom Bundesdatenschutzbeauftragten erklärt."
+    low, high = model.coverage([czech, german])
+    assert low < 0.5 < 0.9 < high
+    assert model.explain(czech, "The train leaves.").coverage[0].is_low
+
+
 def test_an_explanation_across_languages():
     model = pellucid.load("static-multi")
     for text, pair in (("Wo ist der Bahnhof?", "Bahnhof × station"), ("駅はどこですか?", "駅 × station")):

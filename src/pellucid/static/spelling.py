@@ -38,6 +38,7 @@ COMMON = 500  # known words; an n-gram of more is no way to find similar ones, b
 _PRIOR_PAIRS = 4.0  # so many pairs of words of average coherence are added to those that share an n-gram
 _LENGTH = 1.4  # of a predicted vector, in typical lengths
 _GOOD = 0.9  # length of a sum; a shorter one's vector is shorter by as much, and its beginning counts for the rest
+_POOR = 0.25  # length of a sum; a word with a shorter one and no known beginning counts as unknown
 _OWN, _OWN_ALONE = 0.5, 1.0  # length of a word's own part beside a predicted one and without, in typical lengths
 _PARTS = 3  # known words that an explanation names
 _TOGETHER = 4_096  # words spelled at once: 20 MB
@@ -92,7 +93,8 @@ class Speller:
         """Return vectors for words in lower case that have no row, float32 [words, dimension], and what they are of.
 
         The second are the rows of the known words that weigh most in each, int64 [words, 3], -1 where there are no
-        more: a word without any is known to nobody.
+        more: a word without any counts as unknown. The known words say next to nothing of most words of another
+        language, and half of what there is to say of a word of their own.
         """
         predicted = self.predict([word if can_spell(word) else "" for word in words])
         lengths = np.linalg.norm(predicted.sums, axis=1)
@@ -102,6 +104,7 @@ class Speller:
         vectors[begins >= 0] += self.vectors_of(begins[begins >= 0]) * poor[begins >= 0, None]
         own = _own(words, vectors.shape[1]) * np.where(lengths > 0, _OWN, _OWN_ALONE)[:, None]
         parts = _weightiest(predicted, begins, poor * np.maximum(lengths, _GOOD) / _LENGTH)
+        parts[(lengths < _POOR) & (begins < 0)] = -1
         return (vectors + own * self._typical).astype(np.float32), parts
 
     def predict(self, words: Sequence[str]) -> Predicted:
@@ -186,7 +189,7 @@ class SpelledRows:
 
     @property
     def strange(self) -> npt.NDArray[np.bool_]:
-        """Which of them no known word says anything of [words]."""
+        """Of which of them the known words say too little [words]."""
         return self._parts[: len(self), 0] < 0
 
     def parts(self, number: int) -> list[int]:
