@@ -14,7 +14,6 @@ is trained on the same batches (`--pooling mean` or `last`), with `--tokens` one
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -26,21 +25,25 @@ from typing import Any
 
 import numpy as np
 
+from dense_minilm import train_dense
 from lexicon_minilm import cut, medical_questions, pair_sets, shuffled, topic_sets
 from pellucid import LexiconEmbedder, TrainingSettings, cluster_vocabulary, train_lexicon
 from pellucid.corpus import read_texts
-from pellucid.lexicon import TRAINED, Clusters
+from pellucid.lexicon import TRAINED, Clusters, trained_model
 from pellucid.research import DenseEmbedder
-from pellucid.transformer import Backbone, LexiconSettings, open_backbone
+from pellucid.transformer import Backbone, LexiconSettings
+from pellucid.transformer.backbone import read_transformer_config
 from static_en import open_teacher
 from tatoeba_pairs import all_paraphrases, test_sentences
+from upper_layers import LowerStates, UpperLayers, upper_layers
 
+START = "<|im_start|>"
 LENGTH = 48  # tokens read of a text
 FREQUENCIES = 500  # sentences in which clusters are counted before training
 ANSWER = 16  # words of a medical answer
 TRAINING = TrainingSettings(
-    batch_size=64, learning_rate=1e-3, warmup_steps=6, max_steps=64, rank=16, alpha=32, dropout=0.0, bf16=True,
-    save_steps=16,
+    batch_size=64, rank=16, alpha=32, dropout=0.0, bf16=True,
+    save_steps=32,
 )  # fmt: skip
 
 
@@ -49,29 +52,36 @@ class Row:
     """One model.
 
     Attributes:
-        attention: "causal" or "bidirectional".
+        attention: of the trained layers, "causal" or "bidirectional".
+        lower: of the layers below them.
         pooling: "max", "sum" or "last"; of dense models "mean" or "last".
         clusters: how many; None for one dimension a token, 0 for a dense model.
         seed: of the adapter and the order of batches.
         steps: batches trained on; 0 for the model as it is.
-        layers: of the language model, from the first.
-        paper: read the states one position back and take the centroids as they are.
+        shift: take for a token the state one position back, which predicts it.
+        head: what is done to the clusters' logits before training: "plain", "scaled", "centred" or "sparse".
+        learning_rate: the largest.
+        upper: how many layers are trained, from the last.
     """
 
     attention: str = "bidirectional"
+    lower: str = "causal"
     pooling: str = "max"
     clusters: int | None = 4000
     seed: int = 0
     steps: int = 64
-    layers: int = 6
-    paper: bool = False
+    shift: bool = False
+    head: str = "centred"
+    learning_rate: float = 1e-3
+    upper: int = 10
 
     @property
     def name(self) -> str:
         """What its folder is called by."""
         size = "tokens" if self.clusters is None else self.clusters or "dense"
-        end = "-paper" if self.paper else ""
-        return f"{size}-{self.pooling}-{self.attention}-{self.layers}-{self.steps}-{self.seed}{end}"
+        read = f"{self.pooling}-{self.lower}-{self.attention}-{self.upper}"
+        end = "dense" if self.clusters == 0 else f"{self.head}{'-shift' * self.shift}"
+        return f"{size}-{read}-{self.steps}-{self.learning_rate:g}-{self.seed}-{end}"
 
 
 @dataclass(frozen=True)
@@ -80,7 +90,7 @@ class Amounts:
 
     sentences: int = 19_200
     paraphrases: int = 5_120
-    questions: int = 2_560
+    questions: int = 1_280
     topics: int = 24
 
 
@@ -114,28 +124,21 @@ class Source:
         """Return the number of tokens of each text."""
         return np.array([len(ids) for ids in _tokenizer(self.model)(list(texts), verbose=False)["input_ids"]])
 
-    def backbone(self, row: Row) -> Backbone:
-        """Return the first layers in bfloat16; they are kept as a folder that transformers opens."""
-        folder = self.work / f"backbone-{row.layers}"
-        if not folder.exists():
-            first_layers(self.model, row.layers, folder)
-        backbone = open_backbone(folder, attention=row.attention, dtype="bfloat16", device="cpu")  # type: ignore[arg-type]
-        backbone.model.set_attn_implementation("eager")  # the gradient of the other is slow for short texts on CPUs
-        return backbone
+    def backbone(self, row: Row) -> UpperLayers:
+        """Return the layers that are trained; the states below them are kept."""
+        skipped = layers_of(self.model) - row.upper
+        return upper_layers(self.model, row.attention, lower_states(self, row.lower, skipped), skipped)
 
 
-def first_layers(model: Path, layers: int, output: Path) -> None:
-    """Write the first layers of a language model with its tokenizer, its last normalisation and its head."""
-    from transformers import AutoModelForCausalLM
+def layers_of(model: Path) -> int:
+    """Return how many layers a language model has."""
+    return int(read_transformer_config(model).num_hidden_layers)
 
-    whole = AutoModelForCausalLM.from_pretrained(model, local_files_only=True)
-    whole.model.layers = whole.model.layers[:layers]
-    whole.config.num_hidden_layers = len(whole.model.layers)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=output.parent) as aside:
-        whole.save_pretrained(Path(aside) / "model")
-        _tokenizer(model).save_pretrained(Path(aside) / "model")
-        os.rename(Path(aside) / "model", output)
+
+@cache
+def lower_states(source: Source, attention: str, layers: int) -> LowerStates:
+    """Return the states behind the first layers, the same for all rows that read alike there."""
+    return LowerStates(source.model, layers, attention, source.work / f"lower-{attention}-{layers}")
 
 
 @cache
@@ -160,6 +163,20 @@ def training_sets(source: Source) -> list[Any]:
         *pair_sets("paraphrases", source, paraphrases, random),
         *pair_sets("medical questions", source, questions, random),
     ]
+
+
+def held_out(source: Source, batches: tuple[int, int, int] = (14, 4, 2)) -> list[tuple[Any, Any]]:
+    """Return batches that no row is trained on: sentences and vectors of the teachers, or questions and answers."""
+    size, amounts = TRAINING.batch_size, source.amounts
+    every = short_sentences(source, amounts.sentences + 4 * batches[0] * size)
+    sentences = every[amounts.sentences :][: batches[0] * size]
+    vectors = teacher_vectors(source, sentences)
+    paraphrases = all_paraphrases(source.data / "parallel" / "tatoeba", test_sentences(source.data / "sts"))
+    answers = shuffled(list(medical_questions(source.data)), np.random.default_rng(TRAINING.seed))
+    questions = [(question, cut(answer, ANSWER)) for question, answer in answers[amounts.questions :]]
+    pairs = [*paraphrases[amounts.paraphrases :][: batches[1] * size], *questions[: batches[2] * size]]
+    found = [(sentences[n : n + size], vectors[n : n + size]) for n in range(0, len(sentences), size)]
+    return found + [tuple(map(list, zip(*pairs[n : n + size]))) for n in range(0, len(pairs), size)]
 
 
 def teacher_vectors(source: Source, texts: Sequence[str]) -> np.ndarray:
@@ -187,23 +204,53 @@ def keep_joined(path: Path, first: np.ndarray, second: np.ndarray) -> None:
     aside.replace(path)
 
 
-def weighted_clusters(source: Source, backbone: Backbone, row: Row) -> Clusters:
-    """Return the clusters of the head, those that fire in many sentences before training weighted down; made once.
+def head(source: Source, backbone: Backbone, row: Row) -> tuple[Clusters, np.ndarray | None]:
+    """Return the clusters of a row and what is added to their logits.
 
-    The centroids are multiplied by log(1 / frequency) / log(sentences), 1 for a cluster that fires in one sentence or
-    none: else a short training is spent on unlearning what every text has.
+    Before training nearly every cluster fires in every sentence. A head is "plain" as in the paper, or
+        scaled: centroids are multiplied by log(1 / frequency) / log(sentences), of the sentences in which they fire
+        centred: the logit of the mean state is taken away
+        sparse: the logit is taken away that a cluster passes in one sentence of ten
     """
+    made = _clusters(source, backbone, row)
+    if row.head == "plain":
+        return made, None
+    counts, mean, tenth = _fired(source, backbone, made, row)
+    if row.head == "scaled":
+        weights = 1 - np.log(np.maximum(counts, 1)) / np.log(FREQUENCIES)
+        return replace(made, centroids=made.centroids * weights[:, None].astype(np.float32)), None
+    return made, -(made.centroids @ mean) if row.head == "centred" else -tenth
+
+
+def _fired(source: Source, backbone: Backbone, made: Clusters, row: Row) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return in how many sentences each cluster fires, the mean state, and the logit of one sentence in ten; kept."""
+    import torch
+
     size = "tokens" if row.clusters is None else row.clusters
-    folder = source.work / f"head-{size}-{row.attention}-{row.layers}"
-    if not folder.exists():
-        made, texts = _clusters(source, backbone, row), short_sentences(source, FREQUENCIES)
-        plain = LexiconEmbedder(backbone, made, LexiconSettings(shift=False, max_length=LENGTH)).encode(texts)
-        counts = np.bincount(plain.indices, minlength=len(made))
-        weights = 1 - np.log(np.maximum(counts, 1)) / np.log(len(texts))
-        with tempfile.TemporaryDirectory(dir=source.work) as aside:
-            replace(made, centroids=made.centroids * weights[:, None].astype(np.float32)).save(aside)
-            shutil.copytree(aside, folder)
-    return Clusters.load(folder)
+    path = source.work / f"fired-{size}-{row.lower}-{row.attention}-{row.upper}{'-shift' * row.shift}.npz"
+    if not path.exists():
+        model = LexiconEmbedder(backbone, made, reading(row))
+        largest, total, tokens = [], 0, 0
+        texts = short_sentences(source, FREQUENCIES)
+        with torch.inference_mode():
+            for start in range(0, len(texts), 50):
+                ids, mask, own = backbone.padded(model._reader.read_as(texts[start : start + 50], None))
+                hidden = backbone.states(ids, mask)
+                total, tokens = total + hidden[own].float().sum(dim=0), tokens + int(own.sum())
+                logits = hidden @ backbone.tensor(made.centroids).t()
+                largest.append(logits.masked_fill(~own[..., None], -np.inf).amax(dim=1).float().numpy())
+        found = np.concatenate(largest)
+        tenth = np.quantile(found, 0.9, axis=0).astype(np.float32)
+        np.savez(path, counts=(found > 0).sum(axis=0), mean=(total / tokens).numpy(), tenth=tenth)
+    kept = np.load(path)
+    return kept["counts"], kept["mean"], kept["tenth"]
+
+
+def reading(row: Row) -> LexiconSettings:
+    """Return how a row reads texts: behind a start token, whose own state is like no other."""
+    template = "{text}" if row.shift else START + "{text}"  # with a shift the start token is put there anyway
+    pooling = row.pooling if row.clusters != 0 else "last"
+    return LexiconSettings(template=template, pooling=pooling, shift=row.shift, max_length=LENGTH)  # type: ignore[arg-type]
 
 
 def _clusters(source: Source, backbone: Backbone, row: Row) -> Clusters:
@@ -227,35 +274,27 @@ def untrained(source: Source, row: Row) -> LexiconEmbedder:
     """Return the model of a row before training; for dense rows the lexicon model that reads its texts."""
     backbone = source.backbone(row)
     if row.clusters == 0:
-        head = Clusters.nameless(np.zeros((1, backbone.dimension), np.float32))
-        return LexiconEmbedder(backbone, head, LexiconSettings(pooling="last", shift=False, max_length=LENGTH))
-    settings = LexiconSettings(pooling=row.pooling, shift=row.paper, max_length=LENGTH)  # type: ignore[arg-type]
-    make = _clusters if row.paper else weighted_clusters
-    return LexiconEmbedder(backbone, make(source, backbone, row), settings)
+        return LexiconEmbedder(backbone, Clusters.nameless(np.zeros((1, backbone.dimension), np.float32)), reading(row))
+    clusters, bias = head(source, backbone, row)
+    return LexiconEmbedder(backbone, clusters, reading(row), bias=bias)
 
 
 def trained(source: Source, row: Row) -> LexiconEmbedder | DenseEmbedder:
     """Return the model of a row; what was trained is kept and not trained again."""
-    settings = replace(TRAINING, max_steps=row.steps or 1, warmup_steps=row.steps // 10, seed=row.seed)
-    folder = source.work / "runs" / row.name
-    if row.clusters != 0:
-        model = untrained(source, row)
-        return train_lexicon(model, training_sets(source), folder, settings) if row.steps else model
-    from dense_minilm import train_dense
-
+    model, folder = untrained(source, row), source.work / "runs" / row.name
     if row.steps:
-        train_dense(untrained(source, row), training_sets(source), folder, settings, row.pooling)
-    return dense_model(source, row)
-
-
-def dense_model(source: Source, row: Row) -> DenseEmbedder:
-    """Return the dense model of a row, with what was trained of it."""
-    adapter = source.work / "runs" / row.name / TRAINED if row.steps else None
-    source.backbone(row)
-    backbone = open_backbone(
-        source.work / f"backbone-{row.layers}", attention=row.attention, adapter=adapter, dtype="bfloat16", device="cpu"
-    )  # type: ignore[arg-type]
-    return DenseEmbedder(backbone, LexiconSettings(max_length=LENGTH), pooling=row.pooling)  # type: ignore[arg-type]
+        settings = replace(
+            TRAINING, max_steps=row.steps, warmup_steps=row.steps // 10, seed=row.seed, learning_rate=row.learning_rate
+        )
+        if row.clusters != 0:
+            model = train_lexicon(model, training_sets(source), folder, settings)
+        else:
+            train_dense(model, training_sets(source), folder, settings, row.pooling)
+            model = trained_model(model, folder / TRAINED, None)
+        model.backbone.lower.save()
+    if row.clusters != 0:
+        return model
+    return DenseEmbedder(model.backbone, model.settings, pooling=row.pooling)  # type: ignore[arg-type]
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
