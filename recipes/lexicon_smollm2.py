@@ -4,11 +4,12 @@
     python shared/models/make_models.py me5 E5
     python recipes/lexicon_smollm2.py --data shared/data --model SMOLLM2 --e5 E5 --work-dir WORK --output MODEL
 
-DATA holds raw_english, parallel/tatoeba, retrieval_train/medquad and sts (whose sentences are left out). What is
-trained is the first `--layers` layers, in bfloat16. Batches of sentences are trained towards the cosines of two
-teachers side by side (MiniLM and multilingual-e5-small), batches of pairs by InfoNCE. With `--clusters 0` a dense model
-is trained on the same batches (`--pooling mean` or `last`), with `--tokens` one that has a dimension for each token.
-`--short` is a minute's check that everything runs. A run that was stopped goes on.
+DATA holds raw_english, parallel/tatoeba, retrieval_train/medquad and sts (whose sentences are left out). Trained are
+the last `--upper` layers, which look both ways; those below them stay as they are, and causal, so that what they make
+of a text is computed once for all models. Batches of sentences are trained towards the cosines of two teachers side by
+side (MiniLM and multilingual-e5-small), batches of pairs by InfoNCE. With `--clusters 0` a dense model is trained on
+the same batches (`--pooling mean` or `last`), with `--tokens` one that has a dimension for each token. `--short` is a
+minute's check that everything runs. A run that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
@@ -31,8 +32,9 @@ from pellucid import LexiconEmbedder, TrainingSettings, cluster_vocabulary, trai
 from pellucid.corpus import read_texts
 from pellucid.lexicon import TRAINED, Clusters, trained_model
 from pellucid.research import DenseEmbedder
-from pellucid.transformer import Backbone, LexiconSettings
+from pellucid.transformer import Backbone, LexiconSettings, open_backbone
 from pellucid.transformer.backbone import read_transformer_config
+from pellucid.transformer.reading import Reader
 from static_en import open_teacher
 from tatoeba_pairs import all_paraphrases, test_sentences
 from upper_layers import LowerStates, UpperLayers, upper_layers
@@ -59,7 +61,7 @@ class Row:
         seed: of the adapter and the order of batches.
         steps: batches trained on; 0 for the model as it is.
         shift: take for a token the state one position back, which predicts it.
-        head: what is done to the clusters' logits before training: "plain", "scaled", "centred" or "sparse".
+        head: what is done to the clusters' logits before training: "plain", "centred", "sparse" or "relative".
         learning_rate: the largest.
         upper: how many layers are trained, from the last.
     """
@@ -69,10 +71,10 @@ class Row:
     pooling: str = "max"
     clusters: int | None = 4000
     seed: int = 0
-    steps: int = 64
-    shift: bool = False
-    head: str = "centred"
-    learning_rate: float = 1e-3
+    steps: int = 128
+    shift: bool = True
+    head: str = "relative"
+    learning_rate: float = 3e-3
     upper: int = 10
 
     @property
@@ -165,18 +167,23 @@ def training_sets(source: Source) -> list[Any]:
     ]
 
 
-def held_out(source: Source, batches: tuple[int, int, int] = (14, 4, 2)) -> list[tuple[Any, Any]]:
-    """Return batches that no row is trained on: sentences and vectors of the teachers, or questions and answers."""
+def held_out(source: Source, batches: tuple[int, int, int] = (14, 4, 2)) -> Iterator[tuple[str, list[str], Any]]:
+    """Yield batches that no row is trained on: their kind, texts, and vectors of the teachers or the other texts."""
     size, amounts = TRAINING.batch_size, source.amounts
     every = short_sentences(source, amounts.sentences + 4 * batches[0] * size)
     sentences = every[amounts.sentences :][: batches[0] * size]
     vectors = teacher_vectors(source, sentences)
+    for n in range(0, len(sentences), size):
+        yield "sentences", sentences[n : n + size], vectors[n : n + size]
     paraphrases = all_paraphrases(source.data / "parallel" / "tatoeba", test_sentences(source.data / "sts"))
     answers = shuffled(list(medical_questions(source.data)), np.random.default_rng(TRAINING.seed))
     questions = [(question, cut(answer, ANSWER)) for question, answer in answers[amounts.questions :]]
-    pairs = [*paraphrases[amounts.paraphrases :][: batches[1] * size], *questions[: batches[2] * size]]
-    found = [(sentences[n : n + size], vectors[n : n + size]) for n in range(0, len(sentences), size)]
-    return found + [tuple(map(list, zip(*pairs[n : n + size]))) for n in range(0, len(pairs), size)]
+    for kind, pairs, count in zip(
+        ("paraphrases", "medical questions"), (paraphrases[amounts.paraphrases :], questions), batches[1:]
+    ):
+        for n in range(0, count * size, size):
+            first, second = zip(*pairs[n : n + size])
+            yield kind, list(first), list(second)
 
 
 def teacher_vectors(source: Source, texts: Sequence[str]) -> np.ndarray:
@@ -207,50 +214,45 @@ def keep_joined(path: Path, first: np.ndarray, second: np.ndarray) -> None:
 def head(source: Source, backbone: Backbone, row: Row) -> tuple[Clusters, np.ndarray | None]:
     """Return the clusters of a row and what is added to their logits.
 
-    Before training nearly every cluster fires in every sentence. A head is "plain" as in the paper, or
-        scaled: centroids are multiplied by log(1 / frequency) / log(sentences), of the sentences in which they fire
-        centred: the logit of the mean state is taken away
-        sparse: the logit is taken away that a cluster passes in one sentence of ten
+    The logits of a language model mean something only beside each other; of this one nearly all are above 0, so that
+    every cluster fires in every text and nothing is learned. A head is "plain", as in the paper, or
+
+        centred: less the logit of the mean state
+        sparse: less the logit that a cluster passes in one of ten sentences
+        relative: the same, after the mean centroid was taken away from all
     """
     made = _clusters(source, backbone, row)
     if row.head == "plain":
         return made, None
-    counts, mean, tenth = _fired(source, backbone, made, row)
-    if row.head == "scaled":
-        weights = 1 - np.log(np.maximum(counts, 1)) / np.log(FREQUENCIES)
-        return replace(made, centroids=made.centroids * weights[:, None].astype(np.float32)), None
-    return made, -(made.centroids @ mean) if row.head == "centred" else -tenth
+    if row.head == "relative":
+        made = replace(made, centroids=made.centroids - made.centroids.mean(axis=0))
+    mean, tenth = _logits(source, backbone, made, row)
+    return made, -(mean if row.head == "centred" else tenth)
 
 
-def _fired(source: Source, backbone: Backbone, made: Clusters, row: Row) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return in how many sentences each cluster fires, the mean state, and the logit of one sentence in ten; kept."""
+def _logits(source: Source, backbone: Backbone, made: Clusters, row: Row) -> tuple[np.ndarray, np.ndarray]:
+    """Return of each cluster the mean logit before training, and the one that it passes in one of ten sentences."""
     import torch
 
-    size = "tokens" if row.clusters is None else row.clusters
-    path = source.work / f"fired-{size}-{row.lower}-{row.attention}-{row.upper}{'-shift' * row.shift}.npz"
-    if not path.exists():
-        model = LexiconEmbedder(backbone, made, reading(row))
-        largest, total, tokens = [], 0, 0
-        texts = short_sentences(source, FREQUENCIES)
-        with torch.inference_mode():
-            for start in range(0, len(texts), 50):
-                ids, mask, own = backbone.padded(model._reader.read_as(texts[start : start + 50], None))
-                hidden = backbone.states(ids, mask)
-                total, tokens = total + hidden[own].float().sum(dim=0), tokens + int(own.sum())
-                logits = hidden @ backbone.tensor(made.centroids).t()
-                largest.append(logits.masked_fill(~own[..., None], -np.inf).amax(dim=1).float().numpy())
-        found = np.concatenate(largest)
-        tenth = np.quantile(found, 0.9, axis=0).astype(np.float32)
-        np.savez(path, counts=(found > 0).sum(axis=0), mean=(total / tokens).numpy(), tenth=tenth)
-    kept = np.load(path)
-    return kept["counts"], kept["mean"], kept["tenth"]
+    reader = Reader(backbone.tokenizer, LexiconEmbedder(backbone, made, reading(row)).settings)
+    texts, largest, total, tokens = short_sentences(source, FREQUENCIES), [], 0, 0
+    with torch.inference_mode():
+        for start in range(0, len(texts), 50):
+            ids, mask, own = backbone.padded(reader.read_as(texts[start : start + 50], None))
+            hidden = backbone.states(ids, mask)
+            total, tokens = total + hidden[own].float().sum(dim=0), tokens + int(own.sum())
+            logits = hidden @ backbone.tensor(made.centroids).t()
+            largest.append(logits.masked_fill(~own[..., None], -np.inf).amax(dim=1).float().numpy())
+    tenth = np.quantile(np.concatenate(largest), 0.9, axis=0).astype(np.float32)
+    return made.centroids @ (total / tokens).numpy(), tenth
 
 
 def reading(row: Row) -> LexiconSettings:
     """Return how a row reads texts: behind a start token, whose own state is like no other."""
+    if row.clusters == 0:
+        return LexiconSettings(template=START + "{text}", pooling="last", shift=False, max_length=LENGTH)
     template = "{text}" if row.shift else START + "{text}"  # with a shift the start token is put there anyway
-    pooling = row.pooling if row.clusters != 0 else "last"
-    return LexiconSettings(template=template, pooling=pooling, shift=row.shift, max_length=LENGTH)  # type: ignore[arg-type]
+    return LexiconSettings(template=template, pooling=row.pooling, shift=row.shift, max_length=LENGTH)  # type: ignore[arg-type]
 
 
 def _clusters(source: Source, backbone: Backbone, row: Row) -> Clusters:
@@ -297,6 +299,18 @@ def trained(source: Source, row: Row) -> LexiconEmbedder | DenseEmbedder:
     return DenseEmbedder(model.backbone, model.settings, pooling=row.pooling)  # type: ignore[arg-type]
 
 
+def whole(source: Source, row: Row) -> LexiconEmbedder | DenseEmbedder:
+    """Return the model of a row with all layers, as it is saved."""
+    model = trained(source, row)
+    skipped = layers_of(source.model) - row.upper
+    attention: Any = row.attention if row.attention == row.lower else skipped
+    adapter = source.work / "runs" / row.name / TRAINED if row.steps else None
+    backbone = open_backbone(source.model, attention=attention, adapter=adapter, dtype="bfloat16", device="cpu")
+    if isinstance(model, DenseEmbedder):
+        return DenseEmbedder(backbone, model.settings, pooling=model.pooling)
+    return LexiconEmbedder(backbone, model.clusters, model.settings, bias=model.bias)
+
+
 def add_source(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that say where everything is."""
     parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
@@ -320,17 +334,17 @@ def main() -> None:
     parser.add_argument("--pooling", choices=["max", "sum", "last", "mean"], default=Row.pooling)
     parser.add_argument("--clusters", type=int, default=Row.clusters, help="0 for a dense model [%(default)s]")
     parser.add_argument("--tokens", action="store_true", help="no clusters: a dimension for each token")
-    parser.add_argument("--layers", type=int, default=Row.layers, help="of 30 [%(default)s]")
+    parser.add_argument("--upper", type=int, default=Row.upper, help="layers that are trained, of 30 [%(default)s]")
     parser.add_argument("--steps", type=int, default=Row.steps, help="batches of 64 [%(default)s]")
     parser.add_argument("--seed", type=int, default=Row.seed)
     parser.add_argument("--short", action="store_true", help="train for two batches: a check that everything runs")
     arguments = parser.parse_args()
-    names = ("attention", "pooling", "clusters", "seed", "steps", "layers")
+    names = ("attention", "pooling", "clusters", "seed", "steps", "upper")
     row = Row(**{name: getattr(arguments, name) for name in names})
     row = replace(row, clusters=None) if arguments.tokens else row
     if arguments.short:
-        row = replace(row, steps=2, layers=min(row.layers, 2), clusters=row.clusters and min(row.clusters, 100))
-    trained(source_of(arguments, SHORT if arguments.short else Amounts()), row).save_pretrained(arguments.output)
+        row = replace(row, steps=2, upper=2, clusters=row.clusters and min(row.clusters, 100))
+    whole(source_of(arguments, SHORT if arguments.short else Amounts()), row).save_pretrained(arguments.output)
 
 
 if __name__ == "__main__":

@@ -57,15 +57,18 @@ class LowerStates:
             for n, states in zip(missing, found, strict=True):
                 self._known[keys[n]] = states[: len(rows[n])].clone()
                 self._new.append(keys[n])
-        return pad_sequence([self._known[key] for key in keys], batch_first=True)
+        states = pad_sequence([self._known[key] for key in keys], batch_first=True)
+        return torch.nn.functional.pad(states, (0, 0, 0, ids.shape[1] - states.shape[1]))
 
     def _run(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        if self._model is None:
-            self._model = open_backbone(self._place, attention=self._attention, dtype="bfloat16", device="cpu").model
-            self._model.base_model.layers = self._model.base_model.layers[: self._layers]
-            self._model.base_model.norm = torch.nn.Identity()
-        with torch.no_grad(), torch.autocast("cpu", enabled=False):
-            return self._model.base_model(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
+        with torch.no_grad(), torch.autocast("cpu", enabled=False):  # a training may have called
+            if self._model is None:
+                self._model = open_backbone(
+                    self._place, attention=self._attention, dtype="bfloat16", device="cpu"
+                ).model.base_model
+                self._model.layers = self._model.layers[: self._layers]
+                self._model.norm = torch.nn.Identity()
+            return self._model(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
 
     def save(self) -> None:
         """Write what was computed since the last call."""

@@ -163,7 +163,9 @@ def _look_back_in(model: Any, count: int) -> None:
 
     total = model.config.num_hidden_layers
     if not 0 <= count < total:
-        raise InputError(f"attention is {count}; {type(model).__name__} has {total} layers, of which fewer can be causal")
+        raise InputError(
+            f"attention is {count}; {type(model).__name__} has {total} layers, of which fewer can be causal"
+        )
     lists = (part for part in model.base_model.modules() if isinstance(part, torch.nn.ModuleList))
     for number, layer in enumerate(next((part for part in lists if len(part) == total), ())):
         for key in [key for key, hook in layer._forward_pre_hooks.items() if hook is _look_back]:  # of an earlier call

@@ -170,7 +170,7 @@ def write_adapter(folder: Path, adapter: Adapter, dtype: str = "float32") -> Non
 
 
 Attention = Literal["bidirectional", "causal"] | int
-"""What a token sees: all of the text, or what stands before it; a number: the latter in so many layers from the first."""
+"""What a token sees: all of the text, or what stands before it; a number: this in so many layers from the first."""
 
 HeadKind = Literal["auto", "lm", "input"]
 
