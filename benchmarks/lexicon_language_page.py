@@ -209,7 +209,10 @@ minutes, so that only the order of models can be compared, and that for so short
 
 def _times(shown: Mapping[str, Any]) -> str:
     found = [seconds for seconds in shown["seconds"].values() if seconds > 1]
-    return f"A training took {min(found):.0f} to {max(found):.0f} s of processor time, reading the rows included.\n"
+    return (
+        f"A training took {min(found):.0f} to {max(found):.0f} s of processor time. The states of the lower layers are "
+        "computed once\nfor all rows and counted in the first that reads a text.\n"
+    )
 
 
 def _seeds(measured: Mapping[str, Measured]) -> str:
@@ -259,7 +262,7 @@ def _table(measured: Mapping[str, Measured]) -> str:
 
 "lexicon" is 4,000 clusters, both ways of attention, maximum; "one way", "sum", "last", "all tokens" and "8,000
 clusters" differ from it in that alone. "dense" is the mean of the text's states and "dense, last" the last one, both
-ways. "last" takes the state of the end token, on which the scales of the clusters were not counted. "hybrid" is lexicon
+ways. "last" takes the state of the end token, for which the thresholds of the clusters were not set. "hybrid" is lexicon
 and dense side by side with equal weights, "idf" the lexicon model with each cluster times log(1 / its frequency among
 the test texts).
 

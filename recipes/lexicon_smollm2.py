@@ -71,7 +71,7 @@ class Row:
     pooling: str = "max"
     clusters: int | None = 4000
     seed: int = 0
-    steps: int = 128
+    steps: int = 96
     shift: bool = True
     head: str = "relative"
     learning_rate: float = 3e-3
