@@ -250,8 +250,9 @@ def _claims(measured: Mapping[str, Measured]) -> str:
 {short}
 
 Points between the two models, with the interval. A claim holds if the interval of the mean lies above 0, does not hold
-if it lies below, and is undecided otherwise. **What does not hold here, does not hold for a model of 135 million
-parameters after {ROWS["lexicon"].steps} batches**; the paper's is fifty times as large and its training far longer.
+if it lies below, and is undecided otherwise (an end printed as +0.0 lies above 0 by less). **What does not hold here,
+does not hold for a model of 135 million parameters after {ROWS["lexicon"].steps} batches**; the paper's is fifty times
+as large and its training far longer.
 
 {markdown_table(header, lines, left=2)}"""
 
@@ -320,6 +321,8 @@ The strongest clusters by name: of the row "lexicon"; of the same with each clus
 the test texts); and of the language model before any training, one way, summed over the tokens, less the mean state of
 {CENTRED_ON} sentences. The first five queries are the paper's good examples with their five strongest clusters; the
 others its failing ones, ten each, of which it prints those that fire for the letters of a word and not for its meaning.
+For the letters fire here, too, clusters of "hangar" (hang, har), "hypoxia" (hyp, hyper) and "lisbon" (bon); none of
+"tutoring". Weighted down, some of them make room for clusters that fit: of "hangar" for building and wings.
 
 {markdown_table(header, lines, left=5)}"""
 
