@@ -215,7 +215,7 @@ def head(source: Source, backbone: Backbone, row: Row) -> tuple[Clusters, np.nda
     """Return the clusters of a row and what is added to their logits.
 
     The logits of a language model mean something only beside each other; of this one nearly all are above 0, so that
-    every cluster fires in every text and nothing is learned. A head is "plain", as in the paper, or
+    every cluster fires in every text, which a short training has to unlearn. A head is "plain", as in the paper, or
 
         centred: less the logit of the mean state
         sparse: less the logit that a cluster passes in one of ten sentences
