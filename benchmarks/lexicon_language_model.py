@@ -49,7 +49,6 @@ from lexicon_smollm2 import (
 from pellucid import LexiconEmbedder
 from pellucid.base import unit_rows
 from pellucid.lexicon import Clusters, largest_coordinates
-from pellucid.static.making.training import similarity_loss
 from pellucid.store import read_json, write_json
 from pellucid.transformer import LexiconSettings, open_backbone
 from vector_cache import CachedEncoder, CachedSparseEncoder, distinct
@@ -130,10 +129,10 @@ def _loss(model: Any, texts: list[str], others: Any) -> float:
     if isinstance(others, list):
         cosines = first @ torch.tensor(_array(model.encode(others))).T / TRAINING.temperature
         return float(torch.nn.functional.cross_entropy(cosines, torch.arange(len(first))))
-    teacher = torch.tensor(unit_rows(others.astype(np.float32)))
-    temperature = TRAINING.similarity_temperature
-    least = similarity_loss(teacher, teacher, temperature)
-    return float(similarity_loss(first, teacher, temperature) - least)
+    parts = [first, torch.tensor(unit_rows(others.astype(np.float32)))]
+    cosines = [rows @ rows.T / TRAINING.similarity_temperature for rows in parts]
+    student, teacher = (part.fill_diagonal_(-1e4).log_softmax(dim=1) for part in cosines)
+    return float(torch.nn.functional.kl_div(student, teacher, reduction="batchmean", log_target=True))
 
 
 def _array(rows: Any) -> np.ndarray:

@@ -33,8 +33,6 @@ from pellucid.corpus import read_texts
 from pellucid.lexicon import TRAINED, Clusters, trained_model
 from pellucid.research import DenseEmbedder
 from pellucid.transformer import Backbone, LexiconSettings, open_backbone
-from pellucid.transformer.backbone import read_transformer_config
-from pellucid.transformer.reading import Reader
 from static_en import open_teacher
 from tatoeba_pairs import all_paraphrases, test_sentences
 from upper_layers import LowerStates, UpperLayers, upper_layers
@@ -134,7 +132,9 @@ class Source:
 
 def layers_of(model: Path) -> int:
     """Return how many layers a language model has."""
-    return int(read_transformer_config(model).num_hidden_layers)
+    from transformers import AutoConfig
+
+    return int(AutoConfig.from_pretrained(model, local_files_only=True).num_hidden_layers)
 
 
 @cache
@@ -234,12 +234,14 @@ def _logits(source: Source, backbone: Backbone, made: Clusters, row: Row) -> tup
     """Return of each cluster the mean logit before training, and the one that it passes in one of ten sentences."""
     import torch
 
-    reader = Reader(backbone.tokenizer, LexiconEmbedder(backbone, made, reading(row)).settings)
+    model = LexiconEmbedder(backbone, made, reading(row))
     texts, largest, total, tokens = short_sentences(source, FREQUENCIES), [], 0, 0
     with torch.inference_mode():
         for start in range(0, len(texts), 50):
-            ids, mask, own = backbone.padded(reader.read_as(texts[start : start + 50], None))
-            hidden = backbone.states(ids, mask)
+            ids, mask = model.tokenize(texts[start : start + 50]).values()
+            hidden, place = backbone.states(ids, mask), torch.arange(ids.shape[1])
+            first = 0 if row.shift else 1  # behind the start token; the end token's state is not the text's
+            own = (place >= first) & (place < mask.sum(dim=1, keepdim=True) - 2 + first)
             total, tokens = total + hidden[own].float().sum(dim=0), tokens + int(own.sum())
             logits = hidden @ backbone.tensor(made.centroids).t()
             largest.append(logits.masked_fill(~own[..., None], -np.inf).amax(dim=1).float().numpy())
