@@ -1,10 +1,11 @@
-r"""The LENS paper's claims on SmolLM2: its first layers as lexicon models and as dense ones, all trained alike.
+r"""The LENS paper's claims on SmolLM2: its 30 layers as lexicon models and as dense ones, all trained alike.
 
     python benchmarks/lexicon_language_model.py --data shared/data --model SMOLLM2 --e5 E5 --work-dir WORK \
         --page docs/results-lexicon-smollm2.md
 
 `recipes/lexicon_smollm2.py` trains every model. Adapters, embeddings of the test texts and what was measured on them
-are kept in WORK, and a run that was stopped goes on; `--kept` writes the page of what there is.
+are kept in WORK, and a run that was stopped goes on; `--kept` writes the page of what there is. `--trials` measures the
+settings that were chosen from, on batches that no row is trained on.
 """
 
 from __future__ import annotations
@@ -31,18 +32,26 @@ from transformers import AutoTokenizer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "recipes"))
 
-from lexicon_language_page import CENTRED_ON, CLUSTERS, FAILING, KEPT, ROWS, Measured, write_page
+from lexicon_language_page import CENTRED_ON, CLUSTERS, FAILING, KEPT, ROWS, TRIALS, Measured, write_page
 from lexicon_page import QUERIES
 from lexicon_samples import samples
-from lexicon_smollm2 import Row, Source, add_source, short_sentences, source_of, trained
+from lexicon_smollm2 import (
+    START,
+    TRAINING,
+    Row,
+    Source,
+    add_source,
+    held_out,
+    short_sentences,
+    source_of,
+    trained,
+)
 from pellucid import LexiconEmbedder
 from pellucid.base import unit_rows
 from pellucid.lexicon import Clusters, largest_coordinates
 from pellucid.store import read_json, write_json
 from pellucid.transformer import LexiconSettings, open_backbone
 from vector_cache import CachedEncoder, CachedSparseEncoder, distinct
-
-START = "<|im_start|>"
 
 
 class Bench:
@@ -64,6 +73,7 @@ class Bench:
         model = trained(self.source, row)
         seconds = time.process_time() - start
         self._encoder(row, lambda texts: model.encode(texts, batch_size=64, show_progress_bar=False))(self.texts)
+        model.backbone.lower.save()
         self.path(row).parent.mkdir(exist_ok=True)
         write_json(self.path(row), {"training_seconds": round(seconds, 1)})
         print(f"{row.name}: {seconds:.0f} s of processor time for the training", flush=True)
@@ -94,6 +104,39 @@ class Bench:
 
 def _refuse(texts: list[str]) -> Any:
     raise SystemExit(f"{len(texts)} test texts are not encoded; run without --kept")
+
+
+def held_out_losses(source: Source, row: Row) -> list[float]:
+    """Return a row's mean loss on batches that no row is trained on, and on sentences, paraphrases and questions; kept.
+
+    Of sentences it is the divergence from the teachers, 0 for a model that has their cosines.
+    """
+    path = source.work / "held-out" / f"{row.name}.json"
+    if not path.exists():
+        model, found = trained(source, row), dict[str, list[float]]()
+        for kind, texts, others in held_out(source):
+            found.setdefault(kind, []).append(_loss(model, texts, others))
+        model.backbone.lower.save()
+        path.parent.mkdir(exist_ok=True)
+        every = [loss for part in found.values() for loss in part]
+        write_json(path, [float(np.mean(part)) for part in (every, *found.values())])
+    return list(read_json(path))
+
+
+def _loss(model: Any, texts: list[str], others: Any) -> float:
+    """Return the loss of a batch: texts and the teachers' vectors, or texts and those that belong to them."""
+    first = torch.tensor(_array(model.encode(texts)))
+    if isinstance(others, list):
+        cosines = first @ torch.tensor(_array(model.encode(others))).T / TRAINING.temperature
+        return float(torch.nn.functional.cross_entropy(cosines, torch.arange(len(first))))
+    parts = [first, torch.tensor(unit_rows(others.astype(np.float32)))]
+    cosines = [rows @ rows.T / TRAINING.similarity_temperature for rows in parts]
+    student, teacher = (part.fill_diagonal_(-1e4).log_softmax(dim=1) for part in cosines)
+    return float(torch.nn.functional.kl_div(student, teacher, reduction="batchmean", log_target=True))
+
+
+def _array(rows: Any) -> np.ndarray:
+    return np.asarray(rows.toarray() if sparse.issparse(rows) else rows, np.float32)
 
 
 def side_by_side(first: Any, second: Any) -> Any:
@@ -133,7 +176,7 @@ def all_measured(bench: Bench, done: Mapping[str, Row]) -> dict[str, Measured]:
 
 
 def whole_model(source: Source, texts: list[str]) -> LexiconEmbedder:
-    """Return all layers of the language model with the same clusters, nothing trained, less the texts' mean state.
+    """Return the language model with the same clusters, one way, nothing trained, less the texts' mean state.
 
     A start token comes before each text and is not pooled: the state of whatever is first is like no other.
     """
@@ -149,15 +192,23 @@ def whole_model(source: Source, texts: list[str]) -> LexiconEmbedder:
     return LexiconEmbedder(backbone, clusters, settings, bias=-(clusters.centroids @ mean))
 
 
-def strongest(bench: Bench) -> dict[str, list[str]]:
-    """Return the names of the whole model's strongest clusters of the paper's queries; made once."""
+def strongest(bench: Bench) -> dict[str, list[list[str]]]:
+    """Return the names of the strongest clusters of the paper's queries, made once.
+
+    Of each query: in the trained model, the same weighted down by frequency, and in the model before any training.
+    """
     path = bench.source.work / "queries.json"
     if not path.exists():
-        model = whole_model(bench.source, short_sentences(bench.source, CENTRED_ON))
-        found, names = {}, model.dimensions.names
-        for text, most in {**dict.fromkeys(QUERIES, 5), **dict.fromkeys(FAILING, 10)}.items():
-            order = np.argsort(-model.encode(text).toarray()[0])
-            found[text] = [names[n] for n in order[:most]]
+        asked = {**dict.fromkeys(QUERIES, 5), **dict.fromkeys(FAILING, 10)}
+        model = trained(bench.source, ROWS["lexicon"])
+        rows = model.encode(list(asked)).toarray()
+        seldom = np.log(1 / np.maximum(frequencies(bench.rows(ROWS["lexicon"])), 1 / len(bench.texts)))
+        before = whole_model(bench.source, short_sentences(bench.source, CENTRED_ON))
+        plain = before.encode(list(asked)).toarray()
+        found = {}
+        for n, (text, most) in enumerate(asked.items()):
+            orders = [np.argsort(-weights)[:most] for weights in (rows[n], rows[n] * seldom, plain[n])]
+            found[text] = [[model.dimensions.names[j] for j in order] for order in orders]
         write_json(path, found)
     return dict(read_json(path))
 
@@ -175,6 +226,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_source(parser)
     parser.add_argument("--rows", nargs="*", choices=list(ROWS), default=list(ROWS), help="make these only [all]")
+    parser.add_argument("--trials", action="store_true", help="measure what the settings were chosen from")
     parser.add_argument("--kept", action="store_true", help="make no row; take those that are kept")
     parser.add_argument("--page", type=Path, help="write the page to this file")
     arguments = parser.parse_args()
@@ -183,10 +235,14 @@ def main() -> None:
         if not bench.path(ROWS[label]).exists():
             bench.encode(ROWS[label])
     done = {label: row for label, row in ROWS.items() if bench.path(row).exists()}
+    trials = {label: bench.source.work / "held-out" / f"{row.name}.json" for label, row in TRIALS.items()}
+    for label in TRIALS if arguments.trials else ():
+        held_out_losses(bench.source, TRIALS[label])
     if arguments.page:
         seconds = {label: read_json(bench.path(row))["training_seconds"] for label, row in done.items()}
-        shown = {"queries": strongest(bench), "clusters": cluster_words(bench.source), "seconds": seconds}
-        write_page(arguments.page, all_measured(bench, done), shown)
+        losses = {label: read_json(path) for label, path in trials.items() if path.exists()}
+        shown = {"queries": strongest(bench), "clusters": cluster_words(bench.source)}
+        write_page(arguments.page, all_measured(bench, done), {**shown, "seconds": seconds, "trials": losses})
 
 
 if __name__ == "__main__":

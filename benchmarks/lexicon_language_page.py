@@ -6,9 +6,10 @@ import datetime
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
+from textwrap import fill
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,21 +26,40 @@ PAPER_KEPT = {768: 98.8, 512: 97.6, 256: 94.1}
 ROWS = {
     "lexicon": Row(),
     "dense": Row(pooling="mean", clusters=0),
-    "dense, last": Row(pooling="last", clusters=0),
+    "all tokens": Row(clusters=None),
     "one way": Row(attention="causal"),
     "sum": Row(pooling="sum"),
+    "dense, last": Row(pooling="last", clusters=0),
     "last": Row(pooling="last"),
-    "all tokens": Row(clusters=None),
     "8,000 clusters": Row(clusters=8000),
-    "as in the paper": Row(paper=True),
-    "lexicon, untrained": Row(steps=0),
-    "dense, untrained": Row(pooling="mean", clusters=0, steps=0),
     "lexicon, second seed": Row(seed=1),
     "dense, second seed": Row(pooling="mean", clusters=0, seed=1),
-    "all tokens, second seed": Row(clusters=None, seed=1),
+    "lexicon, untrained": Row(steps=0),
+    "dense, untrained": Row(pooling="mean", clusters=0, steps=0),
+    "as in the paper": Row(head="plain"),
     "one way, second seed": Row(attention="causal", seed=1),
+    "all tokens, second seed": Row(clusters=None, seed=1),
 }
 """What each row is called on the page, in the order in which they are made."""
+
+_TRIAL = Row(steps=32)
+_OWN = replace(_TRIAL, shift=False)
+_SPARSE = replace(_OWN, head="sparse")
+_DENSE = replace(_TRIAL, clusters=0, pooling="mean")
+TRIALS = {
+    "lexicon, as in all rows": _TRIAL,
+    "lexicon, all 30 layers look both ways": replace(_TRIAL, lower="bidirectional"),
+    "lexicon, states not shifted": _OWN,
+    "the same, rate 0.01": replace(_OWN, learning_rate=1e-2),
+    "not shifted, centroids not centred": _SPARSE,
+    "the same, rate 0.001": replace(_SPARSE, learning_rate=1e-3),
+    "the same, all 30 layers look both ways": replace(_SPARSE, learning_rate=1e-3, lower="bidirectional"),
+    "not shifted, less the mean state alone, rate 0.001": replace(_OWN, head="centred", learning_rate=1e-3),
+    "dense, as in all rows": _DENSE,
+    "dense, rate 0.01": replace(_DENSE, learning_rate=1e-2),
+    "dense, rate 0.001": replace(_DENSE, learning_rate=1e-3),
+}
+"""What was tried for the settings of all rows: label -> a row of few batches."""
 
 KINDS = ("STS", "retrieval", "reranking", "classification", "clustering")
 _KIND_OF = {
@@ -113,13 +133,14 @@ CLAIMS = (
     Claim("hybrid above lexicon", "hybrid", "lexicon", "+1.14 (retrieval)"),
     Claim("hybrid above dense", "hybrid", "dense", "+1.33 (retrieval)"),
     Claim("hybrid above two dense models of two seeds", "hybrid", "two dense", "-"),
+    Claim("a head set before training above the head as it is", "lexicon", "as in the paper", "proposed in part (5.5)"),
     Claim("frequent clusters weighted down after training", "idf", "lexicon", "proposed (5.5)"),
 )
 SECOND = {
     "lexicon": "lexicon, second seed",
     "dense": "dense, second seed",
-    "all tokens": "all tokens, second seed",
     "one way": "one way, second seed",
+    "all tokens": "all tokens, second seed",
 }
 
 
@@ -149,7 +170,7 @@ def write_page(path: Path, measured: Mapping[str, Measured], shown: Mapping[str,
             words of its cluster) and `seconds` (label -> processor time of the training).
     """
     parts = [_head(measured, shown), _claims(measured), _table(measured), _kept(measured), _queries(shown)]
-    path.write_text("\n".join([*parts, _clusters(shown), _foot(measured)]), encoding="utf-8")
+    path.write_text("\n".join([*parts, _clusters(shown), _trials(shown), _foot(measured)]), encoding="utf-8")
 
 
 def _head(measured: Mapping[str, Measured], shown: Mapping[str, Any]) -> str:
@@ -162,24 +183,26 @@ Written by `benchmarks/lexicon_language_model.py` on {datetime.date.today().isof
 {platform.python_version()}, torch {version("torch").partition("+")[0]}, one thread of a machine with {os.cpu_count()}
 cores ({processor()}), on which other programs ran.
 
-The claims of the LENS paper (*Enhancing Lexicon-Based Text Embeddings with Large Language Models*) on the first
-{row.layers} of the 30 layers of SmolLM2-135M-Instruct (d = 576, 49,152 tokens, head tied to the input embeddings). The
-paper's model is Mistral 7B; ours is small and was trained for minutes, so that only the order of models can be
-compared, and that for so short a training.
+The claims of the LENS paper (*Enhancing Lexicon-Based Text Embeddings with Large Language Models*) on
+SmolLM2-135M-Instruct: all its 30 layers, of which the last {row.upper} are trained (d = 576, 49,152 tokens, head tied
+to the input embeddings). The paper's model is Mistral 7B, all of it trained on millions of pairs; ours was trained for
+minutes, so that only the order of models can be compared, and that for so short a training.
 
 - **Training**, the same for every row (`recipes/lexicon_smollm2.py`): {row.steps} batches of {TRAINING.batch_size}
-  sentences or {TRAINING.batch_size} pairs; an adapter of rank {TRAINING.rank} on all linear layers, learning rate
-  {TRAINING.learning_rate:g}, bfloat16. Sentences under open licences are trained towards the cosines of two teachers
-  side by side, MiniLM and multilingual-e5-small (divergence, temperature {TRAINING.similarity_temperature}); pairs
-  (Tatoeba's paraphrases, MedQuAD's questions with the first {ANSWER} words of an answer) by InfoNCE, temperature
-  {TRAINING.temperature}, against the other pairs of the batch. No hard negatives, no instructions. The rate was not
-  tuned for any row.
-- **The head** of the lexicon rows is not trained. The first layers' states are about their own token, so that none is
-  shifted by one position, and centroids of clusters that fire in many sentences before training are scaled down (by 1
-  at one of {FREQUENCIES} sentences, by 0 at all), which the paper proposes in its section 5.5. Both were chosen after a
-  first model without them stayed behind on samples of these very sets; a fitted head (`fit_head`) and biases were
-  tried before training and were worse. The choice helps all lexicon rows against the dense ones. The row "as in the
-  paper" has neither.
+  sentences or {TRAINING.batch_size} pairs; an adapter of rank {TRAINING.rank} on all linear layers of the last
+  {row.upper} layers, learning rate {row.learning_rate:g}, bfloat16. Sentences under open licences are trained towards
+  the cosines of two teachers side by side, MiniLM and multilingual-e5-small (divergence, temperature
+  {TRAINING.similarity_temperature}); pairs (Tatoeba's paraphrases, MedQuAD's questions with the first {ANSWER} words of
+  an answer) by InfoNCE, temperature {TRAINING.temperature}, against the other pairs of the batch. No hard negatives, no
+  instructions.
+- **Attention.** "Both ways" is said of the trained layers. The {30 - row.upper} layers below them are not trained and
+  stay causal in all rows, as they were made (`open_backbone(..., attention={30 - row.upper})`); the paper has no such
+  layers. A start token stands before each text and is not pooled.
+- **The head** of the lexicon rows is not trained, but it is set before training, the same way for all of them. The
+  logits of a language model mean something only beside each other, and in this one nearly all are above 0: with
+  centroids as they are, every cluster fires in every text. So the mean centroid is taken away from each, and then from
+  each cluster's logit what it passes in one of ten of {FREQUENCIES} sentences, which is the paper's proposal of section
+  5.5 at its simplest. The row "as in the paper" has neither. A token's logits are those of the position before it.
 - **Sets**, samples of each, drawn once: {PAIRS} pairs of each of six STS sets;
   {samples}
   (the right ones and others at random, so that figures are higher than on the whole set); {QUESTIONS} questions of
@@ -194,13 +217,16 @@ compared, and that for so short a training.
 
 
 def _times(shown: Mapping[str, Any]) -> str:
-    found = [seconds for seconds in shown["seconds"].values() if seconds > 1]
-    return f"A training took {min(found):.0f} to {max(found):.0f} s of processor time, reading the rows included.\n"
+    found = [seconds for label, seconds in shown["seconds"].items() if ROWS[label].steps]
+    return (
+        f"A training took {min(found):.0f} to {max(found):.0f} s of processor time. The states of the lower layers are "
+        "computed once\nfor all rows and counted in the first that reads a text.\n"
+    )
 
 
 def _seeds(measured: Mapping[str, Measured]) -> str:
     if any(label in measured for label in SECOND.values()):
-        return "; a second seed shows how large that is"
+        return "; a second seed of some\n  rows shows how large that is"
     return ":\n  there is one seed of each row, and a difference of a few points may be of the seed"
 
 
@@ -211,26 +237,44 @@ def _difference(measured: Mapping[str, Measured], better: str, worse: str, kind:
 
 
 def _claims(measured: Mapping[str, Measured]) -> str:
-    lines, said = [], dict[str, list[str]]()
+    lines, said = [], {judged: list[str]() for judged in ("holds", "does not hold", "undecided", "not run")}
     for claim in CLAIMS:
         found = [_difference(measured, claim.better, claim.worse, kind) for kind in ("mean", "STS", "retrieval")]
         second = _difference(measured, SECOND.get(claim.better, ""), SECOND.get(claim.worse, ""), "mean")
         judged = "not run" if found[0] is None else verdict(found[0])
-        said.setdefault(judged.strip("*"), []).append(claim.text)
+        said[judged.strip("*")].append(claim.text)
         cells = [None if draws is None else _signed(draws) for draws in (*found, second)]
         lines.append([claim.text, claim.paper, *cells, judged])
     header = ["the paper's claim", "the paper", "mean", "STS", "retrieval", "mean, second seed", ""]
-    short = "\n".join(f"- {judged[0].upper()}{judged[1:]}: {'; '.join(texts)}." for judged, texts in said.items())
+    texts = [f"{judged[0].upper()}{judged[1:]}: {'; '.join(claims)}." for judged, claims in said.items() if claims]
+    short = "\n".join(fill(line, 118, initial_indent="- ", subsequent_indent="  ") for line in texts)
     return f"""## Which claims hold
 
 {short}
 
 Points between the two models, with the interval. A claim holds if the interval of the mean lies above 0, does not hold
-if it lies below, and is undecided otherwise. **What does not hold here, does not hold for these layers after
-{ROWS["lexicon"].steps} batches**; the paper's training is far longer. Probably a dense model has less to learn: the
-head of a lexicon model was made for the states of the last layer, and its clusters do not yet say what they are named.
+if it lies below, and is undecided otherwise (an end printed as +0.0 lies above 0 by less). **What does not hold here,
+does not hold for a model of 135 million parameters after {ROWS["lexicon"].steps} batches**; the paper's is fifty times
+as large and its training far longer.
 
-{markdown_table(header, lines, left=2)}"""
+{markdown_table(header, lines, left=2)}{_of_the_seed(measured)}"""
+
+
+def _of_the_seed(measured: Mapping[str, Measured]) -> str:
+    """Return how far a second seed moves a row: a difference of no more than that may be the seed's."""
+    moved = [
+        f'"{label}" by {{:+.1f}}, in STS by {{:+.1f}} and in retrieval by {{:+.1f}}'.format(
+            *(_difference(measured, second, label, kind)[0] for kind in ("mean", "STS", "retrieval"))
+        )
+        for label, second in SECOND.items()
+        if second in measured
+    ]
+    if not moved:
+        return ""
+    text = (
+        f"A second seed moves the mean of {'; of '.join(moved)}. A difference of no more than that may be the seed's."
+    )
+    return f"\n{fill(text, 118)}\n"
 
 
 def _table(measured: Mapping[str, Measured]) -> str:
@@ -246,9 +290,9 @@ def _table(measured: Mapping[str, Measured]) -> str:
 
 "lexicon" is 4,000 clusters, both ways of attention, maximum; "one way", "sum", "last", "all tokens" and "8,000
 clusters" differ from it in that alone. "dense" is the mean of the text's states and "dense, last" the last one, both
-ways. "last" takes the state of the end token, on which the scales of the clusters were not counted. "hybrid" is lexicon
-and dense side by side with equal weights, "idf" the lexicon model with each cluster times log(1 / its frequency among
-the test texts).
+ways. "last" takes the state of the end token, for which the thresholds of the clusters were not set. "hybrid" is
+lexicon and dense side by side with equal weights, "idf" the lexicon model with each cluster times log(1 / its frequency
+among the test texts).
 
 {markdown_table(header, lines)}
 Set by set:
@@ -272,20 +316,35 @@ of 4,000 on average.
 {markdown_table(["kept", "paper, BEIR", "retrieval", "STS", "mean"], lines)}"""
 
 
+def _trials(shown: Mapping[str, Any]) -> str:
+    lines = [[label, *(f"{loss:.2f}" for loss in losses)] for label, losses in shown["trials"].items()]
+    header = ["", "all", "sentences", "paraphrases", "questions"]
+    return f"""## What the settings were chosen from
+
+Mean loss on 20 batches that no row is trained on (14 of sentences, 4 of paraphrases, 2 of medical questions), after
+{_TRIAL.steps} batches; lower is better. Where nothing else is said the learning rate is {_TRIAL.learning_rate:g}. What
+was best of the lexicon model was taken for all lexicon rows, and one rate for all rows; the test sets had no part in
+it. More was tried of the lexicon model than of the dense one, which has less to set.
+
+{markdown_table(header, lines)}"""
+
+
 def _queries(shown: Mapping[str, Any]) -> str:
     paper = {**dict(zip(QUERIES, PAPER_CLUSTERS)), **FAILING}
-    lines = [[text, "; ".join(shown["queries"][text]), printed] for text, printed in paper.items()]
-    header = ["query", "strongest clusters", "LENS-8000, as printed"]
+    lines = []
+    for text, printed in paper.items():
+        lines.append([text, *("; ".join(names) for names in shown["queries"][text]), printed])
+    header = ["query", "trained", "trained, weighted down", "nothing trained", "LENS-8000, as printed"]
     return f"""## The paper's queries (Tables 3 and 8)
 
-Here all 30 layers read the text, one way, **nothing is trained**, and weights are summed over the tokens; the mean
-state of {CENTRED_ON} sentences is taken away, without which punctuation fires most. In the rows above, the names of
-the clusters that fire say nothing of the text: the states of the first layers are not yet those that the head reads,
-and so short a training does not change it. The first five queries are the paper's good examples with their five
-strongest clusters; the others its failing ones, of which it prints those among the ten strongest that fire for the
-letters of a word and not for its meaning. Where rare words prevail, ours say little of the query.
+The strongest clusters by name: of the row "lexicon"; of the same with each cluster times log(1 / its frequency among
+the test texts); and of the language model before any training, one way, summed over the tokens, less the mean state of
+{CENTRED_ON} sentences. The first five queries are the paper's good examples with their five strongest clusters; the
+others its failing ones, ten each, of which it prints those that fire for the letters of a word and not for its meaning.
+For the letters fire here, too, clusters of "hangar" (hang, har), "hypoxia" (hyp, hyper) and "lisbon" (bon); none of
+"tutoring". Weighted down, some of them make room for clusters that fit: of "hangar" for building and wings.
 
-{markdown_table(header, lines, left=3)}"""
+{markdown_table(header, lines, left=5)}"""
 
 
 def _clusters(shown: Mapping[str, Any]) -> str:
@@ -300,7 +359,6 @@ def _foot(measured: Mapping[str, Measured]) -> str:
     left_out = f"Rows that were planned and not made:\n{', '.join(missing)}.\n\n" if missing else ""
     return f"""## What was cut
 
-{left_out}The first {ROWS["lexicon"].layers} layers stand for the language model; its upper layers, where the next word
-is predicted, are not in it. Texts are short and in English, and no row was trained on hard negatives. PromptReps and
-echo prompting need the whole model and were not run.
+{left_out}Two thirds of the layers were not trained, and are causal. Texts are short and in English, and no row was
+trained on hard negatives. Echo prompting and PromptReps were not run.
 """

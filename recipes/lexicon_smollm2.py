@@ -4,20 +4,20 @@
     python shared/models/make_models.py me5 E5
     python recipes/lexicon_smollm2.py --data shared/data --model SMOLLM2 --e5 E5 --work-dir WORK --output MODEL
 
-DATA holds raw_english, parallel/tatoeba, retrieval_train/medquad and sts (whose sentences are left out). What is
-trained is the first `--layers` layers, in bfloat16. Batches of sentences are trained towards the cosines of two
-teachers side by side (MiniLM and multilingual-e5-small), batches of pairs by InfoNCE. With `--clusters 0` a dense model
-is trained on the same batches (`--pooling mean` or `last`), with `--tokens` one that has a dimension for each token.
-`--short` is a minute's check that everything runs. A run that was stopped goes on.
+DATA holds raw_english, parallel/tatoeba, retrieval_train/medquad and sts (whose sentences are left out). Trained are
+the last `--upper` layers, which look both ways; those below them stay as they are, and causal, so that what they make
+of a text is computed once for all models. Batches of sentences are trained towards the cosines of two teachers side by
+side (MiniLM and multilingual-e5-small), batches of pairs by InfoNCE. With `--clusters 0` a dense model is trained on
+the same batches (`--pooling mean` or `last`), with `--tokens` one that has a dimension for each token. `--short` is a
+minute's check that everything runs. A run that was stopped goes on.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
@@ -26,21 +26,24 @@ from typing import Any
 
 import numpy as np
 
+from dense_minilm import train_dense
 from lexicon_minilm import cut, medical_questions, pair_sets, shuffled, topic_sets
 from pellucid import LexiconEmbedder, TrainingSettings, cluster_vocabulary, train_lexicon
 from pellucid.corpus import read_texts
-from pellucid.lexicon import TRAINED, Clusters
+from pellucid.lexicon import TRAINED, Clusters, trained_model
 from pellucid.research import DenseEmbedder
 from pellucid.transformer import Backbone, LexiconSettings, open_backbone
 from static_en import open_teacher
 from tatoeba_pairs import all_paraphrases, test_sentences
+from upper_layers import LowerStates, UpperLayers, upper_layers
 
+START = "<|im_start|>"
 LENGTH = 48  # tokens read of a text
 FREQUENCIES = 500  # sentences in which clusters are counted before training
 ANSWER = 16  # words of a medical answer
 TRAINING = TrainingSettings(
-    batch_size=64, learning_rate=1e-3, warmup_steps=6, max_steps=64, rank=16, alpha=32, dropout=0.0, bf16=True,
-    save_steps=16,
+    batch_size=64, rank=16, alpha=32, dropout=0.0, bf16=True,
+    save_steps=32,
 )  # fmt: skip
 
 
@@ -49,29 +52,36 @@ class Row:
     """One model.
 
     Attributes:
-        attention: "causal" or "bidirectional".
+        attention: of the trained layers, "causal" or "bidirectional".
+        lower: of the layers below them.
         pooling: "max", "sum" or "last"; of dense models "mean" or "last".
         clusters: how many; None for one dimension a token, 0 for a dense model.
         seed: of the adapter and the order of batches.
         steps: batches trained on; 0 for the model as it is.
-        layers: of the language model, from the first.
-        paper: read the states one position back and take the centroids as they are.
+        shift: take for a token the state one position back, which predicts it.
+        head: what is done to the clusters' logits before training: "plain", "centred", "sparse" or "relative".
+        learning_rate: the largest.
+        upper: how many layers are trained, from the last.
     """
 
     attention: str = "bidirectional"
+    lower: str = "causal"
     pooling: str = "max"
     clusters: int | None = 4000
     seed: int = 0
-    steps: int = 64
-    layers: int = 6
-    paper: bool = False
+    steps: int = 96
+    shift: bool = True
+    head: str = "relative"
+    learning_rate: float = 3e-3
+    upper: int = 10
 
     @property
     def name(self) -> str:
         """What its folder is called by."""
         size = "tokens" if self.clusters is None else self.clusters or "dense"
-        end = "-paper" if self.paper else ""
-        return f"{size}-{self.pooling}-{self.attention}-{self.layers}-{self.steps}-{self.seed}{end}"
+        read = f"{self.pooling}-{self.lower}-{self.attention}-{self.upper}"
+        end = "dense" if self.clusters == 0 else f"{self.head}{'-shift' * self.shift}"
+        return f"{size}-{read}-{self.steps}-{self.learning_rate:g}-{self.seed}-{end}"
 
 
 @dataclass(frozen=True)
@@ -80,7 +90,7 @@ class Amounts:
 
     sentences: int = 19_200
     paraphrases: int = 5_120
-    questions: int = 2_560
+    questions: int = 1_280
     topics: int = 24
 
 
@@ -114,28 +124,23 @@ class Source:
         """Return the number of tokens of each text."""
         return np.array([len(ids) for ids in _tokenizer(self.model)(list(texts), verbose=False)["input_ids"]])
 
-    def backbone(self, row: Row) -> Backbone:
-        """Return the first layers in bfloat16; they are kept as a folder that transformers opens."""
-        folder = self.work / f"backbone-{row.layers}"
-        if not folder.exists():
-            first_layers(self.model, row.layers, folder)
-        backbone = open_backbone(folder, attention=row.attention, dtype="bfloat16", device="cpu")  # type: ignore[arg-type]
-        backbone.model.set_attn_implementation("eager")  # the gradient of the other is slow for short texts on CPUs
-        return backbone
+    def backbone(self, row: Row) -> UpperLayers:
+        """Return the layers that are trained; the states below them are kept."""
+        skipped = layers_of(self.model) - row.upper
+        return upper_layers(self.model, row.attention, lower_states(self, row.lower, skipped), skipped)
 
 
-def first_layers(model: Path, layers: int, output: Path) -> None:
-    """Write the first layers of a language model with its tokenizer, its last normalisation and its head."""
-    from transformers import AutoModelForCausalLM
+def layers_of(model: Path) -> int:
+    """Return how many layers a language model has."""
+    from transformers import AutoConfig
 
-    whole = AutoModelForCausalLM.from_pretrained(model, local_files_only=True)
-    whole.model.layers = whole.model.layers[:layers]
-    whole.config.num_hidden_layers = len(whole.model.layers)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=output.parent) as aside:
-        whole.save_pretrained(Path(aside) / "model")
-        _tokenizer(model).save_pretrained(Path(aside) / "model")
-        os.rename(Path(aside) / "model", output)
+    return int(AutoConfig.from_pretrained(model, local_files_only=True).num_hidden_layers)
+
+
+@cache
+def lower_states(source: Source, attention: str, layers: int) -> LowerStates:
+    """Return the states behind the first layers, the same for all rows that read alike there."""
+    return LowerStates(source.model, layers, attention, source.work / f"lower-{attention}-{layers}")
 
 
 @cache
@@ -160,6 +165,25 @@ def training_sets(source: Source) -> list[Any]:
         *pair_sets("paraphrases", source, paraphrases, random),
         *pair_sets("medical questions", source, questions, random),
     ]
+
+
+def held_out(source: Source, batches: tuple[int, int, int] = (14, 4, 2)) -> Iterator[tuple[str, list[str], Any]]:
+    """Yield batches that no row is trained on: their kind, texts, and vectors of the teachers or the other texts."""
+    size, amounts = TRAINING.batch_size, source.amounts
+    every = short_sentences(source, amounts.sentences + 4 * batches[0] * size)
+    sentences = every[amounts.sentences :][: batches[0] * size]
+    vectors = teacher_vectors(source, sentences)
+    for n in range(0, len(sentences), size):
+        yield "sentences", sentences[n : n + size], vectors[n : n + size]
+    paraphrases = all_paraphrases(source.data / "parallel" / "tatoeba", test_sentences(source.data / "sts"))
+    answers = shuffled(list(medical_questions(source.data)), np.random.default_rng(TRAINING.seed))
+    questions = [(question, cut(answer, ANSWER)) for question, answer in answers[amounts.questions :]]
+    for kind, pairs, count in zip(
+        ("paraphrases", "medical questions"), (paraphrases[amounts.paraphrases :], questions), batches[1:]
+    ):
+        for n in range(0, count * size, size):
+            first, second = zip(*pairs[n : n + size])
+            yield kind, list(first), list(second)
 
 
 def teacher_vectors(source: Source, texts: Sequence[str]) -> np.ndarray:
@@ -187,23 +211,50 @@ def keep_joined(path: Path, first: np.ndarray, second: np.ndarray) -> None:
     aside.replace(path)
 
 
-def weighted_clusters(source: Source, backbone: Backbone, row: Row) -> Clusters:
-    """Return the clusters of the head, those that fire in many sentences before training weighted down; made once.
+def head(source: Source, backbone: Backbone, row: Row) -> tuple[Clusters, np.ndarray | None]:
+    """Return the clusters of a row and what is added to their logits.
 
-    The centroids are multiplied by log(1 / frequency) / log(sentences), 1 for a cluster that fires in one sentence or
-    none: else a short training is spent on unlearning what every text has.
+    The logits of a language model mean something only beside each other; of this one nearly all are above 0, so that
+    every cluster fires in every text, which a short training has to unlearn. A head is "plain", as in the paper, or
+
+        centred: less the logit of the mean state
+        sparse: less the logit that a cluster passes in one of ten sentences
+        relative: the same, after the mean centroid was taken away from all
     """
-    size = "tokens" if row.clusters is None else row.clusters
-    folder = source.work / f"head-{size}-{row.attention}-{row.layers}"
-    if not folder.exists():
-        made, texts = _clusters(source, backbone, row), short_sentences(source, FREQUENCIES)
-        plain = LexiconEmbedder(backbone, made, LexiconSettings(shift=False, max_length=LENGTH)).encode(texts)
-        counts = np.bincount(plain.indices, minlength=len(made))
-        weights = 1 - np.log(np.maximum(counts, 1)) / np.log(len(texts))
-        with tempfile.TemporaryDirectory(dir=source.work) as aside:
-            replace(made, centroids=made.centroids * weights[:, None].astype(np.float32)).save(aside)
-            shutil.copytree(aside, folder)
-    return Clusters.load(folder)
+    made = _clusters(source, backbone, row)
+    if row.head == "plain":
+        return made, None
+    if row.head == "relative":
+        made = replace(made, centroids=made.centroids - made.centroids.mean(axis=0))
+    mean, tenth = _logits(source, backbone, made, row)
+    return made, -(mean if row.head == "centred" else tenth)
+
+
+def _logits(source: Source, backbone: Backbone, made: Clusters, row: Row) -> tuple[np.ndarray, np.ndarray]:
+    """Return of each cluster the mean logit before training, and the one that it passes in one of ten sentences."""
+    import torch
+
+    model = LexiconEmbedder(backbone, made, reading(row))
+    texts, largest, total, tokens = short_sentences(source, FREQUENCIES), [], 0, 0
+    with torch.inference_mode():
+        for start in range(0, len(texts), 50):
+            ids, mask = model.tokenize(texts[start : start + 50]).values()
+            hidden, place = backbone.states(ids, mask), torch.arange(ids.shape[1])
+            first = 0 if row.shift else 1  # behind the start token; the end token's state is not the text's
+            own = (place >= first) & (place < mask.sum(dim=1, keepdim=True) - 2 + first)
+            total, tokens = total + hidden[own].float().sum(dim=0), tokens + int(own.sum())
+            logits = hidden @ backbone.tensor(made.centroids).t()
+            largest.append(logits.masked_fill(~own[..., None], -np.inf).amax(dim=1).float().numpy())
+    tenth = np.quantile(np.concatenate(largest), 0.9, axis=0).astype(np.float32)
+    return made.centroids @ (total / tokens).numpy(), tenth
+
+
+def reading(row: Row) -> LexiconSettings:
+    """Return how a row reads texts: behind a start token, whose own state is like no other."""
+    if row.clusters == 0:
+        return LexiconSettings(template=START + "{text}", pooling="last", shift=False, max_length=LENGTH)
+    template = "{text}" if row.shift else START + "{text}"  # with a shift the start token is put there anyway
+    return LexiconSettings(template=template, pooling=row.pooling, shift=row.shift, max_length=LENGTH)  # type: ignore[arg-type]
 
 
 def _clusters(source: Source, backbone: Backbone, row: Row) -> Clusters:
@@ -227,35 +278,39 @@ def untrained(source: Source, row: Row) -> LexiconEmbedder:
     """Return the model of a row before training; for dense rows the lexicon model that reads its texts."""
     backbone = source.backbone(row)
     if row.clusters == 0:
-        head = Clusters.nameless(np.zeros((1, backbone.dimension), np.float32))
-        return LexiconEmbedder(backbone, head, LexiconSettings(pooling="last", shift=False, max_length=LENGTH))
-    settings = LexiconSettings(pooling=row.pooling, shift=row.paper, max_length=LENGTH)  # type: ignore[arg-type]
-    make = _clusters if row.paper else weighted_clusters
-    return LexiconEmbedder(backbone, make(source, backbone, row), settings)
+        return LexiconEmbedder(backbone, Clusters.nameless(np.zeros((1, backbone.dimension), np.float32)), reading(row))
+    clusters, bias = head(source, backbone, row)
+    return LexiconEmbedder(backbone, clusters, reading(row), bias=bias)
 
 
 def trained(source: Source, row: Row) -> LexiconEmbedder | DenseEmbedder:
     """Return the model of a row; what was trained is kept and not trained again."""
-    settings = replace(TRAINING, max_steps=row.steps or 1, warmup_steps=row.steps // 10, seed=row.seed)
-    folder = source.work / "runs" / row.name
-    if row.clusters != 0:
-        model = untrained(source, row)
-        return train_lexicon(model, training_sets(source), folder, settings) if row.steps else model
-    from dense_minilm import train_dense
-
+    model, folder = untrained(source, row), source.work / "runs" / row.name
     if row.steps:
-        train_dense(untrained(source, row), training_sets(source), folder, settings, row.pooling)
-    return dense_model(source, row)
+        settings = replace(
+            TRAINING, max_steps=row.steps, warmup_steps=row.steps // 10, seed=row.seed, learning_rate=row.learning_rate
+        )
+        if row.clusters != 0:
+            model = train_lexicon(model, training_sets(source), folder, settings)
+        else:
+            train_dense(model, training_sets(source), folder, settings, row.pooling)
+            model = trained_model(model, folder / TRAINED, None)
+        model.backbone.lower.save()
+    if row.clusters != 0:
+        return model
+    return DenseEmbedder(model.backbone, model.settings, pooling=row.pooling)  # type: ignore[arg-type]
 
 
-def dense_model(source: Source, row: Row) -> DenseEmbedder:
-    """Return the dense model of a row, with what was trained of it."""
+def whole(source: Source, row: Row) -> LexiconEmbedder | DenseEmbedder:
+    """Return the model of a row with all layers, as it is saved."""
+    model = trained(source, row)
+    skipped = layers_of(source.model) - row.upper
+    attention: Any = row.attention if row.attention == row.lower else skipped
     adapter = source.work / "runs" / row.name / TRAINED if row.steps else None
-    source.backbone(row)
-    backbone = open_backbone(
-        source.work / f"backbone-{row.layers}", attention=row.attention, adapter=adapter, dtype="bfloat16", device="cpu"
-    )  # type: ignore[arg-type]
-    return DenseEmbedder(backbone, LexiconSettings(max_length=LENGTH), pooling=row.pooling)  # type: ignore[arg-type]
+    backbone = open_backbone(source.model, attention=attention, adapter=adapter, dtype="bfloat16", device="cpu")
+    if isinstance(model, DenseEmbedder):
+        return DenseEmbedder(backbone, model.settings, pooling=model.pooling)
+    return LexiconEmbedder(backbone, model.clusters, model.settings, bias=model.bias)
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
@@ -281,17 +336,17 @@ def main() -> None:
     parser.add_argument("--pooling", choices=["max", "sum", "last", "mean"], default=Row.pooling)
     parser.add_argument("--clusters", type=int, default=Row.clusters, help="0 for a dense model [%(default)s]")
     parser.add_argument("--tokens", action="store_true", help="no clusters: a dimension for each token")
-    parser.add_argument("--layers", type=int, default=Row.layers, help="of 30 [%(default)s]")
+    parser.add_argument("--upper", type=int, default=Row.upper, help="layers that are trained, of 30 [%(default)s]")
     parser.add_argument("--steps", type=int, default=Row.steps, help="batches of 64 [%(default)s]")
     parser.add_argument("--seed", type=int, default=Row.seed)
     parser.add_argument("--short", action="store_true", help="train for two batches: a check that everything runs")
     arguments = parser.parse_args()
-    names = ("attention", "pooling", "clusters", "seed", "steps", "layers")
+    names = ("attention", "pooling", "clusters", "seed", "steps", "upper")
     row = Row(**{name: getattr(arguments, name) for name in names})
     row = replace(row, clusters=None) if arguments.tokens else row
     if arguments.short:
-        row = replace(row, steps=2, layers=min(row.layers, 2), clusters=row.clusters and min(row.clusters, 100))
-    trained(source_of(arguments, SHORT if arguments.short else Amounts()), row).save_pretrained(arguments.output)
+        row = replace(row, steps=2, upper=2, clusters=row.clusters and min(row.clusters, 100))
+    whole(source_of(arguments, SHORT if arguments.short else Amounts()), row).save_pretrained(arguments.output)
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ def check_expressible(model: Model, backbone_name: str | None) -> None:
         "the tokenizer has no token to pad with": not any(_fillers(backbone.tokenizer)),
         "its dimensions were merged": model.mixing is not None and not _one_to_one(model.mixing),
         "a decoder that reads in both directions may be opened as a causal one": (
-            backbone.predicts_next and backbone.attention == "bidirectional"
+            backbone.predicts_next and backbone.attention != "causal"
         ),
     }
     found = [reason for reason, holds in reasons.items() if holds]

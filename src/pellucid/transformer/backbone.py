@@ -169,7 +169,9 @@ def write_adapter(folder: Path, adapter: Adapter, dtype: str = "float32") -> Non
     (folder / WEIGHTS).write_bytes(save(tensors, metadata={"format": "pt"}))
 
 
-Attention = Literal["bidirectional", "causal"]
+Attention = Literal["bidirectional", "causal"] | int
+"""What a token sees: all of the text, or what stands before it; a number: this in so many layers from the first."""
+
 HeadKind = Literal["auto", "lm", "input"]
 
 _LM_CLASSES = {"ForCausalLM": "AutoModelForCausalLM", "LMHeadModel": "AutoModelForCausalLM"}
@@ -184,7 +186,7 @@ class Backbone:
     Attributes:
         model: the transformers model; adapters of peft may be added to it in place.
         tokenizer: its fast tokenizer.
-        attention: "bidirectional" or "causal", as proved by `set_attention`.
+        attention: "bidirectional", "causal" or how many layers are causal, as proved by `set_attention`.
         predicts_next: whether a state predicts the next token (causal language models) or its own (encoders).
         head_kind: "lm", or "input" where the input embeddings serve as head.
         max_length: the most tokens the model can read.
@@ -352,7 +354,8 @@ def open_backbone(
 
     Args:
         name_or_path: a folder or hub id that transformers opens.
-        attention: whether a token sees the whole text or only what stands before it.
+        attention: whether a token sees the whole text ("bidirectional") or only what stands before it ("causal"). A
+            number: so many layers from the first are causal and those above them are not.
         head: the matrix with one row a token: "lm" for the language modelling head, "input" for the input
             embeddings, "auto" for the first where the model has one.
         adapter: folder or hub id of a low-rank adapter of peft; it is merged into the weights.
@@ -365,8 +368,8 @@ def open_backbone(
         MissingExtraError: torch, transformers or (for an adapter) peft is not installed.
     """
     name = os.fspath(name_or_path)
-    if attention not in ("bidirectional", "causal"):
-        raise InputError(f"attention is {attention!r:.40}; it must be 'bidirectional' or 'causal'")
+    if attention not in ("bidirectional", "causal") and (type(attention) is not int or attention < 1):
+        raise InputError(f"attention is {attention!r:.40}; it must be 'bidirectional', 'causal' or a number of layers")
     local_folder(name_or_path)
     with loading(name):
         model, head_kind = _open_model(name, head, dtype)

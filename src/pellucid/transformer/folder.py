@@ -52,7 +52,7 @@ def read_backbone(folder: Path, instead: str | Path | None) -> Backbone:
     """Open the transformer that is in the folder, named in its config, or given in its place."""
     facts = read_config(folder)
     name, attention, head = (facts.get(key) for key in ("backbone", "attention", "head"))
-    if not all(isinstance(value, str) for value in (name, attention, head)):
+    if not all(isinstance(value, str) for value in (name, head)) or type(attention) not in (str, int):
         raise ModelFolderError(f"{folder / 'config.json'} must name the backbone, its attention and its head")
     inside = name == BACKBONE and instead is None
     where = folder / BACKBONE if inside else (instead or name)
