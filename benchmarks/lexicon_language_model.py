@@ -21,6 +21,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,10 +33,22 @@ from transformers import AutoTokenizer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "recipes"))
 
-from lexicon_language_page import CENTRED_ON, CLUSTERS, FAILING, KEPT, ROWS, TRIALS, Measured, write_page
+from lexicon_language_page import (
+    CENTRED_ON,
+    CLUSTERS,
+    FAILING,
+    KEPT,
+    LARGEST,
+    PROMPTED,
+    ROWS,
+    TRIALS,
+    Measured,
+    write_page,
+)
 from lexicon_page import QUERIES
 from lexicon_samples import samples
 from lexicon_smollm2 import (
+    LENGTH,
     START,
     TRAINING,
     Row,
@@ -49,9 +62,12 @@ from lexicon_smollm2 import (
 from pellucid import LexiconEmbedder
 from pellucid.base import unit_rows
 from pellucid.lexicon import Clusters, largest_coordinates
+from pellucid.research import echo, promptreps, promptreps_dense
 from pellucid.store import read_json, write_json
 from pellucid.transformer import LexiconSettings, open_backbone
 from vector_cache import CachedEncoder, CachedSparseEncoder, distinct
+
+PROMPT = 96  # tokens that prompted rows may read more
 
 
 class Bench:
@@ -172,7 +188,29 @@ def all_measured(bench: Bench, done: Mapping[str, Row]) -> dict[str, Measured]:
     if (other := "dense, second seed") in done:
         made["two dense"] = lambda: side_by_side(dense, bench.rows(done[other]))
     whole = ROWS["lexicon"].name
-    return found | {label: bench.measured(f"{whole}-{label}", rows) for label, rows in made.items()}
+    found |= {label: bench.measured(f"{whole}-{label}", rows) for label, rows in made.items()}
+    asked = [label for label in PROMPTED if (bench.source.work / "measured" / f"{label}.json").exists()]
+    return found | {label: bench.measured(label, partial(prompted_rows, bench, label)) for label in asked}
+
+
+def prompted(source: Source, label: str) -> Any:
+    """Return the whole language model as it is, asked as `label` says."""
+    backbone = open_backbone(source.model, attention="causal", dtype="bfloat16", device="cpu")
+    if label == "echo":
+        model = echo(backbone)
+        return model.with_settings(replace(model.settings, max_length=2 * LENGTH + PROMPT, max_active_dims=LARGEST))
+    make = promptreps if label == "PromptReps" else promptreps_dense
+    return make(backbone, max_length=LENGTH + PROMPT)
+
+
+def prompted_rows(bench: Bench, label: str) -> Any:
+    """Return the embeddings of all test texts by a prompted row; kept."""
+
+    def encode(texts: list[str]) -> Any:
+        return prompted(bench.source, label).encode(texts, batch_size=64, show_progress_bar=False)
+
+    kind = CachedEncoder if label.endswith("dense half") else CachedSparseEncoder
+    return kind(label, encode, bench.source.work / "vectors")(bench.texts)
 
 
 def whole_model(source: Source, texts: list[str]) -> LexiconEmbedder:
@@ -226,6 +264,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_source(parser)
     parser.add_argument("--rows", nargs="*", choices=list(ROWS), default=list(ROWS), help="make these only [all]")
+    parser.add_argument("--prompted", nargs="*", choices=PROMPTED, default=[], help="rows that are not trained")
     parser.add_argument("--trials", action="store_true", help="measure what the settings were chosen from")
     parser.add_argument("--kept", action="store_true", help="make no row; take those that are kept")
     parser.add_argument("--page", type=Path, help="write the page to this file")
@@ -234,6 +273,8 @@ def main() -> None:
     for label in [] if arguments.kept else arguments.rows:
         if not bench.path(ROWS[label]).exists():
             bench.encode(ROWS[label])
+    for label in arguments.prompted:
+        bench.measured(label, partial(prompted_rows, bench, label))
     done = {label: row for label, row in ROWS.items() if bench.path(row).exists()}
     trials = {label: bench.source.work / "held-out" / f"{row.name}.json" for label, row in TRIALS.items()}
     for label in TRIALS if arguments.trials else ():

@@ -42,6 +42,11 @@ ROWS = {
 }
 """What each row is called on the page, in the order in which they are made."""
 
+PROMPTED = ("echo", "PromptReps", "PromptReps, dense half")
+"""What is asked of the whole language model as it is, one way: these rows are not trained and have no clusters."""
+
+LARGEST = 1024  # coordinates that a prompted row keeps
+
 _TRIAL = Row(steps=32)
 _OWN = replace(_TRIAL, shift=False)
 _SPARSE = replace(_OWN, head="sparse")
@@ -294,6 +299,11 @@ ways. "last" takes the state of the end token, for which the thresholds of the c
 lexicon and dense side by side with equal weights, "idf" the lexicon model with each cluster times log(1 / its frequency
 among the test texts).
 
+Not trained are "echo", which reads a text twice and takes all tokens of the second time, and PromptReps, which asks for
+the one word that the text can be called by: of its answer a text's own tokens, as BM25 has them, and in the dense half
+the state. They read all layers one way, and about 90 tokens of a text, where the others read {LENGTH}. "echo" keeps its
+{LARGEST:,} largest coordinates.
+
 {markdown_table(header, lines)}
 Set by set:
 
@@ -355,10 +365,10 @@ def _clusters(shown: Mapping[str, Any]) -> str:
 
 
 def _foot(measured: Mapping[str, Measured]) -> str:
-    missing = [f'"{label}"' for label in ROWS if label not in measured]
+    missing = [f'"{label}"' for label in (*ROWS, *PROMPTED) if label not in measured]
     left_out = f"Rows that were planned and not made:\n{', '.join(missing)}.\n\n" if missing else ""
     return f"""## What was cut
 
 {left_out}Two thirds of the layers were not trained, and are causal. Texts are short and in English, and no row was
-trained on hard negatives. Echo prompting and PromptReps were not run.
+trained on hard negatives.
 """

@@ -32,7 +32,7 @@ def source(opened, tmp_path, monkeypatch):
 
     recipe = opened("lexicon_smollm2")
     tokenizer = sentence_piece()
-    tiny_model("llama", len(tokenizer)).save_pretrained(tmp_path / "model")
+    tiny_model("llama", len(tokenizer), max_position_embeddings=512).save_pretrained(tmp_path / "model")
     tokenizer.save_pretrained(tmp_path / "model")
     random = np.random.default_rng(0)
     texts = [" ".join(random.choice(WORDS, 5)) for _ in range(1200)]
@@ -121,6 +121,19 @@ def test_held_out_batches_are_of_texts_that_are_not_trained_on(opened, source):
         assert len(texts) == len(others) and known and pairs
         assert not (known & set(texts) if kind == "sentences" else pairs & set(zip(texts, others)))
     assert kinds == ["sentences", "sentences", "paraphrases", "medical questions"]
+
+
+@pytest.mark.full
+def test_prompted_rows_read_the_whole_model_and_stay_within_their_sizes(opened, source, monkeypatch):
+    script = opened("lexicon_language_model")
+    monkeypatch.setattr(script, "LARGEST", 7)
+    texts = opened("lexicon_smollm2").short_sentences(source, 4)
+    for label in opened("lexicon_language_page").PROMPTED:
+        model = script.prompted(source, label)
+        rows = sparse.csr_matrix(model.encode(texts))
+        lengths = np.sqrt(rows.multiply(rows).sum(axis=1))
+        assert model.backbone.attention == "causal" and lengths[lengths > 0] == pytest.approx(1, abs=1e-3)
+        assert label != "echo" or np.diff(rows.indptr).max() == 7
 
 
 @pytest.mark.slow

@@ -276,8 +276,6 @@ class Index:
         """Return one short line."""
         return f"<Index {self.folder}: {len(self):,} documents, {' + '.join(self.weights)}>"
 
-    # Changing it
-
     def add(
         self,
         ids: Iterable[str],
@@ -505,8 +503,6 @@ class Index:
                 former.sweep(self.folder, after.engine)
         self._sweep()
 
-    # Asking it
-
     def search(
         self, query: str, top_k: int = 10, *, where: Any = None, weights: Weights = None, word_weights: Weights = None
     ) -> Hits:
@@ -568,8 +564,6 @@ class Index:
             if self._words.full:
                 self._words = self._new_words()
             return Parts(self._words, self._models, self._documents, state, engine, lambda: self._engine)
-
-    # Looking at it
 
     def info(self) -> dict[str, Any]:
         """Return what the index is: counts, parts and weights, fields of the metadata, bytes on disk."""
