@@ -31,7 +31,7 @@ import numpy.typing as npt
 sys.path.insert(0, str(Path(__file__).parents[1] / "recipes"))
 from crosslingual_tables import LANGUAGES, tatoeba
 from language_steps import ALL, DROP, DROPPED, EXTRACTED, KEPT, MODELS, STEPS, TUNED, Languages, parser
-from pages import markdown_table, measured, write_block
+from pages import markdown_table, print_block
 from pellucid import StaticEmbedder, as_static
 from pellucid.corpus import read_texts
 from pellucid.evaluation import open_any
@@ -363,9 +363,8 @@ def main() -> None:
     given = Given(arguments)
     for name in arguments.only:
         page, table = TABLES[name]
-        text = f"{table(given)}\n{measured()}"
-        print(f"{name}\n{text}", flush=True)
-        write_block(arguments.docs / page, f"benchmarks/component_tables.py {name}", text)
+        print(name)
+        print_block(f"benchmarks/component_tables.py {name}", table(given), arguments.docs / page)
 
 
 if __name__ == "__main__":

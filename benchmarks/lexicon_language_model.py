@@ -88,23 +88,31 @@ class Bench:
         start = time.process_time()
         model = trained(self.source, row)
         seconds = time.process_time() - start
-        self._encoder(row, lambda texts: model.encode(texts, batch_size=64, show_progress_bar=False))(self.texts)
+        self._kept(row, lambda texts: model.encode(texts, batch_size=64, show_progress_bar=False))
         model.backbone.lower.save()
         self.path(row).parent.mkdir(exist_ok=True)
         write_json(self.path(row), {"training_seconds": round(seconds, 1)})
         print(f"{row.name}: {seconds:.0f} s of processor time for the training", flush=True)
 
-    def _encoder(self, row: Row, encode: Callable[[list[str]], Any]) -> CachedEncoder:
-        kind = CachedEncoder if row.clusters == 0 else CachedSparseEncoder
-        return kind(row.name, encode, self.source.work / "vectors")
+    def embeddings(self, name: str, encode: Callable[[list[str]], Any], *, dense: bool) -> Any:
+        """Return the embeddings of all test texts under a name; those that are not kept yet are made."""
+        kind = CachedEncoder if dense else CachedSparseEncoder
+        return kind(name, encode, self.source.work / "vectors")(self.texts)
+
+    def _kept(self, row: Row, encode: Callable[[list[str]], Any]) -> Any:
+        return self.embeddings(row.name, encode, dense=row.clusters == 0)
 
     def rows(self, row: Row) -> Any:
         """Return the kept embeddings of all test texts."""
-        return self._encoder(row, _refuse)(self.texts)
+        return self._kept(row, _refuse)
+
+    def measured_path(self, name: str) -> Path:
+        """Return where the scores of some embeddings are kept."""
+        return self.source.work / "measured" / f"{name}.json"
 
     def measured(self, name: str, rows: Callable[[], Any]) -> Measured:
         """Return the scores of some embeddings of the test texts, with bootstrap samples of each; made once."""
-        path = self.source.work / "measured" / f"{name}.json"
+        path = self.measured_path(name)
         if not path.exists():
             embeddings = rows()
             found = {}
@@ -189,7 +197,7 @@ def all_measured(bench: Bench, done: Mapping[str, Row]) -> dict[str, Measured]:
         made["two dense"] = lambda: side_by_side(dense, bench.rows(done[other]))
     whole = ROWS["lexicon"].name
     found |= {label: bench.measured(f"{whole}-{label}", rows) for label, rows in made.items()}
-    asked = [label for label in PROMPTED if (bench.source.work / "measured" / f"{label}.json").exists()]
+    asked = [label for label in PROMPTED if bench.measured_path(label).exists()]
     return found | {label: bench.measured(label, partial(prompted_rows, bench, label)) for label in asked}
 
 
@@ -209,8 +217,7 @@ def prompted_rows(bench: Bench, label: str) -> Any:
     def encode(texts: list[str]) -> Any:
         return prompted(bench.source, label).encode(texts, batch_size=64, show_progress_bar=False)
 
-    kind = CachedEncoder if label.endswith("dense half") else CachedSparseEncoder
-    return kind(label, encode, bench.source.work / "vectors")(bench.texts)
+    return bench.embeddings(label, encode, dense=label.endswith("dense half"))
 
 
 def whole_model(source: Source, texts: list[str]) -> LexiconEmbedder:

@@ -45,6 +45,14 @@ def measured() -> str:
     return f"Measured {datetime.date.today()} on {platform.machine()}, Python {platform.python_version()}."
 
 
+def print_block(name: str, text: str, page: Path | None) -> None:
+    """Print tables with the day, and write them into a page's block `name` where a page is given."""
+    text = f"{text}\n{measured()}"
+    print(text, flush=True)
+    if page:
+        write_block(page, name, text)
+
+
 def write_block(page: Path, name: str, text: str) -> None:
     """Replace what stands in `page` between the comments `name` and "end of" the last part of `name`.
 

@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from pages import markdown_table, measured, write_block
+from pages import markdown_table, print_block
 from pellucid import ExtractionSettings, StaticEmbedder, evaluate
 from pellucid.corpus import read_texts
 from pellucid.evaluation import read_records
@@ -211,10 +211,7 @@ def main() -> None:
     arguments = parser.parse_args()
     trials = Trials(arguments.data, arguments.work_dir)
     for name in arguments.only:
-        text = f"{TABLES[name](trials)}\n{measured()}"
-        print(text)
-        if arguments.write:
-            write_block(arguments.write, f"benchmarks/static_text.py {name}", text)
+        print_block(f"benchmarks/static_text.py {name}", TABLES[name](trials), arguments.write)
 
 
 if __name__ == "__main__":

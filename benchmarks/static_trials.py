@@ -25,7 +25,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pages import markdown_table, measured, write_block
+from pages import markdown_table, print_block
 from pellucid import ExtractionSettings, PcaSettings, RefinementSettings, StaticEmbedder, evaluate
 from pellucid.static import Extraction, distill_extraction, extract, join_extractions, subwords_of
 
@@ -186,10 +186,7 @@ def main() -> None:
         found = {title: maker.scores(model, columns) for model, title in TABLES[name].items()}
         head = ["", *(column if column in TYPES else column.removesuffix("Classification") for column in columns)]
         table = markdown_table(head, [[title, *map(scores.get, columns)] for title, scores in found.items()])
-        text = f"{table}\n{measured()}"
-        print(text)
-        if arguments.write:
-            write_block(arguments.write, f"benchmarks/static_trials.py {name}", text)
+        print_block(f"benchmarks/static_trials.py {name}", table, arguments.write)
 
 
 if __name__ == "__main__":

@@ -428,20 +428,14 @@ def tiny_transformer(folder: Path, *, normalize: bool):
     """A BERT of one layer and 16 dimensions with random weights, mean-pooled, with prompts."""
     sentence_transformers = pytest.importorskip("sentence_transformers")
     import torch
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-    from transformers import BertConfig, BertModel, BertTokenizerFast
+    from transformers import BertConfig, BertModel
 
-    pieces = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sat on a mat bank loan river query document :".split()
-    fast = Tokenizer(models.WordPiece({p: i for i, p in enumerate(pieces)}, unk_token="[UNK]"))
-    fast.normalizer = normalizers.BertNormalizer(lowercase=True)
-    fast.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    fast.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    BertTokenizerFast(tokenizer_object=fast, pad_token="[PAD]", unk_token="[UNK]").save_pretrained(folder)
+    from tiny_models import save_word_pieces
+
+    size = save_word_pieces(folder, "the cat sat on a mat bank loan river query document :".split())
     torch.manual_seed(0)
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    BertModel(BertConfig(vocab_size=len(pieces), max_position_embeddings=32, **sizes)).save_pretrained(folder)
+    BertModel(BertConfig(vocab_size=size, max_position_embeddings=32, **sizes)).save_pretrained(folder)
     modules = sentence_transformers.sentence_transformer.modules
     parts = [modules.Transformer(str(folder)), modules.Pooling(16)] + [modules.Normalize()] * normalize
     prompts = {"query": "query: ", "document": "document: "}

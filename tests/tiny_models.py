@@ -117,12 +117,9 @@ def word_piece():
     )
 
 
-def tiny_teacher(folder, pieces, dimension, seed=0, length=12):
-    """Return a sentence transformer with random weights: a BERT of two layers, mean-pooled, that knows some pieces."""
-    import torch
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-    from transformers import BertConfig, BertModel, BertTokenizerFast
+def save_word_pieces(folder, pieces):
+    """Write a tokenizer of BERT's kind that knows some pieces; return how many tokens it has."""
+    from transformers import BertTokenizerFast
 
     names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *dict.fromkeys(pieces)]
     fast = Tokenizer(models.WordPiece({name: n for n, name in enumerate(names)}, unk_token="[UNK]"))
@@ -132,9 +129,20 @@ def tiny_teacher(folder, pieces, dimension, seed=0, length=12):
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
     BertTokenizerFast(tokenizer_object=fast, pad_token="[PAD]", unk_token="[UNK]").save_pretrained(folder)
+    return len(names)
+
+
+def tiny_teacher(folder, pieces, dimension, seed=0, length=12):
+    """Return a sentence transformer with random weights: a BERT of two layers, mean-pooled, that knows some pieces."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+    from transformers import BertConfig, BertModel
+
+    size = save_word_pieces(folder, pieces)
     torch.manual_seed(seed)
     config = BertConfig(
-        vocab_size=len(names), hidden_size=dimension, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32
+        vocab_size=size, hidden_size=dimension, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32
     )
     BertModel(config).save_pretrained(folder)
     words = Transformer(str(folder))

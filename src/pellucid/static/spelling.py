@@ -93,8 +93,7 @@ class Speller:
         """Return vectors for words in lower case that have no row, float32 [words, dimension], and what they are of.
 
         The second are the rows of the known words that weigh most in each, int64 [words, 3], -1 where there are no
-        more: a word without any counts as unknown. The known words say next to nothing of most words of another
-        language, and half of what there is to say of a word of their own.
+        more: a word without any counts as unknown. Most words of a language that was not learned have none.
         """
         predicted = self.predict([word if can_spell(word) else "" for word in words])
         lengths = np.linalg.norm(predicted.sums, axis=1)

@@ -163,8 +163,8 @@ def _look_back_in(model: Any, count: int) -> None:
     """Let the first layers look back alone, whatever mask they are given; the others keep theirs."""
     import torch
 
-    total = model.config.num_hidden_layers
-    if not 0 <= count < total:
+    total = getattr(model.config, "num_hidden_layers", 0)
+    if count and not 0 < count < total:
         raise InputError(
             f"attention is {count}; {type(model).__name__} has {total} layers, of which fewer can be causal"
         )
