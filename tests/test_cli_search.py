@@ -9,7 +9,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-pytest.importorskip("qdrant_edge")
+pytest.importorskip("Stemmer")
 
 from pellucid.cli import app as cli
 from pellucid.cli.search import snippet

@@ -20,7 +20,7 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("qdrant_edge")
+pytest.importorskip("Stemmer")
 
 import pellucid
 import pellucid.index.bm25 as bm25

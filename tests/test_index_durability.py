@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("qdrant_edge")
+pytest.importorskip("Stemmer")
 
 import pellucid
 from index_writer import text_of, vectors

@@ -27,7 +27,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 import numpy.typing as npt
@@ -209,27 +209,70 @@ def _open_lock(name: Path) -> int:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder.
+def locked(folder: Path, patience: float = 0.0) -> Iterator[None]:
+    """Hold the lock of a folder; no other process or thread has it meanwhile.
+
+    The lock belongs to the open file and not to the process: a copy of the folder made in the same process does not
+    release it, and a process that was forked meanwhile does not hold it.
+
+    Args:
+        folder: holds the lock file, `.lock`.
+        patience: seconds to wait for another holder.
 
     Raises:
-        InputError: another process holds it; the message says which.
+        InputError: another process or thread holds it; the message says which.
     """
+    end = time.monotonic() + patience
     with open(_open_lock(folder / ".lock"), "r+", encoding="utf-8", errors="replace") as file:
+        while True:
+            try:
+                _try_lock(file.fileno())
+                break
+            except OSError as error:
+                if error.errno not in _BUSY:  # a file system without locks
+                    break
+                if time.monotonic() >= end:
+                    file.seek(0)
+                    raise InputError(
+                        f"{folder} is in use by {file.read(200).strip() or 'another run'}; wait until it has ended, or "
+                        "give another folder"
+                    ) from error
+            time.sleep(0.01)
+        _HELD.add(file)
         try:
-            _try_lock(file.fileno())
-        except OSError as error:
-            if error.errno in _BUSY:
-                file.seek(0)
-                raise InputError(
-                    f"{folder} is in use by {file.read(200).strip() or 'another run'}; wait until it has ended, or "
-                    "give another folder"
-                ) from error  # else a file system without locks
-        file.seek(0)
-        file.truncate()
-        file.write(f"process {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S')}\n")
-        file.flush()
-        yield
+            file.seek(0)
+            file.truncate()
+            file.write(f"process {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S')}\n")
+            file.flush()
+            yield
+        finally:
+            _HELD.discard(file)
+            _unlock(file)
+
+
+_HELD: set[TextIO] = set()
+"""Open files whose lock this process holds."""
+
+
+def _let_go() -> None:
+    """Close the parent's lock files in a forked child: the lock would last as long as one of both has them open."""
+    for file in list(_HELD):
+        with suppress(OSError):
+            os.close(file.fileno())
+    _HELD.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
+
+
+def _unlock(file: TextIO) -> None:
+    """Release a lock now: a child that was forked meanwhile may have the file open still."""
+    if sys.platform != "win32" and not file.closed:
+        import fcntl
+
+        with suppress(OSError):
+            fcntl.flock(file.fileno(), fcntl.LOCK_UN)
 
 
 def _try_lock(handle: int) -> None:

@@ -1,13 +1,14 @@
-"""Engines of many machines for an index: the same calls, and the vectors elsewhere."""
+"""Engines for an index: the same calls, and the vectors elsewhere, on many machines or behind a graph."""
 
 from typing import TYPE_CHECKING
 
 from pellucid._lazy import lazy
 
 if TYPE_CHECKING:
+    from pellucid.engines.edge import Edge as Edge
     from pellucid.engines.milvus import Milvus as Milvus
     from pellucid.engines.qdrant import Qdrant as Qdrant
     from pellucid.engines.ray import Ray as Ray
 else:
-    _HOMES = {"milvus": "Milvus", "qdrant": "Qdrant", "ray": "Ray"}
+    _HOMES = {"edge": "Edge", "milvus": "Milvus", "qdrant": "Qdrant", "ray": "Ray"}
     __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)

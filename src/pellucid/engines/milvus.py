@@ -86,7 +86,7 @@ class Milvus:
             client.create_collection(name, schema=fields.schema(), num_shards=self.shards, consistency_level="Strong")
             client.create_index(name, fields.indexes(self.graph, lite="lite" in client.get_server_version()))
             client.load_collection(name, replica_number=self.replicas)
-        return MilvusEngine(client, self.uri, name, fields)
+        return MilvusEngine(client, self.uri, name, fields, graph=self.graph)
 
     def open(self, generation: Generation) -> MilvusEngine:
         """Open a generation.
@@ -102,7 +102,7 @@ class Milvus:
                     f"{self.uri} has no collection {name!r}. The texts are safe: pellucid index rebuild"
                 )
             client.load_collection(name, replica_number=self.replicas)
-        return MilvusEngine(client, self.uri, name, _Fields(generation))
+        return MilvusEngine(client, self.uri, name, _Fields(generation), graph=self.graph)
 
     def sweep(self, folder: Path, used: str) -> None:
         """Remove the collections of all generations but the one used."""
@@ -186,9 +186,10 @@ class _Fields:
 class MilvusEngine:
     """One open collection."""
 
-    def __init__(self, client: Any, uri: str, name: str, fields: _Fields) -> None:
-        """Take a client, and the name and the fields of a collection that is there."""
+    def __init__(self, client: Any, uri: str, name: str, fields: _Fields, *, graph: bool) -> None:
+        """Take a client, and the name and the fields of a collection that is there; `graph` searches dense parts so."""
         self._client, self._uri, self._name, self._fields = client, uri, name, fields
+        self.approximate: Collection[str] = tuple(fields.dense) if graph else ()
 
     def close(self) -> None:
         """Close the connection."""

@@ -1,7 +1,7 @@
 """The vectors of an index in a Qdrant cluster: a collection for each generation, its parts as named vectors.
 
 Weights are stored as float32, negative ones too. Products of sparse parts are exact; a dense part is searched through
-a graph (HNSW) where a segment is large, and what it brings is then multiplied exactly.
+a graph (HNSW) where a segment is large, unless `exact` is set.
 """
 
 from __future__ import annotations
@@ -36,12 +36,15 @@ class Qdrant:
         collection: what the names of its collections begin with: "articles" makes "articles-engine-1".
         shards: into how many each is divided; take a multiple of the number of nodes.
         replicas: on how many nodes each shard lies. A write is acknowledged by more than half of them.
+        exact: multiply a query with every dense vector; else large segments are searched through a graph (HNSW), which
+            may miss some of the best.
     """
 
     url: str
     collection: str
     shards: int = 1
     replicas: int = 1
+    exact: bool = False
 
     kind: ClassVar[str] = "qdrant"
 
@@ -77,7 +80,7 @@ class Qdrant:
                 replication_factor=self.replicas,
                 write_consistency_factor=self.replicas // 2 + 1,
             )
-        return QdrantEngine(client, self.url, name)
+        return QdrantEngine(client, self.url, name, generation.dense, exact=self.exact)
 
     def open(self, generation: Generation) -> QdrantEngine:
         """Open a generation.
@@ -92,7 +95,7 @@ class Qdrant:
                 raise IndexFolderError(
                     f"{self.url} has no collection {name!r}. The texts are safe: pellucid index rebuild"
                 )
-        return QdrantEngine(client, self.url, name)
+        return QdrantEngine(client, self.url, name, generation.dense, exact=self.exact)
 
     def sweep(self, folder: Path, used: str) -> None:
         """Remove the collections of all generations but the one used."""
@@ -115,9 +118,10 @@ class Qdrant:
 class QdrantEngine:
     """One open collection."""
 
-    def __init__(self, client: Any, url: str, name: str) -> None:
-        """Take a client and the name of a collection that is there."""
-        self._client, self._url, self._name = client, url, name
+    def __init__(self, client: Any, url: str, name: str, dense: Collection[str], *, exact: bool) -> None:
+        """Take a client and the name of a collection that is there, with its dense parts."""
+        self._client, self._url, self._name, self._exact = client, url, name, exact
+        self.approximate: Collection[str] = () if exact else tuple(dense)
 
     def close(self) -> None:
         """Close the connection."""
@@ -179,7 +183,13 @@ class QdrantEngine:
         """Return for each part the `limit` points with the largest products: number -> product, best first."""
         chosen = _filter(where)
         requests = [
-            models.QueryRequest(query=_given(vector), using=name, limit=limit, filter=chosen)
+            models.QueryRequest(
+                query=_given(vector),
+                using=name,
+                limit=limit,
+                filter=chosen,
+                params=models.SearchParams(exact=True) if self._exact else None,
+            )
             for name, vector in queries.items()
         ]
         return self._run(queries, requests)

@@ -21,9 +21,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+from pellucid.engines.edge import Shard
 from pellucid.errors import EngineError, IndexFolderError, InputError, missing_extra
 from pellucid.index.documents import PASSAGE_BITS
-from pellucid.index.engine import Generation, Point, Shard, Vector, Where, blocks
+from pellucid.index.engine import Generation, Point, Vector, Where, blocks
 
 try:
     import ray as cluster
@@ -49,12 +50,15 @@ class Ray:
         folder: where the actors keep their shards, the same path on every node; "" is the folder of the index. An actor
             that comes up on another node without it is filled from its replicas; on shared storage it finds it.
         address: of the cluster, such as "auto" or "ray://10.0.0.5:10001".
+        exact: multiply a query with every dense vector; else a large shard is searched through a graph, which may miss
+            some of the best.
     """
 
     shards: int = 2
     replicas: int = 2
     folder: str = ""
     address: str = ""
+    exact: bool = False
 
     kind: ClassVar[str] = "ray"
 
@@ -70,7 +74,7 @@ class Ray:
             EngineError: the cluster cannot be reached, or does not start the actors.
         """
         shutil.rmtree(self._folder(generation.folder) / generation.name, ignore_errors=True)
-        return Sharded(self._replicas(generation), new=True)
+        return Sharded(self._replicas(generation), () if self.exact else tuple(generation.dense), new=True)
 
     def open(self, generation: Generation) -> Sharded:
         """Open a generation.
@@ -78,7 +82,7 @@ class Ray:
         Raises:
             EngineError: the cluster cannot be reached, does not start the actors, or they have lost a shard.
         """
-        return Sharded(self._replicas(generation), new=False)
+        return Sharded(self._replicas(generation), () if self.exact else tuple(generation.dense), new=False)
 
     def sweep(self, folder: Path, used: str) -> None:
         """Remove the folders of all generations but the one used, as far as this machine sees them."""
@@ -94,7 +98,10 @@ class Ray:
         dense, sparse = dict(generation.dense), list(generation.sparse)
         folder = self._folder(generation.folder) / generation.name
         return [
-            [_Replica(folder / f"shard-{shard}-{replica}", dense, sparse) for replica in range(self.replicas)]
+            [
+                _Replica(folder / f"shard-{shard}-{replica}", dense, sparse, exact=self.exact)
+                for replica in range(self.replicas)
+            ]
             for shard in range(self.shards)
         ]
 
@@ -112,12 +119,15 @@ class Ray:
 class _Owner:
     """What runs in an actor: one shard, in one folder."""
 
-    def __init__(self, folder: Path, dense: Mapping[str, int], sparse: Sequence[str]) -> None:
+    def __init__(self, folder: Path, dense: Mapping[str, int], sparse: Sequence[str], exact: bool) -> None:
         """Open the shard, or make an empty one where there is none."""
         until = time.monotonic() + _RELEASE
         while True:
             try:
-                self._shard = Shard.open(folder) if folder.is_dir() else Shard.create(folder, dense, sparse)
+                if folder.is_dir():
+                    self._shard = Shard.open(folder, dense, exact=exact)
+                else:
+                    self._shard = Shard.create(folder, dense, sparse, exact=exact)
                 return
             except IndexFolderError as error:
                 locked = "open in another process" in str(error)
@@ -155,15 +165,15 @@ class _LostError(EngineError):
 class _Replica:
     """One actor of a shard, and what it takes to start it again."""
 
-    def __init__(self, folder: Path, dense: dict[str, int], sparse: list[str]) -> None:
-        self.folder, self._parts = folder, (dense, sparse)
+    def __init__(self, folder: Path, dense: dict[str, int], sparse: list[str], *, exact: bool) -> None:
+        self.folder, self._parts, self._exact = folder, (dense, sparse), exact
         self.current = False  # whether it may answer
         self.actor: Any = None
 
     def start(self) -> None:
         self.kill()
         options = {"num_cpus": 0, "max_concurrency": _THREADS, "scheduling_strategy": "SPREAD"}
-        self.actor = cluster.remote(**options)(_Owner).remote(self.folder, *self._parts)
+        self.actor = cluster.remote(**options)(_Owner).remote(self.folder, *self._parts, self._exact)
 
     def kill(self) -> None:
         self.current = False
@@ -222,13 +232,13 @@ class _Call(NamedTuple):
 class Sharded:
     """Open shards, each on several actors."""
 
-    def __init__(self, shards: list[list[_Replica]], *, new: bool) -> None:
+    def __init__(self, shards: list[list[_Replica]], approximate: Collection[str], *, new: bool) -> None:
         """Start the actors, and find out what those that were there hold.
 
         Raises:
             EngineError: they do not start, or a shard is lost.
         """
-        self._shards = shards
+        self._shards, self.approximate = shards, approximate
         self._changing = threading.RLock()  # a change and the return of an actor come one after the other
         self._changed: set[int] = set()  # shards with changes that are not flushed
         self._torn = False  # whether such changes may be lost

@@ -4,9 +4,9 @@
     idf(t) = ln(1 + (N - N_t + 0.5) / (N_t + 0.5))
 
 with n_t the times t stands in the query, f(t, d) in the passage, |d| the number of the passage's terms, N all passages
-and N_t those with t. A passage's half of each product (its *impact*) is stored as a sparse vector; the query's half is
-made when it is asked, so that changes of N and N_t need no new vectors. An impact stays below k1 + 1: what a query can
-reach at most is known without looking at any passage, and BM25 divided by it lies in [0, 1).
+and N_t those with t. What is stored are f and |d|; all else is computed when a query is asked, so that a score is that
+of the documents there are. A passage's half of each product (its *impact*) stays below k1 + 1: what a query can reach
+at most is known without looking at any passage, and BM25 divided by it lies in [0, 1).
 """
 
 from __future__ import annotations
@@ -127,12 +127,6 @@ def impacts(counts: npt.NDArray[Any], length: Any, average: float) -> npt.NDArra
     return np.asarray(counts * (K1 + 1) / (counts + damping), np.float64)
 
 
-def impact_vector(counts: Mapping[str, int], average: float, numbers: Mapping[str, int]) -> Any:
-    """Return a passage's half of BM25 as (numbers of terms, impacts); see `impacts`."""
-    times = np.array(list(counts.values()))
-    return np.array([numbers[term] for term in counts]), impacts(times, times.sum(), average).astype(np.float32)
-
-
 def total(counts: Iterable[Mapping[str, int]]) -> int:
     """Return the number of terms of some passages."""
     return sum(sum(passage.values()) for passage in counts)
@@ -149,16 +143,18 @@ def query_weights(
 ) -> dict[str, float]:
     """Return the query's half of BM25 for each of its terms that a passage has.
 
+    Terms that no passage has add nothing to a score, and count in what the query could reach: a passage that holds one
+    of five words of a query is no better because the index lacks the other four.
+
     Args:
         counts: how often each term stands in the query.
         passages_with: term -> number of passages with it; terms that no passage has may be left out.
         passages: number of passages.
         share: what the weights are scaled to: the greatest possible score is `share`.
     """
-    known = {term: count for term, count in counts.items() if passages_with.get(term)}
-    weights = {term: count * idf(passages, passages_with[term]) for term, count in known.items()}
+    weights = {term: count * idf(passages, passages_with.get(term, 0)) for term, count in counts.items()}
     most = sum(weights.values()) * (K1 + 1)
-    return {term: share * weight / most for term, weight in weights.items()}
+    return {term: share * weight / most for term, weight in weights.items() if passages_with.get(term)}
 
 
 def idf(passages: int, passages_with: int) -> float:

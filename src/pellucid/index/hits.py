@@ -83,7 +83,9 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
         documents: how many the index holds.
         weights: of the parts of the score.
         found: the hits.
-        exact: whether no other document can have a higher score; False where a search had to stop earlier.
+        exact: whether no other document can have a higher score; False where an engine searches a graph, or a search
+            had to stop earlier.
+        unknown: words of the query that no document has; they add nothing, and count in what BM25 could reach.
     """
 
     kind: ClassVar[str] = "search"
@@ -94,6 +96,7 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
     weights: dict[str, float]
     found: tuple[Hit, ...]
     exact: bool
+    unknown: tuple[str, ...] = ()
 
     @overload
     def __getitem__(self, number: int) -> Hit: ...
@@ -113,6 +116,7 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings and numbers; `docs/search-schema.json` describes them."""
         facts = {"query": self.query, "documents": self.documents, "weights": self.weights, "exact": self.exact}
+        facts["unknown"] = list(self.unknown)
         return {"version": VERSION, "kind": self.kind, **facts, "hits": [hit.to_dict() for hit in self.found]}
 
     def __repr__(self) -> str:
@@ -121,7 +125,12 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
 
     def _parts(self) -> Iterator[AnyPart]:
         how = " + ".join(f"{weight:.2g} {part}" for part, weight in self.weights.items())
-        yield Heading("Search", self.query, f"{how}, {counted(self.documents, 'document')}")
+        facts = [how, counted(self.documents, "document")]
+        if self.unknown:
+            facts.append(f"in no document: {', '.join(map(well_formed, self.unknown))}")
+        if not self.exact:
+            facts.append("better ones may have been missed")
+        yield Heading("Search", self.query, ", ".join(facts))
         rows = []
         for rank, hit in enumerate(self.found, 1):
             why = ", ".join(f"{row.name} {signed(row.contribution)}" for row in hit.reasons.top(_NAMED))

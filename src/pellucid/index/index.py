@@ -5,47 +5,51 @@
 with weights that add up to 1. It is a sum over terms, pairs of words or dimensions, needs no other hit, and compares
 across queries. A document's score is that of its best passage.
 
-How it lies on disk: `documents.py` holds the texts and is the one commit point, `engine.py` the vectors.
+How it lies on disk: `commits.py` is the one commit point, `segments.py` holds documents and vectors.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from pellucid.errors import VERSION, EngineError, InputError, WritingError
-from pellucid.index.bm25 import Analyser, each_once, total
-from pellucid.index.documents import (
+from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError
+from pellucid.index.bm25 import Analyser
+from pellucid.index.changing import LEAST_FREE, Changes, refilled, repair, replace_documents
+from pellucid.index.commits import (
     FORMAT,
-    PASSAGE_BITS,
-    Document,
-    Documents,
+    Commit,
     State,
-    batch_of,
+    Writer,
     check_format,
+    first_commit,
+    read_commit,
+    stamp_of,
+)
+from pellucid.index.documents import (
+    Document,
+    batch_of,
     check_space,
+    checked_id,
     drafts,
     size_on_disk,
 )
 from pellucid.index.engine import (
-    Edge,
-    Engine,
     EngineSettings,
     Generation,
     chosen_engine,
-    engine_of,
     written_engine,
 )
 from pellucid.index.hits import Hit, Hits
-from pellucid.index.metadata import parse_where, register
+from pellucid.index.metadata import parse_where
 from pellucid.index.models import (
     BM25,
     Model,
@@ -61,41 +65,47 @@ from pellucid.index.models import (
     written_models,
 )
 from pellucid.index.searching import Parts, Question
-from pellucid.index.verifying import document_vectors, fill, points, recounted, stored_vectors, wrong_parts
+from pellucid.index.verifying import document_vectors, wrong_parts
 from pellucid.index.words import Words
 from pellucid.progress import Progress
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.store import write_json
+from pellucid.store import locked, writing_explained, writing_folder
 from pellucid.text import well_formed
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_DRIFT = 1.1  # the mean length of a passage may change so much before the stored impacts are computed anew
-_RENEWED = 0.1  # and only once this share of the passages is new or gone: all renewals together cost O(changes)
-_SAMPLE = 500  # documents of a list that the first mean length is taken from
-_LEAST_FREE = 64 << 20  # bytes of the disk: the engine maps its files, and a full disk would end the process
+_PATIENCE = 60.0  # seconds that a change waits for another one
+_TRIES = 5  # to open models that a rebuild removes meanwhile
 
 
 class Index:
-    """Documents that can be searched, in a folder; one process at a time, any number of threads."""
+    """Documents that can be searched, in a folder.
 
-    def __init__(self, folder: Path, documents: Documents, models: dict[str, Model], engines: EngineSettings) -> None:
+    Any number of processes and threads may have it open. What each sees is a commit, the last one at the time of each
+    call. Changes are made one after the other, whichever process makes them.
+    """
+
+    def __init__(
+        self, folder: Path, commit: Commit, models: dict[str, Model], engines: EngineSettings | None, *, read_only: bool
+    ) -> None:
         """Take what `create` and `open` have opened; they give the engine afterwards."""
-        self.folder, self._documents, self._models, self._engines = folder, documents, models, engines
-        self._open_engine: Engine | None = None
-        self._behind = False  # whether documents that are gone still have to go from the engine
-        self._writing = threading.RLock()
-        self._set_up()
+        self.folder, self._engines, self._read_only = folder, engines, read_only
+        self._closed = False
+        self._given: dict[str, Any] = {}  # models that the caller gave, for when others of the same names are needed
+        self._writer: Writer | None = None  # while a change is made
+        self._behind = True  # whether an engine may hold what it should not
+        self._set_locks()
+        self._at = Parts(self._new_words(commit, models), models, commit, None)
 
-    def _set_up(self) -> None:
-        settings = self._documents.state.settings
-        self._analyser = Analyser(settings["language"], settings["stop_words"])
-        self._words = self._new_words()
+    def _set_locks(self) -> None:
+        self._process, self._writing, self._reading = os.getpid(), threading.RLock(), threading.RLock()
 
-    def _new_words(self) -> Words:
-        models = {name: model.encoder for name, model in self._models.items()}
-        return Words(self._analyser, {n: model for n, model in models.items() if isinstance(model, StaticEmbedder)})
+    @staticmethod
+    def _new_words(commit: Commit, models: Mapping[str, Model]) -> Words:
+        settings = commit.state.settings
+        static = {name: model.encoder for name, model in models.items() if isinstance(model.encoder, StaticEmbedder)}
+        return Words(Analyser(settings["language"], settings["stop_words"]), static)
 
     @classmethod
     def create(
@@ -109,6 +119,7 @@ class Index:
         stop_words: Iterable[str] | None = None,
         passage_characters: int = 4000,
         engine: EngineSettings | None = None,
+        exist_ok: bool = False,
     ) -> Self:
         """Make an empty index.
 
@@ -123,37 +134,60 @@ class Index:
             language: of BM25's stemmer, as "german"; "none" does not stem.
             stop_words: words that BM25 leaves out; None takes the list for English, none for other languages.
             passage_characters: longer texts are cut into passages of at most so many characters.
-            engine: where the vectors lie: one of `pellucid.engines`; None is this process and the index's folder.
+            engine: where the vectors lie: one of `pellucid.engines`; None is the index's folder.
+            exist_ok: open the index that is there already, if it was made with these settings and models.
 
         Raises:
             InputError: something is in the folder, or an argument has a value that cannot be used.
             MissingExtraError: what `pellucid[search]` brings is not installed.
         """
         folder = Path(path)
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())) and not exist_ok:
             raise InputError(f"{folder} exists and is not empty; open it with Index.open, or give a new name")
         if not isinstance(passage_characters, int) or passage_characters < 100:
             raise InputError(f"passage_characters is {passage_characters!r:.40}; it must be an integer from 100 up")
         opened = open_models(models)
-        engines = engine or Edge()
+        if engine is not None and not opened:
+            raise InputError("an engine holds the vectors of models, and the index has none; leave the engine out")
         analyser = Analyser(language, stop_words)  # refuses what is wrong
         stops = None if stop_words is None else sorted({word.lower() for word in stop_words})
         settings = {
             "bm25": bool(bm25), "language": language, "stop_words": stops, "passage_characters": passage_characters,
             "weights": checked_weights(weights, [BM25] * bool(bm25) + list(opened), default_weights(opened, bm25)),
-            "engine": written_engine(engines), "analyser": analyser.fingerprint,
+            "engine": written_engine(engine), "analyser": analyser.fingerprint,
         }  # fmt: skip
-        folder.mkdir(parents=True, exist_ok=True)
+        if exist_ok and (folder / "index.json").exists():
+            return cls._existing(folder, settings, opened)
         try:
-            settings["models"] = written_models(folder, opened, "models-1")
-            state = State(settings)
-            opened_engine = engines.create(Generation(folder, state.engine, *kinds(opened, bm25)))
-            index = cls(folder, Documents(folder / "documents.sqlite", state), opened, engines)
-            index._open_engine = opened_engine
-            write_json(folder / "index.json", {"pellucid-index": {"format": FORMAT, "version": VERSION}})
+            with writing_folder(folder) as aside:  # whole or not there, and only where nothing is
+                settings["models"] = written_models(aside, opened, "models-1")
+                first_commit(aside, State(settings))
+        except InputError as error:
+            raise InputError(
+                f"{folder} exists and is not empty; open it with Index.open, or give a new name"
+            ) from error
+        index = cls(folder, read_commit(folder), opened, engine, read_only=False)
+        index._given = {name: model.encoder for name, model in opened.items()}
+        try:
+            if engine is not None:
+                index._at = index._at._replace(engine=engine.create(index._generation()))
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)  # this call made it
             raise
+        return index
+
+    @classmethod
+    def _existing(cls, folder: Path, settings: Mapping[str, Any], opened: Mapping[str, Model]) -> Self:
+        """Open an index if it has the settings and models that `create` was given; weights may differ."""
+        index = cls.open(folder, {name: model.encoder for name, model in opened.items()})
+        own = index._at.commit.state.settings
+        for name in ("bm25", "language", "stop_words", "passage_characters", "engine"):
+            if own[name] != settings[name]:
+                index.close()
+                raise InputError(f"{folder} has {name} {own[name]!r:.60}, and not {settings[name]!r:.60}")
+        if missing := {model["name"] for model in own["models"]} - set(opened):
+            index.close()
+            raise InputError(f"{folder} has a model {min(missing)!r:.60} more; open it with Index.open")
         return index
 
     @classmethod
@@ -162,59 +196,66 @@ class Index:
         path: str | Path,
         models: Mapping[str, Any] | Sequence[Any] | None = None,
         *,
-        engine: EngineSettings | None = None,
+        engine: EngineSettings | str | None = None,
         rebuild: bool = False,
+        read_only: bool = False,
     ) -> Self:
-        """Open an index, and finish or undo what a crash has interrupted.
+        """Open an index; other processes may have it open too, and change it.
 
         Args:
             path: the folder.
             models: name -> model, in the place of those the index would open itself.
             engine: other settings of its engine, such as a new address, for this time; with `rebuild` also another
-                engine, to which the index moves.
+                engine, or "local" for none, to which the index moves.
             rebuild: make all vectors anew from the stored texts; with `models`, for these, as in `create`.
+            read_only: refuse every change; nothing is written to the folder.
 
         Raises:
             EngineError: its engine cannot be reached.
-            IndexFolderError: it is no index, of a newer version, broken, open in another process, or a model is
-                another one than it was made with.
+            IndexFolderError: it is no index, of another version, broken, or a model is another one than it was made
+                with.
         """
         folder = Path(path)
         check_format(folder)
-        documents = Documents(folder / "documents.sqlite")
-        try:
-            state = documents.state
-            if not rebuild:
-                check_settings(state.settings, documents.path)
-            if rebuild and models is not None:
-                opened = open_models(models)
-            else:
-                given = {} if models is None else models
-                if not isinstance(given, Mapping):
-                    raise InputError(f"models are {given!r:.60}; give a dict: name of the part -> model")
-                opened = opened_models(folder, state.settings["models"], given, check=not rebuild)
-            index = cls(folder, documents, opened, chosen_engine(engine, state.settings, other=rebuild))
-            if rebuild:
-                index._renew(reuse=False)
-            else:
-                generation = Generation(folder, state.engine, *kinds(opened, state.settings["bm25"]))
-                index._open_engine = index._engines.open(generation)
-                index._repair()
-            index._sweep()
-        except BaseException:
-            documents.close()
-            raise
+        if rebuild and read_only:
+            raise InputError("an index that is opened with read_only=True cannot be rebuilt")
+        for left in reversed(range(_TRIES)):
+            commit = read_commit(folder)
+            settings = commit.state.settings
+            try:
+                if not rebuild:
+                    check_settings(settings, folder / "commit.json")
+                if rebuild and models is not None:
+                    opened = open_models(models)
+                else:
+                    given = {} if models is None else models
+                    if not isinstance(given, Mapping):
+                        raise InputError(f"models are {given!r:.60}; give a dict: name of the part -> model")
+                    opened = opened_models(folder, settings["models"], given, check=not rebuild)
+                break
+            except PellucidError:
+                if not left or stamp_of(folder) == commit.stamp:
+                    raise  # else a rebuild came between, and has removed copies of models
+        chosen = chosen_engine(engine, settings["engine"], other=rebuild)
+        index = cls(folder, commit, opened, chosen, read_only=read_only)
+        index._given = dict(models) if isinstance(models, Mapping) else {}
+        if rebuild:
+            index._renew()
+        elif chosen is not None:
+            index._at = index._at._replace(engine=chosen.open(index._generation()))
         return index
 
+    def _generation(self) -> Generation:
+        state = self._at.commit.state
+        return Generation(self.folder, state.engine, *kinds(self._at.models))
+
     def close(self) -> None:
-        """Release the folder; what was added is on disk already."""
+        """Let the folder and the engine go; what was added is on disk already. Hits can still be explained."""
         with self._writing:
-            engine, self._open_engine = self._open_engine, None
-            try:
-                if engine is not None:
-                    engine.close()
-            finally:
-                self._documents.close()
+            self._closed, engine = True, self._at.engine
+            self._at = self._at._replace(engine=None)
+            if engine is not None and self._process == os.getpid():
+                engine.close()
 
     def __enter__(self) -> Self:
         """Return the index; leaving the block closes it."""
@@ -226,59 +267,147 @@ class Index:
         """Close it."""
         self.close()
 
-    @property
-    def _engine(self) -> Engine:
-        if self._open_engine is None:
-            raise InputError(f"the index {self.folder} is closed; open it again: pellucid.Index.open")
-        return self._open_engine
+    # What it is at the moment
 
-    def _check_open(self) -> None:
-        _ = self._engine
+    def _now(self) -> Parts:
+        """Return the last commit with its models.
+
+        Raises:
+            InputError: the index is closed, or has an engine that a forked process cannot share.
+            IndexFolderError: it was rebuilt elsewhere with models that have to be given.
+        """
+        if self._closed:
+            raise InputError(f"the index {self.folder} is closed; open it again: pellucid.Index.open")
+        if self._process != os.getpid():  # forked: locks may be held by threads that are not here
+            if self._engines is not None:
+                raise InputError(
+                    f"the index {self.folder} was opened in process {self._process}, and its engine serves that one "
+                    "alone; open it again in this process"
+                )
+            self._set_locks()
+            self._writer = None
+            self._at = self._at._replace(words=self._new_words(self._at.commit, self._at.models))
+        if self._writer is None and stamp_of(self.folder) != self._at.commit.stamp:
+            with self._reading:
+                self._take(read_commit(self.folder, self._at.commit))
+        if self._at.words.full:
+            self._at = self._at._replace(words=self._new_words(self._at.commit, self._at.models))
+        return self._at
+
+    def _take(self, commit: Commit) -> None:
+        """Go on with a later commit, of another process or of this one."""
+        before, after = self._at.commit.state, commit.state
+        if after.settings["models"] == before.settings["models"] and after.engine == before.engine:
+            self._at = self._at._replace(commit=commit)
+            return
+        names = {model["name"] for model in after.settings["models"]}
+        given = {name: model for name, model in self._given.items() if name in names}
+        try:
+            models = opened_models(self.folder, after.settings["models"], given, check=True)
+        except PellucidError as error:
+            raise IndexFolderError(f"{self.folder} was rebuilt with other models; open it again: {error}") from error
+        former = self._at.engine
+        self._engines = chosen_engine(None, after.settings["engine"], other=True)
+        self._at = Parts(self._new_words(commit, models), models, commit, None)
+        if self._engines is not None:
+            self._at = self._at._replace(engine=self._engines.open(self._generation()))
+        if former is not None:
+            former.close()
 
     @property
     def weights(self) -> dict[str, float]:
         """What each part of the score counts, unless a search says otherwise; they add up to 1."""
-        return dict(self._documents.state.settings["weights"])
+        return dict(self._now().commit.state.settings["weights"])
 
     @property
     def word_weights(self) -> dict[str, float]:
         """What single words of a query count, unless a search says otherwise; words that are not here count 1."""
-        return dict(self._documents.state.settings.get("word_weights", {}))
+        return dict(self._now().commit.state.settings.get("word_weights", {}))
 
     def __len__(self) -> int:
         """Return the number of documents."""
-        return self._documents.state.documents
+        return self._now().commit.state.documents
 
     def __contains__(self, id: object) -> bool:
         """Whether there is a document of this id."""
-        self._check_open()
-        return isinstance(id, str) and bool(self._documents.by_id([id]))
+        commit = self._now().commit
+        with suppress(InputError):
+            own = checked_id(id, "the id")
+            return bool(commit.rows_of([own]))
+        return False
 
-    def __getitem__(self, id: str) -> Document:
+    def __getitem__(self, id: str | int) -> Document:
         """Return a document by its id.
 
         Raises:
             InputError: there is none.
         """
-        self._check_open()
-        found = self._documents.by_id([id]) if isinstance(id, str) else []
+        commit = self._now().commit
+        segment, row = self._found(commit, id)
+        return commit.segments[segment].document(row)
+
+    @staticmethod
+    def _found(commit: Commit, id: str | int) -> tuple[int, int]:
+        """Return the segment and row of a document."""
+        own = checked_id(id, "the id")
+        found = commit.rows_of([own])
         if not found:
-            raise InputError(f"no document {id!r:.80} is in the index")
-        return found[0]
+            raise InputError(f"no document {own!r:.80} is in the index")
+        return found[own]
 
     def __iter__(self) -> Iterator[Document]:
-        """Yield every document, in the order of adding."""
-        self._check_open()
-        for block in self._documents.all():
-            yield from block
+        """Yield every document, in the order of adding, as they were when the iteration began."""
+        return self._now().commit.documents()
 
     def __repr__(self) -> str:
         """Return one short line."""
-        return f"<Index {self.folder}: {len(self):,} documents, {' + '.join(self.weights)}>"
+        state = self._at.commit.state
+        return f"<Index {self.folder}: {state.documents:,} documents, {' + '.join(state.settings['weights'])}>"
+
+    # Changes
+
+    @contextmanager
+    def _changing(self) -> Iterator[Writer]:
+        """Hold the lock of the index, with the last commit.
+
+        Raises:
+            InputError: the index is closed, or opened for reading.
+            IndexFolderError: another process keeps changing it.
+            WritingError: the disk is read-only.
+        """
+        self._now()
+        if self._read_only:
+            raise InputError(f"the index {self.folder} was opened with read_only=True; open it again to change it")
+        with self._writing:
+            if self._writer is not None:  # within a change of this thread
+                yield self._writer
+                return
+            with self._held():
+                self._writer = Writer(self.folder, self._now().commit)
+                try:
+                    if self._at.engine is not None and self._behind:
+                        repair(self._writer, self._at.engine)
+                        self._behind = False
+                    yield self._writer
+                finally:
+                    self._at = self._at._replace(commit=self._writer.commit)
+                    self._writer = None
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        inside = False
+        try:
+            with writing_explained(self.folder), locked(self.folder, _PATIENCE):
+                inside = True
+                yield
+        except InputError as error:
+            if inside:
+                raise
+            raise IndexFolderError(f"the index cannot be changed: {error}") from error
 
     def add(
         self,
-        ids: Iterable[str],
+        ids: Iterable[str | int] | None,
         texts: Iterable[str],
         *,
         titles: Iterable[str | None] | None = None,
@@ -289,13 +418,13 @@ class Index:
 
         They are committed in batches of at most 1,000: after a crash a batch is there whole or not at all, and all are
         there when this returns. A list that cannot be added is refused before anything is stored; of an iterator, what
-        came in batches before the error stays.
+        came in batches before the error stays. Other processes may add between two batches.
 
         Args:
-            ids: any strings, each once.
+            ids: any strings, each once; an integer is kept as its digits. None makes a random one for each text.
             texts: as many. Long ones are cut into passages, at the ends of paragraphs or sentences where possible.
             titles: as many, or None for none. A title is part of each passage.
-            metadata: as many dicts of strings, numbers, booleans, or lists of such; for `where`.
+            metadata: as many dicts of strings, numbers, booleans, dates, or lists of such; for `where`.
             show_progress_bar: show a bar, counting documents, once the work has lasted two seconds.
 
         Returns:
@@ -304,26 +433,34 @@ class Index:
         Raises:
             InputError: an item is of the wrong kind or there are not equally many, an id occurs twice, a document is
                 too long, or a model gives NaN.
-            WritingError: the disk is full; what was committed is safe.
+            IndexFolderError: another process keeps changing the index for more than a minute.
+            WritingError: the disk is full or read-only; what was committed is safe.
         """
         columns = (ids, texts, titles, metadata)
-        checked = drafts(*columns, self._documents.state.settings["passage_characters"])
-        count, average = 0, 0.0
-        with self._writing, Progress("indexing", unit="documents", enabled=show_progress_bar) as progress:
-            self._check_open()
+        checked = drafts(*columns, self._now().commit.state.settings["passage_characters"])
+        count = 0
+        with Progress("indexing", unit="documents", enabled=show_progress_bar) as progress:
             if all(column is None or isinstance(column, Sequence) for column in columns):
-                every = list(checked)  # all of it is checked before any is stored
-                average, checked = self._first_average(every), iter(every)
+                checked = iter(list(checked))  # all of it is checked before any is stored
             while batch := batch_of(checked):
-                self._commit(batch, self._documents.by_id([document.id for document in batch]), average)
+                self._store(batch)
                 count += len(batch)
                 progress.advance(len(batch))
-            self._settle()
         return count
+
+    def _store(self, batch: list[Document]) -> None:
+        """Make documents visible in the place of those of the same ids, all or none."""
+        models = self._now().models
+        counts, vectors = self._term_counts(batch), document_vectors(models, batch)  # others may write meanwhile
+        with self._changing() as writer:
+            if self._at.models is not models:  # rebuilt meanwhile
+                vectors = document_vectors(self._at.models, batch)
+            found = writer.commit.rows_of([document.id for document in batch])
+            replace_documents(writer, self._at, Changes(batch, counts, vectors, list(found.values())))
 
     def update(
         self,
-        id: str,
+        id: str | int,
         *,
         text: str | None = None,
         title: str | None = None,
@@ -334,31 +471,31 @@ class Index:
         Raises:
             InputError: there is no such document, or a value is of the wrong kind.
         """
-        with self._writing:
-            old = self[id]
+        with self._changing() as writer:
+            segment, row = self._found(writer.commit, id)
+            old = writer.commit.segments[segment].document(row)
             self.add(
-                [id],
+                [old.id],
                 [old.text if text is None else text],
                 titles=[old.title if title is None else title],
                 metadata=[old.metadata if metadata is None else metadata],
             )
 
-    def delete(self, ids: str | Iterable[str], *, missing_ok: bool = False) -> int:
+    def delete(self, ids: str | int | Iterable[str | int], *, missing_ok: bool = False) -> int:
         """Remove documents by their ids, all in one commit; return how many.
 
         Raises:
             InputError: one is not there, and `missing_ok` is off; nothing is removed then.
         """
-        wanted = [ids] if isinstance(ids, str) else list(dict.fromkeys(ids))
-        with self._writing:
-            self._check_open()
-            found = self._documents.by_id(wanted)
-            absent = set(wanted) - {document.id for document in found}
+        several = [ids] if isinstance(ids, (str, int)) else ids
+        wanted = list(dict.fromkeys(checked_id(own, "an id") for own in several))
+        with self._changing() as writer:
+            found = writer.commit.rows_of(wanted)
+            absent = set(wanted) - found.keys()
             if absent and not missing_ok:
                 raise InputError(f"no document {min(absent)!r:.80} is in the index; nothing was removed")
             if found:
-                self._commit([], found)
-                self._settle()
+                replace_documents(writer, self._at, Changes([], [], {}, list(found.values())))
         return len(found)
 
     def configure(self, *, weights: Weights = None, word_weights: Weights = None) -> None:
@@ -371,92 +508,19 @@ class Index:
         Raises:
             InputError: one cannot be used; nothing is changed then.
         """
-        with self._writing:
-            self._check_open()
-            settings = dict(self._documents.state.settings)
-            settings["weights"] = checked_weights(weights, list(self.weights), self.weights)
-            settings["word_weights"] = dict(checked_word_weights(word_weights, self.word_weights))
-            with self._documents.commit(replace(self._documents.state, settings=settings)):
-                pass
-
-    def _first_average(self, documents: Sequence[Document]) -> float:
-        """Return the mean length of a passage of a sample of documents, spread over all of them."""
-        counts = self._term_counts(documents[:: max(1, len(documents) // _SAMPLE)])
-        return total(counts) / len(counts) if counts else 0.0
-
-    def _commit(self, drafts: list[Document], old: list[Document], average: float = 0.0) -> None:
-        """Make `drafts` visible and `old` gone, both or neither; `average` holds for an index that has none yet."""
-        check_space(self.folder, _LEAST_FREE)
-        state = self._documents.state
-        first = self._documents.next_number()
-        new = [draft._replace(number=first + n) for n, draft in enumerate(drafts)]
-        counts, gone = self._term_counts(new), self._term_counts(old)
-        fields = dict(state.fields)
-        keys = [key for document in new for key in register(document.metadata, fields)]
-        after = replace(
-            state,
-            fields=fields,
-            documents=state.documents + len(new) - len(old),
-            passages=state.passages + sum(len(d.ends) for d in new) - sum(len(d.ends) for d in old),
-            terms=state.terms + total(counts) - total(gone),
-        )
-        after.average = state.average or average or after.mean_length
-        after.changed += sum(len(document.ends) for document in (*new, *old))
-        made = points(self._documents, new, counts, after, document_vectors(self._models, new))
-        try:
-            if self._behind:
-                self._engine.delete(self._documents.garbage())
-            for key in keys:
-                self._engine.index_payload(key)
-            self._engine.put(made)
-            self._engine.flush()
-            change = Counter(each_once(counts))
-            change.subtract(each_once(gone))
-            with self._documents.commit(after):
-                self._documents.replace(new, old, change)
-        except BaseException:
-            self._behind = True
-            with suppress(Exception):
-                self._documents.skip(new)
-                self._engine.delete(point for document in new for point in document.points())
-            raise
-        self._behind = True  # until they are gone: the change is made whether or not the engine answers now
-        with suppress(EngineError):
-            self._engine.delete(point for document in old for point in document.points())
-            self._behind = False
+        with self._changing() as writer:
+            state = writer.commit.state
+            settings = dict(state.settings)
+            settings["weights"] = checked_weights(weights, list(settings["weights"]), settings["weights"])
+            settings["word_weights"] = dict(checked_word_weights(word_weights, settings.get("word_weights", {})))
+            writer.save(replace(state, settings=settings), writer.commit.segments, state.segments)
 
     def _term_counts(self, documents: Iterable[Document]) -> list[Counter[str]]:
         """Return for each passage how often each term stands in it; nothing without BM25."""
-        if not self._documents.state.settings["bm25"]:
+        if not self._at.commit.state.settings["bm25"]:
             return []
-        return [Counter(self._analyser.terms(text)) for document in documents for text in document.passages()]
-
-    def _settle(self) -> None:
-        """After a change: compute the impacts anew if the mean length has moved far, and let the engine tidy up."""
-        state = self._documents.state
-        with suppress(EngineError):
-            self._engine.optimize()
-        moved = state.average and not 1 / _DRIFT < state.mean_length / state.average < _DRIFT
-        if state.passages and moved and state.changed >= _RENEWED * state.passages:
-            with suppress(WritingError, EngineError):  # the documents are stored; the next change tries again
-                self._renew(reuse=True)
-
-    def _repair(self) -> None:
-        """Finish what a crash has left: passages that were never committed, and those that were to go."""
-        self._engine.delete(self._engine.numbers(self._documents.next_number() << PASSAGE_BITS))
-        with suppress(WritingError):  # a full disk can still be searched
-            self._documents.skip()
-        self._engine.delete(self._documents.garbage())
-
-    def _sweep(self) -> None:
-        """Remove engines and copies of models not in use: of earlier ones, or of a rebuild that did not end."""
-        state = self._documents.state
-        with suppress(EngineError):  # the next opening tries again
-            self._engines.sweep(self.folder, state.engine)
-        used = {str(model["copy"]).partition("/")[0] for model in state.settings["models"]}
-        for other in self.folder.glob("models-*"):
-            if other.name not in used:
-                shutil.rmtree(other, ignore_errors=True)
+        analyser = self._at.words.analyser
+        return [Counter(analyser.terms(text)) for document in documents for text in document.passages()]
 
     def rebuild(self, models: Mapping[str, Any] | Sequence[Any] | Any | None = None) -> None:
         """Make all vectors anew from the stored texts, and count all terms; the old ones serve until it is done.
@@ -467,41 +531,49 @@ class Index:
         Raises:
             InputError: as in `create`.
         """
-        with self._writing:
-            self._check_open()
-            self._renew(reuse=False, models=None if models is None else open_models(models))
+        self._renew(None if models is None else open_models(models))
 
-    def _renew(self, *, reuse: bool, models: dict[str, Model] | None = None) -> None:
-        """Fill a new engine and put it in the place of the old one, in one commit.
+    def _renew(self, models: dict[str, Model] | None = None) -> None:
+        """Write all segments anew, and put them in the place of the old ones in one commit.
 
         Args:
-            reuse: take the models' vectors over, and only compute BM25's; else everything, and count all terms again.
             models: others than before.
         """
-        old = self._documents.state
-        check_space(self.folder, _LEAST_FREE + 2 * sum(map(size_on_disk, self.folder.rglob("*"))))
-        models = models or self._models
-        number = int(old.engine.rpartition("-")[2]) + 1
-        after, having = (replace(old), None) if reuse else recounted(self._documents, self._term_counts)
-        after.engine, after.average, after.changed = f"engine-{number}", after.mean_length, 0
-        if not reuse:
-            after.settings = settings_with(old.settings, models)
-            after.settings["engine"] = written_engine(self._engines)
-            after.settings["models"] = written_models(self.folder, models, f"models-{number}")
-        generation = Generation(self.folder, after.engine, *kinds(models, after.settings["bm25"]))
-        engine = self._engines.create(generation)
-        taken = partial(stored_vectors, self._engine) if reuse else document_vectors
-        fill(engine, after, self._documents, self._term_counts, lambda block: taken(models, block))
-        with self._documents.lock:
-            with self._documents.commit(after):
-                self._documents.start_anew(having)
-            self._open_engine, self._models = engine, models  # the old engine closes with the last search that uses it
-            self._set_up()
-        former = engine_of(old.settings.get("engine", written_engine(Edge())))
-        if former.kind != self._engines.kind:
-            with suppress(EngineError):
-                former.sweep(self.folder, after.engine)
-        self._sweep()
+        with self._changing() as writer:
+            old = writer.commit
+            check_space(self.folder, LEAST_FREE + 2 * self._bytes())
+            models = dict(self._at.models if models is None else models)
+            settings = settings_with(old.state.settings, models)
+            settings["engine"] = written_engine(self._engines)
+            settings["models"] = written_models(self.folder, models, f"models-{old.state.commit + 1}")
+            number = int(old.state.engine.rpartition("-")[2]) + 1
+            state = State(settings, old.state.commit, old.state.next, engine=f"engine-{number}")
+            words = self._new_words(old._replace(state=state), models)
+            generation = Generation(self.folder, state.engine, *kinds(models))
+            engine = None if self._engines is None else self._engines.create(generation)
+            self._at = self._at._replace(words=words)
+            state, segments, records = refilled(writer, state, models, engine, self._term_counts)
+            writer.save(state, segments, records)
+            former, self._at = self._at.engine, Parts(words, models, writer.commit, engine)
+            self._given = {name: model.encoder for name, model in models.items()}
+            self._behind = False
+            if former is not None:
+                former.close()
+            self._sweep(old.state)
+
+    def _sweep(self, before: State) -> None:
+        """Remove copies of models and generations of engines that are no longer used."""
+        state = self._at.commit.state
+        for written in {written_engine(e)["kind"]: e for e in (self._engines, chosen_engine(
+            None, before.settings["engine"], other=True)) if e is not None}.values():  # fmt: skip
+            with suppress(EngineError):  # the next rebuild tries again
+                written.sweep(self.folder, state.engine)
+        used = {str(model["copy"]).partition("/")[0] for model in state.settings["models"]}
+        for other in self.folder.glob("models-*"):
+            if other.name not in used:
+                shutil.rmtree(other, ignore_errors=True)
+
+    # Searches
 
     def search(
         self, query: str, top_k: int = 10, *, where: Any = None, weights: Weights = None, word_weights: Weights = None
@@ -523,74 +595,79 @@ class Index:
         Raises:
             InputError: an argument has a value that cannot be used; or the index is closed.
         """
-        self._check_open()
         if not isinstance(query, str):
             raise InputError(f"the query is {query!r:.40} ({type(query).__name__}); it must be a string")
         if not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1:
             raise InputError(f"top_k is {top_k!r:.40}; it must be an integer from 1 up")
         query = well_formed(query)
         while True:
-            parts = self._parts()
-            conditions = parse_where(where, parts.state.fields)
+            parts = self._now()
+            conditions = parse_where(where, parts.commit.state.fields)
             question = self._question(query, parts, weights, word_weights)
             try:
-                hits, exact = question.search(top_k, conditions)
+                hits, exact = question.search(min(top_k, max(parts.commit.state.documents, 1)), conditions)
             except EngineError:
-                if self._documents.state.engine == parts.state.engine:
+                if self._now().commit.state.engine == parts.commit.state.engine:
                     raise
                 continue  # a rebuild has removed the engine that was asked
-            if self._documents.state is parts.state:  # else a commit came between, and may have hidden a document
-                return Hits(query, parts.state.documents, question.shares, tuple(hits), exact)
+            if parts.engine is None or self._now().commit is parts.commit:  # else an engine may have lost a document
+                state = parts.commit.state
+                return Hits(query, state.documents, question.shares, tuple(hits), exact, question.unknown)
 
-    def score(self, query: str, id: str, *, weights: Weights = None, word_weights: Weights = None) -> Hit:
+    def score(self, query: str, id: str | int, *, weights: Weights = None, word_weights: Weights = None) -> Hit:
         """Return one document as a hit, whether or not a search would find it: its score and the reasons.
 
         Raises:
             InputError: there is no such document, or an argument has a value that cannot be used.
         """
-        with self._documents.lock:
-            document, parts = self[id], self._parts()
-            return self._question(well_formed(query), parts, weights, word_weights).score(document)
+        parts = self._now()
+        segment, row = self._found(parts.commit, id)
+        return self._question(well_formed(query), parts, weights, word_weights).score(segment, row)
 
     def _question(self, query: str, parts: Parts, weights: Weights, word_weights: Weights) -> Question:
-        settings = parts.state.settings
+        settings = parts.commit.state.settings
         shares = checked_weights(weights, list(settings["weights"]), settings["weights"])
         return Question(query, shares, parts, checked_word_weights(word_weights, settings.get("word_weights", {})))
 
-    def _parts(self) -> Parts:
-        """Return what a question is asked of."""
-        with self._documents.lock:
-            state, engine = self._documents.state, self._engine
-            if self._words.full:
-                self._words = self._new_words()
-            return Parts(self._words, self._models, self._documents, state, engine, lambda: self._engine)
+    def _bytes(self) -> int:
+        total = 0
+        for path in self.folder.rglob("*"):
+            with suppress(OSError):  # removed meanwhile
+                total += size_on_disk(path)
+        return total
 
     def info(self) -> dict[str, Any]:
         """Return what the index is: counts, parts and weights, fields of the metadata, bytes on disk."""
-        self._check_open()
-        state, settings = self._documents.state, self._documents.state.settings
+        state = self._now().commit.state
+        settings = state.settings
         sources = {m["name"]: m["source"] or ("a copy" if m["copy"] else "given") for m in settings["models"]}
         return {
             "folder": str(self.folder),
             "format": FORMAT,
             "documents": state.documents,
             "passages": state.passages,
-            "mean terms of a passage": round(state.mean_length, 1),
+            "mean terms of a passage": round(state.average, 1),
             "weights": self.weights,
             "word weights": self.word_weights,
             "models": sources,
             "language": settings["language"],
-            "engine": self._engines.kind,
-            "fields": sorted(state.fields),
-            "bytes": sum(map(size_on_disk, self.folder.rglob("*"))),
+            "engine": settings["engine"]["kind"],
+            "fields": {name: _kind_names(kinds_of) for name, (_, kinds_of) in sorted(state.fields.items())},
+            "bytes": self._bytes(),
         }
 
     def verify(self) -> list[str]:
         """Hold everything that is stored against the texts; return what is wrong, nothing where all is well.
 
-        The file of documents is checked, every passage must be in the engine and no other, counts and BM25's vectors
-        are computed again for all, the models' vectors for 200 documents.
+        Every file is held against its checksum, the counts of terms are made again for all documents, and the models'
+        vectors for 200 of them. The index can be searched meanwhile, and not changed.
         """
-        with self._writing:
-            self._check_open()
-            return wrong_parts(self._documents, self._engine, self._models, self._term_counts)
+        if self._read_only:
+            return wrong_parts(self.folder, self._now(), self._term_counts)
+        with self._changing() as writer:
+            return wrong_parts(self.folder, self._at._replace(commit=writer.commit), self._term_counts)
+
+
+def _kind_names(kinds_of: str) -> str:
+    names = {"n": "number", "s": "string", "b": "boolean"}
+    return " or ".join(names[kind] for kind in sorted(kinds_of))

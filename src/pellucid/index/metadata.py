@@ -8,7 +8,7 @@ strings in one document and numbers in another.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timezone
 from difflib import get_close_matches
 from typing import Any
 
@@ -44,19 +44,25 @@ def checked_metadata(metadata: Any, place: str) -> dict[str, Any]:
 
 
 def _checked_value(value: Any, what: str) -> Any:
+    if hasattr(value, "tolist") and not isinstance(value, (str, bytes)):  # numpy's numbers and arrays
+        value = value.tolist()
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [_checked_value(item, what) for item in value]
+        return [_checked_item(item, what) for item in value if item is not None]
+    return _checked_item(value, what)
+
+
+def _checked_item(value: Any, what: str) -> Any:
     if isinstance(value, (date, datetime)):
         return value.isoformat()
-    if hasattr(value, "item") and not isinstance(value, (str, bytes)):  # a numpy number
+    if hasattr(value, "item") and not isinstance(value, (str, bytes)):  # a numpy number in a list
         value = value.item()
     if isinstance(value, str):
         return well_formed(value)
-    if isinstance(value, (int, float)) and abs(value) <= _LARGEST:
+    if isinstance(value, (bool, int, float)) and abs(value) <= _LARGEST:
         return value
     raise InputError(
         f"{what} is {value!r:.60} ({type(value).__name__}); metadata are strings, numbers up to 2 ** 53 in size, "
-        "booleans, or lists of such"
+        "booleans, dates, or lists of such"
     )
 
 
@@ -77,13 +83,22 @@ def register(metadata: Mapping[str, Any], fields: Fields) -> list[str]:
     return new
 
 
-def payload(metadata: Mapping[str, Any], fields: Mapping[str, tuple[int, str]]) -> dict[str, Any]:
-    """Return what the engine keeps of a document's metadata."""
+def entries(metadata: Mapping[str, Any], fields: Mapping[str, tuple[int, str]]) -> dict[str, list[Any]]:
+    """Return what conditions see of a document's metadata: key -> values."""
     found: dict[str, list[Any]] = {}
     for name, value in metadata.items():
         for item in value if isinstance(value, list) else [value]:
             found.setdefault(f"{kind_of(item)}{fields[name][0]}", []).append(_stored(item))
-    return dict(found)
+    return found
+
+
+def timestamp(text: str) -> float | None:
+    """Return a date or time of ISO 8601 as seconds since 1970, without a zone as UTC; None for another string."""
+    try:
+        moment = datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith(("z", "Z")) else text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 def _stored(item: Any) -> float | str:
@@ -169,12 +184,8 @@ def _range(name: str, operator: str, value: Any, number: int) -> Test:
     checked = _checked_value(value, f"the value for field {name!r:.40}")
     if kind_of(checked) == "n":
         return Test(f"n{number}", "range", {operator: float(checked)})
-    if isinstance(checked, str):
-        try:
-            datetime.fromisoformat(checked)
-            return Test(f"s{number}", "dates", {operator: checked})
-        except ValueError:
-            pass
+    if isinstance(checked, str) and timestamp(checked) is not None:
+        return Test(f"s{number}", "dates", {operator: checked})
     raise InputError(
         f"{operator} of field {name!r:.40} is {value!r:.40}; numbers and dates (2024-05-31) can be compared so"
     )

@@ -155,11 +155,10 @@ def open_model(name: str, model: Any) -> Model:
     return Model(name, model)
 
 
-def kinds(models: Mapping[str, Model], bm25: bool) -> tuple[dict[str, int], dict[str, bool]]:
-    """Return the dense parts with their dimensions, and the sparse ones with whether they can be negative."""
+def kinds(models: Mapping[str, Model]) -> tuple[dict[str, int], dict[str, bool]]:
+    """Return the dense models with their dimensions, and the sparse ones with whether they can be negative."""
     dense = {name: model.dimension for name, model in models.items() if not model.sparse}
-    sparse = {name: model.signed for name, model in models.items() if model.sparse}
-    return dense, {BM25: False, **sparse} if bm25 else sparse
+    return dense, {name: model.signed for name, model in models.items() if model.sparse}
 
 
 def written_models(folder: Path, models: Mapping[str, Model], copies: str) -> list[dict[str, Any]]:

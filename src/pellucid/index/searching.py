@@ -1,44 +1,165 @@
-"""A question to an index: its vectors, the best passages, and what takes their scores apart."""
+"""A question to an index: its vectors, the best passages, and what takes their scores apart.
+
+The vectors in the segments are read whole: every passage gets its score, so that what is found is the best there is. A
+large dense part is read in 8 bits first; each product is then known up to a bound, and those passages are multiplied
+exactly that may belong to the best. Where an engine holds the vectors, each part brings its best passages instead.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import cache, cached_property, partial
 from itertools import islice
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from pellucid.errors import InputError
-from pellucid.index.bm25 import query_weights
-from pellucid.index.documents import PASSAGE_BITS, Document, Documents, State
+from pellucid.errors import EngineError, IndexFolderError, InputError
+from pellucid.index.bm25 import impacts, query_weights
+from pellucid.index.commits import Commit
+from pellucid.index.documents import PASSAGE_BITS
 from pellucid.index.engine import Engine, Vector, Where
 from pellucid.index.hits import Hit
 from pellucid.index.models import BM25, Model
 from pellucid.index.reasons import Bm25Reader, PairReader, Passages, Reader, Reasons, Terms, reader_of
+from pellucid.index.segments import Floats, Integers, Mask, Segment, hashed
 from pellucid.index.words import Words, spans_by
 
 _CANDIDATES, _MOST_CANDIDATES = 20, 12_800  # passages that each part brings; more until the result is certain
 _TOGETHER = 10  # hits whose reasons are read at once
+_COARSE = 50_000  # passages of an index from which 8 bits of each number are read first
+_BLOCK = 1024  # scores whose largest is taken together
+_ROUNDING = 1e-5  # of a product of two rows of length 1 in float32, in any order of adding
 
 Products = dict[str, dict[int, float]]
 """Part -> number of a passage -> what the part adds to its score."""
 
 
 class Parts(NamedTuple):
-    """What a question is asked of, at one moment; `current` says which engine is open when its reasons are read."""
+    """What a question is asked of, at one moment: a commit with its models, and the engine where there is one."""
 
     words: Words
     models: Mapping[str, Model]
-    documents: Documents
-    state: State
-    engine: Engine
-    current: Callable[[], Engine]
+    commit: Commit
+    engine: Engine | None
+
+
+class Place(NamedTuple):
+    """A passage: numbers of its segment, of its document there and of itself there."""
+
+    segment: int
+    row: int
+    passage: int
+
+
+class Scores:
+    """The parts of the score of each passage of one segment."""
+
+    def __init__(self, segment: Segment, question: Question, *, coarse: bool, only: str | None = None) -> None:
+        """Compute them, or one alone; `coarse` reads dense parts in 8 bits where the segment has them."""
+        self.segment, self._question = segment, question
+        self._rounded: dict[str, Floats] = {}  # bounds of the errors of such parts
+        self.parts: dict[str, Floats] = {}
+        for name, vector in question.vectors.items():
+            if only not in (None, name):
+                continue
+            if name == BM25:
+                self.parts[name] = self._bm25()
+            elif isinstance(vector, tuple):
+                self.parts[name] = self._sparse(name, *vector)
+            else:
+                rounded = segment.coarse(name) if coarse else None
+                self.parts[name] = self._dense(name, vector) if rounded is None else self._coarse(name, rounded, vector)
+
+    def _bm25(self) -> Floats:
+        scores = np.zeros(self.segment.passages, np.float32)
+        average = self._question.average
+        for value, weight in self._question.terms.items():
+            rows, counts = self.segment.term(value)
+            scores[rows] += (weight * impacts(counts, self.segment.lengths[rows], average)).astype(np.float32)
+        return scores
+
+    def _sparse(self, name: str, dimensions: Integers, values: Floats) -> Floats:
+        scores = np.zeros(self.segment.passages, np.float32)
+        for dimension, value in zip(dimensions.tolist(), values):
+            rows, own = self.segment.sparse(name, dimension)
+            scores[rows] += value * own
+        return scores
+
+    def _dense(self, name: str, vector: Floats) -> Floats:
+        products: Floats = self.segment.dense(name) @ vector
+        return products
+
+    def _coarse(self, name: str, rounded: tuple[Any, Floats, Floats], vector: Floats) -> Floats:
+        codes, scales, errors = rounded
+        products = np.empty(len(codes), np.float32)
+        _kernel()(codes, scales, np.ascontiguousarray(vector, np.float32), products)
+        length = np.linalg.norm(vector.astype(np.float64))
+        self._rounded[name] = (length * (errors + _ROUNDING)).astype(np.float32)
+        return products
+
+    def totals(self, allowed: Mask | None) -> tuple[Floats, Floats | None]:
+        """Return the best score of each document, and the bounds of their errors; -inf for what is no hit.
+
+        A passage is a hit if a part has a product with it.
+        """
+        total = np.zeros(self.segment.passages, np.float32)
+        touched = np.zeros(self.segment.passages, np.bool_)
+        for part in self.parts.values():
+            total += part
+            touched |= part != 0
+        if allowed is not None:
+            touched &= np.repeat(allowed, np.diff(self.segment.ends, prepend=0))
+        if self.segment.live_passages is not None:
+            touched &= self.segment.live_passages
+        total[~touched] = -np.inf
+        if not self._rounded:
+            return self._of_documents(total), None
+        error = np.sum(list(self._rounded.values()), axis=0)
+        return self._of_documents(total - error), self._of_documents(total + error)
+
+    def _of_documents(self, values: Floats) -> Floats:
+        if len(self.segment.ends) == self.segment.passages or not len(values):
+            return values
+        best: Floats = np.maximum.reduceat(values, np.concatenate([[0], self.segment.ends[:-1]]))
+        return best
+
+    def exact(self, passages: Integers) -> dict[str, Floats]:
+        """Return the parts of the scores of some passages, the coarse ones multiplied exactly."""
+        vectors = self._question.vectors
+        return {
+            name: self.segment.dense(name)[passages] @ vectors[name] if name in self._rounded else part[passages]
+            for name, part in self.parts.items()
+        }
+
+
+@cache
+def _kernel() -> Callable[..., None]:
+    """Compile the product of rows of 8 bits with a vector; numba takes half a second to import."""
+    from numba import njit
+
+    @njit(nogil=True, fastmath=True)  # type: ignore[untyped-decorator]
+    def multiply(codes: Any, scales: Any, vector: Any, products: Any) -> None:
+        for row in range(codes.shape[0]):
+            total = np.float32(0)
+            for column in range(codes.shape[1]):
+                total += np.float32(codes[row, column]) * vector[column]
+            products[row] = total * scales[row]
+
+    found: Callable[..., None] = multiply
+    return found
 
 
 class Question:
-    """A query with the weights of the parts."""
+    """A query with the weights of the parts.
+
+    Attributes:
+        vectors: of the query by part, times their weights, so that products are parts of the score; BM25's is None.
+        terms: hash of a term of the query -> its half of BM25.
+        average: mean number of terms of a passage.
+        unknown: words of the query that no passage has, with BM25, or that no model knows.
+    """
 
     def __init__(
         self, query: str, weights: dict[str, float], parts: Parts, factors: Mapping[str, float] = MappingProxyType({})
@@ -46,9 +167,12 @@ class Question:
         """Encode the query for each part that counts; `factors` are what its words count."""
         self.query, self.shares, self._of, self._factors = query, weights, parts, factors
         self.weights = {part: weight for part, weight in weights.items() if weight > 0}
-        self._vectors: dict[str, Vector] = {}  # times their weights, so that products are parts of the score
+        self.average = parts.commit.state.average
+        self.vectors: dict[str, Any] = {}
+        self.terms: dict[int, float] = {}
+        self.unknown: tuple[str, ...] = ()
         self._readers: dict[str, Reader] = {}  # of the same parts
-        self._found: list[tuple[int, str]] = []  # the hits: number and text of the passage
+        self._found: list[tuple[int, Place, str]] = []  # the hits: number, place and text of the passage
         self._read: dict[int, tuple[Passages, dict[str, Callable[[int], Terms]]]] = {}  # hits whose reasons were read
         for name in self.weights:
             if name == BM25:
@@ -60,44 +184,109 @@ class Question:
 
     def _ask_bm25(self) -> None:
         words, places = self._of.words, spans_by(self._of.words.analyser.places(self.query))
-        known = self._of.documents.passages_with(places)
-        counts = {term: len(places[term]) for term in known}
-        having = {term: passages for term, (_, passages) in known.items()}
-        weights = query_weights(counts, having, self._of.state.passages, self.weights[BM25])
+        number = dict(zip(places, hashed(places).tolist()))
+        segments = self._of.commit.segments
+        having = {term: sum(len(one.term(value)[0]) for one in segments) for term, value in number.items()}
+        counts = {term: len(spans) for term, spans in places.items()}
+        weights = query_weights(counts, having, self._of.commit.state.passages, self.weights[BM25])
+        self.unknown = tuple(self.query[slice(*places[term][0])] for term in places if not having[term])
         for word, factor in self._factors.items():
             scaled = weights.keys() & words.analyser.terms(word)
             weights |= {term: factor * weights[term] for term in scaled}
         if weights:
-            numbers = np.array([known[term][0] for term in weights])
-            self._vectors[BM25] = (numbers, np.array(list(weights.values()), np.float32))
-            self._readers[BM25] = Bm25Reader(words, self.query, places, weights, self._of.state.average)
+            self.vectors[BM25] = None
+            self.terms = {number[term]: weight for term, weight in weights.items()}
+            self._readers[BM25] = Bm25Reader(words, self.query, places, weights, self.average)
 
     def _ask_static(self, name: str) -> None:
         reader = PairReader(name, self._of.words, self.query, self.weights[name], self._factors)
         vector = reader.summed()
         if vector.any():
-            self._vectors[name], self._readers[name] = vector, reader
+            self.vectors[name], self._readers[name] = vector, reader
 
     def _ask(self, model: Model) -> None:
         name, vector = model.name, model.vectors([self.query], "query")[0]
         if vector is not None:
             weight = np.float32(self.weights[name])
-            self._vectors[name] = (vector[0], vector[1] * weight) if isinstance(vector, tuple) else vector * weight
+            self.vectors[name] = (vector[0], vector[1] * weight) if isinstance(vector, tuple) else vector * weight
             self._readers[name] = reader_of(model, self.query, vector, self.weights[name])
 
     def search(self, top_k: int, where: Where) -> tuple[list[Hit], bool]:
-        """Return the best documents, and whether no other can be better.
+        """Return the best documents, and whether no other can be better."""
+        self._found = []
+        try:
+            if self._of.engine is None:
+                return self._best(top_k, where), True
+            return self._asked(self._of.engine, top_k, where)
+        except IndexError as error:
+            raise _damaged(error) from error
+
+    # The vectors are here
+
+    def _best(self, top_k: int, where: Where) -> list[Hit]:
+        """Return the best documents of all.
+
+        At least `top_k` documents score at least the k-th largest lower bound; whatever may reach it is multiplied
+        exactly.
+        """
+        segments = self._of.commit.segments
+        coarse = sum(segment.passages for segment in segments) >= _COARSE
+        scores = [Scores(segment, self, coarse=coarse) for segment in segments] if self.vectors else []
+        bounds = [one.totals(one.segment.matching(where) if where else None) for one in scores]
+        if not bounds:
+            return []
+        least = _kth([lower for lower, _ in bounds], top_k)
+        best: list[tuple[float, int, Place, dict[str, float]]] = []
+        for number, (one, (lower, upper)) in enumerate(zip(scores, bounds)):
+            highest = lower if upper is None else upper
+            rows = np.flatnonzero((highest >= least) & (highest > -np.inf))
+            best += self._exact(number, one, rows, top_k)
+        best.sort(key=lambda item: (-item[0], item[1]))
+        return [self._hit(parts, place) for _, _, place, parts in best[:top_k]]
+
+    def _exact(
+        self, number: int, scores: Scores, rows: Integers, top_k: int
+    ) -> list[tuple[float, int, Place, dict[str, float]]]:
+        """Return the score, number, best passage and its parts of the best of some documents of a segment."""
+        segment = scores.segment
+        passages = segment.passages_of(rows)
+        if not len(passages):
+            return []
+        parts = scores.exact(passages)
+        total = np.sum([part.astype(np.float64) for part in parts.values()], axis=0)
+        owners = np.repeat(np.arange(len(rows)), np.diff(segment.ends, prepend=0)[rows])
+        order = np.lexsort((passages, -total))  # the best first; of equal ones the earlier
+        _, first = np.unique(owners[order], return_index=True)
+        chosen = order[np.sort(first)[:top_k]]
+        return [
+            (
+                float(total[at]),
+                int(segment.numbers[rows[owners[at]]]),
+                Place(number, int(rows[owners[at]]), int(passages[at])),
+                {name: float(part[at]) for name, part in parts.items()},
+            )
+            for at in chosen.tolist()
+        ]
+
+    # An engine has the vectors
+
+    def _asked(self, engine: Engine, top_k: int, where: Where) -> tuple[list[Hit], bool]:
+        """Return the best documents that an engine and BM25 bring, and whether no other can be better.
 
         Each part brings its best passages; what another part has brought gets its product with this one. What no part
         has brought scores at most the last of each list together. Unless the hits are above that, one part brings more:
         its last becomes smaller, and so does the sum.
         """
-        engine, limit = self._of.engine, max(_CANDIDATES, 2 * top_k)
-        products: Products = {name: {} for name in self._vectors}
-        limits, last, every = dict.fromkeys(self._vectors, limit), dict[str, float](), set[int]()
-        asked = list(self._vectors)
+        limit, own = max(_CANDIDATES, 2 * top_k), _Counted(self, where)
+        products: Products = {name: {} for name in self.vectors}
+        limits, last, every = dict.fromkeys(self.vectors, limit), dict[str, float](), set[int]()
+        others = {name: vector for name, vector in self.vectors.items() if name != BM25}
+        asked = list(self.vectors)
         while True:
-            lists = engine.search({name: self._vectors[name] for name in asked}, limit, where) if asked else {}
+            wanted = {name: others[name] for name in asked if name != BM25}
+            lists = engine.search(wanted, limit, where) if wanted else {}
+            if BM25 in asked:
+                lists[BM25] = own.search(limit)
             for name, found in lists.items():
                 every.update(point for point, product in found.items() if product)
                 products[name] |= found
@@ -105,40 +294,61 @@ class Question:
                 if len(found) == limit:  # else these are all that have a product
                     last[name] = max(min(found.values()), 0.0)
             missing = {name: every.difference(products[name]) for name in last}
-            for name, more in engine.products(self._vectors, missing).items():
+            for name, more in engine.products(others, {n: p for n, p in missing.items() if n != BM25}).items():
                 products[name] |= more
+            if missing.get(BM25):
+                products[BM25] |= own.products(missing[BM25])
             hits = self._known(products, _best_passages(_sums(products, every)), top_k)
             certain = not last or (len(hits) == top_k and hits[-1].score >= sum(last.values()))
             asked = [name for name in last if limits[name] < _MOST_CANDIDATES]
             if certain or not asked:
-                return hits, certain
-            asked = [max(asked, key=lambda name: (isinstance(self._vectors[name], tuple), last[name]))]  # sparse: quick
+                return hits, certain and not any(name in engine.approximate for name in others)
+            asked = [max(asked, key=lambda name: (name == BM25 or isinstance(others[name], tuple), last[name]))]
             limit = limits[asked[0]] = 4 * limits[asked[0]]
-
-    def score(self, document: Document) -> Hit:
-        """Return one document as a hit."""
-        wanted = {name: list(document.points()) for name in self._vectors}
-        products = self._of.engine.products(self._vectors, wanted)
-        best = _best_passages(_sums(products, document.points()))
-        return self._hit(products, document, best[0])
 
     def _known(self, products: Products, best: list[int], top_k: int) -> list[Hit]:
         """Return the first `top_k` passages that are part of a document: others are not committed, or were removed."""
         hits: list[Hit] = []
         self._found = []
         waiting = iter(best)
-        with self._of.documents.lock:  # all of it before or after a commit
-            while len(hits) < top_k and (block := list(islice(waiting, top_k - len(hits)))):
-                found = {d.number: d for d in self._of.documents.by_number([point >> PASSAGE_BITS for point in block])}
-                known = [(found[point >> PASSAGE_BITS], point) for point in block if point >> PASSAGE_BITS in found]
-                hits += [self._hit(products, document, point) for document, point in known]
+        while len(hits) < top_k and (block := list(islice(waiting, top_k - len(hits)))):
+            rows = self._of.commit.numbered([point >> PASSAGE_BITS for point in block])
+            for point in block:
+                if point >> PASSAGE_BITS in rows:
+                    segment, row = rows[point >> PASSAGE_BITS]
+                    first = self._of.commit.segments[segment].first_passage(row)
+                    place = Place(segment, row, first + (point & ((1 << PASSAGE_BITS) - 1)))
+                    hits.append(self._hit({name: own.get(point, 0.0) for name, own in products.items()}, place))
         return hits
 
-    def _hit(self, products: Products, document: Document, point: int) -> Hit:
-        passage = point & ((1 << PASSAGE_BITS) - 1)
-        parts = {name: products[name].get(point, 0.0) if name in products else 0.0 for name in self.weights}
+    def score(self, segment: int, row: int) -> Hit:
+        """Return one document as a hit."""
+        self._found = []
+        here = self._of.commit.segments[segment]
+        passages = here.passages_of(np.array([row]))
+        if self._of.engine is None:
+            parts = Scores(here, self, coarse=False).exact(passages)
+        else:
+            points = here.document(row).points()
+            others = {name: vector for name, vector in self.vectors.items() if name != BM25}
+            found = self._of.engine.products(others, {name: list(points) for name in others})
+            parts = {name: np.array([found.get(name, {}).get(p, 0.0) for p in points], np.float32) for name in others}
+            if BM25 in self.vectors:
+                parts[BM25] = Scores(here, self, coarse=False, only=BM25).parts[BM25][passages]
+        total = np.sum([part.astype(np.float64) for part in parts.values()], axis=0) if parts else np.zeros(1)
+        best = int(np.argmax(total))
+        own = {name: float(part[best]) for name, part in parts.items()}
+        return self._hit(own, Place(segment, row, int(passages[best])))
+
+    # Hits and their reasons
+
+    def _hit(self, products: Mapping[str, float], place: Place) -> Hit:
+        segment = self._of.commit.segments[place.segment]
+        document = segment.document(place.row)
+        passage = place.passage - segment.first_passage(place.row)
+        parts = {name: products.get(name, 0.0) for name in self.weights}
         score = sum(parts.values())
-        self._found.append((point, document.indexed(passage)))
+        self._found.append(((document.number << PASSAGE_BITS) + passage, place, document.indexed(passage)))
         return Hit(
             document.id,
             score,
@@ -151,12 +361,29 @@ class Question:
             partial(self._reasons, len(self._found) - 1, score),
         )
 
+    def _stored(self, hits: Iterable[tuple[int, Place, str]], names: list[str]) -> list[dict[str, Vector]]:
+        """Return the stored vectors of some hits by part, as they were when the search was made.
+
+        Raises:
+            InputError: an engine has them, and a document was changed or the vectors made anew since.
+        """
+        if self._of.engine is None or not names:
+            segments = self._of.commit.segments
+            every = [{n: segments[place.segment].vector(n, place.passage) for n in names} for _, place, _ in hits]
+            return [{name: vector for name, vector in own.items() if vector is not None} for own in every]
+        try:
+            found = self._of.engine.vectors([point for point, _, _ in hits], names)
+        except (EngineError, InputError) as error:
+            raise InputError(f"the vectors of this search cannot be read any more: {error}. Search again") from error
+        if any(point not in found for point, _, _ in hits):
+            raise InputError("a document was changed or removed since the search; search again")
+        return [found[point] for point, _, _ in hits]
+
     def _passages(self, block: int) -> tuple[Passages, dict[str, Callable[[int], Terms]]]:
         """Return some neighbouring hits, and what gives the terms of each part of their scores."""
-        points, texts = zip(*self._found[block * _TOGETHER : (block + 1) * _TOGETHER])
+        hits = self._found[block * _TOGETHER : (block + 1) * _TOGETHER]
         names = [name for name, reader in self._readers.items() if reader.needs_vector]
-        stored = self._of.current().vectors(points, names) if names else {point: {} for point in points}
-        passages = Passages(list(texts), [stored.get(point) for point in points], self._of.words)
+        passages = Passages([text for _, _, text in hits], self._stored(hits, names), self._of.words)
         return passages, {name: reader.read(passages) for name, reader in self._readers.items()}
 
     def _reasons(self, number: int, score: float) -> Reasons:
@@ -165,10 +392,62 @@ class Question:
         if block not in self._read:  # two threads may both read it
             self._read[block] = self._passages(block)
         passages, readers = self._read[block]
-        if passages.vectors[place] is None:
-            raise InputError("the document was changed or removed since the search; search again")
         terms = {name: terms_of(place) for name, terms_of in readers.items()}
         return Reasons(self.query, passages.texts[place], score, terms, named=len(self.weights) > 1)
+
+
+class _Counted:
+    """BM25 of all passages, by their numbers in an engine."""
+
+    def __init__(self, question: Question, where: Where) -> None:
+        self._question, self._where = question, where
+
+    @cached_property
+    def _every(self) -> tuple[Integers, Floats, Mask]:
+        """The numbers of all passages, rising, their products, and whether a condition holds."""
+        points, values, allowed = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)], [np.zeros(0, np.bool_)]
+        for segment in self._question._of.commit.segments:
+            sizes = np.diff(segment.ends, prepend=0)
+            starts = np.repeat((segment.numbers << PASSAGE_BITS) - segment.ends + sizes, sizes)
+            points.append(starts + np.arange(segment.passages))
+            values.append(Scores(segment, self._question, coarse=False, only=BM25).parts[BM25])
+            meets = segment.matching(self._where) if self._where else np.ones(len(sizes), np.bool_)
+            allowed.append(np.repeat(meets, sizes))
+        return np.concatenate(points), np.concatenate(values), np.concatenate(allowed)
+
+    def search(self, limit: int) -> dict[int, float]:
+        points, values, allowed = self._every
+        held = np.flatnonzero((values > 0) & allowed)
+        if len(held) > limit:
+            held = held[np.argpartition(-values[held], limit - 1)[:limit]]
+        held = held[np.argsort(-values[held], kind="stable")]
+        return dict(zip(points[held].tolist(), values[held].tolist()))
+
+    def products(self, wanted: Iterable[int]) -> dict[int, float]:
+        points, values, _ = self._every
+        asked = np.array(list(wanted), np.int64)
+        at = np.searchsorted(points, asked).clip(max=max(len(points) - 1, 0))
+        here = points[at] == asked if len(points) else np.zeros(len(asked), np.bool_)
+        return dict(zip(asked[here].tolist(), values[at[here]].tolist()))
+
+
+def _kth(every: list[Floats], count: int) -> float:
+    """Return a lower bound of the `count`-th largest of all values; -inf where there are not so many.
+
+    At least `count` values reach the `count`-th largest of the maxima of blocks; where there are too few blocks, the
+    values themselves are sorted.
+    """
+    values = [np.maximum.reduceat(one, np.arange(0, len(one), _BLOCK)) for one in every if len(one)]
+    if sum(map(len, values)) < 4 * count:
+        values = every
+    all_values = np.concatenate([np.zeros(0, np.float32), *values])
+    if len(all_values) < count:
+        return -np.inf
+    return float(np.partition(all_values, len(all_values) - count)[len(all_values) - count])
+
+
+def _damaged(error: Exception) -> IndexFolderError:
+    return IndexFolderError(f"a file of the index is damaged ({error}); find out which: pellucid index verify")
 
 
 def _sums(products: Products, points: Iterable[int]) -> dict[int, float]:

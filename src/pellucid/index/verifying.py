@@ -1,21 +1,25 @@
-"""What the texts of documents give, and whether an index stores just that.
+"""Whether an index stores just what the texts of its documents give.
 
-To verify, all of it is computed again, of the models' vectors a sample.
+Every file is held against its checksum; then all of it is computed again, of the models' vectors a sample.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
-from pellucid.index.bm25 import each_once, impact_vector, total
-from pellucid.index.documents import Document, Documents, State
-from pellucid.index.engine import Engine, Point, Vector
-from pellucid.index.metadata import payload
-from pellucid.index.models import BM25, Model
+from pellucid.errors import PellucidError
+from pellucid.index.commits import wrong
+from pellucid.index.documents import Document, batch_of
+from pellucid.index.engine import Engine, Vector
+from pellucid.index.metadata import entries
+from pellucid.index.models import Model
+from pellucid.index.searching import Parts
+from pellucid.index.segments import Segment, hashed
+from pellucid.pretrained import verify
 
 _ENCODED = 200  # documents that the models encode again
 _LISTED = 10  # problems of a kind
@@ -31,126 +35,107 @@ def document_vectors(models: Mapping[str, Model], documents: Sequence[Document])
     return {name: model.vectors(texts, "document") for name, model in models.items() if texts}
 
 
-def points(
-    documents: Documents,
-    new: Iterable[Document],
-    counts: Counts,
-    state: State,
-    vectors: Mapping[str, Sequence[Vector | None]],
-) -> list[Point]:
-    """Return the passages of documents as the engine keeps them.
-
-    Args:
-        documents: the file of documents, which numbers terms.
-        new: the documents.
-        counts: of their terms.
-        state: whose mean length and fields hold.
-        vectors: of the passages by model.
-    """
-    numbers = documents.term_numbers(set().union(*counts)) if counts else {}
-    made: list[Point] = []
-    for document in new:
-        known = payload(document.metadata, state.fields)
-        for point in document.points():
-            own = {name: rows[len(made)] for name, rows in vectors.items() if rows[len(made)] is not None}
-            if counts and counts[len(made)]:
-                own[BM25] = impact_vector(counts[len(made)], state.average, numbers)
-            made.append(Point(point, own, known))
-    return made
-
-
-def stored_vectors(
-    engine: Engine, models: Iterable[str], documents: Iterable[Document]
-) -> dict[str, list[Vector | None]]:
-    """Return by model the vectors that an engine holds of all passages of some documents."""
-    numbers = [point for document in documents for point in document.points()]
-    found = engine.vectors(numbers, list(models))
-    return {name: [found.get(number, {}).get(name) for number in numbers] for name in models}
-
-
-def fill(
-    engine: Engine,
-    state: State,
-    documents: Documents,
-    count: Callable[[Sequence[Document]], Counts],
-    vectors: Callable[[Sequence[Document]], Mapping[str, Sequence[Vector | None]]],
-) -> None:
-    """Put every document into a new engine, on disk.
-
-    Args:
-        engine: an empty one.
-        state: whose mean length and fields hold.
-        documents: the file of documents.
-        count: counts the terms of documents.
-        vectors: gives the vectors of their passages.
-    """
-    for field, of_kinds in state.fields.values():
-        for kind in of_kinds:
-            engine.index_payload(f"{kind}{field}")
-    for block in documents.all():
-        engine.put(points(documents, block, count(block), state, vectors(block)))
-    engine.flush()
-    engine.optimize()
-    engine.flush()
-
-
-def recounted(documents: Documents, count: Callable[[Sequence[Document]], Counts]) -> tuple[State, Counter[str]]:
-    """Count everything anew; return the state, and the number of passages with each term."""
-    having, passages, terms, all_documents = Counter[str](), 0, 0, 0
-    for block in documents.all():
-        counts = count(block)
-        having.update(each_once(counts))
-        terms += total(counts)
-        passages += sum(len(document.ends) for document in block)
-        all_documents += len(block)
-    return replace(documents.state, passages=passages, terms=terms, documents=all_documents), having
-
-
-def wrong_parts(
-    documents: Documents, engine: Engine, models: Mapping[str, Model], count: Callable[[Sequence[Document]], Counts]
-) -> list[str]:
+def wrong_parts(folder: Path, parts: Parts, count: Callable[[Sequence[Document]], Counts]) -> list[str]:
     """Return what is wrong, nothing where all is well.
 
     Args:
-        documents: the file of documents.
-        engine: what holds the vectors.
-        models: of the index.
+        folder: of the index.
+        parts: the index at one moment.
         count: counts the terms of documents.
     """
-    problems = documents.check()
-    state = documents.state
-    expected: set[int] = set()
-    terms: Counter[str] = Counter()
+    state, segments = parts.commit.state, parts.commit.segments
+    problems = [*_wrong_files(folder, parts)]
+    if problems:
+        return problems  # what is computed from damaged files says no more
     step = max(1, state.documents // _ENCODED)
-    for block in documents.all():
-        points = [point for document in block for point in document.points()]
-        expected.update(points)
-        counts = count(block)
-        terms.update(each_once(counts))
-        numbers = documents.term_numbers(set().union(*counts)) if counts else {}
-        impacts = [impact_vector(passage, state.average, numbers) if passage else None for passage in counts]
-        stored = engine.vectors(points, [BM25] * bool(counts) + list(models))
-        problems += _differing("BM25's vector", BM25, dict(zip(points, impacts)), stored)
-        sample = [document for document in block if document.number % step == 0]
-        checked = [point for document in sample for point in document.points()]
-        for name, vectors in document_vectors(models, sample).items():
-            problems += _differing(f"the vector of {name}", name, dict(zip(checked, vectors)), stored)
-    held = set(engine.numbers()) - set(documents.garbage())
-    problems += [f"passage {n} is not in the engine" for n in sorted(expected - held)[:_LISTED]]
-    problems += [f"the engine holds passage {n} of no document" for n in sorted(held - expected)[:_LISTED]]
-    if len(expected) != state.passages:
-        problems.append(f"{len(expected)} passages are stored, and {state.passages} were counted")
-    if dict(terms) != documents.all_counts():
-        problems.append("the counts of terms are not those of the texts")
+    ids: Counter[str] = Counter()
+    terms = 0
+    for segment in segments:
+        waiting = (segment.document(row) for row in segment.kept_rows().tolist())
+        passages, counted = segment.passages_of(segment.kept_rows()), list[int]()
+        lengths: list[int] = []
+        while block := batch_of(waiting):
+            ids.update(document.id for document in block)
+            counts = count(block)
+            counted += _signatures(counts)
+            lengths += [sum(passage.values()) for passage in counts]
+            sample = [document for document in block if document.number % step == 0]
+            problems += _wrong_vectors(parts, segment, sample)
+        if segment.has_bm25():
+            stored = segment.signatures()[passages]
+            for at in np.flatnonzero((stored != np.array(counted, np.uint64)) | (segment.lengths[passages] != lengths))[
+                :_LISTED
+            ].tolist():
+                problems.append(f"{segment.name}: the terms of passage {passages[at]} are not those of its text")
+        terms += sum(lengths)
+        problems += _wrong_columns(segment, state.fields)
+    problems += [f"document {own!r:.60} is there {n} times" for own, n in ids.most_common(_LISTED) if n > 1]
+    held = (sum(ids.values()), sum(len(s.passages_of(s.kept_rows())) for s in segments), terms)
+    counted_before = (state.documents, state.passages, state.terms)
+    if held != counted_before:
+        problems.append(f"documents, passages and terms are {held}, and {counted_before} were counted")
+    if parts.engine is not None:
+        problems += _wrong_points(parts.engine, segments, state.garbage)
     return problems
 
 
-def _differing(
-    what: str, part: str, computed: Mapping[int, Vector | None], stored: Mapping[int, Mapping[str, Vector]]
-) -> list[str]:
-    """Say which stored vectors of a part are not those computed."""
-    points = [point for point, vector in computed.items() if not _same(stored.get(point, {}).get(part), vector)]
-    return [f"{what} of passage {point} is not that of its text" for point in points[:_LISTED]]
+def _wrong_files(folder: Path, parts: Parts) -> Iterator[str]:
+    for pair in parts.commit.state.segments:
+        for file in pair:
+            if file is not None and (problem := wrong(folder, file)):
+                yield problem
+    for model in parts.commit.state.settings["models"]:
+        if not model["copy"]:
+            continue
+        try:
+            files = verify(folder / model["copy"])
+            yield from (f"{folder / model['copy'] / file.name}: {file.state}" for file in files if not file.sound)
+        except PellucidError as error:
+            yield f"the model {model['name']!r}: {error}"
+
+
+def _signatures(counts: Counts) -> list[int]:
+    """Return a sum over the terms of each passage that other terms or counts do not have, in 64 bits."""
+    known = list(dict.fromkeys(term for passage in counts for term in passage))
+    of = dict(zip(known, hashed(known).tolist()))
+    return [sum(of[term] * n for term, n in passage.items()) % (1 << 64) for passage in counts]
+
+
+def _wrong_vectors(parts: Parts, segment: Segment, sample: Sequence[Document]) -> Iterator[str]:
+    rows = segment.rows_of([document.id for document in sample])
+    stored: Mapping[int, Mapping[str, Vector]] = {}
+    if parts.engine is not None:
+        stored = parts.engine.vectors([point for d in sample for point in d.points()], list(parts.models))
+    for name, computed in document_vectors(parts.models, sample).items():
+        waiting = iter(computed)
+        for document in sample:
+            first = segment.first_passage(rows[document.id])
+            for number, point in enumerate(document.points()):
+                own = segment.vector(name, first + number) if parts.engine is None else stored.get(point, {}).get(name)
+                if not _same(own, next(waiting)):
+                    yield f"the vector of {name} of passage {number} of {document.id!r:.60} is not that of its text"
+
+
+def _wrong_columns(segment: Segment, fields: Mapping[str, tuple[int, str]]) -> Iterator[str]:
+    """Say which documents' metadata differ from what conditions see of them."""
+    stored: dict[int, Counter[tuple[str, object]]] = {}
+    for row, key, value in segment.column_items():
+        stored.setdefault(row, Counter())[key, value] += 1
+    for row in segment.kept_rows().tolist():
+        document = segment.document(row)
+        own = Counter((key, item) for key, items in entries(document.metadata, fields).items() for item in items)
+        if own != stored.get(row, Counter()):
+            yield f"conditions see other metadata of document {document.id!r:.60} than it has"
+
+
+def _wrong_points(engine: Engine, segments: Sequence[Segment], garbage: Sequence[tuple[int, int]]) -> Iterator[str]:
+    expected = {point for one in segments for row in one.kept_rows().tolist() for point in one.document(row).points()}
+    going = {number for number, _ in garbage}
+    held = set(engine.numbers())
+    for point in sorted(expected - held)[:_LISTED]:
+        yield f"passage {point} is not in the engine"
+    for point in sorted(p for p in held - expected if p >> 16 not in going)[:_LISTED]:
+        yield f"the engine holds passage {point} of no document"
 
 
 def _same(stored: Vector | None, computed: Vector | None) -> bool:

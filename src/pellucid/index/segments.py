@@ -1,0 +1,594 @@
+"""Segments of an index: documents with all that a search needs of them, in one file that never changes.
+
+A segment is a safetensors file that is mapped, so that any number of processes read the same pages. It holds, in the
+order of the documents' numbers,
+
+    documents   number, id (with a table of hashes to find one), title, text, metadata, and where passages end
+    bm25        for each term the passages with it and how often, and the number of terms of each passage
+    vectors     for each dense part a row a passage; of large segments also in 8 bits, with the error of each row
+    sparse      for each sparse part the coordinates of each passage, and for each dimension the passages that have it
+    columns     for each field and kind of value of the metadata the documents and values, for conditions
+
+What was removed is not in the file: `gone` lists the rows of such documents, and a merge leaves them out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.errors import IndexFolderError, ModelFolderError
+from pellucid.index.documents import Document
+from pellucid.index.engine import Vector, Where
+from pellucid.index.metadata import entries, timestamp
+from pellucid.store import read_tensors, write_tensors
+
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+Mask = npt.NDArray[np.bool_]
+Tensors = dict[str, npt.NDArray[Any]]
+
+COARSE_ROWS = 16_384
+"""Passages from which a segment also holds its dense vectors in 8 bits."""
+
+_NOTHING: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+_STRINGS = ("id", "title", "text", "metadata")
+
+
+def hashed(strings: Iterable[str]) -> Integers:
+    """Return a 64-bit hash of each string, int64 [n]."""
+    digests = b"".join(hashlib.blake2b(s.encode("utf-8"), digest_size=8).digest() for s in strings)
+    return np.frombuffer(digests, "<i8").astype(np.int64)
+
+
+class Strings(NamedTuple):
+    """Many strings, as one array of bytes.
+
+    Attributes:
+        data: uint8 [bytes], UTF-8.
+        ends: int64 [n], where each ends.
+    """
+
+    data: npt.NDArray[np.uint8]
+    ends: Integers
+
+    @classmethod
+    def packed(cls, strings: Iterable[str]) -> Strings:
+        """Return strings as bytes."""
+        encoded = [string.encode("utf-8") for string in strings]
+        ends = np.cumsum([len(one) for one in encoded], dtype=np.int64)
+        return cls(np.frombuffer(b"".join(encoded), np.uint8), ends)
+
+    def at(self, number: int) -> str:
+        """Return one of them."""
+        return self.data[self.ends[number - 1] if number else 0 : self.ends[number]].tobytes().decode("utf-8")
+
+
+class Added(NamedTuple):
+    """New documents with all that a segment needs of them.
+
+    Attributes:
+        documents: with their numbers, rising.
+        counts: of each passage how often each term stands in it; empty without BM25.
+        vectors: by part, of each passage its row; None where the part knows nothing of it.
+        dense: the parts whose rows are dense, and their dimensions; the others are sparse.
+        fields: the fields of the index; see `metadata.register`.
+    """
+
+    documents: Sequence[Document]
+    counts: Sequence[Counter[str]]
+    vectors: Mapping[str, Sequence[Vector | None]]
+    dense: Mapping[str, int]
+    fields: Mapping[str, tuple[int, str]]
+
+
+class Segment:
+    """An open segment, without the documents that are gone; it never changes."""
+
+    def __init__(self, tensors: Tensors, name: str = "", gone: npt.NDArray[np.int32] = _NOTHING) -> None:
+        """Take the arrays of a file, which are checked, and the rows of documents that were removed, rising."""
+        self.name, self.gone, self._tensors = name, gone, tensors
+        self.numbers: Integers = tensors["numbers"]
+        self.ends: Integers = tensors["passages"]
+        self._strings = {kind: Strings(tensors[f"{kind}.data"], tensors[f"{kind}.ends"]) for kind in _STRINGS}
+
+    @classmethod
+    def made(cls, added: Added) -> Segment:
+        """Return the segment of some documents, in memory."""
+        documents = added.documents
+        texts = ([d.id for d in documents], [d.title for d in documents], [d.text for d in documents])
+        tensors: Tensors = {"numbers": np.array([d.number for d in documents], np.int64)}
+        for kind, strings in zip(_STRINGS, (*texts, [json.dumps(d.metadata) for d in documents])):
+            tensors[f"{kind}.data"], tensors[f"{kind}.ends"] = Strings.packed(strings)
+        tensors["passages"] = np.cumsum([len(d.ends) for d in documents], dtype=np.int64)
+        tensors["cuts"] = np.array(list(chain.from_iterable(d.ends for d in documents)), np.int64)
+        tensors |= _hash_table(hashed(texts[0]))
+        passages = len(tensors["cuts"])
+        if added.counts:
+            tensors |= _inverted_counts(added.counts)
+        for part, rows in added.vectors.items():
+            if part in added.dense:
+                tensors |= _dense(part, _stacked(rows, passages, added.dense[part]))
+            else:
+                tensors |= _sparse(part, rows)
+        return cls(tensors | _columns([d.metadata for d in documents], added.fields))
+
+    @classmethod
+    def merged(cls, segments: Sequence[Segment]) -> Segment:
+        """Return neighbouring segments as one, in memory, without what is gone."""
+        kept = [one.kept_rows() for one in segments]
+        kept_passages = [one.passages_of(rows) for one, rows in zip(segments, kept)]
+        every = [one._tensors for one in segments]
+        tensors: Tensors = {"numbers": np.concatenate([t["numbers"][rows] for t, rows in zip(every, kept)])}
+        for kind in _STRINGS:
+            tensors[f"{kind}.data"], tensors[f"{kind}.ends"] = _joined(
+                [(one._strings[kind], rows) for one, rows in zip(segments, kept)]
+            )
+        sizes = [np.diff(t["passages"], prepend=0)[rows] for t, rows in zip(every, kept)]
+        tensors["passages"] = np.cumsum(np.concatenate(sizes), dtype=np.int64)
+        tensors["cuts"] = np.concatenate([t["cuts"][p] for t, p in zip(every, kept_passages)])
+        hashes = [t["id.hash"][np.argsort(t["id.order"])][rows] for t, rows in zip(every, kept)]
+        tensors |= _hash_table(np.concatenate(hashes))
+        places = [_places(rows, len(one.numbers)) for one, rows in zip(segments, kept)]
+        passage_places = [_places(p, one.passages) for one, p in zip(segments, kept_passages)]
+        for prefix in _lists_of(every):
+            tensors |= _merged_lists(prefix, every, places if prefix == "column" else passage_places)
+        if "bm25.lengths" in every[0]:
+            lengths = [t["bm25.lengths"][p] for t, p in zip(every, kept_passages)]
+            tensors["bm25.lengths"] = np.concatenate(lengths)
+        for name in every[0]:
+            kind, _, part = name.partition(":")
+            if kind == "vectors":
+                tensors |= _dense(part, np.concatenate([t[name][p] for t, p in zip(every, kept_passages)]))
+            elif kind == "rows" and name.endswith(".ends"):
+                tensors |= _merged_rows(part.removesuffix(".ends"), every, kept_passages)
+        return cls(tensors | _merged_dictionary(every, tensors))
+
+    # Files
+
+    def write(self, path: Path) -> Segment:
+        """Write the segment as a file; return it as it is read from there.
+
+        Raises:
+            WritingError: the disk is full, or does not take it.
+        """
+        write_tensors(path, self._tensors)
+        return Segment.open(path)
+
+    @classmethod
+    def open(cls, path: Path, gone: npt.NDArray[np.int32] = _NOTHING) -> Segment:
+        """Map a file.
+
+        Raises:
+            IndexFolderError: it is no segment, or damaged so that parts of it do not fit together.
+            FileNotFoundError: it is not there (any more: a merge removes what it has merged).
+        """
+        if not path.exists():
+            raise FileNotFoundError(path)
+        try:
+            tensors, _ = read_tensors(path)
+            _check(tensors, gone)
+        except (ModelFolderError, KeyError, ValueError, TypeError, IndexError) as error:
+            raise IndexFolderError(f"{path} is damaged: {error}. Restore it, or build the index anew") from error
+        return cls(tensors, path.name, gone)
+
+    def without(self, rows: npt.NDArray[Any]) -> Segment:
+        """Return the same segment with more documents gone."""
+        gone = np.union1d(self.gone, rows).astype(np.int32)
+        return Segment(self._tensors, self.name, gone)
+
+    # Documents
+
+    @property
+    def passages(self) -> int:
+        """Number of passages, those of documents that are gone too."""
+        return int(self.ends[-1]) if len(self.ends) else 0
+
+    @cached_property
+    def live(self) -> Mask | None:
+        """Which documents are there, bool [documents]; None for all."""
+        if not len(self.gone):
+            return None
+        live = np.ones(len(self.numbers), np.bool_)
+        live[self.gone] = False
+        return live
+
+    @cached_property
+    def live_passages(self) -> Mask | None:
+        """Which passages are there, bool [passages]; None for all."""
+        return None if self.live is None else np.repeat(self.live, np.diff(self.ends, prepend=0))
+
+    def kept_rows(self) -> Integers:
+        """Return the rows of the documents that are there."""
+        return np.arange(len(self.numbers)) if self.live is None else np.flatnonzero(self.live)
+
+    def passages_of(self, rows: Integers) -> Integers:
+        """Return the passages of documents, in order."""
+        sizes = np.diff(self.ends, prepend=0)[rows]
+        starts = self.ends[rows] - sizes
+        return np.repeat(starts - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
+
+    def first_passage(self, row: int) -> int:
+        """Return the number of the first passage of a document."""
+        return int(self.ends[row - 1]) if row else 0
+
+    def size(self, row: int) -> int:
+        """Return the number of passages of a document."""
+        return int(self.ends[row]) - self.first_passage(row)
+
+    def terms_in(self, passages: Integers) -> int:
+        """Return the number of terms of some passages; 0 without BM25."""
+        return int(self.lengths[passages].sum()) if self.has_bm25() else 0
+
+    def document(self, row: int) -> Document:
+        """Return a document."""
+        own, title, text, metadata = (self._strings[kind].at(row) for kind in _STRINGS)
+        first, last = self.ends[row - 1] if row else 0, self.ends[row]
+        known = json.loads(metadata) if metadata != "{}" else {}  # the commonest, ten times a search
+        return Document(
+            int(self.numbers[row]), own, title, text, known, tuple(self._tensors["cuts"][first:last].tolist())
+        )
+
+    def rows_of(self, ids: Sequence[str]) -> dict[str, int]:
+        """Return the rows of the documents with some of the ids."""
+        wanted, table = hashed(ids), self._tensors["id.hash"]
+        at = np.searchsorted(table, wanted)
+        found: dict[str, int] = {}
+        for own, value, place in zip(ids, wanted.tolist(), at.tolist()):
+            while place < len(table) and table[place] == value:
+                row = int(self._tensors["id.order"][place])
+                if (self.live is None or self.live[row]) and self._strings["id"].at(row) == own:
+                    found[own] = row
+                place += 1
+        return found
+
+    def rows_numbered(self, numbers: Integers) -> tuple[Integers, Integers]:
+        """Return which of some document numbers are here and live, and their rows."""
+        at = np.searchsorted(self.numbers, numbers).clip(max=len(self.numbers) - 1)
+        here = self.numbers[at] == numbers
+        if self.live is not None:
+            here &= self.live[at]
+        return np.flatnonzero(here), at[here]
+
+    # What a search reads
+
+    def has_bm25(self) -> bool:
+        """Whether terms were counted."""
+        return "bm25.lengths" in self._tensors
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int32]:
+        """Number of terms of each passage, int32 [passages]."""
+        return self._tensors["bm25.lengths"]
+
+    def term(self, value: int) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int32]]:
+        """Return the passages with a term by its hash, without those that are gone, and how often it stands in each."""
+        rows, counts = _list_of("bm25", self._tensors, value)
+        if self.live_passages is not None and len(rows):
+            live = self.live_passages[rows]
+            rows, counts = rows[live], counts[live]
+        return rows, counts
+
+    def signatures(self) -> npt.NDArray[np.uint64]:
+        """Return for each passage the sum of the hashes of its terms, each times its count, uint64 [passages]."""
+        sums = np.zeros(self.passages, np.uint64)
+        sizes = np.diff(self._tensors["bm25.key_ends"], prepend=0)
+        keys = np.repeat(self._tensors["bm25.keys"].view(np.uint64), sizes)
+        np.add.at(sums, self._tensors["bm25.rows"], keys * self._tensors["bm25.values"].astype(np.uint64))
+        return sums
+
+    def column_items(self) -> Iterator[tuple[int, str, Any]]:
+        """Yield row, key and value of every entry of the metadata that conditions see."""
+        words = Strings(self._tensors["words.data"], self._tensors["words.ends"])
+        sizes = np.diff(self._tensors["column.key_ends"], prepend=0)
+        columns = np.repeat(self._tensors["column.keys"], sizes).tolist()
+        for column, row, value in zip(
+            columns, self._tensors["column.rows"].tolist(), self._tensors["column.values"].tolist()
+        ):
+            kind = "nsb"[column % 4]
+            yield row, f"{kind}{column // 4}", value if kind == "n" else words.at(int(value))
+
+    def dense(self, part: str) -> Floats:
+        """Return the rows of a dense part, float32 [passages, dimension]."""
+        return self._tensors[f"vectors:{part}"]
+
+    def coarse(self, part: str) -> tuple[npt.NDArray[np.int8], Floats, Floats] | None:
+        """Return the rows of a dense part in 8 bits, their scales and a bound of their errors; None for small ones."""
+        codes = self._tensors.get(f"codes:{part}")
+        return None if codes is None else (codes, self._tensors[f"scales:{part}"], self._tensors[f"errors:{part}"])
+
+    def sparse(self, part: str, dimension: int) -> tuple[npt.NDArray[np.uint32], Floats]:
+        """Return the passages that have a coordinate in a dimension of a sparse part, and the coordinates."""
+        return _list_of(f"sparse:{part}", self._tensors, dimension)
+
+    def vector(self, part: str, passage: int) -> Vector | None:
+        """Return the stored row of a passage; None where the part knows nothing of it."""
+        if f"vectors:{part}" in self._tensors:
+            row = self._tensors[f"vectors:{part}"][passage]
+            return row if row.any() else None
+        ends = self._tensors[f"rows:{part}.ends"]
+        own = slice(int(ends[passage - 1]) if passage else 0, int(ends[passage]))
+        indices, values = self._tensors[f"rows:{part}.indices"][own], self._tensors[f"rows:{part}.values"][own]
+        return (indices, values) if len(indices) else None
+
+    def matching(self, where: Where) -> Mask:
+        """Return which documents meet a condition, bool [documents]."""
+        found = np.zeros(len(self.numbers), np.bool_)
+        for tests in where:
+            every = np.ones(len(self.numbers), np.bool_)
+            for test in tests:
+                held = self._held(test.key, test.operator, test.value)
+                every &= ~held if test.negated else held
+            found |= every
+        return found
+
+    def _held(self, keys: str, operator: str, value: Any) -> Mask:
+        held = np.zeros(len(self.numbers), np.bool_)
+        for key in keys.split(","):
+            rows, values = _list_of("column", self._tensors, _column(key))
+            if operator == "in":
+                wanted = [self._codes.get(item, -1) if isinstance(item, str) else item for item in value]
+                rows = rows[np.isin(values, wanted)]
+            elif operator != "exists":
+                if operator == "dates":
+                    values = self._tensors["words.times"][values.astype(np.int64)]
+                    value = {name: timestamp(bound) for name, bound in value.items()}
+                for name, bound in value.items():
+                    kept = _COMPARED[name](values, bound)
+                    rows, values = rows[kept], values[kept]
+            held[rows] = True
+        return held
+
+    @cached_property
+    def _codes(self) -> dict[str, int]:
+        words = Strings(self._tensors["words.data"], self._tensors["words.ends"])
+        return {words.at(number): number for number in range(len(words.ends))}
+
+
+_COMPARED = {"gt": np.greater, "gte": np.greater_equal, "lt": np.less, "lte": np.less_equal}
+
+
+# --- Lists: for each key (the hash of a term, a dimension, a column) rows, rising, and a value of each ---
+
+
+def _lists(prefix: str, keys: npt.NDArray[Any], rows: npt.NDArray[Any], values: npt.NDArray[Any]) -> Tensors:
+    """Return lists for the distinct `keys` of items in the order of their rows."""
+    order = np.argsort(keys, kind="stable")
+    distinct, starts = np.unique(keys[order], return_index=True)
+    ends = np.append(starts[1:], len(keys)).astype(np.int64) if len(distinct) else np.zeros(0, np.int64)
+    return {
+        f"{prefix}.keys": distinct.astype(np.int64),
+        f"{prefix}.key_ends": ends,
+        f"{prefix}.rows": rows[order].astype(np.int32),
+        f"{prefix}.values": values[order],
+    }
+
+
+def _list_of(prefix: str, tensors: Tensors, key: int) -> tuple[npt.NDArray[np.uint32], npt.NDArray[Any]]:
+    """Return the rows and values of one key; rows are unsigned, since a damaged one must not count from the end."""
+    keys, ends = tensors[f"{prefix}.keys"], tensors[f"{prefix}.key_ends"]
+    place = int(np.searchsorted(keys, key))
+    if place == len(keys) or keys[place] != key:
+        return tensors[f"{prefix}.rows"][:0].view(np.uint32), tensors[f"{prefix}.values"][:0]
+    own = slice(int(ends[place - 1]) if place else 0, int(ends[place]))
+    return tensors[f"{prefix}.rows"][own].view(np.uint32), tensors[f"{prefix}.values"][own]
+
+
+def _lists_of(every: Sequence[Tensors]) -> list[str]:
+    """Return the prefixes of the lists that segments hold."""
+    return [name.removesuffix(".keys") for name in every[0] if name.endswith(".keys")]
+
+
+def _merged_lists(prefix: str, every: Sequence[Tensors], places: Sequence[Integers]) -> Tensors:
+    """Return the lists of several segments as one.
+
+    Args:
+        prefix: of the names of the arrays.
+        every: the arrays of each segment.
+        places: of each segment, where its rows come to within what is kept of it; -1 for those that are left out.
+    """
+    keys, rows, values, before = [], [], [], 0
+    words = 0
+    for tensors, place in zip(every, places):
+        sizes = np.diff(tensors[f"{prefix}.key_ends"], prepend=0)
+        own = place[tensors[f"{prefix}.rows"]]
+        kept = own >= 0
+        key, value = np.repeat(tensors[f"{prefix}.keys"], sizes)[kept], tensors[f"{prefix}.values"][kept]
+        if prefix == "column":  # the words of each segment come one after the other until they are made one
+            value = np.where(key % 4 != _KINDS["n"], value + words, value)
+            words += len(tensors["words.ends"])
+        keys.append(key)
+        rows.append(own[kept] + before)
+        values.append(value)
+        before += int((place >= 0).sum())
+    return _lists(prefix, np.concatenate(keys), np.concatenate(rows), np.concatenate(values))
+
+
+def _places(kept: Integers, size: int) -> Integers:
+    """Return where each of `size` rows comes to when only `kept` are; -1 for those that are left out."""
+    places = np.full(size, -1, np.int64)
+    places[kept] = np.arange(len(kept))
+    return places
+
+
+# --- What the arrays are made from ---
+
+
+def _hash_table(hashes: Integers) -> Tensors:
+    order = np.argsort(hashes, kind="stable")
+    return {"id.hash": hashes[order], "id.order": order.astype(np.int64)}
+
+
+def _inverted_counts(counts: Sequence[Counter[str]]) -> Tensors:
+    terms = list(dict.fromkeys(chain.from_iterable(counts)))
+    of = dict(zip(terms, hashed(terms).tolist()))
+    keys = np.array([of[term] for passage in counts for term in passage], np.int64)
+    rows = np.repeat(np.arange(len(counts)), [len(passage) for passage in counts])
+    values = np.array([n for passage in counts for n in passage.values()], np.int32)
+    lengths = np.array([sum(passage.values()) for passage in counts], np.int32)
+    return {"bm25.lengths": lengths, **_lists("bm25", keys, rows, values)}
+
+
+def _stacked(rows: Sequence[Vector | None], passages: int, dimension: int) -> Floats:
+    stacked = np.zeros((passages, dimension), np.float32)
+    for place, row in enumerate(rows):
+        if row is not None:
+            stacked[place] = row
+    return stacked
+
+
+def _dense(part: str, rows: Floats) -> Tensors:
+    """Return the rows of a dense part, and for many of them 8 bits of each number with a bound of the error.
+
+    A row x is scale * codes, and errors[i] >= |x - scale * codes|: for a query q of any length the product differs by
+    at most |q| errors[i].
+    """
+    tensors: Tensors = {f"vectors:{part}": rows}
+    if len(rows) >= COARSE_ROWS:
+        scales = np.abs(rows).max(axis=1) / np.float32(127)
+        scales[scales == 0] = 1
+        codes = np.rint(rows / scales[:, None]).astype(np.int8)
+        errors = np.linalg.norm(rows.astype(np.float64) - codes * scales[:, None].astype(np.float64), axis=1)
+        tensors |= {f"codes:{part}": codes, f"scales:{part}": scales.astype(np.float32)}
+        tensors[f"errors:{part}"] = np.nextafter(errors.astype(np.float32), np.float32(np.inf))
+    return tensors
+
+
+def _sparse(part: str, rows: Sequence[Vector | None]) -> Tensors:
+    sides = [(np.zeros(0, np.int64), np.zeros(0, np.float32)) if row is None else row for row in rows]
+    sizes = [len(indices) for indices, _ in sides]
+    indices = np.concatenate([np.zeros(0, np.int64), *(np.asarray(own, np.int64) for own, _ in sides)])
+    values = np.concatenate([np.zeros(0, np.float32), *(np.asarray(own, np.float32) for _, own in sides)])
+    return _forward(part, np.cumsum(sizes, dtype=np.int64), indices, values) | _lists(
+        f"sparse:{part}", indices, np.repeat(np.arange(len(sides)), sizes), values
+    )
+
+
+def _forward(part: str, ends: Integers, indices: Integers, values: Floats) -> Tensors:
+    return {f"rows:{part}.ends": ends, f"rows:{part}.indices": indices, f"rows:{part}.values": values}
+
+
+def _merged_rows(part: str, every: Sequence[Tensors], kept: Sequence[Integers]) -> Tensors:
+    ends, indices, values = [], [], []
+    for tensors, passages in zip(every, kept):
+        sizes = np.diff(tensors[f"rows:{part}.ends"], prepend=0)
+        own = np.repeat(_places(passages, len(sizes)) >= 0, sizes)
+        ends.append(sizes[passages])
+        indices.append(tensors[f"rows:{part}.indices"][own])
+        values.append(tensors[f"rows:{part}.values"][own])
+    return _forward(
+        part, np.cumsum(np.concatenate(ends), dtype=np.int64), np.concatenate(indices), np.concatenate(values)
+    )
+
+
+def _joined(several: Sequence[tuple[Strings, Integers]]) -> Strings:
+    """Return some strings of each of several arrays, one after the other."""
+    data, sizes = [], []
+    for strings, rows in several:
+        every = np.diff(strings.ends, prepend=0)
+        sizes.append(every[rows])
+        breaks = np.flatnonzero(np.diff(rows) != 1) + 1  # neighbours are copied together
+        for first, last in pairwise([0, *breaks.tolist(), len(rows)]):
+            if last > first:
+                start = strings.ends[rows[first]] - every[rows[first]]
+                data.append(strings.data[start : strings.ends[rows[last - 1]]])
+    none = np.zeros(0, np.uint8)
+    return Strings(np.concatenate([none, *data]), np.cumsum(np.concatenate(sizes), dtype=np.int64))
+
+
+_KINDS = {"n": 0, "s": 1, "b": 2}
+
+
+def _column(key: str) -> int:
+    """Return the number of a column, from the kind of its values and the number of the field."""
+    return int(key[1:]) * 4 + _KINDS[key[0]]
+
+
+def _columns(metadata: Sequence[Mapping[str, Any]], fields: Mapping[str, tuple[int, str]]) -> Tensors:
+    keys, rows, values = [], [], []
+    words: dict[str, int] = {}
+    for row, own in enumerate(metadata):
+        for key, items in entries(own, fields).items():
+            for item in items:
+                keys.append(_column(key))
+                rows.append(row)
+                values.append(words.setdefault(item, len(words)) if isinstance(item, str) else item)
+    tensors = _lists("column", np.array(keys, np.int64), np.array(rows, np.int64), np.array(values, np.float64))
+    return tensors | _dictionary(words)
+
+
+def _dictionary(words: Iterable[str]) -> Tensors:
+    """Return the distinct strings of the metadata, and for dates their seconds since 1970; NaN for other strings."""
+    known = list(words)
+    times = np.array([np.nan if (at := timestamp(word)) is None else at for word in known], np.float64)
+    data, ends = Strings.packed(known)
+    return {"words.data": data, "words.ends": ends, "words.times": times}
+
+
+def _merged_dictionary(every: Sequence[Tensors], tensors: Tensors) -> Tensors:
+    """Return the words that merged columns use, each once, and the columns with the numbers of these."""
+    known: dict[str, int] = {}
+    spelled = [Strings(t["words.data"], t["words.ends"]) for t in every]
+    all_words = [strings.at(n) for strings in spelled for n in range(len(strings.ends))]
+    keys = np.repeat(tensors["column.keys"], np.diff(tensors["column.key_ends"], prepend=0))
+    values, strings_at = tensors["column.values"].copy(), np.flatnonzero(keys % 4 != _KINDS["n"])
+    used = values[strings_at].astype(np.int64)
+    values[strings_at] = [known.setdefault(all_words[n], len(known)) for n in used.tolist()]
+    return {"column.values": values} | _dictionary(known)
+
+
+# --- What is checked of a file ---
+
+
+def _check(tensors: Tensors, gone: npt.NDArray[np.int32]) -> None:
+    """Refuse arrays that do not fit together, so that nothing is read at a wrong place; numbers are not looked at.
+
+    Raises:
+        ValueError, KeyError: something does not fit.
+    """
+    documents, passages = len(tensors["numbers"]), int(_rising("passages", tensors["passages"], None))
+    for kind in _STRINGS:
+        _rising(f"{kind}.ends", tensors[f"{kind}.ends"], len(tensors[f"{kind}.data"]))
+    _rising("words.ends", tensors["words.ends"], len(tensors["words.data"]))
+    sizes = {"passages": documents, "id.hash": documents, "id.order": documents, "cuts": passages}
+    sizes |= {f"{kind}.ends": documents for kind in _STRINGS} | {"words.times": len(tensors["words.ends"])}
+    for name, tensor in tensors.items():
+        kind = name.partition(":")[0]
+        if kind in ("vectors", "codes", "scales", "errors") or name == "bm25.lengths":
+            sizes[name] = passages
+        if name.endswith(".keys"):
+            prefix = name.removesuffix(".keys")
+            sizes[f"{prefix}.key_ends"] = len(tensor)
+            _rising(name, tensors[f"{prefix}.key_ends"], len(tensors[f"{prefix}.rows"]))
+            sizes[f"{prefix}.values"] = len(tensors[f"{prefix}.rows"])
+        if kind == "rows" and name.endswith(".ends"):
+            sizes[name] = passages
+            indices = len(tensors[name.removesuffix("ends") + "indices"])
+            _rising(name, tensor, indices)
+            sizes[name.removesuffix("ends") + "values"] = indices
+    for name, size in sizes.items():
+        if len(tensors[name]) != size:
+            raise ValueError(f"{name} has {len(tensors[name])} items, and {size} belong there")
+    if len(tensors["id.order"]) and not 0 <= tensors["id.order"].min() <= tensors["id.order"].max() < documents:
+        raise ValueError("id.order points outside the documents")
+    if (np.diff(tensors["numbers"]) <= 0).any() or (len(gone) and not 0 <= gone[0] <= gone[-1] < documents):
+        raise ValueError("the numbers of documents do not rise, or more are gone than there are")
+
+
+def _rising(name: str, ends: Integers, last: int | None) -> int:
+    """Return the last of some ends; refuse those that fall, or end elsewhere than at `last`."""
+    if len(ends) and (ends[0] < 0 or (np.diff(ends) < 0).any()):
+        raise ValueError(f"{name} does not rise")
+    end = int(ends[-1]) if len(ends) else 0
+    if last is not None and end != last:
+        raise ValueError(f"{name} ends at {end}, and {last} are there")
+    return end
