@@ -483,7 +483,9 @@ def test_bm25_is_that_of_the_documents_there_are(tmp_path):
     with Index.create(tmp_path / "index", {}) as index:
         documents = {}
         for turn in range(30):
-            own = {f"d{chance.randrange(20)}": " ".join(chance.choices(["ax", "by", "cz"], k=4 + turn)) for _ in range(3)}
+            own = {
+                f"d{chance.randrange(20)}": " ".join(chance.choices(["ax", "by", "cz"], k=4 + turn)) for _ in range(3)
+            }
             documents = {k: v for k, v in documents.items() if k not in own} | own
             index.add(own.keys(), own.values())
             for gone in chance.sample(sorted(documents), 1):

@@ -306,13 +306,10 @@ class Index:
             models = opened_models(self.folder, after.settings["models"], given, check=True)
         except PellucidError as error:
             raise IndexFolderError(f"{self.folder} was rebuilt with other models; open it again: {error}") from error
-        former = self._at.engine
         self._engines = chosen_engine(None, after.settings["engine"], other=True)
         self._at = Parts(self._new_words(commit, models), models, commit, None)
         if self._engines is not None:
             self._at = self._at._replace(engine=self._engines.open(self._generation()))
-        if former is not None:
-            former.close()
 
     @property
     def weights(self) -> dict[str, float]:
@@ -554,11 +551,9 @@ class Index:
             self._at = self._at._replace(words=words)
             state, segments, records = refilled(writer, state, models, engine, self._term_counts)
             writer.save(state, segments, records)
-            former, self._at = self._at.engine, Parts(words, models, writer.commit, engine)
+            self._at = Parts(words, models, writer.commit, engine)  # the former engine closes with its last search
             self._given = {name: model.encoder for name, model in models.items()}
             self._behind = False
-            if former is not None:
-                former.close()
             self._sweep(old.state)
 
     def _sweep(self, before: State) -> None:
