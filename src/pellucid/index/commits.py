@@ -35,7 +35,7 @@ FORMAT = 2
 _MOST_STATE = 64 << 20  # bytes
 _SMALL = 4 << 20  # bytes; a file up to this size is checked against its checksum when it is opened
 _FANOUT = 4  # segments of about one size become one
-_LARGEST = 2 << 30  # bytes of a merged segment: merging it takes seconds, and memory of that size
+_LARGEST = 1 << 30  # bytes of a merged segment: merging it takes seconds, and memory of twice that size
 _TRIES = 20  # to open files that a merge removes meanwhile
 
 
@@ -283,14 +283,27 @@ class Writer:
             self.save(state, segments, records)
         return self.commit
 
+    def compact(self, passages: int) -> None:
+        """Merge the last segments after so many passages were added at once; it costs no more than adding them did."""
+        segments, records = list(self.commit.segments), list(self.commit.state.segments)
+        first, size, held = len(segments), 0, 0
+        while first and size + segments[first - 1].passages <= 2 * passages:
+            first, size, held = first - 1, size + segments[first - 1].passages, held + records[first - 1][0].bytes
+        if len(segments) - first > 1 and held <= _LARGEST:
+            self._merge(segments, records, slice(first, len(segments)))
+            self.save(self.commit.state, segments, records)
+
+    def _merge(self, segments: list[Segment], records: list[tuple[File, File | None]], due: slice) -> None:
+        one = Segment.merged(segments[due])
+        opened = [self.write(one)] if len(one.numbers) else []
+        segments[due] = [segment for segment, _ in opened]
+        records[due] = [(record, None) for _, record in opened]
+
     def merge(self, segments: list[Segment], records: list[tuple[File, File | None]]) -> bool:
         """Merge what is due in a list of segments, which no commit names yet; return whether anything was."""
         merged = False
         while due := due_merge(segments, records):
-            one = Segment.merged(segments[due])
-            opened = [self.write(one)] if len(one.numbers) else []
-            segments[due] = [segment for segment, _ in opened]
-            records[due] = [(record, None) for _, record in opened]
+            self._merge(segments, records, due)
             merged = True
         return merged
 

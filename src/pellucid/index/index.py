@@ -435,14 +435,18 @@ class Index:
         """
         columns = (ids, texts, titles, metadata)
         checked = drafts(*columns, self._now().commit.state.settings["passage_characters"])
-        count = 0
+        count = passages = batches = 0
         with Progress("indexing", unit="documents", enabled=show_progress_bar) as progress:
             if all(column is None or isinstance(column, Sequence) for column in columns):
                 checked = iter(list(checked))  # all of it is checked before any is stored
             while batch := batch_of(checked):
                 self._store(batch)
                 count += len(batch)
+                passages, batches = passages + sum(len(document.ends) for document in batch), batches + 1
                 progress.advance(len(batch))
+            if batches > 1:
+                with self._changing() as writer:
+                    writer.compact(passages)
         return count
 
     def _store(self, batch: list[Document]) -> None:
