@@ -412,11 +412,11 @@ def test_a_folder_names_its_encoder(tmp_path: Path, fruit: StaticEmbedder) -> No
 
 
 def test_a_fingerprint_tells_models_of_functions_apart(animals: AnchorEmbedder) -> None:
-    from pellucid.evaluation.evaluating import fingerprint
+    from pellucid.fingerprint import fingerprint
 
     assert fingerprint(animals) == fingerprint(AnchorEmbedder(count_animals, animals.dimensions.names))
     others = [animals.without(0), animals.scale({1: 0.5}), AnchorEmbedder(lambda t: count_animals(t)[:, ::-1], "a cat")]
-    assert len({fingerprint(model) for model in [animals, *others]}) == 4
+    assert len({str(fingerprint(model)) for model in [animals, *others]}) == 4
 
 
 # --- plain sentence-transformers

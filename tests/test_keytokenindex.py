@@ -218,7 +218,7 @@ def test_another_model_is_refused(model, index, tmp_path):
     with pytest.raises(InputError, match="max_length"):
         KeyTokenIndex.load(tmp_path / "index", embedder(max_length=8))
     offset = np.ones(model.backbone.dimension, np.float32)
-    with pytest.raises(InputError, match="another model or another adjustment"):
+    with pytest.raises(InputError, match="another model, or with another adjustment"):
         KeyTokenIndex.load(tmp_path / "index", model.with_adjustment(Adjustment("mean", offset)))
     with pytest.raises(InputError, match="other settings"):
         KeyTokenIndex.load(tmp_path / "index", MODELS["gpt2"])

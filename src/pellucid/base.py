@@ -74,6 +74,10 @@ class Embedder(ABC):
     def save_pretrained(self, path: str | Path) -> None:
         """Write the model to folder `path`, whole or not at all."""
 
+    def _identity(self) -> Mapping[str, Any] | None:
+        """Return all that the vectors depend on, for `fingerprint`; None where it can be told by vectors alone."""
+        return None
+
     def encode(
         self, inputs: str | Iterable[str], prompt_name: str | None = None, prompt: str | None = None,
         batch_size: int = 32, show_progress_bar: bool | None = None,

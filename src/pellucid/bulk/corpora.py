@@ -22,7 +22,8 @@ from pellucid.corpus import check_file, is_path, read_texts, read_with_ids
 from pellucid.embeddings import Role, checked_role
 from pellucid.encoders import Encoder
 from pellucid.errors import CorpusError, InputError
-from pellucid.index.models import Model, open_model, same_model
+from pellucid.fingerprint import claim_model
+from pellucid.index.models import Model, open_model
 from pellucid.progress import Progress
 from pellucid.store import checksum, writing
 from pellucid.text import well_formed
@@ -110,7 +111,7 @@ def encode_corpus(
     with WorkFolder(folder) as work:
         asked = {"column": column, "id_column": id_column, "corpus": checksum(source)}
         work.claim({**asked, "role": settings.role, "format": settings.format, "shard_size": settings.shard_size})
-        _claim_model(work, opened)
+        claim_model(work.facts, opened.encoder, folder)
         own = in_this_process(opened.encoder, workers) and engine == "local"
         job = Job(
             opened.encoder if own else _portable(model), source.absolute(), folder.absolute(), column, id_column,
@@ -132,7 +133,7 @@ def _completed(work: WorkFolder, job: Job, model: Model, workers: int, engine: s
     shards = [job.path(number) for number in range(job.shards)]
     pending = [number for number in range(job.shards) if not is_whole(job, number)]
     facts = {"texts": job.texts, "id": job.id_column or ROW, "shards": [path.name for path in shards]}
-    work.commit({**facts, "dimension": model.dimension, "model": model.fingerprint, "complete": False})
+    work.commit({**facts, "dimension": model.dimension, "complete": False})
     begun, done = time.monotonic(), 0
     with Progress("encoding", total=sum(map(job.rows, pending))) as progress:
         for count in ENGINES[engine](job, pending, workers) if pending else ():
@@ -178,16 +179,6 @@ def _check_columns(source: Path, column: str, id_column: str | None) -> None:
     kind = schema.field(id_column).type
     if not (pa.types.is_integer(kind) or str(kind) in ("string", "large_string", "string_view")):
         raise InputError(f"{source}: column {id_column!r:.80} holds {kind!s:.80}; ids are strings or integers")
-
-
-def _claim_model(work: WorkFolder, model: Model) -> None:
-    """Refuse to go on with another model."""
-    known = work.facts.get("model")
-    if known is not None and not same_model(known, model.fingerprint):
-        raise InputError(
-            f"{work.path} holds embeddings of another model than {model.source or type(model.encoder).__name__}; give "
-            "the one that it was begun with, or another folder"
-        )
 
 
 def _portable(model: Encoder) -> Encoder:

@@ -6,9 +6,10 @@ import this module before.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pellucid.errors import missing_extra
+from pellucid.errors import InputError, missing_extra
+from pellucid.fingerprint import fingerprint, same_model
 from pellucid.integrations.plain import dense, name_of, open_model, sparse
 
 try:
@@ -24,6 +25,9 @@ try:
 except ImportError as error:
     raise missing_extra("chromadb", "chroma") from error
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 
 class _Named:
     """What both functions share: a model, stored by its name."""
@@ -37,14 +41,34 @@ class _Named:
         Raises:
             InputError: the model is on no disk.
         """
-        return {"model": name_of(self._given)}
+        return {"model": name_of(self._given), "fingerprint": fingerprint(self.model)}
+
+    @classmethod
+    def _opened(cls, config: dict[str, Any]) -> Self:
+        """Return the function that `get_config` describes, unless another model is at its place by now."""
+        found = cls(config["model"])
+        if not same_model(config.get("fingerprint", {}), fingerprint(found.model)):
+            raise InputError(
+                f"the collection was made with another model than {config['model']!r:.200} is now; put that one back, "
+                "or make the collection anew"
+            )
+        return found
 
     @staticmethod
     def validate_config(config: dict[str, Any]) -> None:
         """Take any configuration; what is wrong with it shows when it is opened."""
 
     def validate_config_update(self, old_config: dict[str, Any], new_config: dict[str, Any]) -> None:
-        """Take any change."""
+        """Take no other model: its vectors are not comparable with those that are there.
+
+        Raises:
+            InputError: it is another model.
+        """
+        if not same_model(old_config.get("fingerprint", {}), new_config.get("fingerprint", {})):
+            raise InputError(
+                f"the collection holds vectors of {old_config.get('model')!r:.200}, and "
+                f"{new_config.get('model')!r:.200} is another model; make a collection for it"
+            )
 
 
 @register_embedding_function
@@ -71,7 +95,7 @@ class PellucidEmbeddingFunction(_Named, EmbeddingFunction[Documents]):
     @staticmethod
     def build_from_config(config: dict[str, Any]) -> PellucidEmbeddingFunction:
         """Return the function that `get_config` describes."""
-        return PellucidEmbeddingFunction(config["model"])
+        return PellucidEmbeddingFunction._opened(config)
 
     def default_space(self) -> Space:
         """Return what collections compare by."""
@@ -107,7 +131,7 @@ class PellucidSparseEmbeddingFunction(_Named, SparseEmbeddingFunction[Documents]
     @staticmethod
     def build_from_config(config: dict[str, Any]) -> PellucidSparseEmbeddingFunction:
         """Return the function that `get_config` describes."""
-        return PellucidSparseEmbeddingFunction(config["model"])
+        return PellucidSparseEmbeddingFunction._opened(config)
 
     def _vectors(self, rows: Any) -> list[SparseVector]:
         return [

@@ -196,6 +196,10 @@ class StaticLexiconEmbedder(Embedder):
             write_vocabulary(folder, self.vocabulary)
             write_dimensions(folder / _TABLE, self._dimensions, scales)
 
+    def _identity(self) -> dict[str, Any]:
+        words = {"words": list(self.vocabulary.words), "subwords": self.vocabulary.subwords}
+        return {**words, **self.table._asdict(), "mixing": self.mixing, "max_active_dims": self.max_active_dims}
+
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions: of clusters, unless some were merged."""
         return len(self._dimensions)

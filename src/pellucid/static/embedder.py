@@ -246,6 +246,10 @@ class StaticEmbedder(Embedder):
             if self.spelling is not None:
                 write_spelling(folder, self.spelling)
 
+    def _identity(self) -> dict[str, Any]:
+        words = {"words": list(self.vocabulary.words), "subwords": self.vocabulary.subwords, "spelling": self.spelling}
+        return {**words, "vectors": self.vectors, "scales": self.scales}
+
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions of an embedding."""
         return int(self.vectors.shape[1])
