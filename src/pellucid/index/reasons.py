@@ -248,7 +248,7 @@ class ModelReader:
         return lambda passage: self._explained(passages.texts[passage])
 
     def _explained(self, text: str) -> Terms:
-        own = self._model.explain(self._query, text)
+        own = self._model.explain(self._query, text, role1="query", role2="document")
         rest = [] if own.exact else [Row("remainder", ("remainder",), own.remainder, 0.0, key=("remainder",))]
         rows = (*own.rows, *rest)
         values = np.array([row.contribution for row in rows]) * self._weight
