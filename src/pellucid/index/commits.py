@@ -334,18 +334,17 @@ def _record(path: Path) -> File:
 def due_merge(segments: Sequence[Segment], records: Sequence[tuple[File, File | None]]) -> slice | None:
     """Return neighbouring segments that should be one, None where there are none.
 
-    The last ones, as soon as there are four of about one size; so a document is written anew about once each time their
-    number grows four times. One of which more than half is gone is written anew by itself.
+    The last ones, where those after the first of them hold three times as much as it does: a document is written anew
+    about once each time the documents grow four times, and few changes never move many documents. A segment of which
+    more than half is gone is written anew by itself.
     """
     for number, segment in enumerate(segments):
         if len(segment.gone) * 2 > len(segment.numbers):
             return slice(number, number + 1)
-    limit, largest = 1, max((segment.passages for segment in segments), default=0)
-    while limit <= _FANOUT * largest:
-        first = len(segments)
-        while first and segments[first - 1].passages <= limit:
-            first -= 1
-        if len(segments) - first >= _FANOUT and sum(file.bytes for file, _ in records[first:]) <= _LARGEST:
-            return slice(first, len(segments))
-        limit *= _FANOUT
-    return None
+    found, after, held = None, 0, 0
+    for number in reversed(range(len(segments))):
+        held += records[number][0].bytes
+        if after >= (_FANOUT - 1) * segments[number].passages and after and held <= _LARGEST:
+            found = slice(number, len(segments))
+        after += segments[number].passages
+    return found

@@ -37,7 +37,7 @@ Floats = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 Tensors = dict[str, npt.NDArray[Any]]
 
-COARSE_ROWS = 16_384
+COARSE_ROWS = 4000
 """Passages from which a segment also holds its dense vectors in 8 bits."""
 
 _NOTHING: npt.NDArray[np.int32] = np.zeros(0, np.int32)
