@@ -9,6 +9,7 @@ imported only when there is work for it. docs/notes-static-speed.md says what ea
 
 from __future__ import annotations
 
+import codecs
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -54,8 +55,18 @@ class Utf8Texts:
     """Texts as Arrow keeps them: text i is `data[offsets[i]:offsets[i + 1]]`, valid UTF-8."""
 
     def __init__(self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> None:
-        """Take the bytes of all texts and the offsets, one more than there are texts, without copying."""
+        """Take the bytes of all texts and the offsets, one more than there are texts, without copying.
+
+        Raises:
+            InputError: they are no bytes or 64-bit offsets, or the offsets do not rise from 0 to at most all bytes.
+        """
         self.data, self.offsets = as_kernel_array(data), as_kernel_array(offsets)
+        if (self.data.dtype, self.data.ndim) != (np.uint8, 1) or (self.offsets.dtype, self.offsets.ndim) != (np.int64, 1):
+            found = f"{self.data.dtype} {list(self.data.shape)} and {self.offsets.dtype} {list(self.offsets.shape)}"
+            raise InputError(f"texts in memory are uint8 [bytes] with int64 [texts + 1] offsets, got {found}")
+        rising = len(self.offsets) > 0 and not (self.offsets[1:] < self.offsets[:-1]).any()
+        if not rising or self.offsets[0] < 0 or self.offsets[-1] > len(self.data):
+            raise InputError(f"the offsets of texts must rise, from 0 to at most the {len(self.data):,} bytes there are")
 
     def __len__(self) -> int:
         """Return how many texts there are."""
@@ -183,8 +194,10 @@ class BulkEncoder(_Bulk):
         """Take the table of a `StaticEmbedder` without copying it, and index the vocabulary; `speller` is its own.
 
         Raises:
-            InputError: PELLUCID_THREADS is no positive number.
+            InputError: PELLUCID_THREADS is no positive number, or the vocabulary has grown beyond the table.
         """
+        if len(vocabulary) != len(vectors):
+            raise InputError(f"the vocabulary has {len(vocabulary):,} words by now and the table {len(vectors):,} rows")
         super().__init__(vocabulary, spells=speller is not None)
         self._sound = is_known_sound(vectors, scales)
         if not self._sound and vectors.dtype == np.float16:  # whose infinity and NaN the kernels take for numbers
@@ -217,7 +230,18 @@ class BulkEncoder(_Bulk):
             rows: of the known words of all texts.
             ends: where the words of each text end among them.
             asked: float32 [vectors, dimension].
+
+        Raises:
+            InputError: there is no such row, an end is beyond them, or `asked` has another dimension.
         """
+        least = min(distinct.min(initial=0), rows.min(initial=0))
+        most = max(distinct.max(initial=-1), rows.max(initial=-1))
+        if least < 0 or most >= len(self._vectors):
+            raise InputError(f"the rows are {least} to {most}, and the table has {len(self._vectors):,}")
+        if (ends[1:] < ends[:-1]).any() or ends.min(initial=0) < 0 or ends.max(initial=0) > len(rows):
+            raise InputError(f"the ends of {len(ends)} texts do not divide {len(rows)} words")
+        if asked.ndim != 2 or asked.shape[1] != self._vectors.shape[1]:
+            raise InputError(f"vectors {list(asked.shape)} are asked for, of a table {list(self._vectors.shape)}")
         found, lengths = np.empty((len(distinct), len(asked))), np.empty(len(ends))
         narrow = (distinct.astype(np.int32), rows.astype(np.int32))
         pooling.products(self._vectors, self._scales, *narrow, ends, asked, found, lengths)
@@ -321,7 +345,10 @@ class _RowReader(_Reader):
         size = int(texts.offsets[-1] - texts.offsets[0]) + len(texts) + len(_PADDING)
         block = np.empty(_checked_size(size), np.uint8)
         kernels.separate(texts.data, texts.offsets, block)
-        if self._vocabulary.needs_spaces(is_ascii=int(block.max()) < 0x80):
+        is_ascii = int(block.max()) < 0x80
+        if not is_ascii:
+            _check_utf8(block)
+        if self._vocabulary.needs_spaces(is_ascii=is_ascii):
             return self._joined(texts.decoded())
         return as_kernel_array(block)
 
@@ -486,6 +513,14 @@ def _join(texts: list[str]) -> bytes:
     return utf8
 
 
+def _check_utf8(block: npt.NDArray[np.uint8]) -> None:
+    """Refuse bytes that are not UTF-8, of which the compiled functions would read more than there are."""
+    try:
+        codecs.utf_8_decode(block.data, "strict", True)
+    except UnicodeDecodeError as error:
+        raise InputError(f"a text is not UTF-8: {error.reason}; decode its bytes in the encoding that they have") from error
+
+
 def _places(block: npt.NDArray[np.uint8], edges: npt.NDArray[np.int32], texts: list[str]) -> npt.NDArray[np.int64]:
     """Return where the words of a block start and end, in characters of the whole block, int64 [words, 2]."""
     spans = edges.astype(np.int64).reshape(-1, 2)
@@ -527,6 +562,8 @@ def _word_index(words: Sequence[str]) -> tuple[kernels.WordIndex, npt.NDArray[np
     """Index `words`, each at its own number; return also where each begins among their bytes."""
     spelled = [word.encode("utf-8", "surrogatepass") for word in words]
     starts = np.cumsum([0, *map(len, spelled)], dtype=np.int64)
+    if starts[-1] >= _LARGEST_BLOCK:
+        raise InputError(f"the words of the vocabulary have {starts[-1]:,} bytes; those of 2 GB and more are not indexed")
     index = _empty_index(len(spelled), int(starts[-1]))
     index.blob[: starts[-1]] = np.frombuffer(b"".join(spelled), np.uint8)
     kernels.insert(index, starts, np.arange(len(spelled)))

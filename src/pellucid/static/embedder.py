@@ -144,6 +144,8 @@ class StaticEmbedder(Embedder):
             raise InputError(f"vectors are {vectors.dtype}; float32, float16 and int8 tables are known")
         if (vectors.dtype == np.int8) != (scales is not None):
             raise InputError("an int8 table needs scales, one a row, and a float table has none")
+        if scales is not None and (scales.dtype != np.float32 or scales.shape != (len(vectors),)):
+            raise InputError(f"scales are {scales.dtype} {list(scales.shape)}, expected float32 [{len(vectors)}]")
         if dimensions is not None and len(dimensions) != vectors.shape[1]:
             raise InputError(f"{len(dimensions)} names for {vectors.shape[1]} dimensions")
         if dtype not in (None, str(vectors.dtype)) and (dtype, str(vectors.dtype)) != ("int4", "int8"):
@@ -363,11 +365,14 @@ class StaticEmbedder(Embedder):
         """Encode texts that lie in memory as in an Arrow column, without a Python string for each.
 
         Args:
-            data: uint8, the UTF-8 of all texts. It must be valid: nothing is checked here.
+            data: uint8, the UTF-8 of all texts.
             offsets: int64 [texts + 1]; text i is `data[offsets[i]:offsets[i + 1]]`.
 
         Returns:
             float32 [texts, dimension]: bit for bit what `encode` gives for many texts.
+
+        Raises:
+            InputError: the offsets do not fit the data, or a text is not UTF-8.
         """
         from pellucid.static.bulk import Utf8Texts
 
