@@ -61,12 +61,12 @@ class Utf8Texts:
             InputError: they are no bytes or 64-bit offsets, or the offsets do not rise from 0 to at most all bytes.
         """
         self.data, self.offsets = as_kernel_array(data), as_kernel_array(offsets)
-        if (self.data.dtype, self.data.ndim) != (np.uint8, 1) or (self.offsets.dtype, self.offsets.ndim) != (np.int64, 1):
-            found = f"{self.data.dtype} {list(self.data.shape)} and {self.offsets.dtype} {list(self.offsets.shape)}"
-            raise InputError(f"texts in memory are uint8 [bytes] with int64 [texts + 1] offsets, got {found}")
+        for array, kind in ((self.data, np.dtype(np.uint8)), (self.offsets, np.dtype(np.int64))):
+            if array.dtype != kind or array.ndim != 1:
+                raise InputError(f"texts in memory are uint8 with int64 offsets, got {array.dtype} {list(array.shape)}")
         rising = len(self.offsets) > 0 and not (self.offsets[1:] < self.offsets[:-1]).any()
         if not rising or self.offsets[0] < 0 or self.offsets[-1] > len(self.data):
-            raise InputError(f"the offsets of texts must rise, from 0 to at most the {len(self.data):,} bytes there are")
+            raise InputError(f"the offsets of texts must rise, from 0 to at most the {len(self.data):,} bytes")
 
     def __len__(self) -> int:
         """Return how many texts there are."""
@@ -518,7 +518,7 @@ def _check_utf8(block: npt.NDArray[np.uint8]) -> None:
     try:
         codecs.utf_8_decode(block.data, "strict", True)
     except UnicodeDecodeError as error:
-        raise InputError(f"a text is not UTF-8: {error.reason}; decode its bytes in the encoding that they have") from error
+        raise InputError(f"a text is not UTF-8: {error.reason}; decode it in the encoding that it has") from error
 
 
 def _places(block: npt.NDArray[np.uint8], edges: npt.NDArray[np.int32], texts: list[str]) -> npt.NDArray[np.int64]:
@@ -563,7 +563,7 @@ def _word_index(words: Sequence[str]) -> tuple[kernels.WordIndex, npt.NDArray[np
     spelled = [word.encode("utf-8", "surrogatepass") for word in words]
     starts = np.cumsum([0, *map(len, spelled)], dtype=np.int64)
     if starts[-1] >= _LARGEST_BLOCK:
-        raise InputError(f"the words of the vocabulary have {starts[-1]:,} bytes; those of 2 GB and more are not indexed")
+        raise InputError(f"the words have {starts[-1]:,} bytes together; a vocabulary must have less than 2 GB")
     index = _empty_index(len(spelled), int(starts[-1]))
     index.blob[: starts[-1]] = np.frombuffer(b"".join(spelled), np.uint8)
     kernels.insert(index, starts, np.arange(len(spelled)))

@@ -398,7 +398,8 @@ class StaticEmbedder(Embedder):
         if spelled is None or not len(spelled):
             return self.word_vectors(rows)
         beyond = rows - len(self.vocabulary)
-        vectors = self.word_vectors(np.where(beyond < 0, rows, 0))
+        vectors = np.empty((len(rows), self.get_embedding_dimension()), np.float32)
+        vectors[beyond < 0] = self.word_vectors(rows[beyond < 0])
         vectors[beyond >= 0] = spelled.vectors[beyond[beyond >= 0]]
         return vectors
 
