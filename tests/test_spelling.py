@@ -2,9 +2,12 @@
 
 import copy
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import pellucid
 from pellucid import StaticEmbedder
@@ -225,3 +228,93 @@ def test_the_command_writes_a_model_with_spelling(spelled: StaticEmbedder, tmp_p
     made = CliRunner().invoke(app, ["vocabulary", "spell", str(tmp_path / "plain"), "-o", str(tmp_path / "made")])
     assert made.exit_code == 0, made.output
     assert np.allclose(pellucid.load(tmp_path / "made").encode("tokeners"), spelled.encode("tokeners"), atol=1e-6)
+
+
+_WORDS = st.sampled_from(
+    [*STEMS, "tokeners", "bankvoqzuxy", "riverine", "A320", "b4nk", "kentosingu", "東京", "qwxzzyv"]
+)
+_FACTORS = st.dictionaries(st.integers(0, 9), st.sampled_from([0.0, 0.25, 1.0, 3.0]), min_size=1, max_size=4)
+_EDITS = st.one_of(
+    st.tuples(st.just("without"), st.lists(st.integers(0, 9), min_size=1, max_size=3)),
+    st.tuples(st.just("keep"), st.lists(st.integers(0, 9), min_size=4, max_size=9, unique=True)),
+    st.tuples(st.just("scale"), _FACTORS),
+    st.tuples(st.just("merge"), st.lists(st.integers(0, 9), min_size=2, max_size=3, unique=True)),
+    st.tuples(st.just("rename"), st.just({0: "first"})),
+)
+
+
+def _promised(rows: np.ndarray, kind: str, about: Any) -> np.ndarray:
+    """Return what an edit says it does to embeddings, but for their length."""
+    number = range(rows.shape[1])
+    if kind == "without":
+        return rows[:, [n for n in number if n not in about]]
+    if kind == "keep":
+        return rows[:, sorted(set(about))]
+    if kind == "scale":
+        return rows * np.array([about.get(n, 1.0) for n in number], np.float32)
+    if kind == "merge":
+        merged = rows.copy()
+        merged[:, min(about)] = rows[:, about].sum(axis=1) / np.sqrt(len(about))
+        return merged[:, [n for n in number if n not in about or n == min(about)]]
+    return rows
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int4"])
+@settings(max_examples=10, suppress_health_check=list(HealthCheck))
+@given(edits=st.lists(_EDITS, min_size=1, max_size=3), texts=st.lists(st.lists(_WORDS, max_size=4), max_size=4))
+def test_edits_of_dimensions_reach_spelled_words(
+    spelled: StaticEmbedder,
+    tmp_path_factory: pytest.TempPathFactory,
+    dtype: str,
+    edits: list[Any],
+    texts: list[list[str]],
+) -> None:
+    texts = [*map(" ".join, texts), "tokeners", "A320", "the river A320"]
+    saved = tmp_path_factory.mktemp("models")
+    spelled.save_pretrained(saved / "plain", dtype=dtype)
+    edited: StaticEmbedder = StaticEmbedder.from_pretrained(saved / "plain")
+    expected = edited._encode_plainly(texts)
+    for kind, about in edits:
+        fits = max(about, default=0) < edited.get_embedding_dimension() - 4
+        if fits:
+            edited = getattr(edited, kind)(about if kind in ("scale", "rename") else list(about))
+            expected = _promised(expected, kind, about)
+    lengths = np.linalg.norm(expected, axis=1, keepdims=True)
+    expected = np.divide(expected, lengths, out=np.zeros_like(expected), where=lengths > 1e-6)
+    edited.save_pretrained(saved / "edited")
+    opened = StaticEmbedder.from_pretrained(saved / "edited")
+    for model in (edited, opened, copy.deepcopy(opened), pickle.loads(pickle.dumps(edited))):
+        assert np.abs(model._encode_plainly(texts) - expected).max() < 2e-5
+        assert np.abs(model._started().encode(texts) - expected).max() < 2e-5
+    explained = opened.explain(texts[-1], texts[0])
+    assert explained.score == pytest.approx(float(expected[-1] @ expected[0]), abs=2e-5)
+    half = -(-opened.get_embedding_dimension() // 2)
+    cut, kept = opened.encode(texts, truncate_dim=half, normalize_embeddings=True), opened.keep(list(range(half)))
+    assert np.abs(cut - kept.encode(texts)).max() < 2e-5
+
+
+def test_factors_of_words_and_edits_of_dimensions_come_in_any_order(spelled: StaticEmbedder) -> None:
+    texts, factors = ["tokeners A320 bank", "riverine bank"], {"bank": 3.0, "river": 0.2}
+    first = spelled.reweight(factors).scale({0: 0.5}).without(1)
+    last = spelled.scale({0: 0.5}).without(1).reweight(factors)
+    assert np.abs(first.encode(texts) - last.encode(texts)).max() < 1e-6
+
+
+@pytest.mark.parametrize("damage", ["embeddings", "mixing_rows", "scales", "packed"])
+def test_a_broken_table_before_edits_is_refused(spelled: StaticEmbedder, tmp_path, damage: str) -> None:
+    from pellucid.store import read_tensors, write_tensors
+
+    edited = spelled.scale({0: 0.5})
+    edited.save_pretrained(tmp_path / "model")
+    path = tmp_path / "model" / "spelling.safetensors"
+    whole = {name: np.array(tensor) for name, tensor in read_tensors(path)[0].items()}
+    wrong = {
+        "embeddings": [whole["embeddings"][:-1], whole["embeddings"] * np.nan, whole["embeddings"].astype(np.int8)],
+        "mixing_rows": [whole["mixing_rows"] + 1, -1 - whole["mixing_rows"]],
+        "scales": [np.ones(3, np.float32)],
+        "packed": [np.ones((3, 4), np.uint8)],
+    }[damage]
+    for tensor in wrong:
+        write_tensors(path, whole | {damage: tensor})
+        with pytest.raises(ModelFolderError, match="spelling"):
+            StaticEmbedder.from_pretrained(tmp_path / "model")

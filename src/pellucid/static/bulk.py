@@ -32,7 +32,7 @@ from pellucid.progress import Progress
 from pellucid.static import kernels, pooling
 from pellucid.static.folder import is_known_sound, not_finite
 from pellucid.static.likeness import CompiledSpeller
-from pellucid.static.spelling import SpelledRows, Speller
+from pellucid.static.spelling import SpelledRows, Speller, Unedited
 from pellucid.text import LONGEST_WORD, Vocabulary, well_formed
 
 _BLOCK_TEXTS = 1024
@@ -189,9 +189,21 @@ class BulkEncoder(_Bulk):
     """
 
     def __init__(
-        self, vocabulary: Vocabulary, vectors: npt.NDArray[Any], scales: Vectors | None, speller: Speller | None = None
+        self,
+        vocabulary: Vocabulary,
+        vectors: npt.NDArray[Any],
+        scales: Vectors | None,
+        speller: Speller | None = None,
+        unedited: Unedited | None = None,
     ) -> None:
-        """Take the table of a `StaticEmbedder` without copying it, and index the vocabulary; `speller` is its own.
+        """Take the table of a `StaticEmbedder` without copying it, and index the vocabulary.
+
+        Args:
+            vocabulary: of the model.
+            vectors: float32, float16 or int8 [words, dimension].
+            scales: float32 [words], for int8 alone.
+            speller: its own.
+            unedited: the table that the speller reads, if it is another.
 
         Raises:
             InputError: PELLUCID_THREADS is no positive number, or the vocabulary has grown beyond the table.
@@ -199,12 +211,10 @@ class BulkEncoder(_Bulk):
         if len(vocabulary) != len(vectors):
             raise InputError(f"the vocabulary has {len(vocabulary):,} words by now and the table {len(vectors):,} rows")
         super().__init__(vocabulary, spells=speller is not None)
-        self._sound = is_known_sound(vectors, scales)
-        if not self._sound and vectors.dtype == np.float16:  # whose infinity and NaN the kernels take for numbers
-            vectors = vectors.astype(np.float32)
-        self._vectors = as_kernel_array(vectors.view(np.int16) if vectors.dtype == np.float16 else vectors)
-        self._scales = as_kernel_array(np.ones(1, np.float32) if scales is None else scales)
-        self.speller = None if speller is None else CompiledSpeller(speller, self._vectors, self._scales)
+        self._vectors, self._scales, self._sound = _kernel_table(vectors, scales)
+        read = (self._vectors, self._scales, True) if unedited is None else _kernel_table(*unedited[:2])
+        self._sound &= read[2]
+        self.speller = None if speller is None else CompiledSpeller(speller, *read[:2])
 
     def encode(self, texts: _Texts, *, show_progress_bar: bool = False) -> Vectors:
         """Return the embeddings of well-typed `texts`, float32 [texts, dimension]; the same in either form.
@@ -556,6 +566,17 @@ def as_kernel_array(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     view = np.require(np.asarray(array), requirements=["C", "A"]).view(np.ndarray)[:]
     view.flags.writeable = False
     return view
+
+
+def _kernel_table(
+    vectors: npt.NDArray[Any], scales: Vectors | None
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32], bool]:
+    """Return a table as the compiled functions read it, and whether its numbers are known to be finite."""
+    sound = is_known_sound(vectors, scales)
+    if not sound and vectors.dtype == np.float16:  # whose infinity and NaN the kernels take for numbers
+        vectors = vectors.astype(np.float32)
+    seen = vectors.view(np.int16) if vectors.dtype == np.float16 else vectors
+    return as_kernel_array(seen), as_kernel_array(np.ones(1, np.float32) if scales is None else scales), sound
 
 
 def _word_index(words: Sequence[str]) -> tuple[kernels.WordIndex, npt.NDArray[np.int64]]:

@@ -68,7 +68,7 @@ class CompiledSpeller(Speller):
 
     def __init__(self, plain: Speller, vectors: npt.NDArray[Any], scales: Vectors) -> None:
         """Take the speller to follow, and its table in the form that `pooling.pool` reads."""
-        super().__init__(plain.vocabulary, plain.vectors_of, plain.weights)
+        super().__init__(plain.vocabulary, plain.vectors_of, plain.weights, plain.mixing)
         self._plain, self._vectors, self._scales = plain, vectors, scales
 
     @cached_property
