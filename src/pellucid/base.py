@@ -496,7 +496,7 @@ def _holds_text(table: Any, name: Any) -> bool:
     """Whether the first value of a column, or a mapping's value itself, is a string."""
     try:
         column = table[name]
-        first = column if isinstance(column, str) else next(iter(column), None)
+        first: Any = column if isinstance(column, str) else next(iter(column), None)
         return isinstance(first.as_py() if hasattr(first, "as_py") else first, str)  # Arrow's scalars
     except (AttributeError, KeyError, TypeError, ValueError):  # it is only looked at for a hint
         return False
