@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pellucid
 from pellucid import StaticEmbedder
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.static import fit_spelling
+from pellucid.static.bulk import Utf8Texts
 from pellucid.text import Vocabulary
 
 STEMS = ("token", "bank", "river", "garden", "planet", "signal", "market", "window")
@@ -143,6 +145,55 @@ def test_the_memory_for_spelled_words_is_bounded(spelled: StaticEmbedder, monkey
         block = words[start : start + 10]
         assert np.abs(encoder.encode(block) - model._encode_plainly(block)).max() < 1e-5
     assert len(encoder._idle[0]._spelled) < 26
+
+
+@pytest.mark.parametrize("kind", [list, Utf8Texts])
+def test_one_long_text_of_unknown_words_is_read_in_parts(spelled: StaticEmbedder, monkeypatch, kind: type) -> None:
+    from pellucid.static import bulk
+
+    monkeypatch.setattr(bulk, "_LEARNT_WORDS", 50)
+    monkeypatch.setattr(bulk, "_BLOCK_CHARACTERS", 2_000)
+    rng = np.random.default_rng(2)
+    words = ["".join(rng.choice(list("tokenbariv")[: 2 + n % 8], 5 + n % 4)) for n in range(900)]
+    words += ["A320", "東京", *STEMS, "tokeners", *words[:40]] * 3
+    rng.shuffle(words)
+    texts = [" ".join(words), "tokeners A320", " ".join(words[:700]), "the bank", "", "aoeu " * 500]
+    model = copy.copy(spelled)
+    encoder = model._started()
+    data, offsets = "".join(texts).encode(), np.cumsum([0, *(len(text.encode()) for text in texts)])
+    given = texts if kind is list else Utf8Texts(np.frombuffer(data, np.uint8), offsets)
+    most = 0
+
+    def note(worker: Any, numbers: np.ndarray) -> bool:
+        nonlocal most
+        most = max(most, len(worker._spelled))
+        return folded(worker, numbers)
+
+    folded = bulk._Worker._folded
+    monkeypatch.setattr(bulk._Worker, "_folded", note)
+    for _ in range(2):
+        assert np.abs(encoder.encode(given) - model._encode_plainly(texts)).max() < 1e-5
+        assert np.allclose(encoder.coverage(texts), [coverage.share for coverage, _ in spelled._known(texts)])
+    assert encoder.words(texts[0]) is None and encoder.words("the bank") is None
+    assert 50 <= most < 75
+
+
+@pytest.mark.full
+def test_one_text_of_many_unknown_words_takes_little_memory(monkeypatch) -> None:
+    rng = np.random.default_rng(0)
+    words = [f"token{word}" for word in rng.integers(0, 10**9, 150_000).tolist()]
+    model = fit_spelling(StaticEmbedder(Vocabulary(["token", "bank"]), np.ones((2, 256), np.float32)))
+    encoder = model._started()
+    encoder.encode([" ".join(words[:100])])
+    text = " ".join(words)
+    for asked in (encoder.encode, encoder.coverage):
+        tracemalloc.start()
+        try:
+            asked([text])
+            most = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert most < 130e6  # the vectors of all at once are 154 MB, and twice that while memory for them grows
 
 
 def test_explanations_name_the_words_it_is_made_of(spelled: StaticEmbedder) -> None:

@@ -40,6 +40,7 @@ _BLOCK_CHARACTERS = 1 << 18  # what a block needs stays in a core's own cache; a
 _LARGEST_BLOCK = 1 << 31  # bytes; positions are 32-bit
 _PADDING = "\0" * 96  # so that 64 bytes may be read from any place in a text
 _PAGE = 1024  # code points classified at once
+_SPELLED = -2  # in place of the row of a word that is spelled, where only that counts
 _LEARNT_WORDS = 1 << 15  # also the most that Python is asked at once: a text may have millions of unknown words
 
 
@@ -85,6 +86,7 @@ class Utf8Texts:
 
 
 _Texts = list[str] | Utf8Texts
+_Fold = Callable[[SpelledRows, npt.NDArray[np.int32]], Any]  # spelled words and the numbers of those met: rows instead
 
 
 class _Bulk:
@@ -310,11 +312,18 @@ class _Reader:
                 _classify_page(point)
         words = kernels.cut(used, ends, scratch)
         missing = kernels.look_up(block, words, self._lexicon, scratch)
+        begin = 0
         for first in range(0, missing, _LEARNT_WORDS):
             last = min(first + _LEARNT_WORDS, missing)
+            end = int(scratch.missing[last - 1]) + 1
             still = kernels.look_again(block, first, last, self._lexicon, scratch) if first else last
             self._ask(block, scratch, scratch.missing[first : first + still])
+            begin = end if self._folded(scratch.rows[begin:end]) else begin
         return block, scratch, ends
+
+    def _folded(self, numbers: npt.NDArray[np.int32]) -> bool:
+        """Change the numbers found of a stretch of words for others, if they cannot be kept; return whether it did."""
+        return False
 
     def _joined(self, texts: _Texts) -> npt.NDArray[np.uint8]:
         """Return the UTF-8 of texts, a NUL after each, and the padding."""
@@ -386,32 +395,69 @@ class _Worker(_RowReader):
         self._vectors, self._scales, self._sound = vectors, scales, sound
         self._no_vectors = as_kernel_array(np.empty((0, vectors.shape[1]), np.float32))
         self._spelled: SpelledRows | None = None
-        self._forget()
+        self._fold: _Fold | None = None
+        self._begin([], lambda spelled, numbers: _SPELLED)
 
-    def _forget(self) -> None:
-        """Begin anew with spelled words once there are many: each keeps a vector."""
-        if self._speller is not None and (self._spelled is None or len(self._spelled) >= _LEARNT_WORDS):
-            self._spelled = SpelledRows(self._speller, self._vectors.shape[1])
-            self._numbers_of = self._spelled.rows
-            kernels.forget(self._lexicon.learnt)
+    def _begin(self, texts: _Texts, fold: _Fold) -> None:
+        """Get ready for a block, and begin anew with spelled words once there are many: each keeps a vector.
+
+        One text may have millions of unknown words. Of a long one, `fold` gets the spelled words met so far whenever
+        they are many, and says what stands in their place; then they are forgotten.
+        """
+        if self._speller is None:
+            return
+        long = len(texts) == 1 and _size(texts) > _BLOCK_CHARACTERS
+        self._fold = fold if long else None
+        if self._spelled is None or long or len(self._spelled) >= _LEARNT_WORDS:
+            self._forget(self._speller)
+
+    def _forget(self, speller: Speller) -> None:
+        self._spelled = SpelledRows(speller, self._vectors.shape[1])
+        self._numbers_of = self._spelled.rows
+        kernels.forget(self._lexicon.learnt)
+
+    def _folded(self, numbers: npt.NDArray[np.int32]) -> bool:
+        """Fold the spelled words of a long text if they are many."""
+        if self._fold is None or self._speller is None or self._spelled is None:
+            return False
+        if len(self._spelled) < _LEARNT_WORDS // 2:
+            return False
+        which = numbers >= len(self._vectors)
+        numbers[which] = self._fold(self._spelled, numbers[which] - np.int32(len(self._vectors)))
+        self._forget(self._speller)
+        return True
 
     def encode(self, texts: _Texts, embeddings: Vectors) -> None:
         """Set `embeddings` to those of one block of texts."""
-        self._forget()
+        total: list[npt.NDArray[np.float64]] = []
+
+        def add_up(spelled: SpelledRows, numbers: npt.NDArray[np.int32]) -> int:
+            counts = np.bincount(numbers, minlength=len(spelled)).astype(np.float64)
+            parts = [slice(start, start + _PAGE) for start in range(0, len(counts), _PAGE)]
+            total.extend(counts[part] @ spelled.vectors[part].astype(np.float64) for part in parts)
+            return -1
+
+        self._begin(texts, add_up)
         _, scratch, ends = self._read(texts)
-        spelled = self._no_vectors if self._spelled is None else as_kernel_array(self._spelled.vectors)
-        pooling.pool(self._vectors, self._scales, scratch.rows, ends, spelled, embeddings)
+        spelled = self._no_vectors if self._spelled is None else self._spelled.vectors
+        if total:  # as one more word, for which there is room
+            scratch.rows[ends[0]] = len(self._vectors) + len(spelled)
+            spelled = np.concatenate([spelled, np.sum(total, axis=0, keepdims=True).astype(np.float32)])
+            ends[0] += 1
+        if scratch.rows[: ends[-1]].max(initial=-1) >= len(self._vectors) + len(spelled):
+            raise InputError("a word has a row beyond the table; was the vocabulary changed while texts were encoded?")
+        pooling.pool(self._vectors, self._scales, scratch.rows, ends, as_kernel_array(spelled), embeddings)
         if not (self._sound or np.isfinite(embeddings.sum())):  # rows of length 1 add up to a number
             first = int((~np.isfinite(embeddings)).any(axis=1).argmax())
             raise not_finite(_strings(texts[first : first + 1])[0])
 
     def coverage(self, texts: list[str], shares: Vectors) -> None:
         """Set `shares` to how much of each text of a block has a row; 1 for one without words."""
-        self._forget()
+        self._begin(texts, lambda spelled, numbers: np.where(spelled.strange[numbers], -1, 0))
         _, scratch, ends = self._read(texts)
         has_row = scratch.rows[: ends[-1]] >= 0
         if self._spelled is not None:
-            beyond = scratch.rows[: ends[-1]] - len(self._vocabulary)
+            beyond = scratch.rows[: ends[-1]] - len(self._vectors)
             has_row[beyond >= 0] = ~self._spelled.strange[beyond[beyond >= 0]]
         known = np.concatenate([[0], np.cumsum(has_row)])
         starts = np.concatenate([[0], ends[:-1]])
@@ -420,13 +466,14 @@ class _Worker(_RowReader):
 
     def words(self, text: str) -> Words | None:
         """Return the words of a text that is a block by itself; None if some are spelled."""
-        self._forget()
+        self._begin([text], lambda spelled, numbers: _SPELLED)
         block, scratch, ends = self._read([text])
         count = int(ends[0])
-        if self._spelled is not None and scratch.rows[:count].max(initial=-1) >= len(self._vocabulary):
+        rows = scratch.rows[:count]
+        if self._spelled is not None and (rows.max(initial=-1) >= len(self._vectors) or (rows == _SPELLED).any()):
             return None
         others = scratch.missing[: kernels.list_others(block, count, self._lexicon, scratch)].tolist()
-        return Words(scratch.rows[:count].tolist(), _places(block, scratch.edges[: 2 * count], [text]), others)
+        return Words(rows.tolist(), _places(block, scratch.edges[: 2 * count], [text]), others)
 
 
 class WordNumbers(_Reader):
@@ -500,12 +547,15 @@ def _blocks(texts: _Texts) -> Iterator[tuple[int, int]]:
         yield from _small_enough(texts, first, min(first + _BLOCK_TEXTS, len(texts)))
 
 
-def _small_enough(texts: _Texts, first: int, last: int) -> Iterator[tuple[int, int]]:
+def _size(texts: _Texts) -> int:
+    """Return the characters of texts, the bytes of those that lie in memory as such."""
     if isinstance(texts, Utf8Texts):
-        size = int(texts.offsets[last] - texts.offsets[first])
-    else:
-        size = sum(map(len, texts[first:last]))
-    if last - first == 1 or size <= _BLOCK_CHARACTERS:
+        return int(texts.offsets[-1] - texts.offsets[0])
+    return sum(map(len, texts))
+
+
+def _small_enough(texts: _Texts, first: int, last: int) -> Iterator[tuple[int, int]]:
+    if last - first == 1 or _size(texts[first:last]) <= _BLOCK_CHARACTERS:
         yield first, last
     else:
         middle = (first + last) // 2

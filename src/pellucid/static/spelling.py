@@ -229,12 +229,14 @@ class SpelledRows:
         ]
 
     def _add(self, words: list[str]) -> None:
+        more = len(self) + len(words) - len(self._vectors)
+        if more > 0:
+            more = max(more, min(len(self._vectors), _TOGETHER))  # no more than is filled, where that is much
+            self._vectors = np.concatenate([self._vectors, np.zeros((more, self._vectors.shape[1]), np.float32)])
+            self._parts = np.concatenate([self._parts, np.zeros((more, _PARTS), np.int64)])
         for start in range(0, len(words), _TOGETHER):
             part = words[start : start + _TOGETHER]
             first, last = len(self), len(self) + len(part)
-            while last > len(self._vectors):
-                self._vectors = np.concatenate([self._vectors, np.zeros_like(self._vectors)])
-                self._parts = np.concatenate([self._parts, np.zeros_like(self._parts)])
             self._vectors[first:last], self._parts[first:last] = self._speller.spell(part)
             self._numbers.update(zip(part, range(first, last)))
 
