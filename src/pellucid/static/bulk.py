@@ -40,7 +40,6 @@ _BLOCK_CHARACTERS = 1 << 18  # what a block needs stays in a core's own cache; a
 _LARGEST_BLOCK = 1 << 31  # bytes; positions are 32-bit
 _PADDING = "\0" * 96  # so that 64 bytes may be read from any place in a text
 _PAGE = 1024  # code points classified at once
-_SPELLED = -2  # in place of the row of a word that is spelled, where only that counts
 _LEARNT_WORDS = 1 << 15  # also the most that Python is asked at once: a text may have millions of unknown words
 
 
@@ -273,12 +272,13 @@ class BulkEncoder(_Bulk):
         return shares
 
     def words(self, text: str) -> Words | None:
-        """Return the words of `text`; None where that takes Python (phrases, some scripts, spelling).
+        """Return the words of `text`; None where that takes Python (phrases, some scripts, spelling, or maybe so).
 
         Raises:
             InputError: the text has 2 GB or more.
         """
-        if self._vocabulary.spaced([text])[0] is not text:
+        long = self.speller is not None and len(text) > _BLOCK_CHARACTERS
+        if long or self._vocabulary.spaced([text])[0] is not text:
             return None
         worker: _Worker = self._worker()
         words = worker.words(text)
@@ -396,9 +396,9 @@ class _Worker(_RowReader):
         self._no_vectors = as_kernel_array(np.empty((0, vectors.shape[1]), np.float32))
         self._spelled: SpelledRows | None = None
         self._fold: _Fold | None = None
-        self._begin([], lambda spelled, numbers: _SPELLED)
+        self._begin([])
 
-    def _begin(self, texts: _Texts, fold: _Fold) -> None:
+    def _begin(self, texts: _Texts, fold: _Fold | None = None) -> None:
         """Get ready for a block, and begin anew with spelled words once there are many: each keeps a vector.
 
         One text may have millions of unknown words. Of a long one, `fold` gets the spelled words met so far whenever
@@ -466,14 +466,13 @@ class _Worker(_RowReader):
 
     def words(self, text: str) -> Words | None:
         """Return the words of a text that is a block by itself; None if some are spelled."""
-        self._begin([text], lambda spelled, numbers: _SPELLED)
+        self._begin([text])
         block, scratch, ends = self._read([text])
         count = int(ends[0])
-        rows = scratch.rows[:count]
-        if self._spelled is not None and (rows.max(initial=-1) >= len(self._vectors) or (rows == _SPELLED).any()):
+        if self._spelled is not None and scratch.rows[:count].max(initial=-1) >= len(self._vectors):
             return None
         others = scratch.missing[: kernels.list_others(block, count, self._lexicon, scratch)].tolist()
-        return Words(rows.tolist(), _places(block, scratch.edges[: 2 * count], [text]), others)
+        return Words(scratch.rows[:count].tolist(), _places(block, scratch.edges[: 2 * count], [text]), others)
 
 
 class WordNumbers(_Reader):
