@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import math
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -496,6 +497,54 @@ def test_what_cannot_be_meant_is_refused_by_name(searching, family, name, value)
     for encode in (searching[family].encode, searching[family].encode_query, searching[family].encode_document):
         with pytest.raises(InputError, match=rf"^{name} is "):
             encode(["a man"], **{name: value})
+
+
+_COLUMNS = {"number": [1, 2], "text": ["a man", "the beach"]}
+TABLES = {
+    "dict": lambda: _COLUMNS,
+    "pandas": lambda: pytest.importorskip("pandas").DataFrame(_COLUMNS),
+    "polars": lambda: pytest.importorskip("polars").DataFrame(_COLUMNS),
+    "arrow": lambda: pytest.importorskip("pyarrow").table(_COLUMNS),
+    "datasets": lambda: pytest.importorskip("datasets").Dataset.from_dict(_COLUMNS),
+}
+
+
+@pytest.mark.parametrize("family", EVERY_FAMILY)
+@pytest.mark.parametrize("table", TABLES)
+def test_a_table_in_place_of_texts_is_refused_with_its_column_of_texts(searching, family, table):
+    model, given = searching[family], TABLES[table]()
+    for asked in (
+        model.encode, model.encode_query, model.encode_document, model.coverage, model.describe, model.explain,
+        lambda texts: model.explain("a man", texts), lambda texts: list(model.encode_blocks(texts)),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=r"such as texts\['text'\]"):
+            asked(given)
+
+
+def test_columns_of_texts_are_encoded(searching):
+    pandas, model = pytest.importorskip("pandas"), searching["static"]
+    expected = model.encode(["a man", "the beach"])
+    series = pandas.Series(["a man", "the beach"], index=["columns", "column_names"])  # which are attributes of it
+    for texts in (TABLES["pandas"]()["text"], TABLES["polars"]()["text"], series):
+        assert (model.encode(texts) == expected).all()
+
+
+def test_a_mapping_and_several_columns_of_texts_say_what_to_give(searching):
+    with pytest.raises(InputError, match=r"or list\(texts\.values\(\)\)"):
+        searching["static"].encode({"d1": "a man", "d2": "the beach"})
+    with pytest.raises(InputError, match=r"texts\['a'\] or texts\['b'\] \('a', 'b', 'c' hold text\)"):
+        searching["static"].encode({"a": ["x"], "n": [1], "b": ["y"], "c": ["z"]})
+    with pytest.raises(InputError, match="one of its columns"):
+        searching["static"].encode({"n": [1]})
+
+
+def test_a_table_is_refused_without_importing_pandas():
+    code = (
+        "import sys, pellucid\n"
+        "try: pellucid.load('static-en').encode({'text': ['a']})\n"
+        "except ValueError: sys.exit('pandas' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("family", ["anchors", "lexicon", "static-lexicon", "keytokens", "ensemble"])

@@ -233,6 +233,7 @@ def test_another_model_is_refused(model, index, tmp_path):
         (lambda t: t["indptr"].fill(1), "lists are broken"),
         (lambda t: t["indptr"].__setitem__(slice(5, 7), (2**40, -(2**40))), "lists are broken"),
         (lambda t: t["indptr"].__setitem__(5, 2**40), "lists are broken"),
+        (lambda t: t["indptr"].__setitem__(slice(1, 4), (2**63 - 1, -(2**63), -1)), "lists are broken"),
         (lambda t: t["data"].fill(np.nan), "NaN"),
         (lambda t: t["ends"].fill(1), "texts are broken"),
         (lambda t: t["texts"].fill(255), "not UTF-8"),

@@ -34,6 +34,7 @@ Vectors = npt.NDArray[np.float32]
 
 
 _MOST_EXPLAINED = 10_000  # characters
+_MOST_COLUMNS, _COLUMNS_NAMED = 100, 2  # of a table given for texts: looked at, and named with how to give one
 
 
 class Embedder(ABC):
@@ -212,6 +213,7 @@ class Embedder(ABC):
             InputError: an item is not a string (the message gives its position), `texts` is one string, there is no
                 such role, or `block_size` is below 1.
         """
+        refuse_tables(texts)
         if isinstance(texts, str) or not isinstance(texts, Iterable):
             raise InputError(f"encode_blocks takes an iterable of texts, got {texts!r:.40}; for one text use encode")
         if block_size < 1:
@@ -456,8 +458,9 @@ def check_texts(texts: Iterable[str], *, first: int = 0) -> list[str]:
     """Return `texts` as a list after checking that every item is a string; the first has number `first`.
 
     Raises:
-        InputError: `texts` is not iterable, or an item is not a string (numpy strings are).
+        InputError: `texts` is a table or not iterable, or an item is not a string (numpy strings are).
     """
+    refuse_tables(texts)
     try:
         checked = list(texts)
     except TypeError as error:
@@ -472,6 +475,37 @@ def check_texts(texts: Iterable[str], *, first: int = 0) -> list[str]:
     return checked
 
 
+def refuse_tables(texts: Any) -> None:
+    """Refuse a data frame or mapping in place of texts: going through it gives the names of its columns or its keys.
+
+    Raises:
+        InputError: it is one; the message names the columns that hold texts.
+    """
+    kind = type(texts)
+    if isinstance(texts, Mapping):
+        names, what = list(texts), "whose keys are no texts"
+    elif hasattr(kind, "columns") or hasattr(kind, "column_names"):  # of pandas, Polars, Arrow or datasets
+        names = list(texts.column_names if hasattr(kind, "column_names") else texts.columns)
+        what = f"with {len(names)} columns"
+    else:
+        return
+    found = [name for name in names[:_MOST_COLUMNS] if _holds_text(texts, name)]
+    hint = " or ".join(f"texts[{name!r:.60}]" for name in found[:_COLUMNS_NAMED]) or "one of its columns"
+    hint += f" ({', '.join(f'{name!r:.60}' for name in found)} hold text)" if len(found) > _COLUMNS_NAMED else ""
+    every = ", or list(texts.values())" if isinstance(texts, Mapping) and len(found) > 1 else ""
+    raise InputError(f"texts is a {kind.__name__} {what}; give texts, such as {hint}{every}")
+
+
+def _holds_text(table: Any, name: Any) -> bool:
+    """Whether the first value of a column, or a mapping's value itself, is a string."""
+    try:
+        column = table[name]
+        first: Any = column if isinstance(column, str) else next(iter(column), None)
+        return isinstance(first.as_py() if hasattr(first, "as_py") else first, str)  # Arrow's scalars
+    except (AttributeError, KeyError, TypeError, ValueError):  # it is only looked at for a hint
+        return False
+
+
 def explained_texts(
     text1: str, text2: str | None = None, role1: Role = None, role2: Role = None
 ) -> tuple[list[str], list[Role]]:
@@ -482,6 +516,7 @@ def explained_texts(
     """
     texts = [text1] if text2 is None else [text1, text2]
     for text in texts:
+        refuse_tables(text)
         if not isinstance(text, str):
             raise InputError(f"explain takes texts, got {type(text).__name__} ({text!r:.40}); pass a str")
     roles = [checked_role(role) for role in (role1, role2)]

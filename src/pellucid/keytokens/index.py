@@ -380,7 +380,8 @@ class KeyTokenIndex:
         _check_model(folder, facts, model)
         documents = _texts(folder, tensors)
         ends = tensors["indptr"]
-        if ends.ndim != 1 or ends.dtype.kind != "i" or (np.diff(ends, prepend=0) < 0).any():  # scipy narrows them first
+        falls = ends.ndim == 1 and ends.size and (ends[0] < 0 or (ends[1:] < ends[:-1]).any())  # differences overflow
+        if ends.ndim != 1 or ends.dtype.kind != "i" or falls:  # scipy narrows them first
             raise ModelFolderError(f"{folder / _TENSORS}: the lists are broken: their ends do not divide them")
         parts = (tensors["data"], tensors["indices"], tensors["indptr"])
         try:
