@@ -803,17 +803,25 @@ def test_no_page_refers_to_another_host(url: str) -> None:
 
 
 @pytest.mark.full
-def test_its_own_schema(fruit: StaticEmbedder, tmp_path: Path) -> None:
+@pytest.mark.parametrize("token", [None, "secret"])
+def test_its_own_schema(token: str | None, fruit: StaticEmbedder, tmp_path: Path) -> None:
+    """Every check of schemathesis, over an index and with saving."""
     pytest.importorskip("schemathesis")
+    pytest.importorskip("qdrant_edge")
+    with pellucid.Index.create(tmp_path / "index", {"fruit": fruit}) as index:
+        index.add(["a", "b"], ["an apple", "a pear and a plum"], metadata=[{"n": 1, "s": "x"}] * 2)
     (tmp_path / "schemathesis.toml").write_text(
         "[checks]\npositive_data_acceptance.expected-statuses = "
-        '["2xx", "400", "403", "404", "413", "422", "424", "429"]\n'  # limits that a schema cannot say
+        '["2xx", "400", "403", "404", "409", "413", "422", "424", "429"]\n'  # limits that a schema cannot say
     )
-    with running({"fruit": fruit}) as url:
+    options = {"index": str(tmp_path / "index"), "save_to": str(tmp_path / "models"), "token": token}
+    with running({"fruit": fruit}, **options) as url:
         command = ["schemathesis", "run", f"{url}/openapi.json", "--max-examples", "15", "--seed", "1", "--no-color"]
+        command += ["-H", f"Authorization: Bearer {token}"] if token else []
         program = Path(sys.executable).parent / command[0]
-        found = subprocess.run([program, *command[1:]], cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert found.returncode == 0, found.stdout[-5000:]
+        found = subprocess.run([program, *command[1:]], cwd=tmp_path, capture_output=True, text=True, timeout=500)
+        assert found.returncode == 0, found.stdout[-9000:]
+        assert ask(url, "/health")[0] == 200
 
 
 @pytest.fixture
@@ -858,22 +866,24 @@ def test_what_was_accepted_is_answered_after_sigterm(port: int) -> None:
 
 
 @contextlib.contextmanager
-def _process(command: list[str], port: int, variables: dict[str, str]) -> Iterator[tuple[Any, str]]:
+def _process(
+    command: list[str], port: int, variables: dict[str, str], wait_for: str = "/ready"
+) -> Iterator[tuple[Any, str]]:
     paths = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
     environment = os.environ | {"PYTHONPATH": paths} | variables
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
     try:
-        _wait_for(f"http://127.0.0.1:{port}")
+        _wait_for(f"http://127.0.0.1:{port}", wait_for)
         yield process, f"http://127.0.0.1:{port}"
     finally:
         process.kill()
         process.wait()
 
 
-def _wait_for(url: str) -> None:
-    for _ in range(300):
+def _wait_for(url: str, path: str) -> None:
+    for _ in range(900):
         try:
-            if ask(url, "/ready")[0] == 200:
+            if ask(url, path)[0] == 200:
                 return
         except OSError:
             pass

@@ -18,7 +18,7 @@ from pellucid.embeddings import Role
 from pellucid.errors import VERSION
 from pellucid.server.bounds import written
 from pellucid.server.errors import ApiError, InferenceError, answer, described
-from pellucid.server.routing import RequestBody, Route, TextList, Texts, Whole
+from pellucid.server.routing import RequestBody, Route, Size, TextList, Texts
 from pellucid.server.service import Service
 
 _FEWER = "send fewer texts in one request"
@@ -34,7 +34,7 @@ class EmbedRequest(_Options):
 
     inputs: Texts
     normalize: bool = True
-    dimensions: Whole | None = Field(None, ge=1)
+    dimensions: Size | None = None
 
 
 class SparseRequest(_Options):

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from pellucid.server.errors import OpenAIError, answer, described
-from pellucid.server.routing import RequestBody, Route, Texts, Whole
+from pellucid.server.routing import RequestBody, Route, Size, Texts
 from pellucid.server.service import Service
 
 
@@ -20,7 +20,7 @@ class EmbeddingRequest(RequestBody):
     input: Texts
     model: str = Field(description="A name that /v1/models lists.")
     encoding_format: Literal["float", "base64"] = "float"
-    dimensions: Whole | None = Field(None, ge=1, description="Of a static model: so many of the first dimensions.")
+    dimensions: Size | None = Field(None, description="Of a static model: so many of the first dimensions.")
     input_type: Literal["query", "document"] | None = Field(
         None, description="What a search takes the texts for; some models encode queries in another way."
     )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _Role = Literal["query", "document"]
 _EXAMPLE_WORDS = 6
+_BM25 = "bm25"  # the part of a score that is no model
 _SHOWN = 400  # characters of a text on the map
 _ENCODED = 4000  # characters of a document that count for its place on the map
 _Corpus = Annotated[list[str], Field(min_length=LEAST_POINTS, max_length=MOST_POINTS, fail_fast=True)]
@@ -210,7 +211,7 @@ def routes(service: Service) -> APIRouter:
         def work() -> dict[str, Any]:
             weights = {"weights": body.weights, "word_weights": body.word_weights}
             hits = index.search(body.query, body.top_k, where=body.where, **weights)
-            return searched(hits, body.rows, len(index.weights))
+            return searched(hits, body.rows, len(index.weights.keys() - {_BM25}))
 
         return answer(await service.in_thread(work))
 
@@ -225,8 +226,9 @@ def routes(service: Service) -> APIRouter:
             for id in ids:
                 if id not in index:
                     raise ApiError(404, f"no document {id!r:.80} is in the index", "id")
+            models = len(index.weights.keys() - {_BM25})
             hits = [index.score(body.query, id, weights=body.weights) for id in ids]
-            return explained(difference([explained_hit(body.query, hit, len(index.weights)) for hit in hits]))
+            return explained(difference([explained_hit(body.query, hit, models) for hit in hits]))
 
         return answer(await service.in_thread(work))
 

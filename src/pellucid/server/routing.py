@@ -40,8 +40,11 @@ def _whole(given: Any) -> Any:
 Whole = Annotated[int, BeforeValidator(_whole)]
 """A whole number; for JSON, and OpenAI's clients, 64.0 is one too."""
 
+Size = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
+"""A whole number from 1 up."""
+
 Weights = Annotated[
-    dict[str, Annotated[float, Field(ge=0, le=_MOST_WEIGHT)]], BeforeValidator(_few), Field(max_length=_MOST_WEIGHTS)
+    dict[str, Annotated[float, Field(ge=0, le=_MOST_WEIGHT)]], Field(max_length=_MOST_WEIGHTS), BeforeValidator(_few)
 ]
 """Numbers from 0 to a million by name, of a hundred things at most."""
 
