@@ -14,8 +14,7 @@ from pellucid.base import Embedder
 from pellucid.embeddings import unit_rows
 from pellucid.errors import InputError, require
 
-MOST_POINTS = 5000
-_LEAST_POINTS = 10
+LEAST_POINTS, MOST_POINTS = 10, 5000
 _COMPONENTS = 50  # that t-SNE sees: as many keep the neighbours, and it is quicker
 _PERPLEXITY = 30
 _LABEL_WORDS = 4
@@ -50,8 +49,8 @@ def corpus_map(model: Embedder, texts: Sequence[str], clusters: int = 8) -> Corp
         InputError: too few texts or too many.
         MissingExtraError: scikit-learn is not installed.
     """
-    if not _LEAST_POINTS <= len(texts) <= MOST_POINTS:
-        raise InputError(f"a map of {len(texts):,} texts cannot be drawn; give {_LEAST_POINTS} to {MOST_POINTS:,}")
+    if not LEAST_POINTS <= len(texts) <= MOST_POINTS:
+        raise InputError(f"a map of {len(texts):,} texts cannot be drawn; give {LEAST_POINTS} to {MOST_POINTS:,}")
     require("scikit-learn", "serve")
     from sklearn.cluster import KMeans
     from sklearn.decomposition import TruncatedSVD
