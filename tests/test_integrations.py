@@ -209,6 +209,27 @@ def test_langchains_retriever_gives_the_reasons(index):
 
 
 @pytest.mark.full
+def test_langchains_retriever_takes_arguments_for_one_call(index):
+    """Both ways into it, sync and async, and batches; what it does not know is refused, not dropped."""
+    retriever = adapter("langchain").PellucidRetriever(index=index, k=3, where={"year": {"gte": 2002}})
+    wanted = {"k": 1, "where": {"year": 2001}}
+    for options, ids in (({}, {"b", "c"}), ({"k": 1}, {"c"}), ({"where": {"year": 2001}}, {"a"}), (wanted, {"a"})):
+        question = "apple pear car"
+        answers = [retriever.invoke(question, **options), asyncio.run(retriever.ainvoke(question, **options))]
+        answers += [*retriever.batch([question], **options), *asyncio.run(retriever.abatch([question], **options))]
+        answers += [retriever.bind(**options).invoke(question)]
+        assert [{document.id for document in answer} for answer in answers] == [ids] * 5, options
+    for wrong in ({"top_k": 2}, {"filter": {"year": 2001}}):
+        for call in (retriever.invoke, lambda *a, **o: asyncio.run(retriever.ainvoke(*a, **o))):
+            with pytest.raises(TypeError, match=next(iter(wrong))):
+                call("apple", **wrong)
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            adapter("langchain").PellucidRetriever(index=index, **wrong)
+    with pytest.raises(InputError, match="top_k is 0"):
+        retriever.invoke("apple", k=0)
+
+
+@pytest.mark.full
 def test_langchains_retriever_opens_a_folder(index):
     index.close()
     retriever = adapter("langchain").PellucidRetriever(index=str(index.folder), k=1)
@@ -248,6 +269,8 @@ def test_llama_index_embeds_and_stores_by_name(fruit, saved):
     again = home.PellucidEmbedding.from_dict(stored)
     assert again.get_text_embedding("pear") == made.get_text_embedding("pear")
     assert home.PellucidEmbedding().model.family == "static"
+    with pytest.raises(ValueError, match="modle"):  # or static-en would stand in for it
+        home.PellucidEmbedding(modle=saved)
     unsaved = home.PellucidEmbedding(model=fruit)
     assert (unsaved.model_name, unsaved.to_dict()["model"]) == ("unknown", repr(fruit))
 
