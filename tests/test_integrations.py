@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import os
 import pickle
@@ -430,6 +431,28 @@ def test_spacys_documents_keep_their_vectors_on_disk(nlp, fruit, tmp_path):
 
 
 @pytest.mark.full
+@pytest.mark.filterwarnings("error::UserWarning")
+@pytest.mark.parametrize("ensure_whitespace", [True, False])
+def test_spacys_documents_keep_their_vectors_when_they_are_put_together(nlp, fruit, ensure_whitespace):
+    from spacy.tokens import Doc
+
+    component, texts = nlp.get_pipe("pellucid"), ["", "a pear", "the car ", "car and apple"]
+    docs = list(nlp.pipe(texts))
+    parts = [docs[1][1].vector, docs[3][2].vector, docs[3][:2].vector]
+    joined = component.restore(Doc.from_docs(docs, ensure_whitespace=ensure_whitespace))
+    car = next(n for n, token in enumerate(joined) if token.text == "and") - 1
+    computed, encode = [], component.embedder.encode
+    component.embedder.encode = lambda given: computed.extend(given) or encode(given)
+    kept = [joined[1].vector, joined[car + 2].vector, joined[car : car + 2].vector, joined[:2].vector]
+    assert computed == []
+    np.testing.assert_array_equal(kept, [*parts, docs[1].vector])
+    np.testing.assert_array_equal(joined.vector, fruit.encode(joined.text))
+    np.testing.assert_array_equal([token.vector for token in joined], fruit.encode([t.text for t in joined]))
+    again = joined[2:].as_doc(copy_user_data=True)
+    np.testing.assert_array_equal([token.vector for token in again], fruit.encode([t.text for t in again]))
+
+
+@pytest.mark.full
 def test_spacy_refuses_vectors_of_two_models(nlp, fruit):
     home = adapter("spacy")
     other = home.PellucidComponent(fruit.keep([0, 1]))(nlp.make_doc("apple"))
@@ -481,11 +504,29 @@ def test_scikit_learns_columns_are_named(fruit):
     columns = ColumnTransformer([("text", vectorizer(fruit), "text")], remainder="passthrough").fit(table)
     assert columns.get_feature_names_out().tolist() == [f"text__{n}" for n in fruit.dimensions.names] + ["remainder__n"]
     assert scipy.sparse.issparse(vectorizer(Letters()).transform(TEXTS))
-    for wrong in ("apple", table, table[["text"]], np.array([TEXTS])):
-        with pytest.raises(InputError, match="give a list, series or array of one dimension"):
-            vectorizer(fruit).transform(wrong)
+    for wrong in ("apple", b"apple", {"text": TEXTS}, 3, None, table, table[["text"]], np.array([TEXTS])):
+        for call in (vectorizer(fruit).fit, vectorizer(fruit).transform, vectorizer(fruit).fit_transform):
+            with pytest.raises(InputError, match="give a list, series or array of one dimension"):
+                call(wrong)
+    assert vectorizer(fruit).fit_transform(text for text in TEXTS).shape == (5, 3)
     with pytest.raises(InputError, match="text 1 is float"):
         vectorizer(fruit).transform(["apple", float("nan")])
+
+
+def test_scikit_learns_own_checks_hold(saved):
+    """All of `check_estimator`, which stops at estimators of texts, and those behind it that give no numbers."""
+    vectorizer = adapter("sklearn").PellucidVectorizer
+    from sklearn.exceptions import SkipTestWarning
+    from sklearn.utils import estimator_checks
+
+    with pytest.warns(SkipTestWarning, match="requires input"):
+        assert {done["status"] for done in estimator_checks.check_estimator(vectorizer())} == {"passed"}
+    for name in (
+        "estimator_cloneable", "estimator_repr", "estimator_tags_renamed", "valid_tag_types", "mixin_order",
+        "no_attributes_set_in_init", "get_params_invariance", "set_params", "parameters_default_constructible",
+    ):  # fmt: skip
+        for made in (vectorizer(), vectorizer(saved)):
+            getattr(estimator_checks, f"check_{name}")("PellucidVectorizer", made)
 
 
 # KeyBERT, BERTopic, txtai
@@ -523,6 +564,26 @@ def test_bertopic_parts_topics():
     found, _ = topics.fit_transform(animals + money)
     first, second = found[: len(animals)], found[len(animals) :]
     assert len(set(first)) == len(set(second)) == 1 and first[0] != second[0]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("library", ["keybert", "bertopic"])
+def test_a_backend_survives_pickle_joblib_and_another_process(library, fruit, saved, tmp_path):
+    pytest.importorskip(library, reason=f"{library} is not installed")
+    joblib = pytest.importorskip("joblib")
+    from pellucid.integrations import backends
+
+    for model in (saved, fruit):  # by name, and as an object
+        made = getattr(backends, f"{library}_backend")(model)
+        expected = fruit.encode(TEXTS)
+        joblib.dump(made, tmp_path / "backend")
+        for again in (pickle.loads(pickle.dumps(made)), joblib.load(tmp_path / "backend"), copy.deepcopy(made)):
+            np.testing.assert_array_equal(again.embed(TEXTS), expected)
+            assert isinstance(again, type(made).__mro__[1])
+    (tmp_path / "pickled").write_bytes(pickle.dumps(made))
+    code = "import pickle, sys; print(pickle.load(open(sys.argv[1], 'rb')).embed(['pear']))"
+    found = subprocess.run([sys.executable, "-c", code, str(tmp_path / "pickled")], capture_output=True, text=True)
+    assert found.stdout.strip() == str(fruit.encode(["pear"])), found.stderr
 
 
 @pytest.mark.full
