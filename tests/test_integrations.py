@@ -620,16 +620,37 @@ def test_chroma_opens_a_collection_with_the_model_it_was_made_with(chroma_client
     assert found["ids"] == [["d"]] and found["distances"][0][0] == pytest.approx(0.0, abs=1e-5)
     stored = again.get(ids=["a"], include=["embeddings"])["embeddings"][0]
     np.testing.assert_allclose(stored, fruit.encode(TEXTS[0]), atol=1e-6)
-    with pytest.raises(InputError, match="save_pretrained"):
-        home.PellucidEmbeddingFunction(fruit).get_config()
+
+
+@pytest.mark.full
+def test_chroma_is_refused_a_model_on_no_disk_and_another_one_for_a_collection(chroma_client, saved, fruit, tmp_path):
+    function = adapter("chroma").PellucidEmbeddingFunction
+    for unsaved in (fruit, pellucid.load(saved).keep([0])):
+        with pytest.raises(InputError, match="save_pretrained"):
+            function(unsaved)
+    fruit.scale({0: 2.0}).save_pretrained(tmp_path / "other")
+    fruit.save_pretrained(tmp_path / "moved")
+    made = chroma_client.create_collection("fruit", embedding_function=function(saved))
+    made.add(ids=list("abcd"), documents=TEXTS[:4])
+    with pytest.raises(InputError, match="is another model"):
+        made.modify(configuration={"embedding_function": function(str(tmp_path / "other"))})
+    kept = chroma_client.get_collection("fruit").configuration["embedding_function"].get_config()
+    assert kept == function(saved).get_config()
+    made.modify(configuration={"embedding_function": function(str(tmp_path / "moved"))})
+    fruit.scale({0: 2.0}).save_pretrained(saved)  # another model where the first was
+    with pytest.raises(InputError, match="is another model"):
+        function.build_from_config(kept)
 
 
 @pytest.mark.full
 def test_chromas_sparse_vectors_name_their_dimensions():
-    made = adapter("chroma").PellucidSparseEmbeddingFunction(Letters())
-    (row, empty) = made(["abb", ""])
-    assert (row.indices, row.values, row.labels) == ([0, 1], [1.0, 2.0], ["letter a", "letter b"])
-    assert empty.indices == [] and made.embed_query(["a"])[0].values == [2.0]
+    opened = pellucid.load("lexicon-en")
+    made = adapter("chroma").PellucidSparseEmbeddingFunction("lexicon-en")
+    (row, empty) = made(["mortgages", ""])
+    assert list(zip(row.indices, row.values)) == list(zip(*plain.sparse(opened.encode(["mortgages"]))[0]))
+    assert row.labels == [opened.dimensions.names[number] for number in row.indices] != []
+    assert empty.indices == [] and made.embed_query(["mortgages"])[0].indices == row.indices
+    assert made.build_from_config(made.get_config())(["mortgages"])[0].values == row.values
 
 
 # Model Context Protocol
