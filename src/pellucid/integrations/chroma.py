@@ -48,8 +48,9 @@ class _Named:
         """
         if old_config["revision"] != new_config["revision"]:
             raise InputError(
-                f"the collection holds vectors of {old_config['model']!r:.80}, and {new_config['model']!r:.80} is another "
-                "model; make another collection for it"
+                f"the collection holds vectors of {old_config['model']!r:.80}, and {new_config['model']!r:.80} is "
+                "another model. Make another collection for it; after modify, which stores before it asks, give this "
+                "one its own function again"
             )
 
     @classmethod
