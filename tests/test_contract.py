@@ -475,7 +475,7 @@ def test_a_key_token_index_explains_its_scores_with_an_instruction(searching):
 
 REFUSED = {
     "prompt_name": "passage", "prompt": 3, "batch_size": 0, "output_value": "token_embeddings", "precision": "int4",
-    "device": "cuda:7", "truncate_dim": 0, "pool": {}, "chunk_size": 10,
+    "device": "cuda:7", "truncate_dim": 0, "pool": {}, "chunk_size": 10, "max_active_dims": 0,
 }  # fmt: skip
 
 
@@ -486,8 +486,11 @@ def test_the_arguments_of_encode_are_those_of_sentence_transformers():
         ours = inspect.signature(getattr(Embedder, name)).parameters
         shared = [key for key in stock if key != "kwargs"]
         assert list(ours)[: len(shared)] == shared
-        defaults = [(key, ours[key].default) for key in shared]
-        assert defaults == [(key, stock[key].default) for key in shared]
+        defaults = {key: ours[key].default for key in shared}
+        assert defaults.pop("convert_to_tensor") is None  # False; True where convert_to_sparse_tensor is given
+        assert defaults == {key: stock[key].default for key in defaults}
+        sparse = inspect.signature(getattr(sentence_transformers.SparseEncoder, name)).parameters
+        assert set(sparse) - {"kwargs"} <= set(ours)
         assert not any(parameter.kind is parameter.VAR_KEYWORD for parameter in ours.values())
 
 
@@ -602,6 +605,59 @@ def test_tensors_are_given_as_by_sentence_transformers(searching, family):
     assert model.similarity(tensor, listed) == pytest.approx(expected, abs=1e-5)
     assert model.similarity(tensor[0], rows) == pytest.approx(expected[:1], abs=1e-5)
     assert model.similarity_pairwise(listed, tensor) == pytest.approx(np.diag(expected), abs=1e-5)
+
+
+@pytest.mark.parametrize("family", EVERY_FAMILY)
+def test_similarities_of_tensors_are_tensors_and_of_arrays_arrays(searching, family):
+    torch = pytest.importorskip("torch")
+    model = searching[family]
+    rows, tensor = model.encode(TEXTS), model.encode(TEXTS, convert_to_tensor=True)
+    for compare in (model.similarity, model.similarity_pairwise):
+        expected = compare(rows, rows)
+        assert type(expected) is np.ndarray
+        for first, second in ((tensor, tensor), (tensor, rows), (rows, list(tensor))):
+            found = compare(first, second)
+            assert (found.dtype, found.device, found.layout) == (torch.float32, tensor.device, torch.strided)
+            assert found.numpy() == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("family", ["lexicon", "keytokens", "sparse letters", "static-lexicon", "ensemble"])
+def test_sparse_tensors_are_given_as_by_a_sparse_encoder(searching, family):
+    torch = pytest.importorskip("torch")
+    from sentence_transformers import SparseEncoder
+    from sentence_transformers.util import select_max_active_dims
+
+    model = searching[family]
+    rows = as_array(model.encode([*TEXTS, ""]))
+    for count in (None, 1, 3, 10_000):
+        options = {"convert_to_sparse_tensor": True, "save_to_cpu": True, "max_active_dims": count}
+        for role, encode in (("query", model.encode_query), ("document", model.encode_document), (None, model.encode)):
+            full = as_array(encoded(model, [*TEXTS, ""], role))
+            kept = np.asarray(select_max_active_dims(full, count))
+            tensor = encode([*TEXTS, ""], **options)
+            assert (tensor.layout, tensor.dtype) == (torch.sparse_coo, torch.float32)
+            found = tensor.to_dense().numpy()
+            assert (np.isclose(found, full, atol=1e-6) | (found == 0)).all()
+            assert np.sort(np.abs(found)) == pytest.approx(np.sort(np.abs(kept)), abs=1e-6)  # of equal ones any
+            assert model.sparsity(tensor) == pytest.approx(SparseEncoder.sparsity(tensor), abs=1e-6)
+            assert model.sparsity(found) == model.sparsity(tensor)
+        listed = model.encode(TEXTS, convert_to_tensor=False, **options)
+        assert isinstance(listed, list) and [row.is_sparse for row in listed] == [True] * 3
+    assert model.sparsity(listed) == model.sparsity(model.encode(TEXTS))
+    filled = model.encode([*TEXTS, ""], convert_to_sparse_tensor=False)
+    assert not filled.is_sparse and filled.numpy() == pytest.approx(rows, abs=1e-6)
+    assert model.encode(TEXTS, max_active_dims=2).getnnz(axis=1).max() <= 2
+    assert model.sparsity(model.encode([])) == {"active_dims": 0.0, "sparsity_ratio": 1.0}
+    assert tuple(model.encode(TEXTS[0], convert_to_sparse_tensor=True).shape) == (rows.shape[1],)
+
+
+@pytest.mark.parametrize("family", ["static", "anchors", "dense", "letters"])
+def test_what_is_of_sparse_rows_is_not_asked_of_dense_ones(searching, family):
+    for options in ({"convert_to_sparse_tensor": True}, {"max_active_dims": 3}):
+        (name,) = options
+        with pytest.raises(InputError, match=rf"^{name} is .* dense; leave it out"):
+            searching[family].encode(TEXTS, **options)
+    assert searching[family].sparsity(np.eye(4)) == {"active_dims": 1.0, "sparsity_ratio": 0.75}
 
 
 @pytest.mark.parametrize("family", ["lexicon", "dense", "keytokens", "anchors"])

@@ -399,10 +399,9 @@ class KeyTokenEmbedder(TransformerEmbedder):
             float32 [n, m], after the model's adjustment.
         """
         first, second = (self.adjustment.apply(np.atleast_2d(rows)) for rows in (embeddings1, embeddings2))
-        if self.settings.similarity == "dot":
-            product: Vectors = first @ second.T
-            return product
-        return self.similarity(first, second)
+        is_dot = self.settings.similarity == "dot"
+        product: Vectors = first @ second.T if is_dot else self.similarity(first, second)
+        return product
 
     def _size(self) -> str:
         return f"{self.get_embedding_dimension():,} tokens"
