@@ -50,6 +50,7 @@ from pellucid.index.engine import (
     chosen_engine,
     written_engine,
 )
+from pellucid.index.evaluating import Asked, IndexEvaluation, Queries, Relevant, evaluated
 from pellucid.index.given import (
     GivenVectors,
     Rows,
@@ -77,6 +78,7 @@ from pellucid.index.models import (
     written_models,
 )
 from pellucid.index.searching import Parts, Question
+from pellucid.index.tuning import tuned_across, tuned_on
 from pellucid.index.verifying import document_vectors, wrong_parts
 from pellucid.index.words import Words
 from pellucid.progress import Progress
@@ -678,6 +680,51 @@ class Index:
         settings = parts.commit.state.settings
         shares = checked_weights(weights, list(settings["weights"]), settings["weights"])
         return Question(query, shares, parts, checked_word_weights(word_weights, settings.get("word_weights", {})))
+
+    def evaluate(
+        self,
+        queries: Queries,
+        relevant: Relevant,
+        *,
+        top_k: int = 10,
+        recall_at: int = 100,
+        examples: int = 20,
+        tune: bool | Relevant = False,
+        show_progress_bar: bool = False,
+    ) -> IndexEvaluation:
+        """Say how well documents are found that people have judged relevant: each part alone, and all together.
+
+        Args:
+            queries: id -> text; `pellucid.index.read_queries` reads them from a file.
+            relevant: id of a query -> {id of a document: grade}, integers; queries without a text here are left out.
+                `pellucid.index.read_qrels` reads them.
+            top_k: hits that count for nDCG.
+            recall_at: hits that count for recall and MRR.
+            examples: queries without a relevant document among the first `top_k` that are taken apart: what the first
+                hit had more of.
+            tune: also choose weights of the parts, and measure them on queries that they were not chosen on: True
+                divides the queries into five folds; judgements of other queries of `queries` are a development set.
+            show_progress_bar: show a bar, counting searches, once the work has lasted two seconds.
+
+        Raises:
+            InputError: an argument has a value that cannot be used, no query is judged, or too few for `tune`.
+            MissingExtraError: pytrec_eval, of `pellucid[eval]`, is not installed.
+        """
+        for name, value in (("top_k", top_k), ("recall_at", recall_at), ("examples", examples)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < (name != "examples"):
+                raise InputError(f"{name} is {value!r:.40}; it must be an integer from {int(name != 'examples')} up")
+        parts = self._now()
+        asked = Asked(parts, queries, relevant)
+        with Progress("evaluating", unit="searches", enabled=show_progress_bar) as progress:
+            found = evaluated(asked, top_k=top_k, recall_at=recall_at, most=examples, advance=progress.advance)
+            if tune is False:
+                return found
+            tuned = (
+                tuned_across(asked, top_k, progress.advance)
+                if tune is True
+                else tuned_on(Asked(parts, queries, tune), asked, top_k, progress.advance)
+            )
+        return replace(found, tuned=tuned)
 
     def _bytes(self) -> int:
         total = 0
