@@ -34,7 +34,8 @@ def encode_with(
     Args:
         encoder: what makes the vectors; their lengths do not matter.
         texts: any number of texts.
-        role: "query" or "document" for the encoder's own way with these, None for neither; callables know no roles.
+        role: "query" or "document" for the encoder's own way with these, None for neither; a callable has one if it has
+            a method `encode_query` or `encode_document`.
         batch_size: texts of one pass, where the encoder has passes.
         dimension: what the encoder gave before; None takes what it gives.
         show_progress_bar: passed on where the encoder has one.
@@ -143,8 +144,8 @@ def _as_function(encoder: Encoder, role: Role, batch_size: int, show_progress_ba
     if isinstance(encoder, Embedder) or is_sentence_transformer(encoder):
         method = getattr(encoder, f"encode_{role}" if role else "encode")
         return lambda texts: method(texts, batch_size=batch_size, show_progress_bar=show_progress_bar)
-    function: Callable[[list[str]], Any] = encoder
-    return function
+    function: Any = getattr(encoder, f"encode_{role}", encoder) if role else encoder
+    return function  # type: ignore[no-any-return]
 
 
 def _as_rows(vectors: Any) -> Vectors:
