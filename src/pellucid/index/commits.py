@@ -148,11 +148,14 @@ def _check_settings(settings: dict[str, Any]) -> None:
             raise ValueError(f"a model is called {model['name']!r:.60}, of {source!r:.60}")
         if copy is not None and (not re.fullmatch(r"models-[0-9]{1,15}/[^/\0]+", copy) or copy.endswith(("/.", "/.."))):
             raise ValueError(f"the copy of the model {model['name']!r:.60} is at {copy!r:.60}")
-        if type(fingerprint["dimension"]) is not int or not isinstance(fingerprint["table"], (str, type(None))):
+        if not isinstance(fingerprint["stored"], str) or not isinstance(fingerprint["functions"], list):
             raise ValueError(f"the model {model['name']!r:.60} has no fingerprint")
-        for numbers, values in fingerprint["probes"]:
-            if not all(type(number) is int for number in numbers) or not all(type(v) is float for v in values):
-                raise ValueError(f"the fingerprint of the model {model['name']!r:.60} holds something else")
+        for function in fingerprint["functions"]:
+            if type(function["dimension"]) is not int:
+                raise ValueError(f"the fingerprint of the model {model['name']!r:.60} has no dimension")
+            for numbers, values in function["probes"]:
+                if not all(type(number) is int for number in numbers) or not all(type(v) is float for v in values):
+                    raise ValueError(f"the fingerprint of the model {model['name']!r:.60} holds something else")
     names = [model["name"] for model in settings["models"]]
     if len(set(names)) < len(names):
         raise ValueError("two models have one name")
