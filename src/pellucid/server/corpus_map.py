@@ -67,18 +67,19 @@ def corpus_map(model: Embedder, texts: Sequence[str], clusters: int = 8) -> Corp
         perplexity = min(_PERPLEXITY, (len(texts) - 1) / 3)
         points = TSNE(2, perplexity=perplexity, init="pca", random_state=0, max_iter=500).fit_transform(reduced)
     points = (points - points.mean(axis=0)) / max(float(np.abs(points - points.mean(axis=0)).max()), 1e-9)
-    named, members = _named(model, list(texts), found)
+    known = np.asarray(abs(rows).sum(axis=1)).ravel() > 0
+    named, members = _named(model, list(texts), found, known)
     return CorpusMap(points.astype(np.float32), named, members)
 
 
-def _named(model: Embedder, texts: list[str], found: Any) -> tuple[tuple[Cluster, ...], list[int]]:
-    """Return the clusters, largest first, and the cluster of each text; one of a single text goes without words."""
+def _named(model: Embedder, texts: list[str], found: Any, known: Any) -> tuple[tuple[Cluster, ...], list[int]]:
+    """Return the clusters, largest first, and the cluster of each text; words need two texts, one of them known."""
     from pellucid.analysis.groups import contrast_all
 
     counts = np.bincount(found)
     order = [int(number) for number in np.argsort(-counts, kind="stable") if counts[number]]
     members = [order.index(number) for number in found.tolist()]
-    large = [place for place, number in enumerate(order) if counts[number] > 1]
+    large = [place for place, number in enumerate(order) if counts[number] > 1 and known[found == number].any()]
     kept = [number for number, place in enumerate(members) if place in large]
     contrasts: dict[str, Any] = {}
     if len(large) > 1:
