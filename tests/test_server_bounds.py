@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -95,7 +96,7 @@ def test_differences_of_too_many_rows_are_refused(url: str, words: list[str]) ->
 def test_pairs_are_counted_before_they_are_made(
     url: str, words: list[str], static: StaticEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    query = {"query": " ".join(words[:1000])}
+    query = {"query": " ".join(words[:500])}
     status, error = ask(url, "/search", {**query, "top_k": 100})
     assert status == 200
     monkeypatch.setattr(bounds, "_MOST_PAIRS", 100_000)
@@ -281,6 +282,18 @@ def test_64_point_0_is_whole(url: str, number: str) -> None:
     assert (
         status == 400 and found["error"]["type"] == "invalid_request_error" and found["error"]["param"] == "dimensions"
     )
+
+
+@pytest.mark.parametrize("texts", [[""] * 10, ["a loan"] * 50, ["", " ", "zzqx"] * 4, [""] * 20 + ["dog"]])
+def test_texts_without_a_difference_are_a_map(texts: list[str], tmp_path: Path) -> None:
+    """In a process of its own: t-SNE of rows that are all the same used to end it."""
+    script = "import json, sys, pellucid; from pellucid.server.corpus_map import corpus_map as m; import numpy as np; "
+    script += (
+        "found = m(pellucid.load('static-en'), json.loads(sys.argv[1]), 5); assert np.isfinite(found.points).all()"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", script, json.dumps(texts)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    subprocess.run(command, check=True, env=environment, cwd=tmp_path, timeout=120)
 
 
 def test_models_by_name(url: str) -> None:
