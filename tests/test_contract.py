@@ -253,7 +253,7 @@ def families(key_tokens, lexicon):
     parts = {"static": static, "again": static, "anchors": anchors, "letters": LetterEmbedder()}
     ensemble = EnsembleEmbedder(parts, [0.4, 0.3, 0.2, 0.1])
     mixed = EnsembleEmbedder([ensemble, key_tokens, lambda texts: np.array([[len(text) + 1.0, 1.0] for text in texts])])
-    table = scipy.sparse.random_array((len(words), 9), density=0.5, rng=rng)
+    table = scipy.sparse.random_array((len(words), 9), density=0.5, random_state=rng)
     names = Dimensions(Dimension(f"cluster {n}") for n in range(9))
     fired = pellucid.StaticLexiconEmbedder(Vocabulary(words), table, names)
     exact = {"static": static, "anchors": anchors, "lexicon": lexicon, "dense": dense, "ensemble": ensemble}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -69,6 +71,24 @@ def test_mteb_evaluates_the_model_as_it_is(model, tmp_path):
     (row,) = evaluate(model, data=tmp_path / "data", cache_dir=tmp_path / "cache", show_progress_bar=False).rows
     assert row.score == pytest.approx(100 * score, abs=1e-6)
     assert done.model_name == "pellucid/static-en"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["static-en", "lexicon-en", "anchors-en-200"])
+def test_a_model_keeps_mtebs_protocol(name):
+    pytest.importorskip("mteb", reason="mteb is not installed")
+    from mteb.models import EncoderProtocol
+    from mteb.types import EncodeKwargs
+
+    opened = pellucid.load(name)
+    assert isinstance(opened, EncoderProtocol)
+    asked, taken = inspect.signature(EncoderProtocol.encode).parameters, inspect.signature(opened.encode).parameters
+    known = {key for key, value in asked.items() if value.kind is value.KEYWORD_ONLY}
+    assert known | set(EncodeKwargs.__annotations__) <= set(taken)
+    first, second = opened.encode(ANIMALS), opened.encode(MONEY)
+    assert opened.similarity(first, second).shape == (len(ANIMALS), len(MONEY))
+    assert opened.similarity_pairwise(first, second).shape == (len(ANIMALS),)
+    assert opened.mteb_model_meta.name == f"pellucid/{name}"
 
 
 def test_mteb_tells_models_of_other_weights_apart(model, fruit, tmp_path):
