@@ -34,6 +34,7 @@ from pellucid.pretrained import (
     check_family,
     load,
     locate,
+    named_place,
     open_encoder,
     open_sentence_transformer,
     read_config,
@@ -203,7 +204,7 @@ def _read_encoder(folder: Path, name: Any) -> Encoder:
     if name == _STOCK:
         return _open_stock(folder)
     try:
-        return open_encoder(name)
+        return open_encoder(named_place(folder, name))
     except InputError as error:
         raise ModelFolderError(
             f"{folder} has anchors for the encoder {name!r}, which cannot be opened: {error}. "

@@ -25,6 +25,7 @@ from pellucid.errors import CorpusError, InputError, ModelFolderError
 from pellucid.fingerprint import claim_model
 from pellucid.index.models import Model, open_model
 from pellucid.parquet import Table
+from pellucid.pretrained import is_outside_allowed
 from pellucid.progress import Progress
 from pellucid.store import checksum, writing
 from pellucid.text import well_formed
@@ -119,7 +120,7 @@ def encode_corpus(
         job = Job(
             opened.encoder if own else _portable(model), source.absolute(), folder.absolute(), column, id_column,
             settings.role, settings.format, settings.shard_size, work.facts.get("texts", 0),
-            uuid.uuid4().hex, begun,
+            uuid.uuid4().hex, begun, is_outside_allowed(),
         )  # fmt: skip
         return _completed(work, job, opened, workers, engine)
 

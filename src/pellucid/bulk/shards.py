@@ -20,6 +20,7 @@ from pellucid.embeddings import Role
 from pellucid.encoders import Encoder
 from pellucid.errors import CorpusError
 from pellucid.parquet import Table
+from pellucid.pretrained import outside
 from pellucid.store import checksum, write_tensors, writing
 
 import pyarrow as pa  # isort: skip  # after batches, which says what to install where it is absent
@@ -49,6 +50,7 @@ class Job(NamedTuple):
         texts: of the whole corpus.
         run: a name that no other run has: processes may outlive one, and files change between two.
         stamp: of the source as it was when the run began, see `stamp`.
+        allow_outside: as in `pellucid.load`.
     """
 
     model: Encoder
@@ -62,6 +64,7 @@ class Job(NamedTuple):
     texts: int
     run: str
     stamp: tuple[int, ...] = ()
+    allow_outside: bool = False
 
     @property
     def shards(self) -> int:
@@ -133,7 +136,8 @@ def stamp(path: Path) -> tuple[int, ...]:
 @lru_cache(maxsize=1)
 def opened(job: Job) -> BatchEncoder:
     """Return the model of a run as a function of batches, opened once a process."""
-    return BatchEncoder(job.model, column=job.column, role=job.role)
+    with outside(job.allow_outside):
+        return BatchEncoder(job.model, column=job.column, role=job.role)
 
 
 def _read(job: Job, number: int) -> Iterator[Any]:

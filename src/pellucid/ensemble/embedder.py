@@ -43,6 +43,7 @@ from pellucid.pretrained import (
     check_family,
     load,
     locate,
+    named_place,
     open_encoder,
     open_sentence_transformer,
     saving,
@@ -337,7 +338,7 @@ def _open(folder: Path, number: int, record: dict[str, Any]) -> Encoder:
     if kind == _STOCK:
         return open_sentence_transformer(str(place))
     if kind == _NAMED and isinstance(source, str):
-        return open_encoder(source)
+        return open_encoder(named_place(folder, source))
     if kind == _CALLABLE:
         raise ModelFolderError(
             f"{folder}: the part {name!r:.80} was a function, which no file can hold; give it: "
