@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.errors import VERSION, IndexFolderError, ModelFolderError
+from pellucid.errors import VERSION, IndexFolderError, ModelFolderError, WritingError
 from pellucid.index.documents import Document
 from pellucid.index.engine import LOCAL
 from pellucid.index.segments import Segment
@@ -420,8 +420,11 @@ class Writer:
             segments.append(opened)
             records.append((record, None))
         self.save(state, segments, records)
-        if self.merge(segments, records):
-            self.save(state, segments, records)
+        try:
+            if self.merge(segments, records):
+                self.save(state, segments, records)
+        except WritingError:  # the change is made; a later one merges
+            self._sweep()
         return self.commit
 
     def compact(self, passages: int) -> None:

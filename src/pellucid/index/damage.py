@@ -128,6 +128,15 @@ def wrong_numbers(tensors: Tensors) -> str:
             rows = tensors[f"{prefix}.rows"]
             if len(rows) and not 0 <= rows.min() <= rows.max() < size:
                 return f"{prefix} points outside the documents"
+    first = np.zeros(passages, np.bool_)
+    first[0] = first[tensors["passages"][:-1]] = True
+    cuts, sizes = tensors["cuts"], np.diff(tensors["text.ends"], prepend=0)
+    if (
+        (cuts[first] < 0).any()
+        or (np.diff(cuts)[~first[1:]] < 0).any()
+        or (cuts[tensors["passages"] - 1] > sizes).any()
+    ):
+        return "cuts are not within the texts"
     for name in ("bm25.lengths", "bm25.values"):
         if name in tensors and len(tensors[name]) and tensors[name].min() < 0:
             return f"{name} holds a number below 0"
