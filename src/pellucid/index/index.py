@@ -62,7 +62,7 @@ from pellucid.index.given import (
     with_given,
 )
 from pellucid.index.hits import Hit, Hits
-from pellucid.index.metadata import parse_where
+from pellucid.index.metadata import KINDS, parse_where
 from pellucid.index.models import (
     BM25,
     Model,
@@ -766,5 +766,4 @@ class Index:
 
 
 def _kind_names(kinds_of: str) -> str:
-    names = {"n": "number", "s": "string", "b": "boolean"}
-    return " or ".join(names[kind] for kind in sorted(kinds_of))
+    return " or ".join(name for kind, name in KINDS.items() if kind in kinds_of)
