@@ -87,6 +87,7 @@ def test_a_query_is_encoded_once_for_all_weights(tmp_path):
         assert sorted(asked) == sorted(queries.values())
 
 
+@pytest.mark.full
 def test_an_index_of_one_part_and_one_in_an_engine(tmp_path, fruit):
     pytest.importorskip("qdrant_edge")
     from pellucid.engines.edge import Edge
@@ -153,6 +154,7 @@ def make_tunable(folder, count=60):
     return index, {str(n): f"word{n}" for n in range(count)}, {str(n): {f"right{n}": 1} for n in range(count)}
 
 
+@pytest.mark.full
 def test_a_gain_that_is_there_is_found_in_folds_and_on_other_queries(tmp_path):
     index, queries, relevant = make_tunable(tmp_path / "index")
     tuned = index.evaluate(queries, relevant, tune=True).tuned
@@ -177,6 +179,7 @@ def test_where_nothing_can_be_gained_the_weights_stay(tmp_path, fruit):
         assert found.tuned.gain == found.tuned.low == 0 and "may be chance" in str(found)
 
 
+@pytest.mark.full
 def test_noise_is_no_gain(tmp_path):
     """What was chosen on a query never counts for it: where judgements are noise, the gain is not above 0 for sure."""
     draws = np.random.default_rng(3)
@@ -226,6 +229,7 @@ def files(tmp_path):
     return tmp_path
 
 
+@pytest.mark.full
 def test_the_command_says_what_the_method_says(index, files, fruit):
     assert read_queries(files / "queries.jsonl") == QUERIES and read_qrels(files / "test.tsv") == RELEVANT
     fruit.save_pretrained(files / "fruit")

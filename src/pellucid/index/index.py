@@ -77,6 +77,7 @@ from pellucid.index.models import (
     settings_with,
     written_models,
 )
+from pellucid.index.reranking import SecondStage
 from pellucid.index.searching import Parts, Question
 from pellucid.index.tuning import tuned_across, tuned_on
 from pellucid.index.verifying import document_vectors, wrong_parts
@@ -628,7 +629,15 @@ class Index:
     # Searches
 
     def search(
-        self, query: str, top_k: int = 10, *, where: Any = None, weights: Weights = None, word_weights: Weights = None
+        self,
+        query: str,
+        top_k: int = 10,
+        *,
+        where: Any = None,
+        weights: Weights = None,
+        word_weights: Weights = None,
+        rerank: Any = None,
+        rerank_top: int = 50,
     ) -> Hits:
         """Return the documents with the highest scores.
 
@@ -640,6 +649,11 @@ class Index:
             weights: of the parts for this search: {"bm25": 1} is BM25 alone. Brought to the sum 1.
             word_weights: what words of the query count in BM25 and static models: {"immune": 0.3} multiplies their
                 terms and pairs of words by 0.3. Other models read the query as it is.
+            rerank: a second stage, which scores the first hits anew: a CrossEncoder of sentence-transformers, or a
+                function `score(query, texts)` that gives a number a text (title and best passage). It replaces score
+                and order; `hit.before` is what was found. With a weight of its own among `weights` it is a part like
+                the others: {**index.weights, "rerank": 1} is half and half.
+            rerank_top: how many of the first hits it scores, at least `top_k`.
 
         Returns:
             at most `top_k` hits, best first; fewer where fewer share anything with the query.
@@ -655,16 +669,21 @@ class Index:
         while True:
             parts = self._now()
             conditions = parse_where(where, parts.commit.state.fields)
-            question = self._question(query, parts, weights, word_weights)
+            second, count, first = None, top_k, weights
+            if rerank is not None:
+                second = SecondStage(rerank, rerank_top, weights, list(parts.commit.state.settings["weights"]))
+                count, first = max(top_k, rerank_top), second.first
+            question = self._question(query, parts, first, word_weights)
             try:
-                hits, exact = question.search(min(top_k, max(parts.commit.state.documents, 1)), conditions)
+                hits, exact = question.search(min(count, max(parts.commit.state.documents, 1)), conditions)
             except EngineError:
                 if self._now().commit.state.engine == parts.commit.state.engine:
                     raise
                 continue  # a rebuild has removed the engine that was asked
             if parts.engine is None or self._now().commit is parts.commit:  # else an engine may have lost a document
-                state = parts.commit.state
-                return Hits(query, state.documents, question.shares, tuple(hits), exact, question.unknown)
+                documents = parts.commit.state.documents
+                found = Hits(query, documents, question.shares, tuple(hits), exact, question.unknown)
+                return found if second is None else second.reranked(found, top_k, count)
 
     def score(self, query: str, id: str | int, *, weights: Weights = None, word_weights: Weights = None) -> Hit:
         """Return one document as a hit, whether or not a search would find it: its score and the reasons.
