@@ -141,8 +141,9 @@ class Index:
         Args:
             path: a folder that is empty or not there yet.
             models: name -> model: a bundled name, folder or hub id, a pellucid model, a SentenceTransformer, or a
-                function from a list of texts to vectors, which has to be given again at each opening. One model, or a
-                list, get names of their own; None is static-en; {} none.
+                function from a list of texts to vectors, which has to be given again at each opening, as has an
+                `EmbeddingServer` or a `QueryFunction`. One model, or a list, get names of their own; None is static-en;
+                {} none.
             bm25: whether BM25 is a part of the score.
             weights: of the parts, "bm25" among them, brought to the sum 1; None gives the models together 0.3 where
                 all are static and else 0.4, in equal shares, and BM25 the rest.
@@ -756,7 +757,10 @@ class Index:
         """Return what the index is: counts, parts and weights, fields of the metadata, bytes on disk."""
         state = self._now().commit.state
         settings = state.settings
-        sources = {m["name"]: m["source"] or ("a copy" if m["copy"] else "given") for m in settings["models"]}
+        sources = {
+            m["name"]: m["source"] or m.get("server") or ("a copy" if m["copy"] else "given")
+            for m in settings["models"]
+        }
         sources |= {name: f"{sources[name]}, with given vectors" for name in given_parts(settings)}
         return {
             "folder": str(self.folder),
