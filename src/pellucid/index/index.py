@@ -723,7 +723,7 @@ class Index:
             examples: queries without a relevant document among the first `top_k` that are taken apart: what the first
                 hit had more of.
             tune: also choose weights of the parts, and measure them on queries that they were not chosen on: True
-                divides the queries into five folds; judgements of other queries of `queries` are a development set.
+                divides the queries into five folds; judgements of others of `queries` are a development set.
             show_progress_bar: show a bar, counting searches, once the work has lasted two seconds.
 
         Raises:
@@ -733,17 +733,14 @@ class Index:
         for name, value in (("top_k", top_k), ("recall_at", recall_at), ("examples", examples)):
             if not isinstance(value, int) or isinstance(value, bool) or value < (name != "examples"):
                 raise InputError(f"{name} is {value!r:.40}; it must be an integer from {int(name != 'examples')} up")
-        parts = self._now()
-        asked = Asked(parts, queries, relevant)
+        asked = Asked(self._now(), queries, relevant)
         with Progress("evaluating", unit="searches", enabled=show_progress_bar) as progress:
+            tuned = None
+            if tune is True:
+                tuned = tuned_across(asked, top_k, progress.advance)
+            elif tune is not False:
+                tuned = tuned_on(asked, queries, tune, top_k, progress.advance)
             found = evaluated(asked, top_k=top_k, recall_at=recall_at, most=examples, advance=progress.advance)
-            if tune is False:
-                return found
-            tuned = (
-                tuned_across(asked, top_k, progress.advance)
-                if tune is True
-                else tuned_on(Asked(parts, queries, tune), asked, top_k, progress.advance)
-            )
         return replace(found, tuned=tuned)
 
     def _bytes(self) -> int:
