@@ -29,7 +29,7 @@ class IndexFolderError(PellucidError, ValueError):
 
 
 class EngineError(PellucidError, ConnectionError):
-    """The engine of a search index cannot be reached, or cannot answer in full."""
+    """The engine of a search index, or a server of embeddings, cannot be reached, or cannot answer in full."""
 
 
 class WritingError(PellucidError, OSError):

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from pellucid._lazy import lazy
 
 if TYPE_CHECKING:
+    from pellucid.index.embedding_server import EmbeddingServer as EmbeddingServer
     from pellucid.index.evaluating import (
         IndexEvaluation as IndexEvaluation,
         read_qrels as read_qrels,
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from pellucid.index.reasons import Reasons as Reasons
 else:
     _HOMES = {
+        "embedding_server": "EmbeddingServer",
         "evaluating": "IndexEvaluation read_qrels read_queries",
         "given": "QueryFunction",
         "hits": "Hit Hits",

@@ -100,6 +100,7 @@ class TunedWeights(NamedTuple):
         weights: the best on all queries they were chosen on.
         tried: how many weights were tried.
         chosen_on: queries that these were chosen on.
+        left_out: queries that were given to choose on and are measured, too: they chose nothing.
         measured_on: queries that the gain was measured on.
         folds: parts into which the queries were divided: in turn, each was measured with the weights that are best on
             the others. 0 where the two were other queries from the beginning.
@@ -113,6 +114,7 @@ class TunedWeights(NamedTuple):
     weights: tuple[PartWeight, ...]
     tried: int
     chosen_on: int
+    left_out: int
     measured_on: int
     folds: int
     before: float
@@ -191,14 +193,20 @@ class IndexEvaluation(Report):
             if tuned.folds
             else f"chosen on {counted(tuned.chosen_on, 'other query', 'other queries')}"
         )
+        if tuned.left_out:
+            how += f", without {tuned.left_out:,} that are among those measured"
         yield Note(
             f"Tuned: nDCG@{self.top_k} {tuned.before:.1f} before, {tuned.after:.1f} after, {tuned.gain:+.1f} "
             f"(95 % {tuned.low:+.1f} to {tuned.high:+.1f}) on {tuned.measured_on:,} queries; {how}."
         )
+        best = f"The best of {tuned.tried} on {tuned.chosen_on:,} queries"
+        if dict(tuned.weights) == {row.part: row.weight for row in self.measures if row.part != TOGETHER}:
+            yield Note(f"{best} are the weights that the index has.")
+            return
         if tuned.low <= 0:
             yield Note("The interval holds 0: the gain may be chance, and the weights may as well stay.", True)
         weights = ", ".join(f"{part!r}: {weight:.2g}" for part, weight in tuned.weights)
-        yield Note(f"The best of {tuned.tried} on {tuned.chosen_on:,} queries: index.configure(weights={{{weights}}})")
+        yield Note(f"{best}: index.configure(weights={{{weights}}})")
 
 
 class _Remembered(Model):
@@ -216,6 +224,8 @@ class Asked:
     """Queries asked of one commit, with any weights.
 
     Attributes:
+        index: the index at one moment.
+        parts: the same with models that have encoded the queries.
         queries: those that have a text and a relevant document.
         relevant: of these.
         own: the weights that searches have.
@@ -242,7 +252,7 @@ class Asked:
                 block = texts[start : start + _BATCH]
                 rows |= zip(block, model.vectors(block, "query"))
             models[name] = model if model.is_static else _Remembered(model, rows)
-        self.parts = parts._replace(models=models)
+        self.index, self.parts = parts, parts._replace(models=models)
 
     def question(self, query: str, weights: Mapping[str, float]) -> Question:
         """Return a query, by its id, with weights that add up to 1."""

@@ -77,6 +77,7 @@ from pellucid.index.models import (
     settings_with,
     written_models,
 )
+from pellucid.index.reranking import SecondStage
 from pellucid.index.searching import Parts, Question
 from pellucid.index.tuning import tuned_across, tuned_on
 from pellucid.index.verifying import document_vectors, wrong_parts
@@ -140,8 +141,9 @@ class Index:
         Args:
             path: a folder that is empty or not there yet.
             models: name -> model: a bundled name, folder or hub id, a pellucid model, a SentenceTransformer, or a
-                function from a list of texts to vectors, which has to be given again at each opening. One model, or a
-                list, get names of their own; None is static-en; {} none.
+                function from a list of texts to vectors, which has to be given again at each opening, as has an
+                `EmbeddingServer` or a `QueryFunction`. One model, or a list, get names of their own; None is static-en;
+                {} none.
             bm25: whether BM25 is a part of the score.
             weights: of the parts, "bm25" among them, brought to the sum 1; None gives the models together 0.3 where
                 all are static and else 0.4, in equal shares, and BM25 the rest.
@@ -627,7 +629,15 @@ class Index:
     # Searches
 
     def search(
-        self, query: str, top_k: int = 10, *, where: Any = None, weights: Weights = None, word_weights: Weights = None
+        self,
+        query: str,
+        top_k: int = 10,
+        *,
+        where: Any = None,
+        weights: Weights = None,
+        word_weights: Weights = None,
+        rerank: Any = None,
+        rerank_top: int = 50,
     ) -> Hits:
         """Return the documents with the highest scores.
 
@@ -639,6 +649,11 @@ class Index:
             weights: of the parts for this search: {"bm25": 1} is BM25 alone. Brought to the sum 1.
             word_weights: what words of the query count in BM25 and static models: {"immune": 0.3} multiplies their
                 terms and pairs of words by 0.3. Other models read the query as it is.
+            rerank: a second stage, which scores the first hits anew: a CrossEncoder of sentence-transformers, or a
+                function `score(query, texts)` that gives a number a text (title and best passage). It replaces score
+                and order; `hit.before` is what was found. With a weight of its own among `weights` it is a part like
+                the others: {**index.weights, "rerank": 1} is half and half.
+            rerank_top: how many of the first hits it scores, at least `top_k`.
 
         Returns:
             at most `top_k` hits, best first; fewer where fewer share anything with the query.
@@ -654,16 +669,21 @@ class Index:
         while True:
             parts = self._now()
             conditions = parse_where(where, parts.commit.state.fields)
-            question = self._question(query, parts, weights, word_weights)
+            second, count, first = None, top_k, weights
+            if rerank is not None:
+                second = SecondStage(rerank, rerank_top, weights, list(parts.commit.state.settings["weights"]))
+                count, first = max(top_k, rerank_top), second.first
+            question = self._question(query, parts, first, word_weights)
             try:
-                hits, exact = question.search(min(top_k, max(parts.commit.state.documents, 1)), conditions)
+                hits, exact = question.search(min(count, max(parts.commit.state.documents, 1)), conditions)
             except EngineError:
                 if self._now().commit.state.engine == parts.commit.state.engine:
                     raise
                 continue  # a rebuild has removed the engine that was asked
             if parts.engine is None or self._now().commit is parts.commit:  # else an engine may have lost a document
-                state = parts.commit.state
-                return Hits(query, state.documents, question.shares, tuple(hits), exact, question.unknown)
+                documents = parts.commit.state.documents
+                found = Hits(query, documents, question.shares, tuple(hits), exact, question.unknown)
+                return found if second is None else second.reranked(found, top_k, count)
 
     def score(self, query: str, id: str | int, *, weights: Weights = None, word_weights: Weights = None) -> Hit:
         """Return one document as a hit, whether or not a search would find it: its score and the reasons.
@@ -702,7 +722,7 @@ class Index:
             examples: queries without a relevant document among the first `top_k` that are taken apart: what the first
                 hit had more of.
             tune: also choose weights of the parts, and measure them on queries that they were not chosen on: True
-                divides the queries into five folds; judgements of other queries of `queries` are a development set.
+                divides the queries into five folds; judgements of others of `queries` are a development set.
             show_progress_bar: show a bar, counting searches, once the work has lasted two seconds.
 
         Raises:
@@ -712,17 +732,14 @@ class Index:
         for name, value in (("top_k", top_k), ("recall_at", recall_at), ("examples", examples)):
             if not isinstance(value, int) or isinstance(value, bool) or value < (name != "examples"):
                 raise InputError(f"{name} is {value!r:.40}; it must be an integer from {int(name != 'examples')} up")
-        parts = self._now()
-        asked = Asked(parts, queries, relevant)
+        asked = Asked(self._now(), queries, relevant)
         with Progress("evaluating", unit="searches", enabled=show_progress_bar) as progress:
+            tuned = None
+            if tune is True:
+                tuned = tuned_across(asked, top_k, progress.advance)
+            elif tune is not False:
+                tuned = tuned_on(asked, queries, tune, top_k, progress.advance)
             found = evaluated(asked, top_k=top_k, recall_at=recall_at, most=examples, advance=progress.advance)
-            if tune is False:
-                return found
-            tuned = (
-                tuned_across(asked, top_k, progress.advance)
-                if tune is True
-                else tuned_on(Asked(parts, queries, tune), asked, top_k, progress.advance)
-            )
         return replace(found, tuned=tuned)
 
     def _bytes(self) -> int:
@@ -736,7 +753,10 @@ class Index:
         """Return what the index is: counts, parts and weights, fields of the metadata, bytes on disk."""
         state = self._now().commit.state
         settings = state.settings
-        sources = {m["name"]: m["source"] or ("a copy" if m["copy"] else "given") for m in settings["models"]}
+        sources = {
+            m["name"]: m["source"] or m.get("server") or ("a copy" if m["copy"] else "given")
+            for m in settings["models"]
+        }
         sources |= {name: f"{sources[name]}, with given vectors" for name in given_parts(settings)}
         return {
             "folder": str(self.folder),

@@ -21,6 +21,7 @@ from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError
 from pellucid.fingerprint import PROBES, fingerprint, same_model
 from pellucid.index.bm25 import Analyser
+from pellucid.index.embedding_server import EmbeddingServer
 from pellucid.pretrained import open_encoder
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import well_formed
@@ -155,7 +156,10 @@ def written_models(folder: Path, models: Mapping[str, Model], copies: str) -> li
     for name, model in models.items():
         copied = model.source is None and save_copy(model, folder / copies / name)
         copy = f"{copies}/{name}" if copied else None
-        written.append({"name": name, "source": model.source, "copy": copy, "fingerprint": model.fingerprint})
+        entry = {"name": name, "source": model.source, "copy": copy, "fingerprint": model.fingerprint}
+        if isinstance(model.encoder, EmbeddingServer):
+            entry["server"] = model.encoder.address  # for messages; nobody is asked there
+        written.append(entry)
     return written
 
 
@@ -172,9 +176,12 @@ def opened_models(
         name = model["name"]
         where = given.get(name) or (folder / model["copy"] if model["copy"] else model["source"])
         if where is None:
+            server = model.get("server")
+            what = f"on a server ({server!s:.200}), which is not asked unless you say so" if server else "a function"
+            example = "pellucid.index.EmbeddingServer(url, model)" if server else "..."
             raise InputError(
-                f"the model {name!r} of {folder} is a function, which no folder can hold; give it: "
-                f"Index.open(path, models={{{name!r}: ...}})"
+                f"the model {name!r} of {folder} is {what}, which no folder can hold; give it: "
+                f"Index.open(path, models={{{name!r}: {example}}})"
             )
         try:
             opened[name] = open_model(name, where)

@@ -351,6 +351,10 @@ class Reasons:
         """Return the sum of the rows of each part."""
         return {part: float(terms.values.sum()) for part, terms in self._terms.items()}
 
+    def terms(self) -> dict[str, Terms]:
+        """Return the terms of each part."""
+        return dict(self._terms)
+
     def __len__(self) -> int:
         """Return the number of rows."""
         return len(self._values)

@@ -6,13 +6,14 @@ the one is divided: each of five folds is measured with the weights that are bes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError
-from pellucid.index.evaluating import Asked, Floats, PartWeight, TunedWeights
+from pellucid.index.evaluating import Asked, Floats, PartWeight, Queries, Relevant, TunedWeights
+from pellucid.views.parts import counted
 
 _FOLDS = 5
 _LEAST = 20  # queries that weights are chosen on
@@ -42,35 +43,41 @@ def tuned_across(asked: Asked, top_k: int, advance: Callable[[int], None]) -> Tu
     for fold in range(_FOLDS):
         after[folds == fold] = values[_best(values[:, folds != fold], tried, asked.own)][folds == fold]
     best = tried[_best(values, tried, asked.own)]
-    return _measured(best, tried, len(after), _FOLDS, values[0], after)
+    return _measured(best, tried, (len(after), 0), _FOLDS, values[0], after)
 
 
-def tuned_on(development: Asked, asked: Asked, top_k: int, advance: Callable[[int], None]) -> TunedWeights:
-    """Choose weights on some queries, and measure them on others.
+def tuned_on(
+    asked: Asked, queries: Queries, development: Relevant, top_k: int, advance: Callable[[int], None]
+) -> TunedWeights:
+    """Choose weights on some queries, and measure them on others; one that is among both chooses nothing.
 
     Args:
-        development: the queries to choose on.
         asked: those to measure on.
+        queries: with those to choose on.
+        development: the judgements of these.
         top_k: of nDCG.
         advance: is told how many searches were made.
 
     Raises:
-        InputError: the two share a query, there are fewer than 20 to choose on, or the index has one part.
+        InputError: there are fewer than 20 to choose on, or the index has one part.
     """
-    shared = set(development.queries) & set(asked.queries) or {
-        own for own, text in asked.queries.items() if text in set(development.queries.values())
-    }
-    if shared:
+    if not isinstance(development, Mapping):
+        raise InputError(f"tune is {development!r:.60}; give True, or judgements of other queries")
+    texts = set(asked.queries.values())
+    others = {own: of for own, of in development.items() if own not in asked.queries and queries.get(own) not in texts}
+    shared = len(development) - len(others)
+    if len(others) < _LEAST:
         raise InputError(
-            f"query {min(shared)!r:.60} is among those to tune on and those to measure on; what was chosen on a query "
-            "looks better on it than it is"
+            f"{counted(len(others), 'judged query', 'judged queries')} to choose weights on, beside {shared:,} that "
+            f"are measured as well; give {_LEAST} or more others"
         )
+    chooser = Asked(asked.index, queries, others)
     tried = candidates(asked.own)
-    _check(development, tried)
-    values = _values(development, tried, top_k, advance)
+    _check(chooser, tried)
+    values = _values(chooser, tried, top_k, advance)
     best = tried[_best(values, tried, asked.own)]
     before, after = asked.ndcg(asked.own, top_k), asked.ndcg(best, top_k)
-    return _measured(best, tried, len(development.queries), 0, before, after)
+    return _measured(best, tried, (len(chooser.queries), shared), 0, before, after)
 
 
 def candidates(own: Weights) -> list[Weights]:
@@ -122,13 +129,13 @@ def _distance(first: Weights, second: Weights) -> float:
 
 
 def _measured(
-    best: Weights, tried: Sequence[Weights], chosen_on: int, folds: int, before: Floats, after: Floats
+    best: Weights, tried: Sequence[Weights], chosen: tuple[int, int], folds: int, before: Floats, after: Floats
 ) -> TunedWeights:
     gains = after - before
     low, high = interval(gains)
     weights = tuple(PartWeight(*item) for item in best.items())
     means = float(before.mean()), float(after.mean()), float(gains.mean())
-    return TunedWeights(weights, len(tried), chosen_on, len(gains), folds, *means, low, high)
+    return TunedWeights(weights, len(tried), *chosen, len(gains), folds, *means, low, high)
 
 
 def interval(gains: npt.NDArray[np.float64]) -> tuple[float, float]:

@@ -209,7 +209,7 @@ def routes(service: Service) -> APIRouter:
         service.check_explained({"query": body.query})
 
         def work() -> dict[str, Any]:
-            weights = {"weights": body.weights, "word_weights": body.word_weights}
+            weights: dict[str, Any] = {"weights": body.weights, "word_weights": body.word_weights}
             hits = index.search(body.query, body.top_k, where=body.where, **weights)
             return searched(hits, body.rows, len(index.weights.keys() - {_BM25}))
 
