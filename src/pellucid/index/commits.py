@@ -42,7 +42,7 @@ _TRIES = 20  # to open files that a merge removes meanwhile
 _MOST = 1 << 62  # documents, passages, terms, bytes
 _MOST_INDEX = 1 << 16  # bytes of index.json
 _COMMIT = re.compile(rb'\{"sha256": "([0-9a-f]{64})",\n"state": (.*)\}\n', re.DOTALL)
-_KINDS = frozenset("nsb")  # of values of the metadata
+_KINDS = frozenset("nsbd")  # of values of the metadata
 
 
 _INDEX = b'{"pellucid-index": {"format": %d}}\n' % FORMAT
