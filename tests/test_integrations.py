@@ -644,6 +644,21 @@ def test_chroma_is_refused_a_model_on_no_disk_and_another_one_for_a_collection(c
 
 
 @pytest.mark.full
+def test_chroma_does_not_open_another_model_at_the_same_place(chroma_client, saved, fruit):
+    home = adapter("chroma")
+    config = home.PellucidEmbeddingFunction(saved).get_config()
+    chroma_client.create_collection("fruit", embedding_function=home.PellucidEmbeddingFunction(saved))
+    fruit.scale({0: 2.0}).save_pretrained(saved)
+    with pytest.raises(InputError, match="made with another model than"):
+        home.PellucidEmbeddingFunction.build_from_config(config)
+    with pytest.raises(ValueError, match="another model"):  # Chroma's own
+        chroma_client.get_collection("fruit").query(query_texts=["a bicycle"])
+    changed = home.PellucidEmbeddingFunction(saved)
+    with pytest.raises(InputError, match="is another model; make a collection"):
+        changed.validate_config_update(config, changed.get_config())
+
+
+@pytest.mark.full
 def test_chromas_sparse_vectors_name_their_dimensions():
     opened = pellucid.load("lexicon-en")
     made = adapter("chroma").PellucidSparseEmbeddingFunction("lexicon-en")
