@@ -450,3 +450,17 @@ def test_clusters_are_called_by_the_words_that_fire_them(model):
     assert names[0].about == ("bank", "loan", "mortgage", "ﬀ") and names["nothing"].about == ()
     few = named_by_words(model.vocabulary, table, among=2)
     assert few.names[:4] == ["bank, loan", "loan", "bank", "東京, new york"]  # the last has no word among the first two
+
+
+@pytest.mark.parametrize("factor", [1e6, 1e-3])
+def test_any_number_of_scalings_is_refused_or_opens_with_the_same_vectors(model, tmp_path, factor):
+    for _ in range(5):
+        try:
+            model = model.scale({0: factor}).reweight({"bank": factor})
+        except InputError as error:
+            assert "1e+18" in str(error)
+            return
+        model.save_pretrained(tmp_path / "m")
+        opened = pellucid.load(tmp_path / "m")
+        assert np.allclose(opened.encode("bank loan").toarray(), model.encode("bank loan").toarray(), atol=1e-6)
+        model = opened

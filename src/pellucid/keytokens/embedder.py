@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from pellucid.base import Vectors, check_texts, explained_texts
-from pellucid.dimensions import Dimensions, Edit
+from pellucid.dimensions import Dimensions, Edit, mixed
 from pellucid.embeddings import PLAIN, Role, checked_role, unit_rows
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import KEY_TOKEN, Explanation, Row
@@ -453,8 +453,6 @@ class KeyTokenEmbedder(TransformerEmbedder):
         return explained(self, *explained_texts(text1, text2, role1, role2))
 
     def _edited(self, edit: Edit) -> Self:
-        from scipy import sparse
-
-        mixing = sparse.csr_array(edit.mixing if self.mixing is None else self.mixing @ edit.mixing)
+        mixing = mixed(self.mixing, edit)
         mixing.eliminate_zeros()
         return self._like(mixed=(mixing, edit.dimensions))

@@ -32,7 +32,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.dimensions import Dimensions, DimensionTable, read_dimensions, scaling, write_dimensions
+from pellucid.dimensions import (
+    MOST_SCALE,
+    Dimensions,
+    DimensionTable,
+    read_dimensions,
+    scaling,
+    write_dimensions,
+)
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.lexicon.clusters import Clusters, name_clusters
 from pellucid.pretrained import check_family, identify, loading, locate, named_place, saving
@@ -95,14 +102,14 @@ def write_folder(path: str | Path, model: Parts, backbone_name: str | None, dtyp
 
 
 def diagonal_scales(mixing: Any) -> list[float] | None:
-    """Return what each dimension is multiplied by where the mixing does nothing else, for the table; else None."""
+    """Return what each dimension is multiplied by where the mixing does nothing else, and the table takes it."""
     if mixing is None or mixing.shape[0] != mixing.shape[1]:
         return None
     entries = mixing.tocoo()
     if entries.nnz != mixing.shape[0] or (entries.row != entries.col).any():
         return None
     values: list[float] = mixing.diagonal().tolist()
-    return values
+    return values if 0 <= min(values) and max(values) <= MOST_SCALE else None
 
 
 def _tensors(model: Parts, dtype: str, *, mixed: bool) -> dict[str, npt.NDArray[Any]]:

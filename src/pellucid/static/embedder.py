@@ -27,6 +27,7 @@ from pellucid.dimensions import (
     Dimension,
     Dimensions,
     Edit,
+    mixed,
     read_dimensions,
     scaling,
     selected_columns,
@@ -46,9 +47,10 @@ from pellucid.static.folder import (
     write_static,
     written_out,
 )
-from pellucid.static.precision import StoredTable, floats
+from pellucid.static.precision import LARGEST, StoredTable, floats
 from pellucid.static.spelling import SpelledRows, Speller, Unedited, check_weights
 from pellucid.static.words import TextWords
+from pellucid.store import is_sound
 from pellucid.text import JOINER, Coverage, Span, Vocabulary, Word, shown_word, unspaced_run, well_formed
 
 if TYPE_CHECKING:
@@ -293,13 +295,15 @@ class StaticEmbedder(Embedder):
         else:
             every = self.word_vectors(np.arange(len(self.vocabulary)))
             vectors = np.ascontiguousarray((edit.mixing.T @ every.T).T, dtype=np.float32)
+            if not is_sound(vectors, LARGEST):
+                raise InputError(f"the edits together give vectors beyond {LARGEST:g}; scale less")
             model = StaticEmbedder(self.vocabulary, vectors, dimensions=edit.dimensions, spelling=self.spelling)
         if self.spelling is not None:
             before = self._unedited
             model._unedited = (
-                Unedited(self.vectors, self.scales, self.dtype, edit.mixing)
+                Unedited(self.vectors, self.scales, self.dtype, mixed(None, edit))
                 if before is None
-                else before._replace(mixing=before.mixing @ edit.mixing)
+                else before._replace(mixing=mixed(before.mixing, edit))
             )
         return model
 
@@ -520,8 +524,10 @@ def _reweighted(
         vectors = np.array(vectors)
         with np.errstate(over="ignore"):
             vectors[rows] = floats(vectors, None, np.array(rows, np.int64)) * times[:, None]
-    if not np.isfinite(vectors[rows] if scales is None else scales[rows]).all():
-        raise InputError(f"a factor is too large for a table of {vectors.dtype}; give a smaller one")
+    if not (is_sound(vectors[rows], LARGEST) if scales is None else is_sound(scales[rows], LARGEST / 127)):
+        raise InputError(
+            f"a factor, times those given before, is too large for a table of {vectors.dtype}; give a smaller one"
+        )
     return vectors, scales
 
 
