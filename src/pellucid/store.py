@@ -204,7 +204,7 @@ def _lock(name: Path, path: Path) -> int | None:
 def _open_lock(name: Path) -> int:
     """Return the handle of a lock file, made where there is none; what else may be in its place is refused."""
     try:
-        handle = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
+        handle = os.open(name, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)  # a link may lead anywhere
         if stat.S_ISREG(os.fstat(handle).st_mode):
             return handle
         os.close(handle)
@@ -263,10 +263,15 @@ _HELD: set[TextIO] = set()
 
 
 def _let_go() -> None:
-    """Close the parent's lock files in a forked child: the lock would last as long as one of both has them open."""
+    """Close the parent's lock files in a forked child: the lock would last as long as one of both has them open.
+
+    Something else is opened under their numbers, which whoever has a number still may close later.
+    """
     for file in list(_HELD):
         with suppress(OSError):
-            os.close(file.fileno())
+            nothing = os.open(os.devnull, os.O_RDONLY)
+            os.dup2(nothing, file.fileno(), inheritable=False)
+            os.close(nothing)
     _HELD.clear()
 
 

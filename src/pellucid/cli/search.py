@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pellucid.cli.input import JsonOption, OpenOption, read
-from pellucid.cli.output import json_line, say, shown_json
+from pellucid.cli.input import HtmlOption, JsonOption, OpenOption, read
+from pellucid.cli.output import json_line, say, show, shown_json
 from pellucid.errors import InputError
 
 if TYPE_CHECKING:
@@ -176,6 +176,42 @@ def verify(folder: _Folder) -> None:
         typer.echo("\n".join(problems) or f"{len(opened):,} documents: all is well")
     if problems:
         raise typer.Exit(1)
+
+
+@index.command("eval")
+def evaluate(
+    folder: _Folder,
+    queries: Annotated[Path, typer.Option(help="JSON lines with _id and text.")],
+    qrels: Annotated[Path, typer.Option(help="Judgements: a .tsv with query-id, corpus-id and score.")],
+    top: Annotated[int, typer.Option("--top", "-k", min=1, help="Hits that count for nDCG.")] = 10,
+    recall: Annotated[int, typer.Option(min=1, help="Hits that count for recall and MRR.")] = 100,
+    missed: Annotated[int, typer.Option(min=0, help="Queries without a right hit to take apart.")] = 20,
+    tune: Annotated[bool, typer.Option("--tune", help="Choose weights, in five folds of the queries.")] = False,
+    tune_on: Annotated[Path | None, typer.Option(help="Choose weights on these judgements: other queries.")] = None,
+    json: JsonOption = False,
+    html: HtmlOption = None,
+) -> None:
+    """Say how well an index finds what people have judged, part by part, and why it missed what it missed.
+
+    Queries and judgements are as BEIR has them. Weights are never measured on the
+    queries they were chosen on. Needs pellucid[eval].
+
+    \b
+    Examples:
+      pellucid index eval my-index --queries queries.jsonl --qrels qrels/test.tsv
+      pellucid index eval my-index --queries queries.jsonl --qrels qrels/test.tsv --tune-on qrels/train.tsv
+    """
+    from pellucid.index.evaluating import read_qrels, read_queries
+
+    if tune and tune_on is not None:
+        raise typer.BadParameter("give one of --tune and --tune-on", param_hint="--tune")
+    asked, judged = read_queries(queries), read_qrels(qrels)
+    development = tune if tune_on is None else read_qrels(tune_on)
+    with _opened(folder) as opened:
+        found = opened.evaluate(
+            asked, judged, top_k=top, recall_at=recall, examples=missed, tune=development, show_progress_bar=True
+        )
+    show(found, json, html, None)
 
 
 @index.command()
@@ -416,7 +452,7 @@ def _show(found: Hits, reasons: int) -> None:
             console.print(line, soft_wrap=not console.is_terminal)
     if not len(found):
         console.print("nothing found")
-    elif not found.exact:
+    elif not (found.exact or found.reranked):
         console.print("better ones may have been missed", style="dim")
 
 
