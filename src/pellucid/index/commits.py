@@ -148,7 +148,11 @@ def _check_settings(settings: dict[str, Any]) -> None:
             raise ValueError(f"a model is called {model['name']!r:.60}, of {source!r:.60}")
         if copy is not None and (not re.fullmatch(r"models-[0-9]{1,15}/[^/\0]+", copy) or copy.endswith(("/.", "/.."))):
             raise ValueError(f"the copy of the model {model['name']!r:.60} is at {copy!r:.60}")
-        if not isinstance(fingerprint["stored"], str) or not isinstance(fingerprint["functions"], list):
+        if (
+            type(model["dimension"]) is not int
+            or not isinstance(fingerprint["stored"], str)
+            or not isinstance(fingerprint["functions"], list)
+        ):
             raise ValueError(f"the model {model['name']!r:.60} has no fingerprint")
         for function in fingerprint["functions"]:
             if type(function["dimension"]) is not int:
@@ -302,7 +306,7 @@ def _check_together(state: State, segments: Sequence[Segment]) -> None:
         if state.settings["engine"]["kind"] == LOCAL:
             for model in state.settings["models"]:
                 dimension = segment.dimension_of(model["name"])
-                if dimension not in (None, model["fingerprint"]["dimension"]):
+                if dimension not in (None, model["dimension"]):
                     raise ValueError(f"the vectors of {model['name']!r:.60} in {segment.name} have {dimension} numbers")
     if last >= state.next:
         raise ValueError("the number of the next document is taken")

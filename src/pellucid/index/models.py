@@ -156,7 +156,13 @@ def written_models(folder: Path, models: Mapping[str, Model], copies: str) -> li
     for name, model in models.items():
         copied = model.source is None and save_copy(model, folder / copies / name)
         copy = f"{copies}/{name}" if copied else None
-        entry = {"name": name, "source": model.source, "copy": copy, "fingerprint": model.fingerprint}
+        entry = {
+            "name": name,
+            "source": model.source,
+            "copy": copy,
+            "dimension": model.dimension,
+            "fingerprint": model.fingerprint,
+        }
         if isinstance(model.encoder, EmbeddingServer):
             entry["server"] = model.encoder.address  # for messages; nobody is asked there
         written.append(entry)
