@@ -27,8 +27,8 @@ import numpy.typing as npt
 
 from pellucid.errors import VERSION, IndexFolderError, ModelFolderError, WritingError
 from pellucid.index.documents import Document
-from pellucid.index.metadata import KINDS
 from pellucid.index.engine import LOCAL
+from pellucid.index.metadata import KINDS
 from pellucid.index.segments import Segment
 from pellucid.store import checksum, parse_json, read_regular, write_tensors, writing
 
