@@ -961,3 +961,43 @@ def test_compiled_reasons_are_the_plain_ones(kind):
 def test_distinct_values_and_their_places(values):
     found, which = distinct(np.array(values, np.int64), 10)
     assert sorted(found.tolist()) == sorted(set(values)) and found[which].tolist() == values
+
+
+# --- Kinds of fields ---
+
+
+def test_a_field_knows_the_kinds_of_its_values(tmp_path):
+    values = [1, 2.5, "a", "2024-05-31", "2024-05-31T10:00:00.5+02:00", "2024-W22-5", "20240531", True, ["b", 3], None]
+    with Index.create(tmp_path / "index", {}) as index:
+        metadata = [{"x": value, f"of {n}": value} for n, value in enumerate(values)]
+        index.add(None, ["word"] * len(values), metadata=metadata)
+        fields = index.info()["fields"]
+        assert fields["x"] == "number or date or boolean or string"
+        named = ["number", "number", "string", "date", "date", "string", "string", "boolean", "number or string"]
+        assert [fields[f"of {n}"] for n in range(9)] == named and "of 9" not in fields
+        index.rebuild()
+        assert index.info()["fields"] == fields and not index.verify()
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ({"s": {"gte": 2}}, "field 's' holds strings, and gte asks for the number 2"),
+        ({"s": 2}, "field 's' holds strings, and eq asks for the number 2"),
+        ({"s": {"lt": "2024-05-31"}}, "field 's' holds strings, and lt asks for the date"),
+        ({"n": {"in": ["1"]}}, "field 'n' holds numbers, and in asks for the string '1'"),
+        ({"n": True}, "field 'n' holds numbers, and eq asks for the boolean True"),
+        ({"d": 2024}, "field 'd' holds dates, and eq asks for the number 2024: nothing can meet that. Write a date as"),
+        ({"d": ["May", "June"]}, "field 'd' holds dates, and in asks for the string 'May'"),
+        ({"d": {"gte": "2024-W22-5"}}, "gte of field 'd' is '2024-W22-5'; numbers and dates, such as 2024-05-31"),
+        ({"b": 1}, "field 'b' holds booleans, and eq asks for the number 1"),
+        ([{"n": 1}, {"b": "true"}], "field 'b' holds booleans"),
+    ],
+)
+def test_a_condition_that_no_value_can_meet_is_refused(tmp_path, where, said):
+    with Index.create(tmp_path / "index", {}) as index:
+        index.add(["1"], ["word"], metadata=[{"s": "2", "n": 1, "d": "2024-05-31", "b": True}])
+        with pytest.raises(InputError, match=said):
+            index.search("word", where=where)
+        for met in ({"s": {"ne": 2}}, {"n": {"nin": ["1"]}}, {"b": {"exists": True}}, {"d": ["2024-05-31", "May"]}):
+            assert len(index.search("word", where=met)) == 1

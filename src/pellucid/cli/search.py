@@ -452,7 +452,7 @@ def _show(found: Hits, reasons: int) -> None:
             console.print(line, soft_wrap=not console.is_terminal)
     if not len(found):
         console.print("nothing found")
-    elif not found.exact:
+    elif not (found.exact or found.reranked):
         console.print("better ones may have been missed", style="dim")
 
 

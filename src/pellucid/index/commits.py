@@ -28,6 +28,7 @@ import numpy.typing as npt
 from pellucid.errors import VERSION, IndexFolderError, ModelFolderError, WritingError
 from pellucid.index.documents import Document
 from pellucid.index.engine import LOCAL
+from pellucid.index.metadata import KINDS
 from pellucid.index.segments import Segment
 from pellucid.store import checksum, parse_json, read_regular, write_tensors, writing
 
@@ -42,7 +43,7 @@ _TRIES = 20  # to open files that a merge removes meanwhile
 _MOST = 1 << 62  # documents, passages, terms, bytes
 _MOST_INDEX = 1 << 16  # bytes of index.json
 _COMMIT = re.compile(rb'\{"sha256": "([0-9a-f]{64})",\n"state": (.*)\}\n', re.DOTALL)
-_KINDS = frozenset("nsbd")  # of values of the metadata
+_KINDS = frozenset(KINDS)  # of values of the metadata
 
 
 _INDEX = b'{"pellucid-index": {"format": %d}}\n' % FORMAT

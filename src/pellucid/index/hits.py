@@ -11,7 +11,7 @@ from pellucid.analysis.ranking import WhyAbove
 from pellucid.explanation import Explanation
 from pellucid.index.reasons import Reasons
 from pellucid.text import well_formed
-from pellucid.views.parts import AnyPart, Column, Heading, TablePart, counted, signed
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, signed
 from pellucid.views.report import VERSION, Report
 
 _NAMED = 5  # rows named in a table and in JSON
@@ -49,7 +49,8 @@ class Hit:
         """What the score is made of: words to highlight, and rows that add up to it.
 
         Raises:
-            InputError: the stored vectors are needed, and the index was closed or the document changed.
+            InputError: the stored vectors are needed, they lie in an engine, and the index was closed or the document
+                changed.
         """
         return self._why()
 
@@ -93,7 +94,8 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
         found: the hits.
         exact: whether no other document can have a higher score; False where an engine searches a graph, or a search
             had to stop earlier.
-        unknown: words of the query that no document has; they add nothing, and count in what BM25 could reach.
+        unknown: words of the query that no document has; BM25 counts them in what the query could reach, so that they
+            lower its part of the scores.
         reranked: how many of the first hits were scored anew, 0 where that was not asked for.
     """
 
@@ -138,13 +140,13 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
     def _parts(self) -> Iterator[AnyPart]:
         how = " + ".join(f"{weight:.2g} {part}" for part, weight in self.weights.items())
         facts = [how, counted(self.documents, "document")]
-        if self.unknown:
-            facts.append(f"in no document: {', '.join(map(well_formed, self.unknown))}")
         if self.reranked:
             facts.append(f"the first {self.reranked:,} reranked")
         if not self.exact and not self.reranked:
             facts.append("better ones may have been missed")
         yield Heading("Search", self.query, ", ".join(facts))
+        if self.unknown:
+            yield Note(f"in no document: {', '.join(map(well_formed, self.unknown))}", is_warning=True)
         rows = []
         for rank, hit in enumerate(self.found, 1):
             why = ", ".join(f"{row.name} {signed(row.contribution)}" for row in hit.reasons.top(_NAMED))

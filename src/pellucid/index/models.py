@@ -22,7 +22,7 @@ from pellucid.errors import IndexFolderError, InputError, ModelFolderError
 from pellucid.fingerprint import PROBES, fingerprint, same_model
 from pellucid.index.bm25 import Analyser
 from pellucid.index.embedding_server import EmbeddingServer
-from pellucid.pretrained import open_encoder
+from pellucid.pretrained import bundled_models, named_place, open_encoder
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import well_formed
 
@@ -151,10 +151,14 @@ def kinds(models: Mapping[str, Model]) -> tuple[dict[str, int], dict[str, bool]]
 
 
 def written_models(folder: Path, models: Mapping[str, Model], copies: str) -> list[dict[str, Any]]:
-    """Return how the models can be opened again, with copies of those given as objects in folder/copies."""
+    """Return how the models can be opened again.
+
+    Those given as objects or folders are copied to folder/copies: an index opens nothing elsewhere by itself.
+    """
     written = []
     for name, model in models.items():
-        copied = model.source is None and save_copy(model, folder / copies / name)
+        elsewhere = model.source is None or (model.source not in bundled_models() and Path(model.source).is_dir())
+        copied = elsewhere and save_copy(model, folder / copies / name)
         copy = f"{copies}/{name}" if copied else None
         entry = {
             "name": name,
@@ -180,7 +184,9 @@ def opened_models(
     opened = {}
     for model in written:
         name = model["name"]
-        where = given.get(name) or (folder / model["copy"] if model["copy"] else model["source"])
+        where = given.get(name) or (folder / model["copy"] if model["copy"] else None)
+        if where is None and model["source"] is not None:
+            where = named_place(folder, model["source"])
         if where is None:
             server = model.get("server")
             what = f"on a server ({server!s:.200}), which is not asked unless you say so" if server else "a function"
