@@ -1,14 +1,27 @@
-"""A process that changes an index until it is killed, and says on stdout what was committed."""
+"""A process that changes an index until it is killed, and says on stdout what was committed; or one that reads it.
+
+Documents come and go in pairs: `a3` and `b3` always hold the text of one version, so that whoever sees two versions has
+seen half of a commit.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
 import sys
+import time
 
 import numpy as np
 
 import pellucid
+import pellucid.index.changing as changing
+import pellucid.index.commits as commits
+import pellucid.index.index as index_module
+
+PAIRS = 20
+_OPERATIONS = ("open", "os.rename", "os.remove", "os.truncate", "os.chmod", "os.mkdir", "os.utime", "mmap.__new__")
 
 
 def vectors(texts):
@@ -21,26 +34,111 @@ def text_of(version, size):
     return " ".join([f"version{version} abc"] * size)
 
 
-def main(folder, seed):
-    chance = random.Random(seed)
-    with pellucid.Index.open(folder, models={"letters": vectors}) as index:
+def small():
+    """Let merges come soon, and disks be as full as they like."""
+    commits._FANOUT = 2
+    changing.LEAST_FREE = index_module.LEAST_FREE = 0
+
+
+def opened(folder, **settings):
+    return pellucid.Index.open(folder, models={"letters": vectors}, **settings)
+
+
+def pairs(index, changes, *, version):
+    """Make a random change, all of it in one commit; yield what it will be, and whether it was made."""
+    own = sorted(changes.sample(range(PAIRS), changes.randint(1, 6)))
+    ids = [f"{side}{number}" for number in own for side in "ab"]
+    kind = changes.choice(
+        ["add", "add", "add", "delete", "rebuild", "update"] if version % 5 == 0 else ["add", "delete"]
+    )
+    size = changes.choice([1, 5, 60])
+    yield {"kind": kind, "ids": ids, "version": version, "size": size}
+    if kind == "add":
+        index.add(ids, [text_of(version, size)] * len(ids), metadata=[{"version": version}] * len(ids))
+    elif kind == "delete":
+        index.delete(ids, missing_ok=True)
+    elif kind == "rebuild":
+        index.rebuild()
+    else:
+        index.configure(word_weights={"abc": version % 7 + 1})
+
+
+def write(folder, seed, kill_at):
+    """Change it for ever, or until the file operation of this number; 0 for never."""
+    small()
+    changes, count = random.Random(seed), 0
+
+    def watch(event, arguments):
+        nonlocal count
+        if event in _OPERATIONS and str(folder) in str(arguments[0]):
+            count += 1
+            if count == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    with opened(folder) as index:
         print("open", flush=True)
+        sys.addaudithook(watch)
         version = seed * 1_000_000
         while True:
             version += 1
-            ids = [f"d{number}" for number in sorted(chance.sample(range(40), chance.randint(1, 12)))]
-            kind = chance.choice(["add", "add", "add", "delete", "rebuild"] if version % 7 == 0 else ["add", "delete"])
-            sizes = [chance.choice([1, 5, 60]) for _ in ids]
-            print(json.dumps({"kind": kind, "ids": ids, "version": version, "sizes": sizes}), flush=True)
-            if kind == "add":
-                texts = [text_of(version, size) for size in sizes]
-                index.add(ids, texts, metadata=[{"version": version}] * len(ids))
-            elif kind == "delete":
-                index.delete(ids, missing_ok=True)
-            else:
-                index.rebuild()
+            for change in pairs(index, changes, version=version):
+                print(json.dumps(change), flush=True)
             print("done", flush=True)
 
 
+def add(folder, name, count):
+    """Add documents one by one and say each when it is there."""
+    small()
+    with opened(folder) as index:
+        for number in range(int(count)):
+            index.add([f"{name}-{number}"], [f"text {name} {number} abc"])
+            print(f"{name}-{number}", flush=True)
+
+
+def wrong_in(documents):
+    """Say what cannot be of one commit."""
+    found = {document.id: document for document in documents}
+    for number in range(PAIRS):
+        first, second = found.get(f"a{number}"), found.get(f"b{number}")
+        if (first is None) != (second is None) or (first is not None and first.text != second.text):
+            return f"pair {number}: {first!r:.80} beside {second!r:.80}"
+        if first is not None and {word for word in first.text.split() if word != "abc"} != {
+            f"version{first.metadata['version']}"
+        }:
+            return f"{first.id} holds {first.text!r:.60} and {first.metadata}"
+    return ""
+
+
+def look(index):
+    """Search and read in every way; return what is wrong, "" where nothing is."""
+    hits = index.search("abc", top_k=2 * PAIRS + 10)
+    if not hits.exact or len({hit.id for hit in hits}) != len(hits) or hits.documents != len(hits):
+        return f"{len(hits)} hits of {hits.documents} documents, exact: {hits.exact}"
+    if problem := wrong_in([hit for hit in hits]):
+        return f"a search: {problem}"
+    for hit in hits[:3]:
+        if abs(sum(row.contribution for row in hit.reasons.top(100)) - hit.score) > 1e-5:
+            return f"the reasons of {hit.id} do not add up to {hit.score}"
+    return wrong_in(index) and f"an iteration: {wrong_in(index)}"
+
+
+def read(folder, seconds):
+    """Look again and again; say how often, or what is wrong."""
+    looks, seen, end = 0, set(), time.monotonic() + float(seconds)
+    with opened(folder, read_only=True) as index:
+        print("open", flush=True)
+        while time.monotonic() < end:
+            if problem := look(index):
+                print(problem, flush=True)
+                sys.exit(1)
+            looks += 1
+            seen.add(index._at.commit.state.commit)
+    print(f"looked {looks} {len(seen)}", flush=True)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    what, *rest = sys.argv[1:]
+    if what == "write":
+        write(rest[0], int(rest[1]), int(rest[2]))
+    else:
+        {"add": add, "read": read}[what](*rest)

@@ -317,3 +317,22 @@ def test_a_ragged_table_is_named(tmp_path):
     (tmp_path / "a.csv").write_text("text,b\nx\n")
     with pytest.raises(CorpusError, match=r"a.csv, line 2 has not as many cells"):
         list(read_texts(tmp_path / "a.csv"))
+
+
+@pytest.mark.parametrize("depth", [100, 600, 900, 980, 1_000, 100_000])
+def test_deep_json_is_our_error_at_any_depth(tmp_path, depth):
+    nested = "[" * depth + "]" * depth
+    for line in (nested, f'{{"text": {nested}}}', '{"text": ' * depth + "1" + "}" * depth):
+        (tmp_path / "c.jsonl").write_text(line + "\n")
+        with pytest.raises(CorpusError, match=r"c\.jsonl, line 1: "):
+            list(read_texts(tmp_path / "c.jsonl"))
+        with pytest.raises(CorpusError, match=r"c\.jsonl, line 1: "):
+            list(read_with_ids(tmp_path / "c.jsonl", "text", field="text"))
+
+
+def test_a_table_with_a_column_twice_is_refused(tmp_path):
+    (tmp_path / "c.csv").write_text("id,text,text\n1,a,b\n")
+    with pytest.raises(CorpusError, match=r"c\.csv has several columns 'text'"):
+        list(read_texts(tmp_path / "c.csv"))
+    (tmp_path / "c.csv").write_text("id,text,,\n1,a,,\n")  # as spreadsheets write empty columns
+    assert list(read_texts(tmp_path / "c.csv")) == ["a"]

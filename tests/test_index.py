@@ -256,6 +256,41 @@ def test_the_rows_of_a_transformers_hits_add_up(tmp_path, kind):
         assert index.verify() == [] and index.search("the table")[0].reasons.top(1)
 
 
+class Instructed(Embedder):
+    """Letters, of which a query counts the vowels alone: a model that reads queries in another way than documents."""
+
+    family = "instructed"
+
+    def _encode(self, texts, role, *, batch_size, show_progress_bar):
+        letters = "aeiou" if role == "query" else "aeioubcdlprt"
+        return np.array([[t.count(c) * (c in letters) for c in "aeioubcdlprt"] for t in texts], np.float32)
+
+    def get_embedding_dimension(self):
+        return 12
+
+    def explain(self, text1, text2=None, *, role1=None, role2=None):
+        sides = zip((text1, text2 or text1), (role1, role2))
+        first, second = (self._encode([t], role, batch_size=1, show_progress_bar=False)[0] for t, role in sides)
+        products = first * second / (np.linalg.norm(first) * np.linalg.norm(second) or 1)
+        terms = [Row(c, (c,), value, 0.0) for c, value in zip("aeioubcdlprt", products.tolist()) if value]
+        return Explanation.from_terms(self.family, (text1, text2), float(products.sum()), terms)
+
+    def save_pretrained(self, path):
+        path.mkdir(parents=True)
+
+
+@pytest.mark.parametrize("query", ["an apple and a car", "xyz", "btp"])  # the last two have no score of this part
+def test_reasons_of_an_ensemble_are_in_the_roles_of_the_search(tmp_path, fruit, query):
+    ensemble = EnsembleEmbedder({"fruit": fruit, "letters": Instructed()})
+    ensemble.save_pretrained = lambda path: path.mkdir(parents=True)
+    with Index.create(tmp_path / "index", {"m": ensemble}, bm25=False) as index:
+        index.add(TEXTS.keys(), TEXTS.values())
+        rows = ensemble.similarity(ensemble.encode_query([query]), ensemble.encode_document(list(TEXTS.values())))[0]
+        for hit in index.search(query):
+            assert hit.score == pytest.approx(rows[list(TEXTS).index(hit.id)], abs=1e-6)
+            assert sum(row.contribution for row in hit.explain().rows) == pytest.approx(hit.score, abs=1e-6)
+
+
 def test_vectors_of_any_sign_and_size(tmp_path):
     chance = np.random.default_rng(3)
     rows = chance.normal(size=(40, 5)).astype(np.float32)
@@ -483,7 +518,9 @@ def test_bm25_is_that_of_the_documents_there_are(tmp_path):
     with Index.create(tmp_path / "index", {}) as index:
         documents = {}
         for turn in range(30):
-            own = {f"d{chance.randrange(20)}": " ".join(chance.choices(["ax", "by", "cz"], k=4 + turn)) for _ in range(3)}
+            own = {
+                f"d{chance.randrange(20)}": " ".join(chance.choices(["ax", "by", "cz"], k=4 + turn)) for _ in range(3)
+            }
             documents = {k: v for k, v in documents.items() if k not in own} | own
             index.add(own.keys(), own.values())
             for gone in chance.sample(sorted(documents), 1):

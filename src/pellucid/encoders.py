@@ -6,21 +6,15 @@ each. What it returns is checked here. A name becomes an encoder in `pretrained.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from itertools import islice
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pellucid.base import Embedder, Vectors
 from pellucid.embeddings import Role
 from pellucid.errors import InputError
 from pellucid.text import Coverage, Span, well_formed, words_before
-
-_PROBES = 8  # texts encoded again when a run is resumed, to see that it is the same encoder
-_ROUNDING = 0.02  # what an encoder's vectors may differ by from run to run, in bfloat16 for instance
 
 Encoder = Any
 """A SentenceTransformer, an `Embedder`, or a callable: list of texts -> array [texts, d]."""
@@ -164,13 +158,3 @@ def _as_rows(vectors: Any) -> Vectors:
         return np.asarray(vectors, dtype=np.float32)
     except (TypeError, ValueError) as error:
         raise InputError(f"the encoder gave no array of numbers: {error}") from error
-
-
-def check_same_encoder(encoder: Encoder, texts: Iterable[str], known: npt.NDArray[Any], folder: Path) -> None:
-    """Refuse to continue in `folder` with another encoder than the one that gave the `known` vectors of `texts`."""
-    again = encode_with(encoder, list(islice(texts, _PROBES)))
-    first = np.asarray(known[: len(again)], np.float32)
-    if again.shape != first.shape or np.abs(again - first).max(initial=0) > _ROUNDING:
-        raise InputError(
-            f"{folder} holds vectors of another encoder; give the one it was begun with, or another folder"
-        )

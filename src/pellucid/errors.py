@@ -25,7 +25,7 @@ class ModelFolderError(PellucidError, ValueError):
 
 
 class IndexFolderError(PellucidError, ValueError):
-    """A search index is missing, broken, too new, or open in another process."""
+    """A search index is missing, broken, of another version, or another process keeps changing it."""
 
 
 class EngineError(PellucidError, ConnectionError):

@@ -105,7 +105,8 @@ def replace_documents(writer: Writer, parts: Parts, changes: Changes) -> None:
 
 
 def _delete(engine: Engine, garbage: Iterable[tuple[int, int]]) -> None:
-    engine.delete([point for number, passages in garbage for point in points_of(number, passages)])
+    if points := [point for number, passages in garbage for point in points_of(number, passages)]:
+        engine.delete(points)
 
 
 def _points(

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -24,10 +25,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.errors import VERSION, IndexFolderError, ModelFolderError
+from pellucid.errors import VERSION, IndexFolderError, ModelFolderError, WritingError
 from pellucid.index.documents import Document
+from pellucid.index.engine import LOCAL
 from pellucid.index.segments import Segment
-from pellucid.store import checksum, parse_json, read_json, read_tensors, write_json, write_tensors
+from pellucid.store import checksum, parse_json, read_regular, write_tensors, writing
 
 FORMAT = 2
 """The format of an index that this version writes and reads."""
@@ -35,8 +37,15 @@ FORMAT = 2
 _MOST_STATE = 64 << 20  # bytes
 _SMALL = 4 << 20  # bytes; a file up to this size is checked against its checksum when it is opened
 _FANOUT = 4  # segments of about one size become one
-_LARGEST = 2 << 30  # bytes of a merged segment: merging it takes seconds, and memory of that size
+_LARGEST = 1 << 30  # bytes of a merged segment: merging it takes seconds, and memory of twice that size
 _TRIES = 20  # to open files that a merge removes meanwhile
+_MOST = 1 << 62  # documents, passages, terms, bytes
+_MOST_INDEX = 1 << 16  # bytes of index.json
+_COMMIT = re.compile(rb'\{"sha256": "([0-9a-f]{64})",\n"state": (.*)\}\n', re.DOTALL)
+_KINDS = frozenset("nsb")  # of values of the metadata
+
+
+_INDEX = b'{"pellucid-index": {"format": %d}}\n' % FORMAT
 
 
 class File(NamedTuple):
@@ -88,12 +97,72 @@ class State:
 
     @classmethod
     def read(cls, value: Any) -> State:
-        """Return what `asdict` made and JSON has kept."""
+        """Return what `asdict` made and JSON has kept.
+
+        Raises:
+            ValueError, TypeError, KeyError, AttributeError: it is something else.
+        """
         known = dict(value)
         known["fields"] = {name: (number, kinds) for name, (number, kinds) in known["fields"].items()}
         known["segments"] = tuple((File(*one), gone and File(*gone)) for one, gone in known["segments"])
         known["garbage"] = tuple((number, passages) for number, passages in known["garbage"])
-        return cls(**known)
+        state = cls(**known)
+        state._check()
+        return state
+
+    def _check(self) -> None:
+        """Refuse values of other kinds than are written: a folder may come from anyone."""
+        files = [file for pair in self.segments for file in pair if file is not None]
+        counts = [self.commit, self.next, self.documents, self.passages, self.terms, *(file.bytes for file in files)]
+        counts += [number for pair in self.garbage for number in pair]
+        if not all(type(count) is int and 0 <= count < _MOST for count in counts):
+            raise ValueError("a count is no number, or negative")
+        if not all(isinstance(text, str) and len(text) < 200 for file in files for text in (file.name, file.sha256)):
+            raise ValueError("a file has no name or no checksum")
+        if len({file.name for file in files}) < len(files):
+            raise ValueError("a file is named twice")
+        numbers = [number for number, _ in self.fields.values()]
+        if any(type(number) is not int for number in numbers) or sorted(numbers) != list(range(len(numbers))):
+            raise ValueError("the fields of the metadata are not numbered from 0 on")
+        if not all(isinstance(kinds, str) and kinds and set(kinds) <= _KINDS for _, kinds in self.fields.values()):
+            raise ValueError("a field of the metadata has values of no kind")
+        if not re.fullmatch(r"engine-[0-9]{1,15}", self.engine):
+            raise ValueError(f"the generation of the engine is {self.engine!r:.40}")
+        _check_settings(self.settings)
+
+
+def _check_settings(settings: dict[str, Any]) -> None:
+    """Refuse settings of other kinds than are written; weights are looked at where they are used."""
+    stops = settings["stop_words"]
+    kinds = {"bm25": bool, "language": str, "passage_characters": int, "engine": dict, "models": list}
+    for name, kind in kinds.items():
+        if type(settings[name]) is not kind:
+            raise ValueError(f"{name} is {settings[name]!r:.60}")
+    if stops is not None and not (isinstance(stops, list) and all(isinstance(word, str) for word in stops)):
+        raise ValueError(f"stop_words are {stops!r:.60}")
+    if settings["passage_characters"] < 1 or not isinstance(settings["engine"]["kind"], str):
+        raise ValueError("passages have no length, or the engine is of no kind")
+    for model in settings["models"]:
+        source, copy, fingerprint = model["source"], model["copy"], model["fingerprint"]
+        if not isinstance(model["name"], str) or not (source is None or isinstance(source, str)):
+            raise ValueError(f"a model is called {model['name']!r:.60}, of {source!r:.60}")
+        if copy is not None and (not re.fullmatch(r"models-[0-9]{1,15}/[^/\0]+", copy) or copy.endswith(("/.", "/.."))):
+            raise ValueError(f"the copy of the model {model['name']!r:.60} is at {copy!r:.60}")
+        if (
+            type(model["dimension"]) is not int
+            or not isinstance(fingerprint["stored"], str)
+            or not isinstance(fingerprint["functions"], list)
+        ):
+            raise ValueError(f"the model {model['name']!r:.60} has no fingerprint")
+        for function in fingerprint["functions"]:
+            if type(function["dimension"]) is not int:
+                raise ValueError(f"the fingerprint of the model {model['name']!r:.60} has no dimension")
+            for numbers, values in function["probes"]:
+                if not all(type(number) is int for number in numbers) or not all(type(v) is float for v in values):
+                    raise ValueError(f"the fingerprint of the model {model['name']!r:.60} holds something else")
+    names = [model["name"] for model in settings["models"]]
+    if len(set(names)) < len(names):
+        raise ValueError("two models have one name")
 
 
 class Commit(NamedTuple):
@@ -149,44 +218,98 @@ def read_commit(folder: Path, before: Commit | None = None) -> Commit:
     """Return the present commit; files that an earlier one has open are not opened again.
 
     Raises:
-        IndexFolderError: a file is missing or damaged.
+        IndexFolderError: a file is missing or damaged, or is not what belongs there.
     """
-    opened = {} if before is None else {(s.name, g and g.name): one for one, (s, g) in
-                                        zip(before.segments, before.state.segments)}  # fmt: skip
-    last: Exception | None = None
-    for _ in range(_TRIES):
+    opened: dict[str, tuple[File | None, Segment]] = {}
+    if before is not None:
+        opened = {file.name: (gone, one) for one, (file, gone) in zip(before.segments, before.state.segments)}
+    for left in reversed(range(_TRIES)):
         stamp, state = stamp_of(folder), _read_state(folder)
         try:
-            segments = tuple(
-                opened.get((file.name, gone and gone.name)) or _open(folder, file, gone)
-                for file, gone in state.segments
-            )
-            return Commit(state, segments, stamp)
-        except FileNotFoundError as error:  # merged meanwhile
-            last = error
-    raise IndexFolderError(f"{folder} lacks a file that its commit names: {last}. Restore it, or build the index anew")
+            segments = tuple(_open(folder, file, gone, opened.get(file.name)) for file, gone in state.segments)
+        except FileNotFoundError as error:
+            if left and stamp_of(folder) != stamp:  # merged meanwhile
+                continue
+            raise IndexFolderError(
+                f"{folder} lacks a file that its commit names: {error}. Restore it, or build the index anew"
+            ) from error
+        try:
+            _check_together(state, segments)
+        except (ValueError, KeyError) as error:
+            raise IndexFolderError(f"{folder} is damaged: {error}. Restore it, or build the index anew") from error
+        return Commit(state, segments, stamp)
+    raise AssertionError("the last try returns or raises")
 
 
 def _read_state(folder: Path) -> State:
     path = folder / "commit.json"
     try:
-        with open(path, "rb") as file:
-            content = file.read(_MOST_STATE)
-        value = parse_json(content, f"{path} is not valid JSON")
-        if _digest(value["state"]) != value["sha256"]:
-            raise ValueError("its checksum is of another content")
-        return State.read(value["state"])
-    except (OSError, ModelFolderError, KeyError, ValueError, TypeError, AttributeError) as error:
+        found = _COMMIT.fullmatch(read_regular(path, _MOST_STATE))
+        if found is None or hashlib.sha256(found[2]).hexdigest().encode() != found[1]:
+            raise ValueError("it is not what was written: its checksum differs")
+        return State.read(parse_json(found[2], f"{path} is not valid JSON"))
+    except (ModelFolderError, KeyError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise IndexFolderError(f"{path} is damaged: {error}. Restore it, or build the index anew") from error
 
 
-def _open(folder: Path, file: File, gone: File | None) -> Segment:
-    for one in (file, gone):
-        if one is not None and one.bytes <= _SMALL and wrong(folder, one):
-            raise IndexFolderError(f"{wrong(folder, one)}. Restore it, or build the index anew")
-    rows = None if gone is None else read_tensors(_path(folder, gone))[0]["rows"]
-    opened = Segment.open(_path(folder, file))
-    return opened if rows is None else Segment.open(_path(folder, file), rows)
+def _open(folder: Path, file: File, gone: File | None, before: tuple[File | None, Segment] | None) -> Segment:
+    """Return a segment without the rows that are gone.
+
+    Args:
+        folder: of the index.
+        file: of the segment.
+        gone: of the rows, or None.
+        before: the same segment as an earlier commit has it open, and its file of rows.
+    """
+    if before is None:
+        segment = Segment.open(_checked_path(folder, file))
+        if file.bytes <= _SMALL and (problem := segment.wrong_numbers()):
+            raise IndexFolderError(f"{_path(folder, file)} is damaged: {problem}. Restore it, or build the index anew")
+    elif before[0] == gone:
+        return before[1]
+    else:
+        segment = before[1]
+    return segment if gone is None else segment.reduced(_checked_path(folder, gone))
+
+
+def _checked_path(folder: Path, file: File) -> Path:
+    """Return where a file is; a small one is held against its checksum, of a large one the size is looked at.
+
+    Raises:
+        IndexFolderError: it is not what was written.
+        FileNotFoundError: it is not there.
+    """
+    path = _path(folder, file)
+    size = path.stat().st_size
+    problem = wrong(folder, file) if file.bytes <= _SMALL or size != file.bytes else ""
+    if problem:
+        raise IndexFolderError(f"{problem}. Restore it, or build the index anew")
+    return path
+
+
+def _check_together(state: State, segments: Sequence[Segment]) -> None:
+    """Refuse segments that are not those of a commit: other counts, numbers out of order, parts that are missing.
+
+    Raises:
+        ValueError, KeyError: the message says what.
+    """
+    held = (sum(one.kept for one in segments), sum(one.kept_passages for one in segments))
+    if held != (state.documents, state.passages):
+        raise ValueError(f"it holds {held[0]:,} documents with {held[1]:,} passages, and its commit counts others")
+    last = 0
+    for segment in segments:
+        if int(segment.numbers[0]) <= last:
+            raise ValueError(f"the documents of {segment.name} are not later than those before")
+        last = int(segment.numbers[-1])
+        if state.settings["bm25"] != segment.has_bm25():
+            raise ValueError(f"{segment.name} was made with BM25, or without it, and the index was not")
+        if state.settings["engine"]["kind"] == LOCAL:
+            for model in state.settings["models"]:
+                dimension = segment.dimension_of(model["name"])
+                if dimension not in (None, model["dimension"]):
+                    raise ValueError(f"the vectors of {model['name']!r:.60} in {segment.name} have {dimension} numbers")
+    if last >= state.next:
+        raise ValueError("the number of the next document is taken")
 
 
 def wrong(folder: Path, file: File) -> str:
@@ -196,29 +319,31 @@ def wrong(folder: Path, file: File) -> str:
         FileNotFoundError: it is not there.
     """
     path = _path(folder, file)
+    size = path.stat().st_size
+    if size != file.bytes:
+        return f"{path} has {size:,} bytes, and had {file.bytes:,} when it was written"
     try:
-        size = path.stat().st_size
-        if size != file.bytes:
-            return f"{path} has {size:,} bytes, and had {file.bytes:,} when it was written"
         return "" if checksum(path) == file.sha256 else f"{path} is not what was written: its checksum differs"
     except ModelFolderError as error:
+        if not path.exists():
+            raise FileNotFoundError(path) from error
         return str(error)
 
 
 def _path(folder: Path, file: File) -> Path:
-    if file.name != Path(file.name).name or file.name.startswith("."):
+    if not re.fullmatch(r"[0-9a-z-]+\.safetensors", file.name):
         raise IndexFolderError(f"{folder} names a file {file.name!r:.60}, which cannot be one of its own")
-    return folder / "segments" / file.name
-
-
-def _digest(state: Any) -> str:
-    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
+    path = folder / "segments" / file.name
+    if path.parent.is_symlink() or path.is_symlink():
+        raise IndexFolderError(f"{path} is a link, and an index consists of its own files; put the file itself there")
+    return path
 
 
 def first_commit(folder: Path, state: State) -> None:
     """Make a folder an index, with a first commit."""
     (folder / "segments").mkdir()
-    write_json(folder / "index.json", {"pellucid-index": {"format": FORMAT, "version": VERSION}})
+    with writing(folder / "index.json") as aside:
+        aside.write_bytes(_INDEX)
     _write_state(folder, state)
 
 
@@ -231,10 +356,14 @@ def check_format(folder: Path) -> None:
     if not (folder / "index.json").is_file():
         what = "is no index: there is no index.json in it" if folder.is_dir() else "is not there"
         raise IndexFolderError(f"{folder} {what}. Make one: pellucid.Index.create, or pellucid index build")
+    path = folder / "index.json"
     try:
-        found = read_json(folder / "index.json")["pellucid-index"]["format"]
+        content = read_regular(path, _MOST_INDEX)
+        found = parse_json(content, f"{path} is not valid JSON")["pellucid-index"]["format"]
     except (ModelFolderError, KeyError, TypeError) as error:
         raise IndexFolderError(f"{folder} is no index: its index.json is of something else ({error})") from error
+    if found == FORMAT and content != _INDEX:
+        raise IndexFolderError(f"{path} is damaged: it holds more than {_INDEX.decode().strip()}. Restore it")
     if found != FORMAT or type(found) is not int:
         raise IndexFolderError(
             f"{folder} has format {found!r:.40}; pellucid {VERSION} reads {FORMAT}. Build the index anew, or update "
@@ -243,19 +372,35 @@ def check_format(folder: Path) -> None:
 
 
 def _write_state(folder: Path, state: State) -> None:
-    known = json.loads(json.dumps(asdict(state)))
-    write_json(folder / "commit.json", {"state": known, "sha256": _digest(known)}, indent=None)
+    """Put a commit in the place of the last one, with a later time than that: readers know it by its time."""
+    path, content = folder / "commit.json", json.dumps(asdict(state)).encode()
+    before = path.stat().st_mtime_ns if path.exists() else 0
+    with writing(path) as aside:
+        digest = hashlib.sha256(content).hexdigest().encode()
+        aside.write_bytes(b'{"sha256": "' + digest + b'",\n"state": ' + content + b"}\n")
+        if (now := aside.stat().st_mtime_ns) <= before:  # clocks of files tick in milliseconds, or are set back
+            os.utime(aside, ns=(now, before + 1))
 
 
 class Writer:
     """Makes commits; one at a time, for who holds the lock of the folder."""
 
     def __init__(self, folder: Path, commit: Commit) -> None:
-        """Take the present commit."""
-        self.folder, self.commit = folder, commit
+        """Take the present commit; what another process has made since `commit` was read is taken too."""
+        late = stamp_of(folder) != commit.stamp
+        self.folder, self.commit = folder, read_commit(folder, commit) if late else commit
 
     def save(self, state: State, segments: Sequence[Segment], records: Sequence[tuple[File, File | None]]) -> Commit:
-        """Make a commit of these segments; on disk when it returns."""
+        """Make a commit of these segments; on disk when it returns.
+
+        Raises:
+            IndexFolderError: another process has made one meanwhile; nothing is changed then.
+        """
+        if stamp_of(self.folder) != self.commit.stamp:
+            raise IndexFolderError(
+                f"{self.folder} was changed by another process that does not see the lock of this one; change an index "
+                "on network drives from one machine alone"
+            )
         state = replace(state, segments=tuple(records), commit=self.commit.state.commit + 1)
         _write_state(self.folder, state)
         self.commit = Commit(state, tuple(segments), stamp_of(self.folder))
@@ -279,18 +424,37 @@ class Writer:
             segments.append(opened)
             records.append((record, None))
         self.save(state, segments, records)
-        if self.merge(segments, records):
-            self.save(state, segments, records)
+        try:
+            if self.merge(segments, records):
+                self.save(state, segments, records)
+        except WritingError:  # the change is made; a later one merges
+            self._sweep()
         return self.commit
+
+    def compact(self, passages: int) -> None:
+        """Merge the last segments after so many passages were added at once; it costs no more than adding them did."""
+        segments, records = list(self.commit.segments), list(self.commit.state.segments)
+        first, size, held = len(segments), 0, 0
+        while first and size + segments[first - 1].passages <= 2 * passages:
+            first, size, held = first - 1, size + segments[first - 1].passages, held + records[first - 1][0].bytes
+        if len(segments) - first > 1 and held <= _LARGEST:
+            self._merge(segments, records, slice(first, len(segments)))
+            self.save(self.commit.state, segments, records)
+
+    def _merge(self, segments: list[Segment], records: list[tuple[File, File | None]], due: slice) -> None:
+        for file, _ in records[due]:  # damage must not go into a new file, with a checksum that is right
+            if file.bytes > _SMALL and (problem := wrong(self.folder, file)):
+                raise IndexFolderError(f"{problem}. What was added is safe; restore the file, or build anew")
+        one = Segment.merged(segments[due])
+        opened = [self.write(one)] if len(one.numbers) else []
+        segments[due] = [segment for segment, _ in opened]
+        records[due] = [(record, None) for _, record in opened]
 
     def merge(self, segments: list[Segment], records: list[tuple[File, File | None]]) -> bool:
         """Merge what is due in a list of segments, which no commit names yet; return whether anything was."""
         merged = False
         while due := due_merge(segments, records):
-            one = Segment.merged(segments[due])
-            opened = [self.write(one)] if len(one.numbers) else []
-            segments[due] = [segment for segment, _ in opened]
-            records[due] = [(record, None) for _, record in opened]
+            self._merge(segments, records, due)
             merged = True
         return merged
 
@@ -321,18 +485,17 @@ def _record(path: Path) -> File:
 def due_merge(segments: Sequence[Segment], records: Sequence[tuple[File, File | None]]) -> slice | None:
     """Return neighbouring segments that should be one, None where there are none.
 
-    The last ones, as soon as there are four of about one size; so a document is written anew about once each time their
-    number grows four times. One of which more than half is gone is written anew by itself.
+    The last ones, where those after the first of them hold three times as much as it does: a document is written anew
+    about once each time the documents grow four times, and few changes never move many documents. A segment of which
+    more than half is gone is written anew by itself.
     """
     for number, segment in enumerate(segments):
         if len(segment.gone) * 2 > len(segment.numbers):
             return slice(number, number + 1)
-    limit, largest = 1, max((segment.passages for segment in segments), default=0)
-    while limit <= _FANOUT * largest:
-        first = len(segments)
-        while first and segments[first - 1].passages <= limit:
-            first -= 1
-        if len(segments) - first >= _FANOUT and sum(file.bytes for file, _ in records[first:]) <= _LARGEST:
-            return slice(first, len(segments))
-        limit *= _FANOUT
-    return None
+    found, after, held = None, 0, 0
+    for number in reversed(range(len(segments))):
+        held += records[number][0].bytes
+        if after >= (_FANOUT - 1) * segments[number].passages and after and held <= _LARGEST:
+            found = slice(number, len(segments))
+        after += segments[number].passages
+    return found

@@ -14,10 +14,11 @@ import numpy as np
 
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import EngineError, IndexFolderError, InputError
+from pellucid.fingerprint import same_model
 from pellucid.index.commits import Commit, State
 from pellucid.index.documents import Document
 from pellucid.index.engine import Engine, Vector
-from pellucid.index.models import Model, same_model
+from pellucid.index.models import Model
 
 Rows = Mapping[str, Sequence[Vector | None]]
 """By part the rows of some passages."""

@@ -62,7 +62,7 @@ from pellucid.index.given import (
     with_given,
 )
 from pellucid.index.hits import Hit, Hits
-from pellucid.index.metadata import parse_where
+from pellucid.index.metadata import KINDS, parse_where
 from pellucid.index.models import (
     BM25,
     Model,
@@ -322,13 +322,10 @@ class Index:
             models = opened_models(self.folder, after.settings["models"], given, check=True)
         except PellucidError as error:
             raise IndexFolderError(f"{self.folder} was rebuilt with other models; open it again: {error}") from error
-        former = self._at.engine
         self._engines = chosen_engine(None, after.settings["engine"], other=True)
         self._at = Parts(self._new_words(commit, models), models, commit, None)
         if self._engines is not None:
             self._at = self._at._replace(engine=self._engines.open(self._generation()))
-        if former is not None:
-            former.close()
 
     @property
     def weights(self) -> dict[str, float]:
@@ -460,7 +457,7 @@ class Index:
         parts = self._now()
         checked = drafts(*columns, parts.commit.state.settings["passage_characters"])
         given = GivenVectors(vectors, parts.models)
-        count = 0
+        count = passages = batches = 0
         with Progress("indexing", unit="documents", enabled=show_progress_bar) as progress:
             if all(column is None or isinstance(column, Sequence) for column in columns):
                 all_checked = list(checked)  # all of it is checked before any is stored
@@ -469,8 +466,12 @@ class Index:
             while batch := batch_of(checked):
                 self._store(batch, given.of(batch, count), given.models)
                 count += len(batch)
+                passages, batches = passages + sum(len(document.ends) for document in batch), batches + 1
                 progress.advance(len(batch))
             given.check(count, "; these were stored")
+            if batches > 1:
+                with self._changing() as writer:
+                    writer.compact(passages)
         return count
 
     def _store(self, batch: list[Document], own: Rows, fits: Mapping[str, Model]) -> None:
@@ -604,11 +605,9 @@ class Index:
             kept = partial(stored_rows, old, former, given)
             state, segments, records = refilled(writer, state, models, engine, self._term_counts, kept)
             writer.save(state, segments, records)
-            self._at = Parts(words, models, writer.commit, engine)
+            self._at = Parts(words, models, writer.commit, engine)  # the former engine closes with its last search
             self._given = {name: model.encoder for name, model in models.items()}
             self._behind = False
-            if former is not None:
-                former.close()
             self._sweep(old.state)
 
     def _former(self, state: State, models: Mapping[str, Model]) -> Engine | None:
@@ -789,5 +788,4 @@ class Index:
 
 
 def _kind_names(kinds_of: str) -> str:
-    names = {"n": "number", "s": "string", "b": "boolean"}
-    return " or ".join(names[kind] for kind in sorted(kinds_of))
+    return " or ".join(name for kind, name in KINDS.items() if kind in kinds_of)

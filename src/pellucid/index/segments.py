@@ -26,7 +26,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.errors import IndexFolderError, ModelFolderError
+from pellucid.errors import ModelFolderError
+from pellucid.index.damage import STRINGS, Tensors, check_tensors, damage_told, damaged, is_list, wrong_numbers
 from pellucid.index.documents import Document
 from pellucid.index.engine import Vector, Where
 from pellucid.index.metadata import entries, timestamp
@@ -35,13 +36,11 @@ from pellucid.store import read_tensors, write_tensors
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
-Tensors = dict[str, npt.NDArray[Any]]
 
-COARSE_ROWS = 16_384
+COARSE_ROWS = 4000
 """Passages from which a segment also holds its dense vectors in 8 bits."""
 
 _NOTHING: npt.NDArray[np.int32] = np.zeros(0, np.int32)
-_STRINGS = ("id", "title", "text", "metadata")
 
 
 def hashed(strings: Iterable[str]) -> Integers:
@@ -99,7 +98,7 @@ class Segment:
         self.name, self.gone, self._tensors = name, gone, tensors
         self.numbers: Integers = tensors["numbers"]
         self.ends: Integers = tensors["passages"]
-        self._strings = {kind: Strings(tensors[f"{kind}.data"], tensors[f"{kind}.ends"]) for kind in _STRINGS}
+        self._strings = {kind: Strings(tensors[f"{kind}.data"], tensors[f"{kind}.ends"]) for kind in STRINGS}
 
     @classmethod
     def made(cls, added: Added) -> Segment:
@@ -107,7 +106,7 @@ class Segment:
         documents = added.documents
         texts = ([d.id for d in documents], [d.title for d in documents], [d.text for d in documents])
         tensors: Tensors = {"numbers": np.array([d.number for d in documents], np.int64)}
-        for kind, strings in zip(_STRINGS, (*texts, [json.dumps(d.metadata) for d in documents])):
+        for kind, strings in zip(STRINGS, (*texts, [json.dumps(d.metadata) for d in documents])):
             tensors[f"{kind}.data"], tensors[f"{kind}.ends"] = Strings.packed(strings)
         tensors["passages"] = np.cumsum([len(d.ends) for d in documents], dtype=np.int64)
         tensors["cuts"] = np.array(list(chain.from_iterable(d.ends for d in documents)), np.int64)
@@ -124,12 +123,21 @@ class Segment:
 
     @classmethod
     def merged(cls, segments: Sequence[Segment]) -> Segment:
-        """Return neighbouring segments as one, in memory, without what is gone."""
+        """Return neighbouring segments as one, in memory, without what is gone.
+
+        Raises:
+            IndexFolderError: one is damaged.
+        """
+        with damage_told(", ".join(one.name for one in segments)):
+            return cls._merged(segments)
+
+    @classmethod
+    def _merged(cls, segments: Sequence[Segment]) -> Segment:
         kept = [one.kept_rows() for one in segments]
         kept_passages = [one.passages_of(rows) for one, rows in zip(segments, kept)]
         every = [one._tensors for one in segments]
         tensors: Tensors = {"numbers": np.concatenate([t["numbers"][rows] for t, rows in zip(every, kept)])}
-        for kind in _STRINGS:
+        for kind in STRINGS:
             tensors[f"{kind}.data"], tensors[f"{kind}.ends"] = _joined(
                 [(one._strings[kind], rows) for one, rows in zip(segments, kept)]
             )
@@ -165,21 +173,32 @@ class Segment:
         return Segment.open(path)
 
     @classmethod
-    def open(cls, path: Path, gone: npt.NDArray[np.int32] = _NOTHING) -> Segment:
+    def open(cls, path: Path) -> Segment:
         """Map a file.
 
         Raises:
             IndexFolderError: it is no segment, or damaged so that parts of it do not fit together.
             FileNotFoundError: it is not there (any more: a merge removes what it has merged).
         """
-        if not path.exists():
-            raise FileNotFoundError(path)
-        try:
-            tensors, _ = read_tensors(path)
-            _check(tensors, gone)
-        except (ModelFolderError, KeyError, ValueError, TypeError, IndexError) as error:
-            raise IndexFolderError(f"{path} is damaged: {error}. Restore it, or build the index anew") from error
-        return cls(tensors, path.name, gone)
+        with damage_told(str(path)):
+            tensors = _read(path)
+            check_tensors(tensors)
+        return cls(tensors, path.name)
+
+    def reduced(self, path: Path) -> Segment:
+        """Return the same segment without the documents whose rows a file lists.
+
+        Raises:
+            IndexFolderError: they are not rows of it, rising.
+            FileNotFoundError: the file is not there.
+        """
+        with damage_told(str(path)):
+            gone = _read(path)["rows"]
+            if gone.dtype != np.int32 or gone.ndim != 1 or not len(gone):
+                raise ValueError("the rows are none")
+            if gone[0] < 0 or gone[-1] >= len(self.numbers) or (np.diff(gone) <= 0).any():
+                raise ValueError("the rows do not rise, or are more than there are")
+        return Segment(self._tensors, self.name, gone)
 
     def without(self, rows: npt.NDArray[Any]) -> Segment:
         """Return the same segment with more documents gone."""
@@ -192,6 +211,17 @@ class Segment:
     def passages(self) -> int:
         """Number of passages, those of documents that are gone too."""
         return int(self.ends[-1]) if len(self.ends) else 0
+
+    @property
+    def kept(self) -> int:
+        """Number of documents that are there."""
+        return len(self.numbers) - len(self.gone)
+
+    @property
+    def kept_passages(self) -> int:
+        """Number of passages that are there."""
+        before = np.where(self.gone > 0, self.ends[self.gone - 1], 0)
+        return self.passages - int((self.ends[self.gone] - before).sum())
 
     @cached_property
     def live(self) -> Mask | None:
@@ -230,16 +260,30 @@ class Segment:
         return int(self.lengths[passages].sum()) if self.has_bm25() else 0
 
     def document(self, row: int) -> Document:
-        """Return a document."""
-        own, title, text, metadata = (self._strings[kind].at(row) for kind in _STRINGS)
+        """Return a document.
+
+        Raises:
+            IndexFolderError: the file is damaged there.
+        """
+        with damage_told(self.name):
+            return self._document(row)
+
+    def _document(self, row: int) -> Document:
+        own, title, text, metadata = (self._strings[kind].at(row) for kind in STRINGS)
         first, last = self.ends[row - 1] if row else 0, self.ends[row]
         known = json.loads(metadata) if metadata != "{}" else {}  # the commonest, ten times a search
+        if not isinstance(known, dict):
+            raise ValueError(f"the metadata of {own!r:.60} are {metadata!r:.60}")
         return Document(
             int(self.numbers[row]), own, title, text, known, tuple(self._tensors["cuts"][first:last].tolist())
         )
 
     def rows_of(self, ids: Sequence[str]) -> dict[str, int]:
         """Return the rows of the documents with some of the ids."""
+        with damage_told(self.name):
+            return self._rows_of(ids)
+
+    def _rows_of(self, ids: Sequence[str]) -> dict[str, int]:
         wanted, table = hashed(ids), self._tensors["id.hash"]
         at = np.searchsorted(table, wanted)
         found: dict[str, int] = {}
@@ -261,6 +305,20 @@ class Segment:
 
     # What a search reads
 
+    def wrong_numbers(self) -> str:
+        """Look at all numbers; return what cannot be so, "" where nothing is wrong. It reads the whole file."""
+        return wrong_numbers(self._tensors)
+
+    def dimension_of(self, part: str) -> int | None:
+        """Return the number of dimensions of a dense part, None for a sparse one.
+
+        Raises:
+            KeyError: there is no such part.
+        """
+        if f"rows:{part}.ends" in self._tensors:
+            return None
+        return int(self._tensors[f"vectors:{part}"].shape[1])
+
     def has_bm25(self) -> bool:
         """Whether terms were counted."""
         return "bm25.lengths" in self._tensors
@@ -272,7 +330,7 @@ class Segment:
 
     def term(self, value: int) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int32]]:
         """Return the passages with a term by its hash, without those that are gone, and how often it stands in each."""
-        rows, counts = _list_of("bm25", self._tensors, value)
+        rows, counts = self._passages_with("bm25", value)
         if self.live_passages is not None and len(rows):
             live = self.live_passages[rows]
             rows, counts = rows[live], counts[live]
@@ -283,7 +341,8 @@ class Segment:
         sums = np.zeros(self.passages, np.uint64)
         sizes = np.diff(self._tensors["bm25.key_ends"], prepend=0)
         keys = np.repeat(self._tensors["bm25.keys"].view(np.uint64), sizes)
-        np.add.at(sums, self._tensors["bm25.rows"], keys * self._tensors["bm25.values"].astype(np.uint64))
+        with damage_told(self.name):
+            np.add.at(sums, self._tensors["bm25.rows"], keys * self._tensors["bm25.values"].astype(np.uint64))
         return sums
 
     def column_items(self) -> Iterator[tuple[int, str, Any]]:
@@ -294,8 +353,10 @@ class Segment:
         for column, row, value in zip(
             columns, self._tensors["column.rows"].tolist(), self._tensors["column.values"].tolist()
         ):
-            kind = "nsb"[column % 4]
-            yield row, f"{kind}{column // 4}", value if kind == "n" else words.at(int(value))
+            with damage_told(self.name):
+                kind = "nsb"[column % 4]
+                item = value if kind == "n" else words.at(int(value))
+            yield row, f"{kind}{column // 4}", item
 
     def dense(self, part: str) -> Floats:
         """Return the rows of a dense part, float32 [passages, dimension]."""
@@ -308,7 +369,18 @@ class Segment:
 
     def sparse(self, part: str, dimension: int) -> tuple[npt.NDArray[np.uint32], Floats]:
         """Return the passages that have a coordinate in a dimension of a sparse part, and the coordinates."""
-        return _list_of(f"sparse:{part}", self._tensors, dimension)
+        return self._passages_with(f"sparse:{part}", dimension)
+
+    def _passages_with(self, prefix: str, key: int) -> tuple[npt.NDArray[np.uint32], npt.NDArray[Any]]:
+        """Return the passages of one key of a list, and their values.
+
+        Raises:
+            IndexFolderError: one is outside the segment.
+        """
+        rows, values = _list_of(prefix, self._tensors, key)
+        if len(rows) and rows.max() >= self.passages:
+            raise damaged(self.name, f"{prefix} points outside the passages")
+        return rows, values
 
     def vector(self, part: str, passage: int) -> Vector | None:
         """Return the stored row of a passage; None where the part knows nothing of it."""
@@ -321,12 +393,17 @@ class Segment:
         return (indices, values) if len(indices) else None
 
     def matching(self, where: Where) -> Mask:
-        """Return which documents meet a condition, bool [documents]."""
+        """Return which documents meet a condition, bool [documents].
+
+        Raises:
+            IndexFolderError: the file is damaged there.
+        """
         found = np.zeros(len(self.numbers), np.bool_)
         for tests in where:
             every = np.ones(len(self.numbers), np.bool_)
             for test in tests:
-                held = self._held(test.key, test.operator, test.value)
+                with damage_told(self.name):
+                    held = self._held(test.key, test.operator, test.value)
                 every &= ~held if test.negated else held
             found |= every
         return found
@@ -357,6 +434,20 @@ class Segment:
 _COMPARED = {"gt": np.greater, "gte": np.greater_equal, "lt": np.less, "lte": np.less_equal}
 
 
+def _read(path: Path) -> Tensors:
+    """Return the arrays of a file.
+
+    Raises:
+        FileNotFoundError: it is not there; it may go while it is being opened.
+    """
+    try:
+        return read_tensors(path)[0]
+    except (ModelFolderError, OSError) as error:
+        if not path.exists():
+            raise FileNotFoundError(path) from error
+        raise
+
+
 # --- Lists: for each key (the hash of a term, a dimension, a column) rows, rising, and a value of each ---
 
 
@@ -376,7 +467,7 @@ def _lists(prefix: str, keys: npt.NDArray[Any], rows: npt.NDArray[Any], values: 
 def _list_of(prefix: str, tensors: Tensors, key: int) -> tuple[npt.NDArray[np.uint32], npt.NDArray[Any]]:
     """Return the rows and values of one key; rows are unsigned, since a damaged one must not count from the end."""
     keys, ends = tensors[f"{prefix}.keys"], tensors[f"{prefix}.key_ends"]
-    place = int(np.searchsorted(keys, key))
+    place = int(keys.searchsorted(key))
     if place == len(keys) or keys[place] != key:
         return tensors[f"{prefix}.rows"][:0].view(np.uint32), tensors[f"{prefix}.values"][:0]
     own = slice(int(ends[place - 1]) if place else 0, int(ends[place]))
@@ -385,7 +476,7 @@ def _list_of(prefix: str, tensors: Tensors, key: int) -> tuple[npt.NDArray[np.ui
 
 def _lists_of(every: Sequence[Tensors]) -> list[str]:
     """Return the prefixes of the lists that segments hold."""
-    return [name.removesuffix(".keys") for name in every[0] if name.endswith(".keys")]
+    return [name.removesuffix(".keys") for name in every[0] if is_list(name)]
 
 
 def _merged_lists(prefix: str, every: Sequence[Tensors], places: Sequence[Integers]) -> Tensors:
@@ -457,9 +548,12 @@ def _dense(part: str, rows: Floats) -> Tensors:
         scales = np.abs(rows).max(axis=1) / np.float32(127)
         scales[scales == 0] = 1
         codes = np.rint(rows / scales[:, None]).astype(np.int8)
-        errors = np.linalg.norm(rows.astype(np.float64) - codes * scales[:, None].astype(np.float64), axis=1)
-        tensors |= {f"codes:{part}": codes, f"scales:{part}": scales.astype(np.float32)}
-        tensors[f"errors:{part}"] = np.nextafter(errors.astype(np.float32), np.float32(np.inf))
+        errors = np.empty(len(rows), np.float32)
+        for start in range(0, len(rows), COARSE_ROWS):  # in double precision, which takes memory
+            own = slice(start, start + COARSE_ROWS)
+            lost = rows[own].astype(np.float64) - codes[own] * scales[own, None].astype(np.float64)
+            errors[own] = np.nextafter(np.linalg.norm(lost, axis=1).astype(np.float32), np.float32(np.inf))
+        tensors |= {f"codes:{part}": codes, f"scales:{part}": scales.astype(np.float32), f"errors:{part}": errors}
     return tensors
 
 
@@ -544,51 +638,3 @@ def _merged_dictionary(every: Sequence[Tensors], tensors: Tensors) -> Tensors:
     used = values[strings_at].astype(np.int64)
     values[strings_at] = [known.setdefault(all_words[n], len(known)) for n in used.tolist()]
     return {"column.values": values} | _dictionary(known)
-
-
-# --- What is checked of a file ---
-
-
-def _check(tensors: Tensors, gone: npt.NDArray[np.int32]) -> None:
-    """Refuse arrays that do not fit together, so that nothing is read at a wrong place; numbers are not looked at.
-
-    Raises:
-        ValueError, KeyError: something does not fit.
-    """
-    documents, passages = len(tensors["numbers"]), int(_rising("passages", tensors["passages"], None))
-    for kind in _STRINGS:
-        _rising(f"{kind}.ends", tensors[f"{kind}.ends"], len(tensors[f"{kind}.data"]))
-    _rising("words.ends", tensors["words.ends"], len(tensors["words.data"]))
-    sizes = {"passages": documents, "id.hash": documents, "id.order": documents, "cuts": passages}
-    sizes |= {f"{kind}.ends": documents for kind in _STRINGS} | {"words.times": len(tensors["words.ends"])}
-    for name, tensor in tensors.items():
-        kind = name.partition(":")[0]
-        if kind in ("vectors", "codes", "scales", "errors") or name == "bm25.lengths":
-            sizes[name] = passages
-        if name.endswith(".keys"):
-            prefix = name.removesuffix(".keys")
-            sizes[f"{prefix}.key_ends"] = len(tensor)
-            _rising(name, tensors[f"{prefix}.key_ends"], len(tensors[f"{prefix}.rows"]))
-            sizes[f"{prefix}.values"] = len(tensors[f"{prefix}.rows"])
-        if kind == "rows" and name.endswith(".ends"):
-            sizes[name] = passages
-            indices = len(tensors[name.removesuffix("ends") + "indices"])
-            _rising(name, tensor, indices)
-            sizes[name.removesuffix("ends") + "values"] = indices
-    for name, size in sizes.items():
-        if len(tensors[name]) != size:
-            raise ValueError(f"{name} has {len(tensors[name])} items, and {size} belong there")
-    if len(tensors["id.order"]) and not 0 <= tensors["id.order"].min() <= tensors["id.order"].max() < documents:
-        raise ValueError("id.order points outside the documents")
-    if (np.diff(tensors["numbers"]) <= 0).any() or (len(gone) and not 0 <= gone[0] <= gone[-1] < documents):
-        raise ValueError("the numbers of documents do not rise, or more are gone than there are")
-
-
-def _rising(name: str, ends: Integers, last: int | None) -> int:
-    """Return the last of some ends; refuse those that fall, or end elsewhere than at `last`."""
-    if len(ends) and (ends[0] < 0 or (np.diff(ends) < 0).any()):
-        raise ValueError(f"{name} does not rise")
-    end = int(ends[-1]) if len(ends) else 0
-    if last is not None and end != last:
-        raise ValueError(f"{name} ends at {end}, and {last} are there")
-    return end

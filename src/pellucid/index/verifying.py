@@ -90,8 +90,8 @@ def _wrong_files(folder: Path, parts: Parts) -> Iterator[str]:
             if file is not None and (problem := wrong(folder, file)):
                 yield problem
     for model in parts.commit.state.settings["models"]:
-        if not model["copy"]:
-            continue
+        if not model["copy"] or not (folder / model["copy"] / "config.json").is_file():
+            continue  # a model of another library, which keeps no checksums
         try:
             files = verify(folder / model["copy"])
             yield from (f"{folder / model['copy'] / file.name}: {file.state}" for file in files if not file.sound)

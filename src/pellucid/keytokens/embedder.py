@@ -283,6 +283,10 @@ class KeyTokenEmbedder(TransformerEmbedder):
         model = Model(self.backbone, self.settings, *head, adjustment, self.mixing, self.dimensions)
         write_folder(path, model, backbone_name, dtype, sparse_encoder)
 
+    def _identity(self) -> dict[str, Any]:
+        head = {"rows": self.head.rows(), "bias": self.head.bias} if self.given_head else None
+        return {**super()._identity(), "head": head, "offset": self.adjustment.offset, "mixing": self.mixing}
+
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions: of rows of the head, unless dimensions were dropped or merged."""
         return len(self.head) if self.mixing is None else int(self.mixing.shape[1])
@@ -395,10 +399,9 @@ class KeyTokenEmbedder(TransformerEmbedder):
             float32 [n, m], after the model's adjustment.
         """
         first, second = (self.adjustment.apply(np.atleast_2d(rows)) for rows in (embeddings1, embeddings2))
-        if self.settings.similarity == "dot":
-            product: Vectors = first @ second.T
-            return product
-        return self.similarity(first, second)
+        is_dot = self.settings.similarity == "dot"
+        product: Vectors = first @ second.T if is_dot else self.similarity(first, second)
+        return product
 
     def _size(self) -> str:
         return f"{self.get_embedding_dimension():,} tokens"

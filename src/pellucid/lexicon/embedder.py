@@ -164,6 +164,10 @@ class LexiconEmbedder(TransformerEmbedder):
         mixed = None if self.mixing is None else (self.mixing, self._dimensions)
         write_folder(path, Parts(self.backbone, self.clusters, self.settings, self.bias, mixed), backbone_name, dtype)
 
+    def _identity(self) -> dict[str, Any]:
+        clusters = {"centroids": self.clusters.centroids, "assignment": self.clusters.assignment}
+        return {**super()._identity(), **clusters, "bias": self.bias, "mixing": self.mixing}
+
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions: of clusters, unless some were merged."""
         return len(self._dimensions)

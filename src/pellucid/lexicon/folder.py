@@ -35,7 +35,7 @@ import numpy.typing as npt
 from pellucid.dimensions import Dimensions, DimensionTable, read_dimensions, scaling, write_dimensions
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.lexicon.clusters import Clusters, name_clusters
-from pellucid.pretrained import check_family, identify, loading, locate, saving
+from pellucid.pretrained import check_family, identify, loading, locate, named_place, saving
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.transformer.backbone import (
     CONFIG,
@@ -261,7 +261,8 @@ def _open_trained(
     import torch
 
     config = read_json(adapter / CONFIG)
-    origin = backbone or (config.get("base_model_name_or_path") if isinstance(config, dict) else None)
+    base = config.get("base_model_name_or_path") if isinstance(config, dict) else None
+    origin = backbone or (named_place(folder, base) if isinstance(base, str) else None)
     if not isinstance(origin, (str, Path)):
         raise ModelFolderError(f"{folder} is an adapter; give the name or folder of the model it was trained from")
     base = open_backbone(origin, attention="causal", head="lm", device="cpu")

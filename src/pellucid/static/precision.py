@@ -48,6 +48,14 @@ class StoredTable(NamedTuple):
     dtype: str
 
 
+def floats(vectors: npt.NDArray[Any], scales: Vectors | None, rows: npt.NDArray[np.int64]) -> Vectors:
+    """Return some rows of a table as float32 [rows, dimension]."""
+    found: Vectors = vectors[rows].astype(np.float32)
+    if scales is not None:
+        found *= scales[rows][:, None]
+    return found
+
+
 def convert(vectors: npt.NDArray[Any], scales: Vectors | None, dtype: str) -> tuple[npt.NDArray[Any], Vectors | None]:
     """Return vectors as `dtype` ("int4" as int8 from -7 to 7) and, for whole numbers, their scales.
 

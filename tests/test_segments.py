@@ -1,0 +1,394 @@
+"""The storage of an index against plain references: what is read back, conditions, the best hits, and damage."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("Stemmer")
+
+import pellucid
+import pellucid.index.commits as commits
+import pellucid.index.searching as searching
+import pellucid.index.segments as segments
+from pellucid import Index
+from pellucid.errors import InputError
+from pellucid.index.documents import Document
+from pellucid.index.metadata import parse_where, register, timestamp
+from pellucid.index.segments import Added, Segment, hashed
+
+TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
+DATES = st.sampled_from(["2024-05-31", "2023-01-01T10:00:00Z", "1999-12-31T23:59:59+02:00", "0001-01-01", "9999-12-31"])
+SINGLE = st.one_of(
+    st.booleans(),
+    st.integers(-(2**53), 2**53),
+    st.floats(-(2.0**53), 2.0**53, allow_nan=False),
+    TEXT,
+    st.sampled_from(["true", "false", "1", "0", "NaN", "", 1, 0, 1.0, True, False]),
+    DATES,
+)
+VALUES = st.one_of(SINGLE, st.lists(SINGLE, max_size=3))
+METADATA = st.dictionaries(st.sampled_from(["a", "b", "true", "1", "ä ö", "\u2028", "x" * 300]), VALUES, max_size=4)
+DIMENSION = 3
+ROWS = st.one_of(
+    st.none(),
+    st.lists(
+        st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.5, 1e-30, -1e-38, 1e-45, 3e37]), min_size=DIMENSION, max_size=DIMENSION
+    ).map(lambda row: np.array(row, np.float32)),
+)
+SPARSE = st.one_of(
+    st.none(),
+    st.dictionaries(st.integers(0, 50), st.sampled_from([1.0, -2.0, 1e-20, 0.25]), min_size=1, max_size=4).map(
+        lambda row: (np.array(sorted(row), np.int64), np.array([row[n] for n in sorted(row)], np.float32))
+    ),
+)
+DENSE, OTHER = "x.keys", "sp: .ends"  # parts may be called like arrays
+PASSAGES = st.lists(st.tuples(TEXT, ROWS, SPARSE), min_size=1, max_size=3)
+DOCUMENTS = st.lists(st.tuples(st.integers(0, 9), TEXT, METADATA, PASSAGES), min_size=1, max_size=4)
+STEPS = st.lists(st.one_of(DOCUMENTS, st.sets(st.integers(0, 9), min_size=1, max_size=4)), min_size=1, max_size=12)
+SETTINGS = {
+    "bm25": True, "language": "none", "stop_words": None, "passage_characters": 100, "weights": {}, "models": [],
+    "engine": {"kind": "local"},
+}  # fmt: skip
+
+
+def model(name, dimension):
+    return {"name": name, "source": None, "copy": None,
+            "fingerprint": {"dimension": dimension, "table": None, "probes": []}}  # fmt: skip
+
+
+class Reference:
+    """Documents as plain Python keeps them: number -> what belongs to it."""
+
+    def __init__(self):
+        self.held, self.fields, self.next = {}, {}, 1
+
+    def numbers_of(self, ids):
+        return [number for number, own in self.held.items() if own[0].id in ids]
+
+    def added(self, documents):
+        """Give numbers to documents and keep them; return what a segment is made of, and the numbers that go."""
+        new = {f"id {own}": (own, *rest) for own, *rest in documents}  # each id once
+        going = self.numbers_of(new)
+        made = []
+        for id_, (_, title, metadata, passages) in new.items():
+            ends = np.cumsum([len(text) for text, _, _ in passages]).tolist()
+            text = "".join(text for text, _, _ in passages)
+            document = Document(self.next, id_, title, text, metadata, tuple(ends))
+            register(metadata, self.fields)
+            made.append((document, passages))
+            self.next += 1
+        for number in going:
+            del self.held[number]
+        self.held |= {document.number: (document, passages) for document, passages in made}
+        every = [passage for _, passages in made for passage in passages]
+        return Added(
+            [document for document, _ in made],
+            [counted(text) for text, _, _ in every],
+            {DENSE: [row for _, row, _ in every], OTHER: [row for _, _, row in every]},
+            {DENSE: DIMENSION},
+            self.fields,
+        ), going
+
+    def state(self, before):
+        documents = [document for document, _ in self.held.values()]
+        passages = sum(len(document.ends) for document in documents)
+        return commits.State(
+            before.settings, before.commit, self.next, len(documents), passages, 0, dict(self.fields)
+        )  # fmt: skip
+
+
+def counted(text):
+    return Counter(text.split() or [])
+
+
+def written(folder):
+    """Return the writer of an empty index, without models of its own."""
+    settings = SETTINGS | {"models": [model(DENSE, DIMENSION), model(OTHER, 51)]}
+    folder.mkdir()
+    commits.first_commit(folder, commits.State(settings))
+    return commits.Writer(folder, commits.read_commit(folder))
+
+
+def change(writer, reference, step):
+    """Add documents, or remove some by their numbers of ids."""
+    if isinstance(step, list):
+        added, going = reference.added(step)
+    else:
+        added, going = None, reference.numbers_of({f"id {number}" for number in step})
+        for number in going:
+            del reference.held[number]
+    gone = {}
+    for segment, row in writer.commit.numbered(going).values():
+        gone.setdefault(segment, []).append(row)
+    made = None if added is None else Segment.made(added)
+    rows = {segment: np.array(sorted(own), np.int32) for segment, own in gone.items()}
+    writer.change(reference.state(writer.commit.state), made, rows)
+
+
+def check_same(commit, reference):
+    """Everything that can be read of a commit is what the reference holds."""
+    held = [document for document, _ in reference.held.values()]
+    assert list(commit.documents()) == held
+    ids = [document.id for document in held]
+    rows = commit.rows_of([*ids, "absent", ""])
+    assert sorted(rows) == sorted(ids)
+    assert {commit.segments[n].document(row).id for n, row in rows.values()} == set(ids)
+    for document, passages in reference.held.values():
+        number, row = rows[document.id]
+        segment = commit.segments[number]
+        first = segment.first_passage(row)
+        for place, (text, dense, sparse) in enumerate(passages):
+            stored = segment.vector(DENSE, first + place)
+            expected = None if dense is None or not dense.any() else dense
+            assert (stored is None) == (expected is None) and (expected is None or (stored == expected).all())
+            stored = segment.vector(OTHER, first + place)
+            assert (stored is None) == (sparse is None)
+            assert sparse is None or all((one == other).all() for one, other in zip(stored, sparse))
+            assert segment.lengths[first + place] == sum(counted(text).values())
+    check_lists(commit, reference)
+
+
+def check_lists(commit, reference):
+    """The lists of terms and dimensions hold each passage that is there once, and no other."""
+    every = [(document.number, place, *passage) for document, passages in reference.held.values()
+             for place, passage in enumerate(passages)]  # fmt: skip
+    terms = {term for _, _, text, _, _ in every for term in counted(text)}
+    for term in [*terms, "no such term"]:
+        found = {}
+        for segment in commit.segments:
+            rows, counts = segment.term(int(hashed([term])[0]))
+            found |= {place: n for place, n in zip(places_of(segment, rows), counts.tolist())}
+        assert found == {(n, place): counted(text)[term] for n, place, text, _, _ in every if counted(text)[term]}
+    for dimension in range(51):
+        found = {}
+        for segment in commit.segments:
+            rows, values = segment.sparse(OTHER, dimension)
+            live = np.ones(len(rows), bool) if segment.live_passages is None else segment.live_passages[rows]
+            found |= dict(zip(places_of(segment, rows[live]), values[live].tolist()))
+        own = {(n, place): dict(zip(*(side.tolist() for side in row))) for n, place, _, _, row in every if row}
+        assert found == {place: row[dimension] for place, row in own.items() if dimension in row}
+
+
+def places_of(segment, passages):
+    """Return the number of the document and the passage's place in it."""
+    rows = np.searchsorted(segment.ends, passages.astype(np.int64), "right")
+    return [(int(segment.numbers[row]), int(p) - segment.first_passage(int(row))) for row, p in zip(rows, passages)]
+
+
+@given(STEPS, st.sampled_from([2, 3, 4]), st.sampled_from([0, 5, 10**6]))
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+def test_what_is_read_back_is_what_was_given_after_any_changes_and_merges(tmp_path_factory, steps, fanout, coarse):
+    folder = tmp_path_factory.mktemp("segments") / "index"
+    with patch.object(commits, "_FANOUT", fanout), patch.object(segments, "COARSE_ROWS", coarse):
+        writer, reference = written(folder), Reference()
+        reader = commits.read_commit(folder)
+        for step in steps:
+            change(writer, reference, step)
+            check_same(writer.commit, reference)
+            reader = commits.read_commit(folder, reader)
+            check_same(reader, reference)
+        fresh = commits.read_commit(folder)
+        check_same(fresh, reference)
+        assert fresh.state == reader.state == writer.commit.state
+        names = {file.name for pair in fresh.state.segments for file in pair if file is not None}
+        assert {path.name for path in (folder / "segments").iterdir()} == names  # nothing is left over
+        for segment in fresh.segments:
+            check_bounds(segment)
+            assert segment.wrong_numbers() == ""
+
+
+def check_bounds(segment):
+    """The error of each row in 8 bits is at least what was written."""
+    rows, coarse = segment.dense(DENSE).astype(np.float64), segment.coarse(DENSE)
+    if coarse is not None:
+        codes, scales, errors = (side.astype(np.float64) for side in coarse)
+        assert (np.linalg.norm(rows - codes * scales[:, None], axis=1) <= errors).all()
+
+
+# Conditions
+
+
+def kind(value):
+    return "b" if isinstance(value, bool) else "s" if isinstance(value, str) else "n"
+
+
+def holds(metadata, name, operator, value):
+    """A condition as plain Python has it: any of the values of a list, of the same kind."""
+    held = metadata.get(name, [])
+    held = held if isinstance(held, list) else [held]
+    if operator == "exists":
+        return bool(held) == value
+    wanted = value if isinstance(value, list) else [value]
+    same = any(kind(one) == kind(other) and one == other for one in held for other in wanted)
+    if operator in ("eq", "in"):
+        return same
+    if operator in ("ne", "nin"):
+        return not same
+    compare = {"gt": lambda a, b: a > b, "gte": lambda a, b: a >= b, "lt": lambda a, b: a < b,
+               "lte": lambda a, b: a <= b}[operator]  # fmt: skip
+    if kind(value) == "n":
+        return any(kind(one) == "n" and compare(float(one), float(value)) for one in held)
+    moments = [timestamp(one) for one in held if kind(one) == "s"]
+    return any(moment is not None and compare(moment, timestamp(value)) for moment in moments)
+
+
+TESTS = st.one_of(
+    st.tuples(st.sampled_from(["eq", "ne"]), SINGLE),
+    st.tuples(st.sampled_from(["in", "nin"]), st.lists(SINGLE, min_size=1, max_size=3)),
+    st.tuples(st.sampled_from(["gt", "gte", "lt", "lte"]), st.one_of(st.integers(-5, 5), st.floats(-9, 9), DATES)),
+    st.tuples(st.just("exists"), st.booleans()),
+)
+FIELDS = ["a", "b", "true"]
+CONDITIONS = st.lists(st.dictionaries(st.sampled_from(FIELDS), TESTS, min_size=1, max_size=2), min_size=1, max_size=2)
+
+
+@given(st.lists(METADATA, min_size=1, max_size=8), CONDITIONS, st.integers(1, 7), st.data())
+@settings(max_examples=60, deadline=None)
+def test_conditions_are_those_of_plain_python(every, alternatives, cut, data):
+    values = [
+        item for one in every for value in one.values() for item in (value if isinstance(value, list) else [value])
+    ]
+    if values and data.draw(st.booleans()):  # a value that is there
+        alternatives = [{name: (test if test[0] == "exists" else ("eq", data.draw(st.sampled_from(values))))
+                         for name, test in one.items()} for one in alternatives]  # fmt: skip
+    fields = {}
+    for metadata in [{name: "known"} for name in FIELDS] + every:
+        register(metadata, fields)
+    where = [{name: {operator: value} for name, (operator, value) in one.items()} for one in alternatives]
+    try:
+        parsed = parse_where(where, fields)
+    except InputError:
+        assert any(operator == "in" and len({kind(v) for v in value}) > 1
+                   for one in alternatives for operator, value in one.values())  # fmt: skip
+        return
+    documents = [Document(n, f"{n}", "", "", metadata, (0,)) for n, metadata in enumerate(every, 1)]
+    parts = [part for part in (documents[:cut], documents[cut:]) if part]
+    made = [Segment.made(Added(part, [Counter()] * len(part), {}, {}, fields)) for part in parts]
+    expected = [any(all(holds(d.metadata, name, *test) for name, test in one.items()) for one in alternatives)
+                for d in documents]  # fmt: skip
+    assert np.concatenate([segment.matching(parsed) for segment in made]).tolist() == expected
+    assert Segment.merged(made).matching(parsed).tolist() == expected
+
+
+# The best hits
+
+
+class Scripted:
+    """A function as a model, whose row of a text is written in the test; another text has its own."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __call__(self, texts):
+        seeds = [np.random.default_rng(len(text)).normal(size=self.rows.shape[1]) for text in texts]
+        return np.array([self.rows[int(t.split()[0][1:])] if t[:1] == "r" and t.split()[0][1:].isdigit() else seed
+                         for t, seed in zip(texts, seeds)], np.float32)  # fmt: skip
+
+
+def scores_of(index, query, weights):
+    return {document.id: index.score(query, document.id, weights=weights).score for document in index}
+
+
+def check_best(index, query, top_k, weights, where=None, allowed=None):
+    """The hits are the best of all documents by their own scores, and `exact` is said."""
+    every = scores_of(index, query, weights)
+    if allowed is not None:
+        every = {own: score for own, score in every.items() if own in allowed}
+    hits = index.search(query, top_k, weights=weights, where=where)
+    assert hits.exact
+    found = [hit.score for hit in hits]
+    assert all(abs(hit.score - every[hit.id]) < 2e-6 for hit in hits)
+    assert len({hit.id for hit in hits}) == len(hits)
+    assert found == sorted(found, reverse=True)
+    best = sorted((score for score in every.values() if score != 0), reverse=True)[:top_k]
+    assert len(found) >= min(len(best), top_k)
+    assert np.allclose(found[: len(best)], best, atol=2e-6), (found, best)
+    return hits
+
+
+def odd_rows(chance, count, dimension, how):
+    rows = chance.normal(size=(count, dimension))
+    if how == "ties":
+        rows = rows[chance.integers(0, 5, count)]
+    if how == "close":  # all within the error of 8 bits
+        rows = rows[:1] + 1e-4 * rows
+    if how == "spiked":  # one large coordinate, so that the others have no bits
+        rows[:, 0] *= 1000
+    if how == "negative":
+        rows = -np.abs(rows)
+    if how == "norms":
+        rows *= 10.0 ** chance.integers(-30, 30, (count, 1))
+    if how == "zeros":
+        rows[chance.random(count) < 0.7] = 0
+    return rows.astype(np.float32)
+
+
+@pytest.mark.parametrize("dimension", [4, pytest.param(256, marks=pytest.mark.full)])
+@pytest.mark.parametrize("how", ["plain", "ties", "close", "spiked", "negative", "norms", "zeros"])
+def test_the_hits_are_the_best_there_are_past_every_threshold(tmp_path, how, dimension, monkeypatch):
+    monkeypatch.setattr(segments, "COARSE_ROWS", 40)
+    monkeypatch.setattr(searching, "_COARSE", 60)
+    monkeypatch.setattr(commits, "_FANOUT", 2)
+    monkeypatch.setattr(searching, "_BLOCK", 8)
+    chance, count = np.random.default_rng(dimension), 150
+    rows = odd_rows(chance, count, dimension, how)
+    other = odd_rows(chance, count, dimension, "plain")
+    words = "sun rain car road tree".split()
+    with Index.create(tmp_path / "i", {"one": Scripted(rows), "two": Scripted(other)}, passage_characters=100) as index:
+        ids = [f"d{n}" for n in range(count)]
+        picks = random.Random(0)
+        texts = [f"r{n} " + " ".join(picks.choices(words, k=3)) for n in range(count)]
+        texts[7] = " ".join(f"r{n} {words[n % 5]} filler of some length" for n in range(30))  # many passages
+        for start in range(0, count, 40):
+            part = slice(start, start + 40)
+            index.add(ids[part], texts[part], metadata=[{"n": int(own[1:]) % 3} for own in ids[part]])
+        index.delete(ids[100:120])
+        index.add(ids[5:8], texts[5:8], metadata=[{"n": int(own[1:]) % 3} for own in ids[5:8]])
+        kept = [own for own in ids if own not in ids[100:120]]
+        assert any(segment.coarse("one") is not None for segment in index._at.commit.segments)
+        for weights in (None, {"one": 1}, {"bm25": 1}, {"one": 1, "two": 2}, {"bm25": 1, "two": 1e-6}):
+            for query, top_k in (("r3 sun", 1), ("r140 road road", 10), ("something longer", 1000)):
+                check_best(index, query, top_k, weights)
+        allowed = {own for own in kept if int(own[1:]) % 3 == 1}
+        check_best(index, "r3 sun", 10, None, {"n": 1}, allowed)
+        assert index.verify() == []
+
+
+def test_coarse_codes_are_read_where_they_are_and_bound_what_they_leave_out(tmp_path, monkeypatch):
+    """With 8 bits few passages are multiplied exactly; were the bound ignored, others would be found."""
+    monkeypatch.setattr(segments, "COARSE_ROWS", 100)
+    monkeypatch.setattr(searching, "_COARSE", 100)
+    rows = odd_rows(np.random.default_rng(1), 2000, 32, "plain")
+    multiplied = []
+    exact = searching.Scores.exact
+    monkeypatch.setattr(searching.Scores, "exact", lambda self, p: multiplied.append(len(p)) or exact(self, p))
+    with Index.create(tmp_path / "i", {"one": Scripted(rows)}, bm25=False) as index:
+        index.add([f"{n}" for n in range(2000)], [f"r{n}" for n in range(2000)])
+        hits = index.search("r7", 10)
+    assert hits[0].id == "7" and 10 <= sum(multiplied) < 500
+
+
+@pytest.mark.slow
+def test_seventy_thousand_documents_give_the_best_there_are(tmp_path):
+    r, encoder = random.Random(0), pellucid.load("static-en")
+    known = [word for word in encoder.vocabulary.words[:30000] if word.isalpha()]
+    texts = [" ".join(r.choices(known, k=12)) for _ in range(70_000)]
+    vectors = encoder.encode(texts)
+    with Index.create(tmp_path / "i") as index:
+        index.add([str(n) for n in range(len(texts))], texts)
+        assert sum(segment.coarse("static-en") is not None for segment in index._at.commit.segments)
+        for query in (" ".join(r.choices(known, k=3)) for _ in range(100)):
+            hits = index.search(query, 10, weights={"static-en": 1})
+            best = np.sort(vectors @ encoder.encode(query))[::-1][:10]
+            assert hits.exact and np.allclose([hit.score for hit in hits], best, atol=2e-6)
+        every = {document.id: document.text for document in index}
+        assert every == {str(n): text for n, text in enumerate(texts)}
+    with Index.open(tmp_path / "i", read_only=True) as index:
+        assert index.verify() == []
