@@ -12,6 +12,7 @@ from hypothesis.extra import numpy as arrays
 pytest.importorskip("Stemmer")
 
 from pellucid import Index
+from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError
 from pellucid.index import QueryFunction
 
@@ -74,6 +75,14 @@ def test_parts_that_are_not_given_are_encoded_by_their_models(tmp_path, fruit):
         assert hit.score == pytest.approx(
             float(fruit.similarity(fruit.encode(["pear"]), fruit.encode([TEXTS[0]]))[0, 0])
         )
+
+
+def test_models_whose_reasons_are_read_from_the_texts_take_no_vectors(tmp_path, fruit):
+    models = {"fruit": fruit, "both": EnsembleEmbedder([fruit, fruit])}
+    with Index.create(tmp_path / "index", models) as index:
+        for name in models:
+            with pytest.raises(InputError, match="would not fit"):
+                index.add(IDS, TEXTS, vectors={name: np.ones((3, 3))})
 
 
 def test_a_row_stands_for_every_passage_of_its_document(tmp_path):
@@ -158,7 +167,14 @@ def test_a_sparse_part_takes_sparse_rows(tmp_path):
         index.add(IDS, TEXTS, vectors={"letters": rows})
         assert index.score("b", "b", weights={"letters": 1}).score == pytest.approx(1.0)
         assert index.score("b", "a", weights={"letters": 1}).score == 0
-        index.update("a", vectors={"letters": rows[1]})
+        hit = index.score("abc", "b", weights={"letters": 1})
+        assert sum(row.contribution for row in hit.explain().rows) == pytest.approx(hit.score)
+        twice = scipy.sparse.csr_matrix(([1.0, 1.0], [1, 1], [0, 2]), (1, 26))
+        for wrong in (rows, rows[:0]):
+            with pytest.raises(InputError, match="for 1 documents"):
+                index.update("a", vectors={"letters": wrong})
+        index.update("a", vectors={"letters": twice})
+        assert twice.nnz == 2  # what was given is not changed
         assert index.score("b", "a", weights={"letters": 1}).score == pytest.approx(1.0)
 
 
@@ -218,8 +234,9 @@ def test_a_change_of_metadata_keeps_the_row_and_a_new_text_is_encoded(tmp_path):
         assert cosines(index, "a pear") == expected("a pear", np.vstack([Counting()(["ppp"]), ROWS[1:]]))
         index.update("a", vectors={"far": np.float32([0, 0, 0, 2])})
         assert cosines(index, "a pear") == expected("a pear", np.vstack([[0, 0, 0, 2], ROWS[1:]]))
-        with pytest.raises(InputError, match="dimensions"):
-            index.update("a", vectors={"far": [1.0, 2.0]})
+        for wrong in ([1.0, 2.0], 5, None, "x", np.ones((1, 4)), [[1.0] * 4], np.ones((2, 4))):
+            with pytest.raises(InputError, match="vectors of 'far'"):
+                index.update("a", vectors={"far": wrong})
 
 
 def test_a_rebuild_keeps_the_rows_while_the_model_is_the_same(tmp_path, fruit):

@@ -21,6 +21,7 @@ from pellucid.errors import CorpusError, InputError, missing_extra
 from pellucid.index.hits import Hit
 from pellucid.index.models import Model, checked_word_weights
 from pellucid.index.searching import Parts, Question
+from pellucid.text import well_formed
 from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.views.report import Report
 
@@ -37,6 +38,7 @@ TOGETHER = "together"
 
 _ROWS = 3  # of what a missed document lacked
 _BATCH = 256  # queries encoded at once
+_GRADES = 1000  # the largest grade; trec_eval counts up to it, and ends the process where it is too large
 
 
 class PartMeasures(NamedTuple):
@@ -242,8 +244,7 @@ class Asked:
         settings = parts.commit.state.settings
         self.own: dict[str, float] = settings["weights"]
         self._factors = checked_word_weights(None, settings.get("word_weights", {}))
-        self.relevant, self.left_out = _checked(queries, relevant)
-        self.queries = {own: queries[own] for own in self.relevant}
+        self.queries, self.relevant, self.left_out = _checked(queries, relevant)
         texts = list(dict.fromkeys(self.queries.values()))
         models = {}
         for name, model in parts.models.items():
@@ -289,11 +290,15 @@ def measured(relevant: Relevant, runs: Mapping[str, Sequence[str]], names: Seque
         runs: of each query the ids of the hits, the best first.
         names: of the measures.
     """
-    # trec_eval sorts by score, and equal ones in its own way: so scores fall by one a rank
-    ranked = {query: {own: float(-rank) for rank, own in enumerate(run)} for query, run in runs.items() if run}
-    found = _trec_eval()({q: dict(of) for q, of in relevant.items()}, set(names)).evaluate(ranked)
+    grades, ranked = {}, {}
+    for place, (query, of) in enumerate(relevant.items()):
+        number = {own: str(n) for n, own in enumerate(dict.fromkeys([*of, *runs[query]]))}  # ids that C code can read
+        grades[str(place)] = {number[own]: grade for own, grade in of.items()}
+        if runs[query]:  # sorted by score, equal ones in a way of its own: so scores fall by one a rank
+            ranked[str(place)] = {number[own]: float(-rank) for rank, own in enumerate(runs[query])}
+    found = _trec_eval()(grades, set(names)).evaluate(ranked)
     keys = [name.replace(".", "_") for name in names]
-    return [np.array([100 * found.get(query, {}).get(key, 0.0) for query in relevant]) for key in keys]
+    return [np.array([100 * found.get(str(n), {}).get(key, 0.0) for n in range(len(grades))]) for key in keys]
 
 
 def evaluated(
@@ -363,36 +368,42 @@ def _missed(asked: Asked, query: str, run: Sequence[str], found_by: tuple[str, .
     return MissedQuery(query, asked.queries[query], best.id, rank, best.score, *shown, found_by, lacked)
 
 
-def _checked(queries: Queries, relevant: Relevant) -> tuple[dict[str, dict[str, int]], int]:
-    """Return the judgements of the queries that have a text and a relevant document, and how many have no text."""
+def _checked(queries: Queries, relevant: Relevant) -> tuple[dict[str, str], dict[str, dict[str, int]], int]:
+    """Return the queries that have a text and a relevant document, their judgements, and how many have no text."""
     if not isinstance(queries, Mapping) or not isinstance(relevant, Mapping):
         raise InputError(
             "queries are a dict: id -> text, and relevant is one: id of a query -> {id of a document: grade}; read "
             "files with read_queries and read_qrels"
         )
+    texts = {str(query): text for query, text in queries.items()}
+    asked: dict[str, str] = {}
     known: dict[str, dict[str, int]] = {}
     left_out = 0
     for query, grades in relevant.items():
         if not isinstance(grades, Mapping) or not all(_is_grade(grade) for grade in grades.values()):
-            raise InputError(f"the judgements of query {query!r:.60} are {grades!s:.80}; give {{id: grade}}, integers")
+            raise InputError(
+                f"the judgements of query {query!r:.60} are {grades!s:.80}; give {{id: grade}}, integers up to "
+                f"{_GRADES:,}"
+            )
         if not any(grade > 0 for grade in grades.values()):
             continue
-        if query not in queries:
+        if (text := texts.get(str(query))) is None:
             left_out += 1
             continue
-        if not isinstance(queries[query], str):
-            raise InputError(f"query {query!r:.60} is {queries[query]!r:.40}; it must be a string")
-        known[str(query)] = {str(own): int(grade) for own, grade in grades.items()}
+        if not isinstance(text, str):
+            raise InputError(f"query {query!r:.60} is {text!r:.40}; it must be a string")
+        asked[str(query)] = well_formed(text)
+        known[str(query)] = {well_formed(str(own)): int(grade) for own, grade in grades.items()}
     if not known:
         raise InputError(
             f"none of {counted(len(relevant), 'judged query', 'judged queries')} has a text and a relevant document; "
             "are they of the same set?"
         )
-    return known, left_out
+    return asked, known, left_out
 
 
 def _is_grade(grade: Any) -> bool:
-    return isinstance(grade, (int, np.integer)) and not isinstance(grade, bool)
+    return isinstance(grade, (int, np.integer)) and not isinstance(grade, bool) and abs(int(grade)) <= _GRADES
 
 
 # --- Files ---

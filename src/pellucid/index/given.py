@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import EngineError, IndexFolderError, InputError
 from pellucid.fingerprint import same_model
 from pellucid.index.commits import Commit, State
@@ -63,9 +64,9 @@ class QueryFunction:
 
 def one_row(row: Any) -> Any:
     """Return the row of one document as an array or matrix of one row."""
-    return (
-        row if hasattr(row, "tocsr") or getattr(row, "ndim", 1) == 2 else [row] if isinstance(row, list) else row[None]
-    )
+    if hasattr(row, "tocsr"):
+        return row
+    return row[None] if getattr(row, "ndim", 0) == 1 else [row]
 
 
 class GivenVectors:
@@ -145,7 +146,8 @@ def check_same(names: Iterable[str], before: Mapping[str, Model], now: Mapping[s
 
 def given_parts(settings: Mapping[str, Any]) -> list[str]:
     """Return the parts that have rows from elsewhere."""
-    return list(settings.get(_KEY, []))
+    known = settings.get(_KEY, [])
+    return [model["name"] for model in settings["models"] if isinstance(known, list) and model["name"] in known]
 
 
 def with_given(settings: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
@@ -192,11 +194,16 @@ def stored_rows(commit: Commit, engine: Engine | None, names: list[str], documen
 
 
 def _checked(name: str, array: Any, model: Model) -> Any:
-    """Return an array or CSR matrix that can be stored for a model, without a copy where that can be."""
+    """Return an array or CSR matrix that can be stored for a model."""
+    if model.is_static or isinstance(model.encoder, EnsembleEmbedder):
+        raise InputError(
+            f"vectors are given for {name!r}, whose reasons are read from the texts: a vector from elsewhere would not "
+            "fit them. Leave it out, and the model encodes the documents"
+        )
     if hasattr(array, "tocsr"):
         if not model.sparse:
             raise InputError(f"vectors of {name!r} are a sparse matrix, and its model is dense; give array.toarray()")
-        array = array.tocsr()
+        array = array.tocsr(copy=True)
         array.sum_duplicates()
     else:
         array = _as_array(name, array)

@@ -522,7 +522,9 @@ class Index:
             own: Rows = {}
             if (new[0].text, new[0].title) == (old.text, old.title):
                 own = stored_rows(writer.commit, self._at.engine, given_parts(writer.commit.state.settings), [old])
-            self._store(new, {**own, **GivenVectors(given, self._at.models).of(new, 0)}, self._at.models)
+            rows = GivenVectors(given, self._at.models)
+            rows.check(1)
+            self._store(new, {**own, **rows.of(new, 0)}, self._at.models)
 
     def delete(self, ids: str | int | Iterable[str | int], *, missing_ok: bool = False) -> int:
         """Remove documents by their ids, all in one commit; return how many.

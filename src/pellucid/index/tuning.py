@@ -63,8 +63,13 @@ def tuned_on(
     """
     if not isinstance(development, Mapping):
         raise InputError(f"tune is {development!r:.60}; give True, or judgements of other queries")
-    texts = set(asked.queries.values())
-    others = {own: of for own, of in development.items() if own not in asked.queries and queries.get(own) not in texts}
+    measured = set(asked.queries.values())
+    texts = {str(own): text for own, text in queries.items()}
+    others = {
+        own: of
+        for own, of in development.items()
+        if str(own) not in asked.queries and texts.get(str(own)) not in measured
+    }
     shared = len(development) - len(others)
     if len(others) < _LEAST:
         raise InputError(
