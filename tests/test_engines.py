@@ -25,11 +25,20 @@ from pellucid.errors import EngineError, IndexFolderError, InputError
 from pellucid.index import changing, commits
 from pellucid.index.engine import Generation, Point
 from pellucid.index.engine import Test as Condition
+from pellucid.pretrained import outside
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary
 from test_index import CONDITIONS, CONDITIONS_METADATA, SparseLetters, brute_bm25
 
 pytestmark = [pytest.mark.full, pytest.mark.filterwarnings("ignore:.*local.*:UserWarning")]
+
+
+@pytest.fixture(autouse=True)
+def _outside():
+    """The engines here are the test's own."""
+    with outside(True):
+        yield
+
 
 WORDS = [f"w{n}" for n in range(60)]
 

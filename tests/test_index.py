@@ -1001,3 +1001,45 @@ def test_a_condition_that_no_value_can_meet_is_refused(tmp_path, where, said):
             index.search("word", where=where)
         for met in ({"s": {"ne": 2}}, {"n": {"nin": ["1"]}}, {"b": {"exists": True}}, {"d": ["2024-05-31", "May"]}):
             assert len(index.search("word", where=met)) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("engine", {"kind": "qdrant", "url": "http://127.0.0.1:9", "collection": "x", "shards": 1, "replicas": 1}),
+        ("engine", {"kind": "milvus", "uri": "http://127.0.0.1:9", "collection": "x"}),
+        ("engine", {"kind": "ray", "shards": 1, "replicas": 1, "folder": "", "address": "ray://127.0.0.1:9"}),
+        ("source", "someone/model-of-the-hub"),
+        ("source", "/etc"),
+        ("source", "../elsewhere"),
+    ],
+)
+def test_an_index_from_elsewhere_asks_nobody(tmp_path, fruit, monkeypatch, name, value):
+    fruit.save_pretrained(tmp_path / "elsewhere")
+    with filled(tmp_path / "index", fruit) as index, index._changing() as writer:
+        state = writer.commit.state
+        settings = json.loads(json.dumps(state.settings))
+        if name == "engine":
+            settings["engine"] = value
+        else:
+            settings["models"][0] |= {"source": value, "copy": None}
+        writer.save(replace(state, settings=settings), writer.commit.segments, state.segments)
+
+    def connect(*arguments, **named):
+        raise AssertionError(f"a connection was opened: {arguments}")
+
+    monkeypatch.setenv("QDRANT_API_KEY", "secret")
+    monkeypatch.setattr("socket.socket.connect", connect)
+    with pytest.raises(IndexFolderError, match="allow_outside=True"):
+        Index.open(tmp_path / "index")
+
+
+def test_an_index_holds_a_copy_of_a_model_given_by_its_folder(tmp_path, fruit):
+    fruit.save_pretrained(tmp_path / "model")
+    with Index.create(tmp_path / "index", {"m": tmp_path / "model"}) as index:
+        index.add(["a"], ["an apple"])
+    shutil.rmtree(tmp_path / "model")
+    with Index.open(tmp_path / "index") as index:
+        assert index.search("apple")[0].id == "a" and index.info()["models"] == {"m": str(tmp_path / "model")}
+        index.rebuild()
+        assert index.verify() == []

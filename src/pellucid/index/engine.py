@@ -173,9 +173,9 @@ def chosen_engine(
         found = _engine_of(written)
         if written["kind"] not in _INSIDE and not allowed:
             raise IndexFolderError(
-                f"the index names the engine {found!r:.300}; a folder asks nobody by itself, nor with your keys. If you "
-                "trust it: Index.open(path, allow_outside=True), or pellucid --allow-outside on the command line. Or "
-                "give the engine: Index.open(path, engine=...)"
+                f"the index names the engine {found!r:.300}; a folder asks nobody by itself, nor with your keys. If "
+                "you trust it: Index.open(path, allow_outside=True), or pellucid --allow-outside on the command line. "
+                "Or give the engine: Index.open(path, engine=...)"
             )
         return found
     given = None if engine == LOCAL else engine

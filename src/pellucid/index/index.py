@@ -82,6 +82,7 @@ from pellucid.index.searching import Parts, Question
 from pellucid.index.tuning import tuned_across, tuned_on
 from pellucid.index.verifying import document_vectors, wrong_parts
 from pellucid.index.words import Words
+from pellucid.pretrained import is_outside_allowed, outside
 from pellucid.progress import Progress
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.store import locked, writing_explained, writing_folder
@@ -106,7 +107,7 @@ class Index:
     ) -> None:
         """Take what `create` and `open` have opened; they give the engine afterwards."""
         self.folder, self._engines, self._read_only = folder, engines, read_only
-        self._closed = False
+        self._closed, self._outside = False, is_outside_allowed() or engines is not None
         self._given: dict[str, Any] = {}  # models that the caller gave, for when others of the same names are needed
         self._writer: Writer | None = None  # while a change is made
         self._behind = True  # whether an engine may hold what it should not
@@ -215,6 +216,7 @@ class Index:
         engine: EngineSettings | str | None = None,
         rebuild: bool = False,
         read_only: bool = False,
+        allow_outside: bool = False,
     ) -> Self:
         """Open an index; other processes may have it open too, and change it.
 
@@ -225,13 +227,21 @@ class Index:
                 engine, or "local" for none, to which the index moves.
             rebuild: make all vectors anew from the stored texts; with `models`, for these, as in `create`.
             read_only: refuse every change; nothing is written to the folder.
+            allow_outside: open what the folder names elsewhere, too: models of the hub that were not downloaded yet,
+                and the engine that holds its vectors. A folder from someone else could name anything.
 
         Raises:
             EngineError: its engine cannot be reached.
-            IndexFolderError: it is no index, of another version, broken, or a model is another one than it was made
-                with.
+            IndexFolderError: it is no index, of another version, broken, names a model or an engine elsewhere, or a
+                model is another one than it was made with.
         """
-        folder = Path(path)
+        with outside(allow_outside):
+            return cls._open(Path(path), models, engine, rebuild=rebuild, read_only=read_only)
+
+    @classmethod
+    def _open(
+        cls, folder: Path, models: Any, engine: EngineSettings | str | None, *, rebuild: bool, read_only: bool
+    ) -> Self:
         check_format(folder)
         if rebuild and read_only:
             raise InputError("an index that is opened with read_only=True cannot be rebuilt")
@@ -252,7 +262,7 @@ class Index:
             except PellucidError:
                 if not left or stamp_of(folder) == commit.stamp:
                     raise  # else a rebuild came between, and has removed copies of models
-        chosen = chosen_engine(engine, settings["engine"], other=rebuild)
+        chosen = chosen_engine(engine, settings["engine"], other=rebuild, allowed=is_outside_allowed())
         index = cls(folder, commit, opened, chosen, read_only=read_only)
         index._given = dict(models) if isinstance(models, Mapping) else {}
         if rebuild:
@@ -319,10 +329,11 @@ class Index:
         names = {model["name"] for model in after.settings["models"]}
         given = {name: model for name, model in self._given.items() if name in names}
         try:
-            models = opened_models(self.folder, after.settings["models"], given, check=True)
+            with outside(self._outside):
+                models = opened_models(self.folder, after.settings["models"], given, check=True)
         except PellucidError as error:
             raise IndexFolderError(f"{self.folder} was rebuilt with other models; open it again: {error}") from error
-        self._engines = chosen_engine(None, after.settings["engine"], other=True)
+        self._engines = chosen_engine(None, after.settings["engine"], allowed=self._outside)
         self._at = Parts(self._new_words(commit, models), models, commit, None)
         if self._engines is not None:
             self._at = self._at._replace(engine=self._engines.open(self._generation()))
@@ -613,16 +624,16 @@ class Index:
     def _former(self, state: State, models: Mapping[str, Model]) -> Engine | None:
         """Open the engine that holds the vectors of a commit, None where its segments do."""
         same = self._engines is not None and self._engines.kind == state.settings["engine"]["kind"]
-        settings = self._engines if same else chosen_engine(None, state.settings["engine"], other=True)
+        settings = self._engines if same else chosen_engine(None, state.settings["engine"], allowed=self._outside)
         return None if settings is None else settings.open(Generation(self.folder, state.engine, *kinds(models)))
 
     def _sweep(self, before: State) -> None:
         """Remove copies of models and generations of engines that are no longer used."""
         state = self._at.commit.state
-        for written in {written_engine(e)["kind"]: e for e in (self._engines, chosen_engine(
-            None, before.settings["engine"], other=True)) if e is not None}.values():  # fmt: skip
-            with suppress(EngineError):  # the next rebuild tries again
-                written.sweep(self.folder, state.engine)
+        with suppress(EngineError, IndexFolderError):  # the next rebuild tries again; one that may not be asked stays
+            former = chosen_engine(None, before.settings["engine"], allowed=self._outside)
+            for engine in {written_engine(e)["kind"]: e for e in (former, self._engines) if e is not None}.values():
+                engine.sweep(self.folder, state.engine)
         used = {str(model["copy"]).partition("/")[0] for model in state.settings["models"]}
         for other in self.folder.glob("models-*"):
             if other.name not in used:

@@ -186,7 +186,7 @@ def opened_models(
         name = model["name"]
         where = given.get(name) or (folder / model["copy"] if model["copy"] else None)
         if where is None and model["source"] is not None:
-            where = named_place(folder, model["source"])
+            where = _place(folder, name, model["source"])
         if where is None:
             server = model.get("server")
             what = f"on a server ({server!s:.200}), which is not asked unless you say so" if server else "a function"
@@ -204,6 +204,18 @@ def opened_models(
         if name not in given:
             opened[name].source = model["source"]
     return opened
+
+
+def _place(folder: Path, name: str, source: str) -> str:
+    """Return what opens a model that an index names."""
+    try:
+        return named_place(folder, source)
+    except ModelFolderError as error:
+        raise IndexFolderError(
+            f"the index {folder} names the model {source!r:.200}; a folder opens nothing elsewhere by itself. If you trust "
+            "it: Index.open(path, allow_outside=True), or pellucid --allow-outside on the command line. Or give the "
+            f"model: Index.open(path, models={{{name!r}: ...}})"
+        ) from error
 
 
 def default_weights(models: Mapping[str, Model], bm25: bool) -> dict[str, float]:
