@@ -520,7 +520,7 @@ def test_a_full_disk_leaves_what_was_there(disk, monkeypatch, seed):
     for version in range(1, 40):
         used = sum(-(-path.stat().st_size // 4096) * 4096 for path in place.rglob("*") if path.is_file())
         tight = version > 3 and version % 2
-        mount("remount", f"size={used + chance.randrange(0, 60_000) if tight else 256 << 20}")
+        mount("remount", f"size={used + chance.randrange(0, 20_000) if tight else 256 << 20}")
         try:
             (change,) = pairs(index, chance, version=version)
             documents = applied(documents, change)

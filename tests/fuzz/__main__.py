@@ -63,6 +63,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--writers", type=int, default=60, help="two writers of one path")
     parser.add_argument("--states", type=int, default=150, help="damaged states of work to go on from")
     parser.add_argument("--texts", type=int, default=1000, help="batches of 100 odd texts")
+    parser.add_argument("--index", type=int, default=2000, help="attacks on an index")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--only", action="append", help="KIND:NUMBER, one case; or KIND, its cases alone")
@@ -74,7 +75,10 @@ def _arguments() -> argparse.Namespace:
 
 def plan(kinds: dict[str, Kind], asked: argparse.Namespace) -> list[tuple[Kind, int]]:
     """Return the cases to run: of every group as many as asked, shared among its kinds, the slow ones first."""
+    share = asked.index // 100
     numbers = {
+        "index-kill": 5 * share, "index-writers": 2 * share, "index-readers": 3 * share, "index-forks": 3 * share,
+        "index-full": 3 * share, "index-readonly": 2 * share, "index-damage": 52 * share, "index-hostile": 30 * share,
         "kill": asked.kills, "writers": asked.writers, "full": asked.disks, "readonly": asked.disks,
         "state": asked.states, "texts": asked.texts, "files": asked.cases * 3 // 10,
         "hostile": asked.cases * 3 // 10, "damage": asked.cases * 4 // 10,

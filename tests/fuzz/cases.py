@@ -12,14 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fuzz import damage, jobs, texts
+from fuzz import damage, indexes, jobs, texts
 from fuzz.jobs import Failed
 from fuzz.subjects import Folder, Subjects, copy
 from pellucid.errors import PellucidError
 
 MEMORY = 1 << 30  # bytes that a case may take beyond what its process has
 _ADDRESSES = 3 << 30  # of address space, where a case ends before it takes the machine's memory
-SLOW = {"damage": 30, "hostile": 30, "files": 30, "texts": 60}  # seconds of a case; the others run several children
+SLOW = {
+    "damage": 30,
+    "hostile": 30,
+    "files": 30,
+    "texts": 60,
+    "index-damage": 30,
+    "index-hostile": 30,
+}  # seconds of a case; the others run several children
 _TOKENIZERS = {"static": "subwords.json", "lexicon": "backbone/tokenizer.json"}
 _FORBIDDEN = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "socket.connect", "pickle.find_class"}
 
@@ -65,6 +72,7 @@ def all_kinds(subjects: Subjects) -> dict[str, Kind]:
             kinds.append(Kind(trouble, name, _job(run, name), share))
     readable = {"static": 20, "static-int8": 20, "static-int4": 20, "anchors": 2}
     kinds += [Kind("texts", name, _texts(name), readable.get(name, 1)) for name in subjects.models if name != "index"]
+    kinds += [Kind(group, "search", _attack(run)) for group, run in indexes.ATTACKS.items()]
     return {kind.name: kind for kind in kinds}
 
 
@@ -135,6 +143,16 @@ def _texts(name: str) -> Callable[[random.Random, Subjects, Path], str]:
     return lambda rng, subjects, place: texts.check(rng, subjects.models[name][0])
 
 
+def _attack(run: Callable[..., str]) -> Callable[[random.Random, Subjects, Path], str]:
+    def attack(rng: random.Random, subjects: Subjects, place: Path) -> str:
+        try:
+            return run(rng, subjects, place)
+        finally:
+            jobs.unmount(place)
+
+    return attack
+
+
 def _job(trouble: Callable[..., str], name: str) -> Callable[[random.Random, Subjects, Path], str]:
     def run(rng: random.Random, subjects: Subjects, place: Path) -> str:
         try:
@@ -188,7 +206,7 @@ def run_case(kind: Kind, number: int, seed: int, subjects: Subjects, place: Path
     except BaseException as error:
         what, how = "raw error", f"{getattr(error, 'said', '')}: {jobs.described(error)}"
     seconds = time.perf_counter() - started
-    if _reached and kind.group in ("damage", "hostile", "files"):
+    if _reached and kind.group in SLOW and kind.group != "texts":
         what, how = "reached out", f"{how}: {sorted(set(_reached))}"
     damage.clear(folder)
     return Result(kind.name, number, what, how[:2000], seconds)

@@ -212,9 +212,9 @@ def _place(folder: Path, name: str, source: str) -> str:
         return named_place(folder, source)
     except ModelFolderError as error:
         raise IndexFolderError(
-            f"the index {folder} names the model {source!r:.200}; a folder opens nothing elsewhere by itself. If you trust "
-            "it: Index.open(path, allow_outside=True), or pellucid --allow-outside on the command line. Or give the "
-            f"model: Index.open(path, models={{{name!r}: ...}})"
+            f"the index {folder} names the model {source!r:.200}; a folder opens nothing elsewhere by itself. If you "
+            "trust it: Index.open(path, allow_outside=True), or pellucid --allow-outside on the command line. Or give "
+            f"the model: Index.open(path, models={{{name!r}: ...}})"
         ) from error
 
 

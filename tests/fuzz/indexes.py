@@ -1,0 +1,333 @@
+"""Attacks on an index: damaged and crafted folders, kills, forks, readers beside a writer, full and read-only disks.
+
+Documents come and go in pairs that always hold one version (`index_writer.py`), so that half of a commit is seen; what
+a writer has acknowledged is in a file, so that a lost change is seen.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import threading
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import index_folder
+import pellucid
+from fuzz import damage, jobs
+from fuzz.jobs import Failed
+from fuzz.subjects import Subjects, copy
+from index_writer import look, opened, pairs, small, text_of, vectors
+from pellucid.errors import PellucidError, WritingError
+
+Documents = dict[str, str]
+_CHANGES = 12  # of a writer that may be killed
+_OPERATIONS = 500  # file operations that as many changes make, about
+_MODEL_FILES = index_folder.EDITED  # an index relies on the models' own checksums
+
+
+@cache
+def _whole(place: Path) -> tuple[Path, Path, Any]:
+    """Return the folder of an index, that of another, and what the first answers; made once in each process."""
+    folders = []
+    for number in range(2):
+        folder = place / f"search-{os.getpid()}-{number}"
+        index_folder.build(folder, number)
+        (folder / ".lock").unlink()
+        folders.append(folder)
+    return folders[0], folders[1], index_folder.answers(folders[0])
+
+
+def damaged(rng: random.Random, subjects: Subjects, place: Path) -> str:
+    """By accident: the right answers or our error; and `verify` finds what is not as it was written."""
+    whole, other, good = _whole(subjects.place)
+    path = place / "index"
+    copy(whole, path)
+    said = damage.damage_folder(rng, path, other)
+    if "as it is" in said or index_folder.contents(path) == index_folder.contents(whole):
+        return f"{said}: the same bytes"
+    try:
+        found = index_folder.answers(path)
+        verified = index_folder.verified(path)
+    except PellucidError as error:
+        return f"{said}: refused: {error}"
+    if found != good:
+        raise Failed("silent change", f"{said}: other answers; verify says {verified}")
+    if not verified and not any(name in said for name in _MODEL_FILES):
+        raise Failed("not found", f"{said}: verify finds nothing")
+    return f"{said}: the same"
+
+
+def hostile(rng: random.Random, subjects: Subjects, place: Path) -> str:
+    """On purpose, with checksums that are right: it may be another index, but nothing else may happen."""
+    whole, other, _ = _whole(subjects.place)
+    path = place / "index"
+    copy(whole, path)
+    if rng.random() < 0.4:
+        content = json.dumps(index_folder.state_of(path)).encode()
+        way = rng.choice((damage.json_value, damage.json_number, damage.json_gone, damage.json_doubled))
+        (path / "commit.json").unlink()
+        index_folder.seal(path, way(rng, content))
+        said = f"commit.json: {way.__name__}"
+    else:
+        said = damage.damage_folder(rng, path / "segments", other / "segments")
+        (path / "commit.json").unlink()
+        (path / "commit.json").write_bytes((whole / "commit.json").read_bytes())
+        index_folder.seal_all(path)
+    try:
+        index_folder.answers(path)
+        problems = index_folder.verified(path)
+    except PellucidError as error:
+        return f"{said}: refused: {error}"
+    return f"{said}: opened, verify says {problems!s:.200}"
+
+
+# Writers
+
+
+def _created(folder: Path) -> pellucid.Index:
+    return pellucid.Index.create(folder, {"letters": vectors}, passage_characters=400)
+
+
+def _changing(folder: Path, seed: int, said: Path) -> Callable[[], None]:
+    """Return work that makes changes and says each before and after, in a file."""
+
+    def run() -> None:
+        small()
+        changes = random.Random(seed)
+        with opened(folder) as index, open(said, "ab", buffering=0) as file:
+            for number in range(_CHANGES):
+                for change in pairs(index, changes, version=seed % 10**6 * 100 + number):
+                    file.write(json.dumps(change).encode() + b"\n")
+                file.write(b"done\n")
+
+    return run
+
+
+def _applied(documents: Documents, change: dict[str, Any]) -> Documents:
+    if change["kind"] == "add":
+        return documents | dict.fromkeys(change["ids"], text_of(change["version"], change["size"]))
+    if change["kind"] == "delete":
+        return {own: text for own, text in documents.items() if own not in change["ids"]}
+    return documents
+
+
+def _allowed(documents: Documents, said: Path) -> list[Documents]:
+    """Return what the index may hold: the last change that was said may have been made or not."""
+    lines = said.read_text().splitlines() if said.exists() else []
+    changes, done = [json.loads(line) for line in lines if line != "done"], lines.count("done")
+    for change in changes[:done]:
+        documents = _applied(documents, change)
+    return [documents, *(_applied(documents, change) for change in changes[done : done + 1])]
+
+
+def _check(folder: Path, allowed: list[Documents]) -> Documents:
+    """Return what the index holds, which must be one of these; all else must be sound."""
+    with opened(folder) as index:
+        found = {document.id: document.text for document in index}
+        if found not in allowed:
+            raise Failed("lost", f"{sorted(set(allowed[0]) ^ set(found))[:6]} differ of {len(found)} documents")
+        if problem := look(index) or "; ".join(index.verify()):
+            raise Failed("not sound", problem)
+    return found
+
+
+def kill(rng: random.Random, subjects: Subjects, place: Path) -> str:
+    """Kill writers at any moment, one after the other: what was acknowledged is there, and nothing is half."""
+    small()
+    folder, documents, how = place / "job", Documents(), []
+    _created(folder).close()
+    for number in range(2):
+        said = place / f"said-{number}"
+        when: dict[str, Any] = {"kill_at": rng.randint(1, _OPERATIONS)}
+        if rng.random() < 0.4:
+            when = {"kill_after": rng.random()}
+        ended = jobs.in_child(_changing(folder, rng.randrange(10**6), said), **when)()
+        jobs._check_ended(ended, allowed=("done", "killed"))
+        documents = _check(folder, _allowed(documents, said))
+        how.append(f"{when} {ended.how}")
+    return ", ".join(how)
+
+
+def writers(rng: random.Random, subjects: Subjects, place: Path) -> str:
+    """Let three processes add, replace and remove documents at once: whatever was acknowledged is there."""
+    folder = place / "job"
+    _created(folder).close()
+
+    def work(name: str) -> Callable[[], None]:
+        def run() -> None:
+            small()
+            with opened(folder) as index:
+                for number in range(8):
+                    index.add([f"{name}{number}"], [f"abc {name} {number}"])
+                    index.add([f"{name}{number}"], [f"abc {name} {number} again"])
+                    if number % 4 == 3:
+                        index.delete([f"{name}{number}"])
+
+        return run
+
+    ends = [jobs.in_child(work(name)) for name in "xyz"]
+    for end in ends:
+        jobs._check_ended(end(), allowed=("done",))
+    _check(folder, [{f"{name}{n}": f"abc {name} {n} again" for name in "xyz" for n in range(8) if n % 4 != 3}])
+    return "three did 20 changes each"
+
+
+def readers(rng: random.Random, subjects: Subjects, place: Path) -> str:
+    """Let three processes read while one writes; some are killed: nobody sees half of a commit, or waits."""
+    small()
+    folder, said, seconds = place / "job", place / "said", 1.0
+    _created(folder).close()
+
+    def reading() -> None:
+        end = time.monotonic() + seconds
+        with opened(folder, read_only=True) as index:
+            while time.monotonic() < end:
+                if problem := look(index):
+                    raise AssertionError(problem)
+
+    ends = [
+        (jobs.in_child(_changing(folder, rng.randrange(10**6), said), kill_after=rng.random() * 2), ("done", "killed"))
+    ]
+    for number in range(3):
+        killed = number == 0 and rng.random() < 0.5
+        how = {"kill_after": rng.random() * seconds} if killed else {}
+        ends.append((jobs.in_child(reading, **how), ("done", "killed") if killed else ("done",)))
+    ended = []
+    for end, allowed in reversed(ends):
+        ended.append(end())
+        jobs._check_ended(ended[-1], allowed=allowed)
+    _check(folder, _allowed({}, said))
+    return f"{[one.how for one in ended]}"
+
+
+def forks(rng: random.Random, subjects: Subjects, place: Path) -> str:
+    """Fork while a thread changes the index: parent and children search and add, and nothing is lost."""
+    small()
+    folder, number = place / "job", 0
+    ends, errors, stop = [], list[BaseException](), threading.Event()
+    with _created(folder) as index:
+        index.add(["a0", "b0"], [text_of(0, 1)] * 2, metadata=[{"version": 0}] * 2)
+        changes = random.Random(rng.random())
+
+        def write() -> None:
+            nonlocal number
+            try:
+                while not stop.is_set():
+                    number += 1
+                    for _ in pairs(index, changes, version=number):
+                        pass
+            except BaseException as error:
+                errors.append(error)
+
+        def child(own: int) -> None:
+            if problem := look(index):
+                raise AssertionError(problem)
+            index.add([f"child-{own}"], ["of a child"])
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            for own in range(3):
+                time.sleep(rng.random() * 0.05)
+                ends.append(jobs.in_child(lambda own=own: child(own)))  # type: ignore[misc]
+            for end in ends:
+                jobs._check_ended(end(), allowed=("done",))
+        finally:
+            stop.set()
+            writer.join()
+        if errors:
+            raise errors[0]
+        missing = [own for own in range(3) if f"child-{own}" not in index]
+        if missing:
+            raise Failed("lost", f"{missing} were acknowledged")
+        index.delete([f"child-{own}" for own in range(3)])
+        if problem := look(index) or "; ".join(index.verify()):
+            raise Failed("not sound", problem)
+    return f"three forks during {number} changes"
+
+
+# Disks
+
+
+def full(rng: random.Random, subjects: Subjects, place: Path) -> str:
+    """Let the disk be full again and again: our error, and what was there is there and can be searched."""
+    folder = place / "job"
+    folder.mkdir()
+    if os.geteuid() == 0:
+        jobs._mount(folder, "size=64m")
+    seed = rng.randrange(10**6)
+
+    def run() -> None:
+        small()
+        chance, documents, refused = random.Random(seed), Documents(), 0
+        with _created(folder / "index") as index:
+            for version in range(1, 2 * _CHANGES):
+                _room(folder, chance.randrange(0, 30_000) if version > 3 and version % 2 else None)
+                try:
+                    (change,) = pairs(index, chance, version=version)
+                    documents = _applied(documents, change)
+                except WritingError:
+                    refused += 1
+                if {document.id: document.text for document in index} != documents or look(index):
+                    raise AssertionError(f"after change {version} the index holds something else; {look(index)}")
+            _room(folder, None)
+            index.add(["last"], ["abc"])
+            if problems := index.verify():
+                raise AssertionError("; ".join(problems))
+
+    ended = jobs.in_child(run)()
+    jobs._check_ended(ended, allowed=("done",))
+    return f"seed {seed}"
+
+
+def _room(folder: Path, more: int | None) -> None:
+    """Leave so many bytes on the disk of a folder, None for many; for others than root, in a file."""
+    if os.geteuid() == 0:
+        held = sum(-(-file.stat().st_size // 4096) * 4096 for file in folder.rglob("*") if file.is_file())
+        jobs._mount(folder, f"size={64 << 20 if more is None else held + more}", again=True)
+    else:
+        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY if more is None else more, hard))
+
+
+def readonly(rng: random.Random, subjects: Subjects, place: Path) -> str:
+    """On a read-only disk, after a whole writer or a killed one: it is searched, and refuses changes."""
+    folder, said = place / "job", place / "said"
+    folder.mkdir()
+    if os.geteuid() == 0:
+        jobs._mount(folder, "size=64m")
+    small()
+    _created(folder / "index").close()
+    at = rng.choice((None, rng.randint(1, _OPERATIONS)))
+    jobs.in_child(_changing(folder / "index", rng.randrange(10**6), said), kill_at=at)()
+    jobs._allow(folder, writing=False)
+    with opened(folder / "index", read_only=rng.random() < 0.5) as index:
+        if problem := look(index):
+            raise Failed("not sound", problem)
+        try:
+            index.add(["x"], ["y"])
+            raise Failed("not refused", "an index on a read-only disk was changed")
+        except PellucidError as error:
+            told = str(error)
+    jobs._allow(folder, writing=True)
+    _check(folder / "index", _allowed({}, said))
+    return f"refused: {told}"
+
+
+ATTACKS: dict[str, Callable[[random.Random, Subjects, Path], str]] = {
+    "index-damage": damaged,
+    "index-hostile": hostile,
+    "index-kill": kill,
+    "index-writers": writers,
+    "index-readers": readers,
+    "index-forks": forks,
+    "index-full": full,
+    "index-readonly": readonly,
+}
+"""By group, what is done to an index."""
