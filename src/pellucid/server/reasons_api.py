@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from pellucid.explanation import WORD, WORD_PAIR, Row
+from pellucid.rows import READ_AS
 from pellucid.server.corpus_map import MOST_POINTS, corpus_map
 from pellucid.server.errors import InferenceError, answer, described
 from pellucid.server.routing import RequestBody, Route, TextList, Weights
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 _Role = Literal["query", "document"]
 _EXAMPLE_WORDS = 6
-_KNOWN_AS = " (as "  # between a word and what the vocabulary has for it
 _SHOWN = 400  # characters of a text on the map
 _ENCODED = 4000  # characters of a document that count for its place on the map
 
@@ -145,7 +145,7 @@ def _shown(document: Document) -> str:
 def _row(row: Row, parts: Collection[str]) -> dict[str, Any]:
     """Return a row of a hit; its handle is what a person would weigh anew: the query's word, or the dimension."""
     if row.kind in (WORD, WORD_PAIR):
-        handle = row.parts[0].partition(_KNOWN_AS)[0]
+        handle = row.parts[0].partition(READ_AS)[0]
     else:
         handle = row.name if len(parts) > 1 else f"{next(iter(parts))}: {row.name}"  # which names it only among several
     return {"name": row.name, "contribution": row.contribution, "kind": row.kind, "handle": handle}
