@@ -15,7 +15,7 @@ from typing import Any
 from pellucid.evaluation import LocalTask, find_tasks
 
 PLAIN, STEMMED = "BM25", "BM25, stemmed"
-SETTINGS = "stemmed: Snowball's English stemmer and bm25s' longer list of stop words; plain: its short list"
+SETTINGS = "stemmed: Snowball's English stemmer and bm25s' longer list of stop words (`en_plus`); plain: its short list"
 """What the two names stand for, beside Lucene's form with k1 1.5 and b 0.75, which both have."""
 
 

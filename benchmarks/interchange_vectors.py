@@ -28,7 +28,7 @@ from pellucid.corpus import read_texts
 from pellucid.evaluation import find_tasks, read_records, read_sts
 from pellucid.pretrained import locate
 from pellucid.text import split_words
-from retrieval_sets import read_collection
+from retrieval_sets import dense_score, read_collection
 
 _MOST = 20_000  # sentences of a set
 _SAME = 1e-5  # the largest difference of a coordinate that counts as the same vector
@@ -101,6 +101,36 @@ def main() -> None:
         for name, texts in sets.items():
             cells = row_of(model, texts, [str(locate(arguments.model)), told])
             print(f"| {' | '.join([name, *cells])} |", flush=True)
+    print()
+    for line in retrieval_table(model, arguments.data):
+        print(line, flush=True)
+
+
+def retrieval_table(model: Any, data: Path) -> Iterator[str]:
+    """Yield the lines of the table of nDCG@10 in sentence-transformers, by the words that the folder was told."""
+    yield "| nDCG@10 | here | there, as bundled | with the documents' words | and the queries' | megabytes more |"
+    yield "|---|---:|---:|---:|---:|---:|"
+    for task in find_tasks(data):
+        if task.kind != "Retrieval":
+            continue
+        collection = read_collection(task)
+        found = [dense_score((model.encode(collection.queries), model.encode(collection.documents)), collection)]
+        words: set[str] = set()
+        plain, more = locate(model._source), 0
+        with TemporaryDirectory() as place:
+            for texts in ([], collection.documents, collection.queries):
+                words |= {word.text for text in texts for word in split_words(text)}
+                told = Path(place) / str(len(words))
+                if words:
+                    model.save_pretrained(told, extra_words=words)
+                    more = _bytes(told) - _bytes(plain)
+                encode = readers(str(told if words else plain))["sentence-transformers"]
+                found.append(dense_score((encode(collection.queries), encode(collection.documents)), collection))
+        yield f"| {task.name} | {' | '.join(f'{score:.1f}' for score in found)} | {more / 1e6:.1f} |"
+
+
+def _bytes(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 def _thinned(texts: list[str]) -> list[str]:

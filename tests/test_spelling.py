@@ -90,8 +90,8 @@ def test_the_beginning_makes_up_for_a_poor_fit(spelled: StaticEmbedder) -> None:
     assert moved(poor) > moved(good) > -0.05
     assert moved(poor) > 0.1
     assert model.encode(code) @ plain.encode(code) == pytest.approx(0.7, abs=0.2)  # the rest is its own
-    assert model.explain(poor, "bank").rows[0].name.startswith(f"{poor} ~ bank")
-    assert model.explain(code, "bank").rows[0].name == f"{code} ~ bank × bank"
+    assert model.explain(poor, "bank").rows[0].name.startswith(f"{poor} (read as bank")
+    assert model.explain(code, "bank").rows[0].name == f"{code} (read as bank) × bank"
     texts = [poor, good, code, f"{poor} {code} {good} river"]
     assert np.abs(model._started().encode(texts) - model._encode_plainly(texts)).max() < 1e-6
 
@@ -202,7 +202,7 @@ def test_explanations_name_the_words_it_is_made_of(spelled: StaticEmbedder) -> N
     assert found.score == pytest.approx(
         float(spelled.encode("tokeners in the bank") @ spelled.encode("token")), abs=1e-5
     )
-    assert found.rows[0].name.startswith("tokeners ~ token")
+    assert found.rows[0].name.startswith("tokeners (read as token")
     coverage = found.coverage[0]
     assert (coverage.known, coverage.total, coverage.partly) == (2, 4, 1)
     spelled._started()
@@ -261,7 +261,7 @@ def test_an_index_gives_the_reasons_of_spelled_words(spelled: StaticEmbedder, tm
         index.add(["1", "2", "3", "4"], ["tokeners", "the garden", "the A320 garden", "the A330 garden"])
         hit = index.search("token", top_k=1)[0]
         assert hit.id == "1"
-        assert hit.reasons.top(5)[0].name.startswith("token × tokeners ~ token")
+        assert hit.reasons.top(5)[0].name.startswith("token × tokeners (read as token")
         for _ in range(2):
             hit = index.search("a320 garden", top_k=4)[0]
             assert hit.id == "3"
@@ -369,3 +369,15 @@ def test_a_broken_table_before_edits_is_refused(spelled: StaticEmbedder, tmp_pat
         write_tensors(path, whole | {damage: tensor})
         with pytest.raises(ModelFolderError, match="spelling"):
             StaticEmbedder.from_pretrained(tmp_path / "model")
+
+
+def test_every_view_says_what_a_word_is_read_as(spelled: StaticEmbedder) -> None:
+    assert "tokeners (read as token" in spelled.explain("tokeners bank").to_markdown()
+    for first, second in (("the river", "tokeners bank"), ("tokeners bank", "the river")):
+        why = spelled.explain(first, second)
+        stands = next(row.name for row in why.rows if "tokeners" in row.name).partition("tokeners (read as ")[2]
+        said = f"tokeners read as {stands.partition(')')[0]}"
+        assert said in why.to_markdown() and said in why.to_html()
+    both = spelled.explain("bank", "tokeners bank") - spelled.explain("bank", "river bankish")
+    assert "bankish read as bank" in both.to_html() and "tokeners read as token" in both.to_html()
+    assert "read as" in spelled.describe("tokeners")

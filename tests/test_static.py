@@ -92,7 +92,7 @@ def test_words_that_share_a_prefix_stay_apart_and_name_it() -> None:
     model = StaticEmbedder(Vocabulary(["token", "is"], subwords), np.eye(2, dtype=np.float32))
     why = model.explain("tokenisers tokening Token tokenisers")
     assert {row.name: row.contribution for row in why.rows} == pytest.approx(
-        {"tokenisers (as token)": 0.5, "tokening (as token)": 0.25, "Token": 0.25}
+        {"tokenisers (read as token)": 0.5, "tokening (read as token)": 0.25, "Token": 0.25}
     )
     assert {row.parts for row in why.rows} == {("tokenisers",), ("tokening",), ("Token",)}
 

@@ -36,6 +36,7 @@ from pellucid.rows import (
 )
 from pellucid.rows import (
     NO_SCORE,
+    READ_AS,
     LazyRows,
     check_distinct,
     share_of,
@@ -491,8 +492,24 @@ class Explanation(Shown):
         said = ["not in the vocabulary: " + listed(words)] if words else []
         if self.coverage and self.coverage[number - 1].partly:
             coverage = self.coverage[number - 1]
-            said.append(f"known by their beginning or spelling alone: {coverage.partly:,} of {coverage.total:,} words")
+            part = f"known by their beginning or spelling alone: {coverage.partly:,} of {coverage.total:,} words"
+            read = self._read_as(number)
+            said.append(part + (f" ({listed(read, length=120)})" if read else ""))
         return "; ".join(said)
+
+    def _read_as(self, number: int) -> list[str]:
+        """Return "covid read as co" for each word of a text that others stand for."""
+        found: dict[str, None] = {}
+        for row in self.rows:
+            if row.kind not in (WORD, WORD_PAIR) or not (row.spans1, row.spans2, row.spans3)[number - 1]:
+                continue
+            word = row.parts[min(number, len(row.parts)) - 1]
+            before = f" × {word}" if number > 1 else word
+            start = row.name.rfind(before + READ_AS) if number > 1 else row.name.find(before + READ_AS)
+            if start == 0 or (number > 1 and start > 0):
+                known = row.name[start + len(before + READ_AS) :].partition(")")[0]
+                found.setdefault(f"{word} read as {known}")
+        return list(found)
 
 
 def little_known(coverage: Coverage, text: str, unknown: Sequence[str] = ()) -> list[str]:

@@ -19,6 +19,10 @@ WORD_PAIR, WORD, DIMENSION, KEY_TOKEN, EMBEDDING = "word pair", "word", "dimensi
 NO_SCORE = 1e-6  # below this, a score is rounding of float32 embeddings, and shares of it mean nothing
 
 
+READ_AS = " (read as "
+"""Between a word of a text and, up to a bracket, the known words that stand for it: "covid (read as co)"."""
+
+
 class Row(NamedTuple):
     """One named term of a score.
 

@@ -137,7 +137,7 @@ class Coverage:
     Attributes:
         known: words, each counted as often as it occurs.
         total: all words of the text.
-        partly: those of `known` that were only found by their beginning ("tokenisers (as token)") or spelling.
+        partly: those of `known` that were only found by their beginning ("tokenisers (read as token)") or spelling.
         share: known / total; 1 for a text without words, of which nothing is unknown.
     """
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from pellucid.explanation import WORD, WORD_PAIR, Explanation, Row
-from pellucid.rows import share_of
+from pellucid.rows import READ_AS, share_of
 from pellucid.server.errors import MOST_BYTES, ApiError
 from pellucid.text import split_words, unspaced_run
 from pellucid.views.parts import Note
@@ -26,7 +26,6 @@ MOST_ROWS = 10_000  # of one explanation; those beyond are one row
 REST = "rest"  # the kind of that row
 _MOST_SUBTRACTED = 100_000  # rows of each of two explanations: a difference makes all of them, a kilobyte each
 _MOST_PAIRS = 4_000_000  # of words of a query and of its hits, about 50 bytes each meanwhile
-_KNOWN_AS = " (as "  # between a word and what the vocabulary has for it
 
 
 def explained(explanation: Explanation, *, notes: bool = False) -> dict[str, Any]:
@@ -152,7 +151,7 @@ def _json(value: Any) -> bytes:
 def _row(row: Row, parts: Collection[str]) -> dict[str, Any]:
     """Return a row of a hit; its handle is what a person would weigh anew: the query's word, or the dimension."""
     if row.kind in (WORD, WORD_PAIR):
-        handle = row.parts[0].partition(_KNOWN_AS)[0]
+        handle = row.parts[0].partition(READ_AS)[0]
     else:
         handle = row.name if len(parts) > 1 else f"{next(iter(parts))}: {row.name}"  # which names it only among several
     return {"name": row.name, "contribution": row.contribution, "kind": row.kind, "handle": handle}

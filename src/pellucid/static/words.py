@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.explanation import WORD, Row
+from pellucid.rows import READ_AS
 from pellucid.static.spelling import SpelledRows
 from pellucid.text import Coverage, Vocabulary, Word, shown_word
 
@@ -21,9 +22,9 @@ def named(text: str, row: int, vocabulary: Vocabulary, spelled: SpelledRows | No
     shown = shown_word(text)
     if spelled is None or row < len(vocabulary):
         known = vocabulary.words[row]
-        return shown if known in (text, text.lower()) else f"{shown} (as {shown_word(known)})", known
+        return shown if known in (text, text.lower()) else f"{shown}{READ_AS}{shown_word(known)})", known
     known = " + ".join(shown_word(vocabulary.words[part]) for part in spelled.parts(row - len(vocabulary)))
-    return f"{shown} ~ {known}" if known else f"{shown} (unknown)", known or text.lower()
+    return f"{shown}{READ_AS}{known})" if known else f"{shown} (unknown)", known or text.lower()
 
 
 class TextWords:

@@ -280,10 +280,10 @@ def counted(count: int, noun: str, plural: str = "") -> str:
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
-def listed(words: Sequence[str], most: int = 12) -> str:
-    """Write the first words, and how many more there are."""
+def listed(words: Sequence[str], most: int = 12, length: int = 40) -> str:
+    """Write the first words, cut to some characters each, and how many more there are."""
     more = f" and {len(words) - most:,} more" if len(words) > most else ""
-    return ", ".join(shorten(word, 40) for word in words[:most]) + more
+    return ", ".join(shorten(word, length) for word in words[:most]) + more
 
 
 def quoted(name: str) -> str:

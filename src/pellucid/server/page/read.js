@@ -55,7 +55,7 @@ export function read(main, page) {
 
 /** Return the word of the vocabulary that a row is about. */
 function known(/** @type {string} */ name) {
-  return name.match(/ \(as (.*)\)$/)?.[1] ?? name;
+  return name.match(/ \(read as ([^+]*)\)$/)?.[1] ?? name;
 }
 
 function asState(/** @type {Record<string, number>} */ factors) {
