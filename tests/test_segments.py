@@ -59,7 +59,7 @@ SETTINGS = {
 
 
 def model(name, dimension):
-    return {"name": name, "source": None, "copy": None,
+    return {"name": name, "source": None, "copy": None, "files": {},
             "fingerprint": {"dimension": dimension, "table": None, "probes": []}}  # fmt: skip
 
 

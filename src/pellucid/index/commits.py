@@ -150,6 +150,11 @@ def _check_settings(settings: dict[str, Any]) -> None:
             raise ValueError(f"the copy of the model {model['name']!r:.60} is at {copy!r:.60}")
         if type(fingerprint["dimension"]) is not int or not isinstance(fingerprint["table"], (str, type(None))):
             raise ValueError(f"the model {model['name']!r:.60} has no fingerprint")
+        files = model["files"]
+        if not all(isinstance(own, str) and isinstance(digest, str) for own, digest in files.items()):
+            raise ValueError(f"the files of the copy of {model['name']!r:.60} are {files!s:.60}")
+        if any(Path(own).is_absolute() or ".." in Path(own).parts for own in files):
+            raise ValueError(f"the copy of {model['name']!r:.60} has files outside of it")
         for numbers, values in fingerprint["probes"]:
             if not all(type(number) is int for number in numbers) or not all(type(v) is float for v in values):
                 raise ValueError(f"the fingerprint of the model {model['name']!r:.60} holds something else")

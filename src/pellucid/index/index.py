@@ -142,7 +142,8 @@ class Index:
             MissingExtraError: what `pellucid[search]` brings is not installed.
         """
         folder = Path(path)
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())) and not exist_ok:
+        there = exist_ok and (folder / "index.json").exists()
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())) and not there:
             raise InputError(f"{folder} exists and is not empty; open it with Index.open, or give a new name")
         if not isinstance(passage_characters, int) or passage_characters < 100:
             raise InputError(f"passage_characters is {passage_characters!r:.40}; it must be an integer from 100 up")
@@ -156,13 +157,15 @@ class Index:
             "weights": checked_weights(weights, [BM25] * bool(bm25) + list(opened), default_weights(opened, bm25)),
             "engine": written_engine(engine), "analyser": analyser.fingerprint,
         }  # fmt: skip
-        if exist_ok and (folder / "index.json").exists():
+        if there:
             return cls._existing(folder, settings, opened)
         try:
             with writing_folder(folder) as aside:  # whole or not there, and only where nothing is
                 settings["models"] = written_models(aside, opened, "models-1")
                 first_commit(aside, State(settings))
         except InputError as error:
+            if exist_ok and (folder / "index.json").exists():  # another process was faster
+                return cls._existing(folder, settings, opened)
             raise InputError(
                 f"{folder} exists and is not empty; open it with Index.open, or give a new name"
             ) from error
