@@ -294,7 +294,8 @@ class Index:
             with self._reading:
                 self._take(read_commit(self.folder, self._at.commit))
         if self._at.words.full:
-            self._at = self._at._replace(words=self._new_words(self._at.commit, self._at.models))
+            with self._reading:
+                self._at = self._at._replace(words=self._new_words(self._at.commit, self._at.models))
         return self._at
 
     def _take(self, commit: Commit) -> None:
@@ -393,8 +394,9 @@ class Index:
                         self._behind = False
                     yield self._writer
                 finally:
-                    self._at = self._at._replace(commit=self._writer.commit)
-                    self._writer = None
+                    with self._reading:  # another thread may be about to set what it has read before
+                        self._at = self._at._replace(commit=self._writer.commit)
+                        self._writer = None
 
     @contextmanager
     def _held(self) -> Iterator[None]:
