@@ -439,8 +439,11 @@ class Writer:
         while first and size + segments[first - 1].passages <= 2 * passages:
             first, size, held = first - 1, size + segments[first - 1].passages, held + records[first - 1][0].bytes
         if len(segments) - first > 1 and held <= _LARGEST:
-            self._merge(segments, records, slice(first, len(segments)))
-            self.save(self.commit.state, segments, records)
+            try:
+                self._merge(segments, records, slice(first, len(segments)))
+                self.save(self.commit.state, segments, records)
+            except WritingError:  # what was added is there; a later change merges
+                self._sweep()
 
     def _merge(self, segments: list[Segment], records: list[tuple[File, File | None]], due: slice) -> None:
         for file, _ in records[due]:  # damage must not go into a new file, with a checksum that is right
