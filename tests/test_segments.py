@@ -20,7 +20,7 @@ import pellucid.index.segments as segments
 from pellucid import Index
 from pellucid.errors import InputError
 from pellucid.index.documents import Document
-from pellucid.index.metadata import parse_where, register, timestamp
+from pellucid.index.metadata import kind_of, parse_where, register, timestamp
 from pellucid.index.segments import Added, Segment, hashed
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
@@ -241,10 +241,14 @@ def holds(metadata, name, operator, value):
 
 def cannot_be(operator, value, kinds):
     """Whether a condition is refused: values of several kinds, or of kinds that the field never held."""
-    if operator == "exists":
+    if operator in ("exists", "ne", "nin"):
         return False
-    wanted = {kind(one) for one in (value if isinstance(value, list) else [value])}
-    return len(wanted) > 1 or not wanted & set(kinds)
+    if operator not in ("eq", "in"):
+        return kind_of(value) not in kinds
+    values = value if isinstance(value, list) else [value]
+    wanted = {kind(one) for one in values}
+    held = set(kinds.replace("d", "s"))
+    return len(wanted) > 1 or not wanted & held or (kinds == "d" and {kind_of(one) for one in values} == {"s"})
 
 
 TESTS = st.one_of(
