@@ -10,8 +10,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # build that pip already knows under its own name, the second asks PyTorch's index for it.
 TORCH := 2.13.0
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
+install-torch = $(1) install --quiet 'torch==$(TORCH)+cpu' 2>/dev/null \
+	  || $(1) install --quiet 'torch==$(TORCH)' --extra-index-url $(TORCH_INDEX)
 
-.PHONY: help demo test lint format types full slow fuzz docs help-docs clean
+LOWEST := $(VENV)-lowest
+
+.PHONY: help demo test lint format types full slow lowest fuzz docs help-docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -40,6 +44,15 @@ full: $(VENV)/full.stamp  ## the tests that take a second or more, with clusters
 slow: $(VENV)/test.stamp  ## the checks that take minutes
 	$(BIN)/python -m pytest -m slow
 
+lowest:  ## the tests with the oldest direct dependencies that pyproject.toml allows; torch stays as it is
+	$(PYTHON) -m venv --clear $(LOWEST)
+	$(call install-torch,$(LOWEST)/bin/python -m pip --disable-pip-version-check)
+	$(LOWEST)/bin/python -m pip --disable-pip-version-check install --quiet uv
+	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
+	  --only-binary sudachipy -r pyproject.toml --extra test 'torch==$(TORCH)'
+	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --no-deps --editable .
+	$(LOWEST)/bin/python -m pytest
+
 fuzz: $(VENV)/test.stamp  ## attack it for minutes: damaged files, kills, full disks, odd texts; FUZZ="--seed 1" for others
 	PYTHONPATH=tests $(BIN)/python -m fuzz $(FUZZ)
 
@@ -51,7 +64,7 @@ help-docs: $(VENV)/test.stamp  ## write docs/cli.md from the commands' --help, d
 	$(BIN)/python docs/schemas.py
 
 clean:  ## remove the environment and everything built
-	rm -rf $(VENV) site dist build .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST) site dist build .mypy_cache .pytest_cache .ruff_cache
 
 $(VENV)/made.stamp:
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 10) else "pellucid needs Python 3.10 or newer, \
@@ -64,8 +77,7 @@ $(VENV)/core.stamp: pyproject.toml $(VENV)/made.stamp
 	@touch $@
 
 $(VENV)/torch.stamp: $(VENV)/made.stamp
-	$(PIP) install --quiet 'torch==$(TORCH)+cpu' 2>/dev/null \
-	  || $(PIP) install --quiet 'torch==$(TORCH)' --extra-index-url $(TORCH_INDEX)
+	$(call install-torch,$(PIP))
 	@touch $@
 
 $(VENV)/test.stamp: pyproject.toml $(VENV)/torch.stamp

@@ -29,7 +29,7 @@ from anchor_development import held_out
 from pages import markdown_table
 from pellucid import CandidateSettings
 from pellucid.anchors import frame_points, kmeans_points, prepare_candidates, uniform_points
-from pellucid.evaluation import find_tasks, fingerprint, sts_spearman
+from pellucid.evaluation import cache_key, find_tasks, sts_spearman
 from pellucid.text import content_words
 from retrieval_sets import dense_score, read_collection
 from vector_cache import CachedEncoder, Vectors, distinct, unit_rows
@@ -136,7 +136,7 @@ class Bench:
         """Open the encoder; the judge is opened when it is asked."""
         self.data, self.work = data, work
         self.static = pellucid.load("static-en")
-        self.fingerprint = fingerprint(self.static)
+        self.fingerprint = cache_key(self.static)
         self.encode = CachedEncoder(f"static-en {self.fingerprint}", self.static.encode, work / "vectors")
         self.judge = CachedEncoder("MiniLM bfloat16", _open_judge(), work / "vectors")
         self.tasks = [task for task in find_tasks(data) if task.kind == "Retrieval"]

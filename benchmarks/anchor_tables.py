@@ -31,7 +31,7 @@ from anchor_page import BINARY, ENCODER, METHODS, MORE, OURS, WHOLE, Row, write_
 from bm25 import bm25_scores
 from pellucid import AnchorEmbedder, CandidateSettings, choose_anchors, evaluate
 from pellucid.anchors import farthest_points, frame_points, kmeans_points, prepare_candidates, uniform_points
-from pellucid.evaluation import find_tasks, fingerprint
+from pellucid.evaluation import cache_key, find_tasks
 from vector_cache import CachedEncoder, Vectors, unit_rows
 
 CANDIDATES = CandidateSettings(words=(4, 20), max_candidates=200_000)  # as recipes/anchors_en.py
@@ -196,7 +196,7 @@ def open_encoders(work: Path, teacher: str | None) -> list[Encoder]:
 
     return [
         Encoder("MiniLM", "minilm", CachedEncoder("all-MiniLM-L6-v2", encode, kept), dense),
-        Encoder("static-en", "en", CachedEncoder(f"static-en {fingerprint(static)}", static.encode, kept), static),
+        Encoder("static-en", "en", CachedEncoder(f"static-en {cache_key(static)}", static.encode, kept), static),
     ]
 
 

@@ -29,7 +29,7 @@ from bm25 import bm25_scores
 from lexicon_page import TASKS, Measured, write_page
 from pellucid import evaluate
 from pellucid.base import unit_rows
-from pellucid.evaluation import find_tasks, fingerprint
+from pellucid.evaluation import cache_key, find_tasks
 from pellucid.lexicon import largest_coordinates
 from pellucid.pretrained import locate
 from retrieval_sets import trained_on
@@ -120,7 +120,7 @@ class Bench:
         from sentence_transformers import SentenceTransformer
 
         opened = SentenceTransformer(str(folder), device="cpu")
-        name = name or f"{Path(folder).name} {fingerprint(opened)}"
+        name = name or f"{Path(folder).name} {cache_key(opened)}"
 
         def encode(texts: list[str]) -> Vectors:
             return np.asarray(opened.encode(texts, batch_size=64, show_progress_bar=False), np.float32)

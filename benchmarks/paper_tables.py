@@ -37,7 +37,7 @@ import paper_numbers as paper
 from bm25 import SETTINGS, bm25_scores
 from pellucid import evaluate
 from pellucid.errors import InputError
-from pellucid.evaluation import Results, default_cache, find_tasks, fingerprint, open_any, read_sts
+from pellucid.evaluation import Results, cache_key, default_cache, find_tasks, open_any, read_sts
 
 TEACHER, WORDLLAMA, BUNDLED = "MiniLM-L6, our teacher (384)", "WordLlama (256)", "static-en"
 _AT_HAND = ("STS12", "STS13", "STS14", "STS15", "STSBenchmark", "SICK-R")
@@ -112,7 +112,7 @@ def _times(models: dict[str, str], arguments: argparse.Namespace) -> dict[str, A
     """Return the time each model takes for the sentences of STS15, measured together."""
     task = next(task for task in find_tasks(arguments.data) if task.name == "STS15")
     opened = {name: open_any(spec) for name, spec in models.items()}
-    facts = [task.digest(), platform.node(), *(name + fingerprint(model) for name, model in opened.items())]
+    facts = [task.digest(), platform.node(), *(name + cache_key(model) for name, model in opened.items())]
     key = hashlib.sha256("\n".join(facts).encode()).hexdigest()
     folder = arguments.cache or default_cache()
     kept = folder / f"times-{key}.json"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -30,6 +30,13 @@ def checksums(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     check = pretrained._check_whole
     monkeypatch.setattr(pretrained, "_check_whole", lambda *folder: None)
     return lambda: monkeypatch.setattr(pretrained, "_check_whole", check)
+
+
+@pytest.fixture
+def outside_allowed() -> Iterator[None]:
+    """Folders may lead out of themselves: what they name is opened wherever it is."""
+    with pretrained.outside(True):
+        yield
 
 
 @pytest.fixture

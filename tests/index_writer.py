@@ -111,7 +111,7 @@ def wrong_in(documents):
 
 def look(index):
     """Search and read in every way; return what is wrong, "" where nothing is."""
-    hits = index.search("abc", top_k=2 * PAIRS + 10)
+    hits = index.search("abc", top_k=1000)
     if not hits.exact or len({hit.id for hit in hits}) != len(hits) or hits.documents != len(hits):
         return f"{len(hits)} hits of {hits.documents} documents, exact: {hits.exact}"
     if problem := wrong_in([hit for hit in hits]):

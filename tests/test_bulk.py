@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,9 +23,12 @@ from scipy import sparse
 
 import pellucid
 from pellucid.base import Embedder
-from pellucid.bulk import BatchEncoder, CorpusSettings, Shard, encode_corpus, read_shards
+from pellucid.bulk import BatchEncoder, CorpusSettings, Shard, corpora, encode_corpus, read_shards, shards
+from pellucid.corpus import read_texts
 from pellucid.errors import CorpusError, InputError, MissingExtraError, ModelFolderError, PellucidError, WritingError
+from pellucid.store import checksum
 from pellucid.text import Vocabulary
+from pellucid.workfolder import WorkFolder
 from resuming import stopped_at_writes
 
 WORDS = ["the", "apple", "pear", "car", "bicycle", "unheard", "été", "車"]
@@ -217,7 +221,7 @@ BAD = {
     "unknown": ("a.doc", b"a", {}, "cannot tell the format"),
     "empty": ("a.txt", b"", {}, "a.txt holds no texts"),
     "no rows": ("a.parquet", pa.table({"text": pa.array([], pa.string())}), {}, "holds no texts"),
-    "no parquet": ("a.parquet", b"PAR1" + bytes(99), {}, "is damaged or no Parquet file"),
+    "no parquet": ("a.parquet", b"PAR1" + bytes(99), {}, "is damaged or no parquet file"),
     "no column": ("a.parquet", pa.table({"b": ["x"]}), {}, "no column 'text'; the columns are b"),
     "numbers": ("a.parquet", pa.table({"text": [1]}), {}, "holds int64, not text"),
     "no id": ("a.parquet", pa.table({"text": ["x"]}), {"id_column": "own"}, "no column 'own'; the columns are text"),
@@ -486,3 +490,290 @@ def test_absent_java_is_named():
 
     with pytest.raises(MissingExtraError, match="Java 17"):
         _local_spark(Builder(), 2)
+
+
+# --- damaged and hostile shards ---------------------------------------------------------------------------------------
+
+
+def _encoded(model, folder: Path, form: str, **settings):
+    """Encode a few texts with ids, and return the path of the one shard."""
+    if not (folder / "c.parquet").exists():
+        written(folder / "c.parquet", pa.table({"text": some_texts(30), "key": [f"k{i}" for i in range(30)]}))
+    chosen = CorpusSettings(format=form, **settings)
+    return encode_corpus(model, folder / "c.parquet", folder / "out", id_column="key", settings=chosen)[0]
+
+
+@pytest.mark.parametrize("form", ["parquet", "safetensors"])
+@pytest.mark.parametrize("sparse_rows", [False, True])
+def test_no_flipped_bit_of_a_shard_or_of_the_manifest_is_read(fruit, tmp_path, form, sparse_rows):
+    """Each region of each file: the first and last bytes, and places in all parts between."""
+    shard = _encoded(Letters() if sparse_rows else fruit, tmp_path, form)
+    for file in (shard, tmp_path / "out/state.json"):
+        good, places = file.read_bytes(), np.random.default_rng(0)
+        size = len(good)
+        ends = [*range(24), *range(size - 24, size)]
+        for place in {*ends, *places.integers(0, size, 150).tolist()}:
+            damaged = bytearray(good)
+            damaged[place] ^= 1 << int(places.integers(8))
+            file.write_bytes(damaged)
+            with pytest.raises((ModelFolderError, InputError), match=r"shard-000000|state\.json"):
+                list(read_shards(tmp_path / "out"))
+        for cut in (0, 1, size // 2, size - 2):  # a manifest ends with a line feed
+            file.write_bytes(good[:cut])
+            with pytest.raises(ModelFolderError, match=r"shard-000000|state\.json"):
+                list(read_shards(tmp_path / "out"))
+        file.write_bytes(good)
+    assert len(whole(tmp_path / "out").ids) == 30
+
+
+def _claimed(folder: Path, **facts) -> None:
+    """Write a manifest whose checksums fit what is there by now, as someone does who means it."""
+    with WorkFolder(folder) as work:
+        shards = {name: {**known, "sha256": checksum(folder / name)} for name, known in work.facts["shards"].items()}
+        work.commit({"shards": shards, **facts})
+
+
+def _tensors(path: Path, change) -> None:
+    from safetensors.numpy import load_file, save_file
+
+    tensors = {name: array.copy() for name, array in load_file(path).items()}
+    change(tensors)
+    save_file(tensors, path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda t: t["indices"].fill(2**31 - 1),
+        lambda t: t["indices"].fill(-1),
+        lambda t: t["indices"].__setitem__(3, 2**20),
+        lambda t: t["indptr"].__setitem__(5, 2**40),
+        lambda t: t["indptr"].__setitem__(-1, 2**20),
+        lambda t: t["indptr"].__setitem__(0, 4),
+        lambda t: t["indptr"].__setitem__(5, -(2**40)),
+        lambda t: t.update(indptr=t["indptr"][:-1]),
+        lambda t: t.update(indptr=t["indptr"].astype(np.int32)),
+        lambda t: t.update(values=t["values"][:-1]),
+        lambda t: t.update(values=t["values"].astype(np.float64)),
+        lambda t: t.update(values=t["values"][None]),
+        lambda t: t.update(indices=t["indices"].astype(np.int64)),
+        lambda t: t["id_ends"].__setitem__(4, 2**40),
+        lambda t: t.update(id_ends=t["id_ends"][:-1]),
+        lambda t: t["id_bytes"].fill(255),
+        lambda t: t.pop("values"),
+    ],
+)
+def test_what_a_shard_claims_leads_to_no_memory_outside(tmp_path, change):
+    shard = _encoded(Letters(), tmp_path, "safetensors")
+    _tensors(shard, change)
+    _claimed(tmp_path / "out")
+    with pytest.raises(ModelFolderError, match="shard-000000"):
+        list(read_shards(tmp_path / "out"))
+
+
+@pytest.mark.parametrize("number", [-1, 26, 2**31 - 1])
+def test_a_parquet_shard_has_coordinates_of_its_dimensions_alone(tmp_path, number):
+    shard = _encoded(Letters(), tmp_path, "parquet")
+    table = pq.read_table(shard)
+    lists = table.column("indices").combine_chunks()
+    wrong = pa.ListArray.from_arrays(lists.offsets, pa.array(np.full(len(lists.values), number, np.int32)))
+    pq.write_table(table.set_column(table.column_names.index("indices"), "indices", wrong), shard)
+    _claimed(tmp_path / "out")
+    with pytest.raises(ModelFolderError, match="coordinate outside"):
+        list(read_shards(tmp_path / "out"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda t: t.slice(0, 29),
+        lambda t: t.append_column("embedding", t.column("embedding")).drop(["key"]),
+        lambda t: t.set_column(1, "embedding", pa.array([[0.0, 1.0]] * 30, pa.list_(pa.float32(), 2))),
+        lambda t: t.set_column(1, "embedding", pa.array([[0.0, 1.0, 2.0]] * 30, pa.list_(pa.float64(), 3))),
+        lambda t: t.set_column(1, "embedding", pa.array([None, *[[0.0, 1.0, 2.0]] * 29], pa.list_(pa.float32(), 3))),
+        lambda t: t.rename_columns(["key", "rows"]),
+    ],
+)
+def test_a_dense_shard_has_the_rows_and_columns_it_should(fruit, tmp_path, change):
+    shard = _encoded(fruit, tmp_path, "parquet")
+    pq.write_table(change(pq.read_table(shard)), shard)
+    _claimed(tmp_path / "out")
+    with pytest.raises(ModelFolderError, match="shard-000000"):
+        list(read_shards(tmp_path / "out"))
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"dimension": -3}, {"dimension": True}, {"dimension": "3"}, {"texts": 31}, {"texts": []}, {"shards": ["a"]},
+        {"shards": {"../c.parquet": {"texts": 30, "size": 1, "sha256": ""}}}, {"shards": {"a.parquet": None}},
+    ],
+)  # fmt: skip
+def test_a_manifest_that_describes_no_shards_is_refused(fruit, tmp_path, facts):
+    _encoded(fruit, tmp_path, "parquet")
+    _claimed(tmp_path / "out")
+    with WorkFolder(tmp_path / "out") as work:
+        work.commit(facts)
+    with pytest.raises(ModelFolderError, match=r"state\.json does not describe"):
+        list(read_shards(tmp_path / "out"))
+
+
+def test_a_manifest_nested_deeply_is_damaged(fruit, tmp_path):
+    _encoded(fruit, tmp_path, "parquet")
+    for depth in (200, 900, 1000, 100_000):
+        (tmp_path / "out/state.json").write_text('{"facts": ' + "[" * depth + "]" * depth + "}")
+        with pytest.raises(ModelFolderError, match=r"state\.json is damaged"):
+            read_shards(tmp_path / "out")
+
+
+def test_a_shard_that_no_manifest_names_is_made_anew(fruit, corpus, tmp_path):
+    """A run that was killed between a shard and its checksum: the file may be anything."""
+    paths = encode_corpus(fruit, corpus, tmp_path / "out", settings=SMALL)
+    before = content(tmp_path / "out")
+    with WorkFolder(tmp_path / "out") as work:
+        kept = {name: known for name, known in work.facts["shards"].items() if name != paths[1].name}
+        work.commit({"shards": kept, "complete": False})
+    paths[1].write_bytes(b"half a shard")
+    encode_corpus(fruit, corpus, tmp_path / "out", settings=SMALL)
+    assert content(tmp_path / "out") == before
+
+
+# --- a corpus that changes while it is read ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["c.parquet", "c.txt"])
+@pytest.mark.parametrize("moment", ["grows", "is rewritten"])
+def test_a_corpus_that_changes_while_it_is_read_is_refused(fruit, tmp_path, name, moment, monkeypatch):
+    """No shard holds rows of another corpus than the one whose checksum the manifest has."""
+    file = tmp_path / name
+    texts = [f"apple {'pear ' * (n % 3)}" for n in range(40)]
+    write = (lambda t: written(file, pa.table({"text": t}))) if name == "c.parquet" else _lines_to(file)
+    write(texts)
+    real, calls = shards.write_tensors, []
+
+    def changing(*arguments):
+        calls.append(1)
+        if len(calls) == 2:
+            write([*texts, "more"] if moment == "grows" else texts[::-1])
+        return real(*arguments)
+
+    if name == "c.txt":
+        monkeypatch.setattr(corpora, "well_formed", lambda text: (changing_text(write, texts, moment, calls), text)[1])
+    monkeypatch.setattr(shards, "write_tensors", changing)
+    form = CorpusSettings(format="safetensors", shard_size=10)
+    with pytest.raises(CorpusError, match="was changed while it was read"):
+        encode_corpus(fruit, file, tmp_path / "out", settings=form)
+    monkeypatch.undo()
+    with pytest.raises(InputError, match=r"holds no encoded corpus|has not ended"):
+        list(read_shards(tmp_path / "out"))
+    write(texts)
+    encode_corpus(fruit, file, tmp_path / "out", settings=form)
+    np.testing.assert_array_equal(whole(tmp_path / "out").rows, compiled(fruit)(texts))
+
+
+def _lines_to(file: Path):
+    return lambda texts: file.write_text("\n".join(texts) + "\n")
+
+
+def changing_text(write, texts, moment, calls):
+    calls.append(1)
+    if len(calls) == 7:
+        write([*texts, "more"] if moment == "grows" else texts[::-1])
+
+
+# --- files that stand for more than they are --------------------------------------------------------------------------
+
+
+def _bomb(path: Path, kind: str) -> Path:
+    """Write a small Parquet file of gigabytes of text."""
+    million = "a " * (1 << 19)
+    rows = 6_000
+    if kind == "dictionary":
+        array: Any = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([million]))
+    else:
+        array = pa.array([million] * 1_100)
+    options: dict[str, Any] = {"prefixes": {"column_encoding": {"text": "DELTA_BYTE_ARRAY"}}}.get(kind, {})
+    pq.write_table(
+        pa.table({"text": array}), path, compression="zstd", use_dictionary=kind == "dictionary",
+        data_page_size=1 << 30, dictionary_pagesize_limit=1 << 30, **options,
+    )  # fmt: skip
+    return path
+
+
+LIMITED = """
+import resource, sys
+limit = int(sys.argv[3]) << 20
+import pellucid.corpus, pellucid.parquet, pellucid.bulk.corpora
+from pellucid.errors import PellucidError
+taken = int(next(line for line in open("/proc/self/status") if line.startswith("VmSize")).split()[1]) << 10
+resource.setrlimit(resource.RLIMIT_AS, (taken + limit, taken + limit))
+try:
+    if sys.argv[1] == "texts":
+        print("read", sum(map(len, pellucid.corpus.read_texts(sys.argv[2]))))
+    else:
+        import numpy as np
+        def encode(texts):
+            return np.ones((len(texts), 2), np.float32)
+        print("encoded", len(pellucid.bulk.corpora.encode_corpus(encode, sys.argv[2], sys.argv[2] + ".out")))
+except PellucidError as error:
+    print("refused", type(error).__name__, error)
+"""
+
+
+def _limited(what: str, path: Path, megabytes: int = 700) -> str:
+    command = [sys.executable, "-c", LIMITED, what, str(path), str(megabytes)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.full
+@pytest.mark.skipif(sys.platform != "linux", reason="limits memory in the way of Linux")
+@pytest.mark.parametrize("what", ["texts", "corpus"])
+@pytest.mark.parametrize("kind", ["dictionary", "prefixes", "plain"])
+def test_a_small_file_that_stands_for_gigabytes_takes_little_memory(tmp_path, kind, what):
+    path = _bomb(tmp_path / "bomb.parquet", kind)
+    assert path.stat().st_size < 1 << 18
+    said = _limited(what, path)
+    if kind == "plain":
+        assert "refused CorpusError" in said and "unpack to" in said
+    else:
+        assert said.startswith(("read", "encoded")), said
+
+
+@pytest.mark.full
+@pytest.mark.skipif(sys.platform != "linux", reason="limits memory in the way of Linux")
+def test_packed_and_nested_lines_take_little_memory(tmp_path):
+    lines = {
+        "line.txt.gz": b"a" * (1 << 30),
+        "lists.jsonl.gz": b'{"text": "a", "more": [' + b"[]," * (20 << 20) + b"1]}\n",
+        "cells.csv.gz": b"text" + b",a" * (30 << 20) + b"\n",
+        "row.csv.gz": b"text\n" + b",a" * (30 << 20) + b"\n",
+        "deep.jsonl.gz": b"[" * (60 << 20) + b"\n",
+    }
+    for name, content_of in lines.items():
+        with gzip.open(tmp_path / name, "wb", 1) as file:
+            file.write(content_of)
+        for what in ("texts", "corpus"):
+            assert "refused CorpusError" in _limited(what, tmp_path / name), name
+
+
+def test_a_column_that_is_there_twice_is_named(fruit, tmp_path):
+    for names, column, options in [(["text", "text"], "text", {}), (["id", "id", "text"], "id", {"id_column": "id"})]:
+        table = pa.table([pa.array(["a", "b"])] * len(names), names=names)
+        pq.write_table(table, tmp_path / "c.parquet")
+        with pytest.raises(CorpusError, match=rf"c\.parquet has several columns '{column}'"):
+            encode_corpus(fruit, tmp_path / "c.parquet", tmp_path / "out", **options)
+    others = pa.table([pa.array(["a"]), pa.array(["b"]), pa.array(["c"])], names=["x", "x", "text"])
+    pq.write_table(others, tmp_path / "d.parquet")
+    assert list(read_texts(tmp_path / "d.parquet")) == ["c"]
+    pq.write_table(pa.table([pa.array(["a"]), pa.array(["b"])], names=["text", "text"]), tmp_path / "e.parquet")
+    with pytest.raises(CorpusError, match="several columns 'text'"):
+        list(read_texts(tmp_path / "e.parquet"))
+
+
+def test_more_shards_than_anybody_wants_are_refused(fruit, tmp_path, monkeypatch):
+    monkeypatch.setattr(corpora, "_MOST_SHARDS", 3)
+    file = written(tmp_path / "c.parquet", pa.table({"text": some_texts(9)}))
+    with pytest.raises(InputError, match="5 shards of 2; at most 3"):
+        encode_corpus(fruit, file, tmp_path / "out", settings=CorpusSettings(shard_size=2))

@@ -5,6 +5,12 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
 
 import pytest
 from typer.testing import CliRunner
@@ -13,7 +19,9 @@ pytest.importorskip("Stemmer")
 
 from pellucid.cli import app as cli
 from pellucid.cli.search import snippet
-from pellucid.errors import CorpusError
+from pellucid.errors import CorpusError, InputError, PellucidError
+from pellucid.index import Index
+from pellucid.index.metadata import AsHeld
 from pellucid.index.records import Columns, read_documents
 
 ROWS = [
@@ -55,10 +63,17 @@ def test_an_index_is_built_asked_and_changed(folder, tmp_path):
     run("index", "delete", folder, "more.txt:1", "more.txt:3")
     assert "no document 'x'" in run("index", "delete", folder, "x", code=1).stderr
     assert json.loads(run("index", "info", folder, "--json").stdout)["documents"] == 2
-    assert "fields: lang, year" in run("index", "info", folder).stdout
+    assert "fields: lang (string), year (number)" in run("index", "info", folder).stdout
     assert "all is well" in run("index", "verify", folder).stdout
     assert "rebuilt 2" in run("index", "rebuild", folder).stderr
     assert "nothing found" in run("search", folder, "zzz").stdout
+
+
+def test_words_that_no_document_has_are_named(folder):
+    shown = run("search", folder, "zzzz apple \x1bqqqq").stdout
+    assert shown.splitlines()[0] == "in no document: zzzz, qqqq" and "[Apples]" in shown
+    assert json.loads(run("search", folder, "zzzz apple", "--json").stdout)["unknown"] == ["zzzz"]
+    assert "in no document" not in run("search", folder, "apple").stdout
 
 
 def test_conditions_and_weights(folder):
@@ -93,9 +108,351 @@ def test_errors_are_one_line(tmp_path, rows):
         (["search", tmp_path / "none", "x"], "is not there"),
         (["index", "build", tmp_path / "i", tmp_path / "none.txt"], "file not found"),
         (["index", "build", rows.parent, rows], "is not empty"),
+        (["index", "build", rows.parent, rows, "--overwrite"], "is no index"),
+        (["index", "build", tmp_path / "i", rows, "--type", "yaer=number"], "no document of"),
+        (["index", "build", tmp_path / "i", rows, "--type", "year=int"], "is 'int'"),
+        (["index", "add", rows.parent, rows], "is no index"),
     ):
         error = run(*arguments, code=1).stderr
         assert error.startswith("error: ") and said in error and error.count("\n") == 1
+
+
+def test_wrong_input_is_one_line_with_its_place(tmp_path, folder):
+    for name, content, said in (
+        ("a.jsonl", '{"text": "a"}\n{"text": "x", "tags": [["a"]]}', "the field 'tags' of {}, line 2 is ['a'] (list)"),
+        ("a.jsonl", '{"text": "x", "who": {"name": "y"}}', "the field 'who' of {}, line 1 is"),
+        ("a.jsonl", '{"text": "x", "n": NaN}', "the field 'n' of {}, line 1 is nan"),
+        ("a.jsonl", '{"text": "x", "n": 9007199254740993}', "the field 'n' of {}, line 1"),
+        ("a.jsonl", '{"text": "x", "": 1}', "{}, line 1 has a field ''"),
+        ("a.jsonl", '{"text": "x", "id": 1.5}', "{}, line 1: the id 1.5 is float"),
+        ("a.jsonl", '{"text": "x", "_id": {"$oid": "7"}}', "{}, line 1: the id {{'$oid': '7'}} is dict"),
+        ("a.jsonl", '{"text": "x", "n": ' + '{"a":' * 100_000, "{}, line 1: JSON that is nested too deeply"),
+        ("a.jsonl", '{"text": "x", "n": ' + "[" * 100_000, "{}, line 1: JSON that is nested too deeply"),
+    ):
+        (tmp_path / name).write_text(content)
+        for command in (["build", tmp_path / "new"], ["add", folder]):
+            error = run("index", *command, tmp_path / name, code=1).stderr
+            assert error.startswith("error: ") and error.count("\n") == 1, error
+            assert said.format(tmp_path / name) in error, error
+        assert not (tmp_path / "new").exists() and len(Index.open(folder)) == 2
+
+
+def test_a_huge_number_of_hits_gives_all(folder):
+    found = json.loads(run("search", folder, "apples and cars", "--json", "-k", 2**63).stdout)
+    assert len(found["hits"]) == 2
+    assert run("search", folder, "x", "-k", "9" * 5000, code=2).stderr.count("Traceback") == 0
+
+
+def test_integer_ids(tmp_path, fruit):
+    fruit.save_pretrained(tmp_path / "fruit")
+    (tmp_path / "a.jsonl").write_text('{"id": 7, "text": "apple"}\n{"id": -8, "text": "pear"}\n{"text": "tree"}\n')
+    run("index", "build", tmp_path / "index", tmp_path / "a.jsonl", "-m", tmp_path / "fruit")
+    run("index", "delete", tmp_path / "index", 7)
+    run("index", "delete", tmp_path / "index", "--", -8)
+    with Index.open(tmp_path / "index") as index:
+        assert [document.id for document in index] == ["a.jsonl:3"]
+        index.add(None, ["one more"])
+        index.add([7], ["apple"])
+    run("index", "delete", tmp_path / "index", 7)
+    assert "2 are left" not in run("index", "delete", tmp_path / "index", "a.jsonl:3").stderr
+
+
+# --- A build that fails or is interrupted ---
+
+
+SCRIPT = "import sys; from pellucid.cli.app import main; main()"
+
+
+def building(tmp_path, *options):
+    """Start a build that reads a pipe, and return the process and the pipe's end."""
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, "index", "build", tmp_path / "index", tmp_path / "pipe.jsonl", "-m",
+         tmp_path / "fruit", *options],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    return process, open(tmp_path / "pipe.jsonl", "w")  # waits for the reader
+
+
+def started(tmp_path, pipe):
+    """Give a build more documents than one commit has, and wait for the commit."""
+    for number in range(1200):
+        pipe.write(json.dumps({"id": number, "text": f"apple {number}"}) + "\n")
+    pipe.flush()
+    for _ in range(3000):
+        if list(tmp_path.glob(".index.*.part/*/segments/*.safetensors")):
+            return
+        time.sleep(0.02)
+    raise AssertionError("nothing was committed")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("options", [(), ("--overwrite",)])
+def test_an_interrupted_build_leaves_nothing(tmp_path, rows, fruit, options):
+    fruit.save_pretrained(tmp_path / "fruit")
+    if options:
+        run("index", "build", tmp_path / "index", rows, "-m", tmp_path / "fruit")
+    before = sorted(path.name for path in tmp_path.iterdir())
+    process, pipe = building(tmp_path, *options)
+    started(tmp_path, pipe)
+    process.send_signal(signal.SIGINT)
+    error = process.communicate()[1]
+    assert process.returncode == 130 and "interrupted" in error
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*before, "pipe.jsonl"])
+    if options:
+        with Index.open(tmp_path / "index") as index:
+            assert len(index) == 2 and not index.verify()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("options", [(), ("--overwrite",)])
+def test_a_killed_build_is_no_index_and_is_cleared_away(tmp_path, rows, fruit, options):
+    fruit.save_pretrained(tmp_path / "fruit")
+    if options:
+        run("index", "build", tmp_path / "index", rows, "-m", tmp_path / "fruit")
+    process, pipe = building(tmp_path, *options)
+    started(tmp_path, pipe)
+    process.kill()
+    process.communicate()
+    left = {path.name for path in tmp_path.iterdir()} - {"fruit", "rows.jsonl", "pipe.jsonl", "index"}
+    assert any(name.endswith(".part") for name in left)
+    if options:
+        with Index.open(tmp_path / "index") as index:
+            assert len(index) == 2 and not index.verify()
+    else:
+        assert not (tmp_path / "index").exists()
+    run("index", "build", tmp_path / "index", rows, "-m", tmp_path / "fruit", *options)
+    assert {path.name for path in tmp_path.iterdir()} == {"fruit", "rows.jsonl", "pipe.jsonl", "index"}
+    with Index.open(tmp_path / "index") as index:
+        assert len(index) == 2 and not index.verify()
+
+
+def test_a_build_that_fails_late_leaves_what_was_there(tmp_path, folder):
+    (tmp_path / "bad.jsonl").write_text('{"text": "a"}\n' * 1500 + "{")
+    for target, options in (("new", []), ("index", ["--overwrite"])):
+        assert "line 1501" in run("index", "build", tmp_path / target, tmp_path / "bad.jsonl", *options, code=1).stderr
+    assert not (tmp_path / "new").exists() and not list(tmp_path.glob(".*"))
+    with Index.open(folder) as index:
+        assert len(index) == 2
+
+
+def test_an_index_is_replaced_when_the_new_one_is_complete(tmp_path, folder, rows):
+    (tmp_path / "new.jsonl").write_text('{"id": "n", "text": "A new apple"}\n')
+    (folder / "notes.txt").write_text("mine")
+    assert "--overwrite" in run("index", "build", folder, tmp_path / "new.jsonl", code=1).stderr
+    with Index.open(folder) as reader:
+        held = reader.search("apple")[0]
+        run("index", "build", folder, tmp_path / "new.jsonl", "-m", tmp_path / "fruit", "--overwrite")
+        assert [hit.id for hit in reader.search("apple")] == ["n"] and held.reasons.top(1)  # the hit is of before
+    assert (folder / "notes.txt").read_text() == "mine"
+    for broken in ("commit.json", "segments"):  # damaged, and still an index that may go
+        path = folder / broken
+        path.write_text("x") if path.is_file() else path.rename(tmp_path / "gone")
+        run("index", "build", folder, rows, "-m", tmp_path / "fruit", "--overwrite")
+        assert len(Index.open(folder)) == 2
+
+
+def test_what_is_no_index_is_not_replaced(tmp_path, rows, fruit):
+    fruit.save_pretrained(tmp_path / "model")
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/index.json").write_text('["pellucid"]')
+    for name in ("model", "file", "other"):
+        for options in ([], ["--overwrite"]):
+            assert "no index" in run("index", "build", tmp_path / name, rows, *options, code=1).stderr
+    assert (tmp_path / "model/config.json").exists() and (tmp_path / "file").read_text() == "x"
+
+
+def test_a_change_that_waits_while_the_index_is_replaced_is_refused(tmp_path, folder, rows):
+    """Its lock is of a folder that is gone: it must not write into the new one."""
+    from pellucid.store import locked
+
+    errors = []
+
+    def change():
+        with Index.open(folder) as index:
+            try:
+                index.add(["late"], ["A late apple"])
+            except PellucidError as error:
+                errors.append(str(error))
+
+    with locked(folder):
+        thread = threading.Thread(target=change)
+        thread.start()
+        time.sleep(0.5)
+        folder.rename(tmp_path / "old")
+        run("index", "build", folder, rows, "-m", tmp_path / "fruit")
+    thread.join()
+    assert errors and "was replaced" in errors[0]
+    with Index.open(folder) as index:
+        assert len(index) == 2 and not index.verify()
+
+
+# --- Types of columns ---
+
+
+CELLS = {
+    "number": ["5", "-0.25", ".5", "0", "1e-05", "2.5E+3", "12345678", " 7 "],
+    "date": ["2024-05-31", "2024-05-31T10:00", "2024-05-31 10:00:00Z", "1999-01-01T00:00:00.25+02:00"],
+    "boolean": ["true", "False", "TRUE"],
+    "string": ["007", "+49151", "1e5", "1_000", "1,5", "5%", "yes", "0x1f", "inf", "12345678901234567890", "1e+99",
+               "\u0663", "2024-W22-5", "20240531T10", "2024-13-01", "--", "5 stars", "x" * 100],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "cell"), [(kind, cell) for kind, cells in CELLS.items() for cell in cells])
+def test_what_a_cell_is(tmp_path, kind, cell):
+    with open(tmp_path / "x.csv", "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([["id", "text", "x", "y"], ["1", "t", cell, "2024-05-31"], ["2", "t", "", ""]])
+    held = {}
+    found = list(read_documents(tmp_path / "x.csv", held=held))
+    assert held == {"x": kind, "y": "date"} and "x" not in found[1].metadata
+    expected = {"number": lambda: float(cell), "boolean": lambda: cell.lower() == "true"}.get(kind, lambda: cell)()
+    assert found[0].metadata["x"] == expected and found[0].metadata["y"] == "2024-05-31"
+
+
+def write_table(path, cells, name="x"):
+    path.write_text(f"id,text,{name}\n" + "".join(f"{n},a text,{cell}\n" for n, cell in enumerate(cells, 1)))
+
+
+def test_a_column_has_a_type_if_all_of_its_cells_have(tmp_path):
+    def read(cells, **options):
+        notes, held = [], {}
+        write_table(tmp_path / "x.csv", cells)
+        found = [
+            r.metadata.get("x") for r in read_documents(tmp_path / "x.csv", held=held, note=notes.append, **options)
+        ]
+        return found, held["x"] if held else None, notes
+
+    assert read(["1", "2.5", "", "NaN", "n/a"]) == ([1, 2.5, None, None, None], "number", [
+        "x.csv: x (number); other columns hold strings"])  # fmt: skip
+    late = ["7"] * 20_000 + ["unknown"]  # far behind any sample
+    found, kind, notes = read(late)
+    assert found == late and kind == "string"
+    assert notes == [
+        "x.csv: 'x' holds strings: 20,000 of 20,001 cells are numbers, and 'unknown' in line 20,002 is none"
+    ]
+    assert read(["5", "a", "b"])[1:] == ("string", []) and read(["NA", "NA"])[:2] == (["NA", "NA"], "string")
+    assert read(["true", "1"])[1] == "string" and read(["", ""])[1] is None
+    assert read(["5", "7"], types={"x": "string"})[0] == ["5", "7"]
+    assert read(["007", "+1", "1e5", "null"], types={"x": "number"})[0] == [7, 1, 100000, None]
+    assert read(["yes", "0", "T"], types={"x": "boolean"})[0] == [True, False, True]
+    with pytest.raises(
+        CorpusError, match=r"x.csv, line 3: 'x' is 'many', and not a number, as was said.*--type x=string"
+    ):
+        read(["1", "many"], types={"x": "number"})
+    with pytest.raises(CorpusError, match=r"line 2: 'x' is '2024-5-1', and not a date"):
+        read(["2024-5-1"], types={"x": "date"})
+    for types, error in (({"x": "int"}, InputError), ({"text": "string"}, InputError), ({"z": "date"}, CorpusError)):
+        with pytest.raises(error):
+            read(["1"], types=types)
+
+
+def test_a_type_that_is_given_holds_in_every_kind_of_file(tmp_path):
+    (tmp_path / "x.jsonl").write_text('{"text": "a", "x": ["1", 2]}\n{"text": "b"}\n{"text": "c", "x": "7"}\n')
+    assert [r.metadata.get("x") for r in read_documents(tmp_path / "x.jsonl", types={"x": "number"})] == [
+        [1, 2],
+        None,
+        7,
+    ]
+    assert next(read_documents(tmp_path / "x.jsonl", types={"x": "string"})).metadata["x"] == ["1", "2"]
+    with pytest.raises(CorpusError, match="line 1: 'x' is '1', and not a date"):
+        list(read_documents(tmp_path / "x.jsonl", types={"x": "date"}))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_the_first_rows_of_a_pipe_decide(tmp_path):
+    def read(cells, **options):
+        path = tmp_path / "x.csv"
+        os.mkfifo(path)
+        writer = threading.Thread(target=write_table, args=(path, cells))
+        writer.start()
+        try:
+            return [r.metadata.get("x") for r in read_documents(path, **options)]
+        finally:
+            writer.join(10)
+            path.unlink()
+
+    assert read(["1"] * 10_001) == [1] * 10_001
+    assert read(["1", "many"]) == ["1", "many"]
+    with pytest.raises(
+        CorpusError, match=r"line 10002: 'x' is 'many', and not a number, as in the rows before.*--type"
+    ):
+        read(["1"] * 10_000 + ["many"])
+    assert read(["1"] * 10_000 + ["many"], types={"x": "string"})[-1] == "many"
+
+
+def test_a_column_has_one_type_in_all_files_and_in_the_index(tmp_path, fruit):
+    fruit.save_pretrained(tmp_path / "fruit")
+    write_table(tmp_path / "a.csv", ["1", "2"])
+    write_table(tmp_path / "b.csv", ["3", "unknown"])
+    write_table(tmp_path / "c.csv", ["007", "008"], "zip")
+    write_table(tmp_path / "d.csv", ["123", "456"], "zip")
+    build = ["index", "build", tmp_path / "index", "-m", tmp_path / "fruit"]
+    said = "'x' is 'unknown', and not a number, as elsewhere in the index"
+    assert said in run(*build, tmp_path / "a.csv", tmp_path / "b.csv", code=1).stderr
+    assert "note: a.csv: x (number)" in run(*build, tmp_path / "a.csv").stderr
+    assert said in run("index", "add", tmp_path / "index", tmp_path / "b.csv", code=1).stderr
+    run("index", "add", tmp_path / "index", tmp_path / "c.csv")
+    run("index", "add", tmp_path / "index", tmp_path / "d.csv")  # replaces, and zip stays a string
+    assert "fields: x (number), zip (string)" in run("index", "info", tmp_path / "index").stdout
+    run("index", "add", tmp_path / "index", tmp_path / "b.csv", "--type", "x=string")
+    assert json.loads(run("index", "info", tmp_path / "index", "--json").stdout)["fields"]["x"] == "number or string"
+
+
+def test_numbers_and_dates_of_a_table_can_be_compared(tmp_path, fruit):
+    fruit.save_pretrained(tmp_path / "fruit")
+    (tmp_path / "r.csv").write_text(
+        "id,text,stars,day,zip,lang,ok\n1,apple,2,2024-05-01,0123,en,true\n2,apple,5,2023-01-01,2,de,false\n"
+    )
+    run("index", "build", tmp_path / "index", tmp_path / "r.csv", "-m", tmp_path / "fruit")
+
+    def ids(*conditions, code=0):
+        options = [option for one in conditions for option in ("--where", one)]
+        ran = run("search", tmp_path / "index", "apple", "--json", *options, code=code)
+        return ran.stderr if code else "".join(sorted(hit["id"] for hit in json.loads(ran.stdout)["hits"]))
+
+    for condition, expected in {
+        "stars>=2": "12", "stars>2": "2", "stars=2": "1", "stars==2.0": "1", "stars!=2": "2", "stars!=x": "12",
+        "day>=2024-05-01": "1", "day=2023-01-01": "2", "day<2024-01-01T00:00": "2", "zip=2": "2", "zip=0123": "1",
+        "zip='2'": "2", "zip!=2": "1", "lang=en": "1", "ok=true": "1", "ok=FALSE": "2", 'ok!="true"': "12",
+    }.items():  # fmt: skip
+        assert ids(condition) == expected, condition
+    assert ids("stars>=2", "stars<5") == "1" and ids("lang!=en", "lang!=de") == ""
+    for condition, said in {
+        "zip>=2": "field 'zip' holds strings, and gte asks for the number 2: nothing can meet that. Numbers of a table",
+        "stars='2'": "field 'stars' holds numbers, and eq asks for the string '2'",
+        "stars=two": "field 'stars' holds numbers, and eq asks for the string 'two'",
+        "stars>=2024-05-01": "field 'stars' holds numbers, and gte asks for the date",
+        "day>=2024": "field 'day' holds dates, and gte asks for the number 2024: nothing can meet that. Write a date",
+        "day=May": "field 'day' holds dates, and eq asks for the string 'May'",
+        "day>=2024-W22-5": "gte of field 'day' is '2024-W22-5'; numbers and dates, such as 2024-05-31",
+        "day>=2024-13-01": "gte of field 'day' is '2024-13-01'",
+        "lang>=2024-05-31": "field 'lang' holds strings, and gte asks for the date",
+        "ok=yes": "field 'ok' holds booleans, and eq asks for the string 'yes'",
+        "ok>=true": "gte of field 'ok' is True",
+        "stars>=" + "9" * 400: "the value for field 'stars'",
+    }.items():
+        error = ids(condition, code=1)
+        assert said in error and error.count("\n") == 1, error
+    assert "is the second of its kind" in ids("stars>2", "stars>3", code=2)
+    assert "is not FIELD>=VALUE" in ids("stars=>3", code=2)
+
+
+def test_a_typed_value_is_what_the_field_holds(tmp_path):
+    with Index.create(tmp_path / "index", {}) as index:
+        values = [2, "2", True, "true", "2024-05-31", ["3", 4]]
+        index.add(list("abcdef"), ["word"] * 6, metadata=[{"x": value} for value in values])
+
+        def ids(where):
+            return "".join(sorted(hit.id for hit in index.search("word", where={"x": where})))
+
+        assert ids({"eq": AsHeld("2")}) == "ab" and ids({"eq": "2"}) == "b" and ids({"eq": 2}) == "a"
+        assert ids({"eq": AsHeld("true")}) == "cd" and ids({"ne": AsHeld("2")}) == "cdef"
+        assert ids({"nin": [AsHeld("2"), AsHeld("true")]}) == "ef"
+        assert ids({"gte": AsHeld("3")}) == "f" and ids({"gte": AsHeld("2024-01-01")}) == "e"
+        assert ids({"eq": AsHeld("3"), "gte": 3}) == "f"
+        assert index.info()["fields"] == {"x": "number or date or boolean or string"}
 
 
 # --- Files ---
@@ -135,7 +492,7 @@ def test_folders_of_text_and_markdown(tmp_path):
 def test_columns_have_other_names(tmp_path):
     (tmp_path / "x.csv").write_text("key,review,stars\na,good,5\n")
     found = list(read_documents(tmp_path / "x.csv", Columns("key", "title", "review")))
-    assert found == [("a", "", "good", {"stars": "5"})]
+    assert found == [("a", "", "good", {"stars": 5})]
     (tmp_path / "x.jsonl").write_text('"a plain string"\n{"_id": 7, "text": "t"}\n')
     assert [tuple(r)[::2] for r in read_documents(tmp_path / "x.jsonl")] == [
         ("x.jsonl:1", "a plain string"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import math
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -252,7 +253,7 @@ def families(key_tokens, lexicon):
     parts = {"static": static, "again": static, "anchors": anchors, "letters": LetterEmbedder()}
     ensemble = EnsembleEmbedder(parts, [0.4, 0.3, 0.2, 0.1])
     mixed = EnsembleEmbedder([ensemble, key_tokens, lambda texts: np.array([[len(text) + 1.0, 1.0] for text in texts])])
-    table = scipy.sparse.random_array((len(words), 9), density=0.5, rng=rng)
+    table = scipy.sparse.random_array((len(words), 9), density=0.5, random_state=rng)
     names = Dimensions(Dimension(f"cluster {n}") for n in range(9))
     fired = pellucid.StaticLexiconEmbedder(Vocabulary(words), table, names)
     exact = {"static": static, "anchors": anchors, "lexicon": lexicon, "dense": dense, "ensemble": ensemble}
@@ -474,7 +475,7 @@ def test_a_key_token_index_explains_its_scores_with_an_instruction(searching):
 
 REFUSED = {
     "prompt_name": "passage", "prompt": 3, "batch_size": 0, "output_value": "token_embeddings", "precision": "int4",
-    "device": "cuda:7", "truncate_dim": 0, "pool": {}, "chunk_size": 10,
+    "device": "cuda:7", "truncate_dim": 0, "pool": {}, "chunk_size": 10, "max_active_dims": 0,
 }  # fmt: skip
 
 
@@ -485,8 +486,11 @@ def test_the_arguments_of_encode_are_those_of_sentence_transformers():
         ours = inspect.signature(getattr(Embedder, name)).parameters
         shared = [key for key in stock if key != "kwargs"]
         assert list(ours)[: len(shared)] == shared
-        defaults = [(key, ours[key].default) for key in shared]
-        assert defaults == [(key, stock[key].default) for key in shared]
+        defaults = {key: ours[key].default for key in shared}
+        assert defaults.pop("convert_to_tensor") is None  # False; True where convert_to_sparse_tensor is given
+        assert defaults == {key: stock[key].default for key in defaults}
+        sparse = inspect.signature(getattr(sentence_transformers.SparseEncoder, name)).parameters
+        assert set(sparse) - {"kwargs"} <= set(ours)
         assert not any(parameter.kind is parameter.VAR_KEYWORD for parameter in ours.values())
 
 
@@ -496,6 +500,54 @@ def test_what_cannot_be_meant_is_refused_by_name(searching, family, name, value)
     for encode in (searching[family].encode, searching[family].encode_query, searching[family].encode_document):
         with pytest.raises(InputError, match=rf"^{name} is "):
             encode(["a man"], **{name: value})
+
+
+_COLUMNS = {"number": [1, 2], "text": ["a man", "the beach"]}
+TABLES = {
+    "dict": lambda: _COLUMNS,
+    "pandas": lambda: pytest.importorskip("pandas").DataFrame(_COLUMNS),
+    "polars": lambda: pytest.importorskip("polars").DataFrame(_COLUMNS),
+    "arrow": lambda: pytest.importorskip("pyarrow").table(_COLUMNS),
+    "datasets": lambda: pytest.importorskip("datasets").Dataset.from_dict(_COLUMNS),
+}
+
+
+@pytest.mark.parametrize("family", EVERY_FAMILY)
+@pytest.mark.parametrize("table", TABLES)
+def test_a_table_in_place_of_texts_is_refused_with_its_column_of_texts(searching, family, table):
+    model, given = searching[family], TABLES[table]()
+    for asked in (
+        model.encode, model.encode_query, model.encode_document, model.coverage, model.describe, model.explain,
+        lambda texts: model.explain("a man", texts), lambda texts: list(model.encode_blocks(texts)),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=r"such as texts\['text'\]"):
+            asked(given)
+
+
+def test_columns_of_texts_are_encoded(searching):
+    pandas, model = pytest.importorskip("pandas"), searching["static"]
+    expected = model.encode(["a man", "the beach"])
+    series = pandas.Series(["a man", "the beach"], index=["columns", "column_names"])  # which are attributes of it
+    for texts in (TABLES["pandas"]()["text"], TABLES["polars"]()["text"], series):
+        assert (model.encode(texts) == expected).all()
+
+
+def test_a_mapping_and_several_columns_of_texts_say_what_to_give(searching):
+    with pytest.raises(InputError, match=r"or list\(texts\.values\(\)\)"):
+        searching["static"].encode({"d1": "a man", "d2": "the beach"})
+    with pytest.raises(InputError, match=r"texts\['a'\] or texts\['b'\] \('a', 'b', 'c' hold text\)"):
+        searching["static"].encode({"a": ["x"], "n": [1], "b": ["y"], "c": ["z"]})
+    with pytest.raises(InputError, match="one of its columns"):
+        searching["static"].encode({"n": [1]})
+
+
+def test_a_table_is_refused_without_importing_pandas():
+    code = (
+        "import sys, pellucid\n"
+        "try: pellucid.load('static-en').encode({'text': ['a']})\n"
+        "except ValueError: sys.exit('pandas' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("family", ["anchors", "lexicon", "static-lexicon", "keytokens", "ensemble"])
@@ -553,6 +605,59 @@ def test_tensors_are_given_as_by_sentence_transformers(searching, family):
     assert model.similarity(tensor, listed) == pytest.approx(expected, abs=1e-5)
     assert model.similarity(tensor[0], rows) == pytest.approx(expected[:1], abs=1e-5)
     assert model.similarity_pairwise(listed, tensor) == pytest.approx(np.diag(expected), abs=1e-5)
+
+
+@pytest.mark.parametrize("family", EVERY_FAMILY)
+def test_similarities_of_tensors_are_tensors_and_of_arrays_arrays(searching, family):
+    torch = pytest.importorskip("torch")
+    model = searching[family]
+    rows, tensor = model.encode(TEXTS), model.encode(TEXTS, convert_to_tensor=True)
+    for compare in (model.similarity, model.similarity_pairwise):
+        expected = compare(rows, rows)
+        assert type(expected) is np.ndarray
+        for first, second in ((tensor, tensor), (tensor, rows), (rows, list(tensor))):
+            found = compare(first, second)
+            assert (found.dtype, found.device, found.layout) == (torch.float32, tensor.device, torch.strided)
+            assert found.numpy() == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("family", ["lexicon", "keytokens", "sparse letters", "static-lexicon", "ensemble"])
+def test_sparse_tensors_are_given_as_by_a_sparse_encoder(searching, family):
+    torch = pytest.importorskip("torch")
+    from sentence_transformers import SparseEncoder
+    from sentence_transformers.util import select_max_active_dims
+
+    model = searching[family]
+    rows = as_array(model.encode([*TEXTS, ""]))
+    for count in (None, 1, 3, 10_000):
+        options = {"convert_to_sparse_tensor": True, "save_to_cpu": True, "max_active_dims": count}
+        for role, encode in (("query", model.encode_query), ("document", model.encode_document), (None, model.encode)):
+            full = as_array(encoded(model, [*TEXTS, ""], role))
+            kept = np.asarray(select_max_active_dims(full, count))
+            tensor = encode([*TEXTS, ""], **options)
+            assert (tensor.layout, tensor.dtype) == (torch.sparse_coo, torch.float32)
+            found = tensor.to_dense().numpy()
+            assert (np.isclose(found, full, atol=1e-6) | (found == 0)).all()
+            assert np.sort(np.abs(found)) == pytest.approx(np.sort(np.abs(kept)), abs=1e-6)  # of equal ones any
+            assert model.sparsity(tensor) == pytest.approx(SparseEncoder.sparsity(tensor), abs=1e-6)
+            assert model.sparsity(found) == model.sparsity(tensor)
+        listed = model.encode(TEXTS, convert_to_tensor=False, **options)
+        assert isinstance(listed, list) and [row.is_sparse for row in listed] == [True] * 3
+    assert model.sparsity(listed) == model.sparsity(model.encode(TEXTS))
+    filled = model.encode([*TEXTS, ""], convert_to_sparse_tensor=False)
+    assert not filled.is_sparse and filled.numpy() == pytest.approx(rows, abs=1e-6)
+    assert model.encode(TEXTS, max_active_dims=2).getnnz(axis=1).max() <= 2
+    assert model.sparsity(model.encode([])) == {"active_dims": 0.0, "sparsity_ratio": 1.0}
+    assert tuple(model.encode(TEXTS[0], convert_to_sparse_tensor=True).shape) == (rows.shape[1],)
+
+
+@pytest.mark.parametrize("family", ["static", "anchors", "dense", "letters"])
+def test_what_is_of_sparse_rows_is_not_asked_of_dense_ones(searching, family):
+    for options in ({"convert_to_sparse_tensor": True}, {"max_active_dims": 3}):
+        (name,) = options
+        with pytest.raises(InputError, match=rf"^{name} is .* dense; leave it out"):
+            searching[family].encode(TEXTS, **options)
+    assert searching[family].sparsity(np.eye(4)) == {"active_dims": 1.0, "sparsity_ratio": 0.75}
 
 
 @pytest.mark.parametrize("family", ["lexicon", "dense", "keytokens", "anchors"])

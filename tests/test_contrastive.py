@@ -301,6 +301,7 @@ def test_training_lowers_the_loss_and_leaves_the_model_as_it_was(tmp_path):
     assert all(weight.requires_grad for weight in model.backbone.model.parameters())
 
 
+@pytest.mark.usefixtures("outside_allowed")
 def test_what_is_trained_is_saved_as_adapter_and_centroids(tmp_path):
     model = lexicon("llama")
     model.backbone.model.save_pretrained(tmp_path / "base")

@@ -370,10 +370,10 @@ def test_settings_that_make_no_model_are_refused(saved, tmp_path, kind, file, ow
         {"weight": 10**400},
         {"weight": True},
         {"dimension": True},
-        {"cosines": [math.nan] * 6},
-        {"cosines": [10**400] * 6},
-        {"cosines": [True] * 6},
-        {"cosines": []},
+        {"fingerprint": {}},
+        {"fingerprint": {"stored": 10**400, "functions": []}},
+        {"fingerprint": {"stored": "00", "functions": [{}]}},
+        {"fingerprint": []},
         {"opened": "shell"},
         {"name": 5},
     ],
@@ -388,6 +388,7 @@ def test_a_part_that_is_not_described_is_refused(saved, tmp_path, changes):
         pellucid.load(tmp_path / "m")
 
 
+@pytest.mark.usefixtures("outside_allowed")
 def test_an_adapter_that_was_lost_is_missed(saved, tmp_path):
     """The bare transformer may be so near that its states alone do not tell."""
     shutil.copytree(saved / "named", tmp_path / "m")

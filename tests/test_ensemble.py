@@ -24,8 +24,8 @@ from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.ensemble.fitting import fit_ranking_weights, fit_weights
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.evaluation.evaluating import fingerprint
 from pellucid.explanation import Explanation, Row
+from pellucid.fingerprint import fingerprint
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.tables import as_static
 from pellucid.text import Vocabulary, split_words
@@ -211,6 +211,7 @@ def test_a_saved_ensemble_is_the_same(fruit, letters, tmp_path):
     assert "anchors: fruit" in pellucid.load(tmp_path / "model").dimensions.names
 
 
+@pytest.mark.usefixtures("outside_allowed")
 def test_parts_can_be_kept_by_name_and_functions_are_asked_for(fruit, tmp_path):
     fruit.save_pretrained(tmp_path / "fruit")
     model = EnsembleEmbedder({"words": fruit, "length": lengths}, [1, 3])
@@ -235,13 +236,14 @@ def test_parts_can_be_kept_by_name_and_functions_are_asked_for(fruit, tmp_path):
         model.save_pretrained(tmp_path / "model", sources={"x": "static-en"})
 
 
+@pytest.mark.usefixtures("outside_allowed")
 def test_broken_folders_are_refused(fruit, tmp_path):
     EnsembleEmbedder([fruit, fruit]).save_pretrained(tmp_path / "model", sources={"static": str(tmp_path / "model")})
     path = tmp_path / "model" / "ensemble.json"
     with pytest.raises(ModelFolderError, match="leads back"):
         pellucid.load(tmp_path / "model")
     whole = json.loads(path.read_text())
-    for change in ({"weight": -1}, {"weight": "1"}, {"name": "static 2"}, {"cosines": None}, {"opened": "pickle"}):
+    for change in ({"weight": -1}, {"weight": "1"}, {"name": "static 2"}, {"fingerprint": None}, {"opened": "pickle"}):
         path.write_text(json.dumps({"parts": [{**whole["parts"][0], **change}, whole["parts"][1]]}))
         with pytest.raises(ModelFolderError):
             pellucid.load(tmp_path / "model")
@@ -465,6 +467,7 @@ def test_wordllama_s_table_becomes_static_without_loss_but_for_punctuation():
     assert cosines(both, texts, texts) == pytest.approx(expected @ expected.T, abs=1e-6)
 
 
+@pytest.mark.usefixtures("outside_allowed")
 def test_the_command_line_makes_one(fruit, tmp_path):
     from typer.testing import CliRunner
 

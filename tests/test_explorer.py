@@ -164,6 +164,13 @@ def test_search_is_weighed_anew_at_once(page: Any, url: str) -> None:
     page.locator(".hit h3", has_text="banks").wait_for()
 
 
+def test_words_that_no_document_has_are_named(page: Any, url: str) -> None:
+    page.goto(url + "#search?q=zzzz+loans")
+    page.get_by_text("in no document: zzzz").wait_for()
+    page.goto(url + "#search?q=loans")
+    page.get_by_text("in no document").wait_for(state="detached")
+
+
 def test_markup_stays_text(page: Any, url: str) -> None:
     page.goto(url + "#compare")
     page.get_by_label("Text A").fill(EVIL)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -71,6 +73,24 @@ def test_mteb_evaluates_the_model_as_it_is(model, tmp_path):
     assert done.model_name == "pellucid/static-en"
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["static-en", "lexicon-en", "anchors-en-200"])
+def test_a_model_keeps_mtebs_protocol(name):
+    pytest.importorskip("mteb", reason="mteb is not installed")
+    from mteb.models import EncoderProtocol
+    from mteb.types import EncodeKwargs
+
+    opened = pellucid.load(name)
+    assert isinstance(opened, EncoderProtocol)
+    asked, taken = inspect.signature(EncoderProtocol.encode).parameters, inspect.signature(opened.encode).parameters
+    known = {key for key, value in asked.items() if value.kind is value.KEYWORD_ONLY}
+    assert known | set(EncodeKwargs.__annotations__) <= set(taken)
+    first, second = opened.encode(ANIMALS), opened.encode(MONEY)
+    assert opened.similarity(first, second).shape == (len(ANIMALS), len(MONEY))
+    assert opened.similarity_pairwise(first, second).shape == (len(ANIMALS),)
+    assert opened.mteb_model_meta.name == f"pellucid/{name}"
+
+
 def test_mteb_tells_models_of_other_weights_apart(model, fruit, tmp_path):
     pytest.importorskip("mteb", reason="mteb is not installed")
     first, again = model.mteb_model_meta, pellucid.load("static-en").mteb_model_meta
@@ -82,3 +102,110 @@ def test_mteb_tells_models_of_other_weights_apart(model, fruit, tmp_path):
         changed.save_pretrained(tmp_path / "fruit")
         revisions.append(pellucid.load(tmp_path / "fruit").mteb_model_meta.revision)
     assert len(set(revisions)) == 3
+
+
+# sentence-transformers' evaluators and miners
+
+PAIRS = [(a, b) for a in ANIMALS + MONEY for b in ANIMALS + MONEY if a < b][::5]
+FIRSTS, SECONDS, SAME = [a for a, _ in PAIRS], [b for _, b in PAIRS], [(a in MONEY) == (b in MONEY) for a, b in PAIRS]
+QUERIES = {"q1": "a cow eats grass in a field", "q2": "the interest on a mortgage"}
+CORPUS = {str(n): text for n, text in enumerate(ANIMALS + MONEY)}
+RELEVANT = {"q1": {str(n) for n in range(len(ANIMALS))}, "q2": {str(n) for n in range(len(ANIMALS), len(CORPUS))}}
+RANKED = [
+    {"query": QUERIES["q1"], "positive": ANIMALS[:3], "negative": MONEY[:3]},
+    {"query": QUERIES["q2"], "positive": MONEY[3:6], "negative": ANIMALS[3:6]},
+]
+TRIPLETS = {"anchors": ANIMALS[:3], "positives": ANIMALS[3:6], "negatives": MONEY[:3]}
+EVALUATORS = {
+    "EmbeddingSimilarityEvaluator": ((FIRSTS, SECONDS, [float(same) for same in SAME]), {}),
+    "BinaryClassificationEvaluator": ((FIRSTS, SECONDS, [int(same) for same in SAME]), {}),
+    "TripletEvaluator": (tuple(TRIPLETS.values()), {}),
+    "InformationRetrievalEvaluator": ((QUERIES, CORPUS, RELEVANT), {"corpus_chunk_size": 7}),
+    "RerankingEvaluator": ((RANKED,), {}),
+    "TranslationEvaluator": ((FIRSTS, FIRSTS), {}),
+    "MSEEvaluator": ((FIRSTS, SECONDS), {"teacher_model": None}),
+}
+SPARSE = {f"Sparse{name}": given for name, given in EVALUATORS.items()}
+FIELDS = {"p1": ANIMALS[0], "p2": ANIMALS[0] + "s", "p3": MONEY[0], "p4": MONEY[0] + "."}
+PARAPHRASES = {"ParaphraseMiningEvaluator": ((FIELDS, [("p1", "p2"), ("p3", "p4")]), {})}
+
+
+@pytest.fixture(scope="module")
+def stock():
+    pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
+    from sentence_transformers import SentenceTransformer
+
+    from pellucid.pretrained import locate
+
+    return SentenceTransformer(str(locate("static-en")))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", [*EVALUATORS, *PARAPHRASES])
+def test_sentence_transformers_evaluators_say_of_a_model_what_they_say_of_its_folder(model, stock, name, tmp_path):
+    from sentence_transformers.sentence_transformer import evaluation
+
+    given, options = (EVALUATORS | PARAPHRASES)[name]
+    found = []
+    for judged in (model, stock):
+        taught = {key: judged for key in options if key == "teacher_model"}
+        made = getattr(evaluation, name)(*given, **options | taught)
+        found.append(made(judged, output_path=str(tmp_path)))
+    assert set(found[0]) == set(found[1])
+    for key, value in found[1].items():
+        assert found[0][key] == pytest.approx(value, abs=0.02), key
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("most", [None, 20])
+@pytest.mark.parametrize("name", SPARSE)
+def test_the_evaluators_of_sparse_encoders_take_a_sparse_model(name, most, tmp_path):
+    pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
+    from sentence_transformers.sparse_encoder import evaluation
+
+    sparse = pellucid.load("lexicon-en")
+    given, options = SPARSE[name]
+    taught = {key: sparse for key in options if key == "teacher_model"}
+    found = getattr(evaluation, name)(*given, **options | taught, max_active_dims=most)(sparse, str(tmp_path))
+    active = [value for key, value in found.items() if key.endswith("active_dims")]
+    assert active and all(0 < value <= (most or sparse.get_embedding_dimension()) for value in active)
+    ratios = [value for key, value in found.items() if key.endswith("sparsity_ratio")]
+    assert len(ratios) == len(active) and all(0.9 < value < 1 for value in ratios)
+    assert all(np.isfinite([*found.values()]))
+
+
+@pytest.mark.full
+def test_sentence_transformers_mines_hard_negatives_with_a_model(model, stock, tmp_path):
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    from sentence_transformers.util import mine_hard_negatives
+
+    given = datasets.Dataset.from_dict({"query": [*QUERIES.values()], "answer": [ANIMALS[0], MONEY[0]]})
+    options = {"corpus": [*CORPUS.values()], "num_negatives": 3, "range_min": 2, "verbose": False}
+    mined = [mine_hard_negatives(given, judged, **options)[:] for judged in (model, stock)]
+    assert mined[0] == mined[1] and len(mined[0]["negative"]) == 6
+    other = model.keep(range(8))
+    cached = [mine_hard_negatives(given, judged, cache_folder=str(tmp_path), **options)[:] for judged in (model, other)]
+    assert cached[0] == mined[0] and cached[1] == mine_hard_negatives(given, other, **options)[:] != mined[0]
+    assert mine_hard_negatives(given, model, cache_folder=str(tmp_path), **options)[:] == mined[0]
+    assert len(list(tmp_path.iterdir())) == 4  # vectors of two models, kept apart
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["static-en", "lexicon-en"])
+def test_sentence_transformers_functions_take_the_vectors(name):
+    pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
+    from sentence_transformers import util
+
+    opened = pellucid.load(name)
+    queries = opened.encode_query([*QUERIES.values()], convert_to_tensor=True)
+    corpus = opened.encode_document([*CORPUS.values()], convert_to_tensor=True)
+    first, second = util.semantic_search(queries, corpus, top_k=5)
+    expected = np.sort(opened.similarity(queries, corpus).numpy())[:, ::-1][:, :5]
+    found = np.array([[hit["score"] for hit in hits] for hits in (first, second)])
+    assert found == pytest.approx(expected, abs=1e-5)
+    assert {hit["corpus_id"] < len(ANIMALS) for hit in first} == {True}
+    if name == "static-en":  # the others slice tensors, which sparse ones do not allow
+        best = util.paraphrase_mining(opened, [*FIELDS.values()])[:2]
+        assert {frozenset(pair) for _, *pair in best} == {frozenset((0, 1)), frozenset((2, 3))}
+        groups = util.community_detection(corpus, threshold=0.5, min_community_size=3)
+        assert groups and all(len({number < len(ANIMALS) for number in group}) == 1 for group in groups)

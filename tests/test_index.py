@@ -256,6 +256,41 @@ def test_the_rows_of_a_transformers_hits_add_up(tmp_path, kind):
         assert index.verify() == [] and index.search("the table")[0].reasons.top(1)
 
 
+class Instructed(Embedder):
+    """Letters, of which a query counts the vowels alone: a model that reads queries in another way than documents."""
+
+    family = "instructed"
+
+    def _encode(self, texts, role, *, batch_size, show_progress_bar):
+        letters = "aeiou" if role == "query" else "aeioubcdlprt"
+        return np.array([[t.count(c) * (c in letters) for c in "aeioubcdlprt"] for t in texts], np.float32)
+
+    def get_embedding_dimension(self):
+        return 12
+
+    def explain(self, text1, text2=None, *, role1=None, role2=None):
+        sides = zip((text1, text2 or text1), (role1, role2))
+        first, second = (self._encode([t], role, batch_size=1, show_progress_bar=False)[0] for t, role in sides)
+        products = first * second / (np.linalg.norm(first) * np.linalg.norm(second) or 1)
+        terms = [Row(c, (c,), value, 0.0) for c, value in zip("aeioubcdlprt", products.tolist()) if value]
+        return Explanation.from_terms(self.family, (text1, text2), float(products.sum()), terms)
+
+    def save_pretrained(self, path):
+        path.mkdir(parents=True)
+
+
+@pytest.mark.parametrize("query", ["an apple and a car", "xyz", "btp"])  # the last two have no score of this part
+def test_reasons_of_an_ensemble_are_in_the_roles_of_the_search(tmp_path, fruit, query):
+    ensemble = EnsembleEmbedder({"fruit": fruit, "letters": Instructed()})
+    ensemble.save_pretrained = lambda path: path.mkdir(parents=True)
+    with Index.create(tmp_path / "index", {"m": ensemble}, bm25=False) as index:
+        index.add(TEXTS.keys(), TEXTS.values())
+        rows = ensemble.similarity(ensemble.encode_query([query]), ensemble.encode_document(list(TEXTS.values())))[0]
+        for hit in index.search(query):
+            assert hit.score == pytest.approx(rows[list(TEXTS).index(hit.id)], abs=1e-6)
+            assert sum(row.contribution for row in hit.explain().rows) == pytest.approx(hit.score, abs=1e-6)
+
+
 def test_vectors_of_any_sign_and_size(tmp_path):
     chance = np.random.default_rng(3)
     rows = chance.normal(size=(40, 5)).astype(np.float32)
@@ -483,7 +518,9 @@ def test_bm25_is_that_of_the_documents_there_are(tmp_path):
     with Index.create(tmp_path / "index", {}) as index:
         documents = {}
         for turn in range(30):
-            own = {f"d{chance.randrange(20)}": " ".join(chance.choices(["ax", "by", "cz"], k=4 + turn)) for _ in range(3)}
+            own = {
+                f"d{chance.randrange(20)}": " ".join(chance.choices(["ax", "by", "cz"], k=4 + turn)) for _ in range(3)
+            }
             documents = {k: v for k, v in documents.items() if k not in own} | own
             index.add(own.keys(), own.values())
             for gone in chance.sample(sorted(documents), 1):
@@ -924,3 +961,85 @@ def test_compiled_reasons_are_the_plain_ones(kind):
 def test_distinct_values_and_their_places(values):
     found, which = distinct(np.array(values, np.int64), 10)
     assert sorted(found.tolist()) == sorted(set(values)) and found[which].tolist() == values
+
+
+# --- Kinds of fields ---
+
+
+def test_a_field_knows_the_kinds_of_its_values(tmp_path):
+    values = [1, 2.5, "a", "2024-05-31", "2024-05-31T10:00:00.5+02:00", "2024-W22-5", "20240531", True, ["b", 3], None]
+    with Index.create(tmp_path / "index", {}) as index:
+        metadata = [{"x": value, f"of {n}": value} for n, value in enumerate(values)]
+        index.add(None, ["word"] * len(values), metadata=metadata)
+        fields = index.info()["fields"]
+        assert fields["x"] == "number or date or boolean or string"
+        named = ["number", "number", "string", "date", "date", "string", "string", "boolean", "number or string"]
+        assert [fields[f"of {n}"] for n in range(9)] == named and "of 9" not in fields
+        index.rebuild()
+        assert index.info()["fields"] == fields and not index.verify()
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ({"s": {"gte": 2}}, "field 's' holds strings, and gte asks for the number 2"),
+        ({"s": 2}, "field 's' holds strings, and eq asks for the number 2"),
+        ({"s": {"lt": "2024-05-31"}}, "field 's' holds strings, and lt asks for the date"),
+        ({"n": {"in": ["1"]}}, "field 'n' holds numbers, and in asks for the string '1'"),
+        ({"n": True}, "field 'n' holds numbers, and eq asks for the boolean True"),
+        ({"d": 2024}, "field 'd' holds dates, and eq asks for the number 2024: nothing can meet that. Write a date as"),
+        ({"d": ["May", "June"]}, "field 'd' holds dates, and in asks for the string 'May'"),
+        ({"d": {"gte": "2024-W22-5"}}, "gte of field 'd' is '2024-W22-5'; numbers and dates, such as 2024-05-31"),
+        ({"b": 1}, "field 'b' holds booleans, and eq asks for the number 1"),
+        ([{"n": 1}, {"b": "true"}], "field 'b' holds booleans"),
+    ],
+)
+def test_a_condition_that_no_value_can_meet_is_refused(tmp_path, where, said):
+    with Index.create(tmp_path / "index", {}) as index:
+        index.add(["1"], ["word"], metadata=[{"s": "2", "n": 1, "d": "2024-05-31", "b": True}])
+        with pytest.raises(InputError, match=said):
+            index.search("word", where=where)
+        for met in ({"s": {"ne": 2}}, {"n": {"nin": ["1"]}}, {"b": {"exists": True}}, {"d": ["2024-05-31", "May"]}):
+            assert len(index.search("word", where=met)) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("engine", {"kind": "qdrant", "url": "http://127.0.0.1:9", "collection": "x", "shards": 1, "replicas": 1}),
+        ("engine", {"kind": "milvus", "uri": "http://127.0.0.1:9", "collection": "x"}),
+        ("engine", {"kind": "ray", "shards": 1, "replicas": 1, "folder": "", "address": "ray://127.0.0.1:9"}),
+        ("source", "someone/model-of-the-hub"),
+        ("source", "/etc"),
+        ("source", "../elsewhere"),
+    ],
+)
+def test_an_index_from_elsewhere_asks_nobody(tmp_path, fruit, monkeypatch, name, value):
+    fruit.save_pretrained(tmp_path / "elsewhere")
+    with filled(tmp_path / "index", fruit) as index, index._changing() as writer:
+        state = writer.commit.state
+        settings = json.loads(json.dumps(state.settings))
+        if name == "engine":
+            settings["engine"] = value
+        else:
+            settings["models"][0] |= {"source": value, "copy": None}
+        writer.save(replace(state, settings=settings), writer.commit.segments, state.segments)
+
+    def connect(*arguments, **named):
+        raise AssertionError(f"a connection was opened: {arguments}")
+
+    monkeypatch.setenv("QDRANT_API_KEY", "secret")
+    monkeypatch.setattr("socket.socket.connect", connect)
+    with pytest.raises(IndexFolderError, match="allow_outside=True"):
+        Index.open(tmp_path / "index")
+
+
+def test_an_index_holds_a_copy_of_a_model_given_by_its_folder(tmp_path, fruit):
+    fruit.save_pretrained(tmp_path / "model")
+    with Index.create(tmp_path / "index", {"m": tmp_path / "model"}) as index:
+        index.add(["a"], ["an apple"])
+    shutil.rmtree(tmp_path / "model")
+    with Index.open(tmp_path / "index") as index:
+        assert index.search("apple")[0].id == "a" and index.info()["models"] == {"m": str(tmp_path / "model")}
+        index.rebuild()
+        assert index.verify() == []

@@ -170,6 +170,7 @@ def put_model(name, value):
 
 NAMES = ["../x", "/etc/passwd", "..", ".", "", "a/b", "\0", "x" * 5000, ".hidden", 5, None, ["a"], "index.json",
          "segments", "C:\\x", "a.safetensors\n"]  # fmt: skip
+ODD_FINGERPRINT = {"stored": "", "functions": [{"dimension": 4, "probes": [[["a"], [1.0]]]}]}
 STATES = {
     **{f"a file {name!r:.20}": set_file(name) for name in NAMES},
     "another checksum": set_file("0" * 64, 1),
@@ -215,8 +216,10 @@ STATES = {
     "a model at an absolute path": put_model("copy", "/tmp"),
     "a model of a number": put_model("copy", 5),
     "no fingerprint": put_model("fingerprint", {}),
-    "an odd fingerprint": put_model("fingerprint", {"dimension": 4, "table": None, "probes": [[["a"], [1.0]]]}),
-    "another dimension": lambda state: state["settings"]["models"][0]["fingerprint"].update(dimension=3),
+    "an odd fingerprint": put_model(
+        "fingerprint", {"stored": "", "functions": [{"dimension": 4, "probes": [[["a"], [1.0]]]}]}
+    ),
+    "another dimension": lambda state: state["settings"]["models"][0].update(dimension=3),
     "a model without a name": put_model("name", None),
     "no models": put_setting("models", None),
     "one model twice": lambda state: state["settings"]["models"].append(state["settings"]["models"][0]),
@@ -396,7 +399,7 @@ def test_damage_of_a_large_file_does_not_go_into_a_merged_one(whole, sealed, tmp
     name.write_bytes(content[:place] + b"U" + content[place + 1 :])
     with Index.open(folder) as index:
         with pytest.raises(IndexFolderError, match=r"is not what was written.*restore"):
-            for n in range(20):
+            for n in range(100):
                 index.add([f"new{n}"], [f"text {n}"])
         assert index.verify() != []
         assert "new0" in index  # what was added is there

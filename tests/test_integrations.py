@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import os
 import pickle
@@ -209,6 +210,27 @@ def test_langchains_retriever_gives_the_reasons(index):
 
 
 @pytest.mark.full
+def test_langchains_retriever_takes_arguments_for_one_call(index):
+    """Both ways into it, sync and async, and batches; what it does not know is refused, not dropped."""
+    retriever = adapter("langchain").PellucidRetriever(index=index, k=3, where={"year": {"gte": 2002}})
+    wanted = {"k": 1, "where": {"year": 2001}}
+    for options, ids in (({}, {"b", "c"}), ({"k": 1}, {"c"}), ({"where": {"year": 2001}}, {"a"}), (wanted, {"a"})):
+        question = "apple pear car"
+        answers = [retriever.invoke(question, **options), asyncio.run(retriever.ainvoke(question, **options))]
+        answers += [*retriever.batch([question], **options), *asyncio.run(retriever.abatch([question], **options))]
+        answers += [retriever.bind(**options).invoke(question)]
+        assert [{document.id for document in answer} for answer in answers] == [ids] * 5, options
+    for wrong in ({"top_k": 2}, {"filter": {"year": 2001}}):
+        for call in (retriever.invoke, lambda *a, **o: asyncio.run(retriever.ainvoke(*a, **o))):
+            with pytest.raises(TypeError, match=next(iter(wrong))):
+                call("apple", **wrong)
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            adapter("langchain").PellucidRetriever(index=index, **wrong)
+    with pytest.raises(InputError, match="top_k is 0"):
+        retriever.invoke("apple", k=0)
+
+
+@pytest.mark.full
 def test_langchains_retriever_opens_a_folder(index):
     index.close()
     retriever = adapter("langchain").PellucidRetriever(index=str(index.folder), k=1)
@@ -248,6 +270,8 @@ def test_llama_index_embeds_and_stores_by_name(fruit, saved):
     again = home.PellucidEmbedding.from_dict(stored)
     assert again.get_text_embedding("pear") == made.get_text_embedding("pear")
     assert home.PellucidEmbedding().model.family == "static"
+    with pytest.raises(ValueError, match="modle"):  # or static-en would stand in for it
+        home.PellucidEmbedding(modle=saved)
     unsaved = home.PellucidEmbedding(model=fruit)
     assert (unsaved.model_name, unsaved.to_dict()["model"]) == ("unknown", repr(fruit))
 
@@ -407,6 +431,28 @@ def test_spacys_documents_keep_their_vectors_on_disk(nlp, fruit, tmp_path):
 
 
 @pytest.mark.full
+@pytest.mark.filterwarnings("error::UserWarning")
+@pytest.mark.parametrize("ensure_whitespace", [True, False])
+def test_spacys_documents_keep_their_vectors_when_they_are_put_together(nlp, fruit, ensure_whitespace):
+    from spacy.tokens import Doc
+
+    component, texts = nlp.get_pipe("pellucid"), ["", "a pear", "the car ", "car and apple"]
+    docs = list(nlp.pipe(texts))
+    parts = [docs[1][1].vector, docs[3][2].vector, docs[3][:2].vector]
+    joined = component.restore(Doc.from_docs(docs, ensure_whitespace=ensure_whitespace))
+    car = next(n for n, token in enumerate(joined) if token.text == "and") - 1
+    computed, encode = [], component.embedder.encode
+    component.embedder.encode = lambda given: computed.extend(given) or encode(given)
+    kept = [joined[1].vector, joined[car + 2].vector, joined[car : car + 2].vector, joined[:2].vector]
+    assert computed == []
+    np.testing.assert_array_equal(kept, [*parts, docs[1].vector])
+    np.testing.assert_array_equal(joined.vector, fruit.encode(joined.text))
+    np.testing.assert_array_equal([token.vector for token in joined], fruit.encode([t.text for t in joined]))
+    again = joined[2:].as_doc(copy_user_data=True)
+    np.testing.assert_array_equal([token.vector for token in again], fruit.encode([t.text for t in again]))
+
+
+@pytest.mark.full
 def test_spacy_refuses_vectors_of_two_models(nlp, fruit):
     home = adapter("spacy")
     other = home.PellucidComponent(fruit.keep([0, 1]))(nlp.make_doc("apple"))
@@ -458,11 +504,29 @@ def test_scikit_learns_columns_are_named(fruit):
     columns = ColumnTransformer([("text", vectorizer(fruit), "text")], remainder="passthrough").fit(table)
     assert columns.get_feature_names_out().tolist() == [f"text__{n}" for n in fruit.dimensions.names] + ["remainder__n"]
     assert scipy.sparse.issparse(vectorizer(Letters()).transform(TEXTS))
-    for wrong in ("apple", table, table[["text"]], np.array([TEXTS])):
-        with pytest.raises(InputError, match="give a list, series or array of one dimension"):
-            vectorizer(fruit).transform(wrong)
+    for wrong in ("apple", b"apple", {"text": TEXTS}, 3, None, table, table[["text"]], np.array([TEXTS])):
+        for call in (vectorizer(fruit).fit, vectorizer(fruit).transform, vectorizer(fruit).fit_transform):
+            with pytest.raises(InputError, match="give a list, series or array of one dimension"):
+                call(wrong)
+    assert vectorizer(fruit).fit_transform(text for text in TEXTS).shape == (5, 3)
     with pytest.raises(InputError, match="text 1 is float"):
         vectorizer(fruit).transform(["apple", float("nan")])
+
+
+def test_scikit_learns_own_checks_hold(saved):
+    """All of `check_estimator`, which stops at estimators of texts, and those behind it that give no numbers."""
+    vectorizer = adapter("sklearn").PellucidVectorizer
+    from sklearn.exceptions import SkipTestWarning
+    from sklearn.utils import estimator_checks
+
+    with pytest.warns(SkipTestWarning, match="requires input"):
+        assert {done["status"] for done in estimator_checks.check_estimator(vectorizer())} == {"passed"}
+    for name in (
+        "estimator_cloneable", "estimator_repr", "estimator_tags_renamed", "valid_tag_types", "mixin_order",
+        "no_attributes_set_in_init", "get_params_invariance", "set_params", "parameters_default_constructible",
+    ):  # fmt: skip
+        for made in (vectorizer(), vectorizer(saved)):
+            getattr(estimator_checks, f"check_{name}")("PellucidVectorizer", made)
 
 
 # KeyBERT, BERTopic, txtai
@@ -503,6 +567,26 @@ def test_bertopic_parts_topics():
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("library", ["keybert", "bertopic"])
+def test_a_backend_survives_pickle_joblib_and_another_process(library, fruit, saved, tmp_path):
+    pytest.importorskip(library, reason=f"{library} is not installed")
+    joblib = pytest.importorskip("joblib")
+    from pellucid.integrations import backends
+
+    for model in (saved, fruit):  # by name, and as an object
+        made = getattr(backends, f"{library}_backend")(model)
+        expected = fruit.encode(TEXTS)
+        joblib.dump(made, tmp_path / "backend")
+        for again in (pickle.loads(pickle.dumps(made)), joblib.load(tmp_path / "backend"), copy.deepcopy(made)):
+            np.testing.assert_array_equal(again.embed(TEXTS), expected)
+            assert isinstance(again, type(made).__mro__[1])
+    (tmp_path / "pickled").write_bytes(pickle.dumps(made))
+    code = "import pickle, sys; print(pickle.load(open(sys.argv[1], 'rb')).embed(['pear']))"
+    found = subprocess.run([sys.executable, "-c", code, str(tmp_path / "pickled")], capture_output=True, text=True)
+    assert found.stdout.strip() == str(fruit.encode(["pear"])), found.stderr
+
+
+@pytest.mark.full
 def test_txtai_searches_with_the_models_vectors(fruit, tmp_path):
     txtai = pytest.importorskip("txtai", reason="txtai is not installed")
     from pellucid.integrations.backends import txtai_transform
@@ -536,16 +620,53 @@ def test_chroma_opens_a_collection_with_the_model_it_was_made_with(chroma_client
     assert found["ids"] == [["d"]] and found["distances"][0][0] == pytest.approx(0.0, abs=1e-5)
     stored = again.get(ids=["a"], include=["embeddings"])["embeddings"][0]
     np.testing.assert_allclose(stored, fruit.encode(TEXTS[0]), atol=1e-6)
-    with pytest.raises(InputError, match="save_pretrained"):
-        home.PellucidEmbeddingFunction(fruit).get_config()
+
+
+@pytest.mark.full
+def test_chroma_is_refused_a_model_on_no_disk_and_another_one_for_a_collection(chroma_client, saved, fruit, tmp_path):
+    function = adapter("chroma").PellucidEmbeddingFunction
+    for unsaved in (fruit, pellucid.load(saved).keep([0])):
+        with pytest.raises(InputError, match="save_pretrained"):
+            function(unsaved)
+    fruit.scale({0: 2.0}).save_pretrained(tmp_path / "other")
+    fruit.save_pretrained(tmp_path / "moved")
+    made = chroma_client.create_collection("fruit", embedding_function=function(saved))
+    made.add(ids=list("abcd"), documents=TEXTS[:4])
+    with pytest.raises(InputError, match="is another model"):
+        made.modify(configuration={"embedding_function": function(str(tmp_path / "other"))})
+    made.modify(configuration={"embedding_function": function(saved)})  # Chroma stored the other one before it asked
+    kept = chroma_client.get_collection("fruit").configuration["embedding_function"].get_config()
+    assert kept == function(saved).get_config()
+    made.modify(configuration={"embedding_function": function(str(tmp_path / "moved"))})
+    fruit.scale({0: 2.0}).save_pretrained(saved)  # another model where the first was
+    with pytest.raises(InputError, match="is another model"):
+        function.build_from_config(kept)
+
+
+@pytest.mark.full
+def test_chroma_does_not_open_another_model_at_the_same_place(chroma_client, saved, fruit):
+    home = adapter("chroma")
+    config = home.PellucidEmbeddingFunction(saved).get_config()
+    chroma_client.create_collection("fruit", embedding_function=home.PellucidEmbeddingFunction(saved))
+    fruit.scale({0: 2.0}).save_pretrained(saved)
+    with pytest.raises(InputError, match="made with another model than"):
+        home.PellucidEmbeddingFunction.build_from_config(config)
+    with pytest.raises(ValueError, match="another model"):  # Chroma's own
+        chroma_client.get_collection("fruit").query(query_texts=["a bicycle"])
+    changed = home.PellucidEmbeddingFunction(saved)
+    with pytest.raises(InputError, match="is another model; make a collection"):
+        changed.validate_config_update(config, changed.get_config())
 
 
 @pytest.mark.full
 def test_chromas_sparse_vectors_name_their_dimensions():
-    made = adapter("chroma").PellucidSparseEmbeddingFunction(Letters())
-    (row, empty) = made(["abb", ""])
-    assert (row.indices, row.values, row.labels) == ([0, 1], [1.0, 2.0], ["letter a", "letter b"])
-    assert empty.indices == [] and made.embed_query(["a"])[0].values == [2.0]
+    opened = pellucid.load("lexicon-en")
+    made = adapter("chroma").PellucidSparseEmbeddingFunction("lexicon-en")
+    (row, empty) = made(["mortgages", ""])
+    assert list(zip(row.indices, row.values)) == list(zip(*plain.sparse(opened.encode(["mortgages"]))[0]))
+    assert row.labels == [opened.dimensions.names[number] for number in row.indices] != []
+    assert empty.indices == [] and made.embed_query(["mortgages"])[0].indices == row.indices
+    assert made.build_from_config(made.get_config())(["mortgages"])[0].values == row.values
 
 
 # Model Context Protocol

@@ -218,7 +218,7 @@ def test_another_model_is_refused(model, index, tmp_path):
     with pytest.raises(InputError, match="max_length"):
         KeyTokenIndex.load(tmp_path / "index", embedder(max_length=8))
     offset = np.ones(model.backbone.dimension, np.float32)
-    with pytest.raises(InputError, match="another model or another adjustment"):
+    with pytest.raises(InputError, match="another model, or with another adjustment"):
         KeyTokenIndex.load(tmp_path / "index", model.with_adjustment(Adjustment("mean", offset)))
     with pytest.raises(InputError, match="other settings"):
         KeyTokenIndex.load(tmp_path / "index", MODELS["gpt2"])
@@ -233,6 +233,7 @@ def test_another_model_is_refused(model, index, tmp_path):
         (lambda t: t["indptr"].fill(1), "lists are broken"),
         (lambda t: t["indptr"].__setitem__(slice(5, 7), (2**40, -(2**40))), "lists are broken"),
         (lambda t: t["indptr"].__setitem__(5, 2**40), "lists are broken"),
+        (lambda t: t["indptr"].__setitem__(slice(1, 4), (2**63 - 1, -(2**63), -1)), "lists are broken"),
         (lambda t: t["data"].fill(np.nan), "NaN"),
         (lambda t: t["ends"].fill(1), "texts are broken"),
         (lambda t: t["texts"].fill(255), "not UTF-8"),

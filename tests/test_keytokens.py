@@ -449,6 +449,7 @@ def test_what_a_person_changed_in_the_table_is_honoured(tmp_path, llama):
     assert same(opened, llama.scale({number: 0.5}))
 
 
+@pytest.mark.usefixtures("outside_allowed")
 def test_a_given_head_is_saved_and_a_backbone_may_be_named(tmp_path, llama):
     rows = np.random.default_rng(0).normal(size=(len(llama.head), 32)).astype(np.float32)
     model = KeyTokenEmbedder(llama.backbone, llama.settings, head=rows)

@@ -457,6 +457,7 @@ def written_backbone(folder, model):
     return folder
 
 
+@pytest.mark.usefixtures("outside_allowed")
 def test_a_backbone_can_be_kept_by_name(bert, tmp_path):
     name = str(written_backbone(tmp_path / "base", bert))
     bert.save_pretrained(tmp_path / "model", backbone_name=name, dtype="float16")
@@ -467,6 +468,7 @@ def test_a_backbone_can_be_kept_by_name(bert, tmp_path):
     np.testing.assert_allclose(dense(given_one.encode(TEXTS)), dense(again.encode(TEXTS)), atol=1e-6)
 
 
+@pytest.mark.usefixtures("outside_allowed")
 def test_another_backbone_than_the_models_own_is_refused(bert, tmp_path):
     name = str(written_backbone(tmp_path / "base", bert))
     bert.save_pretrained(tmp_path / "model", backbone_name=name)
@@ -476,12 +478,14 @@ def test_another_backbone_than_the_models_own_is_refused(bert, tmp_path):
         pellucid.load(tmp_path / "model")
 
 
+@pytest.mark.usefixtures("outside_allowed")
 def test_a_named_backbone_that_is_not_there_is_asked_for(bert, tmp_path):
     bert.save_pretrained(tmp_path / "model", backbone_name=str(tmp_path / "gone"))
     with pytest.raises(ModelFolderError, match=r"needs the transformer.*gone.*backbone='the/folder'"):
         LexiconEmbedder.from_pretrained(tmp_path / "model")
 
 
+@pytest.mark.usefixtures("outside_allowed")
 def test_an_adapter_is_saved_beside_the_name_of_its_backbone(mistral, tmp_path):
     name = str(written_backbone(tmp_path / "base", mistral))
     adapter = random_adapter(tmp_path / "adapter", name)
@@ -499,6 +503,7 @@ def test_an_adapter_is_saved_beside_the_name_of_its_backbone(mistral, tmp_path):
         LexiconEmbedder.from_pretrained(tmp_path / "model", backbone=mistral.backbone)
 
 
+@pytest.mark.usefixtures("outside_allowed")
 def test_an_adapter_is_stored_in_the_precision_asked_for_and_read_as_float32(mistral, tmp_path):
     from safetensors.torch import load_file
 
@@ -620,6 +625,7 @@ def authors(tmp_path_factory):
     return root, reference.eval(), tokenizer, centroids.weight.detach()
 
 
+@pytest.mark.usefixtures("outside_allowed")
 @pytest.mark.parametrize("form", ["published", "beside", "trained"])
 @pytest.mark.parametrize("instruction", [None, "Find the horse."])
 def test_the_authors_checkpoints_give_what_their_example_gives(authors, form, instruction):
@@ -634,6 +640,7 @@ def test_the_authors_checkpoints_give_what_their_example_gives(authors, form, in
     assert found.shape == (3, 12) and expected.any(axis=1).all()
 
 
+@pytest.mark.usefixtures("outside_allowed")
 def test_the_authors_clusters_are_named_by_the_model_they_came_from(authors):
     root, *_ = authors
     with pytest.warns(UserWarning, match="clusters are called by numbers; give the model it was trained from"):
@@ -646,6 +653,7 @@ def test_the_authors_clusters_are_named_by_the_model_they_came_from(authors):
     assert {"horse", "doctor", "medicine"} <= set(words) and not {"<instruct>", "</s>"} & set(words)
 
 
+@pytest.mark.usefixtures("outside_allowed")
 def test_an_authors_model_is_saved_as_ours(authors, tmp_path):
     root, *_ = authors
     model = LexiconEmbedder.from_pretrained(root / "trained")

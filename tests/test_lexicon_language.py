@@ -181,7 +181,7 @@ def test_scores_are_those_of_the_libraries(opened):
 
 def test_turned_rows_have_the_same_products(opened):
     lexicon_samples = opened("lexicon_samples")
-    rows = sparse.random_array((12, 300), density=0.1, format="csr", rng=np.random.default_rng(0))
+    rows = sparse.random_array((12, 300), density=0.1, format="csr", random_state=np.random.default_rng(0))
     turned = lexicon_samples.turned(sparse.csr_matrix(rows))
     assert turned.shape == (12, 12) and turned @ turned.T == pytest.approx((rows @ rows.T).toarray())
 

@@ -190,3 +190,41 @@ def test_dtypes_that_do_not_fit_are_refused():
     for bad in (np.nan, np.inf, 3e38):
         with pytest.raises(InputError, match="not finite as int4"):
             convert(np.array([[1, bad]], np.float32), None, "int4")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int4"])
+@pytest.mark.parametrize("spells", [False, True])
+@given(changes=st.lists(st.tuples(st.booleans(), st.sampled_from([1e6, 3e3, 1e-6, 0.0, 0.5, 1.0])), max_size=12))
+def test_any_number_of_changes_is_refused_or_opens_with_the_same_vectors(tmp_path_factory, dtype, spells, changes):
+    folder = tmp_path_factory.mktemp("models")
+    model = fit_spelling(made(16)) if spells else made(16)
+    model.save_pretrained(folder / "m", dtype=dtype)
+    model = StaticEmbedder.from_pretrained(folder / "m")
+    for is_word, factor in changes:
+        try:
+            model = model.reweight({"token": factor}) if is_word else model.scale({3: factor})
+        except InputError:
+            continue
+        model.save_pretrained(folder / "m")
+        opened = StaticEmbedder.from_pretrained(folder / "m")
+        rows, other = model.encode(TEXTS), opened.encode(TEXTS)
+        assert np.abs(rows - other).max() < 1e-6 and np.isfinite(rows).all()
+        model = opened
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int4"])
+@pytest.mark.parametrize("size", [1e28, 5e28, 1e30])
+def test_large_vectors_are_refused_or_open(tmp_path, dtype, size):
+    model = StaticEmbedder(Vocabulary(WORDS), made(16).vectors / np.abs(made(16).vectors).max() * np.float32(size))
+    try:
+        model.save_pretrained(tmp_path / "m", dtype=dtype)
+    except InputError:
+        return
+    assert StaticEmbedder.from_pretrained(tmp_path / "m").encode(TEXTS).any()
+
+
+@pytest.mark.parametrize("scale", [-1.0, np.nan, np.inf, 1e29])
+def test_scales_that_no_folder_may_hold_are_not_saved(tmp_path, scale):
+    scales = np.full(len(WORDS), scale, np.float32)
+    with pytest.raises(InputError, match="scales"):
+        StaticEmbedder(Vocabulary(WORDS), np.ones((len(WORDS), 4), np.int8), scales).save_pretrained(tmp_path / "m")

@@ -510,7 +510,7 @@ def run_until_killed(folder: Path, after: int) -> list[int]:
 def test_a_killed_run_goes_on_where_it_was(tmp_path, monkeypatch):
     monkeypatch.setattr(candidatestore, "_SHARD", 50)
     whole = choose_anchors(encode, SENTENCES, 9, method="fps")
-    assert run_until_killed(tmp_path, 3) == [50, 50, 50]
+    assert run_until_killed(tmp_path, 4) == [8, 50, 50, 50]
     with open(tmp_path / "vectors.state.bin", "ab") as file:
         file.write(b"half a shard that was being written")
     sizes: list[int] = []
@@ -520,7 +520,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path, monkeypatch):
         return encode(texts)
 
     assert choose_anchors(counting, SENTENCES, 9, method="fps", work_dir=tmp_path) == whole
-    assert sizes == [8, 50, 50, 38]  # the encoder is compared on 8 texts, then the rest
+    assert sizes == [8, 50, 50, 38]  # a function is known by 8 texts; then the rest
     assert (tmp_path / "vectors.state.bin").stat().st_size == 2 * 64 * len(SENTENCES)
     sizes.clear()
     assert choose_anchors(counting, SENTENCES, 9, method="fps", work_dir=tmp_path) == whole
@@ -537,9 +537,9 @@ def test_a_work_dir_of_another_run_is_refused(tmp_path):
     assert len(choose_anchors(encode, iter([]), 3, method="fps", work_dir=tmp_path)) == 3  # not looked at
     with pytest.raises(InputError, match="different: words"):
         choose_anchors(encode, SENTENCES, 3, settings=CandidateSettings(words=None), method="fps", work_dir=tmp_path)
-    with pytest.raises(InputError, match="another encoder"):
+    with pytest.raises(InputError, match="another model"):
         choose_anchors(lambda t: encode(t)[:, ::-1], SENTENCES, 3, method="fps", work_dir=tmp_path)
-    with pytest.raises(InputError, match="another encoder"):
+    with pytest.raises(InputError, match="another model"):
         choose_anchors(lambda t: encode(t)[:, :9], SENTENCES, 3, method="fps", work_dir=tmp_path)
 
 

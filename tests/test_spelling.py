@@ -2,14 +2,19 @@
 
 import copy
 import pickle
+import tracemalloc
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import pellucid
 from pellucid import StaticEmbedder
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.static import fit_spelling
+from pellucid.static.bulk import Utf8Texts
 from pellucid.text import Vocabulary
 
 STEMS = ("token", "bank", "river", "garden", "planet", "signal", "market", "window")
@@ -142,6 +147,55 @@ def test_the_memory_for_spelled_words_is_bounded(spelled: StaticEmbedder, monkey
     assert len(encoder._idle[0]._spelled) < 26
 
 
+@pytest.mark.parametrize("kind", [list, Utf8Texts])
+def test_one_long_text_of_unknown_words_is_read_in_parts(spelled: StaticEmbedder, monkeypatch, kind: type) -> None:
+    from pellucid.static import bulk
+
+    monkeypatch.setattr(bulk, "_LEARNT_WORDS", 50)
+    monkeypatch.setattr(bulk, "_BLOCK_CHARACTERS", 2_000)
+    rng = np.random.default_rng(2)
+    words = ["".join(rng.choice(list("tokenbariv")[: 2 + n % 8], 5 + n % 4)) for n in range(900)]
+    words += ["A320", "東京", *STEMS, "tokeners", *words[:40]] * 3
+    rng.shuffle(words)
+    texts = [" ".join(words), "tokeners A320", " ".join(words[:700]), "the bank", "", "aoeu " * 500]
+    model = copy.copy(spelled)
+    encoder = model._started()
+    data, offsets = "".join(texts).encode(), np.cumsum([0, *(len(text.encode()) for text in texts)])
+    given = texts if kind is list else Utf8Texts(np.frombuffer(data, np.uint8), offsets)
+    most = 0
+
+    def note(worker: Any, numbers: np.ndarray) -> bool:
+        nonlocal most
+        most = max(most, len(worker._spelled))
+        return folded(worker, numbers)
+
+    folded = bulk._Worker._folded
+    monkeypatch.setattr(bulk._Worker, "_folded", note)
+    for _ in range(2):
+        assert np.abs(encoder.encode(given) - model._encode_plainly(texts)).max() < 1e-5
+        assert np.allclose(encoder.coverage(texts), [coverage.share for coverage, _ in spelled._known(texts)])
+    assert encoder.words(texts[0]) is None and encoder.words("the bank") is None
+    assert 50 <= most < 75
+
+
+@pytest.mark.full
+def test_one_text_of_many_unknown_words_takes_little_memory(monkeypatch) -> None:
+    rng = np.random.default_rng(0)
+    words = [f"token{word}" for word in rng.integers(0, 10**9, 150_000).tolist()]
+    model = fit_spelling(StaticEmbedder(Vocabulary(["token", "bank"]), np.ones((2, 256), np.float32)))
+    encoder = model._started()
+    encoder.encode([" ".join(words[:100])])
+    text = " ".join(words)
+    for asked in (encoder.encode, encoder.coverage):
+        tracemalloc.start()
+        try:
+            asked([text])
+            most = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert most < 130e6  # the vectors of all at once are 154 MB, and twice that while memory for them grows
+
+
 def test_explanations_name_the_words_it_is_made_of(spelled: StaticEmbedder) -> None:
     found = spelled.explain("tokeners in the bank", "token")
     assert sum(row.contribution for row in found.rows) == pytest.approx(found.score, abs=1e-6)
@@ -225,3 +279,93 @@ def test_the_command_writes_a_model_with_spelling(spelled: StaticEmbedder, tmp_p
     made = CliRunner().invoke(app, ["vocabulary", "spell", str(tmp_path / "plain"), "-o", str(tmp_path / "made")])
     assert made.exit_code == 0, made.output
     assert np.allclose(pellucid.load(tmp_path / "made").encode("tokeners"), spelled.encode("tokeners"), atol=1e-6)
+
+
+_WORDS = st.sampled_from(
+    [*STEMS, "tokeners", "bankvoqzuxy", "riverine", "A320", "b4nk", "kentosingu", "東京", "qwxzzyv"]
+)
+_FACTORS = st.dictionaries(st.integers(0, 9), st.sampled_from([0.0, 0.25, 1.0, 3.0]), min_size=1, max_size=4)
+_EDITS = st.one_of(
+    st.tuples(st.just("without"), st.lists(st.integers(0, 9), min_size=1, max_size=3)),
+    st.tuples(st.just("keep"), st.lists(st.integers(0, 9), min_size=4, max_size=9, unique=True)),
+    st.tuples(st.just("scale"), _FACTORS),
+    st.tuples(st.just("merge"), st.lists(st.integers(0, 9), min_size=2, max_size=3, unique=True)),
+    st.tuples(st.just("rename"), st.just({0: "first"})),
+)
+
+
+def _promised(rows: np.ndarray, kind: str, about: Any) -> np.ndarray:
+    """Return what an edit says it does to embeddings, but for their length."""
+    number = range(rows.shape[1])
+    if kind == "without":
+        return rows[:, [n for n in number if n not in about]]
+    if kind == "keep":
+        return rows[:, sorted(set(about))]
+    if kind == "scale":
+        return rows * np.array([about.get(n, 1.0) for n in number], np.float32)
+    if kind == "merge":
+        merged = rows.copy()
+        merged[:, min(about)] = rows[:, about].sum(axis=1) / np.sqrt(len(about))
+        return merged[:, [n for n in number if n not in about or n == min(about)]]
+    return rows
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int4"])
+@settings(max_examples=10, suppress_health_check=list(HealthCheck))
+@given(edits=st.lists(_EDITS, min_size=1, max_size=3), texts=st.lists(st.lists(_WORDS, max_size=4), max_size=4))
+def test_edits_of_dimensions_reach_spelled_words(
+    spelled: StaticEmbedder,
+    tmp_path_factory: pytest.TempPathFactory,
+    dtype: str,
+    edits: list[Any],
+    texts: list[list[str]],
+) -> None:
+    texts = [*map(" ".join, texts), "tokeners", "A320", "the river A320"]
+    saved = tmp_path_factory.mktemp("models")
+    spelled.save_pretrained(saved / "plain", dtype=dtype)
+    edited: StaticEmbedder = StaticEmbedder.from_pretrained(saved / "plain")
+    expected = edited._encode_plainly(texts)
+    for kind, about in edits:
+        fits = max(about, default=0) < edited.get_embedding_dimension() - 4
+        if fits:
+            edited = getattr(edited, kind)(about if kind in ("scale", "rename") else list(about))
+            expected = _promised(expected, kind, about)
+    lengths = np.linalg.norm(expected, axis=1, keepdims=True)
+    expected = np.divide(expected, lengths, out=np.zeros_like(expected), where=lengths > 1e-6)
+    edited.save_pretrained(saved / "edited")
+    opened = StaticEmbedder.from_pretrained(saved / "edited")
+    for model in (edited, opened, copy.deepcopy(opened), pickle.loads(pickle.dumps(edited))):
+        assert np.abs(model._encode_plainly(texts) - expected).max() < 2e-5
+        assert np.abs(model._started().encode(texts) - expected).max() < 2e-5
+    explained = opened.explain(texts[-1], texts[0])
+    assert explained.score == pytest.approx(float(expected[-1] @ expected[0]), abs=2e-5)
+    half = -(-opened.get_embedding_dimension() // 2)
+    cut, kept = opened.encode(texts, truncate_dim=half, normalize_embeddings=True), opened.keep(list(range(half)))
+    assert np.abs(cut - kept.encode(texts)).max() < 2e-5
+
+
+def test_factors_of_words_and_edits_of_dimensions_come_in_any_order(spelled: StaticEmbedder) -> None:
+    texts, factors = ["tokeners A320 bank", "riverine bank"], {"bank": 3.0, "river": 0.2}
+    first = spelled.reweight(factors).scale({0: 0.5}).without(1)
+    last = spelled.scale({0: 0.5}).without(1).reweight(factors)
+    assert np.abs(first.encode(texts) - last.encode(texts)).max() < 1e-6
+
+
+@pytest.mark.parametrize("damage", ["embeddings", "mixing_rows", "scales", "packed"])
+def test_a_broken_table_before_edits_is_refused(spelled: StaticEmbedder, tmp_path, damage: str) -> None:
+    from pellucid.store import read_tensors, write_tensors
+
+    edited = spelled.scale({0: 0.5})
+    edited.save_pretrained(tmp_path / "model")
+    path = tmp_path / "model" / "spelling.safetensors"
+    whole = {name: np.array(tensor) for name, tensor in read_tensors(path)[0].items()}
+    wrong = {
+        "embeddings": [whole["embeddings"][:-1], whole["embeddings"] * np.nan, whole["embeddings"].astype(np.int8)],
+        "mixing_rows": [whole["mixing_rows"] + 1, -1 - whole["mixing_rows"]],
+        "scales": [np.ones(3, np.float32)],
+        "packed": [np.ones((3, 4), np.uint8)],
+    }[damage]
+    for tensor in wrong:
+        write_tensors(path, whole | {damage: tensor})
+        with pytest.raises(ModelFolderError, match="spelling"):
+            StaticEmbedder.from_pretrained(tmp_path / "model")

@@ -242,8 +242,8 @@ def test_names_and_scales_of_the_table_are_honoured(model, tmp_path):
 def test_parts_that_do_not_fit_are_refused():
     vocabulary, table = Vocabulary(WORDS), sparse.csr_matrix(WEIGHTS)
     for parts, complaint in (
-        ((vocabulary, table[:5], dimensions()), "8 words and a table of 5"),
-        ((vocabulary, table, dimensions(NAMES[:3])), "cluster 3, and there are 3"),
+        ((vocabulary, table[:5], dimensions()), r"int32 \[6\], expected int32 \[9\]"),
+        ((vocabulary, table, dimensions(NAMES[:3])), "outside the 3 clusters"),
         ((vocabulary, -table, dimensions()), "negative"),
         ((vocabulary, table * np.nan, dimensions()), "NaN"),
         ((vocabulary, table, dimensions(), None, 0), "max_active_dims is 0"),
@@ -253,6 +253,13 @@ def test_parts_that_do_not_fit_are_refused():
             StaticLexiconEmbedder(*parts)
 
 
+def _falling(starts):
+    """Starts whose differences, in 32 bits, are all above 0."""
+    broken = starts.copy()
+    broken[1:4] = 2**31 - 1, -(2**31), -1
+    return broken
+
+
 BROKEN = {
     "starts": lambda t: t["starts"][::-1].copy(),
     "clusters": lambda t: t["clusters"] + np.int16(4),
@@ -260,6 +267,7 @@ BROKEN = {
     "scales": lambda t: -t["scales"],
     "scales ": lambda t: np.full_like(t["scales"], np.inf),
     "starts ": lambda t: t["starts"].astype(np.int64),
+    "starts  ": lambda t: _falling(t["starts"]),
     "clusters ": lambda t: None,
     "mixing_rows": lambda t: np.zeros(1, np.int32),
 }
@@ -442,3 +450,17 @@ def test_clusters_are_called_by_the_words_that_fire_them(model):
     assert names[0].about == ("bank", "loan", "mortgage", "ﬀ") and names["nothing"].about == ()
     few = named_by_words(model.vocabulary, table, among=2)
     assert few.names[:4] == ["bank, loan", "loan", "bank", "東京, new york"]  # the last has no word among the first two
+
+
+@pytest.mark.parametrize("factor", [1e6, 1e-3])
+def test_any_number_of_scalings_is_refused_or_opens_with_the_same_vectors(model, tmp_path, factor):
+    for _ in range(5):
+        try:
+            model = model.scale({0: factor}).reweight({"bank": factor})
+        except InputError as error:
+            assert "1e+18" in str(error)
+            return
+        model.save_pretrained(tmp_path / "m")
+        opened = pellucid.load(tmp_path / "m")
+        assert np.allclose(opened.encode("bank loan").toarray(), model.encode("bank loan").toarray(), atol=1e-6)
+        model = opened

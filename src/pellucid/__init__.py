@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pellucid._lazy import lazy
-from pellucid.errors import VERSION as __version__  # noqa: F401
+from pellucid.errors import VERSION
+
+__version__ = VERSION  # an import under another name would be private to type checkers
 
 if TYPE_CHECKING:
     from pellucid import engines as engines, errors as errors

@@ -13,12 +13,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.embeddings import PLAIN, EncodeOptions, Role, checked_role, stacked
+from pellucid.embeddings import PLAIN, EncodeOptions, Role, checked_role, in_the_form_of, sparsity, stacked
 from pellucid.embeddings import unit_rows as unit_rows
 from pellucid.errors import InputError
 from pellucid.progress import Progress
@@ -34,6 +34,20 @@ Vectors = npt.NDArray[np.float32]
 
 
 _MOST_EXPLAINED = 10_000  # characters
+_MOST_COLUMNS, _COLUMNS_NAMED = 100, 2  # of a table given for texts: looked at, and named with how to give one
+
+
+class ModelCardData(NamedTuple):
+    """The part of a sentence-transformers model card that its evaluators and miners use.
+
+    Attributes:
+        base_model: name and revision; no other weights have both, so that vectors kept under them are found again.
+    """
+
+    base_model: str
+
+    def set_evaluation_metrics(self, evaluator: Any, metrics: Any, epoch: int = 0, step: int = 0) -> None:
+        """Take the results that an evaluator also returns; a model here has no card of training to put them in."""
 
 
 class Embedder(ABC):
@@ -74,14 +88,19 @@ class Embedder(ABC):
     def save_pretrained(self, path: str | Path) -> None:
         """Write the model to folder `path`, whole or not at all."""
 
+    def _identity(self) -> Mapping[str, Any] | None:
+        """Return all that the vectors depend on, for `fingerprint`; None where it can be told by vectors alone."""
+        return None
+
     def encode(
         self, inputs: str | Iterable[str], prompt_name: str | None = None, prompt: str | None = None,
         batch_size: int = 32, show_progress_bar: bool | None = None,
         output_value: str | None = "sentence_embedding", precision: str | None = "float32",
-        convert_to_numpy: bool = True, convert_to_tensor: bool = False, device: Any = None,
+        convert_to_numpy: bool = True, convert_to_tensor: bool | None = None, device: Any = None,
         normalize_embeddings: bool = False, truncate_dim: int | None = None, pool: Any = None,
         chunk_size: int | None = None, *, task_metadata: Any = None, hf_split: str | None = None,
-        hf_subset: str | None = None, prompt_type: Any = None,
+        hf_subset: str | None = None, prompt_type: Any = None, convert_to_sparse_tensor: bool | None = None,
+        save_to_cpu: bool = False, max_active_dims: int | None = None,
     ) -> Any:  # fmt: skip
         """Return the embeddings of texts. The arguments are those of sentence-transformers' `encode`.
 
@@ -96,7 +115,8 @@ class Embedder(ABC):
             precision: "float32"; dense rows also as "int8", "uint8", "binary" or "ubinary", as
                 `sentence_transformers.quantize_embeddings` makes them of all the texts given.
             convert_to_numpy: False gives a list of torch tensors, one a text.
-            convert_to_tensor: give one torch tensor, of a sparse family in COO as `SparseEncoder` does.
+            convert_to_tensor: give one torch tensor, of a sparse family in COO as `SparseEncoder` does. None is False,
+                and True where `convert_to_sparse_tensor` is given, whose tensors are one there unless it is False.
             device: the one that the model is on, or None; the model stays where it is.
             normalize_embeddings: bring rows to length 1; those of the static and lexicon families have it already.
             truncate_dim: keep so many of the first dimensions, in families where these say most.
@@ -106,6 +126,9 @@ class Embedder(ABC):
             hf_split: given by MTEB.
             hf_subset: given by MTEB.
             prompt_type: given by MTEB: the role.
+            convert_to_sparse_tensor: of a sparse family, give tensors, in COO (True) or filled up (False).
+            save_to_cpu: put tensors into the memory of the processor, wherever the model is.
+            max_active_dims: of a sparse family, keep so many of the largest values of each row.
 
         Returns:
             float32 array [texts, dimension] (a CSR matrix for the sparse families), unless the arguments say otherwise.
@@ -120,6 +143,7 @@ class Embedder(ABC):
         options = EncodeOptions(
             prompt_name, prompt, batch_size, show_progress_bar, output_value, precision, convert_to_numpy,
             convert_to_tensor, device, normalize_embeddings, truncate_dim, pool, chunk_size,
+            convert_to_sparse_tensor, save_to_cpu, max_active_dims,
         )  # fmt: skip
         if task_metadata is None:
             return self._encoded(inputs, None, options)
@@ -132,28 +156,32 @@ class Embedder(ABC):
         self, inputs: str | Iterable[str], prompt_name: str | None = None, prompt: str | None = None,
         batch_size: int = 32, show_progress_bar: bool | None = None,
         output_value: str | None = "sentence_embedding", precision: str | None = "float32",
-        convert_to_numpy: bool = True, convert_to_tensor: bool = False, device: Any = None,
+        convert_to_numpy: bool = True, convert_to_tensor: bool | None = None, device: Any = None,
         normalize_embeddings: bool = False, truncate_dim: int | None = None, pool: Any = None,
-        chunk_size: int | None = None,
+        chunk_size: int | None = None, *, convert_to_sparse_tensor: bool | None = None, save_to_cpu: bool = False,
+        max_active_dims: int | None = None,
     ) -> Any:  # fmt: skip
         """Encode search queries, with `encode`'s arguments; the same where a family makes no difference."""
         return self._encoded(inputs, "query", EncodeOptions(
             prompt_name, prompt, batch_size, show_progress_bar, output_value, precision, convert_to_numpy,
             convert_to_tensor, device, normalize_embeddings, truncate_dim, pool, chunk_size,
+            convert_to_sparse_tensor, save_to_cpu, max_active_dims,
         ))  # fmt: skip
 
     def encode_document(
         self, inputs: str | Iterable[str], prompt_name: str | None = None, prompt: str | None = None,
         batch_size: int = 32, show_progress_bar: bool | None = None,
         output_value: str | None = "sentence_embedding", precision: str | None = "float32",
-        convert_to_numpy: bool = True, convert_to_tensor: bool = False, device: Any = None,
+        convert_to_numpy: bool = True, convert_to_tensor: bool | None = None, device: Any = None,
         normalize_embeddings: bool = False, truncate_dim: int | None = None, pool: Any = None,
-        chunk_size: int | None = None,
+        chunk_size: int | None = None, *, convert_to_sparse_tensor: bool | None = None, save_to_cpu: bool = False,
+        max_active_dims: int | None = None,
     ) -> Any:  # fmt: skip
         """Encode documents, with `encode`'s arguments; the same where a family makes no difference."""
         return self._encoded(inputs, "document", EncodeOptions(
             prompt_name, prompt, batch_size, show_progress_bar, output_value, precision, convert_to_numpy,
             convert_to_tensor, device, normalize_embeddings, truncate_dim, pool, chunk_size,
+            convert_to_sparse_tensor, save_to_cpu, max_active_dims,
         ))  # fmt: skip
 
     def _encoded(self, inputs: str | Iterable[str], role: Role, options: EncodeOptions) -> Any:
@@ -208,6 +236,7 @@ class Embedder(ABC):
             InputError: an item is not a string (the message gives its position), `texts` is one string, there is no
                 such role, or `block_size` is below 1.
         """
+        refuse_tables(texts)
         if isinstance(texts, str) or not isinstance(texts, Iterable):
             raise InputError(f"encode_blocks takes an iterable of texts, got {texts!r:.40}; for one text use encode")
         if block_size < 1:
@@ -257,13 +286,25 @@ class Embedder(ABC):
         """What MTEB wants to know of a model: a name, and a revision that no other weights have."""
         from mteb.models import ModelMeta
 
+        return ModelMeta.create_empty({"name": self._published_name, "revision": self._revision()})
+
+    @property
+    def model_card_data(self) -> ModelCardData:
+        """What sentence-transformers' evaluators and `mine_hard_negatives` look for in a model."""
+        return ModelCardData(f"{self._published_name}@{self._revision()}")
+
+    @property
+    def _published_name(self) -> str:
+        """A name of two parts, as on the hub."""
         named = self._source or type(self).__name__
-        revision = uuid.uuid4().hex  # scores of a model that is not on disk are never found again
-        if self._folder is not None:
-            files = [self._folder / name for name in ("config.json", "dimensions.tsv")]  # the checksums, the edits
-            revision = hashlib.sha256(b"\0".join(f.read_bytes() for f in files if f.exists())).hexdigest()
-        named = named if named.count("/") == 1 else f"pellucid/{Path(named).name}"
-        return ModelMeta.create_empty({"name": named, "revision": revision})
+        return named if named.count("/") == 1 else f"pellucid/{Path(named).name}"
+
+    def _revision(self) -> str:
+        """Return a name for the weights, under which others keep scores and vectors; of none on disk a new one."""
+        if self._folder is None:
+            return uuid.uuid4().hex
+        files = [self._folder / name for name in ("config.json", "dimensions.tsv")]  # the checksums, the edits
+        return hashlib.sha256(b"\0".join(f.read_bytes() for f in files if f.exists())).hexdigest()
 
     @property
     def _source(self) -> str:
@@ -282,7 +323,7 @@ class Embedder(ABC):
         """Return one line: family, source and size."""
         return f"{type(self).__name__}({': '.join(filter(None, (self._source, self._size())))})"
 
-    def similarity(self, embeddings1: Any, embeddings2: Any) -> Vectors:
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
         """Return the cosine of every row of `embeddings1` to every row of `embeddings2`.
 
         Args:
@@ -290,15 +331,20 @@ class Embedder(ABC):
             embeddings2: the same.
 
         Returns:
-            float32 [rows 1, rows 2]; 0 wherever a row is zero, never NaN.
+            float32 [rows 1, rows 2]; 0 wherever a row is zero, never NaN. An array, or a torch tensor on the same
+            device where one of the two is made of tensors.
 
         Raises:
             InputError: they are texts; `encode` them first.
         """
-        return _dense(self._units(embeddings1) @ self._units(embeddings2).T)
+        cosines = _dense(self._units(embeddings1) @ self._units(embeddings2).T)
+        return in_the_form_of((embeddings1, embeddings2), cosines)
 
-    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Vectors:
-        """Return the cosine of each row of `embeddings1` to the same row of `embeddings2`, float32 [rows].
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
+        """Return the cosine of each row of `embeddings1` to the same row of `embeddings2`.
+
+        Returns:
+            float32 [rows], an array or a tensor as of `similarity`.
 
         Raises:
             InputError: the two have different numbers of rows.
@@ -307,7 +353,21 @@ class Embedder(ABC):
         if first.shape[0] != second.shape[0]:
             raise InputError(f"similarity_pairwise needs equally many rows, got {first.shape[0]} and {second.shape[0]}")
         product = first.multiply(second) if hasattr(first, "multiply") else first * second
-        return np.asarray(product.sum(axis=1), dtype=np.float32).ravel()
+        cosines = np.asarray(product.sum(axis=1), dtype=np.float32).ravel()
+        return in_the_form_of((embeddings1, embeddings2), cosines)
+
+    @staticmethod
+    def sparsity(embeddings: Any) -> dict[str, float]:
+        """Return how sparse embeddings are, under the names of `SparseEncoder.sparsity`.
+
+        Args:
+            embeddings: in any form that `encode` gives.
+
+        Returns:
+            "active_dims": the mean number of dimensions of a row that are not zero; "sparsity_ratio": the share of all
+            values that are zero.
+        """
+        return sparsity(embeddings)
 
     def _units(self, embeddings: Any) -> Any:
         """Return embeddings of this model so that the product of two rows is their similarity."""
@@ -452,8 +512,9 @@ def check_texts(texts: Iterable[str], *, first: int = 0) -> list[str]:
     """Return `texts` as a list after checking that every item is a string; the first has number `first`.
 
     Raises:
-        InputError: `texts` is not iterable, or an item is not a string (numpy strings are).
+        InputError: `texts` is a table or not iterable, or an item is not a string (numpy strings are).
     """
+    refuse_tables(texts)
     try:
         checked = list(texts)
     except TypeError as error:
@@ -468,6 +529,37 @@ def check_texts(texts: Iterable[str], *, first: int = 0) -> list[str]:
     return checked
 
 
+def refuse_tables(texts: Any) -> None:
+    """Refuse a data frame or mapping in place of texts: going through it gives the names of its columns or its keys.
+
+    Raises:
+        InputError: it is one; the message names the columns that hold texts.
+    """
+    kind = type(texts)
+    if isinstance(texts, Mapping):
+        names, what = list(texts), "whose keys are no texts"
+    elif hasattr(kind, "columns") or hasattr(kind, "column_names"):  # of pandas, Polars, Arrow or datasets
+        names = list(texts.column_names if hasattr(kind, "column_names") else texts.columns)
+        what = f"with {len(names)} columns"
+    else:
+        return
+    found = [name for name in names[:_MOST_COLUMNS] if _holds_text(texts, name)]
+    hint = " or ".join(f"texts[{name!r:.60}]" for name in found[:_COLUMNS_NAMED]) or "one of its columns"
+    hint += f" ({', '.join(f'{name!r:.60}' for name in found)} hold text)" if len(found) > _COLUMNS_NAMED else ""
+    every = ", or list(texts.values())" if isinstance(texts, Mapping) and len(found) > 1 else ""
+    raise InputError(f"texts is a {kind.__name__} {what}; give texts, such as {hint}{every}")
+
+
+def _holds_text(table: Any, name: Any) -> bool:
+    """Whether the first value of a column, or a mapping's value itself, is a string."""
+    try:
+        column = table[name]
+        first: Any = column if isinstance(column, str) else next(iter(column), None)
+        return isinstance(first.as_py() if hasattr(first, "as_py") else first, str)  # Arrow's scalars
+    except (AttributeError, KeyError, TypeError, ValueError):  # it is only looked at for a hint
+        return False
+
+
 def explained_texts(
     text1: str, text2: str | None = None, role1: Role = None, role2: Role = None
 ) -> tuple[list[str], list[Role]]:
@@ -478,6 +570,7 @@ def explained_texts(
     """
     texts = [text1] if text2 is None else [text1, text2]
     for text in texts:
+        refuse_tables(text)
         if not isinstance(text, str):
             raise InputError(f"explain takes texts, got {type(text).__name__} ({text!r:.40}); pass a str")
     roles = [checked_role(role) for role in (role1, role2)]

@@ -16,15 +16,19 @@ import csv
 import gzip
 import json
 import lzma
+import math
 import os
 import re
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from datetime import date, datetime
 from itertools import chain
 from pathlib import Path
+from reprlib import repr as shown  # of what may be nested deeper than Python can show
 from typing import Any, BinaryIO, Union
 
-from pellucid.errors import CorpusError, PellucidError, missing_extra
+from pellucid.errors import CorpusError
 
 Corpus = Union[str, "os.PathLike[str]", Iterable[str]]
 """A path, or an iterable of texts (a list, a generator, ...)."""
@@ -34,6 +38,9 @@ UNPACKERS: dict[str, Any] = {".xz": lzma.open, ".gz": gzip.open}
 
 LONGEST_LINE = 1 << 26
 """Bytes in a line, unpacked, or in a text of a parquet file; a longer one is refused before memory is filled."""
+
+_MOST_VALUES = 4_000_000
+"""Commas and brackets in a line of JSON or a table: each may stand for a value that takes a hundred bytes."""
 
 UNREADABLE = (OSError, EOFError, lzma.LZMAError, zlib.error, MemoryError)
 """What opening or reading a missing, locked, damaged or hostile file raises, packed or not."""
@@ -86,7 +93,7 @@ def read_with_ids(path: Path, id_field: str, *, field: str = "text") -> Iterator
         if own is None or own == "":
             raise CorpusError(f"{place}no id under {id_field!r:.80}; name the field that holds it")
         if type(own) not in (str, int):
-            raise CorpusError(f"{place}the id {own!r:.40} is {type(own).__name__}; ids are strings or integers")
+            raise CorpusError(f"{place}the id {shown(own):.40} is {type(own).__name__}; ids are strings or integers")
         yield own, _text_of(row, field, place)
 
 
@@ -137,9 +144,10 @@ def parse_json(line: str, place: str = "") -> Any:
     """Return what a line of JSON holds.
 
     Raises:
-        CorpusError: it is not JSON, nested too deeply, or holds an integer of thousands of digits; the message begins
-            with `place`.
+        CorpusError: it is not JSON, nested too deeply, holds an integer of thousands of digits, or has more than
+            4,000,000 commas and brackets; the message begins with `place`.
     """
+    _check_values(line, ",[{", place)
     try:
         return json.loads(line)
     except RecursionError as error:
@@ -150,15 +158,31 @@ def parse_json(line: str, place: str = "") -> Any:
         raise CorpusError(f"{place}a number has too many digits") from error
 
 
+def _check_values(line: str, marks: str, place: str) -> None:
+    """Refuse a line of more values than memory may hold."""
+    if len(line) > _MOST_VALUES and sum(map(line.count, marks)) > _MOST_VALUES:
+        raise CorpusError(f"{place}more than {_MOST_VALUES:,} values in a line; divide it")
+
+
 def table_rows(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield the rows of a .csv or .tsv file below the names of its columns, each with the number of its last line.
 
     Raises:
-        CorpusError: see `read_lines`; or a row has not as many cells as there are names.
+        CorpusError: see `read_lines`; or a row has not as many cells as there are names, or two names are the same.
     """
+
+    def lines() -> Iterator[str]:
+        for number, line in enumerate(read_lines(path), 1):
+            _check_values(line, delimiter, f"{path}, line {number}: ")
+            yield line + "\n"
+
     limit = csv.field_size_limit(LONGEST_LINE)
-    rows = csv.DictReader((line + "\n" for line in read_lines(path)), delimiter=delimiter, strict=True)
+    rows = csv.DictReader(lines(), delimiter=delimiter, strict=True)
     try:
+        names = [name for name in rows.fieldnames or () if name]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise CorpusError(f"{path} has several columns {twice!r:.80}; give each a name of its own")
         for row in rows:
             if None in row or None in row.values():
                 raise CorpusError(f"{path}, line {rows.line_num} has not as many cells as the first line has names")
@@ -169,32 +193,70 @@ def table_rows(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, str]
         csv.field_size_limit(limit)
 
 
+_NUMBER = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,300})(?:\.[0-9]{1,300})?(?:[eE][+-]?[0-9]{1,3})?")  # "007" is a code
+_DATE = re.compile(r"[0-9]{4}-[0-9][0-9]-[0-9][0-9](?:[T ][0-9][0-9]:[0-9][0-9].{0,30})?")
+
+
+def typed_cell(cell: str) -> str | int | float | bool | date:
+    """Return what a cell of a table says: a number, a date (ISO 8601), true or false; else its text.
+
+    >>> [typed_cell(cell) for cell in ("3", "2.5", "TRUE", "2024-02-29", "007", "nan", "")]
+    [3, 2.5, True, datetime.date(2024, 2, 29), '007', 'nan', '']
+    """
+    if _NUMBER.fullmatch(cell):
+        number = float(cell)
+        whole = cell.lstrip("+-").isdigit()
+        return (int(cell) if whole else number) if math.isfinite(number) else cell
+    if cell.lower() in ("true", "false"):
+        return cell.lower() == "true"
+    if _DATE.fullmatch(cell):
+        try:
+            return datetime.fromisoformat(cell) if len(cell) > 10 else date.fromisoformat(cell)
+        except ValueError:  # the 30th of February
+            return cell
+    return cell
+
+
+def cell_types(path: Path, delimiter: str) -> dict[str, Counter[str]]:
+    """Return how many cells of each column of a .csv or .tsv file are of which kind; empty ones are of none.
+
+    Returns:
+        by column, counts of "number", "boolean", "date" and "text"; a column of one kind can be read as that kind by
+        `typed_cell`, and of a mixed one all cells stay text.
+
+    Raises:
+        CorpusError: see `table_rows`.
+    """
+    kinds = {int: "number", float: "number", bool: "boolean", date: "date", datetime: "date", str: "text"}
+    found: dict[str, Counter[str]] = {}
+    for _, row in table_rows(path, delimiter):
+        for name, cell in row.items():
+            counts = found.setdefault(name, Counter())
+            if cell:
+                counts[kinds[type(typed_cell(cell))]] += 1
+    return found
+
+
 def parquet_rows(path: Path, choose: Callable[[Any], list[str]]) -> Iterator[dict[str, Any]]:
     """Yield the rows of a parquet file, with the columns that `choose` takes of its Arrow schema.
 
     Raises:
-        CorpusError: the file is absent, damaged or no parquet file.
+        CorpusError: the file is absent, damaged or no parquet file, would take memory out of proportion to its size, or
+            has a column twice.
         MissingExtraError: pyarrow is not installed.
     """
-    try:
-        from pyarrow.parquet import ParquetFile
-    except ImportError as error:
-        raise missing_extra("pyarrow", "parquet") from error
+    from pellucid.parquet import Table, explained  # of an extra
+
     check_file(path)
     if _is_stream(path):
         raise CorpusError(f"{path} is a pipe or device; a parquet file cannot be read from one")
-    number = 0
-    try:
-        with ParquetFile(path, page_checksum_verification=True) as table:
-            for batch in table.iter_batches(_BATCH, columns=choose(table.schema_arrow)):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield row
-    except PellucidError:
-        raise
-    except Exception as error:  # pyarrow has no common class for what damage makes it raise
-        place = f", after row {number}," if number else ""
-        raise CorpusError(f"{path}{place} is damaged or no parquet file: {_reason(error)}") from error
+    with Table(path) as table:
+        columns = choose(table.schema)
+        for group in range(len(table.starts) - 1):
+            for batch in table.batches(columns, group, _BATCH):
+                with explained(path):
+                    rows = batch.to_pylist()
+                yield from rows
 
 
 def _is_name(corpus: Corpus) -> bool:
@@ -316,7 +378,7 @@ def _read_parquet(path: Path, field: str) -> Iterator[str]:
     def choose(schema: Any) -> list[str]:
         if field not in schema.names:
             raise CorpusError(f"{path} has no column {field!r:.80}; it has {schema.names!s:.300}")
-        kind = str(schema.field(field).type)
+        kind = str(schema.field(schema.names.index(field)).type)
         if not _TEXT_COLUMN.fullmatch(kind):
             raise CorpusError(f"{path}: column {field!r:.80} holds {kind:.80}, not text; name the column of the texts")
         return [field]
@@ -333,5 +395,7 @@ def _as_text(value: Any, field: str, place: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise CorpusError(f"{place}no text under {field!r:.80} but {value!r:.40}; name the field that holds the text")
+        raise CorpusError(
+            f"{place}no text under {field!r:.80} but {shown(value):.40}; name the field that holds the text"
+        )
     return value

@@ -29,7 +29,9 @@ _COLUMNS = ["dimension", "name", "scale", "about"]
 _MAX_BYTES = 1 << 30
 _BETWEEN = " | "
 _FORMULA = re.compile("'*[=+\\-@\uff1d\uff0b\uff0d\uff20\t\r\n]")
-_MOST_SCALE = 1e6  # the squares of what it gives stay far from the end of float32
+_MOST_MIXED = 1e18  # what saved models may hold
+MOST_SCALE = 1e6
+"""The largest factor of a dimension: the squares of what it gives stay far from the end of float32."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,24 @@ class Edit(NamedTuple):
     """Sparse float64 [dimensions before, dimensions after]."""
 
 
+def mixed(before: Any, edit: Edit) -> Any:
+    """Return the mixing of earlier edits (None where there were none) and one more, sparse float64 CSR.
+
+    Raises:
+        InputError: it multiplies a dimension by more than can be saved.
+    """
+    from scipy import sparse
+
+    mixing = sparse.csr_array(edit.mixing if before is None else before @ edit.mixing)
+    largest = float(np.abs(mixing.data).max(initial=0))
+    if not largest <= _MOST_MIXED:
+        raise InputError(
+            f"the edits together multiply a dimension by {largest:g}, and at most {_MOST_MIXED:g} is kept; scale less, "
+            "or begin from the model as it was"
+        )
+    return mixing
+
+
 def removal(dimensions: Dimensions, which: Iterable[Which | Iterable[Which]]) -> Edit:
     """Return the edit that drops some dimensions.
 
@@ -173,7 +193,7 @@ def scaling(dimensions: Dimensions, factors: Mapping[Which, float]) -> Edit:
     """
     diagonal = np.ones(len(dimensions))
     for number, factor in _by_number(dimensions, factors).items():
-        if not isinstance(factor, (int, float, np.number)) or not 0 <= factor <= _MOST_SCALE:
+        if not isinstance(factor, (int, float, np.number)) or not 0 <= factor <= MOST_SCALE:
             raise InputError(
                 f"the factor of {dimensions.names[number]!r:.80} is {factor!r:.60}; it must be between 0 and a million"
             )
@@ -358,6 +378,6 @@ def _parsed(row: list[str], count: int, place: str) -> tuple[int, str, float]:
         scale = float(row[2])
     except ValueError:
         scale = math.nan
-    if not 0 <= scale <= _MOST_SCALE:  # nor NaN
+    if not 0 <= scale <= MOST_SCALE:  # nor NaN
         raise ModelFolderError(f"{place}: the scale is {row[2]!r:.40}; it must be a number between 0 and a million")
     return int(row[0]), _from_cell(row[1]), scale

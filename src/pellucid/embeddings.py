@@ -1,7 +1,7 @@
 """The forms of embeddings: the role of a text, the arguments of `encode`, arrays, sparse matrices and tensors.
 
-The arguments are those of `SentenceTransformer.encode` of version 6.2, in its order and with its defaults. Nothing here
-knows a model; what makes embeddings is in `encoders.py`.
+The arguments are those of `SentenceTransformer.encode` of version 6.2, in its order and with its defaults, and those
+that `SparseEncoder.encode` has besides. Nothing here knows a model; what makes embeddings is in `encoders.py`.
 """
 
 from __future__ import annotations
@@ -30,12 +30,15 @@ class EncodeOptions(NamedTuple):
     output_value: str | None = "sentence_embedding"
     precision: str | None = "float32"
     convert_to_numpy: bool = True
-    convert_to_tensor: bool = False
+    convert_to_tensor: bool | None = None
     device: Any = None
     normalize_embeddings: bool = False
     truncate_dim: int | None = None
     pool: Any = None
     chunk_size: int | None = None
+    convert_to_sparse_tensor: bool | None = None
+    save_to_cpu: bool = False
+    max_active_dims: int | None = None
 
     def check(self) -> None:
         """Refuse what no model can do.
@@ -47,9 +50,10 @@ class EncodeOptions(NamedTuple):
             raise InputError(f"prompt_name is {self.prompt_name!r:.60}; a model has the prompts 'query' and 'document'")
         if not isinstance(self.prompt, str | None):
             raise InputError(f"prompt is {self.prompt!r:.60}; it must be a string")
-        for name in ("batch_size", "truncate_dim"):
+        for name in ("batch_size", "truncate_dim", "max_active_dims"):
             value = getattr(self, name)
-            if not (isinstance(value, int | np.integer) and value >= 1) and (name, value) != ("truncate_dim", None):
+            may_lack = name != "batch_size" and value is None
+            if not (may_lack or (isinstance(value, int | np.integer) and value >= 1)):
                 raise InputError(f"{name} is {value!r:.40}; it must be a whole number of 1 or more")
         if self.output_value != "sentence_embedding":
             raise InputError(
@@ -75,18 +79,30 @@ class EncodeOptions(NamedTuple):
             device: where tensors go.
 
         Raises:
-            InputError: `precision` cannot be had of sparse rows, or not of a single row.
+            InputError: `precision` cannot be had of sparse rows, or not of a single row; what is of sparse rows alone
+                is asked of dense ones.
             MissingExtraError: tensors are asked for, and torch is not installed.
         """
+        for name in ("convert_to_sparse_tensor", "max_active_dims"):
+            if getattr(self, name) and not hasattr(rows, "tocsr"):
+                given = getattr(self, name)
+                raise InputError(f"{name} is {given}, and this model's embeddings are dense; leave it out")
+        if self.max_active_dims is not None:
+            rows = strongest(rows, self.max_active_dims)
         if self.truncate_dim is not None:
             rows = rows[:, : self.truncate_dim]
         if self.normalize_embeddings:
             rows = unit_rows(rows)
         if self.precision not in (None, "float32"):
             rows = quantized(rows, str(self.precision))
-        if self.convert_to_tensor:
-            return as_tensor(rows, device)
-        return rows if self.convert_to_numpy else list(as_tensor(rows, device))
+        sparse = self.convert_to_sparse_tensor  # given, it asks for tensors: one, unless a list is asked for
+        if self.convert_to_numpy and sparse is None and not self.convert_to_tensor:
+            return rows
+        if sparse is False and hasattr(rows, "tocsr"):
+            rows = rows.toarray()
+        tensor = as_tensor(rows, "cpu" if self.save_to_cpu else device)
+        is_one = sparse is not None if self.convert_to_tensor is None else self.convert_to_tensor
+        return tensor if is_one else list(tensor)
 
 
 PLAIN = EncodeOptions()
@@ -131,7 +147,26 @@ def quantized(rows: Any, precision: str) -> npt.NDArray[Any]:
     return levels.astype(np.uint8) if precision == "uint8" else (levels - 128).astype(np.int8)
 
 
-def as_tensor(rows: Any, device: str) -> Any:
+def strongest(rows: Any, count: int) -> Any:
+    """Return CSR rows with the `count` largest values of each, by amount, as `select_max_active_dims` keeps them."""
+    row_of = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+    order = np.lexsort((-np.abs(rows.data), row_of))
+    kept = np.sort(order[np.arange(len(order)) - rows.indptr[row_of] < count])
+    starts = np.searchsorted(kept, rows.indptr)
+    return type(rows)((rows.data[kept], rows.indices[kept], starts), shape=rows.shape)
+
+
+def sparsity(embeddings: Any) -> dict[str, float]:
+    """Return what `SparseEncoder.sparsity` does, of embeddings in any form; `Embedder.sparsity` says more."""
+    rows = as_rows(embeddings)
+    count = rows.count_nonzero() if hasattr(rows, "tocsr") else np.count_nonzero(rows)
+    if 0 in rows.shape:
+        return {"active_dims": 0.0, "sparsity_ratio": 1.0}
+    active = float(count) / rows.shape[0]
+    return {"active_dims": active, "sparsity_ratio": 1.0 - active / rows.shape[1]}
+
+
+def as_tensor(rows: Any, device: Any) -> Any:
     """Return rows as a torch tensor; sparse ones in COO, as `SparseEncoder` gives them."""
     require("torch")
     import torch
@@ -161,6 +196,15 @@ def as_rows(embeddings: Any) -> Any:
             "model.similarity(model.encode(texts1), model.encode(texts2)). explain(text1, text2) takes texts"
         )
     return np.atleast_2d(array)
+
+
+def in_the_form_of(given: tuple[Any, ...], array: npt.NDArray[Any]) -> Any:
+    """Return an array as a tensor, on the same device, where one of `given` is a tensor or a list of them."""
+    for embeddings in given:
+        first = embeddings[0] if isinstance(embeddings, list | tuple) and embeddings else embeddings
+        if hasattr(first, "detach"):
+            return as_tensor(array, first.device)
+    return array
 
 
 def _from_tensor(tensor: Any) -> Any:

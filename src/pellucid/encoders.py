@@ -6,21 +6,15 @@ each. What it returns is checked here. A name becomes an encoder in `pretrained.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from itertools import islice
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pellucid.base import Embedder, Vectors
 from pellucid.embeddings import Role
 from pellucid.errors import InputError
 from pellucid.text import Coverage, Span, well_formed, words_before
-
-_PROBES = 8  # texts encoded again when a run is resumed, to see that it is the same encoder
-_ROUNDING = 0.02  # what an encoder's vectors may differ by from run to run, in bfloat16 for instance
 
 Encoder = Any
 """A SentenceTransformer, an `Embedder`, or a callable: list of texts -> array [texts, d]."""
@@ -40,7 +34,8 @@ def encode_with(
     Args:
         encoder: what makes the vectors; their lengths do not matter.
         texts: any number of texts.
-        role: "query" or "document" for the encoder's own way with these, None for neither; callables know no roles.
+        role: "query" or "document" for the encoder's own way with these, None for neither; a callable has one if it has
+            a method `encode_query` or `encode_document`.
         batch_size: texts of one pass, where the encoder has passes.
         dimension: what the encoder gave before; None takes what it gives.
         show_progress_bar: passed on where the encoder has one.
@@ -149,8 +144,8 @@ def _as_function(encoder: Encoder, role: Role, batch_size: int, show_progress_ba
     if isinstance(encoder, Embedder) or is_sentence_transformer(encoder):
         method = getattr(encoder, f"encode_{role}" if role else "encode")
         return lambda texts: method(texts, batch_size=batch_size, show_progress_bar=show_progress_bar)
-    function: Callable[[list[str]], Any] = encoder
-    return function
+    function: Any = getattr(encoder, f"encode_{role}", encoder) if role else encoder
+    return function  # type: ignore[no-any-return]
 
 
 def _as_rows(vectors: Any) -> Vectors:
@@ -163,13 +158,3 @@ def _as_rows(vectors: Any) -> Vectors:
         return np.asarray(vectors, dtype=np.float32)
     except (TypeError, ValueError) as error:
         raise InputError(f"the encoder gave no array of numbers: {error}") from error
-
-
-def check_same_encoder(encoder: Encoder, texts: Iterable[str], known: npt.NDArray[Any], folder: Path) -> None:
-    """Refuse to continue in `folder` with another encoder than the one that gave the `known` vectors of `texts`."""
-    again = encode_with(encoder, list(islice(texts, _PROBES)))
-    first = np.asarray(known[: len(again)], np.float32)
-    if again.shape != first.shape or np.abs(again - first).max(initial=0) > _ROUNDING:
-        raise InputError(
-            f"{folder} holds vectors of another encoder; give the one it was begun with, or another folder"
-        )

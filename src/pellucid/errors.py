@@ -25,11 +25,11 @@ class ModelFolderError(PellucidError, ValueError):
 
 
 class IndexFolderError(PellucidError, ValueError):
-    """A search index is missing, broken, too new, or open in another process."""
+    """A search index is missing, broken, of another version, or another process keeps changing it."""
 
 
 class EngineError(PellucidError, ConnectionError):
-    """The engine of a search index cannot be reached, or cannot answer in full."""
+    """The engine of a search index, or a server of embeddings, cannot be reached, or cannot answer in full."""
 
 
 class WritingError(PellucidError, OSError):

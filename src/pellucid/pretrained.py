@@ -7,6 +7,10 @@
 A folder's `config.json` has an object "pellucid": the family, the version of the format, the library's version and the
 names of the files the model consists of, with the checksums of those that are not meant to be edited. Everything else
 in it is for other libraries.
+
+A folder may be somebody else's. What it names (an encoder, a part, a backbone) is opened where that is a bundled model,
+lies in the folder, or is in the hub's cache on this machine already; a path elsewhere and whatever must be asked for is
+opened only where the caller allows it (`allow_outside`), and so is a link that leads out. Bundled models are ours.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from fnmatch import fnmatch
 from importlib import import_module
 from pathlib import Path, PurePosixPath
@@ -56,24 +61,103 @@ _MAX_CONFIG = 1 << 20  # bytes
 _CARD_MARK = "<!-- Written by pellucid at each save; remove this line to keep a card of your own. -->"
 
 
-def load(name_or_path: str | os.PathLike[str]) -> Embedder:
+_OUTSIDE: ContextVar[bool] = ContextVar("outside", default=False)
+
+
+def load(name_or_path: str | os.PathLike[str], *, allow_outside: bool = False) -> Embedder:
     """Open a model of any family.
 
     Args:
         name_or_path: the name of a bundled model ("static-en"), a folder that `save_pretrained` wrote, a hub id
             ("owner/name", downloaded once and cached), or a text file of word vectors (.txt, .vec, also .gz or .xz).
             A string that looks like a path is never looked up on the hub.
+        allow_outside: open also what the folder names elsewhere: an encoder, part or backbone at another path of this
+            machine, or one that must be asked of the hub. Allow it for folders that you trust.
 
     Returns:
         The model, of the class that its `config.json` names.
 
     Raises:
-        ModelFolderError: nothing is there, or what is there is broken, too new, or no pellucid model.
+        ModelFolderError: nothing is there, or what is there is broken, too new, or no pellucid model; or it names
+            something elsewhere, and that is not allowed.
     """
-    place = locate(name_or_path)
-    family = "static" if place.is_file() else read_config(place).get("family")
-    opened: Embedder = family_class(family, place).from_pretrained(place)
-    return opened
+    with outside(allow_outside):
+        place = locate(name_or_path)
+        family = "static" if place.is_file() else read_config(place).get("family")
+        opened: Embedder = family_class(family, place).from_pretrained(place)
+        return opened
+
+
+@contextmanager
+def outside(allowed: bool) -> Iterator[None]:
+    """Let folders that are opened within lead out of themselves; where that is allowed already, it stays so."""
+    before = _OUTSIDE.set(allowed or _OUTSIDE.get())
+    try:
+        yield
+    finally:
+        _OUTSIDE.reset(before)
+
+
+def is_outside_allowed() -> bool:
+    """Whether a folder may lead out of itself just now, to be handed to another process."""
+    return _OUTSIDE.get()
+
+
+def named_place(folder: Path, name: str) -> str:
+    """Return what opens a model that the folder of another one names.
+
+    Raises:
+        ModelFolderError: it is elsewhere, and that is not allowed.
+    """
+    if name in bundled_models() or _OUTSIDE.get() or folder.parent.resolve() == _BUNDLED.resolve():
+        return name
+    if _is_inside(name) and (folder / name).exists() and _leads_inside(folder / name, folder):
+        return str(folder / name)
+    cached = _cached(name) if is_hub_id(name) else None
+    if cached is not None:
+        return str(cached)
+    where = "must be asked of the hub" if is_hub_id(name) else "is not in the folder"
+    raise ModelFolderError(
+        f"{folder} names the model {name!r:.200}, which {where}; a folder opens nothing elsewhere by itself. If "
+        f"you trust it: pellucid.load({str(folder)!r}, allow_outside=True), or pellucid --allow-outside on the command "
+        "line. Or give it opened: encoder=, parts= or backbone= of from_pretrained"
+    )
+
+
+def _cached(repo: str) -> Path | None:
+    """Return the copy of a hub model that was downloaded to this machine before, without asking the hub."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        found = Path(snapshot_download(repo, local_files_only=True))
+    except Exception:  # of several kinds: it is not there
+        return None
+    return found if any(found.rglob("*.safetensors")) else None  # else a part of it, such as its config
+
+
+def check_adapter(folder: Path) -> None:
+    """Refuse a folder whose adapter names a model elsewhere, which transformers would open by itself.
+
+    Raises:
+        ModelFolderError: it does, and that is not allowed.
+    """
+    path = folder / "adapter_config.json"
+    config = read_json(path) if path.is_file() else {}
+    base = config.get("base_model_name_or_path") if isinstance(config, dict) else None
+    if isinstance(base, str):
+        named_place(folder, base)
+
+
+def _leads_inside(path: Path, folder: Path) -> bool:
+    """Whether what is at `path`, links followed, lies in `folder`, or in the part of the hub's cache that it is of."""
+    root = folder.resolve()
+    for parent in (root, *root.parents):
+        if parent.name == "snapshots" and parent.parent.name.startswith("models--"):
+            root = parent.parent
+    try:
+        return path.resolve().is_relative_to(root)
+    except (OSError, RuntimeError):  # links in a circle
+        return False
 
 
 def load_by_name(names_or_paths: Iterable[str]) -> dict[str, Embedder]:
@@ -306,7 +390,7 @@ def check_whole(folder: Path, ours: Mapping[str, Any], *, most: float | None = N
 
 
 def _check_regular(folder: Path) -> None:
-    """Refuse pipes and devices anywhere in `folder`: opening one may block for ever."""
+    """Refuse pipes and devices anywhere in `folder`, opening one may block for ever, and links that lead out of it."""
     left = _MOST_ENTRIES
     inside = [(folder, 0)]
     while inside:
@@ -321,6 +405,11 @@ def _check_regular(folder: Path) -> None:
                     inside.append((entry, depth + 1))
             elif kind and not stat.S_ISREG(kind):
                 raise ModelFolderError(f"{entry} is not a regular file")
+            if entry.is_symlink() and not _OUTSIDE.get() and not _leads_inside(entry, folder):
+                raise ModelFolderError(
+                    f"{entry} is a link that leads out of the folder. Put a copy in its place or, if you trust the "
+                    f"folder: pellucid.load({str(folder)!r}, allow_outside=True)"
+                )
 
 
 def _entries(folder: Path) -> Iterator[Path]:
@@ -563,7 +652,10 @@ def open_sentence_transformer(name_or_path: str | os.PathLike[str]) -> Any:
     spec, folder = os.fspath(name_or_path), local_folder(name_or_path)
     with loading(spec):
         if folder is not None:
+            _check_regular(folder)
             check_modules(folder)
+            for place in (folder, *(path.parent for path in folder.glob("*/adapter_config.json"))):
+                check_adapter(place)
         from sentence_transformers import SentenceTransformer
 
         safe, local = {"use_safetensors": True}, folder is not None

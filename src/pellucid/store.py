@@ -24,7 +24,7 @@ import struct
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
@@ -84,12 +84,18 @@ def writing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 @contextmanager
-def writing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+def writing_folder(
+    path: str | os.PathLike[str], replaceable: Callable[[Path], set[str]] | None = None
+) -> Iterator[Path]:
     """Yield a temporary folder beside `path`; it takes the place of `path` when the block ends without an error.
 
     On Linux an older model at `path` is exchanged in one step, so that at every moment one whole model is there.
     What its owner added to it (notes, `.git`) moves to the new one; the files the older model consisted of do not.
     Two that save to one path do so one after the other.
+
+    Args:
+        path: the folder.
+        replaceable: returns the names of the files that what is at `path` consists of, or raises; None is for models.
 
     Raises:
         InputError: `path` is a file, or a folder that holds something else than a model, or a pipe or device beside it.
@@ -98,7 +104,7 @@ def writing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     path = Path(os.path.realpath(path))  # a link to a folder stays a link
     with writing_explained(path), _alone(path):
-        outdated = _replaceable(path)
+        outdated = (replaceable or _replaceable)(path)
         aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
         try:
             aside.mkdir(0o700)
@@ -220,7 +226,7 @@ def locked(folder: Path, patience: float = 0.0) -> Iterator[None]:
         patience: seconds to wait for another holder.
 
     Raises:
-        InputError: another process or thread holds it; the message says which.
+        InputError: another process or thread holds it; the message says which. Or the folder is another one since.
     """
     end = time.monotonic() + patience
     with open(_open_lock(folder / ".lock"), "r+", encoding="utf-8", errors="replace") as file:
@@ -238,6 +244,8 @@ def locked(folder: Path, patience: float = 0.0) -> Iterator[None]:
                         "give another folder"
                     ) from error
             time.sleep(0.01)
+        if not _is_at(file.fileno(), folder / ".lock"):
+            raise InputError(f"{folder} was replaced by another one meanwhile; open it again")
         _HELD.add(file)
         try:
             file.seek(0)

@@ -100,8 +100,11 @@ class WorkFolder:
             state = read_json(path)
         except ModelFolderError as error:
             raise self._damaged(path) from error
-        if not isinstance(state, dict) or state.pop("checksum", None) != _digest_of(state):
-            raise self._damaged(path)
+        try:
+            if not isinstance(state, dict) or state.pop("checksum", None) != _digest_of(state):
+                raise self._damaged(path)
+        except RecursionError as error:  # nested as deeply as could just be read
+            raise self._damaged(path) from error
         return state
 
     def _damaged(self, path: Path) -> ModelFolderError:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Embedder, check_texts, unit_rows
+from pellucid.base import Embedder, check_texts, refuse_tables, unit_rows
 from pellucid.embeddings import stacked
 from pellucid.errors import InputError
 from pellucid.progress import Progress
@@ -132,6 +132,7 @@ def unit_blocks(model: Embedder, texts: Iterable[str]) -> Iterator[tuple[list[st
     Raises:
         InputError: `texts` is one string, an item is no string, or the model gives a row that is not finite.
     """
+    refuse_tables(texts)
     if isinstance(texts, str) or not isinstance(texts, Iterable):
         raise InputError(f"give an iterable of texts, got {texts!r:.60}")
     texts, done = iter(texts), 0

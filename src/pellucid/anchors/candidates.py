@@ -155,7 +155,7 @@ def prepare_candidates(
     """Filter `corpus` and encode what is left into `folder`; an interrupted run resumes after its last 16,384 texts.
 
     A resume reads the corpus again, as far as the run had read it, and refuses other texts; an iterator, which can be
-    read but once, is not looked at. The encoder must give the same vectors of the first texts.
+    read but once, is not looked at. The encoder must be the same one.
 
     Raises:
         CorpusError: the corpus cannot be read, or no text is left.
@@ -196,14 +196,12 @@ def _filtered(corpus: Corpus, settings: CandidateSettings, work: WorkFolder, sho
 
 def _encode(encoder: Any, work: WorkFolder, count: int, show_progress_bar: bool) -> None:
     """Append to the vectors until there are all."""
-    from pellucid.encoders import check_same_encoder, encode_with
+    from pellucid.encoders import encode_with
+    from pellucid.fingerprint import claim_model
 
     path = work.file("candidates")
-    done, dimension = 0, None
-    if "vectors" in work:
-        vectors = work.array("vectors")
-        done, dimension = vectors.shape
-        check_same_encoder(encoder, read_texts(path), vectors, work.path)
+    done, dimension = work.array("vectors").shape if "vectors" in work else (0, None)
+    claim_model(work.facts, encoder, work.path)
     texts = islice(read_texts(path), done, None)
     with Progress("encoding candidates", total=count, enabled=show_progress_bar) as progress:
         progress.advance(done)

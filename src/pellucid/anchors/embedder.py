@@ -132,6 +132,9 @@ class AnchorEmbedder(Embedder):
         name = self.encoder_name if encoder_name is None else encoder_name or None
         write_folder(path, Parts(self.encoder, self.vectors, self._dimensions, name))
 
+    def _identity(self) -> dict[str, Any]:
+        return {"encoder": self.encoder, "vectors": self.vectors}
+
     def get_embedding_dimension(self) -> int:
         """Return the number of anchors."""
         return len(self.vectors)

@@ -32,6 +32,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from pellucid.errors import InputError
 from pellucid.static.bulk import default_threads
 from pellucid.static.kernels import address_of
 
@@ -255,7 +256,16 @@ class Search:
         return min(broken, default=None)
 
     def take(self, row: int) -> None:
-        """Make `row` the next pick."""
+        """Make `row` the next pick.
+
+        Raises:
+            InputError: there is no such row, or no room for another pick.
+        """
+        if not 0 <= row < len(self._rows) or len(self.picks) >= len(self._scales):
+            raise InputError(
+                f"row {row} cannot be pick {len(self.picks) + 1}: there are {len(self._rows)} rows, and "
+                f"{len(self._scales)} picks were asked for"
+            )
         _set_pick(self._rows, row, self._scales, len(self.picks), tuple(self.state))
         self.picks.append(row)
 

@@ -34,6 +34,7 @@ from pellucid.pretrained import (
     check_family,
     load,
     locate,
+    named_place,
     open_encoder,
     open_sentence_transformer,
     read_config,
@@ -96,9 +97,10 @@ def write_folder(path: str | Path, parts: Parts) -> None:
                 modules.append(_module(len(modules), f"{len(modules)}_Normalize", "Normalize"))
             write_json(folder / "modules.json", [*modules, _module(len(modules), _DENSE, "Dense")])
         (folder / _DENSE).mkdir()
-        weights = np.linalg.norm(parts.vectors, axis=1)
-        half = not modules and bool(((weights > 0.1) & (weights < 1000)).all())  # else float16 loses much
-        dtype = np.float16 if half else np.float32  # half the size, where no other library reads it
+        with np.errstate(over="ignore"):
+            half = parts.vectors.astype(np.float16)
+        exact = not modules and np.array_equal(half, parts.vectors)  # half the size, where no other library reads it
+        dtype = np.float16 if exact else np.float32
         dense = {"in_features": columns, "out_features": rows, "bias": False, "activation_function": _IDENTITY}
         write_json(folder / _DENSE / "config.json", dense)
         write_tensors(folder / _DENSE / "model.safetensors", {"linear.weight": parts.vectors.astype(dtype)})
@@ -202,7 +204,7 @@ def _read_encoder(folder: Path, name: Any) -> Encoder:
     if name == _STOCK:
         return _open_stock(folder)
     try:
-        return open_encoder(name)
+        return open_encoder(named_place(folder, name))
     except InputError as error:
         raise ModelFolderError(
             f"{folder} has anchors for the encoder {name!r}, which cannot be opened: {error}. "

@@ -7,7 +7,8 @@ from pellucid._lazy import lazy
 if TYPE_CHECKING:
     from pellucid.bulk.batches import BatchEncoder as BatchEncoder
     from pellucid.bulk.corpora import CorpusSettings as CorpusSettings, encode_corpus as encode_corpus
-    from pellucid.bulk.shards import Shard as Shard, read_shards as read_shards
+    from pellucid.bulk.reading import read_shards as read_shards
+    from pellucid.bulk.shards import Shard as Shard
     from pellucid.bulk.near_duplicates import (
         DuplicateGroup as DuplicateGroup,
         DuplicatePair as DuplicatePair,
@@ -20,6 +21,7 @@ else:
         "batches": "BatchEncoder",
         "corpora": "CorpusSettings encode_corpus",
         "near_duplicates": "DuplicateGroup DuplicatePair Duplicates duplicates write_kept",
-        "shards": "Shard read_shards",
+        "reading": "read_shards",
+        "shards": "Shard",
     }
     __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)

@@ -16,21 +16,25 @@ from pathlib import Path
 from typing import Any
 
 from pellucid.bulk.batches import checked_column
-from pellucid.bulk.shards import ENDINGS, ROW, Job, is_whole, reason
+from pellucid.bulk.shards import ENDINGS, ROW, Job, stamp
 from pellucid.bulk.workers import ENGINES, in_this_process
 from pellucid.corpus import check_file, is_path, read_texts, read_with_ids
 from pellucid.embeddings import Role, checked_role
 from pellucid.encoders import Encoder
-from pellucid.errors import CorpusError, InputError
-from pellucid.index.models import Model, open_model, same_model
+from pellucid.errors import CorpusError, InputError, ModelFolderError
+from pellucid.fingerprint import claim_model
+from pellucid.index.models import Model, open_model
+from pellucid.parquet import Table
+from pellucid.pretrained import is_outside_allowed
 from pellucid.progress import Progress
 from pellucid.store import checksum, writing
 from pellucid.text import well_formed
 from pellucid.workfolder import WorkFolder
 
 import pyarrow as pa  # isort: skip  # after batches, which says what to install where it is absent
-from pyarrow.parquet import ParquetFile, ParquetWriter  # isort: skip
+from pyarrow.parquet import ParquetWriter  # isort: skip
 
+_MOST_SHARDS = 1_000_000
 _GROUP_TEXTS, _GROUP_CHARACTERS = 8_192, 1 << 24  # of a row group of the corpus as Parquet, at most
 
 
@@ -108,39 +112,77 @@ def encode_corpus(
     _check_places(source, folder, column, id_column)
     opened = open_model("model", model)
     with WorkFolder(folder) as work:
+        begun = stamp(source)
         asked = {"column": column, "id_column": id_column, "corpus": checksum(source)}
         work.claim({**asked, "role": settings.role, "format": settings.format, "shard_size": settings.shard_size})
-        _claim_model(work, opened)
+        claim_model(work.facts, opened.encoder, folder)
         own = in_this_process(opened.encoder, workers) and engine == "local"
         job = Job(
             opened.encoder if own else _portable(model), source.absolute(), folder.absolute(), column, id_column,
             settings.role, settings.format, settings.shard_size, work.facts.get("texts", 0),
-            uuid.uuid4().hex,
+            uuid.uuid4().hex, begun, is_outside_allowed(),
         )  # fmt: skip
         return _completed(work, job, opened, workers, engine)
 
 
-def _completed(work: WorkFolder, job: Job, model: Model, workers: int, engine: str) -> list[Path]:
+def _completed(work: WorkFolder, job: Job, opened: Model, workers: int, engine: str) -> list[Path]:
     """Write the shards that are not there yet, and describe them all."""
     staged = job.folder / "corpus.parquet"
-    is_parquet = job.source.suffix.lower() == ".parquet"
-    if not job.texts or not all(job.path(number).exists() for number in range(job.shards)):
-        if not is_parquet and not staged.exists():
-            _write_as_parquet(job, staged)
-        job = job._replace(source=job.source if is_parquet else staged)
-        job = job._replace(texts=_number_of_texts(job.source))
-    shards = [job.path(number) for number in range(job.shards)]
-    pending = [number for number in range(job.shards) if not is_whole(job, number)]
-    facts = {"texts": job.texts, "id": job.id_column or ROW, "shards": [path.name for path in shards]}
-    work.commit({**facts, "dimension": model.dimension, "model": model.fingerprint, "complete": False})
+    if not job.texts:  # of a run that did not get as far as to say of which corpus it is
+        staged.unlink(missing_ok=True)
+    kept = _there(job, work.facts.get("shards", {}))
+    if not job.texts or len(kept) < job.shards:
+        job = _as_parquet(job, staged)
+    names = [job.path(number).name for number in range(job.shards)]
+    pending = [number for number, name in enumerate(names) if name not in kept]
+    facts = {"texts": job.texts, "id": job.id_column or ROW, "dimension": opened.dimension}
+    work.commit({**facts, "shards": kept, "complete": False})
     begun, done = time.monotonic(), 0
     with Progress("encoding", total=sum(map(job.rows, pending))) as progress:
-        for count in ENGINES[engine](job, pending, workers) if pending else ():
-            done += count
-            progress.advance(count, f"{done / (time.monotonic() - begun):,.0f} texts/s")
-    work.commit({"complete": True})
+        for written in ENGINES[engine](job, pending, workers) if pending else ():
+            kept[names[written.number]] = {"texts": written.texts, "size": written.size, "sha256": written.sha256}
+            work.commit()
+            done += written.texts
+            progress.advance(written.texts, f"{done / (time.monotonic() - begun):,.0f} texts/s")
+    work.commit({"shards": {name: kept[name] for name in names}, "complete": True})
     staged.unlink(missing_ok=True)
-    return shards
+    return [job.folder / name for name in names]
+
+
+def _as_parquet(job: Job, staged: Path) -> Job:
+    """Return the job over a Parquet file: its own, or what its corpus was turned into."""
+    if job.source.suffix.lower() != ".parquet":
+        if not staged.exists():
+            _write_as_parquet(job, staged)
+        job = job._replace(source=staged, stamp=stamp(staged))
+    with Table(job.source) as table:
+        texts = table.rows
+    if not texts:
+        raise CorpusError(f"{job.source} holds no texts; nothing was encoded")
+    job = job._replace(texts=texts)
+    if job.shards > _MOST_SHARDS:
+        raise InputError(
+            f"{job.source} has {texts:,} texts, which are {job.shards:,} shards of {job.size:,}; at most "
+            f"{_MOST_SHARDS:,} are written. Give a larger shard_size"
+        )
+    return job
+
+
+def _there(job: Job, known: dict[str, Any]) -> dict[str, Any]:
+    """Return what is remembered of the shards that are there, as far as their sizes tell.
+
+    Raises:
+        ModelFolderError: a file is in the place of one that is another or damaged.
+    """
+    there = {name: written for name, written in known.items() if (job.folder / name).exists()}
+    for name, written in there.items():
+        size = (job.folder / name).stat().st_size
+        if size != written["size"]:
+            raise ModelFolderError(
+                f"{job.folder / name} has {size:,} bytes, and {written['size']:,} were written; it is damaged. Delete "
+                "it and start the run again: only it is made anew"
+            )
+    return there
 
 
 def _check_places(source: Path, folder: Path, column: str, id_column: str | None) -> None:
@@ -161,11 +203,9 @@ def _check_places(source: Path, folder: Path, column: str, id_column: str | None
 
 def _check_columns(source: Path, column: str, id_column: str | None) -> None:
     """Refuse a Parquet file without the columns."""
-    try:
-        with ParquetFile(source) as file:
-            schema = file.schema_arrow
-    except (pa.ArrowException, OSError) as error:
-        raise CorpusError(f"{source} is damaged or no Parquet file: {reason(error)}") from error
+    with Table(source) as table:
+        schema = table.schema
+        table.check_once([column] if id_column is None else [column, id_column])
     try:
         wanted = [schema.field(name) for name in (id_column, column) if name in schema.names]
         checked_column(pa.schema(wanted) if column in schema.names else schema, column)
@@ -180,30 +220,12 @@ def _check_columns(source: Path, column: str, id_column: str | None) -> None:
         raise InputError(f"{source}: column {id_column!r:.80} holds {kind!s:.80}; ids are strings or integers")
 
 
-def _claim_model(work: WorkFolder, model: Model) -> None:
-    """Refuse to go on with another model."""
-    known = work.facts.get("model")
-    if known is not None and not same_model(known, model.fingerprint):
-        raise InputError(
-            f"{work.path} holds embeddings of another model than {model.source or type(model.encoder).__name__}; give "
-            "the one that it was begun with, or another folder"
-        )
-
-
 def _portable(model: Encoder) -> Encoder:
     """Return a model as a worker elsewhere opens it: a path without the folder of this process."""
     if isinstance(model, (str, os.PathLike)):
         path = Path(model).expanduser()
         return str(path.absolute()) if path.exists() else os.fspath(model)
     return model
-
-
-def _number_of_texts(source: Path) -> int:
-    with ParquetFile(source) as file:
-        texts: int = file.metadata.num_rows
-    if not texts:
-        raise CorpusError(f"{source} holds no texts; nothing was encoded")
-    return texts
 
 
 def _write_as_parquet(job: Job, path: Path) -> None:
@@ -223,6 +245,8 @@ def _write_as_parquet(job: Job, path: Path) -> None:
         if writer is None:
             raise CorpusError(f"{job.source} holds no texts; nothing was encoded")
         writer.close()
+        if stamp(job.source) != job.stamp:
+            raise CorpusError(f"{job.source} was changed while it was read; start again when nobody writes to it")
 
 
 def _id_array(ids: list[Any], writer: Any, job: Job) -> Any:

@@ -32,7 +32,7 @@ from pellucid.base import Embedder
 from pellucid.bulk.nearest import Nearest, Numbers, Scores, products
 from pellucid.corpus import UNPACKERS, Corpus, is_path, read_lines, read_texts
 from pellucid.embeddings import as_rows, unit_rows
-from pellucid.errors import CorpusError, InputError, missing_extra
+from pellucid.errors import CorpusError, InputError
 from pellucid.explanation import Explanation
 from pellucid.pretrained import load
 from pellucid.progress import Progress
@@ -454,6 +454,9 @@ def write_kept(corpus: str | Path, report: Duplicates, output: str | Path) -> No
             raise CorpusError(f"{source} has {count:,} texts, and the report is about {len(is_kept):,}")
 
 
+_ROWS = 8_192  # of a parquet file that are copied at once
+
+
 def _format(path: Path) -> str:
     """Return the ending that says how a file is read, without that of its packing."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
@@ -472,17 +475,18 @@ def _write_lines(source: Path, target: Path, is_kept: Flags, opener: Any) -> int
 
 def _write_rows(source: Path, target: Path, is_kept: Flags) -> int:
     """Write the kept rows of a parquet file, and return how many rows there were."""
-    try:
-        import pyarrow as pa
-        from pyarrow.parquet import ParquetFile, ParquetWriter
-    except ImportError as error:
-        raise missing_extra("pyarrow", "parquet") from error
-    with ParquetFile(source) as table:
-        count = int(table.metadata.num_rows)
-        if count == len(is_kept):
-            with ParquetWriter(target, table.schema_arrow) as writer:
+    from pellucid.parquet import Table  # of an extra
+
+    import pyarrow as pa  # isort: skip
+    from pyarrow.parquet import ParquetWriter  # isort: skip
+
+    with Table(source) as table:
+        if table.rows == len(is_kept):
+            table.check_once(table.schema.names)
+            with ParquetWriter(target, table.schema) as writer:
                 start = 0
-                for batch in table.iter_batches():
-                    writer.write_batch(batch.filter(pa.array(is_kept[start : start + batch.num_rows])))
-                    start += batch.num_rows
-    return count
+                for group in range(len(table.starts) - 1):
+                    for batch in table.batches(table.schema.names, group, _ROWS):
+                        writer.write_batch(batch.filter(pa.array(is_kept[start : start + batch.num_rows])))
+                        start += batch.num_rows
+        return table.rows

@@ -1,4 +1,4 @@
-"""A shard: some rows of a corpus, read from its Parquet file, encoded, written whole or not at all, and read back.
+"""A shard: some rows of a corpus, read from its Parquet file, encoded, and written whole or not at all.
 
 A worker does one shard after the other and needs nothing but `Job` and a number, so that whoever hands out the numbers
 (`workers.py`) moves no texts and no embeddings.
@@ -6,7 +6,6 @@ A worker does one shard after the other and needs nothing but `Job` and a number
 
 from __future__ import annotations
 
-import os
 import threading
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -15,17 +14,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pellucid.bulk.batches import EMBEDDING, INDICES, VALUES, BatchEncoder
 from pellucid.embeddings import Role
 from pellucid.encoders import Encoder
-from pellucid.errors import CorpusError, InputError, ModelFolderError
-from pellucid.store import read_tensors, write_tensors, writing
-from pellucid.workfolder import WorkFolder
+from pellucid.errors import CorpusError
+from pellucid.parquet import Table
+from pellucid.pretrained import outside
+from pellucid.store import checksum, write_tensors, writing
 
 import pyarrow as pa  # isort: skip  # after batches, which says what to install where it is absent
-from pyarrow.parquet import ParquetFile, ParquetWriter  # isort: skip
+from pyarrow.parquet import ParquetWriter  # isort: skip
 
 ENDINGS = {"parquet": ".parquet", "safetensors": ".safetensors"}
 """The formats of shards, and how their files end."""
@@ -50,6 +49,8 @@ class Job(NamedTuple):
         size: texts in a shard; the last has fewer.
         texts: of the whole corpus.
         run: a name that no other run has: processes may outlive one, and files change between two.
+        stamp: of the source as it was when the run began, see `stamp`.
+        allow_outside: as in `pellucid.load`.
     """
 
     model: Encoder
@@ -62,6 +63,8 @@ class Job(NamedTuple):
     size: int
     texts: int
     run: str
+    stamp: tuple[int, ...] = ()
+    allow_outside: bool = False
 
     @property
     def shards(self) -> int:
@@ -77,6 +80,22 @@ class Job(NamedTuple):
         return self.folder / f"shard-{number:06d}{ENDINGS[self.kind]}"
 
 
+class Written(NamedTuple):
+    """What is remembered of a shard, so that another file in its place is noticed.
+
+    Attributes:
+        number: of the shard.
+        texts: in it.
+        size: bytes of its file.
+        sha256: of its file.
+    """
+
+    number: int
+    texts: int
+    size: int
+    sha256: str
+
+
 class Shard(NamedTuple):
     """Some rows of an encoded corpus.
 
@@ -89,25 +108,36 @@ class Shard(NamedTuple):
     rows: Any
 
 
-def write_shard(job: Job, number: int) -> int:
-    """Encode and write one shard; return how many texts it has.
+def write_shard(job: Job, number: int) -> Written:
+    """Encode and write one shard; return what is remembered of it.
 
     Raises:
-        CorpusError: a text is not UTF-8, an id is missing, or the file is damaged.
+        CorpusError: a text is not UTF-8, an id is missing, or the file is damaged, or changes meanwhile.
         WritingError: no space or no permission; nothing is left of the shard.
     """
-    encoded = map(opened(job), _read(job, number))
+    path, encoded = job.path(number), map(opened(job), _read(job, number))
     try:
-        (_write_parquet if job.kind == "parquet" else _write_safetensors)(job.path(number), encoded)
+        with writing(path) as aside:
+            (_write_parquet if job.kind == "parquet" else _write_safetensors)(aside, encoded)
+            written = Written(number, job.rows(number), aside.stat().st_size, checksum(aside))
+            if stamp(job.source) != job.stamp:
+                raise CorpusError("it was changed while it was read; start again when nobody writes to it")
     except CorpusError as error:
         raise CorpusError(f"{job.source}: {error}") from error
-    return job.rows(number)
+    return written
+
+
+def stamp(path: Path) -> tuple[int, ...]:
+    """Return what changes with a file's content: its size and the time of its last change, in nanoseconds."""
+    about = path.stat()
+    return about.st_size, about.st_mtime_ns
 
 
 @lru_cache(maxsize=1)
 def opened(job: Job) -> BatchEncoder:
     """Return the model of a run as a function of batches, opened once a process."""
-    return BatchEncoder(job.model, column=job.column, role=job.role)
+    with outside(job.allow_outside):
+        return BatchEncoder(job.model, column=job.column, role=job.role)
 
 
 def _read(job: Job, number: int) -> Iterator[Any]:
@@ -134,10 +164,8 @@ class _Rows:
     def __init__(self, job: Job) -> None:
         self.job = job
         self._columns = [job.column] if job.id_column is None else [job.id_column, job.column]
-        self._file = ParquetFile(job.source, page_checksum_verification=True)
-        about = self._file.metadata
-        sizes = [about.row_group(group).num_rows for group in range(about.num_row_groups)]
-        self._starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).tolist()
+        self._table = Table(job.source)
+        self._starts = self._table.starts
         self._batches: Iterator[tuple[int, Any]] = iter(())
         self._start, self._batch = self._starts[-1], ()  # the batch read last, and its first row; none yet
 
@@ -161,8 +189,8 @@ class _Rows:
     def _from_group(self, group: int) -> Iterator[tuple[int, Any]]:
         for number in range(group, len(self._starts) - 1):
             start = self._starts[number]
-            for batch in self._file.iter_batches(_BATCH, row_groups=[number], columns=self._columns):
-                yield start, batch.select(self._columns)
+            for batch in self._table.batches(self._columns, number, _BATCH):
+                yield start, batch
                 start += len(batch)
 
     def _next(self) -> tuple[int, Any]:
@@ -170,8 +198,6 @@ class _Rows:
             return next(self._batches)
         except StopIteration:
             raise CorpusError("there are fewer rows than when the run began") from None
-        except (pa.ArrowException, OSError) as error:
-            raise CorpusError(f"damaged or no Parquet file: {reason(error)}") from error
 
 
 _OWN = threading.local()
@@ -185,26 +211,20 @@ def _rows_of(job: Job) -> _Rows:
     return rows
 
 
-def reason(error: Exception) -> str:
-    """Return what an error of another library says, on one short line."""
-    return " ".join(str(error).split())[:200]
-
-
 def _write_parquet(path: Path, batches: Iterator[Any]) -> None:
     """Write record batches as they come."""
-    with writing(path) as aside:
-        writer: Any = None
-        try:
-            for batch in batches:
-                dense = EMBEDDING in batch.schema.names
-                writer = writer or ParquetWriter(
-                    aside, batch.schema, compression="none" if dense else "zstd", use_dictionary=False,
-                    write_statistics=False, write_page_checksum=True,
-                )  # fmt: skip
-                writer.write_batch(batch)
-        finally:
-            if writer is not None:
-                writer.close()
+    writer: Any = None
+    try:
+        for batch in batches:
+            dense = EMBEDDING in batch.schema.names
+            writer = writer or ParquetWriter(
+                path, batch.schema, compression="none" if dense else "zstd", use_dictionary=False,
+                write_statistics=False, write_page_checksum=True,
+            )  # fmt: skip
+            writer.write_batch(batch)
+    finally:
+        if writer is not None:
+            writer.close()
 
 
 def _write_safetensors(path: Path, batches: Iterator[Any]) -> None:
@@ -219,101 +239,34 @@ def _write_safetensors(path: Path, batches: Iterator[Any]) -> None:
             "id_bytes": np.frombuffer(b"".join(spelled), np.uint8),
             "id_ends": np.cumsum([len(one) for one in spelled], dtype=np.int64),
         }
-    rows = _rows(table, None)
-    if hasattr(rows, "tocsr"):
-        tensors |= {"indptr": rows.indptr.astype(np.int64), INDICES: rows.indices, VALUES: rows.data}
+    rows = rows_of(table)
+    if isinstance(rows, tuple):
+        tensors |= {VALUES: rows[0], INDICES: rows[1], "indptr": rows[2].astype(np.int64)}
     else:
         tensors[EMBEDDING] = rows
     write_tensors(path, tensors)
 
 
-def read_shards(folder: str | os.PathLike[str]) -> Iterator[Shard]:
-    """Yield the shards of an encoded corpus, in the order of its texts.
-
-    Args:
-        folder: that `encode_corpus` wrote.
+def rows_of(table: Any) -> Any:
+    """Return the embeddings of a table of ids and embeddings, an array or (values, indices, starts) of a sparse one.
 
     Raises:
-        InputError: it holds no encoded corpus, or one that is not complete.
-        ModelFolderError: a shard is missing or damaged.
+        ValueError: they are not of the form that `BatchEncoder` writes.
     """
-    with WorkFolder(folder, alone=False) as work:
-        facts = work.facts
-    if "texts" not in facts:
-        raise InputError(f"{folder} holds no encoded corpus; encode_corpus writes one")
-    if not facts["complete"]:
-        raise InputError(f"the run in {folder} has not ended; start it again with the same arguments to complete it")
-    return (_checked_shard(Path(folder), name, facts) for name in facts["shards"])
-
-
-def _checked_shard(folder: Path, name: str, facts: dict[str, Any]) -> Shard:
-    path = folder / name
-    try:
-        return (_from_parquet if name.endswith(".parquet") else _from_safetensors)(path, facts["dimension"])
-    except (pa.ArrowException, OSError, KeyError) as error:
-        what = f"damaged: {reason(error)}" if path.exists() else "missing"
-        raise ModelFolderError(
-            f"{path} is {what}. Delete it and encode the corpus again: only it is made anew"
-        ) from error
-
-
-def _from_parquet(path: Path, dimension: int) -> Shard:
-    with ParquetFile(path, page_checksum_verification=True) as file:
-        table = file.read()
-    return Shard(table.column(0).to_pylist(), _rows(table, dimension))
-
-
-def _from_safetensors(path: Path, dimension: int) -> Shard:
-    tensors, _ = read_tensors(path)
-    if "ids" in tensors:
-        ids: list[Any] = tensors["ids"].tolist()
-    else:
-        content, ends = tensors["id_bytes"].tobytes(), tensors["id_ends"].tolist()
-        ids = [content[start:end].decode() for start, end in zip([0, *ends], ends)]
-    if EMBEDDING in tensors:
-        return Shard(ids, tensors[EMBEDDING])
-    return Shard(ids, _csr(tensors[VALUES], tensors[INDICES], tensors["indptr"], dimension))
-
-
-def _rows(table: Any, dimension: int | None) -> Any:
-    """Return the embeddings of a table of ids and embeddings."""
     if EMBEDDING in table.column_names:
-        column = table.column(EMBEDDING).combine_chunks()
-        return column.flatten().to_numpy().reshape(len(column), -1)
-    lists = [table.column(name).combine_chunks() for name in (VALUES, INDICES)]
-    values, indices = (column.flatten().to_numpy() for column in lists)
-    return _csr(values, indices, lists[0].offsets.to_numpy(), dimension)
+        column = _whole(table, EMBEDDING)
+        rows = column.flatten().to_numpy()
+        return rows.reshape(len(column), -1)
+    lists = [_whole(table, name) for name in (VALUES, INDICES)]
+    starts = lists[0].offsets.to_numpy()
+    if not np.array_equal(starts - starts[0], lists[1].offsets.to_numpy() - lists[1].offsets[0].as_py()):
+        raise ValueError("values and indices are not equally many")
+    return (*(column.flatten().to_numpy() for column in lists), starts - starts[0])
 
 
-def _csr(
-    values: npt.NDArray[np.float32], indices: npt.NDArray[np.int32], starts: npt.NDArray[Any], dimension: int | None
-) -> Any:
-    from scipy import sparse
-
-    shape = (len(starts) - 1, int(indices.max(initial=-1)) + 1 if dimension is None else dimension)
-    return sparse.csr_matrix((values, indices, starts - starts[0]), shape=shape)
-
-
-def is_whole(job: Job, number: int) -> bool:
-    """Whether a shard was written, as far as its file's own description tells.
-
-    Raises:
-        ModelFolderError: a file is in its place that is another or damaged.
-    """
-    path = job.path(number)
-    if not path.exists():
-        return False
-    try:
-        if job.kind == "parquet":
-            with ParquetFile(path) as file:
-                found = file.metadata.num_rows
-        else:
-            tensors, _ = read_tensors(path)
-            found = len(tensors.get("ids", tensors.get("id_ends", ())))
-    except (pa.ArrowException, OSError) as error:
-        raise ModelFolderError(f"{path} is damaged; delete it and start the run again") from error
-    if found != job.rows(number):
-        raise ModelFolderError(
-            f"{path} has {found:,} rows, not {job.rows(number):,}; delete it and start the run again"
-        )
-    return True
+def _whole(table: Any, name: str) -> Any:
+    """Return a column as one array without nulls."""
+    column = table.column(name).combine_chunks()
+    if column.null_count or column.flatten().null_count:
+        raise ValueError(f"column {name!r} has nulls")
+    return column

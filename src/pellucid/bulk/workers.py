@@ -1,6 +1,6 @@
 """Who writes the shards of a run: threads or processes of this machine, Ray, or Spark.
 
-An engine takes the numbers of the shards to write and yields how many texts each has once it is written. All of them
+An engine takes the numbers of the shards to write and yields what is remembered of each once it is written. All of them
 do the same, `write_shard`, and move nothing but numbers: a worker reads its rows and writes its file by itself.
 """
 
@@ -16,7 +16,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from pellucid import errors
-from pellucid.bulk.shards import Job, opened, write_shard
+from pellucid.bulk.shards import Job, Written, opened, write_shard
 from pellucid.encoders import Encoder
 from pellucid.errors import MissingExtraError, PellucidError, missing_extra
 from pellucid.static.embedder import StaticEmbedder
@@ -29,7 +29,7 @@ def in_this_process(encoder: Encoder, workers: int) -> bool:
     return workers == 1 or isinstance(encoder, StaticEmbedder)
 
 
-def _locally(job: Job, pending: list[int], workers: int) -> Iterator[int]:
+def _locally(job: Job, pending: list[int], workers: int) -> Iterator[Written]:
     workers = min(workers, len(pending))
     pool: Executor = ThreadPoolExecutor(workers)
     if in_this_process(job.model, workers):
@@ -64,6 +64,10 @@ def _prepare(threads: int) -> None:
     threading.Thread(target=end_with_parent, daemon=True).start()
 
 
+_SCHEMA = pa.schema({"number": "int64", "texts": "int64", "size": "int64", "sha256": "string", "error": "string"})
+_COLUMNS = "number long, texts long, size long, sha256 string, error string"  # the same for Spark
+
+
 class _Shards:
     """Shards as rows of a table, the form in which Ray and Spark hand out work and take results."""
 
@@ -71,31 +75,31 @@ class _Shards:
         self.job, self.pending = job, pending
 
     def __call__(self, batch: Any) -> Any:
-        """Write the shards at the places in column `id`; return how many texts each has, or what was wrong."""
+        """Write the shards at the places in column `id`; return what is remembered of each, or what was wrong."""
         done = [self._written(self.pending[place]) for place in batch.column("id").to_pylist()]
-        return pa.table({"texts": pa.array([n for n, _ in done], pa.int64()), "error": pa.array([e for _, e in done])})
+        return pa.Table.from_pylist(done, _SCHEMA)
 
     def over(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Do the same for an iterator of record batches."""
         for batch in batches:
             yield from self(batch).to_batches()
 
-    def _written(self, number: int) -> tuple[int, str]:
+    def _written(self, number: int) -> dict[str, Any]:
         try:
-            return write_shard(self.job, number), ""
+            return {**write_shard(self.job, number)._asdict(), "error": ""}
         except PellucidError as error:
-            return 0, f"{type(error).__name__}: {error}"
+            return {**Written(number, 0, 0, "")._asdict(), "error": f"{type(error).__name__}: {error}"}
 
 
-def _counted(row: Any) -> int:
-    """Return how many texts a shard has, or raise its error here."""
+def _returned(row: Any) -> Written:
+    """Return what is remembered of a shard, or raise its error here."""
     if row["error"]:
         name, _, said = row["error"].partition(": ")
         raise getattr(errors, name)(said)
-    return int(row["texts"])
+    return Written(int(row["number"]), int(row["texts"]), int(row["size"]), str(row["sha256"]))
 
 
-def _on_ray(job: Job, pending: list[int], workers: int) -> Iterator[int]:
+def _on_ray(job: Job, pending: list[int], workers: int) -> Iterator[Written]:
     try:
         import ray
         import ray.data
@@ -112,13 +116,13 @@ def _on_ray(job: Job, pending: list[int], workers: int) -> Iterator[int]:
         written = numbers.map_batches(
             _Shards, fn_constructor_args=(job, pending), batch_size=1, batch_format="pyarrow", compute=actors
         )
-        yield from map(_counted, written.iter_rows())
+        yield from map(_returned, written.iter_rows())
     finally:
         if started:
             ray.shutdown()
 
 
-def _on_spark(job: Job, pending: list[int], workers: int) -> Iterator[int]:
+def _on_spark(job: Job, pending: list[int], workers: int) -> Iterator[Written]:
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
@@ -128,8 +132,8 @@ def _on_spark(job: Job, pending: list[int], workers: int) -> Iterator[int]:
     session = session or _local_spark(SparkSession.builder, workers)
     try:
         numbers = session.range(0, len(pending), 1, len(pending))  # a partition a shard
-        written = numbers.mapInArrow(_Shards(job, pending).over, "texts long, error string")
-        yield from map(_counted, written.collect())
+        written = numbers.mapInArrow(_Shards(job, pending).over, _COLUMNS)
+        yield from map(_returned, written.collect())
     finally:
         if started:
             session.stop()
@@ -150,9 +154,9 @@ def _local_spark(builder: Any, workers: int) -> Any:
         ) from error
 
 
-ENGINES: dict[str, Callable[[Job, list[int], int], Iterator[int]]] = {
+ENGINES: dict[str, Callable[[Job, list[int], int], Iterator[Written]]] = {
     "local": _locally,
     "ray": _on_ray,
     "spark": _on_spark,
 }
-"""Name and function: shards to write, by number, and workers in; how many texts each shard has out."""
+"""Name and function: shards to write, by number, and workers in; what is remembered of each shard out."""

@@ -92,11 +92,24 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _pellucid(
+    context: typer.Context,
+    allow_outside: Annotated[
+        bool,
+        typer.Option(
+            "--allow-outside",
+            envvar="PELLUCID_ALLOW_OUTSIDE",
+            help="Open also what a model's folder names elsewhere: on this machine, or on the hub.",
+        ),
+    ] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Text embeddings that a person can read and a laptop can afford."""
+    if allow_outside:
+        from pellucid.pretrained import outside
+
+        context.with_resource(outside(True))
 
 
 @app.command()

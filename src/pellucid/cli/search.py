@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, MutableMapping
+from contextlib import ExitStack, contextmanager
+from fnmatch import fnmatch
 from itertools import tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pellucid.cli.input import JsonOption, OpenOption, read
-from pellucid.cli.output import json_line
+from pellucid.cli.input import HtmlOption, JsonOption, OpenOption, read
+from pellucid.cli.output import json_line, say, show, shown_json
 from pellucid.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,8 +36,10 @@ commands.add_typer(index, name="index")
 
 _SNIPPET = 260  # characters of a passage that are shown
 _TITLE = 80  # of a title
-_CONDITION = re.compile(r"([^<>=!]+?)\s*(>=|<=|!=|=|>|<)\s*(.*)", re.DOTALL)
-_OPERATORS = {">=": "gte", "<=": "lte", "!=": "ne", "=": "eq", ">": "gt", "<": "lt"}
+_CONDITION = re.compile(r"([^<>=!]+?)\s*([<>=!]+)\s*(.*)", re.DOTALL)
+_OPERATORS = {">=": "gte", "<=": "lte", "!=": "ne", "=": "eq", "==": "eq", ">": "gt", "<": "lt"}
+_FILES = ("index.json", "commit.json", "segments", "models-*", "engine-*", ".lock")  # of an index
+_PATIENCE = 60.0  # seconds to wait for a change of an index that is replaced
 
 _Folder = Annotated[Path, typer.Argument(help="The index.")]
 _Files = Annotated[
@@ -48,6 +53,10 @@ _Models = Annotated[
 _Id = Annotated[str, typer.Option("--id", help="The column with the ids; without one, file and line.")]
 _Title = Annotated[str, typer.Option("--title", help="The column with the titles.")]
 _Text = Annotated[str, typer.Option("--text", help="The column with the texts.")]
+_Types = Annotated[
+    list[str] | None,
+    typer.Option("--type", metavar="COLUMN=TYPE", help="number, date, boolean or string; repeat for more. See below."),
+]
 
 
 @index.command()
@@ -61,37 +70,63 @@ def build(
     id: _Id = "id",
     title: _Title = "title",
     text: _Text = "text",
+    types: _Types = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the index that is there, once the new one is complete.")
+    ] = False,
 ) -> None:
     """Make an index of the documents in files.
 
+    The folder appears when all documents are in it; a build that fails or is interrupted
+    leaves nothing, and with --overwrite the index that was there.
+
     Columns other than id, title and text become metadata, which pellucid search --where
-    asks for. Needs pellucid[search].
+    asks for. A column of a .csv or .tsv file holds numbers, dates (2024-05-31) or booleans
+    (true, false) if all of its cells are such, empty ones, NA and NaN aside, and else
+    strings, as do 007 and 1e5. What was found is said; --type says otherwise.
+    Needs pellucid[search].
 
     \b
     Examples:
       pellucid index build my-index articles.jsonl
+      pellucid index build my-index reviews.csv --type version=string --overwrite
       pellucid index build notes ~/notes --language german
       pellucid index build my-index reviews.csv --text review -m sentence-transformers/all-MiniLM-L6-v2
     """
     from pellucid.index.index import Index
 
-    for file in files:
-        if not file.exists():
-            raise InputError(f"file not found: {file}")
-    with Index.create(folder, model, bm25=bm25, language=language, passage_characters=passage) as made:
-        _added(made, files, _columns(id, title, text))
+    _check_files(files)
+    records = _records(files, _columns(id, title, text), _given_types(types), {})
+    settings: dict[str, Any] = {"bm25": bm25, "language": language, "passage_characters": passage}
+    with _new_index(folder, overwrite) as aside, Index.create(aside, model, **settings) as made:
+        said = _added(made, records)
+    say(f"{said} {folder}", err=True)
 
 
 @index.command()
-def add(folder: _Folder, files: _Files, id: _Id = "id", title: _Title = "title", text: _Text = "text") -> None:
+def add(
+    folder: _Folder,
+    files: _Files,
+    id: _Id = "id",
+    title: _Title = "title",
+    text: _Text = "text",
+    types: _Types = None,
+) -> None:
     """Add the documents in files; one whose id is there is replaced.
 
+    Other programs may search and change the index meanwhile. What was added stays if a
+    later document is refused. A column of a .csv or .tsv file has the type that it has
+    in the index, or is read as pellucid index build does.
+
     \b
-    Example:
+    Examples:
       pellucid index add my-index more.jsonl
+      pellucid index add my-index more.csv --type version=string
     """
+    _check_files(files)
     with _opened(folder) as opened:
-        _added(opened, files, _columns(id, title, text))
+        said = _added(opened, _records(files, _columns(id, title, text), _given_types(types), _held_types(opened)))
+    say(f"{said} {folder}", err=True)
 
 
 @index.command()
@@ -100,7 +135,7 @@ def delete(
     ids: Annotated[list[str] | None, typer.Argument(help="Ids; without any, stdin, one a line.")] = None,
     missing_ok: Annotated[bool, typer.Option("--missing-ok", help="Ids that are not there do not matter.")] = False,
 ) -> None:
-    """Remove documents.
+    """Remove documents; all of them, or none if an id is not there.
 
     \b
     Examples:
@@ -115,15 +150,27 @@ def delete(
 
 @index.command()
 def info(folder: _Folder, json: JsonOption = False) -> None:
-    """Say what an index holds, what its scores are made of and what it takes of the disk."""
+    """Say what an index holds, what its scores are made of and what it takes of the disk.
+
+    Fields are those of the metadata, with what their values are.
+    """
     with _opened(folder) as opened:
         facts = opened.info()
-    typer.echo(json_line(facts) if json else "\n".join(f"{name}: {_shown(value)}" for name, value in facts.items()))
+    if json:
+        typer.echo(json_line(facts))
+        return
+    facts["fields"] = [f"{name} ({kinds})" for name, kinds in facts["fields"].items()]
+    for name, value in facts.items():
+        say(f"{name}: {_shown(value)}")
 
 
 @index.command()
 def verify(folder: _Folder) -> None:
-    """Compare everything an index stores with its texts; exit code 1 if something is wrong."""
+    """Compare everything an index stores with its checksums and texts.
+
+    The vectors of a model are made again for 200 documents. The index can be searched
+    meanwhile; changes wait. The exit code is 1 if something is wrong.
+    """
     with _opened(folder) as opened:
         problems = opened.verify()
         typer.echo("\n".join(problems) or f"{len(opened):,} documents: all is well")
@@ -131,9 +178,48 @@ def verify(folder: _Folder) -> None:
         raise typer.Exit(1)
 
 
+@index.command("eval")
+def evaluate(
+    folder: _Folder,
+    queries: Annotated[Path, typer.Option(help="JSON lines with _id and text.")],
+    qrels: Annotated[Path, typer.Option(help="Judgements: a .tsv with query-id, corpus-id and score.")],
+    top: Annotated[int, typer.Option("--top", "-k", min=1, help="Hits that count for nDCG.")] = 10,
+    recall: Annotated[int, typer.Option(min=1, help="Hits that count for recall and MRR.")] = 100,
+    missed: Annotated[int, typer.Option(min=0, help="Queries without a right hit to take apart.")] = 20,
+    tune: Annotated[bool, typer.Option("--tune", help="Choose weights, in five folds of the queries.")] = False,
+    tune_on: Annotated[Path | None, typer.Option(help="Choose weights on these judgements: other queries.")] = None,
+    json: JsonOption = False,
+    html: HtmlOption = None,
+) -> None:
+    """Say how well an index finds what people have judged, part by part, and why it missed what it missed.
+
+    Queries and judgements are as BEIR has them. Weights are never measured on the
+    queries they were chosen on. Needs pellucid[eval].
+
+    \b
+    Examples:
+      pellucid index eval my-index --queries queries.jsonl --qrels qrels/test.tsv
+      pellucid index eval my-index --queries queries.jsonl --qrels qrels/test.tsv --tune-on qrels/train.tsv
+    """
+    from pellucid.index.evaluating import read_qrels, read_queries
+
+    if tune and tune_on is not None:
+        raise typer.BadParameter("give one of --tune and --tune-on", param_hint="--tune")
+    asked, judged = read_queries(queries), read_qrels(qrels)
+    development = tune if tune_on is None else read_qrels(tune_on)
+    with _opened(folder) as opened:
+        found = opened.evaluate(
+            asked, judged, top_k=top, recall_at=recall, examples=missed, tune=development, show_progress_bar=True
+        )
+    show(found, json, html, None)
+
+
 @index.command()
 def rebuild(folder: _Folder, model: _Models = None) -> None:
     """Make all vectors of an index anew from its texts, also with other models.
+
+    The old ones serve until all new ones are there, also in programs that have the index
+    open; those go on with the new ones. Changes wait.
 
     \b
     Examples:
@@ -154,7 +240,7 @@ def search(
     ] = None,
     top: Annotated[int, typer.Option("--top", "-k", min=1, help="Documents to show.")] = 10,
     where: Annotated[
-        list[str] | None, typer.Option(help="A condition, as year>=1990 or lang=en; repeat for more.")
+        list[str] | None, typer.Option(help="A condition, as year>=1990 or lang=en; repeat for more. See below.")
     ] = None,
     weight: Annotated[
         list[str] | None, typer.Option(help="A part of the score and its weight, as bm25=1; others then count 0.")
@@ -168,9 +254,14 @@ def search(
     Every score is a sum, and the rows below a document are its largest terms. Words
     that carry it are marked. Without a query, questions are read until an empty line.
 
+    Conditions are of the form FIELD>=VALUE, with >=, <=, >, <, = or !=, and all must hold.
+    A value is a number where the field holds numbers, and a string where it holds strings;
+    one in quotes is a string. Dates are 2024-05-31. pellucid index info shows the fields.
+
     \b
     Examples:
       pellucid search my-index "does aspirin prevent a heart attack?"
+      pellucid search my-index "interest rates" --where "day>=2024-05-31" --where lang!=de
       pellucid search my-index "interest rates" --where "year>=2015" --weight bm25=1
       pellucid search my-index < queries.txt --json > hits.jsonl
     """
@@ -185,7 +276,7 @@ def search(
         for one in [query] if query is not None else _questions():
             found = opened.search(one, top, where=conditions, weights=weights)
             if json:
-                typer.echo(found.to_json(indent=None))
+                typer.echo(shown_json(found.to_json(indent=None)))
             else:
                 _show(found, reasons)
 
@@ -202,9 +293,76 @@ def _columns(id: str, title: str, text: str) -> Columns:
     return Columns(id, title, text)
 
 
-def _added(opened: Index, files: Iterable[Path], columns: Columns) -> None:
-    """Add the documents of files, and say how many there are."""
-    ids, texts, titles, metadata = tee(_records(files, columns), 4)
+def _check_files(files: Iterable[Path]) -> None:
+    for file in files:
+        if not file.exists():
+            raise InputError(f"file not found: {file}")
+
+
+@contextmanager
+def _new_index(folder: Path, overwrite: bool) -> Iterator[Path]:
+    """Yield where a new index is made; it is moved to `folder` when the block ends without an error."""
+    from pellucid.store import locked, writing_folder
+
+    def replaceable(path: Path) -> set[str]:
+        if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+            return set()
+        if not _is_index(path):
+            raise InputError(f"{folder} exists, is not empty and is no index; give a new name")
+        if not overwrite:
+            raise InputError(
+                f"{folder} is an index already, and is not empty; add to it with pellucid index add, replace it with "
+                "--overwrite, or give a new name"
+            )
+        return {entry.name for entry in path.iterdir() if any(fnmatch(entry.name, own) for own in _FILES)}
+
+    with ExitStack() as stack:
+        if overwrite and _is_index(folder):
+            stack.enter_context(locked(folder, _PATIENCE))  # what is added meanwhile would be lost
+        with writing_folder(folder, replaceable) as aside:
+            made = aside / "made"  # so that what is aside of it, too, goes with the folder
+            yield made
+            for entry in made.iterdir():
+                os.replace(entry, aside / entry.name)
+            made.rmdir()
+
+
+def _is_index(folder: Path) -> bool:
+    """Whether a folder is an index, of any version, whole or damaged."""
+    from pellucid.errors import ModelFolderError
+    from pellucid.store import read_json
+
+    try:
+        return "pellucid-index" in read_json(folder / "index.json")
+    except (ModelFolderError, TypeError):
+        return False
+
+
+def _given_types(given: list[str] | None) -> dict[str, str]:
+    """Return what --type options say: the type of each column."""
+    found: dict[str, str] = {}
+    for text in given or []:
+        name, _, kind = text.rpartition("=")
+        if not name or name in found:
+            what = "is not COLUMN=TYPE, such as stars=number" if not name else "names a column twice"
+            raise typer.BadParameter(f"{text!r} {what}", param_hint="--type")
+        found[name] = kind
+    return found
+
+
+def _held_types(opened: Index) -> dict[str, str]:
+    """Return the types that the fields of an index have, where they have one."""
+    found = {}
+    for name, kinds in opened.info()["fields"].items():
+        several = set(kinds.split(" or "))
+        if len(several) == 1 or several == {"date", "string"}:
+            found[name] = max(several)  # a date among strings is one
+    return found
+
+
+def _added(opened: Index, records: Iterable[Record]) -> str:
+    """Add documents, and return how many there are, in words."""
+    ids, texts, titles, metadata = tee(records, 4)
     count = opened.add(
         (record.id for record in ids),
         (record.text for record in texts),
@@ -212,14 +370,19 @@ def _added(opened: Index, files: Iterable[Path], columns: Columns) -> None:
         metadata=(record.metadata for record in metadata),
         show_progress_bar=True,
     )
-    typer.echo(f"added {count:,}, {len(opened):,} documents are in {opened.folder}", err=True)
+    return f"added {count:,}, {len(opened):,} documents are in"
 
 
-def _records(files: Iterable[Path], columns: Columns) -> Iterator[Record]:
+def _records(
+    files: Iterable[Path], columns: Columns, types: dict[str, str], held: MutableMapping[str, str]
+) -> Iterator[Record]:
+    """Yield the documents of files; what is found out about their columns is said."""
     from pellucid.index.records import read_documents
 
     for file in files:
-        yield from read_documents(file, columns)
+        yield from read_documents(
+            file, columns, types=types, held=held, note=lambda line: say(f"note: {line}", err=True)
+        )
 
 
 def _shown(value: Any) -> str:
@@ -245,25 +408,24 @@ def _questions() -> Iterator[str]:
 
 def _conditions(given: list[str]) -> dict[str, Any] | None:
     """Return what --where options ask for."""
+    from pellucid.index.metadata import AsHeld
+
     found: dict[str, dict[str, Any]] = {}
     for text in given:
         match = _CONDITION.fullmatch(text.strip())
-        if match is None:
+        operator = _OPERATORS.get(match[2]) if match else None
+        if match is None or operator is None:
             raise typer.BadParameter(f"{text!r} is not FIELD>=VALUE, with >=, <=, >, <, = or !=", param_hint="--where")
-        found.setdefault(match[1].strip(), {})[_OPERATORS[match[2]]] = _value(match[3])
+        value = match[3]
+        quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
+        asked, own = found.setdefault(match[1].strip(), {}), value[1:-1] if quoted else AsHeld(value)
+        if operator == "ne":
+            asked.setdefault("nin", []).append(own)
+        elif operator in asked:
+            raise typer.BadParameter(f"{text!r} is the second of its kind, and all must hold", param_hint="--where")
+        else:
+            asked[operator] = own
     return found or None
-
-
-def _value(text: str) -> Any:
-    """Return a number or boolean where `text` is one, unless it stands in quotes."""
-    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
-        return text[1:-1]
-    if text in ("true", "false"):
-        return text == "true"
-    try:
-        return float(text) if re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?", text) else text
-    except ValueError:
-        return text
 
 
 def _weight(given: str) -> tuple[str, float]:
@@ -277,13 +439,21 @@ def _weight(given: str) -> tuple[str, float]:
 def _show(found: Hits, reasons: int) -> None:
     """Print hits for people: the words that carry a score are underlined, or in brackets where there is no colour."""
     from rich.console import Console
+    from rich.text import Text
+
+    from pellucid.views.parts import shorten, visible
 
     console = Console(highlight=False)
+    if found.unknown:
+        words = ", ".join(visible(shorten(word, _TITLE)) for word in found.unknown)
+        console.print(Text(f"in no document: {words}", style="yellow"), soft_wrap=not console.is_terminal)
     for rank, hit in enumerate(found, 1):
         for line in _hit_lines(rank, hit, reasons, brackets=not console.is_terminal):
             console.print(line, soft_wrap=not console.is_terminal)
     if not len(found):
         console.print("nothing found")
+    elif not (found.exact or found.reranked):
+        console.print("better ones may have been missed", style="dim")
 
 
 def _hit_lines(rank: int, hit: Hit, reasons: int, *, brackets: bool) -> Iterator[Text]:

@@ -14,10 +14,10 @@ How weights are fitted is in `fitting.py`, how static tables become one in `stat
 On disk:
 
     config.json        the family and, for people, the names of the parts
-    ensemble.json      the parts in order: name, weight, dimension, how each is opened, cosines to check it by
+    ensemble.json      the parts in order: name, weight, dimension, how each is opened, its fingerprint
     part_0/ ...        a pellucid model or a SentenceTransformer, as it saves itself; absent where it is found by name
 
-A part that is found by name and gives other cosines between a few sentences than when it was saved is refused.
+A part that is found by its name, or given, and is another model than when it was saved is refused.
 """
 
 from __future__ import annotations
@@ -38,10 +38,12 @@ from pellucid.embeddings import Role, as_rows, unit_rows
 from pellucid.encoders import Encoder, encode_with, is_sentence_transformer, known_to, prompted
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import EMBEDDING, Explanation, Row
+from pellucid.fingerprint import fingerprint, same_model
 from pellucid.pretrained import (
     check_family,
     load,
     locate,
+    named_place,
     open_encoder,
     open_sentence_transformer,
     saving,
@@ -60,8 +62,7 @@ BETWEEN = ": "
 """What stands between a part's name and the name of a row or dimension of it."""
 
 _LARGEST = 1e100  # weight; their sum stays a number
-_PROBES = ["The bank raised the rate on home loans.", "Mortgages got dearer.", "A cat sleeps in the sun."]
-_SAME = 0.02  # difference of two cosines; half precision and other machines stay below
+_EQUAL = 1e-12  # shares that were scaled before are not scaled again, so that a saved ensemble has the same ones
 _ROUNDING = 1e-6  # of the squared length of a float32 row
 _FACTS = "ensemble.json"
 _OURS, _STOCK, _NAMED, _CALLABLE = "pellucid", "sentence-transformers", "name", "function"  # how a part is opened
@@ -240,7 +241,8 @@ def checked_weights(weights: Sequence[float] | None, count: int) -> list[float]:
         raise InputError(
             f"weights are {weights!r:.80}; {count} models need as many numbers, none negative and one above 0"
         )
-    shares: list[float] = (values / values.sum()).tolist()
+    total = values.sum()
+    shares: list[float] = (values if abs(total - 1) < _EQUAL else values / total).tolist()
     return shares
 
 
@@ -249,14 +251,6 @@ def _dimension(model: Encoder) -> int:
     if isinstance(model, Embedder):
         return model.get_embedding_dimension()
     return int(encode_with(model, ["a text"]).shape[1])
-
-
-def _cosines(part: Part) -> list[float]:
-    """Return the cosines of the part between the sentences that identify it."""
-    rows = part.rows(_PROBES)
-    products = rows @ rows.T
-    dense = np.asarray(products.toarray() if hasattr(products, "toarray") else products, np.float64)
-    return [round(value, 6) for value in dense[np.triu_indices(len(_PROBES))].tolist()]
 
 
 def _write_part(folder: Path, part: Part) -> dict[str, Any]:
@@ -272,7 +266,7 @@ def _write_part(folder: Path, part: Part) -> dict[str, Any]:
         with without_bars():
             part.model.save_pretrained(str(folder), create_model_card=False)
         kind = _STOCK
-    return {**record, "opened": kind, "cosines": _cosines(part)}
+    return {**record, "opened": kind, "fingerprint": fingerprint(part.model)}
 
 
 def _read_parts(path_or_id: str | Path, instead: Mapping[str, Encoder]) -> list[Part]:
@@ -293,7 +287,7 @@ def _read_records(path: Path) -> list[dict[str, Any]]:
     records = found.get("parts") if isinstance(found, dict) else None
     if not isinstance(records, list) or not records or not all(map(_is_record, records)):
         raise ModelFolderError(
-            f"{path} does not describe an ensemble; each part needs name, weight, opened and cosines"
+            f"{path} does not describe an ensemble; each part needs name, weight, opened and fingerprint"
         )
     if len({record["name"] for record in records}) < len(records):
         raise ModelFolderError(f"{path} has two parts of the same name")
@@ -301,13 +295,12 @@ def _read_records(path: Path) -> list[dict[str, Any]]:
 
 
 def _is_record(value: Any) -> bool:
-    kinds: dict[str, Any] = {"name": str, "weight": (int, float), "dimension": int, "opened": str, "cosines": list}
+    kinds = {"name": str, "weight": (int, float), "dimension": int, "opened": str, "fingerprint": dict}
     return (
         isinstance(value, dict)
-        and all(isinstance(value.get(key), kind) for key, kind in kinds.items())
-        and all(_is_number(number) for number in (value["weight"], *value["cosines"]))
+        and all(isinstance(value.get(key), kind) for key, kind in kinds.items())  # type: ignore[arg-type]
+        and _is_number(value["weight"])
         and type(value["dimension"]) is int
-        and all(abs(cosine) < 2 for cosine in value["cosines"])
     )
 
 
@@ -317,22 +310,21 @@ def _is_number(value: Any) -> bool:
 
 
 def _read_part(folder: Path, number: int, record: dict[str, Any], model: Encoder | None) -> Part:
-    """Open a part unless a model is given, and check that it gives the cosines that were saved."""
+    """Open a part unless a model is given, and check that it is the one that was saved."""
     name = record["name"]
     try:
         model = _open(folder, number, record) if model is None else model
         (part,) = make_parts({name: model})
-        cosines = np.array(_cosines(part))
+        known = fingerprint(model)
     except InputError as error:
         raise ModelFolderError(f"{folder}: the part {name!r:.80} cannot be used: {error}") from error
     except RecursionError as error:
         raise ModelFolderError(f"{folder}: the part {name!r:.80} leads back to the ensemble") from error
-    expected = np.array(record["cosines"], np.float64)
-    same = part.dimension == record["dimension"] and cosines.shape == expected.shape
-    if not (same and np.abs(cosines - expected).max() <= _SAME):
+    if part.dimension != record["dimension"] or not same_model(known, record["fingerprint"]):
         raise ModelFolderError(
-            f"{folder}: the part {name!r:.80} is another model than the one that was saved: {part.dimension} "
-            f"dimensions for {record['dimension']}, cosines {cosines.tolist()} for {record['cosines']!r:.200}"
+            f"{folder}: the part {name!r:.80} is another model than the one that was saved, or the same in another "
+            f"type of numbers. Give that one: EnsembleEmbedder.from_pretrained(folder, "
+            f"parts={{{name!r:.80}: model}}), or make the ensemble anew"
         )
     source = record.get("source") if record["opened"] == _NAMED else None
     return replace(part, weight=record["weight"], source=source)
@@ -346,7 +338,7 @@ def _open(folder: Path, number: int, record: dict[str, Any]) -> Encoder:
     if kind == _STOCK:
         return open_sentence_transformer(str(place))
     if kind == _NAMED and isinstance(source, str):
-        return open_encoder(source)
+        return open_encoder(named_place(folder, source))
     if kind == _CALLABLE:
         raise ModelFolderError(
             f"{folder}: the part {name!r:.80} was a function, which no file can hold; give it: "
@@ -447,6 +439,9 @@ class EnsembleEmbedder(Embedder):
         with saving(path, self.family, facts) as folder:
             records = [_write_part(_place(folder, number), part) for number, part in enumerate(parts)]
             write_json(folder / _FACTS, {"parts": records})
+
+    def _identity(self) -> dict[str, Any]:
+        return {"weights": self.weights, "models": [part.model for part in self.parts]}
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions of all parts together."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         TaskScore as TaskScore,
         default_cache as default_cache,
         evaluate as evaluate,
-        fingerprint as fingerprint,
+        cache_key as cache_key,
         open_any as open_any,
         sts_spearman as sts_spearman,
     )
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 else:
     _HOMES = {
         "bitext": "MinedPairs TranslationScores f1_in_all mine_pairs mining_f1 translation_scores",
-        "evaluating": "Results TaskScore default_cache evaluate fingerprint open_any sts_spearman",
+        "evaluating": "Results TaskScore cache_key default_cache evaluate open_any sts_spearman",
         "tasks": "LocalTask ScoredPairs find_tasks make_task quiet read_records read_sts read_table",
     }
     __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)

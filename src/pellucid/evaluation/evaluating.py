@@ -12,6 +12,7 @@ for: to it they are words that have nothing to do with the text.
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import math
 import os
@@ -30,9 +31,11 @@ import numpy.typing as npt
 
 from pellucid.base import Embedder
 from pellucid.embeddings import unit_rows
+from pellucid.encoders import is_sentence_transformer
 from pellucid.errors import InputError, ModelFolderError, missing_extra
 from pellucid.evaluation.tasks import KINDS, LocalTask, find_tasks, read_sts
-from pellucid.pretrained import open_encoder, without_bars
+from pellucid.fingerprint import fingerprint
+from pellucid.pretrained import open_encoder
 from pellucid.progress import Progress
 from pellucid.store import read_json, write_json
 
@@ -171,7 +174,7 @@ def evaluate(
         name = name or str(model)
         model = open_any(model)
     folder = default_cache() if cache_dir is None else Path(cache_dir)
-    weights = fingerprint(model)
+    weights = cache_key(model)
     rows = []
     with Progress("evaluating", total=len(chosen), unit="tasks", enabled=show_progress_bar) as progress:
         for task in chosen:
@@ -481,18 +484,21 @@ def _open_wordllama(dimensions: str) -> Any:
     return wordllama.WordLlama.load(cache_dir=folder, disable_download=True, trunc_dim=size)
 
 
-def fingerprint(model: Any) -> str:
-    """Return a sha256 that changes with any weight of `model`, with its settings and with its package's version.
+def cache_key(model: Any) -> str:
+    """Return a sha256 under which a model's scores are kept: another for other weights, settings or library versions.
 
-    It covers the files that the model's own `save_pretrained` writes (WordLlama: table and tokenizer).
+    It is made of the model's fingerprint; where that knows nothing that is stored (a model2vec `StaticModel`, a family
+    of somebody's own), of the files that its `save_pretrained` writes; and for WordLlama of table and tokenizer.
 
     Raises:
-        InputError: the model cannot be saved, so it has no fingerprint.
+        InputError: the model is none of these.
     """
     total = hashlib.sha256()
     total.update(f"{type(model).__module__}.{type(model).__qualname__} {_version(model)}".encode())
     total.update(f" {getattr(model, 'truncate_dim', None)}".encode())
-    if hasattr(model, "save_pretrained"):
+    if is_sentence_transformer(model) or (isinstance(model, Embedder) and model._identity() is not None):
+        total.update(json.dumps(fingerprint(model)).encode())
+    elif hasattr(model, "save_pretrained"):
         _hash_saved(model, total)
     elif hasattr(model, "embedding") and hasattr(model, "tokenizer"):
         total.update(np.ascontiguousarray(model.embedding).tobytes() + model.tokenizer.to_str().encode())
@@ -504,11 +510,7 @@ def fingerprint(model: Any) -> str:
 def _hash_saved(model: Any, total: Any) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "model"
-        if type(model).__module__.startswith("sentence_transformers"):
-            with without_bars():
-                model.save_pretrained(str(folder), create_model_card=False)
-        else:
-            model.save_pretrained(folder)
+        model.save_pretrained(folder)
         for path in sorted(folder.rglob("*")):
             if path.is_file() and path.suffix != ".md":  # a model card may hold a date
                 total.update(str(path.relative_to(folder)).encode() + hashlib.sha256(path.read_bytes()).digest())

@@ -5,9 +5,23 @@ from typing import TYPE_CHECKING
 from pellucid._lazy import lazy
 
 if TYPE_CHECKING:
+    from pellucid.index.embedding_server import EmbeddingServer as EmbeddingServer
+    from pellucid.index.evaluating import (
+        IndexEvaluation as IndexEvaluation,
+        read_qrels as read_qrels,
+        read_queries as read_queries,
+    )
+    from pellucid.index.given import QueryFunction as QueryFunction
     from pellucid.index.hits import Hit as Hit, Hits as Hits
     from pellucid.index.index import Index as Index
     from pellucid.index.reasons import Reasons as Reasons
 else:
-    _HOMES = {"hits": "Hit Hits", "index": "Index", "reasons": "Reasons"}
+    _HOMES = {
+        "embedding_server": "EmbeddingServer",
+        "evaluating": "IndexEvaluation read_qrels read_queries",
+        "given": "QueryFunction",
+        "hits": "Hit Hits",
+        "index": "Index",
+        "reasons": "Reasons",
+    }
     __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)

@@ -19,6 +19,7 @@ from pellucid.index.bm25 import total
 from pellucid.index.commits import File, State, Writer
 from pellucid.index.documents import PASSAGE_BITS, Document, batch_of, check_space, points_of
 from pellucid.index.engine import Engine, Point, Vector
+from pellucid.index.given import Rows, given_parts, with_given
 from pellucid.index.metadata import entries, register
 from pellucid.index.models import Model, kinds
 from pellucid.index.searching import Parts
@@ -39,12 +40,14 @@ class Changes(NamedTuple):
         counts: of each of their passages how often each term stands in it; empty without BM25.
         vectors: of their passages by model.
         old: segment and row of each document that goes.
+        given: the parts whose vectors were given.
     """
 
     new: list[Document]
     counts: Counts
     vectors: Mapping[str, Sequence[Vector | None]]
     old: Sequence[tuple[int, int]]
+    given: Sequence[str] = ()
 
 
 def replace_documents(writer: Writer, parts: Parts, changes: Changes) -> None:
@@ -64,8 +67,12 @@ def replace_documents(writer: Writer, parts: Parts, changes: Changes) -> None:
     gone_passages = {n: commit.segments[n].passages_of(rows) for n, rows in gone.items()}
     gone_terms = sum(commit.segments[n].terms_in(own) for n, own in gone_passages.items())
     removed = tuple((int(commit.segments[n].numbers[row]), commit.segments[n].size(row)) for n, row in old)
+    settings = state.settings
+    if not set(changes.given) <= set(given_parts(settings)):
+        settings = with_given(settings, [*given_parts(settings), *changes.given])
     after = replace(
         state,
+        settings=settings,
         next=state.next + len(new),
         fields=fields,
         documents=state.documents + len(new) - len(old),
@@ -98,7 +105,8 @@ def replace_documents(writer: Writer, parts: Parts, changes: Changes) -> None:
 
 
 def _delete(engine: Engine, garbage: Iterable[tuple[int, int]]) -> None:
-    engine.delete([point for number, passages in garbage for point in points_of(number, passages)])
+    if points := [point for number, passages in garbage for point in points_of(number, passages)]:
+        engine.delete(points)
 
 
 def _points(
@@ -133,6 +141,7 @@ def refilled(
     models: Mapping[str, Model],
     engine: Engine | None,
     count: Callable[[Sequence[Document]], Counts],
+    stored: Callable[[Sequence[Document]], Rows],
 ) -> tuple[State, list[Segment], list[tuple[File, File | None]]]:
     """Return new segments with every document, which no commit names yet, and the state that counts them.
 
@@ -142,6 +151,7 @@ def refilled(
         models: that make the vectors.
         engine: empty; holds the vectors, where there is one.
         count: counts the terms of documents.
+        stored: returns the vectors of documents that stay as they are.
     """
     segments: list[Segment] = []
     records: list[tuple[File, File | None]] = []
@@ -151,7 +161,7 @@ def refilled(
     every = writer.commit.documents()
     while block := batch_of(every):
         keys = [key for document in block for key in register(document.metadata, fields)]
-        counts, vectors = count(block), document_vectors(models, block)
+        counts, vectors = count(block), document_vectors(models, block, stored(block))
         if engine is not None:
             for key in keys:
                 engine.index_payload(key)

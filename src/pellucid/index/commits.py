@@ -28,6 +28,7 @@ import numpy.typing as npt
 from pellucid.errors import VERSION, IndexFolderError, ModelFolderError, WritingError
 from pellucid.index.documents import Document
 from pellucid.index.engine import LOCAL
+from pellucid.index.metadata import KINDS
 from pellucid.index.segments import Segment
 from pellucid.store import checksum, parse_json, read_regular, write_tensors, writing
 
@@ -37,12 +38,12 @@ FORMAT = 2
 _MOST_STATE = 64 << 20  # bytes
 _SMALL = 4 << 20  # bytes; a file up to this size is checked against its checksum when it is opened
 _FANOUT = 4  # segments of about one size become one
-_LARGEST = 2 << 30  # bytes of a merged segment: merging it takes seconds, and memory of that size
+_LARGEST = 1 << 30  # bytes of a merged segment: merging it takes seconds, and memory of twice that size
 _TRIES = 20  # to open files that a merge removes meanwhile
 _MOST = 1 << 62  # documents, passages, terms, bytes
 _MOST_INDEX = 1 << 16  # bytes of index.json
 _COMMIT = re.compile(rb'\{"sha256": "([0-9a-f]{64})",\n"state": (.*)\}\n', re.DOTALL)
-_KINDS = frozenset("nsb")  # of values of the metadata
+_KINDS = frozenset(KINDS)  # of values of the metadata
 
 
 _INDEX = b'{"pellucid-index": {"format": %d}}\n' % FORMAT
@@ -148,16 +149,23 @@ def _check_settings(settings: dict[str, Any]) -> None:
             raise ValueError(f"a model is called {model['name']!r:.60}, of {source!r:.60}")
         if copy is not None and (not re.fullmatch(r"models-[0-9]{1,15}/[^/\0]+", copy) or copy.endswith(("/.", "/.."))):
             raise ValueError(f"the copy of the model {model['name']!r:.60} is at {copy!r:.60}")
-        if type(fingerprint["dimension"]) is not int or not isinstance(fingerprint["table"], (str, type(None))):
+        if (
+            type(model["dimension"]) is not int
+            or not isinstance(fingerprint["stored"], str)
+            or not isinstance(fingerprint["functions"], list)
+        ):
             raise ValueError(f"the model {model['name']!r:.60} has no fingerprint")
         files = model["files"]
         if not all(isinstance(own, str) and isinstance(digest, str) for own, digest in files.items()):
             raise ValueError(f"the files of the copy of {model['name']!r:.60} are {files!s:.60}")
         if any(Path(own).is_absolute() or ".." in Path(own).parts for own in files):
             raise ValueError(f"the copy of {model['name']!r:.60} has files outside of it")
-        for numbers, values in fingerprint["probes"]:
-            if not all(type(number) is int for number in numbers) or not all(type(v) is float for v in values):
-                raise ValueError(f"the fingerprint of the model {model['name']!r:.60} holds something else")
+        for function in fingerprint["functions"]:
+            if type(function["dimension"]) is not int:
+                raise ValueError(f"the fingerprint of the model {model['name']!r:.60} has no dimension")
+            for numbers, values in function["probes"]:
+                if not all(type(number) is int for number in numbers) or not all(type(v) is float for v in values):
+                    raise ValueError(f"the fingerprint of the model {model['name']!r:.60} holds something else")
     names = [model["name"] for model in settings["models"]]
     if len(set(names)) < len(names):
         raise ValueError("two models have one name")
@@ -304,7 +312,7 @@ def _check_together(state: State, segments: Sequence[Segment]) -> None:
         if state.settings["engine"]["kind"] == LOCAL:
             for model in state.settings["models"]:
                 dimension = segment.dimension_of(model["name"])
-                if dimension not in (None, model["fingerprint"]["dimension"]):
+                if dimension not in (None, model["dimension"]):
                     raise ValueError(f"the vectors of {model['name']!r:.60} in {segment.name} have {dimension} numbers")
     if last >= state.next:
         raise ValueError("the number of the next document is taken")
@@ -429,17 +437,33 @@ class Writer:
             self._sweep()
         return self.commit
 
+    def compact(self, passages: int) -> None:
+        """Merge the last segments after so many passages were added at once; it costs no more than adding them did."""
+        segments, records = list(self.commit.segments), list(self.commit.state.segments)
+        first, size, held = len(segments), 0, 0
+        while first and size + segments[first - 1].passages <= 2 * passages:
+            first, size, held = first - 1, size + segments[first - 1].passages, held + records[first - 1][0].bytes
+        if len(segments) - first > 1 and held <= _LARGEST:
+            try:
+                self._merge(segments, records, slice(first, len(segments)))
+                self.save(self.commit.state, segments, records)
+            except WritingError:  # what was added is there; a later change merges
+                self._sweep()
+
+    def _merge(self, segments: list[Segment], records: list[tuple[File, File | None]], due: slice) -> None:
+        for file, _ in records[due]:  # damage must not go into a new file, with a checksum that is right
+            if file.bytes > _SMALL and (problem := wrong(self.folder, file)):
+                raise IndexFolderError(f"{problem}. What was added is safe; restore the file, or build anew")
+        one = Segment.merged(segments[due])
+        opened = [self.write(one)] if len(one.numbers) else []
+        segments[due] = [segment for segment, _ in opened]
+        records[due] = [(record, None) for _, record in opened]
+
     def merge(self, segments: list[Segment], records: list[tuple[File, File | None]]) -> bool:
         """Merge what is due in a list of segments, which no commit names yet; return whether anything was."""
         merged = False
         while due := due_merge(segments, records):
-            for file, _ in records[due]:  # damage must not go into a new file, with a checksum that is right
-                if file.bytes > _SMALL and (problem := wrong(self.folder, file)):
-                    raise IndexFolderError(f"{problem}. What was added is safe; restore the file, or build anew")
-            one = Segment.merged(segments[due])
-            opened = [self.write(one)] if len(one.numbers) else []
-            segments[due] = [segment for segment, _ in opened]
-            records[due] = [(record, None) for _, record in opened]
+            self._merge(segments, records, due)
             merged = True
         return merged
 
@@ -470,18 +494,17 @@ def _record(path: Path) -> File:
 def due_merge(segments: Sequence[Segment], records: Sequence[tuple[File, File | None]]) -> slice | None:
     """Return neighbouring segments that should be one, None where there are none.
 
-    The last ones, as soon as there are four of about one size; so a document is written anew about once each time their
-    number grows four times. One of which more than half is gone is written anew by itself.
+    The last ones, where those after the first of them hold three times as much as it does: a document is written anew
+    about once each time the documents grow four times, and few changes never move many documents. A segment of which
+    more than half is gone is written anew by itself.
     """
     for number, segment in enumerate(segments):
         if len(segment.gone) * 2 > len(segment.numbers):
             return slice(number, number + 1)
-    limit, largest = 1, max((segment.passages for segment in segments), default=0)
-    while limit <= _FANOUT * largest:
-        first = len(segments)
-        while first and segments[first - 1].passages <= limit:
-            first -= 1
-        if len(segments) - first >= _FANOUT and sum(file.bytes for file, _ in records[first:]) <= _LARGEST:
-            return slice(first, len(segments))
-        limit *= _FANOUT
-    return None
+    found, after, held = None, 0, 0
+    for number in reversed(range(len(segments))):
+        held += records[number][0].bytes
+        if after >= (_FANOUT - 1) * segments[number].passages and after and held <= _LARGEST:
+            found = slice(number, len(segments))
+        after += segments[number].passages
+    return found

@@ -130,6 +130,8 @@ class EngineSettings(Protocol):
 LOCAL = "local"
 """No engine: the vectors are in the segments of the index."""
 
+_INSIDE = (LOCAL, "edge")  # which open nothing outside the folder
+
 ENGINES = {
     "edge": "engines.edge.Edge",
     "qdrant": "engines.qdrant.Qdrant",
@@ -152,20 +154,30 @@ def written_engine(engine: EngineSettings | None) -> dict[str, Any]:
     return {"kind": engine.kind, **vars(engine)}
 
 
-def chosen_engine(engine: EngineSettings | str | None, written: Mapping[str, Any], *, other: bool) -> Any:
+def chosen_engine(
+    engine: EngineSettings | str | None, written: Mapping[str, Any], *, other: bool = False, allowed: bool = False
+) -> Any:
     """Return the settings of the engine to open, the one given or the one written down; None for no engine.
 
     Args:
         engine: given, "local", or None.
         written: what the index wrote down.
         other: whether another kind than the one written down may be given.
+        allowed: whether an engine outside the folder may be asked that nobody has given.
 
     Raises:
         InputError: another kind is given.
-        IndexFolderError: this version does not know the one written down.
+        IndexFolderError: this version does not know the one written down, or it is outside the folder.
     """
     if engine is None:
-        return _engine_of(written)
+        found = _engine_of(written)
+        if written["kind"] not in _INSIDE and not allowed:
+            raise IndexFolderError(
+                f"the index names the engine {found!r:.300}; a folder asks nobody by itself, nor with your keys. If "
+                "you trust it: Index.open(path, allow_outside=True), or pellucid --allow-outside on the command line. "
+                "Or give the engine: Index.open(path, engine=...)"
+            )
+        return found
     given = None if engine == LOCAL else engine
     kind = written_engine(given)["kind"]  # type: ignore[arg-type]  # another string is refused there
     if kind != written["kind"] and not other:

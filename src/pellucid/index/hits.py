@@ -11,7 +11,7 @@ from pellucid.analysis.ranking import WhyAbove
 from pellucid.explanation import Explanation
 from pellucid.index.reasons import Reasons
 from pellucid.text import well_formed
-from pellucid.views.parts import AnyPart, Column, Heading, TablePart, counted, signed
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, signed
 from pellucid.views.report import VERSION, Report
 
 _NAMED = 5  # rows named in a table and in JSON
@@ -30,6 +30,7 @@ class Hit:
         parts: what BM25 and each model add to the score; they add up to it.
         passage: number of the passage, from 0.
         start: where it starts in the document's text, in characters.
+        before: the hit as the search found it, with its score and reasons, where it was reranked since; else None.
     """
 
     id: str
@@ -41,13 +42,15 @@ class Hit:
     passage: int
     start: int
     _why: Callable[[], Reasons] = field(repr=False, compare=False)
+    before: Hit | None = field(default=None, repr=False)
 
     @cached_property
     def reasons(self) -> Reasons:
         """What the score is made of: words to highlight, and rows that add up to it.
 
         Raises:
-            InputError: the stored vectors are needed, and the index was closed or the document changed.
+            InputError: the stored vectors are needed, they lie in an engine, and the index was closed or the document
+                changed.
         """
         return self._why()
 
@@ -57,10 +60,16 @@ class Hit:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings and numbers: the hit, its strongest reasons and the words to highlight."""
-        rows = [{"name": row.name, "contribution": row.contribution} for row in self.reasons.top(_NAMED)]
+        rows = self._rows()
         words = [{"start": start, "end": end, "contribution": value} for start, end, value in self.reasons.words()]
         plain = {name: getattr(self, name) for name in ("id", "score", "title", "text", "metadata", "passage", "start")}
+        if self.before is not None:
+            known = {"score": self.before.score, "parts": dict(self.before.parts), "reasons": self.before._rows()}
+            plain["before"] = known
         return {**plain, "parts": dict(self.parts), "reasons": rows, "indexed": self.reasons.text, "words": words}
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return [{"name": row.name, "contribution": row.contribution} for row in self.reasons.top(_NAMED)]
 
 
 class HitRow(NamedTuple):
@@ -85,7 +94,9 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
         found: the hits.
         exact: whether no other document can have a higher score; False where an engine searches a graph, or a search
             had to stop earlier.
-        unknown: words of the query that no document has; they add nothing, and count in what BM25 could reach.
+        unknown: words of the query that no document has; BM25 counts them in what the query could reach, so that they
+            lower its part of the scores.
+        reranked: how many of the first hits were scored anew, 0 where that was not asked for.
     """
 
     kind: ClassVar[str] = "search"
@@ -97,6 +108,7 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
     found: tuple[Hit, ...]
     exact: bool
     unknown: tuple[str, ...] = ()
+    reranked: int = 0
 
     @overload
     def __getitem__(self, number: int) -> Hit: ...
@@ -117,6 +129,8 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
         """Return plain dicts, lists, strings and numbers; `docs/search-schema.json` describes them."""
         facts = {"query": self.query, "documents": self.documents, "weights": self.weights, "exact": self.exact}
         facts["unknown"] = list(self.unknown)
+        if self.reranked:
+            facts["reranked"] = self.reranked
         return {"version": VERSION, "kind": self.kind, **facts, "hits": [hit.to_dict() for hit in self.found]}
 
     def __repr__(self) -> str:
@@ -126,11 +140,13 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
     def _parts(self) -> Iterator[AnyPart]:
         how = " + ".join(f"{weight:.2g} {part}" for part, weight in self.weights.items())
         facts = [how, counted(self.documents, "document")]
-        if self.unknown:
-            facts.append(f"in no document: {', '.join(map(well_formed, self.unknown))}")
-        if not self.exact:
+        if self.reranked:
+            facts.append(f"the first {self.reranked:,} reranked")
+        if not self.exact and not self.reranked:
             facts.append("better ones may have been missed")
         yield Heading("Search", self.query, ", ".join(facts))
+        if self.unknown:
+            yield Note(f"in no document: {', '.join(map(well_formed, self.unknown))}", is_warning=True)
         rows = []
         for rank, hit in enumerate(self.found, 1):
             why = ", ".join(f"{row.name} {signed(row.contribution)}" for row in hit.reasons.top(_NAMED))

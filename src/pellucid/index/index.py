@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -43,13 +44,25 @@ from pellucid.index.documents import (
     size_on_disk,
 )
 from pellucid.index.engine import (
+    Engine,
     EngineSettings,
     Generation,
     chosen_engine,
     written_engine,
 )
+from pellucid.index.evaluating import Asked, IndexEvaluation, Queries, Relevant, evaluated
+from pellucid.index.given import (
+    GivenVectors,
+    Rows,
+    check_same,
+    given_parts,
+    one_row,
+    still_given,
+    stored_rows,
+    with_given,
+)
 from pellucid.index.hits import Hit, Hits
-from pellucid.index.metadata import parse_where
+from pellucid.index.metadata import KINDS, parse_where
 from pellucid.index.models import (
     BM25,
     Model,
@@ -64,9 +77,12 @@ from pellucid.index.models import (
     settings_with,
     written_models,
 )
+from pellucid.index.reranking import SecondStage
 from pellucid.index.searching import Parts, Question
+from pellucid.index.tuning import tuned_across, tuned_on
 from pellucid.index.verifying import document_vectors, wrong_parts
 from pellucid.index.words import Words
+from pellucid.pretrained import is_outside_allowed, outside
 from pellucid.progress import Progress
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.store import locked, writing_explained, writing_folder
@@ -91,7 +107,7 @@ class Index:
     ) -> None:
         """Take what `create` and `open` have opened; they give the engine afterwards."""
         self.folder, self._engines, self._read_only = folder, engines, read_only
-        self._closed = False
+        self._closed, self._outside = False, is_outside_allowed() or engines is not None
         self._given: dict[str, Any] = {}  # models that the caller gave, for when others of the same names are needed
         self._writer: Writer | None = None  # while a change is made
         self._behind = True  # whether an engine may hold what it should not
@@ -126,8 +142,9 @@ class Index:
         Args:
             path: a folder that is empty or not there yet.
             models: name -> model: a bundled name, folder or hub id, a pellucid model, a SentenceTransformer, or a
-                function from a list of texts to vectors, which has to be given again at each opening. One model, or a
-                list, get names of their own; None is static-en; {} none.
+                function from a list of texts to vectors, which has to be given again at each opening, as has an
+                `EmbeddingServer` or a `QueryFunction`. One model, or a list, get names of their own; None is static-en;
+                {} none.
             bm25: whether BM25 is a part of the score.
             weights: of the parts, "bm25" among them, brought to the sum 1; None gives the models together 0.3 where
                 all are static and else 0.4, in equal shares, and BM25 the rest.
@@ -202,6 +219,7 @@ class Index:
         engine: EngineSettings | str | None = None,
         rebuild: bool = False,
         read_only: bool = False,
+        allow_outside: bool = False,
     ) -> Self:
         """Open an index; other processes may have it open too, and change it.
 
@@ -212,13 +230,21 @@ class Index:
                 engine, or "local" for none, to which the index moves.
             rebuild: make all vectors anew from the stored texts; with `models`, for these, as in `create`.
             read_only: refuse every change; nothing is written to the folder.
+            allow_outside: open what the folder names elsewhere, too: models of the hub that were not downloaded yet,
+                and the engine that holds its vectors. A folder from someone else could name anything.
 
         Raises:
             EngineError: its engine cannot be reached.
-            IndexFolderError: it is no index, of another version, broken, or a model is another one than it was made
-                with.
+            IndexFolderError: it is no index, of another version, broken, names a model or an engine elsewhere, or a
+                model is another one than it was made with.
         """
-        folder = Path(path)
+        with outside(allow_outside):
+            return cls._open(Path(path), models, engine, rebuild=rebuild, read_only=read_only)
+
+    @classmethod
+    def _open(
+        cls, folder: Path, models: Any, engine: EngineSettings | str | None, *, rebuild: bool, read_only: bool
+    ) -> Self:
         check_format(folder)
         if rebuild and read_only:
             raise InputError("an index that is opened with read_only=True cannot be rebuilt")
@@ -239,7 +265,7 @@ class Index:
             except PellucidError:
                 if not left or stamp_of(folder) == commit.stamp:
                     raise  # else a rebuild came between, and has removed copies of models
-        chosen = chosen_engine(engine, settings["engine"], other=rebuild)
+        chosen = chosen_engine(engine, settings["engine"], other=rebuild, allowed=is_outside_allowed())
         index = cls(folder, commit, opened, chosen, read_only=read_only)
         index._given = dict(models) if isinstance(models, Mapping) else {}
         if rebuild:
@@ -307,16 +333,14 @@ class Index:
         names = {model["name"] for model in after.settings["models"]}
         given = {name: model for name, model in self._given.items() if name in names}
         try:
-            models = opened_models(self.folder, after.settings["models"], given, check=True)
+            with outside(self._outside):
+                models = opened_models(self.folder, after.settings["models"], given, check=True)
         except PellucidError as error:
             raise IndexFolderError(f"{self.folder} was rebuilt with other models; open it again: {error}") from error
-        former = self._at.engine
-        self._engines = chosen_engine(None, after.settings["engine"], other=True)
+        self._engines = chosen_engine(None, after.settings["engine"], allowed=self._outside)
         self._at = Parts(self._new_words(commit, models), models, commit, None)
         if self._engines is not None:
             self._at = self._at._replace(engine=self._engines.open(self._generation()))
-        if former is not None:
-            former.close()
 
     @property
     def weights(self) -> dict[str, float]:
@@ -417,6 +441,7 @@ class Index:
         *,
         titles: Iterable[str | None] | None = None,
         metadata: Iterable[Mapping[str, Any] | None] | None = None,
+        vectors: Mapping[str, Any] | None = None,
         show_progress_bar: bool = False,
     ) -> int:
         """Add documents; one whose id is there is replaced.
@@ -430,6 +455,9 @@ class Index:
             texts: as many. Long ones are cut into passages, at the ends of paragraphs or sentences where possible.
             titles: as many, or None for none. A title is part of each passage.
             metadata: as many dicts of strings, numbers, booleans, dates, or lists of such; for `where`.
+            vectors: name of a model -> array [documents, dimension] of what that model has made of the documents
+                elsewhere, in the place of encoding them; of any length and numeric type, and of a sparse model a scipy
+                CSR matrix. A row is of the whole document, and stands for each of its passages.
             show_progress_bar: show a bar, counting documents, once the work has lasted two seconds.
 
         Returns:
@@ -437,31 +465,47 @@ class Index:
 
         Raises:
             InputError: an item is of the wrong kind or there are not equally many, an id occurs twice, a document is
-                too long, or a model gives NaN.
+                too long, a model gives NaN, or `vectors` are of no part, of another dimension or not finite.
             IndexFolderError: another process keeps changing the index for more than a minute.
             WritingError: the disk is full or read-only; what was committed is safe.
         """
         columns = (ids, texts, titles, metadata)
-        checked = drafts(*columns, self._now().commit.state.settings["passage_characters"])
-        count = 0
+        parts = self._now()
+        checked = drafts(*columns, parts.commit.state.settings["passage_characters"])
+        given = GivenVectors(vectors, parts.models)
+        count = passages = batches = 0
         with Progress("indexing", unit="documents", enabled=show_progress_bar) as progress:
             if all(column is None or isinstance(column, Sequence) for column in columns):
-                checked = iter(list(checked))  # all of it is checked before any is stored
+                all_checked = list(checked)  # all of it is checked before any is stored
+                given.check(len(all_checked))
+                checked = iter(all_checked)
             while batch := batch_of(checked):
-                self._store(batch)
+                self._store(batch, given.of(batch, count), given.models)
                 count += len(batch)
+                passages, batches = passages + sum(len(document.ends) for document in batch), batches + 1
                 progress.advance(len(batch))
+            given.check(count, "; these were stored")
+            if batches > 1:
+                with self._changing() as writer:
+                    writer.compact(passages)
         return count
 
-    def _store(self, batch: list[Document]) -> None:
-        """Make documents visible in the place of those of the same ids, all or none."""
+    def _store(self, batch: list[Document], own: Rows, fits: Mapping[str, Model]) -> None:
+        """Make documents visible in the place of those of the same ids, all or none.
+
+        Args:
+            batch: the documents.
+            own: vectors of their passages that are not made here.
+            fits: the models that they are of.
+        """
         models = self._now().models
-        counts, vectors = self._term_counts(batch), document_vectors(models, batch)  # others may write meanwhile
+        counts, vectors = self._term_counts(batch), document_vectors(models, batch, own)  # others may write meanwhile
         with self._changing() as writer:
+            check_same(own, fits, self._at.models)
             if self._at.models is not models:  # rebuilt meanwhile
-                vectors = document_vectors(self._at.models, batch)
+                vectors = document_vectors(self._at.models, batch, own)
             found = writer.commit.rows_of([document.id for document in batch])
-            replace_documents(writer, self._at, Changes(batch, counts, vectors, list(found.values())))
+            replace_documents(writer, self._at, Changes(batch, counts, vectors, list(found.values()), list(own)))
 
     def update(
         self,
@@ -470,21 +514,33 @@ class Index:
         text: str | None = None,
         title: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        vectors: Mapping[str, Any] | None = None,
     ) -> None:
         """Change a document; what is not given stays as it is.
+
+        Args:
+            id: its own.
+            text: a new one, which every model encodes for which no new vector is given.
+            title: a new one, "" for none; the text is then encoded again with it.
+            metadata: all of it, in the place of the old.
+            vectors: name of a model -> the row of the document, as in `add`.
 
         Raises:
             InputError: there is no such document, or a value is of the wrong kind.
         """
+        given = {name: one_row(row) for name, row in vectors.items()} if vectors else None
         with self._changing() as writer:
             segment, row = self._found(writer.commit, id)
             old = writer.commit.segments[segment].document(row)
-            self.add(
-                [old.id],
-                [old.text if text is None else text],
-                titles=[old.title if title is None else title],
-                metadata=[old.metadata if metadata is None else metadata],
-            )
+            texts = [old.text if text is None else text], [old.title if title is None else title]
+            known = [old.metadata if metadata is None else metadata]
+            new = list(drafts([old.id], *texts, known, writer.commit.state.settings["passage_characters"]))
+            own: Rows = {}
+            if (new[0].text, new[0].title) == (old.text, old.title):
+                own = stored_rows(writer.commit, self._at.engine, given_parts(writer.commit.state.settings), [old])
+            rows = GivenVectors(given, self._at.models)
+            rows.check(1)
+            self._store(new, {**own, **rows.of(new, 0)}, self._at.models)
 
     def delete(self, ids: str | int | Iterable[str | int], *, missing_ok: bool = False) -> int:
         """Remove documents by their ids, all in one commit; return how many.
@@ -530,6 +586,8 @@ class Index:
     def rebuild(self, models: Mapping[str, Any] | Sequence[Any] | Any | None = None) -> None:
         """Make all vectors anew from the stored texts, and count all terms; the old ones serve until it is done.
 
+        Of a model for which vectors were given to `add`, all vectors are kept, unless another model takes its place.
+
         Args:
             models: others than before, as in `create`; None keeps them.
 
@@ -548,7 +606,10 @@ class Index:
             old = writer.commit
             check_space(self.folder, LEAST_FREE + 2 * self._bytes())
             models = dict(self._at.models if models is None else models)
-            settings = settings_with(old.state.settings, models)
+            given, former = still_given(old.state, models), self._at.engine
+            if given and former is None:
+                former = self._former(old.state, {name: models[name] for name in given})
+            settings = with_given(settings_with(old.state.settings, models), given)
             settings["engine"] = written_engine(self._engines)
             settings["models"] = written_models(self.folder, models, f"models-{old.state.commit + 1}")
             number = int(old.state.engine.rpartition("-")[2]) + 1
@@ -557,22 +618,27 @@ class Index:
             generation = Generation(self.folder, state.engine, *kinds(models))
             engine = None if self._engines is None else self._engines.create(generation)
             self._at = self._at._replace(words=words)
-            state, segments, records = refilled(writer, state, models, engine, self._term_counts)
+            kept = partial(stored_rows, old, former, given)
+            state, segments, records = refilled(writer, state, models, engine, self._term_counts, kept)
             writer.save(state, segments, records)
-            former, self._at = self._at.engine, Parts(words, models, writer.commit, engine)
+            self._at = Parts(words, models, writer.commit, engine)  # the former engine closes with its last search
             self._given = {name: model.encoder for name, model in models.items()}
             self._behind = False
-            if former is not None:
-                former.close()
             self._sweep(old.state)
+
+    def _former(self, state: State, models: Mapping[str, Model]) -> Engine | None:
+        """Open the engine that holds the vectors of a commit, None where its segments do."""
+        same = self._engines is not None and self._engines.kind == state.settings["engine"]["kind"]
+        settings = self._engines if same else chosen_engine(None, state.settings["engine"], allowed=self._outside)
+        return None if settings is None else settings.open(Generation(self.folder, state.engine, *kinds(models)))
 
     def _sweep(self, before: State) -> None:
         """Remove copies of models and generations of engines that are no longer used."""
         state = self._at.commit.state
-        for written in {written_engine(e)["kind"]: e for e in (self._engines, chosen_engine(
-            None, before.settings["engine"], other=True)) if e is not None}.values():  # fmt: skip
-            with suppress(EngineError):  # the next rebuild tries again
-                written.sweep(self.folder, state.engine)
+        with suppress(EngineError, IndexFolderError):  # the next rebuild tries again; one that may not be asked stays
+            former = chosen_engine(None, before.settings["engine"], allowed=self._outside)
+            for engine in {written_engine(e)["kind"]: e for e in (former, self._engines) if e is not None}.values():
+                engine.sweep(self.folder, state.engine)
         used = {str(model["copy"]).partition("/")[0] for model in state.settings["models"]}
         for other in self.folder.glob("models-*"):
             if other.name not in used:
@@ -581,7 +647,15 @@ class Index:
     # Searches
 
     def search(
-        self, query: str, top_k: int = 10, *, where: Any = None, weights: Weights = None, word_weights: Weights = None
+        self,
+        query: str,
+        top_k: int = 10,
+        *,
+        where: Any = None,
+        weights: Weights = None,
+        word_weights: Weights = None,
+        rerank: Any = None,
+        rerank_top: int = 50,
     ) -> Hits:
         """Return the documents with the highest scores.
 
@@ -593,6 +667,11 @@ class Index:
             weights: of the parts for this search: {"bm25": 1} is BM25 alone. Brought to the sum 1.
             word_weights: what words of the query count in BM25 and static models: {"immune": 0.3} multiplies their
                 terms and pairs of words by 0.3. Other models read the query as it is.
+            rerank: a second stage, which scores the first hits anew: a CrossEncoder of sentence-transformers, or a
+                function `score(query, texts)` that gives a number a text (title and best passage). It replaces score
+                and order; `hit.before` is what was found. With a weight of its own among `weights` it is a part like
+                the others: {**index.weights, "rerank": 1} is half and half.
+            rerank_top: how many of the first hits it scores, at least `top_k`.
 
         Returns:
             at most `top_k` hits, best first; fewer where fewer share anything with the query.
@@ -608,16 +687,21 @@ class Index:
         while True:
             parts = self._now()
             conditions = parse_where(where, parts.commit.state.fields)
-            question = self._question(query, parts, weights, word_weights)
+            second, count, first = None, top_k, weights
+            if rerank is not None:
+                second = SecondStage(rerank, rerank_top, weights, list(parts.commit.state.settings["weights"]))
+                count, first = max(top_k, rerank_top), second.first
+            question = self._question(query, parts, first, word_weights)
             try:
-                hits, exact = question.search(min(top_k, max(parts.commit.state.documents, 1)), conditions)
+                hits, exact = question.search(min(count, max(parts.commit.state.documents, 1)), conditions)
             except EngineError:
                 if self._now().commit.state.engine == parts.commit.state.engine:
                     raise
                 continue  # a rebuild has removed the engine that was asked
             if parts.engine is None or self._now().commit is parts.commit:  # else an engine may have lost a document
-                state = parts.commit.state
-                return Hits(query, state.documents, question.shares, tuple(hits), exact, question.unknown)
+                documents = parts.commit.state.documents
+                found = Hits(query, documents, question.shares, tuple(hits), exact, question.unknown)
+                return found if second is None else second.reranked(found, top_k, count)
 
     def score(self, query: str, id: str | int, *, weights: Weights = None, word_weights: Weights = None) -> Hit:
         """Return one document as a hit, whether or not a search would find it: its score and the reasons.
@@ -634,6 +718,48 @@ class Index:
         shares = checked_weights(weights, list(settings["weights"]), settings["weights"])
         return Question(query, shares, parts, checked_word_weights(word_weights, settings.get("word_weights", {})))
 
+    def evaluate(
+        self,
+        queries: Queries,
+        relevant: Relevant,
+        *,
+        top_k: int = 10,
+        recall_at: int = 100,
+        examples: int = 20,
+        tune: bool | Relevant = False,
+        show_progress_bar: bool = False,
+    ) -> IndexEvaluation:
+        """Say how well documents are found that people have judged relevant: each part alone, and all together.
+
+        Args:
+            queries: id -> text; `pellucid.index.read_queries` reads them from a file.
+            relevant: id of a query -> {id of a document: grade}, integers; queries without a text here are left out.
+                `pellucid.index.read_qrels` reads them.
+            top_k: hits that count for nDCG.
+            recall_at: hits that count for recall and MRR.
+            examples: queries without a relevant document among the first `top_k` that are taken apart: what the first
+                hit had more of.
+            tune: also choose weights of the parts, and measure them on queries that they were not chosen on: True
+                divides the queries into five folds; judgements of others of `queries` are a development set.
+            show_progress_bar: show a bar, counting searches, once the work has lasted two seconds.
+
+        Raises:
+            InputError: an argument has a value that cannot be used, no query is judged, or too few for `tune`.
+            MissingExtraError: pytrec_eval, of `pellucid[eval]`, is not installed.
+        """
+        for name, value in (("top_k", top_k), ("recall_at", recall_at), ("examples", examples)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < (name != "examples"):
+                raise InputError(f"{name} is {value!r:.40}; it must be an integer from {int(name != 'examples')} up")
+        asked = Asked(self._now(), queries, relevant)
+        with Progress("evaluating", unit="searches", enabled=show_progress_bar) as progress:
+            tuned = None
+            if tune is True:
+                tuned = tuned_across(asked, top_k, progress.advance)
+            elif tune is not False:
+                tuned = tuned_on(asked, queries, tune, top_k, progress.advance)
+            found = evaluated(asked, top_k=top_k, recall_at=recall_at, most=examples, advance=progress.advance)
+        return replace(found, tuned=tuned)
+
     def _bytes(self) -> int:
         total = 0
         for path in self.folder.rglob("*"):
@@ -645,7 +771,11 @@ class Index:
         """Return what the index is: counts, parts and weights, fields of the metadata, bytes on disk."""
         state = self._now().commit.state
         settings = state.settings
-        sources = {m["name"]: m["source"] or ("a copy" if m["copy"] else "given") for m in settings["models"]}
+        sources = {
+            m["name"]: m["source"] or m.get("server") or ("a copy" if m["copy"] else "given")
+            for m in settings["models"]
+        }
+        sources |= {name: f"{sources[name]}, with given vectors" for name in given_parts(settings)}
         return {
             "folder": str(self.folder),
             "format": FORMAT,
@@ -674,5 +804,4 @@ class Index:
 
 
 def _kind_names(kinds_of: str) -> str:
-    names = {"n": "number", "s": "string", "b": "boolean"}
-    return " or ".join(names[kind] for kind in sorted(kinds_of))
+    return " or ".join(name for kind, name in KINDS.items() if kind in kinds_of)

@@ -1,27 +1,44 @@
 """What is known of a document beside its text, and the conditions a search can put on it.
 
-A value is a string, a number, a boolean, or a list of such; None is the same as absent. The engine knows a field by a
-key of its own: the kind of value (n, s, b) and the field's number, so that a field may be called anything and hold
-strings in one document and numbers in another.
+A value is a string, a number, a boolean, or a list of such; None is the same as absent. A date is a string of one form.
+The engine knows a field by a key of its own: how values are compared (n, s, b) and the field's number, so that a field
+may be called anything and hold strings in one document and numbers in another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import date, datetime, timezone
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime
 from difflib import get_close_matches
-from typing import Any
+from itertools import product
+from typing import Any, NamedTuple
 
 from pellucid.errors import InputError
 from pellucid.index.engine import Test, Where
 from pellucid.text import well_formed
 
 _OPERATORS = ("eq", "ne", "in", "nin", "gt", "gte", "lt", "lte", "exists")
-_LARGEST = 2**53  # up to which every integer is a float
+LARGEST = 2**53
+"""The largest number of metadata: up to it every integer is a float."""
+
 _RANGES = ("gt", "gte", "lt", "lte")
+_DATE = re.compile(
+    r"(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2})(:\d{2})?(?:[.](\d{1,6}))?([zZ]|[-+]\d{2}:\d{2})?)?", re.ASCII
+)
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.ASCII | re.IGNORECASE)
+
+KINDS = {"n": "number", "d": "date", "b": "boolean", "s": "string"}
+"""What a value is; dates and other strings are stored alike."""
 
 Fields = dict[str, tuple[int, str]]
 """The fields of an index: name -> (number, the kinds of values it has held)."""
+
+
+class AsHeld(str):
+    """A value of a condition as somebody typed it: a number where the field holds numbers, a string where strings."""
+
+    __slots__ = ()
 
 
 def checked_metadata(metadata: Any, place: str) -> dict[str, Any]:
@@ -58,7 +75,7 @@ def _checked_item(value: Any, what: str) -> Any:
         value = value.item()
     if isinstance(value, str):
         return well_formed(value)
-    if isinstance(value, (bool, int, float)) and abs(value) <= _LARGEST:
+    if isinstance(value, (bool, int, float)) and abs(value) <= LARGEST:
         return value
     raise InputError(
         f"{what} is {value!r:.60} ({type(value).__name__}); metadata are strings, numbers up to 2 ** 53 in size, "
@@ -67,8 +84,15 @@ def _checked_item(value: Any, what: str) -> Any:
 
 
 def kind_of(value: Any) -> str:
-    """Return the kind of a single value: n, s or b."""
-    return "b" if isinstance(value, bool) else "s" if isinstance(value, str) else "n"
+    """Return the kind of a single value: n, d, b or s."""
+    if isinstance(value, str):
+        return "s" if timestamp(value) is None else "d"
+    return "b" if isinstance(value, bool) else "n"
+
+
+def _compared_as(value: Any) -> str:
+    """Return how a single value is compared: n, b or s."""
+    return "s" if isinstance(value, str) else "b" if isinstance(value, bool) else "n"
 
 
 def register(metadata: Mapping[str, Any], fields: Fields) -> list[str]:
@@ -79,8 +103,14 @@ def register(metadata: Mapping[str, Any], fields: Fields) -> list[str]:
             number, kinds = fields.setdefault(name, (len(fields), ""))
             if kind not in kinds:
                 fields[name] = (number, kinds + kind)
-                new.append(f"{kind}{number}")
+                if len(_keys(number, kinds + kind)) > len(_keys(number, kinds)):
+                    new += _keys(number, kind)
     return new
+
+
+def _keys(number: int, kinds: str) -> list[str]:
+    """Return the engine's keys of a field that has held values of these kinds."""
+    return [f"{kind}{number}" for kind in dict.fromkeys(kinds.replace("d", "s"))]
 
 
 def entries(metadata: Mapping[str, Any], fields: Mapping[str, tuple[int, str]]) -> dict[str, list[Any]]:
@@ -88,17 +118,29 @@ def entries(metadata: Mapping[str, Any], fields: Mapping[str, tuple[int, str]]) 
     found: dict[str, list[Any]] = {}
     for name, value in metadata.items():
         for item in value if isinstance(value, list) else [value]:
-            found.setdefault(f"{kind_of(item)}{fields[name][0]}", []).append(_stored(item))
+            found.setdefault(f"{_compared_as(item)}{fields[name][0]}", []).append(_stored(item))
     return found
 
 
 def timestamp(text: str) -> float | None:
-    """Return a date or time of ISO 8601 as seconds since 1970, without a zone as UTC; None for another string."""
+    """Return a date, 2024-05-31 or 2024-05-31T10:00:00Z, as seconds since 1970, without a zone as UTC; else None."""
+    match = _DATE.fullmatch(text)
+    if match is None:
+        return None
+    day, minute, second, fraction, zone = match.groups()
+    given = f"{day}T{minute or '00:00'}{second or ':00'}.{(fraction or '').ljust(6, '0')}"
     try:
-        moment = datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith(("z", "Z")) else text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
+        moment = datetime.fromisoformat(given + ("+00:00" if zone in (None, "z", "Z") else zone))
+        return moment.timestamp()
     except (ValueError, OverflowError):
         return None
+
+
+def number_in(text: str) -> int | float | None:
+    """Return the number that a text says, such as 7, -0.5 or 1e-05; None for another text."""
+    if len(text) > 400 or not _NUMBER.fullmatch(text):
+        return None
+    return int(text) if text.lstrip("-+").isdigit() else float(text)
 
 
 def _stored(item: Any) -> float | str:
@@ -117,75 +159,124 @@ def parse_where(where: Any, fields: Fields) -> Where:
         fields: of the index.
 
     Raises:
-        InputError: a field or an operator is unknown, or a value cannot be compared so.
+        InputError: a field or an operator is unknown, a value cannot be compared so, or the field has held no value
+            that could meet the condition: strings alone, say, where the condition compares numbers.
     """
     if where is None:
         return ()
     alternatives = [where] if isinstance(where, Mapping) else where
     if not isinstance(alternatives, Sequence) or isinstance(alternatives, str):
         raise InputError(f'where is {where!r:.60}; it is a dict such as {{"year": {{"gte": 1990}}}}, or a list of such')
-    return tuple(tuple(_tests(one, fields)) for one in alternatives)
+    return tuple(tests for one in alternatives for tests in _tests(one, fields))
 
 
-def _tests(where: Any, fields: Fields) -> list[Test]:
+def _tests(where: Any, fields: Fields) -> Iterator[tuple[Test, ...]]:
+    """Yield the tests of which all must hold; more than once where a typed value can be read in two ways."""
     if not isinstance(where, Mapping):
         raise InputError(f"a condition is {where!r:.60}; it must be a dict of fields")
-    tests = []
+    every: list[list[list[Test]]] = []
     for name, wanted in where.items():
         if name not in fields:
             near = get_close_matches(str(name), fields, 1)
             known = ", ".join(sorted(fields)) or "none"
             hint = f"; did you mean {near[0]!r}?" if near else f"; its fields are {known:.200}"
             raise InputError(f"no document of this index has a field {name!r:.60}{hint}")
-        tests += _field_tests(name, wanted, *fields[name])
-    return tests
+        every += _field_tests(_Field(name, *fields[name]), wanted)
+    for chosen in product(*every):
+        yield tuple(test for tests in chosen for test in tests)
 
 
-def _field_tests(name: str, wanted: Any, number: int, kinds: str) -> list[Test]:
+class _Field(NamedTuple):
+    """A field that a condition names, and the kinds of values it has held."""
+
+    name: str
+    number: int
+    kinds: str
+
+    def __str__(self) -> str:
+        return f"field {self.name!r:.40}"
+
+    def refused(self, operator: str, value: Any) -> InputError:
+        """Return the error for a comparison that no value of the field could meet."""
+        held = " and ".join(f"{name}s" for kind, name in KINDS.items() if kind in self.kinds)
+        hint = ""
+        if "d" in self.kinds:
+            hint = ". Write a date as 2024-05-31"
+        elif "s" in self.kinds and kind_of(value) == "n":
+            hint = f". Numbers of a table that are read as strings: pellucid index build --type {self.name:.40}=number"
+        return InputError(
+            f"{self} holds {held}, and {operator} asks for the {KINDS[kind_of(value)]} {value!r:.40}: nothing can meet "
+            f"that{hint}"
+        )
+
+
+def _field_tests(field: _Field, wanted: Any) -> Iterator[list[list[Test]]]:
+    """Yield for each condition on a field the tests that it is, in each way in which it can be read."""
     if not isinstance(wanted, Mapping):
         wanted = {"in" if isinstance(wanted, (list, tuple, set)) else "eq": wanted}
-    tests = []
     for operator, value in wanted.items():
         if operator not in _OPERATORS:
-            raise InputError(f"unknown operator {operator!r:.40} for field {name!r:.40}; use {', '.join(_OPERATORS)}")
+            raise InputError(f"unknown operator {operator!r:.40} for {field}; use {', '.join(_OPERATORS)}")
         if operator == "exists":
-            tests += _exists(name, value, number, kinds)
+            yield [_exists(field, value)]
         elif operator in _RANGES:
-            tests.append(_range(name, operator, value, number))
+            yield [[_range(field, operator, _readings(value, field.kinds, ranged=True)[0])]]
+        elif operator == "eq":
+            yield [_equals(field, operator, [reading]) for reading in _readings(value, field.kinds)]
         else:
-            tests += _equals(name, operator, value, number)
-    return tests
+            several = value if operator != "ne" and isinstance(value, (list, tuple, set)) else [value]
+            yield [_equals(field, operator, [reading for one in several for reading in _readings(one, field.kinds)])]
 
 
-def _exists(name: str, value: Any, number: int, kinds: str) -> list[Test]:
+def _readings(value: Any, kinds: str, *, ranged: bool = False) -> list[Any]:
+    """Return what a typed value can be in a field that holds values of `kinds`; another value is what it is."""
+    if not isinstance(value, AsHeld):
+        return [value]
+    text, number = str(value), number_in(value)
+    truth = {"true": True, "false": False}.get(text.lower())
+    read: list[Any] = [] if number is None or "n" not in kinds else [number]
+    if not ranged:
+        read += [truth] if truth is not None and "b" in kinds else []
+        read += [text] if "s" in kinds or "d" in kinds else []
+    return read or [next(one for one in (number, truth, text) if one is not None)]
+
+
+def _exists(field: _Field, value: Any) -> list[Test]:
     if not isinstance(value, bool):
-        raise InputError(f"exists of field {name!r:.40} is {value!r:.40}; give True or False")
-    if not value:
-        return [Test(f"{kind}{number}", "exists", None, negated=True) for kind in kinds]
-    return [Test(",".join(f"{kind}{number}" for kind in kinds), "exists", None)]
+        raise InputError(f"exists of {field} is {value!r:.40}; give True or False")
+    keys = _keys(field.number, field.kinds)
+    return (
+        [Test(",".join(keys), "exists", None)] if value else [Test(key, "exists", None, negated=True) for key in keys]
+    )
 
 
-def _equals(name: str, operator: str, value: Any, number: int) -> list[Test]:
-    values = list(value) if operator in ("in", "nin") and isinstance(value, (list, tuple, set)) else [value]
-    checked = [_checked_value(item, f"the value for field {name!r:.40}") for item in values]
-    if any(isinstance(item, list) for item in checked) or (operator in ("in", "nin") and not values):
-        raise InputError(f"{operator} of field {name!r:.40} is {value!r:.60}; give a value, or for in and nin a list")
+def _equals(field: _Field, operator: str, values: list[Any]) -> list[Test]:
+    checked = [_checked_value(item, f"the value for {field}") for item in values]
+    if not values or any(isinstance(item, list) for item in checked):
+        given = checked[0] if operator in ("eq", "ne") else checked
+        raise InputError(f"{operator} of {field} is {given!r:.60}; give a value, or for in and nin a list")
     groups: dict[str, list[Any]] = {}
     for item in checked:
-        groups.setdefault(f"{kind_of(item)}{number}", []).append(_stored(item))
+        groups.setdefault(f"{_compared_as(item)}{field.number}", []).append(_stored(item))
     if operator in ("ne", "nin"):
         return [Test(key, "in", tuple(items), negated=True) for key, items in groups.items()]
     if len(groups) > 1:
-        raise InputError(f"in of field {name!r:.40} mixes kinds: {value!r:.60}; give a list of conditions instead")
+        raise InputError(f"in of {field} mixes kinds: {checked!r:.60}; give a list of conditions instead")
+    if not groups.keys() & set(_keys(field.number, field.kinds)) or (
+        field.kinds == "d" and all(kind_of(item) == "s" for item in checked)
+    ):
+        raise field.refused(operator, checked[0])
     return [Test(key, "in", tuple(items)) for key, items in groups.items()]
 
 
-def _range(name: str, operator: str, value: Any, number: int) -> Test:
-    checked = _checked_value(value, f"the value for field {name!r:.40}")
-    if kind_of(checked) == "n":
-        return Test(f"n{number}", "range", {operator: float(checked)})
-    if isinstance(checked, str) and timestamp(checked) is not None:
-        return Test(f"s{number}", "dates", {operator: checked})
-    raise InputError(
-        f"{operator} of field {name!r:.40} is {value!r:.40}; numbers and dates (2024-05-31) can be compared so"
-    )
+def _range(field: _Field, operator: str, value: Any) -> Test:
+    checked = _checked_value(value, f"the value for {field}")
+    kind = "" if isinstance(checked, list) else kind_of(checked)
+    if kind not in ("n", "d"):
+        what = "numbers and dates, such as 2024-05-31, can be compared so"
+        raise InputError(f"{operator} of {field} is {value!r:.40}; {what}")
+    if kind not in field.kinds:
+        raise field.refused(operator, checked)
+    if kind == "n":
+        return Test(f"n{field.number}", "range", {operator: float(checked)})
+    return Test(f"s{field.number}", "dates", {operator: checked})

@@ -1,13 +1,12 @@
 """The models of an index: opened, written down so that they can be opened again, and recognised.
 
 A model given by name is remembered by that name; one given as an object is saved into the index, so that the folder is
-whole; a function can only be given again. A model is recognised by what it makes of a few texts, and a static one also
-by a hash of its table: an index refuses vectors that are not comparable with those it holds.
+whole; a function can only be given again. A model is recognised by its fingerprint: an index refuses vectors that are
+not comparable with those it holds.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,13 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pellucid.base import Embedder, Vectors, unit_rows
+from pellucid.base import Embedder, unit_rows
 from pellucid.embeddings import Role
 from pellucid.encoders import Encoder, encode_with, is_sentence_transformer
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError
+from pellucid.fingerprint import PROBES, fingerprint, same_model
 from pellucid.index.bm25 import Analyser
-from pellucid.pretrained import open_encoder
+from pellucid.index.embedding_server import EmbeddingServer
+from pellucid.pretrained import bundled_models, named_place, open_encoder
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.store import checksum
 from pellucid.text import well_formed
@@ -37,21 +38,9 @@ Weights = Mapping[str, float] | None
 BM25 = "bm25"
 """The name of the part that is no model."""
 
-_PROBES = [
-    "The bank raised the interest rate on home loans.",
-    "A man is riding a horse on the beach.",
-    "Aspirin lowers the risk of a heart attack.",
-    "How do I reset my password?",
-    "Die Katze schläft auf dem Sofa.",
-    "今日は天気がいい。",
-    "def area(radius): return 3.14 * radius ** 2",
-    "supersonic flow over a flat plate",
-]
-_KEPT = 32  # coordinates of a probe that are written down, the largest
 _STATIC_WEIGHT, _TRANSFORMER_WEIGHT = 0.3, 0.4  # of all models together, beside BM25
 _LARGEST_WEIGHT = 1e6
 _SMALL = 4 << 20  # bytes of a file of a copy up to which it is checked when it is opened
-_TOLERANCE = 2e-3  # of a coordinate of a row of length 1: other machines and batches round differently
 
 
 class Model:
@@ -67,17 +56,17 @@ class Model:
     """
 
     def __init__(self, name: str, encoder: Encoder, source: str | None = None) -> None:
-        """Encode the probes.
+        """Encode a few texts.
 
         Raises:
             InputError: the encoder is none, or gives something else than finite rows.
         """
         self.name, self.encoder, self.source = name, encoder, source
-        rows = self._units(_PROBES, None)
+        rows = self._units(list(PROBES), None)
         self.sparse = hasattr(rows, "tocsr")
         self.signed = bool((rows.data < 0).any()) if self.sparse else True
         self.dimension = int(rows.shape[1])
-        self.fingerprint = {"dimension": self.dimension, "probes": _largest(rows), "table": _table_hash(encoder)}
+        self.fingerprint = fingerprint(encoder)
 
     @property
     def is_static(self) -> bool:
@@ -166,15 +155,26 @@ def kinds(models: Mapping[str, Model]) -> tuple[dict[str, int], dict[str, bool]]
 
 
 def written_models(folder: Path, models: Mapping[str, Model], copies: str) -> list[dict[str, Any]]:
-    """Return how the models can be opened again, with copies of those given as objects in folder/copies."""
+    """Return how the models can be opened again.
+
+    Those given as objects or folders are copied to folder/copies: an index opens nothing elsewhere by itself.
+    """
     written = []
     for name, model in models.items():
-        copied = model.source is None and save_copy(model, folder / copies / name)
+        elsewhere = model.source is None or (model.source not in bundled_models() and Path(model.source).is_dir())
+        copied = elsewhere and save_copy(model, folder / copies / name)
         copy = f"{copies}/{name}" if copied else None
-        files = _checksums(folder / copies / name) if copied else {}
-        written.append(
-            {"name": name, "source": model.source, "copy": copy, "files": files, "fingerprint": model.fingerprint}
-        )
+        entry = {
+            "name": name,
+            "source": model.source,
+            "copy": copy,
+            "files": _checksums(folder / copies / name) if copied else {},
+            "dimension": model.dimension,
+            "fingerprint": model.fingerprint,
+        }
+        if isinstance(model.encoder, EmbeddingServer):
+            entry["server"] = model.encoder.address  # for messages; nobody is asked there
+        written.append(entry)
     return written
 
 
@@ -212,11 +212,16 @@ def opened_models(
     opened = {}
     for model in written:
         name = model["name"]
-        where = given.get(name) or (folder / model["copy"] if model["copy"] else model["source"])
+        where = given.get(name) or (folder / model["copy"] if model["copy"] else None)
+        if where is None and model["source"] is not None:
+            where = _place(folder, name, model["source"])
         if where is None:
+            server = model.get("server")
+            what = f"on a server ({server!s:.200}), which is not asked unless you say so" if server else "a function"
+            example = "pellucid.index.EmbeddingServer(url, model)" if server else "..."
             raise InputError(
-                f"the model {name!r} of {folder} is a function, which no folder can hold; give it: "
-                f"Index.open(path, models={{{name!r}: ...}})"
+                f"the model {name!r} of {folder} is {what}, which no folder can hold; give it: "
+                f"Index.open(path, models={{{name!r}: {example}}})"
             )
         if name not in given and (problem := wrong_copy(folder, model, _SMALL)):
             raise IndexFolderError(f"the model {name!r} of {folder} cannot be opened: {problem}")
@@ -229,6 +234,18 @@ def opened_models(
         if name not in given:
             opened[name].source = model["source"]
     return opened
+
+
+def _place(folder: Path, name: str, source: str) -> str:
+    """Return what opens a model that an index names."""
+    try:
+        return named_place(folder, source)
+    except ModelFolderError as error:
+        raise IndexFolderError(
+            f"the index {folder} names the model {source!r:.200}; a folder opens nothing elsewhere by itself. If you trust "
+            "it: Index.open(path, allow_outside=True), or pellucid --allow-outside on the command line. Or give the "
+            f"model: Index.open(path, models={{{name!r}: ...}})"
+        ) from error
 
 
 def default_weights(models: Mapping[str, Model], bm25: bool) -> dict[str, float]:
@@ -334,38 +351,3 @@ def save_copy(model: Model, folder: Path) -> bool:
     else:
         return False
     return True
-
-
-def _largest(rows: Any) -> list[list[list[float]]]:
-    """Return the numbers and values of the largest coordinates of each row."""
-    dense: Vectors = np.asarray(rows.todense() if hasattr(rows, "tocsr") else rows, np.float32)
-    best = np.argsort(-np.abs(dense), axis=1, kind="stable")[:, :_KEPT]
-    return [[which.tolist(), np.round(row[which], 6).astype(float).tolist()] for row, which in zip(dense, best)]
-
-
-def _table_hash(encoder: Encoder) -> str | None:
-    if not isinstance(encoder, StaticEmbedder):
-        return None
-    digest = hashlib.blake2b(np.ascontiguousarray(encoder.vectors).data, digest_size=16)
-    digest.update("\n".join(encoder.vocabulary.words).encode("utf-8", "replace"))
-    if encoder.scales is not None:
-        digest.update(np.ascontiguousarray(encoder.scales).data)
-    if encoder.spelling is not None:
-        digest.update(np.ascontiguousarray(encoder.spelling).data)
-    return digest.hexdigest()
-
-
-def same_model(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
-    """Whether two fingerprints are of one model, up to what machines and batches round differently."""
-    if (first["dimension"], first["table"]) != (second["dimension"], second["table"]):
-        return False
-    return all(map(_same_probe, first["probes"], second["probes"]))
-
-
-def _same_probe(first: list[list[float]], second: list[list[float]]) -> bool:
-    """Whether the coordinates that both wrote down agree, and those that one left out are no larger than its least."""
-    mine, other = (dict(zip(*side)) for side in (first, second))
-    floors = [min(map(abs, side[1]), default=0.0) if len(side[1]) == _KEPT else 0.0 for side in (first, second)]
-    shared = all(abs(mine[n] - other[n]) <= _TOLERANCE for n in mine.keys() & other.keys())
-    only_mine = all(abs(mine[n]) <= floors[1] + _TOLERANCE for n in mine.keys() - other.keys())
-    return shared and only_mine and all(abs(other[n]) <= floors[0] + _TOLERANCE for n in other.keys() - mine.keys())

@@ -28,6 +28,7 @@ from pellucid.text import JOINER, Span
 Floats = npt.NDArray[np.float64]
 
 _BETWEEN = ": "  # between the name of a part and of its row, as in an ensemble
+_ROUNDING = 1e-6  # of the score, up to which rows are exact
 _FAINT = 0.15  # of the strongest word; a weaker one is not highlighted
 _NO_SPANS: Integers = np.zeros((0, 2), np.int64)
 _NO_MARKS: Floats = np.zeros(0)
@@ -248,7 +249,7 @@ class ModelReader:
         return lambda passage: self._explained(passages.texts[passage])
 
     def _explained(self, text: str) -> Terms:
-        own = self._model.explain(self._query, text)
+        own = self._model.explain(self._query, text, role1="query", role2="document")
         rest = [] if own.exact else [Row("remainder", ("remainder",), own.remainder, 0.0, key=("remainder",))]
         rows = (*own.rows, *rest)
         values = np.array([row.contribution for row in rows]) * self._weight
@@ -350,13 +351,25 @@ class Reasons:
         """Return the sum of the rows of each part."""
         return {part: float(terms.values.sum()) for part, terms in self._terms.items()}
 
+    def terms(self) -> dict[str, Terms]:
+        """Return the terms of each part."""
+        return dict(self._terms)
+
     def __len__(self) -> int:
         """Return the number of rows."""
         return len(self._values)
 
     def explain(self) -> Explanation:
-        """Return every row, with all the views of an explanation."""
-        return Explanation.from_terms("index", (self.query, self.text), self.score, self._values, self._row)
+        """Return every row, with all the views of an explanation.
+
+        Of passages of very many words the stored vector, a sum in float32, misses the sum of its words by a few
+        millionths: that is shown as a remainder.
+        """
+        missed = abs(self.score - float(self._values.sum()))
+        exact = missed <= _ROUNDING * max(1.0, float(np.abs(self._values).sum()))
+        return Explanation.from_terms(
+            "index", (self.query, self.text), self.score, self._values, self._row, exact=exact
+        )
 
     def _row(self, number: int, contribution: float, share: float | None = None) -> Row:
         parts = iter(self._terms.items())

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from pellucid.errors import EngineError, IndexFolderError, InputError
 from pellucid.index.bm25 import impacts, query_weights
@@ -73,12 +74,16 @@ class Scores:
                 self.parts[name] = self._dense(name, vector) if rounded is None else self._coarse(name, rounded, vector)
 
     def _bm25(self) -> Floats:
-        scores = np.zeros(self.segment.passages, np.float32)
-        average = self._question.average
-        for value, weight in self._question.terms.items():
-            rows, counts = self.segment.term(value)
-            scores[rows] += (weight * impacts(counts, self.segment.lengths[rows], average)).astype(np.float32)
-        return scores
+        lists = [self._question.passages_with(term, self.segment) for term in self._question.terms]
+        rows = np.concatenate([rows for rows, _ in lists])
+        if not len(rows):
+            return np.zeros(self.segment.passages, np.float32)
+        if rows.max() >= self.segment.passages:
+            raise IndexError(f"{self.segment.name} counts terms of passage {rows.max()}, and has no such")
+        counts = np.concatenate([counts for _, counts in lists])
+        weights = np.repeat(list(self._question.terms.values()), [len(rows) for rows, _ in lists])
+        values = weights * impacts(counts, self.segment.lengths[rows], self._question.average)
+        return np.bincount(rows, values, self.segment.passages).astype(np.float32)
 
     def _sparse(self, name: str, dimensions: Integers, values: Floats) -> Floats:
         scores = np.zeros(self.segment.passages, np.float32)
@@ -160,7 +165,7 @@ class Question:
 
     Attributes:
         vectors: of the query by part, times their weights, so that products are parts of the score; BM25's is None.
-        terms: hash of a term of the query -> its half of BM25.
+        terms: of the query that a passage has, each with its half of BM25.
         average: mean number of terms of a passage.
         unknown: words of the query that no passage has, with BM25, or that no model knows.
     """
@@ -173,7 +178,8 @@ class Question:
         self.weights = {part: weight for part, weight in weights.items() if weight > 0}
         self.average = parts.commit.state.average
         self.vectors: dict[str, Any] = {}
-        self.terms: dict[int, float] = {}
+        self.terms: dict[str, float] = {}
+        self._lists: dict[tuple[str, int], tuple[Any, Any]] = {}  # of terms and segments, which are asked for twice
         self.unknown: tuple[str, ...] = ()
         self._readers: dict[str, Reader] = {}  # of the same parts
         self._found: list[tuple[int, Place, str]] = []  # the hits: number, place and text of the passage
@@ -188,9 +194,9 @@ class Question:
 
     def _ask_bm25(self) -> None:
         words, places = self._of.words, spans_by(self._of.words.analyser.places(self.query))
-        number = dict(zip(places, hashed(places).tolist()))
+        self._hashes = dict(zip(places, hashed(places).tolist()))
         segments = self._of.commit.segments
-        having = {term: sum(len(one.term(value)[0]) for one in segments) for term, value in number.items()}
+        having = {term: sum(len(self.passages_with(term, one)[0]) for one in segments) for term in places}
         counts = {term: len(spans) for term, spans in places.items()}
         weights = query_weights(counts, having, self._of.commit.state.passages, self.weights[BM25])
         self.unknown = tuple(self.query[slice(*places[term][0])] for term in places if not having[term])
@@ -199,8 +205,15 @@ class Question:
             weights |= {term: factor * weights[term] for term in scaled}
         if weights:
             self.vectors[BM25] = None
-            self.terms = {number[term]: weight for term, weight in weights.items()}
+            self.terms = weights
             self._readers[BM25] = Bm25Reader(words, self.query, places, weights, self.average)
+
+    def passages_with(self, term: str, segment: Segment) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int32]]:
+        """Return the passages of a segment that have a term of the query, and how often."""
+        key = (term, id(segment))
+        if key not in self._lists:
+            self._lists[key] = segment.term(self._hashes[term])
+        return self._lists[key]
 
     def _ask_static(self, name: str) -> None:
         reader = PairReader(name, self._of.words, self.query, self.weights[name], self._factors)

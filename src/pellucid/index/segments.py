@@ -37,7 +37,7 @@ Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 
-COARSE_ROWS = 16_384
+COARSE_ROWS = 4000
 """Passages from which a segment also holds its dense vectors in 8 bits."""
 
 _NOTHING: npt.NDArray[np.int32] = np.zeros(0, np.int32)
@@ -467,7 +467,7 @@ def _lists(prefix: str, keys: npt.NDArray[Any], rows: npt.NDArray[Any], values: 
 def _list_of(prefix: str, tensors: Tensors, key: int) -> tuple[npt.NDArray[np.uint32], npt.NDArray[Any]]:
     """Return the rows and values of one key; rows are unsigned, since a damaged one must not count from the end."""
     keys, ends = tensors[f"{prefix}.keys"], tensors[f"{prefix}.key_ends"]
-    place = int(np.searchsorted(keys, key))
+    place = int(keys.searchsorted(key))
     if place == len(keys) or keys[place] != key:
         return tensors[f"{prefix}.rows"][:0].view(np.uint32), tensors[f"{prefix}.values"][:0]
     own = slice(int(ends[place - 1]) if place else 0, int(ends[place]))
@@ -548,9 +548,12 @@ def _dense(part: str, rows: Floats) -> Tensors:
         scales = np.abs(rows).max(axis=1) / np.float32(127)
         scales[scales == 0] = 1
         codes = np.rint(rows / scales[:, None]).astype(np.int8)
-        errors = np.linalg.norm(rows.astype(np.float64) - codes * scales[:, None].astype(np.float64), axis=1)
-        tensors |= {f"codes:{part}": codes, f"scales:{part}": scales.astype(np.float32)}
-        tensors[f"errors:{part}"] = np.nextafter(errors.astype(np.float32), np.float32(np.inf))
+        errors = np.empty(len(rows), np.float32)
+        for start in range(0, len(rows), COARSE_ROWS):  # in double precision, which takes memory
+            own = slice(start, start + COARSE_ROWS)
+            lost = rows[own].astype(np.float64) - codes[own] * scales[own, None].astype(np.float64)
+            errors[own] = np.nextafter(np.linalg.norm(lost, axis=1).astype(np.float32), np.float32(np.inf))
+        tensors |= {f"codes:{part}": codes, f"scales:{part}": scales.astype(np.float32), f"errors:{part}": errors}
     return tensors
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
 from pellucid.index.commits import wrong
 from pellucid.index.documents import Document, batch_of
 from pellucid.index.engine import Engine, Vector
+from pellucid.index.given import Rows, given_parts
 from pellucid.index.metadata import entries
 from pellucid.index.models import Model, wrong_copy
 from pellucid.index.searching import Parts
@@ -27,10 +29,13 @@ Counts = list[Counter[str]]
 """Of each passage how often each term stands in it; nothing without BM25."""
 
 
-def document_vectors(models: Mapping[str, Model], documents: Sequence[Document]) -> dict[str, list[Vector | None]]:
-    """Return by model the vectors of all passages of some documents."""
+def document_vectors(
+    models: Mapping[str, Model], documents: Sequence[Document], own: Rows = MappingProxyType({})
+) -> dict[str, Sequence[Vector | None]]:
+    """Return by model the vectors of all passages of some documents; of the parts of `own`, what is there."""
     texts = [text for document in documents for text in document.passages()]
-    return {name: model.vectors(texts, "document") for name, model in models.items() if texts}
+    made = {name: model.vectors(texts, "document") for name, model in models.items() if texts and name not in own}
+    return {**made, **own}
 
 
 def wrong_parts(folder: Path, parts: Parts, count: Callable[[Sequence[Document]], Counts]) -> list[str]:
@@ -99,7 +104,9 @@ def _wrong_vectors(parts: Parts, segment: Segment, sample: Sequence[Document]) -
     stored: Mapping[int, Mapping[str, Vector]] = {}
     if parts.engine is not None:
         stored = parts.engine.vectors([point for d in sample for point in d.points()], list(parts.models))
-    for name, computed in document_vectors(parts.models, sample).items():
+    given = given_parts(parts.commit.state.settings)  # of their rows the checksums of the files say all
+    models = {name: model for name, model in parts.models.items() if name not in given}
+    for name, computed in document_vectors(models, sample).items():
         waiting = iter(computed)
         for document in sample:
             first = segment.first_passage(rows[document.id])

@@ -1,6 +1,6 @@
 """KeyBERT, BERTopic and txtai: what each takes as its embedding model.
 
-The first two import torch, so that their classes are made when they are asked for.
+The first two import torch, so that their classes are made when they are asked for. They can be pickled.
 """
 
 from __future__ import annotations
@@ -61,5 +61,8 @@ def _backend(library: str, model: Any) -> Any:
     class PellucidBackend(base):
         def embed(self, documents: list[str], verbose: bool = False) -> Vectors:
             return dense(self.embedding_model.encode(list(documents), show_progress_bar=verbose))
+
+        def __reduce__(self) -> Any:  # the class stands in no module; a model given by name stays a name
+            return _backend, (library, model)
 
     return PellucidBackend(embedding_model=open_model(model))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pellucid.errors import missing_extra
+from pellucid.errors import InputError, missing_extra
+from pellucid.fingerprint import fingerprint, same_model
 from pellucid.integrations.plain import dense, name_of, open_model, sparse
 
 try:
@@ -26,33 +27,54 @@ except ImportError as error:
 
 
 class _Named:
-    """What both functions share: a model, stored by its name."""
+    """What both functions share: a model, stored by its name and what tells its weights from others."""
 
     def __init__(self, model: Any) -> None:
-        self._given, self.model = model, open_model(model)
+        self.model = open_model(model)
+        self._stored = {"model": name_of(model), "fingerprint": fingerprint(self.model)}
 
     def get_config(self) -> dict[str, Any]:
-        """Return what Chroma stores.
-
-        Raises:
-            InputError: the model is on no disk.
-        """
-        return {"model": name_of(self._given)}
+        """Return what Chroma stores."""
+        return dict(self._stored)
 
     @staticmethod
     def validate_config(config: dict[str, Any]) -> None:
         """Take any configuration; what is wrong with it shows when it is opened."""
 
     def validate_config_update(self, old_config: dict[str, Any], new_config: dict[str, Any]) -> None:
-        """Take any change."""
+        """Take another place of the same model.
+
+        Raises:
+            InputError: it is another model, whose vectors cannot stand beside those of the collection.
+        """
+        if not same_model(old_config["fingerprint"], new_config["fingerprint"]):
+            raise InputError(
+                f"the collection holds vectors of {old_config['model']!r:.80}, and {new_config['model']!r:.80} is "
+                "another model. Make another collection for it; after modify, which stores before it asks, give this "
+                "one its own function again"
+            )
+
+    @classmethod
+    def _built(cls, config: dict[str, Any]) -> Any:
+        """Return the function that `get_config` describes, if its name still leads to the same model."""
+        made = cls(config["model"])
+        made.validate_config_update(config, made.get_config())
+        return made
 
 
 @register_embedding_function
 class PellucidEmbeddingFunction(_Named, EmbeddingFunction[Documents]):
-    """A model as Chroma's embedding function. A model given as an object has to be saved somewhere."""
+    """A model as Chroma's embedding function."""
 
     def __init__(self, model: Any = "static-en") -> None:
-        """Take a pellucid model, or the bundled name, folder or hub id of one."""
+        """Take a model.
+
+        Args:
+            model: a pellucid model that was opened from somewhere, or its bundled name, folder or hub id.
+
+        Raises:
+            InputError: the model is on no disk, so that Chroma could not store its name.
+        """
         super().__init__(model)
 
     def __call__(self, input: Documents) -> Embeddings:
@@ -70,8 +92,13 @@ class PellucidEmbeddingFunction(_Named, EmbeddingFunction[Documents]):
 
     @staticmethod
     def build_from_config(config: dict[str, Any]) -> PellucidEmbeddingFunction:
-        """Return the function that `get_config` describes."""
-        return PellucidEmbeddingFunction(config["model"])
+        """Return the function that `get_config` describes.
+
+        Raises:
+            InputError: another model lies under its name now.
+        """
+        made: PellucidEmbeddingFunction = PellucidEmbeddingFunction._built(config)
+        return made
 
     def default_space(self) -> Space:
         """Return what collections compare by."""
@@ -87,7 +114,7 @@ class PellucidSparseEmbeddingFunction(_Named, SparseEmbeddingFunction[Documents]
     """A model of a sparse family as Chroma's sparse embedding function; labels are the names of the dimensions."""
 
     def __init__(self, model: Any) -> None:
-        """Take a pellucid model, or the bundled name, folder or hub id of one."""
+        """Take a model, as `PellucidEmbeddingFunction` does."""
         super().__init__(model)
         self._names = self.model.dimensions.names
 
@@ -106,8 +133,13 @@ class PellucidSparseEmbeddingFunction(_Named, SparseEmbeddingFunction[Documents]
 
     @staticmethod
     def build_from_config(config: dict[str, Any]) -> PellucidSparseEmbeddingFunction:
-        """Return the function that `get_config` describes."""
-        return PellucidSparseEmbeddingFunction(config["model"])
+        """Return the function that `get_config` describes.
+
+        Raises:
+            InputError: another model lies under its name now.
+        """
+        made: PellucidSparseEmbeddingFunction = PellucidSparseEmbeddingFunction._built(config)
+        return made
 
     def _vectors(self, rows: Any) -> list[SparseVector]:
         return [

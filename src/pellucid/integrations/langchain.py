@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from pellucid.errors import missing_extra
 from pellucid.integrations.plain import dense, metadata_of, open_index, open_model
 
 try:
-    from langchain_core.callbacks import CallbackManagerForRetrieverRun
+    from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
     from langchain_core.documents import Document
     from langchain_core.embeddings import Embeddings
     from langchain_core.retrievers import BaseRetriever
-    from pydantic import field_validator
+    from pydantic import ConfigDict, field_validator
 except ImportError as error:
     raise missing_extra("langchain-core", "langchain") from error
 
@@ -43,7 +44,9 @@ class PellucidEmbeddings(Embeddings):
 class PellucidRetriever(BaseRetriever):
     """An index as a retriever: `PellucidRetriever(index="my-index", k=4)`.
 
-    `metadata["pellucid"]` of a document says why it was found: score, parts, reasons and highlights.
+    `metadata["pellucid"]` of a document says why it was found: score, parts, reasons and highlights. `k` and `where`
+    may also be given for one call, `retriever.invoke("home loans", k=10, where={"year": 2024})`, where they take the
+    place of the retriever's own.
 
     Attributes:
         index: a `pellucid.Index`, or the folder of one.
@@ -51,12 +54,23 @@ class PellucidRetriever(BaseRetriever):
         where: conditions on the metadata, as `Index.search` takes them.
     """
 
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
     index: Any
     k: int = 4
     where: Any = None
 
     _open = field_validator("index")(open_index)
 
-    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
-        hits = self.index.search(query, self.k, where=self.where)
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None, where: Any = None
+    ) -> list[Document]:
+        k, where = self.k if k is None else k, self.where if where is None else where
+        hits = self.index.search(query, k, where=where)
         return [Document(hit.text, id=hit.id, metadata=metadata_of(hit)) for hit in hits]
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None, where: Any = None
+    ) -> list[Document]:
+        manager = run_manager.get_sync()  # LangChain's own way into a thread drops the arguments of the call
+        return await asyncio.to_thread(self._get_relevant_documents, query, run_manager=manager, k=k, where=where)

@@ -13,13 +13,15 @@ try:
     from llama_index.core.embeddings import BaseEmbedding
     from llama_index.core.retrievers import BaseRetriever
     from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
-    from pydantic import BaseModel, Field, field_serializer, field_validator
+    from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator
 except ImportError as error:
     raise missing_extra("llama-index-core", "llama-index") from error
 
 
 class _Named(BaseModel):
     """A model in a field, which is stored by its name."""
+
+    model_config = ConfigDict(extra="forbid")  # of a mistyped `model`, the default would take the place
 
     model: Any = Field(description="A pellucid model, or its bundled name, folder or hub id.")
     model_name: str = "unknown"

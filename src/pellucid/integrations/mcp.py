@@ -65,6 +65,7 @@ class Results(BaseModel):
     """The documents found, best first."""
 
     documents: list[Found]
+    unknown: list[str] = Field(description="Words of the query that no document has.")
 
 
 def create_server(models: Mapping[str, Embedder], index: Index | None = None) -> MCPServer:
@@ -123,7 +124,8 @@ class _Tools:
         if self._index is None:
             raise InputError("there is no index to search")
         check_explained(query)
-        return Results(documents=[_found(hit) for hit in self._index.search(query, top_k, where=where)])
+        hits = self._index.search(query, top_k, where=where)
+        return Results(documents=[_found(hit) for hit in hits], unknown=list(hits.unknown))
 
     def _model(self, name: str | None) -> Embedder:
         if name is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,7 +36,12 @@ class PellucidVectorizer(TransformerMixin, BaseEstimator):
         self.model = model
 
     def fit(self, X: Any, y: Any = None) -> PellucidVectorizer:
-        """Open the model."""
+        """Open the model.
+
+        Raises:
+            InputError: `X` is nothing that `transform` takes: a single string, a table, a dict.
+        """
+        _check_column(X)
         self._opened()
         return self
 
@@ -50,13 +55,9 @@ class PellucidVectorizer(TransformerMixin, BaseEstimator):
             float32 array [texts, dimension], a CSR matrix of a sparse family.
 
         Raises:
-            InputError: a single string or a table is given, or an item is no string.
+            InputError: a single string, a table or a dict is given, or an item is no string.
         """
-        if isinstance(X, str) or getattr(X, "ndim", 1) != 1:
-            raise InputError(
-                f"X is {type(X).__name__}; give a list, series or array of one dimension, of texts (one column of a "
-                "table, such as frame['text'])"
-            )
+        _check_column(X)
         return self._opened().encode(list(X))
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
@@ -83,3 +84,12 @@ class PellucidVectorizer(TransformerMixin, BaseEstimator):
         tags.requires_fit, tags.no_validation = False, True
         tags.input_tags.string, tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, True, False
         return tags
+
+
+def _check_column(X: Any) -> None:
+    """Refuse what is no list of texts, before its letters, keys or column names are taken for some."""
+    if isinstance(X, str | bytes | Mapping) or not isinstance(X, Iterable) or getattr(X, "ndim", 1) != 1:
+        raise InputError(
+            f"X is {type(X).__name__}; give a list, series or array of one dimension, of texts (one column of a "
+            "table, such as frame['text'])"
+        )

@@ -14,7 +14,7 @@ from pellucid.integrations.plain import dense, open_model
 
 try:
     from spacy.language import Language
-    from spacy.tokens import Doc
+    from spacy.tokens import Doc, Token
     from spacy.util import minibatch
 except ImportError as error:
     raise missing_extra("spacy", "spacy") from error
@@ -22,7 +22,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     from pellucid.base import Embedder, Vectors
 
-_KEY = "pellucid"  # in the user data of a document: text -> vector, of itself and of what was asked for in it
+_KIND = ("._.", "pellucid")  # of the keys in a document's user data; with two characters, as spaCy keeps data of spans
 
 
 @Language.factory("pellucid", default_config={"model": "static-en"})
@@ -60,13 +60,14 @@ class PellucidComponent:
         """Give documents their vectors, `batch_size` at a time."""
         for docs in map(list, minibatch(stream, batch_size)):
             for doc, row in zip(docs, dense(self.embedder.encode([doc.text for doc in docs]))):
-                doc.user_data[_KEY] = {doc.text: row}
+                doc.user_data[_key(doc)] = row
                 yield self.restore(doc)
 
     def restore(self, doc: Doc) -> Doc:
-        """Tie a document to its vectors again, after `Doc.from_bytes`, a DocBin or several processes.
+        """Tie a document to its vectors again, after `Doc.from_bytes`, `Doc.from_docs`, a DocBin or several processes.
 
-        spaCy keeps the vectors then, and drops the functions that give them.
+        spaCy keeps the vectors then, and drops the functions that give them. Of documents put together the vector is
+        computed when it is asked for.
         """
         for hooks in (doc.user_hooks, doc.user_span_hooks, doc.user_token_hooks):
             hooks.update(vector=self._vector, has_vector=self._has_vector, similarity=_similarity)
@@ -83,15 +84,20 @@ class PellucidComponent:
 
     def _vector(self, given: Any) -> Vectors:
         """Return the vector of a document, span or token."""
-        doc = given if isinstance(given, Doc) else given.doc
-        known = doc.user_data.setdefault(_KEY, {})
-        if given.text not in known:
-            known[given.text] = dense(self.embedder.encode([given.text]))[0]
-        vector: Vectors = known[given.text]
+        known, key = (given if isinstance(given, Doc) else given.doc).user_data, _key(given)
+        if key not in known:
+            known[key] = dense(self.embedder.encode([given.text]))[0]
+        vector: Vectors = known[key]
         return vector
 
     def _has_vector(self, given: Any) -> bool:
         return bool(self._vector(given).any())
+
+
+def _key(given: Any) -> tuple[str, str, int, int]:
+    """Return where the vector of a document, span or token lies: it is that of the text between two characters."""
+    start = 0 if isinstance(given, Doc) else given.idx if isinstance(given, Token) else given.start_char
+    return (*_KIND, start, start + len(given.text))
 
 
 def _similarity(first: Any, second: Any) -> float:

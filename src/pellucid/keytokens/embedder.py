@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from pellucid.base import Vectors, check_texts, explained_texts
-from pellucid.dimensions import Dimensions, Edit
+from pellucid.dimensions import Dimensions, Edit, mixed
 from pellucid.embeddings import PLAIN, Role, checked_role, unit_rows
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import KEY_TOKEN, Explanation, Row
@@ -283,6 +283,10 @@ class KeyTokenEmbedder(TransformerEmbedder):
         model = Model(self.backbone, self.settings, *head, adjustment, self.mixing, self.dimensions)
         write_folder(path, model, backbone_name, dtype, sparse_encoder)
 
+    def _identity(self) -> dict[str, Any]:
+        head = {"rows": self.head.rows(), "bias": self.head.bias} if self.given_head else None
+        return {**super()._identity(), "head": head, "offset": self.adjustment.offset, "mixing": self.mixing}
+
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions: of rows of the head, unless dimensions were dropped or merged."""
         return len(self.head) if self.mixing is None else int(self.mixing.shape[1])
@@ -395,10 +399,9 @@ class KeyTokenEmbedder(TransformerEmbedder):
             float32 [n, m], after the model's adjustment.
         """
         first, second = (self.adjustment.apply(np.atleast_2d(rows)) for rows in (embeddings1, embeddings2))
-        if self.settings.similarity == "dot":
-            product: Vectors = first @ second.T
-            return product
-        return self.similarity(first, second)
+        is_dot = self.settings.similarity == "dot"
+        product: Vectors = first @ second.T if is_dot else self.similarity(first, second)
+        return product
 
     def _size(self) -> str:
         return f"{self.get_embedding_dimension():,} tokens"
@@ -450,8 +453,6 @@ class KeyTokenEmbedder(TransformerEmbedder):
         return explained(self, *explained_texts(text1, text2, role1, role2))
 
     def _edited(self, edit: Edit) -> Self:
-        from scipy import sparse
-
-        mixing = sparse.csr_array(edit.mixing if self.mixing is None else self.mixing @ edit.mixing)
+        mixing = mixed(self.mixing, edit)
         mixing.eliminate_zeros()
         return self._like(mixed=(mixing, edit.dimensions))

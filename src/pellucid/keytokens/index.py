@@ -20,14 +20,14 @@ A ranking near the dense one does not show that key tokens work: random rows in 
 `expand=0` finds does; docs/results-keytokens-retrieval.md measures both.
 
 A folder has two files: `config.json` with the settings of the index and of the model, and `index.safetensors` with the
-lists, the texts as UTF-8, and the logits of a fixed text, by which another model is refused. The model is kept apart.
+lists and the texts as UTF-8. The model is kept apart; another one is refused by its fingerprint.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
@@ -39,6 +39,7 @@ from pellucid.base import Vectors, check_texts
 from pellucid.embeddings import Role
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import KEY_TOKEN, Explanation, Row
+from pellucid.fingerprint import fingerprint, same_model
 from pellucid.keytokens.embedder import Places, word_rows
 from pellucid.keytokens.head import TopTokens
 from pellucid.keytokens.states import SIGNS, Signs, own_tokens, state_width
@@ -52,9 +53,8 @@ if TYPE_CHECKING:
     from pellucid.keytokens.embedder import KeyTokenEmbedder
 
 _CONFIG, _TENSORS, _KIND, _VERSION = "config.json", "index.safetensors", "key token index", 1
-_PROBE = "The doctor gave the sick boy some medicine on Monday."
-_PROBED = 64  # logits kept
-_NEEDED = ("data", "indices", "indptr", "texts", "ends", "probe")
+_NEEDED = ("data", "indices", "indptr", "texts", "ends")
+_OF_QUERIES = ("top_k", "signs", "instruction", "instructed_template", "query_template")  # settings without a part here
 _BLOCK = 1_024  # documents decoded together
 
 
@@ -347,10 +347,10 @@ class KeyTokenIndex:
             "indptr": self.weights.indptr.astype(np.int64),
             "texts": np.frombuffer(b"".join(texts), np.uint8),
             "ends": np.cumsum([len(text) for text in texts], dtype=np.int64),
-            "probe": _probe(self.model),
         }
         facts: dict[str, Any] = {"kind": _KIND, "version": _VERSION, "files": [_CONFIG, _TENSORS]}
         facts |= {"top_k": self.top_k, "signs": self.signs, "settings": asdict(self.model.settings)}
+        facts["model"] = _fingerprint(self.model)
         with writing_folder(path) as folder:
             write_tensors(folder / _TENSORS, tensors)
             facts["sha256"] = {_TENSORS: checksum(folder / _TENSORS)}
@@ -377,10 +377,11 @@ class KeyTokenIndex:
         missing = [name for name in _NEEDED if name not in tensors]
         if missing:
             raise ModelFolderError(f"{folder / _TENSORS} holds no tensor {missing[0]!r}; the index is broken")
-        _check_model(folder, facts.get("settings"), tensors["probe"], model)
+        _check_model(folder, facts, model)
         documents = _texts(folder, tensors)
         ends = tensors["indptr"]
-        if ends.ndim != 1 or ends.dtype.kind != "i" or (np.diff(ends, prepend=0) < 0).any():  # scipy narrows them first
+        falls = ends.ndim == 1 and ends.size and (ends[0] < 0 or (ends[1:] < ends[:-1]).any())  # differences overflow
+        if ends.ndim != 1 or ends.dtype.kind != "i" or falls:  # scipy narrows them first
             raise ModelFolderError(f"{folder / _TENSORS}: the lists are broken: their ends do not divide them")
         parts = (tensors["data"], tensors["indices"], tensors["indptr"])
         try:
@@ -443,19 +444,17 @@ def _read_facts(folder: Path) -> dict[str, Any]:
     return facts
 
 
-def _probe(model: KeyTokenEmbedder) -> npt.NDArray[np.float32]:
-    """Return a few logits of a fixed text: another backbone, head or adjustment gives others."""
-    shown = model.head.shown
-    top = model.decode(model.embed([_PROBE], role="document"), len(shown))
-    logits: npt.NDArray[np.float32] = top.scores[0][np.argsort(top.ids[0])]
-    return logits[:: max(1, len(shown) // _PROBED)]
+def _fingerprint(model: KeyTokenEmbedder) -> dict[str, Any]:
+    """Return what tells the model from others, as far as the embeddings of documents depend on it."""
+    plain: dict[str, Any] = {field.name: field.default for field in fields(model.settings) if field.name in _OF_QUERIES}
+    plain["top_k"] = None  # any number of tokens, whatever the head has
+    return fingerprint(model.with_settings(replace(model.settings, **plain)))
 
 
-def _check_model(folder: Path, settings: Any, probe: npt.NDArray[Any], model: KeyTokenEmbedder) -> None:
+def _check_model(folder: Path, facts: dict[str, Any], model: KeyTokenEmbedder) -> None:
     """Refuse another model than the index was built with, and other settings that its embeddings depend on."""
-    now = asdict(model.settings)
-    for name in ("top_k", "signs", "instruction", "instructed_template", "query_template"):  # no part in indexing
-        now.pop(name)
+    settings = facts.get("settings")
+    now = {name: value for name, value in asdict(model.settings).items() if name not in _OF_QUERIES}
     if not isinstance(settings, dict):
         raise ModelFolderError(f"{folder / _CONFIG} does not say the settings of the model; the index is broken")
     differing = [name for name, value in now.items() if settings.get(name) != value]
@@ -464,11 +463,10 @@ def _check_model(folder: Path, settings: Any, probe: npt.NDArray[Any], model: Ke
             f"{folder} was built with other settings of the model (different: {', '.join(differing)}); "
             "give the model it was built with, or build it again"
         )
-    own = _probe(model)
-    if own.shape != probe.shape or not np.allclose(own, probe, rtol=1e-2, atol=1e-2 * float(np.abs(own).max())):
+    if not same_model(facts.get("model", {}), _fingerprint(model)):
         raise InputError(
-            f"{folder} was built with another model or another adjustment: the same text has other logits; "
-            "give the model it was built with, or build it again"
+            f"{folder} was built with another model, or with another adjustment or edit of it; give the model it was "
+            "built with, or build it again"
         )
 
 

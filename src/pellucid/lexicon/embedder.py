@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.base import Vectors, explained_texts
-from pellucid.dimensions import Dimensions, Edit
+from pellucid.dimensions import Dimensions, Edit, mixed
 from pellucid.embeddings import Role
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Explanation, Row
@@ -163,6 +163,10 @@ class LexiconEmbedder(TransformerEmbedder):
 
         mixed = None if self.mixing is None else (self.mixing, self._dimensions)
         write_folder(path, Parts(self.backbone, self.clusters, self.settings, self.bias, mixed), backbone_name, dtype)
+
+    def _identity(self) -> dict[str, Any]:
+        clusters = {"centroids": self.clusters.centroids, "assignment": self.clusters.assignment}
+        return {**super()._identity(), **clusters, "bias": self.bias, "mixing": self.mixing}
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions: of clusters, unless some were merged."""
@@ -329,12 +333,12 @@ def edited_mixing(mixing: Any, edit: Edit) -> tuple[npt.NDArray[np.int64], Any]:
     """Return which clusters an edit leaves in use, and the mixing of these; None where each is a dimension as it is."""
     from scipy import sparse
 
-    mixed = sparse.csr_array(edit.mixing if mixing is None else mixing @ edit.mixing)
-    mixed.eliminate_zeros()
-    used = np.flatnonzero(np.diff(mixed.indptr))
-    mixed = mixed[used]
-    same = mixed.shape[0] == mixed.shape[1] and abs(mixed - sparse.eye_array(len(used))).nnz == 0
-    return used, None if same else mixed
+    found = mixed(mixing, edit)
+    found.eliminate_zeros()
+    used = np.flatnonzero(np.diff(found.indptr))
+    found = found[used]
+    same = found.shape[0] == found.shape[1] and abs(found - sparse.eye_array(len(used))).nnz == 0
+    return used, None if same else found
 
 
 def largest_coordinates(rows: Any, most: int) -> Any:

@@ -32,10 +32,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.dimensions import Dimensions, DimensionTable, read_dimensions, scaling, write_dimensions
+from pellucid.dimensions import (
+    MOST_SCALE,
+    Dimensions,
+    DimensionTable,
+    read_dimensions,
+    scaling,
+    write_dimensions,
+)
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.lexicon.clusters import Clusters, name_clusters
-from pellucid.pretrained import check_family, identify, loading, locate, saving
+from pellucid.pretrained import check_family, identify, loading, locate, named_place, saving
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.transformer.backbone import (
     CONFIG,
@@ -95,14 +102,14 @@ def write_folder(path: str | Path, model: Parts, backbone_name: str | None, dtyp
 
 
 def diagonal_scales(mixing: Any) -> list[float] | None:
-    """Return what each dimension is multiplied by where the mixing does nothing else, for the table; else None."""
+    """Return what each dimension is multiplied by where the mixing does nothing else, and the table takes it."""
     if mixing is None or mixing.shape[0] != mixing.shape[1]:
         return None
     entries = mixing.tocoo()
     if entries.nnz != mixing.shape[0] or (entries.row != entries.col).any():
         return None
     values: list[float] = mixing.diagonal().tolist()
-    return values
+    return values if 0 <= min(values) and max(values) <= MOST_SCALE else None
 
 
 def _tensors(model: Parts, dtype: str, *, mixed: bool) -> dict[str, npt.NDArray[Any]]:
@@ -261,7 +268,8 @@ def _open_trained(
     import torch
 
     config = read_json(adapter / CONFIG)
-    origin = backbone or (config.get("base_model_name_or_path") if isinstance(config, dict) else None)
+    base = config.get("base_model_name_or_path") if isinstance(config, dict) else None
+    origin = backbone or (named_place(folder, base) if isinstance(base, str) else None)
     if not isinstance(origin, (str, Path)):
         raise ModelFolderError(f"{folder} is an adapter; give the name or folder of the model it was trained from")
     base = open_backbone(origin, attention="causal", head="lm", device="cpu")

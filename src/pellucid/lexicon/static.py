@@ -149,10 +149,7 @@ class StaticLexiconEmbedder(Embedder):
         self._bulk: BulkRows | None = None  # made when first needed
         self._characters = 0  # encoded without it
         check_positive(self, "max_active_dims")
-        if len(self.table.scales) != len(vocabulary):
-            raise InputError(f"{len(vocabulary)} words and a table of {len(self.table.scales)}; each has one row")
-        if self.table.clusters.size and self.table.clusters.max() >= self._clusters:
-            raise InputError(f"the table has cluster {self.table.clusters.max()}, and there are {self._clusters}")
+        _check_table(self.table, len(vocabulary), self._clusters)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the compiled path: its arrays are views of one another, which copies of them are not."""
@@ -195,6 +192,10 @@ class StaticLexiconEmbedder(Embedder):
             write_tensors(folder / _TENSORS, self.table._asdict() | mixing)
             write_vocabulary(folder, self.vocabulary)
             write_dimensions(folder / _TABLE, self._dimensions, scales)
+
+    def _identity(self) -> dict[str, Any]:
+        words = {"words": list(self.vocabulary.words), "subwords": self.vocabulary.subwords}
+        return {**words, **self.table._asdict(), "mixing": self.mixing, "max_active_dims": self.max_active_dims}
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions: of clusters, unless some were merged."""
@@ -389,7 +390,14 @@ def _read_folder(folder: Path) -> tuple[Vocabulary, WordClusters, Dimensions, An
     clusters, count = (_checked_count(facts, name, folder) for name in ("clusters", "dimensions"))
     vocabulary = read_vocabulary(folder)
     tensors, _ = read_tensors(path)
-    table = _checked_table(tensors, len(vocabulary), clusters, path)
+    missing = [name for name in WordClusters._fields if name not in tensors]
+    if missing:
+        raise ModelFolderError(f"{path} holds no {missing[0]!r}; it is of another model or broken")
+    table = WordClusters(*(tensors[name] for name in WordClusters._fields))
+    try:
+        _check_table(table, len(vocabulary), clusters)
+    except InputError as error:
+        raise ModelFolderError(f"{path}: {error}") from error
     dimensions, scales = read_dimensions(folder / _TABLE, count)
     mixing = read_mixing(tensors, clusters, count, path)
     if set(scales) != {1.0}:
@@ -406,23 +414,22 @@ def _checked_count(facts: Mapping[str, Any], name: str, folder: Path) -> int:
     return count
 
 
-def _checked_table(tensors: dict[str, npt.NDArray[Any]], words: int, clusters: int, path: Path) -> WordClusters:
-    """Return the table among the tensors of `path`."""
+def _check_table(table: WordClusters, words: int, clusters: int) -> None:
+    """Refuse a table that is not one of so many words and clusters: the compiled functions follow its numbers.
+
+    Raises:
+        InputError: a part has another type or size, or points outside the others.
+    """
     kinds = {"starts": np.int32, "clusters": np.int16, "weights": np.uint8, "scales": np.float32}
-    try:
-        table = WordClusters(*(tensors[name] for name in WordClusters._fields))
-    except KeyError as error:
-        raise ModelFolderError(f"{path} holds no {error}; it is of another model or broken") from error
     sizes = (words + 1, table.weights.size, table.clusters.size, words)
-    for (name, tensor), size in zip(table._asdict().items(), sizes):
-        if tensor.dtype != kinds[name] or tensor.shape != (size,):
+    for (name, part), size in zip(table._asdict().items(), sizes):
+        if part.dtype != kinds[name] or part.shape != (size,):
             wanted = f"{np.dtype(kinds[name])} [{size}]"
-            raise ModelFolderError(f"{path}: {name!r} is {tensor.dtype} {list(tensor.shape)}, expected {wanted}")
+            raise InputError(f"{name!r} of the table is {part.dtype} {list(part.shape)}, expected {wanted}")
     starts, used = table.starts, table.clusters
-    if starts[0] != 0 or starts[-1] != len(used) or (np.diff(starts) < 0).any():
-        raise ModelFolderError(f"{path}: 'starts' does not divide the {len(used)} entries among the words")
+    if starts[0] != 0 or starts[-1] != len(used) or (starts[1:] < starts[:-1]).any():  # differences may overflow
+        raise InputError(f"'starts' does not divide the table's {len(used)} entries among the words")
     if used.size and not 0 <= used.min() <= used.max() < clusters:
-        raise ModelFolderError(f"{path}: 'clusters' points outside the {clusters} clusters")
+        raise InputError(f"'clusters' of the table points outside the {clusters} clusters")
     if not is_sound(table.scales, _LARGEST) or table.scales.min(initial=0) < 0:
-        raise ModelFolderError(f"{path}: 'scales' holds negative or non-finite numbers, or such beyond {_LARGEST:g}")
-    return table
+        raise InputError(f"'scales' of the table holds negative or non-finite numbers, or such beyond {_LARGEST:g}")

@@ -125,6 +125,9 @@ class DenseEmbedder(TransformerEmbedder):
             described = {"settings": asdict(self.settings), "pooling": self.pooling, "fingerprint": known}
             write_json(folder / _FACTS, described)
 
+    def _identity(self) -> dict[str, Any]:
+        return {**super()._identity(), "pooling": self.pooling}
+
     def get_embedding_dimension(self) -> int:
         """Return the length of a state."""
         return self.backbone.dimension if self.backbone.predicts_next else int(self.backbone.model.config.hidden_size)

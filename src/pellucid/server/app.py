@@ -58,7 +58,7 @@ def create_app(settings: ServerSettings | None = None, models: Mapping[str, Embe
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        service.start()
+        service.start(also=app.openapi)
         yield
         await service.stop()
 
@@ -73,6 +73,7 @@ def create_app(settings: ServerSettings | None = None, models: Mapping[str, Embe
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _failed)
+    app.openapi = _described_with_token(app, service.settings.token is not None)  # type: ignore[method-assign]
     app.add_middleware(Guard, settings=service.settings, registry=registry)
     app.state.service = service
     return app
@@ -109,7 +110,7 @@ def _add_state_routes(app: FastAPI, service: Service, registry: CollectorRegistr
     @app.head("/ready", include_in_schema=False)
     @app.get("/ready", tags=["state"], response_class=Response, responses={503: {"description": "it starts or ends"}})
     async def ready() -> Response:
-        """Say whether requests can be taken."""
+        """Say whether requests can be taken: nothing is left to import or to compile."""
         return Response(status_code=200 if service.is_ready else 503)
 
     @app.get("/metrics", tags=["state"], response_class=PlainTextResponse)
@@ -120,6 +121,26 @@ def _add_state_routes(app: FastAPI, service: Service, registry: CollectorRegistr
         every = CollectorRegistry()
         MultiProcessCollector(every)  # type: ignore[no-untyped-call]
         return PlainTextResponse(generate_latest(every))
+
+
+def _described_with_token(app: FastAPI, needed: bool) -> Callable[[], dict[str, Any]]:
+    """Return FastAPI's `openapi` with what it does not know: the token, and that OpenAI's API has no 422."""
+    plain = app.openapi
+
+    def described() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            schema = plain()
+            token = {"type": "http", "scheme": "bearer", "description": "PELLUCID_TOKEN, where the server has one."}
+            schema["components"]["securitySchemes"] = {"token": token}
+            for path, item in schema["paths"].items():
+                for method, operation in item.items():
+                    is_open = path in _OPEN and method == "get"
+                    operation["security"] = [{"token": []}] if needed and not is_open else []
+                    if path.startswith("/v1/"):
+                        operation["responses"].pop("422")
+        return app.openapi_schema or {}
+
+    return described
 
 
 async def _refused(request: Request, error: Any) -> Response:
@@ -258,14 +279,14 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> ApiError | None:
         """Return why a request is not passed on: its host, its token, its length, or too many others."""
-        headers = dict(scope["headers"])
+        headers = dict(reversed(scope["headers"]))  # of several of a name the first counts, as it does for Starlette
         if self._hosts is not None and _PORT.sub(b"", headers.get(b"host", b"").lower()) not in self._hosts:
             return ApiError(400, "the server does not go by this host name; ask it as localhost")
         if scope["path"] in _OPEN and scope["method"] in ("GET", "HEAD"):
             return None
         if self.settings.token is not None:
-            expected = f"Bearer {self.settings.token}".encode()
-            if not hmac.compare_digest(headers.get(b"authorization", b""), expected):
+            scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
+            if scheme.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self.settings.token.encode()):
                 return ApiError(401, "the token is missing or wrong; send Authorization: Bearer TOKEN")
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > self.settings.max_body_bytes:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from copy import copy
 from typing import Any, NamedTuple
 
 from pellucid.base import Embedder
@@ -17,6 +19,7 @@ from pellucid.errors import PellucidError
 from pellucid.server.errors import ApiError
 from pellucid.static.embedder import StaticEmbedder
 
+WARM_TEXT = "ready, 3.14 zzqx Ünï 日本語"  # known words and others, in several scripts
 _AT_ONCE = 8_000  # characters: a static model takes about a millisecond for them
 _PIECE = 64  # texts; a long request is queued piece by piece, so that others get their turns
 _MOST_TEXTS = 256  # of one call of a model
@@ -29,12 +32,17 @@ class _Job(NamedTuple):
 
 
 class Batcher:
-    """The queue in front of one model."""
+    """The queue in front of one model.
 
-    def __init__(self, model: Embedder, max_waiting: int) -> None:
+    Attributes:
+        model: the model.
+        is_warm: whether `warm_up` is done; until then nothing is encoded in the event loop.
+    """
+
+    def __init__(self, model: Embedder, max_waiting: int, *, is_warm: bool = True) -> None:
         """Take a model; more than `max_waiting` requests in its queue are refused."""
-        self.model = model
-        self._is_quick = isinstance(getattr(model, "encoder", model), StaticEmbedder)
+        self.model, self.is_warm = model, is_warm
+        self._is_quick = _static(model) is not None
         self._queue: asyncio.Queue[_Job] = asyncio.Queue(max_waiting)
         self._thread = ThreadPoolExecutor(1, "encode")
         self._task: asyncio.Task[None] | None = None
@@ -58,7 +66,7 @@ class Batcher:
         Raises:
             ApiError: 429 where too many wait, 424 where the model fails.
         """
-        if self._is_quick and sum(map(len, texts)) <= _AT_ONCE:
+        if self._is_quick and self.is_warm and sum(map(len, texts)) <= _AT_ONCE:
             return _encode(self.model, texts, role)
         pieces = [texts[start : start + _PIECE] for start in range(0, len(texts), _PIECE)]
         rows = [await self._queued(piece, role, may_wait=number > 0) for number, piece in enumerate(pieces)]
@@ -105,6 +113,32 @@ class Batcher:
             if not job.rows.done():
                 job.rows.set_result(rows[start : start + len(job.texts)])
             start += len(job.texts)
+
+
+def warm_up(model: Embedder) -> None:
+    """Import and compile what the first requests to a model would wait for: half a minute where nothing is cached."""
+    static = _static(model)
+    if static is not None:
+        aside = copy(static)  # the model itself answers without compiled code meanwhile
+        aside._started()
+        _use(aside)
+        static._started()  # else it would be made in the midst of some request, once there were enough texts
+    _use(model)
+
+
+def _use(model: Embedder) -> None:
+    """Call what requests call."""
+    for work in (model.encode_query, model.encode_document, model.coverage, model.describe, model.explain):
+        with suppress(PellucidError, NotImplementedError):
+            work(WARM_TEXT)
+    with suppress(PellucidError, NotImplementedError):
+        model.explain(WARM_TEXT, WARM_TEXT)
+
+
+def _static(model: Embedder) -> StaticEmbedder | None:
+    """Return the static model that `model` is or stands on."""
+    encoder = getattr(model, "encoder", model)
+    return encoder if isinstance(encoder, StaticEmbedder) else None
 
 
 def _encode(model: Embedder, texts: list[str], role: Role) -> Any:

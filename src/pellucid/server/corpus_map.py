@@ -14,11 +14,11 @@ from pellucid.base import Embedder
 from pellucid.embeddings import unit_rows
 from pellucid.errors import InputError, require
 
-MOST_POINTS = 5000
-_LEAST_POINTS = 10
+LEAST_POINTS, MOST_POINTS = 10, 5000
 _COMPONENTS = 50  # that t-SNE sees: as many keep the neighbours, and it is quicker
 _PERPLEXITY = 30
 _LABEL_WORDS = 4
+_SAME = 1e-6  # rows of length 1 that differ by less are the same but for rounding
 
 
 class Cluster(NamedTuple):
@@ -50,8 +50,8 @@ def corpus_map(model: Embedder, texts: Sequence[str], clusters: int = 8) -> Corp
         InputError: too few texts or too many.
         MissingExtraError: scikit-learn is not installed.
     """
-    if not _LEAST_POINTS <= len(texts) <= MOST_POINTS:
-        raise InputError(f"a map of {len(texts):,} texts cannot be drawn; give {_LEAST_POINTS} to {MOST_POINTS:,}")
+    if not LEAST_POINTS <= len(texts) <= MOST_POINTS:
+        raise InputError(f"a map of {len(texts):,} texts cannot be drawn; give {LEAST_POINTS} to {MOST_POINTS:,}")
     require("scikit-learn", "serve")
     from sklearn.cluster import KMeans
     from sklearn.decomposition import TruncatedSVD
@@ -62,22 +62,24 @@ def corpus_map(model: Embedder, texts: Sequence[str], clusters: int = 8) -> Corp
     reduced = TruncatedSVD(width, random_state=0).fit_transform(rows) if width < rows.shape[1] else rows
     reduced = np.nan_to_num(reduced)  # of texts that are all the same
     found = KMeans(min(clusters, len(texts) // 2), n_init=1, random_state=0).fit_predict(reduced)
-    perplexity = min(_PERPLEXITY, (len(texts) - 1) / 3)
-    tsne = TSNE(2, perplexity=perplexity, init="pca", random_state=0, max_iter=500)
-    points = tsne.fit_transform(reduced)
+    points = np.zeros((len(texts), 2))
+    if reduced.std(axis=0).max() > _SAME:  # else t-SNE divides by 0, and its tree of NaN ends the process
+        perplexity = min(_PERPLEXITY, (len(texts) - 1) / 3)
+        points = TSNE(2, perplexity=perplexity, init="pca", random_state=0, max_iter=500).fit_transform(reduced)
     points = (points - points.mean(axis=0)) / max(float(np.abs(points - points.mean(axis=0)).max()), 1e-9)
-    named, members = _named(model, list(texts), found)
+    known = np.asarray(abs(rows).sum(axis=1)).ravel() > 0
+    named, members = _named(model, list(texts), found, known)
     return CorpusMap(points.astype(np.float32), named, members)
 
 
-def _named(model: Embedder, texts: list[str], found: Any) -> tuple[tuple[Cluster, ...], list[int]]:
-    """Return the clusters, largest first, and the cluster of each text; one of a single text goes without words."""
+def _named(model: Embedder, texts: list[str], found: Any, known: Any) -> tuple[tuple[Cluster, ...], list[int]]:
+    """Return the clusters, largest first, and the cluster of each text; words need two texts, one of them known."""
     from pellucid.analysis.groups import contrast_all
 
     counts = np.bincount(found)
     order = [int(number) for number in np.argsort(-counts, kind="stable") if counts[number]]
     members = [order.index(number) for number in found.tolist()]
-    large = [place for place, number in enumerate(order) if counts[number] > 1]
+    large = [place for place, number in enumerate(order) if counts[number] > 1 and known[found == number].any()]
     kept = [number for number, place in enumerate(members) if place in large]
     contrasts: dict[str, Any] = {}
     if len(large) > 1:

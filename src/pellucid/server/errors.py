@@ -12,6 +12,7 @@ import orjson
 from pydantic import BaseModel
 from starlette.responses import Response
 
+MOST_BYTES = 64 << 20  # of any answer; each route ends before it makes more
 _TEI_TYPES = {400: "Empty", 424: "Backend", 429: "Overloaded", 503: "Unhealthy", 504: "Overloaded"}
 _OPENAI_TYPES = {401: "authentication_error", 429: "rate_limit_error"}
 
@@ -54,21 +55,30 @@ class InferenceError(BaseModel):
 
 
 def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """Return JSON of plain values and C-contiguous numpy arrays."""
+    """Return JSON of plain values and C-contiguous numpy arrays.
+
+    Raises:
+        ApiError: 422, it is too large.
+    """
     body = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+    if len(body) > MOST_BYTES:
+        raise ApiError(
+            422, f"the answer has {len(body):,} bytes; at most {MOST_BYTES:,} are sent. Ask for less at once"
+        )
     return Response(body, status, headers=headers, media_type="application/json")
 
 
 def error_answer(path: str, error: ApiError) -> Response:
-    """Return an error in the form of the API that `path` belongs to."""
+    """Return an error in the form of the API that `path` belongs to; OpenAI's clients know a wrong request as 400."""
     message = str(error).encode("utf-8", "replace").decode()  # it may quote a lone surrogate of the client's
     headers = {"www-authenticate": "Bearer"} if error.status == 401 else {}
     if error.status == 429:
         headers["retry-after"] = "1"
     if path.startswith("/v1/"):
-        kind = _OPENAI_TYPES.get(error.status, "invalid_request_error" if error.status < 500 else "server_error")
+        status = 400 if error.status == 422 else error.status
+        kind = _OPENAI_TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
         detail = {"message": message, "type": kind, "param": error.param, "code": error.code}
-        return answer({"error": detail}, error.status, headers)
+        return answer({"error": detail}, status, headers)
     kind = _TEI_TYPES.get(error.status, "Validation" if error.status < 500 else "Backend")
     return answer({"error": message, "error_type": kind}, error.status, headers)
 

@@ -6,20 +6,22 @@ as /similarity where `inputs` is an object.
 
 from __future__ import annotations
 
-from itertools import pairwise
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
-import orjson
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from pellucid.embeddings import Role
 from pellucid.errors import VERSION
+from pellucid.server.bounds import written
 from pellucid.server.errors import ApiError, InferenceError, answer, described
-from pellucid.server.routing import RequestBody, Route, TextList, Texts
+from pellucid.server.routing import RequestBody, Route, Size, TextList, Texts
 from pellucid.server.service import Service
+
+_FEWER = "send fewer texts in one request"
 
 
 class _Options(RequestBody):
@@ -32,7 +34,7 @@ class EmbedRequest(_Options):
 
     inputs: Texts
     normalize: bool = True
-    dimensions: int | None = Field(None, ge=1)
+    dimensions: Size | None = None
 
 
 class SparseRequest(_Options):
@@ -99,13 +101,11 @@ class ModelInfo(BaseModel):
     saves: bool = Field(description="Ours: whether edited models and settings of the index can be saved.")
 
 
-def _sparse_json(rows: Any) -> bytes:
-    """Return CSR rows as JSON, put together row by row: as Python's objects they would take fifty times the space."""
-    parts = []
-    for start, end in pairwise(rows.indptr.tolist()):
-        pairs = zip(rows.indices[start:end].tolist(), rows.data[start:end].tolist())
-        parts.append(orjson.dumps([{"index": number, "value": value} for number, value in pairs]))
-    return b"[" + b",".join(parts) + b"]"
+def _sparse(rows: Any, number: int) -> list[dict[str, Any]]:
+    """Return a row of a CSR matrix; as Python's objects all rows would take fifty times the space."""
+    own = slice(*rows.indptr[number : number + 2].tolist())
+    pairs = zip(rows.indices[own].tolist(), rows.data[own].tolist())
+    return [{"index": number, "value": value} for number, value in pairs]
 
 
 def routes(service: Service) -> APIRouter:
@@ -139,7 +139,7 @@ def routes(service: Service) -> APIRouter:
         rows = await service.encode(name, texts, body.prompt_name)
         if not hasattr(rows, "tocsr"):
             raise ApiError(424, f"{name} gives dense rows; ask /embed, or serve a lexicon or key-token model")
-        return Response(await service.in_thread(lambda: _sparse_json(rows)), media_type="application/json")
+        return answer(await service.in_thread(lambda: written(range(rows.shape[0]), partial(_sparse, rows), _FEWER)))
 
     @router.post("/similarity", response_model=list[float])
     async def similarity(body: SimilarityRequest) -> Response:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import base64
-from typing import Literal
+from typing import Any, Literal
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from pellucid.server.errors import OpenAIError, answer, described
-from pellucid.server.routing import RequestBody, Route, Texts
+from pellucid.server.routing import RequestBody, Route, Size, Texts
 from pellucid.server.service import Service
 
 
@@ -20,7 +20,7 @@ class EmbeddingRequest(RequestBody):
     input: Texts
     model: str = Field(description="A name that /v1/models lists.")
     encoding_format: Literal["float", "base64"] = "float"
-    dimensions: int | None = Field(None, ge=1, description="Of a static model: so many of the first dimensions.")
+    dimensions: Size | None = Field(None, description="Of a static model: so many of the first dimensions.")
     input_type: Literal["query", "document"] | None = Field(
         None, description="What a search takes the texts for; some models encode queries in another way."
     )
@@ -86,7 +86,15 @@ def routes(service: Service) -> APIRouter:
     @router.get("/models", response_model=ModelList)
     async def list_models() -> Response:
         """List the models that are served."""
-        about = {"object": "model", "created": 0, "owned_by": "pellucid"}
-        return answer({"object": "list", "data": [{"id": name, **about} for name in service.models]})
+        return answer({"object": "list", "data": list(map(_entry, service.models))})
+
+    @router.get("/models/{model:path}", response_model=ModelEntry)
+    async def retrieve_model(model: str) -> Response:
+        """Say whether a model is served."""
+        return answer(_entry(service.model_name(model)))
 
     return router
+
+
+def _entry(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "pellucid"}

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from pellucid.explanation import WORD, WORD_PAIR, Row
-from pellucid.server.corpus_map import MOST_POINTS, corpus_map
-from pellucid.server.errors import InferenceError, answer, described
-from pellucid.server.routing import RequestBody, Route, TextList, Weights
+from pellucid.server.bounds import difference, explained, explained_hit, searched
+from pellucid.server.corpus_map import LEAST_POINTS, MOST_POINTS, corpus_map
+from pellucid.server.errors import ApiError, InferenceError, answer, described
+from pellucid.server.routing import RequestBody, Route, Weights, Whole
 from pellucid.server.service import Service
-from pellucid.views.parts import Note
 
 if TYPE_CHECKING:
     from pellucid.index.documents import Document
 
 _Role = Literal["query", "document"]
 _EXAMPLE_WORDS = 6
-_KNOWN_AS = " (as "  # between a word and what the vocabulary has for it
+_BM25 = "bm25"  # the part of a score that is no model
 _SHOWN = 400  # characters of a text on the map
 _ENCODED = 4000  # characters of a document that count for its place on the map
+_Corpus = Annotated[list[str], Field(min_length=LEAST_POINTS, max_length=MOST_POINTS, fail_fast=True)]
+_Alternatives = Annotated[list[dict[str, Any]], Field(max_length=100, fail_fast=True)]
 
 
 class ExplainRequest(RequestBody):
@@ -44,7 +44,7 @@ class DescribeRequest(RequestBody):
 
     text: str
     model: str | None = None
-    top_k: int = Field(5, ge=1, le=100)
+    top_k: Whole = Field(5, ge=1, le=100)
 
 
 class Description(BaseModel):
@@ -75,11 +75,11 @@ class SearchRequest(RequestBody):
     """The body of /search."""
 
     query: str
-    top_k: int = Field(10, ge=1, le=100)
-    where: dict[str, Any] | list[Any] | None = Field(None, description="Conditions on the metadata.")
+    top_k: Whole = Field(10, ge=1, le=100)
+    where: dict[str, Any] | _Alternatives | None = Field(None, description="Conditions on the metadata.")
     weights: Weights | None = Field(None, description="Of the parts of the score, for this search.")
     word_weights: Weights | None = Field(None, description="Of words of the query, for this search.")
-    rows: int = Field(0, ge=0, le=1000, description="Add so many rows of each hit, the largest.")
+    rows: Whole = Field(0, ge=0, le=1000, description="Add so many rows of each hit, the largest.")
 
 
 class WhyRequest(RequestBody):
@@ -94,9 +94,11 @@ class WhyRequest(RequestBody):
 class MapRequest(RequestBody):
     """The body of /map."""
 
-    texts: TextList | None = Field(None, description="The corpus; without it, documents of the index.")
-    limit: int = Field(1000, ge=10, le=MOST_POINTS, description="Documents of the index, spread over all of them.")
-    clusters: int = Field(8, ge=2, le=50)
+    texts: _Corpus | None = Field(None, description="The corpus; without it, documents of the index.")
+    limit: Whole = Field(
+        1000, ge=LEAST_POINTS, le=MOST_POINTS, description="Documents of the index, spread over all of them."
+    )
+    clusters: Whole = Field(8, ge=2, le=50)
     model: str | None = None
 
 
@@ -142,15 +144,6 @@ def _shown(document: Document) -> str:
     return "\n".join(filter(None, (document.title, document.text)))[:_ENCODED]
 
 
-def _row(row: Row, parts: Collection[str]) -> dict[str, Any]:
-    """Return a row of a hit; its handle is what a person would weigh anew: the query's word, or the dimension."""
-    if row.kind in (WORD, WORD_PAIR):
-        handle = row.parts[0].partition(_KNOWN_AS)[0]
-    else:
-        handle = row.name if len(parts) > 1 else f"{next(iter(parts))}: {row.name}"  # which names it only among several
-    return {"name": row.name, "contribution": row.contribution, "kind": row.kind, "handle": handle}
-
-
 def routes(service: Service) -> APIRouter:
     """Return our own routes."""
     router = APIRouter(tags=["pellucid"], route_class=Route, responses=described(InferenceError, 404))
@@ -169,17 +162,13 @@ def routes(service: Service) -> APIRouter:
         """Take a similarity apart: rows that add up to it, as docs/schema.json describes them."""
         name = service.model_name(body.model)
         service.check_explained({"text1": body.text1, "text2": body.text2, "text3": body.text3})
-        if body.text3 is not None and body.text2 is None:
-            body.text2, body.text3 = body.text3, None
-        roles = {"role1": body.role1, "role2": body.role2 if body.text2 is not None else None}
+        others: list[str | None] = [text for text in (body.text2, body.text3) if text is not None]
+        roles = {"role1": body.role1, "role2": body.role2 if others else None}
 
         def work() -> dict[str, Any]:
             model = service.models[name]
-            explanation = model.explain(body.text1, body.text2, **roles)
-            if body.text3 is not None:
-                explanation -= model.explain(body.text1, body.text3, **roles)
-            notes = [part._asdict() for part in explanation._parts() if isinstance(part, Note)]
-            return {**explanation.to_dict(), **({"notes": notes} if body.notes else {})}
+            explanation = difference([model.explain(body.text1, other, **roles) for other in others or [None]])
+            return explained(explanation, notes=body.notes)
 
         return answer(await service.in_thread(work))
 
@@ -193,10 +182,15 @@ def routes(service: Service) -> APIRouter:
         return answer({"text": body.text, "description": said[0], "coverage": round(float(said[1]), 6)})
 
     @router.get("/dimensions", response_model=DimensionList)
-    async def dimensions(model: str | None = None, search: str = "", offset: int = 0, limit: int = 100) -> Response:
+    async def dimensions(
+        model: str | None = None,
+        search: str = "",
+        offset: Annotated[int, Query(ge=0)] = 0,
+        limit: Annotated[int, Query(ge=0, le=1000)] = 100,
+    ) -> Response:
         """List dimensions of a model; `search` keeps those whose name or words hold it, in any case."""
         name = service.model_name(model)
-        wanted, start = search.casefold(), max(offset, 0)
+        wanted = search.casefold()
 
         def work() -> dict[str, Any]:
             found = [
@@ -204,8 +198,7 @@ def routes(service: Service) -> APIRouter:
                 for number, dimension in enumerate(service.models[name].dimensions)
                 if wanted in " ".join((dimension.name, *dimension.about)).casefold()
             ]
-            shown = found[start : start + min(max(limit, 0), 1000)]
-            return {"model": name, "total": len(found), "dimensions": shown}
+            return {"model": name, "total": len(found), "dimensions": found[offset : offset + limit]}
 
         return answer(await service.in_thread(work))
 
@@ -216,13 +209,9 @@ def routes(service: Service) -> APIRouter:
         service.check_explained({"query": body.query})
 
         def work() -> dict[str, Any]:
-            weights = {"weights": body.weights, "word_weights": body.word_weights}
+            weights: dict[str, Any] = {"weights": body.weights, "word_weights": body.word_weights}
             hits = index.search(body.query, body.top_k, where=body.where, **weights)
-            found = hits.to_dict()
-            for hit, plain in zip(hits, found["hits"]):
-                if body.rows:
-                    plain["rows"] = [_row(row, hit.parts) for row in hit.reasons.top(body.rows)]
-            return found
+            return searched(hits, body.rows, len(index.weights.keys() - {_BM25}))
 
         return answer(await service.in_thread(work))
 
@@ -231,12 +220,15 @@ def routes(service: Service) -> APIRouter:
         """Explain the score of one document, or what puts it above another."""
         index = service.searched()
         service.check_explained({"query": body.query})
+        ids = [id for id in (body.id, body.below) if id is not None]
 
         def work() -> dict[str, Any]:
-            explanation = index.score(body.query, body.id, weights=body.weights).explain()
-            if body.below is not None:
-                explanation -= index.score(body.query, body.below, weights=body.weights).explain()
-            return explanation.to_dict()
+            for id in ids:
+                if id not in index:
+                    raise ApiError(404, f"no document {id!r:.80} is in the index", "id")
+            models = len(index.weights.keys() - {_BM25})
+            hits = [index.score(body.query, id, weights=body.weights) for id in ids]
+            return explained(difference([explained_hit(body.query, hit, models) for hit in hits]))
 
         return answer(await service.in_thread(work))
 
@@ -250,8 +242,8 @@ def routes(service: Service) -> APIRouter:
         else:
             index = service.searched()
             every = max(1, -(-len(index) // body.limit))
-            documents = await service.in_thread(lambda: list(islice(index, 0, None, every)))
-            ids, texts = [document.id for document in documents], [_shown(document) for document in documents]
+            chosen = await service.in_thread(lambda: [(d.id, _shown(d)) for d in islice(index, 0, None, every)])
+            ids, texts = [id for id, _ in chosen], [text for _, text in chosen]
 
         found = await service.in_slow_thread(lambda: corpus_map(service.models[name], texts, body.clusters))
         places = zip(ids, texts, found.points.tolist(), found.members)

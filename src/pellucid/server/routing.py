@@ -14,6 +14,7 @@ from starlette.responses import Response
 from pellucid.server.errors import ApiError
 
 _MOST_WEIGHTS = 100
+_MOST_WEIGHT = 1e6  # the library's own limit
 
 Texts = Annotated[
     Any,
@@ -32,8 +33,20 @@ def _few(given: Any) -> Any:
     return given
 
 
-Weights = Annotated[dict[str, float], BeforeValidator(_few)]
-"""Numbers by name, of a hundred things at most."""
+def _whole(given: Any) -> Any:
+    return int(given) if isinstance(given, float) and given.is_integer() else given
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+"""A whole number; for JSON, and OpenAI's clients, 64.0 is one too."""
+
+Size = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
+"""A whole number from 1 up."""
+
+Weights = Annotated[
+    dict[str, Annotated[float, Field(ge=0, le=_MOST_WEIGHT)]], Field(max_length=_MOST_WEIGHTS), BeforeValidator(_few)
+]
+"""Numbers from 0 to a million by name, of a hundred things at most."""
 
 
 class RequestBody(BaseModel):

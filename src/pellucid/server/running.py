@@ -26,7 +26,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from pellucid.base import Embedder
 from pellucid.errors import InputError
 from pellucid.server.app import HANG_UP, create_app
-from pellucid.server.service import ServerSettings
+from pellucid.server.service import ServerSettings, Service
 
 try:
     import resource
@@ -45,14 +45,14 @@ class ImpatientProtocol(HttpToolsProtocol):  # type: ignore[misc]
     """uvicorn's HTTP with limits for clients that mean no good.
 
     uvicorn waits for ever for the head of a request and for a client that does not read its answer, takes heads of
-    any length, accepts any number of connections, lets a request run on whose client is gone, and at the end drops
-    requests that it has not read.
+    any length, accepts any number of connections, lets a request run on whose client is gone, takes what follows a body
+    for headers, and at the end drops requests that it has not read.
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Begin to look whether anything comes; where there are too many connections, end this one."""
         super().connection_made(transport)
-        self._beside_body = 0
+        self._beside_body, self._has_head = 0, False
         self._unanswered: deque[Any] = deque()
         self._timer: asyncio.TimerHandle | None = None
         if len(self.connections) > _MOST_CONNECTIONS:
@@ -84,8 +84,19 @@ class ImpatientProtocol(HttpToolsProtocol):  # type: ignore[misc]
                 self.transport.write(_HEAD_TOO_LARGE)
                 self.transport.close()
 
+    def on_message_begin(self) -> None:
+        """Begin to read a head."""
+        self._has_head = False
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; what comes after a chunked body is dropped, so that it stands for no header."""
+        if not self._has_head:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         """Note a request."""
+        self._has_head = True
         super().on_headers_complete()
         self._unanswered.append(self.cycle)
 
@@ -134,22 +145,20 @@ def serve(
         models: opened models by name, in the place of those that `settings` names; for one worker.
         host: the address to listen on. On loopback alone no token is needed.
         port: to listen on; 0 takes a free one.
-        workers: processes; they share the tables of mapped models. An index is open in one process only, and models
-            are saved by one.
-        started: called once the server is ready, with the address of the explorer, in a thread of its own.
+        workers: processes; they share the tables of mapped models, and open the index for reading alone. Models are
+            saved by one.
+        started: called once the server answers, with the address of the explorer, in a thread of its own.
 
     Raises:
-        InputError: other machines could reach a server without a token, several workers should share an index or save
-            models, or it cannot listen at this address.
+        InputError: other machines could reach a server without a token, several workers should save, or it cannot
+            listen at this address.
         PellucidError: a model or the index cannot be opened.
     """
     is_local = _is_loopback(host)
     if not is_local and settings.token is None:
         raise InputError(f"{host} can be reached from other machines, and there is no token; set PELLUCID_TOKEN")
-    if workers > 1 and settings.index is not None:
-        raise InputError(f"{workers} workers cannot share an index, which one process opens; serve it with one worker")
     if workers > 1 and settings.save_to is not None:
-        raise InputError(f"{workers} workers cannot save models, which one process would serve; save with one worker")
+        raise InputError(f"{workers} workers cannot save, since only one of them would serve it; save with one worker")
     port = _free_port(host, port)
     if is_local:
         settings = replace(settings, hosts=("localhost", "127.0.0.1", "[::1]", host))
@@ -165,6 +174,8 @@ def serve(
     if workers == 1:
         uvicorn.run(create_app(settings, models), **options)
         return
+    settings = replace(settings, read_only=True)
+    _check_opens(settings)
     os.environ[_SETTINGS] = json.dumps(asdict(settings))
     with TemporaryDirectory(prefix="pellucid-metrics-") as metrics:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = metrics  # where the workers add up what they count
@@ -200,9 +211,16 @@ def _when_ready(address: str, started: Callable[[str], None]) -> None:
     """Call `started` once the server answers."""
     while True:
         time.sleep(0.1)
-        with suppress(OSError), urlopen(f"{address}ready"):
+        with suppress(OSError), urlopen(f"{address}health"):
             started(address)
             return
+
+
+def _check_opens(settings: ServerSettings) -> None:
+    """Open everything once: a worker that cannot would be started again and again, with a traceback each time."""
+    index = Service(settings).index
+    if index is not None:
+        index.close()
 
 
 def _worker_app() -> FastAPI:

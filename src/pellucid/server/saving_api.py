@@ -14,7 +14,7 @@ from starlette.responses import Response
 from pellucid.base import Embedder
 from pellucid.dimensions import Which
 from pellucid.errors import InputError
-from pellucid.server.errors import InferenceError, answer, described
+from pellucid.server.errors import ApiError, InferenceError, answer, described
 from pellucid.server.routing import RequestBody, Route, Weights
 from pellucid.server.service import Service
 from pellucid.static.embedder import static_model
@@ -63,7 +63,9 @@ def routes(service: Service) -> APIRouter:
         """Keep weights as those of the index, for every later search that gives none."""
         service.saved_to()
         index = service.searched()
-        await service.in_thread(lambda: index.configure(weights=body.weights, word_weights=body.word_weights))
+        if service.settings.read_only:
+            raise ApiError(403, "the index is open for reading alone; change it where it is written")
+        await service.in_thread_whole(lambda: index.configure(weights=body.weights, word_weights=body.word_weights))
         return answer({"weights": index.weights, "word weights": index.word_weights})
 
     return router

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import anyio
 import numpy as np
 
 from pellucid.base import Embedder, check_explained
 from pellucid.embeddings import Role, unit_rows
 from pellucid.errors import InputError, PellucidError
 from pellucid.pretrained import load, load_by_name
-from pellucid.server.batching import Batcher
-from pellucid.server.errors import ApiError
+from pellucid.server.batching import WARM_TEXT, Batcher, warm_up
+from pellucid.server.errors import MOST_BYTES, ApiError
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.store import writing_explained
 
@@ -27,7 +32,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-_MOST_NUMBERS = 1 << 22  # of a dense answer: 16 MB of float32, about 50 MB of JSON
+_MOST_NUMBERS = MOST_BYTES // 16  # of a dense answer: a float32 has at most 15 characters and a comma
 _SLOW_WAITING = 2  # jobs behind the one that runs
 _MOST_MODELS = 16  # that may be served where clients save more of them: each takes memory
 
@@ -46,6 +51,7 @@ class ServerSettings:
         max_body_bytes: of one request.
         max_waiting: requests in work at a time; more get 429.
         timeout: seconds until a request that is not read or answered is given up.
+        read_only: open the index for reading alone, as any number of processes may while one writes.
         hosts: names that a client may call the server by; None allows any. The defence against pages that reach a
             server on loopback by a name of their own (DNS rebinding).
     """
@@ -59,6 +65,7 @@ class ServerSettings:
     max_body_bytes: int = 16 << 20
     max_waiting: int = 512
     timeout: float = 60.0
+    read_only: bool = False
     hosts: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -89,31 +96,59 @@ class Service:
         if settings.save_to is not None:
             with writing_explained(Path(settings.save_to)):
                 Path(settings.save_to).mkdir(parents=True, exist_ok=True)
-        self.index = _opened_index(settings.index)
-        self.is_ready = False
+        self.index = _opened_index(settings.index, read_only=settings.read_only)
+        self.is_ready = self._is_ending = False
         self.is_sparse: dict[str, bool] = {}
         self._batchers: dict[str, Batcher] = {}
         self._threads = ThreadPoolExecutor(2, "reasons")
         self._slow_thread = ThreadPoolExecutor(1, "slow")
         self._slow_jobs = 0
+        self._saving: set[str] = set()  # names of models that are being saved
 
-    def start(self) -> None:
-        """Begin to serve; called in the event loop."""
+    def start(self, also: Callable[[], Any] = lambda: None) -> None:
+        """Begin to serve; called in the event loop.
+
+        Beside it everything is imported and compiled that the first requests would block all others for; `is_ready`
+        says when that is done. Until then even a short text is encoded in a thread.
+
+        Args:
+            also: what else takes a while at its first call.
+        """
         for name, model in self.models.items():
-            self._begin(name, model)
-        self.is_ready = True
+            self._begin(name, model, is_sparse=hasattr(model.encode("ready"), "tocsr"))
+        loop, models = asyncio.get_running_loop(), list(self.models.values())
 
-    def _begin(self, name: str, model: Embedder) -> None:
+        def warm() -> None:
+            for work in (*(lambda model=model: warm_up(model) for model in models), self._warm_index, also):
+                try:
+                    work()
+                except Exception:  # a request will meet it again, and answer with it
+                    logging.getLogger("uvicorn.error").exception("warming up failed")
+            with suppress(RuntimeError):  # the loop has ended meanwhile
+                loop.call_soon_threadsafe(self._warmed)
+
+        threading.Thread(target=warm, name="warm", daemon=True).start()  # the end need not wait for it
+
+    def _warm_index(self) -> None:
+        if self.index is not None:
+            with suppress(PellucidError):
+                self.index.search(WARM_TEXT, 1).to_dict()
+
+    def _warmed(self) -> None:
+        for batcher in self._batchers.values():
+            batcher.is_warm = True
+        self.is_ready = not self._is_ending
+
+    def _begin(self, name: str, model: Embedder, *, is_sparse: bool) -> None:
         """Begin to serve a model; called in the event loop."""
-        self._batchers[name] = Batcher(model, self.settings.max_waiting)
+        self._batchers[name] = Batcher(model, self.settings.max_waiting, is_warm=self.is_ready)
         self._batchers[name].start()
-        row = model.encode("ready")  # compiles and maps what the first request would wait for
-        self.is_sparse[name] = hasattr(row, "tocsr")
+        self.is_sparse[name] = is_sparse
         self.models[name] = model
 
     async def stop(self) -> None:
         """Finish what is running, and close the index."""
-        self.is_ready = False
+        self.is_ready, self._is_ending = False, True
         for batcher in self._batchers.values():
             await batcher.stop()
         for threads in (self._threads, self._slow_thread):
@@ -201,10 +236,25 @@ class Service:
         Raises:
             ApiError: 422, pellucid refuses it.
         """
-        try:
+        with _refusals():
             return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-        except PellucidError as error:
-            raise ApiError(422, str(error)) from error
+
+    async def in_thread_whole(self, work: Callable[[], Result]) -> Result:
+        """Run what writes: not at all where the request ends before it has begun, else to its end, and answer then.
+
+        Raises:
+            ApiError: 422, pellucid refuses it.
+        """
+        job = self._threads.submit(work)
+        with _refusals():
+            try:
+                return await asyncio.shield(asyncio.wrap_future(job))
+            except asyncio.CancelledError:
+                if job.cancel():
+                    raise
+                with anyio.CancelScope(shield=True):
+                    await asyncio.wait([asyncio.wrap_future(job)])
+                return job.result()
 
     async def in_slow_thread(self, work: Callable[[], Result]) -> Result:
         """Run what takes many seconds, one at a time; a thread cannot be stopped, so that it runs on past the timeout.
@@ -217,10 +267,8 @@ class Service:
         job = self._slow_thread.submit(work)
         self._slow_jobs += 1
         job.add_done_callback(self._slow_job_ended)
-        try:
+        with _refusals():
             return await asyncio.wrap_future(job)
-        except PellucidError as error:
-            raise ApiError(422, str(error)) from error
 
     def _slow_job_ended(self, _: Any) -> None:
         self._slow_jobs -= 1
@@ -236,23 +284,35 @@ class Service:
         return Path(self.settings.save_to)
 
     async def save_model(self, name: str, edited: Callable[[], Embedder]) -> None:
-        """Save what `edited` returns under a new name, and serve it; goes on where the client hangs up.
+        """Save what `edited` returns under a new name, and serve it; neither where the request ends before the answer.
 
         Raises:
             ApiError: 403, nothing may be saved; 409, the name is taken, or enough models are served; 422, pellucid
                 refuses it.
         """
         folder = self.saved_to() / name
-        if name in self.models or os.path.lexists(folder):
+        if name in self.models or name in self._saving or os.path.lexists(folder):
             raise _taken(name)
-        if len(self.models) >= _MOST_MODELS:
-            raise ApiError(409, f"{len(self.models)} models are served, and no more can be; start the server anew")
+        if len(self.models) + len(self._saving) >= _MOST_MODELS:  # those to come count: each takes memory
+            served = f"{len(self.models)} models are served and {len(self._saving)} are being saved"
+            raise ApiError(409, f"{served}; there can be {_MOST_MODELS}. Start the server anew")
 
-        async def save() -> None:
-            self._begin(name, await self.in_thread(lambda: _saved(edited(), folder)))
+        def undo(job: Future[Any]) -> None:
+            if not job.cancelled() and job.exception() is None:
+                shutil.rmtree(folder, ignore_errors=True)
+            self._saving.discard(name)
 
-        self._saving = asyncio.create_task(save())
-        await asyncio.shield(self._saving)
+        self._saving.add(name)
+        job = self._threads.submit(lambda: _saved(edited(), folder))
+        try:
+            with _refusals():
+                model, is_sparse = await asyncio.shield(asyncio.wrap_future(job))
+        except BaseException:
+            job.cancel()
+            job.add_done_callback(undo)  # at once, or when the thread is done with it
+            raise
+        self._saving.discard(name)
+        self._begin(name, model, is_sparse=is_sparse)  # nothing is awaited between here and the answer
 
     def searched(self) -> Index:
         """Return the index.
@@ -265,8 +325,21 @@ class Service:
         return self.index
 
 
-def _saved(model: Embedder, folder: Path) -> Embedder:
-    """Save a model as a new folder, whole or not at all, and open it; what is there already stays."""
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Answer with what pellucid refuses."""
+    try:
+        yield
+    except PellucidError as error:
+        raise ApiError(422, str(error)) from error
+
+
+def _saved(model: Embedder, folder: Path) -> tuple[Embedder, bool]:
+    """Save a model as a new folder, whole or not at all, and open it; what is there already stays.
+
+    Returns:
+        the model, and whether its rows are sparse.
+    """
     with writing_explained(folder), TemporaryDirectory(prefix=".saving-", dir=folder.parent) as aside:
         model.save_pretrained(Path(aside) / folder.name)
         try:
@@ -275,19 +348,26 @@ def _saved(model: Embedder, folder: Path) -> Embedder:
             if os.path.lexists(folder):
                 raise _taken(folder.name) from error
             raise
-    return load(folder)
+    try:
+        opened = load(folder)
+        warm_up(opened)
+        return opened, hasattr(opened.encode("ready"), "tocsr")
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _taken(name: str) -> ApiError:
     return ApiError(409, f"there is a model {name!r} already, and nothing is overwritten; give another name", "name")
 
 
-def _opened_index(folder: str | None) -> Index | None:
+def _opened_index(folder: str | None, *, read_only: bool) -> Index | None:
     if folder is None:
         return None
     from pellucid.index.index import Index
 
-    return Index.open(folder)
+    options: dict[str, Any] = {"read_only": True} if read_only else {}
+    return Index.open(folder, **options)
 
 
 def _no_text(value: Any, position: int, param: str) -> str:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Vectors, check_texts
+from pellucid.base import Vectors, check_texts, refuse_tables
 from pellucid.errors import InputError
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary
@@ -116,6 +116,7 @@ def _rows_of(texts: Sequence[str], vocabulary: Vocabulary) -> tuple[Rows, Rows]:
 
 def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
     """Cut texts into checked lists of bounded length."""
+    refuse_tables(texts)
     if isinstance(texts, str) or not isinstance(texts, Iterable):
         raise InputError(f"give an iterable of texts, got {texts!r:.60}")
     rest, done = iter(texts), 0

@@ -9,6 +9,7 @@ imported only when there is work for it. docs/notes-static-speed.md says what ea
 
 from __future__ import annotations
 
+import codecs
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,7 +32,7 @@ from pellucid.progress import Progress
 from pellucid.static import kernels, pooling
 from pellucid.static.folder import is_known_sound, not_finite
 from pellucid.static.likeness import CompiledSpeller
-from pellucid.static.spelling import SpelledRows, Speller
+from pellucid.static.spelling import SpelledRows, Speller, Unedited
 from pellucid.text import LONGEST_WORD, Vocabulary, well_formed
 
 _BLOCK_TEXTS = 1024
@@ -54,8 +55,18 @@ class Utf8Texts:
     """Texts as Arrow keeps them: text i is `data[offsets[i]:offsets[i + 1]]`, valid UTF-8."""
 
     def __init__(self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> None:
-        """Take the bytes of all texts and the offsets, one more than there are texts, without copying."""
+        """Take the bytes of all texts and the offsets, one more than there are texts, without copying.
+
+        Raises:
+            InputError: they are no bytes or 64-bit offsets, or the offsets do not rise from 0 to at most all bytes.
+        """
         self.data, self.offsets = as_kernel_array(data), as_kernel_array(offsets)
+        for array, kind in ((self.data, np.dtype(np.uint8)), (self.offsets, np.dtype(np.int64))):
+            if array.dtype != kind or array.ndim != 1:
+                raise InputError(f"texts in memory are uint8 with int64 offsets, got {array.dtype} {list(array.shape)}")
+        rising = len(self.offsets) > 0 and not (self.offsets[1:] < self.offsets[:-1]).any()
+        if not rising or self.offsets[0] < 0 or self.offsets[-1] > len(self.data):
+            raise InputError(f"the offsets of texts must rise, from 0 to at most the {len(self.data):,} bytes")
 
     def __len__(self) -> int:
         """Return how many texts there are."""
@@ -74,6 +85,7 @@ class Utf8Texts:
 
 
 _Texts = list[str] | Utf8Texts
+_Fold = Callable[[SpelledRows, npt.NDArray[np.int32]], Any]  # spelled words and the numbers of those met: rows instead
 
 
 class _Bulk:
@@ -178,20 +190,32 @@ class BulkEncoder(_Bulk):
     """
 
     def __init__(
-        self, vocabulary: Vocabulary, vectors: npt.NDArray[Any], scales: Vectors | None, speller: Speller | None = None
+        self,
+        vocabulary: Vocabulary,
+        vectors: npt.NDArray[Any],
+        scales: Vectors | None,
+        speller: Speller | None = None,
+        unedited: Unedited | None = None,
     ) -> None:
-        """Take the table of a `StaticEmbedder` without copying it, and index the vocabulary; `speller` is its own.
+        """Take the table of a `StaticEmbedder` without copying it, and index the vocabulary.
+
+        Args:
+            vocabulary: of the model.
+            vectors: float32, float16 or int8 [words, dimension].
+            scales: float32 [words], for int8 alone.
+            speller: its own.
+            unedited: the table that the speller reads, if it is another.
 
         Raises:
-            InputError: PELLUCID_THREADS is no positive number.
+            InputError: PELLUCID_THREADS is no positive number, or the vocabulary has grown beyond the table.
         """
+        if len(vocabulary) != len(vectors):
+            raise InputError(f"the vocabulary has {len(vocabulary):,} words by now and the table {len(vectors):,} rows")
         super().__init__(vocabulary, spells=speller is not None)
-        self._sound = is_known_sound(vectors, scales)
-        if not self._sound and vectors.dtype == np.float16:  # whose infinity and NaN the kernels take for numbers
-            vectors = vectors.astype(np.float32)
-        self._vectors = as_kernel_array(vectors.view(np.int16) if vectors.dtype == np.float16 else vectors)
-        self._scales = as_kernel_array(np.ones(1, np.float32) if scales is None else scales)
-        self.speller = None if speller is None else CompiledSpeller(speller, self._vectors, self._scales)
+        self._vectors, self._scales, self._sound = _kernel_table(vectors, scales)
+        read = (self._vectors, self._scales, True) if unedited is None else _kernel_table(*unedited[:2])
+        self._sound &= read[2]
+        self.speller = None if speller is None else CompiledSpeller(speller, *read[:2])
 
     def encode(self, texts: _Texts, *, show_progress_bar: bool = False) -> Vectors:
         """Return the embeddings of well-typed `texts`, float32 [texts, dimension]; the same in either form.
@@ -217,7 +241,18 @@ class BulkEncoder(_Bulk):
             rows: of the known words of all texts.
             ends: where the words of each text end among them.
             asked: float32 [vectors, dimension].
+
+        Raises:
+            InputError: there is no such row, an end is beyond them, or `asked` has another dimension.
         """
+        least = min(distinct.min(initial=0), rows.min(initial=0))
+        most = max(distinct.max(initial=-1), rows.max(initial=-1))
+        if least < 0 or most >= len(self._vectors):
+            raise InputError(f"the rows are {least} to {most}, and the table has {len(self._vectors):,}")
+        if (ends[1:] < ends[:-1]).any() or ends.min(initial=0) < 0 or ends.max(initial=0) > len(rows):
+            raise InputError(f"the ends of {len(ends)} texts do not divide {len(rows)} words")
+        if asked.ndim != 2 or asked.shape[1] != self._vectors.shape[1]:
+            raise InputError(f"vectors {list(asked.shape)} are asked for, of a table {list(self._vectors.shape)}")
         found, lengths = np.empty((len(distinct), len(asked))), np.empty(len(ends))
         narrow = (distinct.astype(np.int32), rows.astype(np.int32))
         pooling.products(self._vectors, self._scales, *narrow, ends, asked, found, lengths)
@@ -237,12 +272,13 @@ class BulkEncoder(_Bulk):
         return shares
 
     def words(self, text: str) -> Words | None:
-        """Return the words of `text`; None where that takes Python (phrases, some scripts, spelling).
+        """Return the words of `text`; None where that takes Python (phrases, some scripts, spelling, or maybe so).
 
         Raises:
             InputError: the text has 2 GB or more.
         """
-        if self._vocabulary.spaced([text])[0] is not text:
+        long = self.speller is not None and len(text) > _BLOCK_CHARACTERS
+        if long or self._vocabulary.spaced([text])[0] is not text:
             return None
         worker: _Worker = self._worker()
         words = worker.words(text)
@@ -276,11 +312,18 @@ class _Reader:
                 _classify_page(point)
         words = kernels.cut(used, ends, scratch)
         missing = kernels.look_up(block, words, self._lexicon, scratch)
+        begin = 0
         for first in range(0, missing, _LEARNT_WORDS):
             last = min(first + _LEARNT_WORDS, missing)
+            end = int(scratch.missing[last - 1]) + 1
             still = kernels.look_again(block, first, last, self._lexicon, scratch) if first else last
             self._ask(block, scratch, scratch.missing[first : first + still])
+            begin = end if self._folded(scratch.rows[begin:end]) else begin
         return block, scratch, ends
+
+    def _folded(self, numbers: npt.NDArray[np.int32]) -> bool:
+        """Change the numbers found of a stretch of words for others, if they cannot be kept; return whether it did."""
+        return False
 
     def _joined(self, texts: _Texts) -> npt.NDArray[np.uint8]:
         """Return the UTF-8 of texts, a NUL after each, and the padding."""
@@ -321,7 +364,10 @@ class _RowReader(_Reader):
         size = int(texts.offsets[-1] - texts.offsets[0]) + len(texts) + len(_PADDING)
         block = np.empty(_checked_size(size), np.uint8)
         kernels.separate(texts.data, texts.offsets, block)
-        if self._vocabulary.needs_spaces(is_ascii=int(block.max()) < 0x80):
+        is_ascii = int(block.max()) < 0x80
+        if not is_ascii:
+            _check_utf8(block)
+        if self._vocabulary.needs_spaces(is_ascii=is_ascii):
             return self._joined(texts.decoded())
         return as_kernel_array(block)
 
@@ -349,32 +395,69 @@ class _Worker(_RowReader):
         self._vectors, self._scales, self._sound = vectors, scales, sound
         self._no_vectors = as_kernel_array(np.empty((0, vectors.shape[1]), np.float32))
         self._spelled: SpelledRows | None = None
-        self._forget()
+        self._fold: _Fold | None = None
+        self._begin([])
 
-    def _forget(self) -> None:
-        """Begin anew with spelled words once there are many: each keeps a vector."""
-        if self._speller is not None and (self._spelled is None or len(self._spelled) >= _LEARNT_WORDS):
-            self._spelled = SpelledRows(self._speller, self._vectors.shape[1])
-            self._numbers_of = self._spelled.rows
-            kernels.forget(self._lexicon.learnt)
+    def _begin(self, texts: _Texts, fold: _Fold | None = None) -> None:
+        """Get ready for a block, and begin anew with spelled words once there are many: each keeps a vector.
+
+        One text may have millions of unknown words. Of a long one, `fold` gets the spelled words met so far whenever
+        they are many, and says what stands in their place; then they are forgotten.
+        """
+        if self._speller is None:
+            return
+        long = len(texts) == 1 and _size(texts) > _BLOCK_CHARACTERS
+        self._fold = fold if long else None
+        if self._spelled is None or long or len(self._spelled) >= _LEARNT_WORDS:
+            self._forget(self._speller)
+
+    def _forget(self, speller: Speller) -> None:
+        self._spelled = SpelledRows(speller, self._vectors.shape[1])
+        self._numbers_of = self._spelled.rows
+        kernels.forget(self._lexicon.learnt)
+
+    def _folded(self, numbers: npt.NDArray[np.int32]) -> bool:
+        """Fold the spelled words of a long text if they are many."""
+        if self._fold is None or self._speller is None or self._spelled is None:
+            return False
+        if len(self._spelled) < _LEARNT_WORDS // 2:
+            return False
+        which = numbers >= len(self._vectors)
+        numbers[which] = self._fold(self._spelled, numbers[which] - np.int32(len(self._vectors)))
+        self._forget(self._speller)
+        return True
 
     def encode(self, texts: _Texts, embeddings: Vectors) -> None:
         """Set `embeddings` to those of one block of texts."""
-        self._forget()
+        total: list[npt.NDArray[np.float64]] = []
+
+        def add_up(spelled: SpelledRows, numbers: npt.NDArray[np.int32]) -> int:
+            counts = np.bincount(numbers, minlength=len(spelled)).astype(np.float64)
+            parts = [slice(start, start + _PAGE) for start in range(0, len(counts), _PAGE)]
+            total.extend(counts[part] @ spelled.vectors[part].astype(np.float64) for part in parts)
+            return -1
+
+        self._begin(texts, add_up)
         _, scratch, ends = self._read(texts)
-        spelled = self._no_vectors if self._spelled is None else as_kernel_array(self._spelled.vectors)
-        pooling.pool(self._vectors, self._scales, scratch.rows, ends, spelled, embeddings)
+        spelled = self._no_vectors if self._spelled is None else self._spelled.vectors
+        if total:  # as one more word, for which there is room
+            scratch.rows[ends[0]] = len(self._vectors) + len(spelled)
+            spelled = np.concatenate([spelled, np.sum(total, axis=0, keepdims=True).astype(np.float32)])
+            ends[0] += 1
+        if scratch.rows[: ends[-1]].max(initial=-1) >= len(self._vectors) + len(spelled):
+            raise InputError("a word has a row beyond the table; was the vocabulary changed while texts were encoded?")
+        pooling.pool(self._vectors, self._scales, scratch.rows, ends, as_kernel_array(spelled), embeddings)
         if not (self._sound or np.isfinite(embeddings.sum())):  # rows of length 1 add up to a number
             first = int((~np.isfinite(embeddings)).any(axis=1).argmax())
             raise not_finite(_strings(texts[first : first + 1])[0])
 
     def coverage(self, texts: list[str], shares: Vectors) -> None:
         """Set `shares` to how much of each text of a block has a row; 1 for one without words."""
-        self._forget()
+        self._begin(texts, lambda spelled, numbers: np.where(spelled.strange[numbers], -1, 0))
         _, scratch, ends = self._read(texts)
         has_row = scratch.rows[: ends[-1]] >= 0
         if self._spelled is not None:
-            beyond = scratch.rows[: ends[-1]] - len(self._vocabulary)
+            beyond = scratch.rows[: ends[-1]] - len(self._vectors)
             has_row[beyond >= 0] = ~self._spelled.strange[beyond[beyond >= 0]]
         known = np.concatenate([[0], np.cumsum(has_row)])
         starts = np.concatenate([[0], ends[:-1]])
@@ -383,10 +466,10 @@ class _Worker(_RowReader):
 
     def words(self, text: str) -> Words | None:
         """Return the words of a text that is a block by itself; None if some are spelled."""
-        self._forget()
+        self._begin([text])
         block, scratch, ends = self._read([text])
         count = int(ends[0])
-        if self._spelled is not None and scratch.rows[:count].max(initial=-1) >= len(self._vocabulary):
+        if self._spelled is not None and scratch.rows[:count].max(initial=-1) >= len(self._vectors):
             return None
         others = scratch.missing[: kernels.list_others(block, count, self._lexicon, scratch)].tolist()
         return Words(scratch.rows[:count].tolist(), _places(block, scratch.edges[: 2 * count], [text]), others)
@@ -463,12 +546,15 @@ def _blocks(texts: _Texts) -> Iterator[tuple[int, int]]:
         yield from _small_enough(texts, first, min(first + _BLOCK_TEXTS, len(texts)))
 
 
-def _small_enough(texts: _Texts, first: int, last: int) -> Iterator[tuple[int, int]]:
+def _size(texts: _Texts) -> int:
+    """Return the characters of texts, the bytes of those that lie in memory as such."""
     if isinstance(texts, Utf8Texts):
-        size = int(texts.offsets[last] - texts.offsets[first])
-    else:
-        size = sum(map(len, texts[first:last]))
-    if last - first == 1 or size <= _BLOCK_CHARACTERS:
+        return int(texts.offsets[-1] - texts.offsets[0])
+    return sum(map(len, texts))
+
+
+def _small_enough(texts: _Texts, first: int, last: int) -> Iterator[tuple[int, int]]:
+    if last - first == 1 or _size(texts[first:last]) <= _BLOCK_CHARACTERS:
         yield first, last
     else:
         middle = (first + last) // 2
@@ -484,6 +570,14 @@ def _join(texts: list[str]) -> bytes:
         utf8 = "\0".join([*map(well_formed, texts), _PADDING]).encode()
     _checked_size(len(utf8))
     return utf8
+
+
+def _check_utf8(block: npt.NDArray[np.uint8]) -> None:
+    """Refuse bytes that are not UTF-8, of which the compiled functions would read more than there are."""
+    try:
+        codecs.utf_8_decode(block.data, "strict", True)
+    except UnicodeDecodeError as error:
+        raise InputError(f"a text is not UTF-8: {error.reason}; decode it in the encoding that it has") from error
 
 
 def _places(block: npt.NDArray[np.uint8], edges: npt.NDArray[np.int32], texts: list[str]) -> npt.NDArray[np.int64]:
@@ -523,10 +617,23 @@ def as_kernel_array(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return view
 
 
+def _kernel_table(
+    vectors: npt.NDArray[Any], scales: Vectors | None
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32], bool]:
+    """Return a table as the compiled functions read it, and whether its numbers are known to be finite."""
+    sound = is_known_sound(vectors, scales)
+    if not sound and vectors.dtype == np.float16:  # whose infinity and NaN the kernels take for numbers
+        vectors = vectors.astype(np.float32)
+    seen = vectors.view(np.int16) if vectors.dtype == np.float16 else vectors
+    return as_kernel_array(seen), as_kernel_array(np.ones(1, np.float32) if scales is None else scales), sound
+
+
 def _word_index(words: Sequence[str]) -> tuple[kernels.WordIndex, npt.NDArray[np.int64]]:
     """Index `words`, each at its own number; return also where each begins among their bytes."""
     spelled = [word.encode("utf-8", "surrogatepass") for word in words]
     starts = np.cumsum([0, *map(len, spelled)], dtype=np.int64)
+    if starts[-1] >= _LARGEST_BLOCK:
+        raise InputError(f"the words have {starts[-1]:,} bytes together; a vocabulary must have less than 2 GB")
     index = _empty_index(len(spelled), int(starts[-1]))
     index.blob[: starts[-1]] = np.frombuffer(b"".join(spelled), np.uint8)
     kernels.insert(index, starts, np.arange(len(spelled)))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -27,6 +27,7 @@ from pellucid.dimensions import (
     Dimension,
     Dimensions,
     Edit,
+    mixed,
     read_dimensions,
     scaling,
     selected_columns,
@@ -46,9 +47,10 @@ from pellucid.static.folder import (
     write_static,
     written_out,
 )
-from pellucid.static.precision import StoredTable
-from pellucid.static.spelling import SpelledRows, Speller, check_weights
+from pellucid.static.precision import LARGEST, StoredTable, floats
+from pellucid.static.spelling import SpelledRows, Speller, Unedited, check_weights
 from pellucid.static.words import TextWords
+from pellucid.store import is_sound
 from pellucid.text import JOINER, Coverage, Span, Vocabulary, Word, shown_word, unspaced_run, well_formed
 
 if TYPE_CHECKING:
@@ -144,6 +146,8 @@ class StaticEmbedder(Embedder):
             raise InputError(f"vectors are {vectors.dtype}; float32, float16 and int8 tables are known")
         if (vectors.dtype == np.int8) != (scales is not None):
             raise InputError("an int8 table needs scales, one a row, and a float table has none")
+        if scales is not None and (scales.dtype != np.float32 or scales.shape != (len(vectors),)):
+            raise InputError(f"scales are {scales.dtype} {list(scales.shape)}, expected float32 [{len(vectors)}]")
         if dimensions is not None and len(dimensions) != vectors.shape[1]:
             raise InputError(f"{len(dimensions)} names for {vectors.shape[1]} dimensions")
         if dtype not in (None, str(vectors.dtype)) and (dtype, str(vectors.dtype)) != ("int4", "int8"):
@@ -152,6 +156,7 @@ class StaticEmbedder(Embedder):
         self.dtype = dtype or str(vectors.dtype)
         self._dimensions = dimensions
         self.spelling = spelling
+        self._unedited: Unedited | None = None  # what spelling reads, once dimensions were edited
         self._bulk: BulkEncoder | None = None  # made when first needed
         self._characters = 0  # encoded without it
         if spelling is not None:
@@ -165,7 +170,12 @@ class StaticEmbedder(Embedder):
 
     @cached_property
     def _speller(self) -> Speller | None:
-        return None if self.spelling is None else Speller(self.vocabulary, self.word_vectors, self.spelling)
+        if self.spelling is None:
+            return None
+        if self._unedited is None:
+            return Speller(self.vocabulary, self.word_vectors, self.spelling)
+        vectors, scales, _, mixing = self._unedited
+        return Speller(self.vocabulary, partial(floats, vectors, scales), self.spelling, mixing)
 
     def spelled_rows(self) -> SpelledRows | None:
         """Return where words outside the vocabulary get rows, beyond those of the table; None without spelling."""
@@ -189,7 +199,9 @@ class StaticEmbedder(Embedder):
             return cls.from_text_vectors(place)
         check_family(place, cls.family)
         table = read_static(place)
-        model = cls(*table[:3], spelling=read_spelling(place), dtype=table.dtype)
+        spelling, unedited = read_spelling(place, *table.vectors.shape)
+        model = cls(*table[:3], spelling=spelling, dtype=table.dtype)
+        model._unedited = unedited
         if (place / "dimensions.tsv").exists():
             model = model._with_table(place / "dimensions.tsv")
         model._folder = place
@@ -244,7 +256,11 @@ class StaticEmbedder(Embedder):
             write_static(folder, table, extra_words=chain(extra_words, earlier), spell=spell)
             write_dimensions(folder / "dimensions.tsv", self.dimensions)
             if self.spelling is not None:
-                write_spelling(folder, self.spelling)
+                write_spelling(folder, self.spelling, self._unedited, dtype)
+
+    def _identity(self) -> dict[str, Any]:
+        words = {"words": list(self.vocabulary.words), "subwords": self.vocabulary.subwords, "spelling": self.spelling}
+        return {**words, "vectors": self.vectors, "scales": self.scales}
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions of an embedding."""
@@ -266,15 +282,30 @@ class StaticEmbedder(Embedder):
     def _with(self, vectors: npt.NDArray[Any], scales: Vectors | None, dimensions: Dimensions | None) -> StaticEmbedder:
         """Return the model with another table of the same dtype."""
         spelling, dtype = self.spelling, self.dtype
-        return StaticEmbedder(self.vocabulary, vectors, scales, dimensions=dimensions, spelling=spelling, dtype=dtype)
+        model = StaticEmbedder(self.vocabulary, vectors, scales, dimensions=dimensions, spelling=spelling, dtype=dtype)
+        model._unedited = self._unedited
+        return model
 
     def _edited(self, edit: Edit) -> StaticEmbedder:
         columns = selected_columns(edit)
+        if columns == list(range(self.get_embedding_dimension())):  # but for their names, nothing changes
+            return self._with(self.vectors, self.scales, edit.dimensions)
         if columns is not None:  # the table keeps its dtype
-            return self._with(self.vectors[:, columns], self.scales, edit.dimensions)
-        every = self.word_vectors(np.arange(len(self.vocabulary)))
-        vectors = np.ascontiguousarray((edit.mixing.T @ every.T).T, dtype=np.float32)
-        return StaticEmbedder(self.vocabulary, vectors, dimensions=edit.dimensions, spelling=self.spelling)
+            model = self._with(self.vectors[:, columns], self.scales, edit.dimensions)
+        else:
+            every = self.word_vectors(np.arange(len(self.vocabulary)))
+            vectors = np.ascontiguousarray((edit.mixing.T @ every.T).T, dtype=np.float32)
+            if not is_sound(vectors, LARGEST):
+                raise InputError(f"the edits together give vectors beyond {LARGEST:g}; scale less")
+            model = StaticEmbedder(self.vocabulary, vectors, dimensions=edit.dimensions, spelling=self.spelling)
+        if self.spelling is not None:
+            before = self._unedited
+            model._unedited = (
+                Unedited(self.vectors, self.scales, self.dtype, mixed(None, edit))
+                if before is None
+                else before._replace(mixing=mixed(before.mixing, edit))
+            )
+        return model
 
     def reweight(self, factors: Mapping[str, float]) -> StaticEmbedder:
         """Return a model in which some words count more or less: their vectors are multiplied.
@@ -291,25 +322,15 @@ class StaticEmbedder(Embedder):
         """
         by_row = self.vocabulary.factors(factors)
         rows, times = list(by_row), np.array(list(by_row.values()), np.float32)
-        vectors, scales = self.vectors, self.scales
-        if scales is not None:
-            scales = scales.copy()
-            scales[rows] *= times
-        else:
-            vectors = np.array(vectors)
-            with np.errstate(over="ignore"):
-                vectors[rows] = self.word_vectors(rows) * times[:, None]
-        if not np.isfinite(vectors[rows] if scales is None else scales[rows]).all():
-            raise InputError(f"a factor is too large for a table of {vectors.dtype}; give a smaller one")
-        return self._with(vectors, scales, self._dimensions)
+        model = self._with(*_reweighted(self.vectors, self.scales, rows, times), self._dimensions)
+        if self._unedited is not None:
+            vectors, scales = _reweighted(*self._unedited[:2], rows, times)
+            model._unedited = self._unedited._replace(vectors=vectors, scales=scales)
+        return model
 
     def word_vectors(self, rows: npt.NDArray[np.int64] | Sequence[int]) -> Vectors:
         """Return the vectors of table `rows` as float32 [rows, dimension]."""
-        rows = np.asarray(rows, dtype=np.int64)
-        vectors: Vectors = self.vectors[rows].astype(np.float32)
-        if self.scales is not None:
-            vectors *= self.scales[rows][:, None]
-        return vectors
+        return floats(self.vectors, self.scales, np.asarray(rows, dtype=np.int64))
 
     @property
     def max_seq_length(self) -> float:
@@ -356,18 +377,21 @@ class StaticEmbedder(Embedder):
         if self._bulk is None:
             from pellucid.static.bulk import BulkEncoder  # numba takes a second to import
 
-            self._bulk = BulkEncoder(self.vocabulary, self.vectors, self.scales, self._speller)
+            self._bulk = BulkEncoder(self.vocabulary, self.vectors, self.scales, self._speller, self._unedited)
         return self._bulk
 
     def encode_utf8(self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> Vectors:
         """Encode texts that lie in memory as in an Arrow column, without a Python string for each.
 
         Args:
-            data: uint8, the UTF-8 of all texts. It must be valid: nothing is checked here.
+            data: uint8, the UTF-8 of all texts.
             offsets: int64 [texts + 1]; text i is `data[offsets[i]:offsets[i + 1]]`.
 
         Returns:
             float32 [texts, dimension]: bit for bit what `encode` gives for many texts.
+
+        Raises:
+            InputError: the offsets do not fit the data, or a text is not UTF-8.
         """
         from pellucid.static.bulk import Utf8Texts
 
@@ -393,7 +417,8 @@ class StaticEmbedder(Embedder):
         if spelled is None or not len(spelled):
             return self.word_vectors(rows)
         beyond = rows - len(self.vocabulary)
-        vectors = self.word_vectors(np.where(beyond < 0, rows, 0))
+        vectors = np.empty((len(rows), self.get_embedding_dimension()), np.float32)
+        vectors[beyond < 0] = self.word_vectors(rows[beyond < 0])
         vectors[beyond >= 0] = spelled.vectors[beyond[beyond >= 0]]
         return vectors
 
@@ -486,6 +511,24 @@ class StaticEmbedder(Embedder):
         scores = self.similarity(self.encode(word_or_text), vectors)[0]
         best = np.argsort(-scores, kind="stable")[:top_k]
         return [(shown_word(self.vocabulary.words[row]), float(scores[row])) for row in best]
+
+
+def _reweighted(
+    vectors: npt.NDArray[Any], scales: Vectors | None, rows: list[int], times: Vectors
+) -> tuple[npt.NDArray[Any], Vectors | None]:
+    """Return a table, its dtype kept, some rows of which are multiplied."""
+    if scales is not None:
+        scales = scales.copy()
+        scales[rows] *= times
+    else:
+        vectors = np.array(vectors)
+        with np.errstate(over="ignore"):
+            vectors[rows] = floats(vectors, None, np.array(rows, np.int64)) * times[:, None]
+    if not (is_sound(vectors[rows], LARGEST) if scales is None else is_sound(scales[rows], LARGEST / 127)):
+        raise InputError(
+            f"a factor, times those given before, is too large for a table of {vectors.dtype}; give a smaller one"
+        )
+    return vectors, scales
 
 
 def _length(total: npt.NDArray[np.float64], text: str) -> float:

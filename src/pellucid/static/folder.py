@@ -43,7 +43,7 @@ from pellucid.base import Vectors
 from pellucid.corpus import UNPACKERS, UNREADABLE
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.static.precision import LARGEST, StoredTable, convert, pack, unpack
-from pellucid.static.spelling import BUCKETS
+from pellucid.static.spelling import BUCKETS, Unedited
 from pellucid.store import is_sound, read_json, read_regular, read_tensors, write_json, write_tensors, writing
 from pellucid.text import UNSPACED, Vocabulary, is_phrase, split_words, unspaced_run, well_formed
 from pellucid.untrusted import MAX_TOKENIZER, parse_tokenizer
@@ -263,7 +263,7 @@ def read_static(folder: Path) -> StoredTable:
     path, vocabulary = folder / _TENSORS, read_vocabulary(folder)
     tensors, metadata = read_tensors(path)
     if "packed" in tensors:
-        return _packed_table(path, vocabulary, tensors, metadata.get(_DIMENSION, ""))
+        return StoredTable(vocabulary, *_unpacked(path, len(vocabulary), tensors, metadata.get(_DIMENSION, "")), "int4")
     words = len(vocabulary)
     embeddings = tensors.get("embeddings")
     if (
@@ -274,27 +274,32 @@ def read_static(folder: Path) -> StoredTable:
     ):
         raise ModelFolderError(f"{path} holds no table 'embeddings' [rows, dimension] of {', '.join(_STOCK_DTYPES)}")
     if len(embeddings) <= words or (len(embeddings) > words + 1 and not (folder / _SPELLING).exists()):
-        raise _unfit(folder, words, f"{len(embeddings)} rows, expected one more than words")
+        raise _unfit(path, words, f"{len(embeddings)} rows, expected one more than words")
     weights = _checked_weights(tensors, path, words)
-    if embeddings.dtype != np.int8 and embeddings.nbytes <= _SEARCHED_BYTES and not is_sound(embeddings, LARGEST):
-        raise ModelFolderError(
-            f"{path} holds vectors that are NaN or infinite, or beyond {LARGEST:g}; make or download the model again"
-        )
+    _check_sound(embeddings, path)
     scales = weights[:words] if weights is not None and embeddings.dtype == np.int8 else None
     return StoredTable(vocabulary, embeddings[:words], scales, str(embeddings.dtype))
 
 
-def _packed_table(
-    path: Path, vocabulary: Vocabulary, tensors: dict[str, npt.NDArray[Any]], dimension: str
-) -> StoredTable:
-    """Return the table of an int4 folder after checking its tensors."""
-    packed, scales, words = tensors["packed"], tensors.get("scales"), len(vocabulary)
+def _check_sound(vectors: npt.NDArray[Any], path: Path) -> None:
+    """Refuse a float table with NaN, infinity or what is too large; one too large to be searched is taken as it is."""
+    if vectors.dtype != np.int8 and vectors.nbytes <= _SEARCHED_BYTES and not is_sound(vectors, LARGEST):
+        raise ModelFolderError(
+            f"{path} holds vectors that are NaN or infinite, or beyond {LARGEST:g}; make or download the model again"
+        )
+
+
+def _unpacked(
+    path: Path, words: int, tensors: dict[str, npt.NDArray[Any]], dimension: str
+) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
+    """Return the table in 4 bits among the tensors of `path`, unpacked, and its scales."""
+    packed, scales = tensors["packed"], tensors.get("scales")
     if packed.dtype != np.uint8 or packed.ndim != 2 or not packed.shape[1]:
         raise ModelFolderError(
             f"{path}: 'packed' is {packed.dtype} {list(packed.shape)}, expected uint8 [words, bytes]"
         )
     if len(packed) != words:
-        raise _unfit(path.parent, words, f"{len(packed)} rows, expected as many as words")
+        raise _unfit(path, words, f"{len(packed)} rows, expected as many as words")
     possible = (2 * packed.shape[1] - 1, 2 * packed.shape[1])
     if dimension not in map(str, possible):
         raise ModelFolderError(
@@ -303,13 +308,13 @@ def _packed_table(
     if scales is None:
         raise ModelFolderError(f"{path} holds 'packed' vectors without 'scales'")
     _check_scales(scales, path, "scales", words)
-    return StoredTable(vocabulary, unpack(packed, int(dimension)), scales, "int4")
+    return unpack(packed, int(dimension)), scales
 
 
-def _unfit(folder: Path, words: int, found: str) -> ModelFolderError:
+def _unfit(path: Path, words: int, found: str) -> ModelFolderError:
     """Return the error for words and tensors that are not of one model."""
     return ModelFolderError(
-        f"{folder}: words.txt has {words} words, {_TENSORS} {found}; the files are of different models"
+        f"{path.parent}: words.txt has {words} words, {path.name} {found}; the files are of different models"
     )
 
 
@@ -326,24 +331,75 @@ def read_vocabulary(folder: Path) -> Vocabulary:
         raise ModelFolderError(f"{folder / 'words.txt'}: {error}") from error
 
 
-def write_spelling(folder: Path, weights: npt.NDArray[np.uint8]) -> None:
-    """Write the weights of n-grams of a model that spells unknown words."""
-    write_tensors(folder / _SPELLING, {"weights": weights})
+def write_spelling(
+    folder: Path, weights: npt.NDArray[np.uint8], unedited: Unedited | None, dtype: str | None = None
+) -> None:
+    """Write the weights of n-grams of a model that spells unknown words and, of one that was edited, the table before.
+
+    Args:
+        folder: an existing folder.
+        weights: uint8 [BUCKETS].
+        unedited: the table that spelling reads, if it is not the model's.
+        dtype: what that table is stored as; None for what it was stored as.
+
+    Raises:
+        InputError: an unknown dtype, or values it cannot hold.
+    """
+    tensors: dict[str, npt.NDArray[Any]] = {"weights": weights}
+    metadata = None
+    if unedited is not None:
+        from pellucid.transformer.folder import mixing_tensors  # not needed to save most models
+
+        dtype = dtype or unedited.dtype
+        vectors, scales = convert(unedited.vectors, unedited.scales, dtype)
+        if dtype == "int4":
+            metadata, tensors["packed"] = {_DIMENSION: str(vectors.shape[1])}, pack(vectors)
+        else:
+            tensors["embeddings"] = vectors
+        if scales is not None:
+            tensors["scales"] = scales
+        tensors |= mixing_tensors(unedited.mixing)
+    write_tensors(folder / _SPELLING, tensors, metadata)
 
 
-def read_spelling(folder: Path) -> npt.NDArray[np.uint8] | None:
-    """Return what `write_spelling` wrote; None for a folder without it.
+def read_spelling(folder: Path, words: int, dimension: int) -> tuple[npt.NDArray[np.uint8] | None, Unedited | None]:
+    """Return what `write_spelling` wrote; None for what is not there.
+
+    Args:
+        folder: of the model.
+        words: in its vocabulary.
+        dimension: of its table.
 
     Raises:
         ModelFolderError: the file is broken, or holds something else.
     """
     path = folder / _SPELLING
     if not path.exists():
-        return None
-    weights = read_tensors(path)[0].get("weights")
+        return None, None
+    tensors, metadata = read_tensors(path)
+    weights = tensors.get("weights")
     if weights is None or weights.dtype != np.uint8 or weights.shape != (BUCKETS,):
         raise ModelFolderError(f"{path} holds no 'weights' of n-grams, uint8 [{BUCKETS}]; make the model again")
-    return weights
+    vectors, scales, dtype = tensors.get("embeddings"), tensors.get("scales"), "int4"
+    if "packed" in tensors:
+        vectors, scales = _unpacked(path, words, tensors, metadata.get(_DIMENSION, ""))
+    elif vectors is not None:
+        dtype = str(vectors.dtype)
+        if vectors.ndim != 2 or len(vectors) != words or dtype not in _STOCK_DTYPES or not vectors.shape[1]:
+            raise ModelFolderError(f"{path}: 'embeddings' are {dtype} {list(vectors.shape)}, of another model")
+        if (scales is not None) != (dtype == "int8"):
+            raise ModelFolderError(f"{path}: {dtype} 'embeddings' with{'out' * (scales is None)} 'scales'")
+        if scales is not None:
+            _check_scales(scales, path, "scales", words)
+        _check_sound(vectors, path)
+    if vectors is None:
+        return weights, None
+    from pellucid.transformer.folder import read_mixing  # not needed to open most models
+
+    mixing = read_mixing(tensors, vectors.shape[1], dimension, path)
+    if mixing is None:
+        raise ModelFolderError(f"{path} holds a table before its dimensions were edited, and not the edits")
+    return weights, Unedited(vectors, scales, dtype, mixing)
 
 
 def _read_words(path: Path) -> list[str]:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.base import Vectors
+from pellucid.errors import InputError
 from pellucid.static import pooling
 from pellucid.static.kernels import compiled, trailing_zeros
 from pellucid.static.spelling import (
@@ -31,10 +32,7 @@ from pellucid.static.spelling import (
     Speller,
     marked_codes,
 )
-from pellucid.text import LONGEST_WORD
 
-_NGRAMS = (LONGEST - SHORTEST + 1) * (LONGEST_WORD + 2)  # of the longest word, at most
-_SLOTS = 1 << 15  # more than twice the n-grams of a word and its neighbours, so that a free one is near
 _SURELY_LESS = 1 - 1e-12  # so that rounding decides nothing
 _FACTOR, _MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 
@@ -56,7 +54,7 @@ class _Scratch(NamedTuple):
     scores: npt.NDArray[np.int32]  # [known words] what each shares with the word; all 0 between two words
     touched: npt.NDArray[np.int32]  # [known words + 1] those that share something
     buckets: npt.NDArray[np.int32]  # of one word's n-grams
-    keys: npt.NDArray[np.int32]  # [slots] a bucket, -1 where a slot is free
+    keys: npt.NDArray[np.int32]  # [slots, a power of two] a bucket, -1 where a slot is free
     masks: npt.NDArray[np.int64]  # [slots] which neighbours have it, a bit each; the word itself is the last
     used: npt.NDArray[np.int32]  # the slots that are not free
     best: npt.NDArray[np.float64]  # [neighbours] their squared similarities, times the word's own square
@@ -70,33 +68,50 @@ class CompiledSpeller(Speller):
 
     def __init__(self, plain: Speller, vectors: npt.NDArray[Any], scales: Vectors) -> None:
         """Take the speller to follow, and its table in the form that `pooling.pool` reads."""
-        super().__init__(plain.vocabulary, plain.vectors_of, plain.weights)
+        super().__init__(plain.vocabulary, plain.vectors_of, plain.weights, plain.mixing)
         self._plain, self._vectors, self._scales = plain, vectors, scales
 
     @cached_property
     def index(self) -> Index:
-        """That of the speller it follows."""
-        return self._plain.index
+        """That of the speller it follows.
+
+        Raises:
+            InputError: it has words beyond the table.
+        """
+        index = self._plain.index
+        if index.rows.max(initial=-1) >= len(self._vectors):
+            raise InputError(f"the vocabulary has grown beyond the {len(self._vectors):,} rows of its table")
+        return index
+
+    @cached_property
+    def _longest(self) -> int:
+        """The characters of the longest known word, its marks among them: more than 100 where lower case is longer."""
+        return int(np.diff(self.index.ends).max(initial=0))
 
     def predict(self, words: Sequence[str]) -> Predicted:
         """Return what the known words say of others; nothing of an empty one."""
         near = np.full((len(words), NEIGHBOURS), -1, np.int32)
         shares, sums = np.zeros(near.shape), np.zeros((len(words), self._vectors.shape[1]))
         index = self.index
-        counts = _predict(*marked_codes(words), index, _scratch(len(index.rows)), near, shares)
+        codes, ends = marked_codes(words)
+        scratch = _scratch(len(index.rows), max(self._longest, int(np.diff(ends).max(initial=0))))
+        counts = _predict(codes, ends, index, scratch, near, shares)
         _add_up(self._vectors, self._scales, near, shares, counts, sums)
         return Predicted(near, shares, sums)
 
 
-def _scratch(known: int) -> _Scratch:
+def _scratch(known: int, longest: int) -> _Scratch:
+    """Return memory for so many known words, none of them or of the others of more characters than `longest`."""
     size = NEIGHBOURS + 1
+    ngrams = (LONGEST - SHORTEST + 1) * longest
+    slots = 1 << (2 * size * ngrams).bit_length()  # more than twice what is put there, so that a free one is near
     return _Scratch(
         scores=np.zeros(known, np.int32),
         touched=np.empty(max(known, size) + 1, np.int32),
-        buckets=np.empty(_NGRAMS, np.int32),
-        keys=np.full(_SLOTS, -1, np.int32),
-        masks=np.zeros(_SLOTS, np.int64),
-        used=np.empty(size * _NGRAMS, np.int32),
+        buckets=np.empty(ngrams, np.int32),
+        keys=np.full(slots, -1, np.int32),
+        masks=np.zeros(slots, np.int64),
+        used=np.empty(size * ngrams, np.int32),
         best=np.empty(NEIGHBOURS),
         shared=np.zeros((size, size), np.int64),
         inverse=np.empty(size),
@@ -175,9 +190,9 @@ def _mark(ngrams: int, bit: int, used: int, scratch: _Scratch) -> int:
     keys, masks = scratch.keys, scratch.masks
     for number in range(ngrams):
         bucket = scratch.buckets[number]
-        slot = bucket & (_SLOTS - 1)
+        slot = bucket & (len(keys) - 1)
         while keys[slot] >= 0 and keys[slot] != bucket:
-            slot = (slot + 1) & (_SLOTS - 1)
+            slot = (slot + 1) & (len(keys) - 1)
         if keys[slot] < 0:
             keys[slot], masks[slot] = bucket, 0
             scratch.used[used] = slot

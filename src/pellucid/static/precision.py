@@ -48,6 +48,14 @@ class StoredTable(NamedTuple):
     dtype: str
 
 
+def floats(vectors: npt.NDArray[Any], scales: Vectors | None, rows: npt.NDArray[np.int64]) -> Vectors:
+    """Return some rows of a table as float32 [rows, dimension]."""
+    found: Vectors = vectors[rows].astype(np.float32)
+    if scales is not None:
+        found *= scales[rows][:, None]
+    return found
+
+
 def convert(vectors: npt.NDArray[Any], scales: Vectors | None, dtype: str) -> tuple[npt.NDArray[Any], Vectors | None]:
     """Return vectors as `dtype` ("int4" as int8 from -7 to 7) and, for whole numbers, their scales.
 
@@ -60,6 +68,8 @@ def convert(vectors: npt.NDArray[Any], scales: Vectors | None, dtype: str) -> tu
         raise InputError(f"dtype is {dtype!r}; known are {', '.join(DTYPES)}")
     most = _MOST.get(dtype)
     if most is not None and scales is not None and (most == 127 or within_four_bits(vectors)):
+        if not is_sound(scales, LARGEST / 127) or scales.min(initial=0) < 0:
+            raise InputError(f"scales are negative, not finite or beyond {LARGEST / 127:.0e}; nothing is saved")
         return vectors, scales  # rounding twice would lose precision
     converted = np.zeros(vectors.shape, np.int8 if most else dtype)
     new_scales = np.zeros(len(vectors), np.float32) if most else None
@@ -73,7 +83,8 @@ def convert(vectors: npt.NDArray[Any], scales: Vectors | None, dtype: str) -> tu
         else:
             with np.errstate(over="ignore"):
                 converted[part] = block
-        if not (is_sound(block, LARGEST) and is_sound(converted[part])):
+        kept = new_scales is None or is_sound(new_scales[part], LARGEST / 127)
+        if not (kept and is_sound(block, LARGEST) and is_sound(converted[part])):
             raise InputError(
                 f"the vectors of words {start} to {part.stop} are not finite as {dtype}, or beyond {LARGEST:g}; "
                 "nothing is saved"

@@ -3,7 +3,8 @@
 Words are compared by their character n-grams. Each n-gram has a weight that is fitted to the table: how similar the
 vectors of the words are that share it. In "tokenisers", "token" weighs much and "ers" little. The vector is predicted
 from the most similar known words by kernel ridge regression: a weighted sum of their vectors at length 1. Where no
-known word is similar, the sum is short, and so is the predicted part.
+known word is similar, the sum is short, and so is the predicted part. (Once dimensions were edited, all this is still
+done with the vectors before that, and the edits are applied to what comes out, as they were to the known words.)
 
 What is missing is made up by the vector of the word's beginning, if that is known: the row that it has without
 spelling, and that the table was trained with. A word of fewer than four letters, or with anything but letters in it,
@@ -63,11 +64,31 @@ class Predicted(NamedTuple):
     sums: _Floats
 
 
+class Unedited(NamedTuple):
+    """A table as it was before its dimensions were edited: what spelling compares and adds up.
+
+    Attributes:
+        vectors: float32, float16 or int8 [words, dimensions before].
+        scales: float32 [words], for int8 alone.
+        dtype: what it is stored as.
+        mixing: what the edits multiply vectors with, sparse float64 [dimensions before, dimensions after].
+    """
+
+    vectors: npt.NDArray[Any]
+    scales: Vectors | None
+    dtype: str
+    mixing: Any
+
+
 class Speller:
     """Finds vectors for words by their spelling, for one table of word vectors."""
 
     def __init__(
-        self, vocabulary: Vocabulary, vectors_of: Callable[[_Ints], Vectors], weights: npt.NDArray[np.uint8]
+        self,
+        vocabulary: Vocabulary,
+        vectors_of: Callable[[_Ints], Vectors],
+        weights: npt.NDArray[np.uint8],
+        mixing: Any = None,
     ) -> None:
         """Take the table; the index of its n-grams is made at the first word.
 
@@ -75,8 +96,9 @@ class Speller:
             vocabulary: the words of the table.
             vectors_of: from rows to their vectors, float32 [rows, dimension].
             weights: uint8 [BUCKETS], see `ngram_weights`.
+            mixing: what vectors are multiplied with in the end, sparse [dimension, dimensions given]; None for nothing.
         """
-        self.vocabulary, self.vectors_of, self.weights = vocabulary, vectors_of, weights
+        self.vocabulary, self.vectors_of, self.weights, self.mixing = vocabulary, vectors_of, weights, mixing
 
     @cached_property
     def index(self) -> Index:
@@ -90,7 +112,7 @@ class Speller:
         return float(np.median(np.linalg.norm(self.vectors_of(rows), axis=1))) if len(rows) else 1.0
 
     def spell(self, words: Sequence[str]) -> tuple[Vectors, _Ints]:
-        """Return vectors for words in lower case that have no row, float32 [words, dimension], and what they are of.
+        """Return vectors for words in lower case that have no row, float32 [words, dimensions given], and what of.
 
         The second are the rows of the known words that weigh most in each, int64 [words, 3], -1 where there are no
         more: a word without any counts as unknown. Most words of a language that was not learned have none.
@@ -104,7 +126,8 @@ class Speller:
         own = _own(words, vectors.shape[1]) * np.where(lengths > 0, _OWN, _OWN_ALONE)[:, None]
         parts = _weightiest(predicted, begins, poor * np.maximum(lengths, _GOOD) / _LENGTH)
         parts[(lengths < _POOR) & (begins < 0)] = -1
-        return (vectors + own * self._typical).astype(np.float32), parts
+        vectors += own * self._typical
+        return np.asarray(vectors if self.mixing is None else vectors @ self.mixing, np.float32), parts
 
     def predict(self, words: Sequence[str]) -> Predicted:
         """Return what the known words say of others; nothing of an empty one."""
@@ -206,12 +229,14 @@ class SpelledRows:
         ]
 
     def _add(self, words: list[str]) -> None:
+        more = len(self) + len(words) - len(self._vectors)
+        if more > 0:
+            more = max(more, min(len(self._vectors), _TOGETHER))  # no more than is filled, where that is much
+            self._vectors = np.concatenate([self._vectors, np.zeros((more, self._vectors.shape[1]), np.float32)])
+            self._parts = np.concatenate([self._parts, np.zeros((more, _PARTS), np.int64)])
         for start in range(0, len(words), _TOGETHER):
             part = words[start : start + _TOGETHER]
             first, last = len(self), len(self) + len(part)
-            while last > len(self._vectors):
-                self._vectors = np.concatenate([self._vectors, np.zeros_like(self._vectors)])
-                self._parts = np.concatenate([self._parts, np.zeros_like(self._parts)])
             self._vectors[first:last], self._parts[first:last] = self._speller.spell(part)
             self._numbers.update(zip(part, range(first, last)))
 

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError, ModelFolderError, require
-from pellucid.pretrained import loading, local_folder, locate, one_thread
+from pellucid.pretrained import check_adapter, loading, local_folder, locate, one_thread
 from pellucid.store import read_json, write_json
 from pellucid.transformer.attention import (
     context_length,
@@ -442,6 +442,7 @@ def _open_model(name: str, head: str, dtype: str) -> tuple[Any, str]:
     loader = _loader(config, head, name)
     opener, local = getattr(transformers, loader), Path(name).is_dir()
     if local:
+        check_adapter(Path(name))
         check_size(opener, config, Path(name))
     model, found = opener.from_pretrained(
         name,

@@ -48,6 +48,12 @@ class TransformerEmbedder(Embedder):
         """Return the same model with an instruction before each text that is no document; "" for none."""
         return self.with_settings(replace(self.settings, instruction=instruction))
 
+    def _identity(self) -> dict[str, Any]:
+        """Return what every family here depends on; one adds its own."""
+        backbone = self.backbone
+        read = {"attention": backbone.attention, "head_kind": backbone.head_kind, "settings": self.settings}
+        return {**read, "weights": backbone.model, "tokenizer": backbone.tokenizer}
+
     @property
     def device(self) -> str:
         """The backbone's device, as torch names it."""

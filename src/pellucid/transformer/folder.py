@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.pretrained import read_config, without_bars
+from pellucid.pretrained import named_place, read_config, without_bars
 from pellucid.transformer.backbone import Backbone, open_backbone, write_adapter
 
 BACKBONE, ADAPTER = "backbone", "adapter"
@@ -55,7 +55,7 @@ def read_backbone(folder: Path, instead: str | Path | None) -> Backbone:
     if not all(isinstance(value, str) for value in (name, head)) or type(attention) not in (str, int):
         raise ModelFolderError(f"{folder / 'config.json'} must name the backbone, its attention and its head")
     inside = name == BACKBONE and instead is None
-    where = folder / BACKBONE if inside else (instead or name)
+    where = folder / BACKBONE if inside else (instead or named_place(folder, str(name)))
     missing = [file for file in _FILES if inside and not (folder / BACKBONE / file).is_file()]
     if missing:
         raise ModelFolderError(f"file not found: {folder / BACKBONE / missing[0]}")
@@ -72,7 +72,7 @@ def read_backbone(folder: Path, instead: str | Path | None) -> Backbone:
             raise
         hint = f"If you have it in a folder, give it: from_pretrained({str(folder)!r}, backbone='the/folder')"
         raise ModelFolderError(f"{folder} needs the transformer {name!r}. {hint}. {error}") from error
-    return replace(opened, name=str(where))
+    return replace(opened, name=str(instead or where if inside or instead else name))
 
 
 def check_fingerprint(backbone: Backbone, expected: npt.NDArray[np.float32], folder: Path) -> None:

@@ -82,6 +82,7 @@ export async function search(main, page) {
     const scale = Math.max(0, ...shown.flatMap((/** @type {any} */ one) => one.hit.words.map((/** @type {any} */ word) => Math.abs(word.contribution))));
     hits.replaceChildren(
       found ? el("h2", {}, `The best ${shown.length} of ${found.documents.toLocaleString("en")} documents`) : el("p", {}, "Ask the index something, such as ", example),
+      ...(found?.unknown.length ? [el("p", { class: "note" }, `in no document: ${found.unknown.join(", ")}`)] : []),
       ...shown.map((/** @type {any} */ one, /** @type {number} */ place) => drawnHit(one, place, scale)));
     weighing.hidden = keeper.hidden = !found;
     const now = settings();

@@ -11,7 +11,6 @@ not count. The state is saved after each shard of sentences, so an interrupted r
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +27,7 @@ import numpy.typing as npt
 from pellucid.base import Vectors
 from pellucid.corpus import Corpus, is_path, read_texts
 from pellucid.errors import CorpusError, InputError
+from pellucid.fingerprint import fingerprint
 from pellucid.progress import Progress
 from pellucid.static.making.segmentation import word_finder
 from pellucid.text import Word, well_formed
@@ -243,15 +243,9 @@ def _counted(
 
 def _origin(teacher: SentenceTransformer, settings: ExtractionSettings) -> dict[str, Any]:
     """Return what a resumed run must have in common with the run before, apart from the corpus."""
-    digest = hashlib.sha256()
-    for name, weights in sorted(teacher.state_dict().items()):
-        if "pooler" in name.split("."):  # unused by mean pooling, and random where a checkpoint lacks it
-            continue
-        digest.update(name.encode())
-        digest.update(np.ascontiguousarray(weights.detach().cpu().float().numpy().ravel()[:4096]).tobytes())
     values = asdict(settings)
     del values["batch_size"]  # changes the speed, not the result
-    return {"teacher": digest.hexdigest(), **values}
+    return {"teacher": fingerprint(teacher)["stored"], **values}
 
 
 def _words(sentence: str, settings: ExtractionSettings) -> list[Word]:

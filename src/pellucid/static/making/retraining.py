@@ -18,8 +18,9 @@ import numpy.typing as npt
 
 from pellucid.base import Vectors, unit_rows
 from pellucid.corpus import Corpus, read_texts
-from pellucid.encoders import check_same_encoder, encode_with
+from pellucid.encoders import encode_with
 from pellucid.errors import CorpusError
+from pellucid.fingerprint import claim_model
 from pellucid.progress import Progress
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder, static_model
@@ -163,10 +164,12 @@ def store_sentences(
         if work.facts.get("done"):
             work.check_texts("corpus", read_texts(corpus), str(corpus))
             return _opened(work)
+        claim_model(work.facts, teacher, work.path)
         sentences = usable_sentences(work.texts("corpus", read_texts(corpus), str(corpus)), settings)
         with Progress("teacher", unit="sentences", enabled=show_progress_bar) as progress:
             read = work.facts.get("read", 0)
-            _skip(sentences, read, work, vocabulary, teacher, settings)
+            for _ in islice(sentences, read):  # are done
+                pass
             progress.advance(read)
             while shard := list(islice(sentences, _SHARD)):
                 _add(shard, work, vocabulary, teacher, settings)
@@ -175,19 +178,6 @@ def store_sentences(
                 progress.advance(len(shard))
             work.commit({"done": True})
         return _opened(work)
-
-
-def _skip(
-    sentences: Iterator[str], read: int, work: WorkFolder, vocabulary: Vocabulary, teacher: Any,
-    settings: ExtractionSettings,
-) -> None:  # fmt: skip
-    """Skip the sentences that are done, and refuse another teacher than the one that encoded them."""
-    first = list(islice(sentences, min(_SHARD, read)))
-    for _ in islice(sentences, read - len(first)):
-        pass
-    if "teacher" in work:
-        prompted = [settings.prompt + text for text in _trainable(first, vocabulary)[0]]
-        check_same_encoder(teacher, prompted, work.array("teacher"), work.path)
 
 
 def _add(

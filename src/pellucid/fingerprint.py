@@ -1,0 +1,266 @@
+"""One fingerprint of a model: a checksum of all that its vectors depend on, of what is stored, not of what comes out.
+
+Whoever asks whether two models are the same one asks here: a corpus that is encoded further, an index that is opened, a
+part of an ensemble that is found by its name. A model that was copied, pickled, or saved and opened has the fingerprint
+it had; one with another number in a table, another setting or another edit of a dimension has another. So has one that
+was saved as another type of numbers, since its vectors differ. Names of dimensions do not count.
+
+What a function does cannot be read from it: it is known by its vectors of a few texts, up to rounding, and one that
+differs for other texts alone is not told apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers import Tokenizer
+
+from pellucid.base import Embedder
+from pellucid.encoders import Encoder, check_encoder, encode_with, is_sentence_transformer
+from pellucid.errors import InputError
+
+PROBES = (
+    "The bank raised the interest rate on home loans.",
+    "A man is riding a horse on the beach.",
+    "Aspirin lowers the risk of a heart attack.",
+    "How do I reset my password?",
+    "Die Katze schläft auf dem Sofa.",
+    "今日は天気がいい。",
+    "def area(radius): return 3.14 * radius ** 2",
+    "supersonic flow over a flat plate",
+)
+"""Texts of several kinds, by whose vectors a function is known."""
+
+_KEPT = 32  # coordinates of a probe that are written down, the largest
+_TOLERANCE = 2e-3  # of a coordinate of a row of length 1: other machines and batches round differently
+_BLOCK = 1 << 24  # bytes of an array that are copied at once where it does not lie in one piece
+_PASSING = set("architectures dtype torch_dtype transformers_version use_cache id2label label2id pellucid".split())
+# settings of transformers that say where a model comes from, or on which no vector depends
+
+
+def fingerprint(encoder: Encoder) -> dict[str, Any]:
+    """Return what tells a model from every other one, as JSON; `same_model` compares two.
+
+    Everything is read each time, at about a gigabyte a second: arrays can be changed in place.
+
+    Args:
+        encoder: a pellucid model, a SentenceTransformer, or a callable: list of texts -> array [texts, dimension].
+
+    Returns:
+        "stored": a checksum of tables, weights, vocabularies, settings and edits, of models within the model too; equal
+        on every machine. "functions": for each function in it, its largest coordinates of a few texts.
+
+    Raises:
+        InputError: it is no encoder, or a function in it gives something else than finite rows.
+    """
+    check_encoder(encoder)
+    found = _Checksum()
+    found.add(encoder)
+    return {"stored": found.digest.hexdigest(), "functions": found.functions}
+
+
+def same_model(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    """Whether two fingerprints are of one model; functions up to what machines and batches round differently."""
+    try:
+        mine, other = first["functions"], second["functions"]
+        return (
+            first["stored"] == second["stored"]
+            and len(mine) == len(other)
+            and all(map(_same_function, mine, other))
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError, AttributeError):  # not what `fingerprint` gave
+        return False
+
+
+def claim_model(facts: dict[str, Any], encoder: Encoder, folder: Path) -> None:
+    """Note in `facts` of a run which model it was begun with, and refuse to go on with another one.
+
+    Args:
+        facts: what the run remembers (`WorkFolder.facts`).
+        encoder: as in `fingerprint`.
+        folder: of the run, for the message.
+
+    Raises:
+        InputError: it is another model.
+    """
+    found = fingerprint(encoder)
+    if not same_model(facts.setdefault("model", found), found):
+        raise InputError(
+            f"{folder} holds embeddings of another model than {_named(encoder)}; give the one that it was begun with, "
+            "or another folder"
+        )
+
+
+def _named(encoder: Encoder) -> str:
+    return repr(encoder) if isinstance(encoder, Embedder) else getattr(encoder, "__name__", type(encoder).__name__)
+
+
+class _Checksum:
+    """The running checksum of a nested value, in which every part is told apart from its neighbours."""
+
+    def __init__(self) -> None:
+        self.digest = hashlib.sha256(b"pellucid model 1")  # faster than others where processors help
+        self.functions: list[dict[str, Any]] = []
+
+    def add(self, value: Any) -> None:
+        """Add a model, or anything one consists of."""
+        if isinstance(value, Embedder):
+            self._add_model(value)
+        elif is_sentence_transformer(value):
+            self._add_stock(value)
+        elif isinstance(value, np.ndarray):
+            self._add_array(value)
+        elif hasattr(value, "tocsr"):
+            self._add_sparse(value)
+        elif hasattr(value, "state_dict"):
+            self._add_torch(value)
+        elif isinstance(value, Tokenizer) or hasattr(value, "get_vocab"):
+            self._add_tokenizer(value)
+        elif is_dataclass(value) and not isinstance(value, type):
+            self.add(asdict(value))
+        elif isinstance(value, Mapping):
+            self._mark("mapping", len(value))
+            for key in sorted(value):
+                self._mark("key", key)
+                self.add(value[key])
+        elif isinstance(value, (list, tuple)):
+            self._add_list(value)
+        elif callable(value):
+            self._mark("function", len(self.functions))
+            self.functions.append(_probed(value))
+        else:
+            self._mark(type(value).__name__, value)
+
+    def _mark(self, kind: str, *values: Any) -> None:
+        """Add a short value; JSON writes a float so that it is read back as the same one."""
+        self.digest.update(json.dumps([kind, *values]).encode() + b"\n")
+
+    def _add_model(self, model: Embedder) -> None:
+        parts = model._identity()
+        self._mark("model", model.family)
+        self.add(model.encode if parts is None else parts)
+
+    def _add_list(self, values: list[Any] | tuple[Any, ...]) -> None:
+        self._mark("list", len(values))
+        if all(type(value) is str for value in values):  # a vocabulary
+            spelled = [value.encode("utf-8", "surrogatepass") for value in values]
+            self._add_array(np.fromiter(map(len, spelled), np.int64, len(spelled)))
+            self.digest.update(b"".join(spelled))
+            return
+        for value in values:
+            self.add(value)
+
+    def _add_array(self, array: npt.NDArray[Any]) -> None:
+        little = array.dtype.newbyteorder("<")
+        self._mark("array", little.str, list(array.shape))
+        for block in _blocks(array):
+            self.digest.update(np.ascontiguousarray(block, little).reshape(-1).view(np.uint8).data)
+
+    def _add_sparse(self, matrix: Any) -> None:
+        rows = matrix.tocsr(copy=True)
+        rows.sum_duplicates()  # also sorts
+        rows.eliminate_zeros()
+        if rows.shape[0] == rows.shape[1] and rows.nnz == rows.shape[0] and (rows.diagonal() == 1).all():
+            self.add(None)  # a mixing that changes nothing is none
+            return
+        self._mark("sparse", list(rows.shape))
+        for part in (rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data.astype(np.float64)):
+            self._add_array(part)
+
+    def _add_torch(self, module: Any) -> None:
+        """Add weights in the module's own order: their names change from version to version of a library.
+
+        A pooler is left out: nothing here reads it, and where a file lacks it, every opening makes a random one.
+        """
+        import torch
+
+        weights = [weight for name, weight in module.state_dict().items() if "pooler." not in name]
+        self._mark("weights", len(weights))
+        for weight in weights:
+            self._mark("tensor", str(weight.dtype), list(weight.shape))
+            plain = weight.detach().cpu().contiguous().reshape(-1)
+            self.digest.update(plain.view(torch.uint8).numpy().data)
+        config = getattr(module, "config", None)
+        self.add(_set(config.to_dict()) if config is not None and hasattr(config, "to_dict") else None)
+
+    def _add_tokenizer(self, tokenizer: Any) -> None:
+        backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+        if not isinstance(backend, Tokenizer):
+            self._mark("tokenizer", type(tokenizer).__name__)
+            self.add(dict(tokenizer.get_vocab()))
+            return
+        described = json.loads(backend.to_str())
+        for state in ("version", "truncation", "padding"):  # which every call may change
+            described.pop(state, None)
+        pieces = described["model"].pop("vocab", None) or {}
+        self._mark("tokenizer", _set(described))
+        if isinstance(pieces, dict):
+            self.add(list(pieces))
+            self._add_array(np.fromiter(pieces.values(), np.int64, len(pieces)))
+        else:
+            self._mark("pieces", pieces)
+
+    def _add_stock(self, model: Any) -> None:
+        """Add a SentenceTransformer. Its rows are taken at length 1, so that a Normalize at its end says nothing."""
+        modules = list(model)
+        while modules and type(modules[-1]).__name__ == "Normalize":
+            modules.pop()
+        for name in ("prompts", "default_prompt_name", "truncate_dim", "max_seq_length"):
+            setting = getattr(model, name, None)
+            self._mark(name, _set(setting) if isinstance(setting, dict) else setting)
+        for module in modules:
+            self._mark("module", type(module).__name__)
+            self.add(_set(module.get_config_dict()) if hasattr(module, "get_config_dict") else {})
+            self._add_torch(getattr(module, "auto_model", module))
+            tokenizer = getattr(module, "tokenizer", None)
+            if tokenizer is not None:
+                self._add_tokenizer(tokenizer)
+
+
+def _set(settings: Any) -> Any:
+    """Return settings without those that are off or empty, which one version writes and another does not."""
+    if isinstance(settings, Mapping):
+        kept = {str(key): _set(value) for key, value in settings.items() if key not in _PASSING}
+        return {k: kept[k] for k in sorted(kept) if not k.startswith("_") and kept[k] not in (None, False, "", {}, [])}
+    if isinstance(settings, (list, tuple)):
+        return [_set(value) for value in settings]
+    return settings if isinstance(settings, (str, int, float, bool, type(None))) else str(settings)
+
+
+def _blocks(array: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
+    """Yield an array, in pieces where it must be copied."""
+    if array.flags.c_contiguous or array.ndim < 2:
+        yield array
+        return
+    rows = max(1, _BLOCK // max(1, array[:1].nbytes))
+    for start in range(0, len(array), rows):
+        yield array[start : start + rows]
+
+
+def _probed(function: Any) -> dict[str, Any]:
+    """Return the numbers and values of the largest coordinates that a function gives for each probe."""
+    rows = encode_with(function, list(PROBES))
+    best = np.argsort(-np.abs(rows), axis=1, kind="stable")[:, :_KEPT]
+    largest = [[which.tolist(), np.round(row[which], 6).astype(float).tolist()] for row, which in zip(rows, best)]
+    return {"dimension": int(rows.shape[1]), "probes": largest}
+
+
+def _same_function(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    mine, other = first["probes"], second["probes"]
+    return first["dimension"] == second["dimension"] and len(mine) == len(other) and all(map(_same_probe, mine, other))
+
+
+def _same_probe(first: list[list[float]], second: list[list[float]]) -> bool:
+    """Whether the coordinates that both wrote down agree, and those that one left out are no larger than its least."""
+    mine, other = (dict(zip(*side)) for side in (first, second))
+    floors = [min(map(abs, side[1]), default=0.0) if len(side[1]) == _KEPT else 0.0 for side in (first, second)]
+    shared = all(abs(mine[n] - other[n]) <= _TOLERANCE for n in mine.keys() & other.keys())
+    only_mine = all(abs(mine[n]) <= floors[1] + _TOLERANCE for n in mine.keys() - other.keys())
+    return shared and only_mine and all(abs(other[n]) <= floors[0] + _TOLERANCE for n in other.keys() - mine.keys())

@@ -1,0 +1,451 @@
+"""How good an index finds what people have judged: measures of each part, and why what is relevant was missed.
+
+The measures are trec_eval's. A query that finds nothing counts 0, and so does a relevant document that the index does
+not hold. All searches are of one commit, with its word weights; each query is encoded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.analysis.ranking import Reason
+from pellucid.corpus import parse_json, read_lines, table_rows
+from pellucid.errors import CorpusError, InputError, missing_extra
+from pellucid.index.hits import Hit
+from pellucid.index.models import Model, checked_word_weights
+from pellucid.index.searching import Parts, Question
+from pellucid.text import well_formed
+from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
+from pellucid.views.report import Report
+
+Queries = Mapping[str, str]
+"""Id of a query -> its text."""
+
+Relevant = Mapping[str, Mapping[str, int]]
+"""Id of a query -> id of a document -> grade, 0 for one that is not relevant."""
+
+Floats = npt.NDArray[np.float64]
+
+TOGETHER = "together"
+"""The name of all parts, as searches weigh them."""
+
+_ROWS = 3  # of what a missed document lacked
+_BATCH = 256  # queries encoded at once
+_GRADES = 1000  # the largest grade; trec_eval counts up to it, and ends the process where it is too large
+
+
+class PartMeasures(NamedTuple):
+    """What a part finds by itself, or all together; means over the queries, times 100.
+
+    Attributes:
+        part: "bm25", the name of a model, or "together".
+        weight: of the part in the score.
+        ndcg: nDCG of the first `top_k` hits.
+        recall: share of the relevant documents among the first `recall_at`.
+        mrr: 1 / the rank of the first relevant one among these.
+        rescued: how many queries have a relevant document among the part's first `top_k`, but not among those of all
+            together.
+    """
+
+    part: str
+    weight: float
+    ndcg: float
+    recall: float
+    mrr: float
+    rescued: int
+
+
+class MissedQuery(NamedTuple):
+    """A query without a relevant document among its first hits.
+
+    Attributes:
+        query: its id.
+        text: its text.
+        document: the id of the relevant document with the highest score.
+        rank: its rank; None where it is not among the first `recall_at`.
+        score: its score; None where the index does not hold it.
+        first: the id of the first hit; "" where there is none.
+        first_score: its score.
+        found_by: the parts that by themselves have a relevant document among their first hits.
+        lacked: the largest rows by which the first hit stands above the document.
+    """
+
+    query: str
+    text: str
+    document: str
+    rank: int | None
+    score: float | None
+    first: str
+    first_score: float
+    found_by: tuple[str, ...]
+    lacked: tuple[Reason, ...]
+
+
+class PartWeight(NamedTuple):
+    """A part of the score and its weight."""
+
+    part: str
+    weight: float
+
+
+class TunedWeights(NamedTuple):
+    """Weights that were chosen on some queries, and what they bring on others.
+
+    Attributes:
+        weights: the best on all queries they were chosen on.
+        tried: how many weights were tried.
+        chosen_on: queries that these were chosen on.
+        left_out: queries that were given to choose on and are measured, too: they chose nothing.
+        measured_on: queries that the gain was measured on.
+        folds: parts into which the queries were divided: in turn, each was measured with the weights that are best on
+            the others. 0 where the two were other queries from the beginning.
+        before: nDCG with the index's own weights, times 100, of the queries measured.
+        after: with those chosen.
+        gain: the difference.
+        low: the lower end of its 95 % interval, over resampled queries.
+        high: the upper end.
+    """
+
+    weights: tuple[PartWeight, ...]
+    tried: int
+    chosen_on: int
+    left_out: int
+    measured_on: int
+    folds: int
+    before: float
+    after: float
+    gain: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, repr=False)
+class IndexEvaluation(Report):
+    """How good an index finds what people have judged.
+
+    Attributes:
+        documents: how many the index holds.
+        queries: how many were asked: those with a relevant document.
+        left_out: queries whose text was not given.
+        absent: relevant documents that the index does not hold.
+        top_k: hits of a query that count for nDCG, and within which a query is not missed.
+        recall_at: hits that count for recall and MRR.
+        measures: of each part alone, and of all together.
+        missed: how many queries have no relevant document among the first `top_k`.
+        examples: some of these, in the order of the judgements, with what the relevant document lacked.
+        tuned: weights that were chosen; None where that was not asked for.
+    """
+
+    kind: ClassVar[str] = "index evaluation"
+    table: ClassVar[str] = "measures"
+
+    documents: int
+    queries: int
+    left_out: int
+    absent: int
+    top_k: int
+    recall_at: int
+    measures: tuple[PartMeasures, ...]
+    missed: int
+    examples: tuple[MissedQuery, ...]
+    tuned: TunedWeights | None
+
+    def _parts(self) -> Iterator[AnyPart]:
+        yield Heading("Evaluation", counted(self.queries, "query", "queries"), counted(self.documents, "document"))
+        if self.left_out:
+            yield Note(f"{counted(self.left_out, 'judged query', 'judged queries')} without a text left out.", True)
+        if self.absent:
+            yield Note(f"{counted(self.absent, 'relevant document')} not in the index; they count as not found.", True)
+        heads = numbers("weight", f"nDCG@{self.top_k}", f"recall@{self.recall_at}", "MRR", "finds what all miss")
+        rows = [
+            (m.part, f"{m.weight:.2g}", f"{m.ndcg:.1f}", f"{m.recall:.1f}", f"{m.mrr:.1f}", f"{m.rescued:,}")
+            for m in self.measures
+        ]
+        yield TablePart.of("", ["part", *heads], rows)
+        if self.tuned is not None:
+            yield from self._tuned(self.tuned)
+        yield Note(f"{self.missed:,} of {self.queries:,} have no relevant document among the first {self.top_k} hits.")
+        if self.examples:
+            columns = [
+                "query",
+                *numbers("rank", "score", "first"),
+                "relevant",
+                "found by",
+                "what the first had more of",
+            ]
+            yield TablePart.of("Missed", columns, map(self._missed, self.examples))
+
+    def _missed(self, one: MissedQuery) -> tuple[str, ...]:
+        rank = str(one.rank) if one.rank else f"> {self.recall_at}" if one.score is not None else "absent"
+        score = "\u2013" if one.score is None else f"{one.score:.3f}"
+        lacked = ", ".join(f"{name} {signed(value)}" for name, value in one.lacked)
+        first = f"{one.first_score:.3f}" if one.first else "\u2013"
+        return f"{one.query}: {one.text}", rank, score, first, one.document, ", ".join(one.found_by), lacked
+
+    def _tuned(self, tuned: TunedWeights) -> Iterator[AnyPart]:
+        how = (
+            f"of {tuned.folds} parts of the queries, each measured with the weights that are best on the others"
+            if tuned.folds
+            else f"chosen on {counted(tuned.chosen_on, 'other query', 'other queries')}"
+        )
+        if tuned.left_out:
+            how += f", without {tuned.left_out:,} that are among those measured"
+        yield Note(
+            f"Tuned: nDCG@{self.top_k} {tuned.before:.1f} before, {tuned.after:.1f} after, {tuned.gain:+.1f} "
+            f"(95 % {tuned.low:+.1f} to {tuned.high:+.1f}) on {tuned.measured_on:,} queries; {how}."
+        )
+        best = f"The best of {tuned.tried} on {tuned.chosen_on:,} queries"
+        if dict(tuned.weights) == {row.part: row.weight for row in self.measures if row.part != TOGETHER}:
+            yield Note(f"{best} are the weights that the index has.")
+            return
+        if tuned.low <= 0:
+            yield Note("The interval holds 0: the gain may be chance, and the weights may as well stay.", True)
+        weights = ", ".join(f"{part!r}: {weight:.2g}" for part, weight in tuned.weights)
+        yield Note(f"{best}: index.configure(weights={{{weights}}})")
+
+
+class _Remembered(Model):
+    """A model that has encoded the queries."""
+
+    def __init__(self, model: Model, rows: Mapping[str, Any]) -> None:
+        self.__dict__.update(vars(copy(model)))
+        self._rows = rows
+
+    def vectors(self, texts: list[str], role: Any) -> list[Any]:
+        return [self._rows[text] for text in texts]
+
+
+class Asked:
+    """Queries asked of one commit, with any weights.
+
+    Attributes:
+        index: the index at one moment.
+        parts: the same with models that have encoded the queries.
+        queries: those that have a text and a relevant document.
+        relevant: of these.
+        own: the weights that searches have.
+    """
+
+    def __init__(self, parts: Parts, queries: Queries, relevant: Relevant) -> None:
+        """Encode the queries.
+
+        Raises:
+            InputError: there is none, or a value is of the wrong kind.
+            MissingExtraError: trec_eval is not installed.
+        """
+        _trec_eval()  # before anything takes time
+        settings = parts.commit.state.settings
+        self.own: dict[str, float] = settings["weights"]
+        self._factors = checked_word_weights(None, settings.get("word_weights", {}))
+        self.queries, self.relevant, self.left_out = _checked(queries, relevant)
+        texts = list(dict.fromkeys(self.queries.values()))
+        models = {}
+        for name, model in parts.models.items():
+            rows: dict[str, Any] = {}
+            for start in range(0, 0 if model.is_static else len(texts), _BATCH):
+                block = texts[start : start + _BATCH]
+                rows |= zip(block, model.vectors(block, "query"))
+            models[name] = model if model.is_static else _Remembered(model, rows)
+        self.index, self.parts = parts, parts._replace(models=models)
+
+    def question(self, query: str, weights: Mapping[str, float]) -> Question:
+        """Return a query, by its id, with weights that add up to 1."""
+        return Question(self.queries[query], dict(weights), self.parts, self._factors)
+
+    def hits(self, query: str, weights: Mapping[str, float], top_k: int) -> list[Hit]:
+        """Return the first hits of a query by its id."""
+        return self.question(query, weights).search(min(top_k, max(self.parts.commit.state.documents, 1)), ())[0]
+
+    def ndcg(self, weights: Mapping[str, float], top_k: int) -> Floats:
+        """Return the nDCG of each query, times 100, float64 [queries]."""
+        runs = {query: [hit.id for hit in self.hits(query, weights, top_k)] for query in self.queries}
+        return measured(self.relevant, runs, [f"ndcg_cut.{top_k}"])[0]
+
+
+def _trec_eval() -> Any:
+    """Return trec_eval's evaluator.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    try:
+        import pytrec_eval
+    except ImportError as error:
+        raise missing_extra("pytrec_eval-terrier", "eval") from error
+    return pytrec_eval.RelevanceEvaluator
+
+
+def measured(relevant: Relevant, runs: Mapping[str, Sequence[str]], names: Sequence[str]) -> list[Floats]:
+    """Return trec_eval's measures of each query, times 100; 0 for a query that has no hits.
+
+    Args:
+        relevant: of each query.
+        runs: of each query the ids of the hits, the best first.
+        names: of the measures.
+    """
+    grades, ranked = {}, {}
+    for place, (query, of) in enumerate(relevant.items()):
+        number = {own: str(n) for n, own in enumerate(dict.fromkeys([*of, *runs[query]]))}  # ids that C code can read
+        grades[str(place)] = {number[own]: grade for own, grade in of.items()}
+        if runs[query]:  # sorted by score, equal ones in a way of its own: so scores fall by one a rank
+            ranked[str(place)] = {number[own]: float(-rank) for rank, own in enumerate(runs[query])}
+    found = _trec_eval()(grades, set(names)).evaluate(ranked)
+    keys = [name.replace(".", "_") for name in names]
+    return [np.array([100 * found.get(str(n), {}).get(key, 0.0) for n in range(len(grades))]) for key in keys]
+
+
+def evaluated(
+    asked: Asked, *, top_k: int, recall_at: int, most: int, advance: Callable[[int], None]
+) -> IndexEvaluation:
+    """Measure each part alone and all together, and take apart what was missed.
+
+    Args:
+        asked: the queries.
+        top_k: see `IndexEvaluation`.
+        recall_at: see there.
+        most: missed queries that are taken apart.
+        advance: is told how many searches were made.
+    """
+    alone = {part: {other: float(other == part) for other in asked.own} for part in asked.own}
+    ways = {**(alone if len(alone) > 1 else {}), TOGETHER: asked.own}
+    runs: dict[str, dict[str, list[str]]] = {}
+    for name, weights in ways.items():
+        runs[name] = {}
+        for query in asked.queries:
+            runs[name][query] = [hit.id for hit in asked.hits(query, weights, max(top_k, recall_at))]
+            advance(1)
+    found = {n: {q for q, of in asked.relevant.items() if _has(run[q][:top_k], of)} for n, run in runs.items()}
+    missed = [query for query in asked.queries if query not in found[TOGETHER]]
+    rows = []
+    for name, run in runs.items():
+        (ndcg,) = measured(asked.relevant, run, [f"ndcg_cut.{top_k}"])
+        cut = {query: ids[:recall_at] for query, ids in run.items()}
+        others = measured(asked.relevant, cut, [f"recall.{recall_at}", "recip_rank"])
+        first, recall, mrr = (float(values.mean()) for values in (ndcg, *others))
+        rescued = len(found[name] - found[TOGETHER])
+        rows.append(PartMeasures(name, asked.own.get(name, 1.0), first, recall, mrr, rescued))
+    examples = []
+    for query in missed[:most]:
+        found_by = tuple(name for name, queries in found.items() if query in queries)
+        examples.append(_missed(asked, query, runs[TOGETHER][query][:recall_at], found_by))
+        advance(1)
+    every = {document for of in asked.relevant.values() for document, grade in of.items() if grade > 0}
+    absent = len(every) - len(asked.parts.commit.rows_of(sorted(every)))
+    state = asked.parts.commit.state
+    return IndexEvaluation(
+        state.documents, len(asked.queries), asked.left_out, absent, top_k, recall_at, tuple(rows), len(missed),
+        tuple(examples), None,
+    )  # fmt: skip
+
+
+def _has(run: Iterable[str], relevant: Mapping[str, int]) -> bool:
+    return any(relevant.get(own, 0) > 0 for own in run)
+
+
+def _missed(asked: Asked, query: str, run: Sequence[str], found_by: tuple[str, ...]) -> MissedQuery:
+    """Say why no relevant document of a query came among the first."""
+    relevant = [own for own, grade in asked.relevant[query].items() if grade > 0]
+    first = next(iter(asked.hits(query, asked.own, 1)), None)
+    shown = (first.id, first.score) if first is not None else ("", 0.0)
+    places = asked.parts.commit.rows_of(relevant)
+    scored = [asked.question(query, asked.own).score(*places[own]) for own in relevant if own in places]
+    if not scored:
+        return MissedQuery(query, asked.queries[query], relevant[0], None, None, *shown, found_by, ())
+    best = max(scored, key=lambda hit: hit.score)
+    rank = run.index(best.id) + 1 if best.id in run else None
+    lacked: tuple[Reason, ...] = ()
+    if first is not None:
+        rows = (first.explain() - best.explain()).rows
+        strongest = sorted((row for row in rows if row.contribution > 0), key=lambda row: -row.contribution)
+        lacked = tuple(Reason(row.name, row.contribution) for row in strongest[:_ROWS])
+    return MissedQuery(query, asked.queries[query], best.id, rank, best.score, *shown, found_by, lacked)
+
+
+def _checked(queries: Queries, relevant: Relevant) -> tuple[dict[str, str], dict[str, dict[str, int]], int]:
+    """Return the queries that have a text and a relevant document, their judgements, and how many have no text."""
+    if not isinstance(queries, Mapping) or not isinstance(relevant, Mapping):
+        raise InputError(
+            "queries are a dict: id -> text, and relevant is one: id of a query -> {id of a document: grade}; read "
+            "files with read_queries and read_qrels"
+        )
+    texts = {str(query): text for query, text in queries.items()}
+    asked: dict[str, str] = {}
+    known: dict[str, dict[str, int]] = {}
+    left_out = 0
+    for query, grades in relevant.items():
+        if not isinstance(grades, Mapping) or not all(_is_grade(grade) for grade in grades.values()):
+            raise InputError(
+                f"the judgements of query {query!r:.60} are {grades!s:.80}; give {{id: grade}}, integers up to "
+                f"{_GRADES:,}"
+            )
+        if not any(grade > 0 for grade in grades.values()):
+            continue
+        if (text := texts.get(str(query))) is None:
+            left_out += 1
+            continue
+        if not isinstance(text, str):
+            raise InputError(f"query {query!r:.60} is {text!r:.40}; it must be a string")
+        asked[str(query)] = well_formed(text)
+        known[str(query)] = {well_formed(str(own)): int(grade) for own, grade in grades.items()}
+    if not known:
+        raise InputError(
+            f"none of {counted(len(relevant), 'judged query', 'judged queries')} has a text and a relevant document; "
+            "are they of the same set?"
+        )
+    return asked, known, left_out
+
+
+def _is_grade(grade: Any) -> bool:
+    return isinstance(grade, (int, np.integer)) and not isinstance(grade, bool) and abs(int(grade)) <= _GRADES
+
+
+# --- Files ---
+
+
+def read_queries(path: str | Path) -> dict[str, str]:
+    """Read queries as BEIR has them: JSON lines with "_id" (or "id") and "text".
+
+    Args:
+        path: a .jsonl file, may be packed (.gz, .xz).
+
+    Raises:
+        CorpusError: it is absent or broken at a named line.
+    """
+    found: dict[str, str] = {}
+    for number, line in enumerate(read_lines(Path(path), "file of queries"), 1):
+        if not line.strip():
+            continue
+        row = parse_json(line, f"{path}, line {number}: ")
+        own = row.get("_id", row.get("id")) if isinstance(row, dict) else None
+        if type(own) not in (str, int) or not isinstance(row.get("text"), str):
+            raise CorpusError(f'{path}, line {number} is no query; it must be as {{"_id": "1", "text": "..."}}')
+        if str(own) in found:
+            raise CorpusError(f"{path}, line {number}: query {own!r:.60} is there twice")
+        found[str(own)] = row["text"]
+    return found
+
+
+def read_qrels(path: str | Path) -> dict[str, dict[str, int]]:
+    """Read judgements as BEIR has them: a table with tabs and the columns query-id, corpus-id and score.
+
+    Raises:
+        CorpusError: it is absent or broken at a named line.
+    """
+    found: dict[str, dict[str, int]] = {}
+    for number, row in table_rows(Path(path), "\t"):
+        try:
+            grade = int(row["score"])
+            found.setdefault(row["query-id"], {})[row["corpus-id"]] = grade
+        except (KeyError, ValueError) as error:
+            raise CorpusError(
+                f"{path}, line {number}: {error}. The first line must be query-id, corpus-id, score, with tabs between "
+                "them, and a score an integer"
+            ) from error
+    return found

@@ -1,0 +1,257 @@
+"""Vectors from elsewhere: given with the documents, so that nobody embeds twice.
+
+A row is of a document, and stands for each of its passages: what a long document means as a whole, beside what BM25 and
+other models find in the passage. The index remembers which parts have such rows (`given_parts`): they are kept when all
+else is made anew, and not held against the texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pellucid.ensemble.embedder import EnsembleEmbedder
+from pellucid.errors import EngineError, IndexFolderError, InputError
+from pellucid.fingerprint import same_model
+from pellucid.index.commits import Commit, State
+from pellucid.index.documents import Document
+from pellucid.index.engine import Engine, Vector
+from pellucid.index.models import Model
+
+Rows = Mapping[str, Sequence[Vector | None]]
+"""By part the rows of some passages."""
+
+_CHECKED = 4096  # rows looked at together
+_KEY = "given_vectors"
+
+
+class QueryFunction:
+    """A model of an index that makes the vectors of queries alone; those of documents are given: `Index.add`.
+
+    >>> bool(QueryFunction(lambda texts: [[1.0, 0.0]] * len(texts)).encode_query(["a"]))
+    True
+    """
+
+    def __init__(self, function: Callable[[list[str]], Any]) -> None:
+        """Take a function from a list of texts to one vector each.
+
+        Raises:
+            InputError: it cannot be called.
+        """
+        if not callable(function):
+            raise InputError(f"a function is {function!r:.60}; give one that takes a list of texts")
+        self._function = function
+
+    def __call__(self, texts: list[str]) -> Any:
+        """Return the vectors of texts as queries."""
+        return self._function(texts)
+
+    encode_query = __call__
+
+    def encode_document(self, texts: list[str]) -> Any:
+        """Refuse: documents' vectors are given.
+
+        Raises:
+            InputError: always.
+        """
+        raise InputError(
+            "this model makes vectors of queries alone, and a document has none yet. Give its vector: "
+            "index.add(ids, texts, vectors={part: array}), index.update(id, text=..., vectors={part: row})"
+        )
+
+
+def one_row(row: Any) -> Any:
+    """Return the row of one document as an array or matrix of one row."""
+    if hasattr(row, "tocsr"):
+        return row
+    return row[None] if getattr(row, "ndim", 0) == 1 else [row]
+
+
+class GivenVectors:
+    """Rows that a user gives for documents, checked.
+
+    Attributes:
+        models: of the index, when they were checked.
+    """
+
+    def __init__(self, vectors: Mapping[str, Any] | None, models: Mapping[str, Model]) -> None:
+        """Take by part an array [documents, dimension]; of a sparse part also a scipy CSR matrix.
+
+        Raises:
+            InputError: no such part, no array of finite numbers, another dimension, or other numbers of rows.
+        """
+        self.models = models
+        if not isinstance(vectors, (Mapping, type(None))):
+            raise InputError(f"vectors are {type(vectors).__name__}; give a dict: name of the part -> array")
+        if unknown := sorted(set(map(str, vectors or {})) - set(models)):
+            raise InputError(
+                f"vectors are given for {unknown[0]!r:.60}, and the models of the index are "
+                f"{', '.join(models) or 'none'}"
+            )
+        self._arrays = {name: _checked(name, array, models[name]) for name, array in (vectors or {}).items()}
+
+    @property
+    def parts(self) -> list[str]:
+        """The parts that have rows."""
+        return list(self._arrays)
+
+    def check(self, documents: int, after: str = "") -> None:
+        """Refuse another number of rows than of documents.
+
+        Args:
+            documents: how many there are.
+            after: what the message ends with.
+
+        Raises:
+            InputError: the message names the part.
+        """
+        for name, array in self._arrays.items():
+            if array.shape[0] != documents:
+                raise InputError(f"vectors of {name!r} have {array.shape[0]:,} rows for {documents:,} documents{after}")
+
+    def of(self, documents: Sequence[Document], start: int) -> dict[str, list[Vector | None]]:
+        """Return by part a row at length 1 for each passage of some documents; None for a row of zeros.
+
+        Args:
+            documents: neighbours.
+            start: the number of the first in the arrays.
+
+        Raises:
+            InputError: there are fewer rows.
+        """
+        end = start + len(documents)
+        for name, array in self._arrays.items():
+            if array.shape[0] < end:
+                raise InputError(f"vectors of {name!r} have {array.shape[0]:,} rows, and more documents came")
+        units = {name: _units(array[start:end]) for name, array in self._arrays.items()}
+        return {
+            name: [row for document, row in zip(documents, rows) for _ in document.ends] for name, rows in units.items()
+        }
+
+
+def check_same(names: Iterable[str], before: Mapping[str, Model], now: Mapping[str, Model]) -> None:
+    """Refuse rows that were given for models which a rebuild has replaced meanwhile.
+
+    Raises:
+        IndexFolderError: one was.
+    """
+    for name in names:
+        if name not in now or not same_model(before[name].fingerprint, now[name].fingerprint):
+            raise IndexFolderError(
+                f"the index was rebuilt with another model {name!r} meanwhile; vectors do not fit it"
+            )
+
+
+def given_parts(settings: Mapping[str, Any]) -> list[str]:
+    """Return the parts that have rows from elsewhere."""
+    known = settings.get(_KEY, [])
+    return [model["name"] for model in settings["models"] if isinstance(known, list) and model["name"] in known]
+
+
+def with_given(settings: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return settings that say which parts have such rows."""
+    return {**settings, _KEY: sorted(set(names))}
+
+
+def still_given(state: State, models: Mapping[str, Model]) -> list[str]:
+    """Return the parts whose given rows fit `models`, since their models are those of before."""
+    before = {model["name"]: model["fingerprint"] for model in state.settings["models"]}
+    return [
+        name
+        for name in given_parts(state.settings)
+        if name in models and same_model(before[name], models[name].fingerprint)
+    ]
+
+
+def stored_rows(commit: Commit, engine: Engine | None, names: list[str], documents: Sequence[Document]) -> Rows:
+    """Return by part the rows that an index has of the passages of some documents.
+
+    Raises:
+        EngineError: the engine that has them has lost one.
+    """
+    if not names:
+        return {}
+    if engine is not None:
+        points = [point for document in documents for point in document.points()]
+        found = engine.vectors(points, names)
+        if lost := [point for point in points if point not in found]:
+            raise EngineError(
+                f"passage {lost[0]} is not in the engine; its vector was given and cannot be made anew. Restore the "
+                "engine, or delete the document and add it again"
+            )
+        return {name: [found[point].get(name) for point in points] for name in names}
+    rows: dict[str, list[Vector | None]] = {name: [] for name in names}
+    places = commit.rows_of([document.id for document in documents])
+    for document in documents:
+        number, row = places[document.id]
+        segment = commit.segments[number]
+        first = segment.first_passage(row)
+        for name in names:
+            rows[name] += [segment.vector(name, first + passage) for passage in range(len(document.ends))]
+    return rows
+
+
+def _checked(name: str, array: Any, model: Model) -> Any:
+    """Return an array or CSR matrix that can be stored for a model."""
+    if model.is_static or isinstance(model.encoder, EnsembleEmbedder):
+        raise InputError(
+            f"vectors are given for {name!r}, whose reasons are read from the texts: a vector from elsewhere would not "
+            "fit them. Leave it out, and the model encodes the documents"
+        )
+    if hasattr(array, "tocsr"):
+        if not model.sparse:
+            raise InputError(f"vectors of {name!r} are a sparse matrix, and its model is dense; give array.toarray()")
+        array = array.tocsr(copy=True)
+        array.sum_duplicates()
+    else:
+        array = _as_array(name, array)
+    if array.ndim != 2 or array.shape[1] != model.dimension:
+        raise InputError(
+            f"vectors of {name!r} have the shape {array.shape}; its model has {model.dimension} dimensions: "
+            f"[documents, {model.dimension}]"
+        )
+    for start in range(0, array.shape[0], _CHECKED):
+        block = array[start : start + _CHECKED]
+        values = block.data if hasattr(block, "indptr") else block
+        if not np.isfinite(values).all():
+            raise InputError(
+                f"vectors of {name!r} hold NaN or infinity within the rows from {start:,} to "
+                f"{start + block.shape[0] - 1:,}; nothing was stored"
+            )
+        if model.sparse and not model.signed and (values < 0).any():
+            raise InputError(f"vectors of {name!r} have numbers below 0, and its model makes none; nothing was stored")
+    return array
+
+
+def _as_array(name: str, array: Any) -> Any:
+    if hasattr(array, "detach"):  # a tensor
+        array = array.detach().float().cpu().numpy()
+    try:
+        found = np.asarray(array)
+    except ValueError as error:
+        raise InputError(f"vectors of {name!r} are no array: {error}") from error
+    if found.dtype.kind not in "fiu":
+        raise InputError(f"vectors of {name!r} are {found.dtype}; give an array of numbers, float32 for example")
+    return found
+
+
+def _units(block: Any) -> list[Vector | None]:
+    """Return rows at length 1, in whatever type they come; None for a row of zeros."""
+    if hasattr(block, "indptr"):
+        sides = [
+            (block.indices[start:end].astype(np.int64), _unit(np.asarray(block.data[start:end], np.float64)))
+            for start, end in zip(block.indptr, block.indptr[1:])
+        ]
+        return [(indices[row != 0], row[row != 0]) if row is not None else None for indices, row in sides]
+    return [_unit(row) for row in np.asarray(block, np.float64)]
+
+
+def _unit(row: Any) -> Any:
+    """Return a float64 row at length 1 in float32; the largest is taken out first, whose square may be too large."""
+    largest = np.abs(row).max(initial=0.0)
+    if not largest:
+        return None
+    row = row / largest
+    return (row / np.linalg.norm(row)).astype(np.float32)

@@ -1,0 +1,158 @@
+"""Explanations and hits as JSON of bounded size.
+
+An answer is written piece by piece and the writing ends at the limit, so that what a client asks for cannot fill the
+memory. Of an explanation the largest rows are kept and the others are one row, their sum: rows and remainder still add
+up to the score, and what a person reads is there. Of anything else nothing can be left out, so that it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from pellucid.explanation import WORD, WORD_PAIR, Explanation, Row
+from pellucid.rows import share_of
+from pellucid.server.errors import MOST_BYTES, ApiError
+from pellucid.text import split_words, unspaced_run
+from pellucid.views.parts import Note
+
+if TYPE_CHECKING:
+    from pellucid.index.hits import Hit, Hits
+
+MOST_ROWS = 10_000  # of one explanation; those beyond are one row
+REST = "rest"  # the kind of that row
+_MOST_SUBTRACTED = 100_000  # rows of each of two explanations: a difference makes all of them, a kilobyte each
+_MOST_PAIRS = 4_000_000  # of words of a query and of its hits, about 50 bytes each meanwhile
+_KNOWN_AS = " (as "  # between a word and what the vocabulary has for it
+
+
+def explained(explanation: Explanation, *, notes: bool = False) -> dict[str, Any]:
+    """Return `Explanation.to_dict` with at most 10,000 rows, and as many as the answer has room for.
+
+    Args:
+        explanation: any.
+        notes: add the sentences that the views show.
+    """
+    size = len(explanation.rows)
+    kept, plain, held = list[Row](), list[orjson.Fragment](), 0
+    for number in range(min(size, MOST_ROWS)):  # one by one: rows are made when they are read
+        row = explanation.rows[number]
+        text = _json(row._asdict())
+        held += len(text)
+        if held > MOST_BYTES // 2:  # texts and coverage are in the other half
+            break
+        kept.append(row)
+        plain.append(orjson.Fragment(text))
+    if len(kept) < size:
+        kept.append(_rest(explanation, len(kept)))
+        plain.append(orjson.Fragment(_json(kept[-1]._asdict())))
+        explanation = replace(explanation, rows=tuple(kept))
+    facts = replace(explanation, rows=()).to_dict() | {"rows": plain, "remainder": explanation.remainder}
+    if notes:
+        facts["notes"] = [part._asdict() for part in explanation._parts() if isinstance(part, Note)]
+    return facts
+
+
+def _rest(explanation: Explanation, kept: int) -> Row:
+    """Return the row for all but the first `kept`."""
+    value = float(explanation.contributions[kept:].sum())
+    name = f"the sum of {len(explanation.rows) - kept:,} smaller rows"
+    return Row(name, (), value, share_of(value, explanation.score), key=(REST,), kind=REST)
+
+
+def difference(explanations: Iterable[Explanation]) -> Explanation:
+    """Return the first of one or two explanations less the second.
+
+    Raises:
+        ApiError: 422, one has too many rows.
+    """
+    found, *others = explanations
+    for other in others:
+        for one in (found, other):
+            if len(one.rows) > _MOST_SUBTRACTED:
+                most = f"at most {_MOST_SUBTRACTED:,} are subtracted; give shorter texts"
+                raise ApiError(422, f"one of the two explanations has {len(one.rows):,} rows; {most}")
+        found -= other
+    return found
+
+
+def check_pairs(query: str, hits: Collection[Hit], models: int) -> None:
+    """Check, before reasons are read, that they fit the memory.
+
+    Raises:
+        ApiError: 422, query and hits have too many words: a static model has a value for each pair of words.
+    """
+    texts = [f"{hit.title} {hit.text}" for hit in hits]
+    if models * len(query) * sum(map(len, texts)) <= _MOST_PAIRS:
+        return
+    pairs = models * _most_words(query) * sum(map(_most_words, texts))
+    if pairs > _MOST_PAIRS:
+        raise ApiError(
+            422,
+            f"the words of the query and of {len(texts)} documents make {pairs:,} pairs; at most {_MOST_PAIRS:,} are "
+            "read for one answer. Shorten the query, or ask for fewer documents",
+            "query",
+        )
+
+
+def _most_words(text: str) -> int:
+    """Return how many distinct words a model can find in a text, at most."""
+    words = len({word.text for word in split_words(text)})
+    runs = set(unspaced_run.findall(text))
+    return words + len(set("".join(runs))) + sum(map(len, runs)) // 2  # of one character, and of two or more
+
+
+def explained_hit(query: str, hit: Hit, models: int) -> Explanation:
+    """Return the explanation of one document.
+
+    Raises:
+        ApiError: 422, query and passage have too many words.
+    """
+    check_pairs(query, [hit], models)
+    return hit.explain()
+
+
+def searched(hits: Hits, rows: int, models: int) -> dict[str, Any]:
+    """Return `Hits.to_dict`, with the largest `rows` rows of each hit.
+
+    Raises:
+        ApiError: 422, the answer would be too large, or query and hits have too many words.
+    """
+    check_pairs(hits.query, hits, models)
+
+    def plain(hit: Hit) -> dict[str, Any]:
+        found = hit.to_dict()
+        return found | {"rows": [_row(row, hit.parts) for row in hit.reasons.top(rows)]} if rows else found
+
+    return replace(hits, found=()).to_dict() | {"hits": written(hits, plain, "ask for fewer hits or rows")}
+
+
+def written(items: Iterable[Any], plain: Callable[[Any], Any], way_out: str) -> list[orjson.Fragment]:
+    """Return items as JSON, each made by `plain` and written before the next one is made.
+
+    Raises:
+        ApiError: 422, they are too large.
+    """
+    found, held = [], 0
+    for item in items:
+        found.append(_json(plain(item)))
+        held += len(found[-1])
+        if held > MOST_BYTES:
+            raise ApiError(422, f"the answer would have more than {MOST_BYTES:,} bytes; {way_out}")
+    return list(map(orjson.Fragment, found))
+
+
+def _json(value: Any) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _row(row: Row, parts: Collection[str]) -> dict[str, Any]:
+    """Return a row of a hit; its handle is what a person would weigh anew: the query's word, or the dimension."""
+    if row.kind in (WORD, WORD_PAIR):
+        handle = row.parts[0].partition(_KNOWN_AS)[0]
+    else:
+        handle = row.name if len(parts) > 1 else f"{next(iter(parts))}: {row.name}"  # which names it only among several
+    return {"name": row.name, "contribution": row.contribution, "kind": row.kind, "handle": handle}

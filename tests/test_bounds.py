@@ -1,0 +1,251 @@
+"""Compiled code stays inside its arrays, whatever a file or a caller holds, and says what the readable code says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+
+from pellucid import StaticEmbedder
+from pellucid.errors import InputError
+from pellucid.lexicon.static import StaticLexiconEmbedder, WordClusters
+from pellucid.static.bulk import BulkEncoder, Utf8Texts, WordNumbers
+from pellucid.static.spelling import BUCKETS
+from pellucid.text import Vocabulary, split_words
+
+_CHECKED = os.environ.get("NUMBA_BOUNDSCHECK") == "1"
+_CHANGING = "İßŉǰΐﬁﬃẞΣςĲǅÅK\u0130\u0345e\u0301가\u1100\u1161"  # in lower or upper case, folded, or composed
+_LETTERS = st.one_of(
+    st.sampled_from("abkno" + _CHANGING),
+    st.characters(),
+    st.characters(categories=["Cs"]),
+    st.sampled_from("\0▁東京 #"),
+)
+_WORD = st.one_of(
+    st.text(_LETTERS, max_size=6),
+    st.builds(
+        lambda stem, letter, count, end: stem + letter * count + end,
+        st.sampled_from(["", "token", "bank"]), st.sampled_from(_CHANGING), st.integers(0, 110), st.text("ab"),
+    ),
+    st.builds(lambda letter, count: letter * count, st.sampled_from("aİß\ud800\0東"), st.integers(90, 400)),
+)  # fmt: skip
+_WORDS = st.lists(_WORD, unique=True, max_size=60)
+_TEXTS = st.lists(st.lists(_WORD, max_size=12).map(" ".join), max_size=5)
+_settings = settings(max_examples=150 if _CHECKED else 60, suppress_health_check=list(HealthCheck))
+
+
+def _tokenizer() -> Tokenizer:
+    pieces = ["[UNK]", *"abkno", *(f"##{letter}" for letter in "abknoİß"), "token", "bank", "##İ"]
+    tokenizer = Tokenizer(WordPiece({piece: n for n, piece in enumerate(dict.fromkeys(pieces))}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer, tokenizer.normalizer = BertPreTokenizer(), BertNormalizer(lowercase=False)
+    return tokenizer
+
+
+def _model(words: list[str], dtype: str, dimension: int, spells: bool, prefixes: bool) -> StaticEmbedder:
+    rng = np.random.default_rng(len(words))
+    vocabulary = Vocabulary(words, _tokenizer() if prefixes else None)
+    spelling = rng.integers(0, 256, BUCKETS).astype(np.uint8) if spells else None
+    shape = len(words), dimension
+    if dtype == "int8":
+        scales = rng.uniform(0.001, 0.1, len(words)).astype(np.float32)
+        return StaticEmbedder(vocabulary, rng.integers(-127, 128, shape, dtype=np.int8), scales, spelling=spelling)
+    return StaticEmbedder(vocabulary, rng.normal(size=shape).astype(dtype), spelling=spelling)
+
+
+@_settings
+@given(
+    _WORDS, _TEXTS, st.sampled_from(["float32", "float16", "int8"]), st.sampled_from([9, 64, 70]), st.booleans(),
+    st.booleans(),
+)  # fmt: skip
+def test_any_words_and_texts_mean_the_same_to_both(
+    words: list[str], texts: list[str], dtype: str, dimension: int, spells: bool, prefixes: bool
+) -> None:
+    model = _model(words, dtype, dimension, spells, prefixes)
+    texts = [*texts, " ".join(words[:20]), " ".join(f"{word}a" for word in words[:20])]
+    plain, shares = model._encode_plainly(texts), model.coverage(texts)
+    explained = [model.explain(text).to_dict() for text in texts]
+    compiled = model._started()
+    for _ in range(2):  # the second time from what it learnt
+        np.testing.assert_allclose(compiled.encode(texts), plain, atol=1e-5)
+        np.testing.assert_allclose(model.coverage(texts), shares, atol=1e-6)
+    for text, before in zip(texts, explained, strict=True):
+        after = model.explain(text).to_dict()
+        assert after["score"] == pytest.approx(before["score"], abs=1e-5)
+        assert {row["name"] for row in after["rows"]} == {row["name"] for row in before["rows"]}
+        assert after["coverage"] == before["coverage"]
+
+
+@_settings
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=50), st.sampled_from("İaß\u0130"), st.integers(80, 100))
+def test_known_words_that_grow_in_lower_case_are_neighbours(stems: list[int], letter: str, count: int) -> None:
+    words = list(dict.fromkeys(f"token{chr(97 + n % 26)}{chr(97 + n // 26)}{letter * (count - 7)}" for n in stems))
+    model = _model(words, "float32", 64, True, False)
+    unknown = ["tokenxyz", "tokenqq", f"token{'b' * 90}"]
+    one, other = model._speller.predict(unknown), model._started().speller.predict(unknown)
+    assert np.array_equal(one.near, other.near)
+    np.testing.assert_allclose(one.sums, other.sums, atol=1e-6)
+
+
+@_settings
+@given(_WORDS, _TEXTS)
+def test_the_reader_of_an_index_finds_the_words(words: list[str], texts: list[str]) -> None:
+    spelled, numbers = list(words), {word: number for number, word in enumerate(words)}
+
+    def number_of(word: str) -> int:
+        if word not in numbers:
+            numbers[word] = len(spelled)
+            spelled.append(word)
+        return numbers[word]
+
+    reader = WordNumbers(spelled, number_of)
+    for _ in range(2):
+        found, spans, ends = reader.read(texts)
+        first = 0
+        for text, end in zip(texts, ends.tolist(), strict=True):
+            read = [
+                (spelled[number], *span) for number, span in zip(found[first:end].tolist(), spans[first:end].tolist())
+            ]
+            clean = text.encode("utf-8", "replace").decode().replace("?", "\ufffd") if "?" not in text else text
+            wanted = [(clean[word.start : word.end], word.start, word.end) for word in split_words(clean)]
+            assert [span for _, *span in read] == [list(span) for _, *span in wanted]
+            first = end
+
+
+@_settings
+@given(
+    st.lists(st.one_of(st.binary(max_size=80), st.text(max_size=60).map(str.encode)), max_size=8), st.integers(0, 70)
+)
+def test_bytes_that_are_not_utf_8_are_refused(texts: list[bytes], padding: int) -> None:
+    texts = [b"a" * padding, *texts]
+    data, offsets = np.frombuffer(b"".join(texts), np.uint8), np.cumsum([0, *map(len, texts)])
+    model = _model(["a", "é", "東京"], "float32", 9, False, False)
+    try:
+        strings = [text.decode() for text in texts]
+    except UnicodeDecodeError:
+        with pytest.raises(InputError, match="UTF-8"):
+            model.encode_utf8(data, offsets)
+    else:
+        np.testing.assert_allclose(model.encode_utf8(data, offsets), model._encode_plainly(strings), atol=1e-5)
+
+
+@_settings
+@given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 12), max_size=6))
+def test_offsets_outside_their_bytes_are_refused(offsets: list[int]) -> None:
+    data = np.frombuffer(b"the apples", np.uint8)
+    if offsets and offsets == sorted(offsets) and offsets[0] >= 0 and offsets[-1] <= len(data):
+        assert len(Utf8Texts(data, np.array(offsets, np.int64)).decoded()) == len(offsets) - 1
+    else:
+        with pytest.raises(InputError, match="offsets"):
+            Utf8Texts(data, np.array(offsets, np.int64))
+
+
+@pytest.mark.parametrize("of", [("f4", "i8"), ("u1", "i4"), ("u1", "f8")])
+def test_offsets_and_bytes_of_other_types_are_refused(of: tuple[str, str]) -> None:
+    with pytest.raises(InputError, match="uint8"):
+        Utf8Texts(np.zeros(3, of[0]), np.zeros(2, of[1]))
+
+
+@_settings
+@given(
+    st.lists(st.integers(-3, 8), max_size=4), st.lists(st.integers(-3, 8), max_size=6),
+    st.lists(st.integers(-2, 9), max_size=4), st.sampled_from([8, 9, 64]),
+)  # fmt: skip
+def test_rows_outside_the_table_are_refused(distinct: list[int], rows: list[int], ends: list[int], width: int) -> None:
+    model = _model(["a", "b", "c", "d", "e"], "float32", 9, False, False)
+    given_rows = np.array(distinct, np.int64), np.array(rows, np.int64), np.array(ends, np.int64)
+    asked = np.ones((2, width), np.float32)
+    fit = all(0 <= row < 5 for row in [*distinct, *rows]) and width == 9
+    if fit and ends == sorted(ends) and all(0 <= end <= len(rows) for end in ends):
+        products, _ = model._started().products_and_lengths(*given_rows, asked)
+        np.testing.assert_allclose(products, model.vectors[given_rows[0]] @ asked.T, atol=1e-5)
+    else:
+        with pytest.raises(InputError):
+            model._started().products_and_lengths(*given_rows, asked)
+
+
+@pytest.mark.parametrize(
+    "scales", [np.ones(1, np.float32), np.ones(3, np.float32), np.ones((2, 1), np.float32), np.ones(2)]
+)
+def test_scales_of_another_shape_or_type_are_refused(scales: np.ndarray) -> None:
+    with pytest.raises(InputError, match="scales"):
+        StaticEmbedder(Vocabulary(["a", "b"]), np.ones((2, 9), np.int8), scales)
+
+
+def test_a_vocabulary_that_grew_is_refused() -> None:
+    words = ["token", "bank"]
+    model = _model(words, "float32", 9, True, False)
+    words.extend(["tokens", "banks"])
+    with pytest.raises(InputError, match="4 words by now"):
+        model._started()
+    words[2:] = []
+    compiled: BulkEncoder = model._started()
+    words.extend(["tokens", "banks"])
+    with pytest.raises(InputError, match="grown beyond the 2 rows"):
+        compiled.encode(["banking"])
+
+
+_NUMBERS = st.integers(-(2**31), 2**31 - 1) | st.integers(-1, 6)
+
+
+@_settings
+@given(
+    st.lists(_NUMBERS, min_size=1, max_size=6),
+    st.lists(st.integers(-2, 5), max_size=6),
+    st.integers(0, 6),
+    st.integers(0, 4),
+)
+def test_a_table_of_clusters_points_inside_itself(
+    starts: list[int], clusters: list[int], weights: int, scales: int
+) -> None:
+    words = ["a", "b", "c"]
+    table = WordClusters(
+        np.array(starts, np.int32),
+        np.array(clusters, np.int16),
+        np.full(weights, 3, np.uint8),
+        np.ones(scales, np.float32),
+    )
+    from pellucid.dimensions import Dimension, Dimensions
+
+    names = Dimensions(Dimension(name) for name in "wxyz")
+    fits = starts[0] == 0 and starts == sorted(starts) and starts[-1] == len(clusters) == weights
+    if not (fits and len(starts) == 4 and scales == 3 and all(0 <= number < 4 for number in clusters)):
+        with pytest.raises(InputError, match="table"):
+            StaticLexiconEmbedder(Vocabulary(words), table, names)
+        return
+    model = StaticLexiconEmbedder(Vocabulary(words), table, names)
+    from pellucid.static.bulk import BulkRows
+
+    compiled = model._compiled(BulkRows(model.vocabulary), ["a b c", "c", "d"], False)
+    assert np.allclose(compiled.toarray(), model._encode_plainly(["a b c", "c", "d"]).toarray(), atol=1e-6)
+
+
+def test_no_more_points_are_picked_than_there_is_room_for() -> None:
+    from pellucid.anchors.farthest import Search
+
+    with Search(np.eye(4, dtype=np.float32), 2) as search:
+        search.measure()
+        for row in (-1, 4, 2**40):
+            with pytest.raises(InputError, match="4 rows"):
+                search.take(row)
+        search.take(0)
+        search.take(search.farthest())
+        with pytest.raises(InputError, match="2 picks"):
+            search.take(2)
+
+
+@pytest.mark.full
+def test_with_bounds_checked_all_of_this_passes(tmp_path: Path) -> None:
+    env = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-m", "pytest", __file__, "-q", "-x", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=1800)
+    assert done.returncode == 0, done.stdout[-3000:]

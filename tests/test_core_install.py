@@ -1,0 +1,98 @@
+"""What the core gives without any extra, in a process that has none."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pellucid
+
+ROOT = Path(__file__).resolve().parents[1]
+BLOCKED = """
+import sys
+
+EXTRAS = {"torch", "sentence_transformers", "transformers", "sklearn", "peft", "accelerate", "datasets", "mteb",
+          "pandas", "wordllama", "model2vec", "bm25s", "ftfy", "py3langid", "snowballstemmer", "simplemma", "jieba",
+          "sudachipy", "pythainlp", "matplotlib", "pyarrow", "qdrant_edge", "Stemmer", "ray", "pyspark",
+          "qdrant_client", "pymilvus", "faiss"}
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in EXTRAS:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Blocked())
+"""
+
+
+def without_extras(code: str) -> subprocess.CompletedProcess[str]:
+    """Run code where no extra can be imported."""
+    return subprocess.run([sys.executable, "-c", BLOCKED + code], capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("room", ["", ".bulk", ".engines", ".index", ".lexicon", ".static", ".transformer"])
+def test_a_core_install_can_be_listed(room):
+    """Star import, hasattr, getmembers and pydoc are what editors, notebooks and documentation tools do."""
+    done = without_extras(f"""
+import inspect, pydoc, pellucid{room} as package
+
+exec("from pellucid{room} import *")
+for name in package.__all__:
+    assert hasattr(package, name) and name in globals(), name
+assert {{name for name, _ in inspect.getmembers(package)}} >= set(package.__all__)
+text = pydoc.plain(pydoc.render_doc("pellucid{room}"))
+assert all(name in text for name in package.__all__)
+for _, thing in inspect.getmembers(package):
+    assert isinstance(thing, str) or pydoc.render_doc(thing)
+""")
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_absent_name_says_what_to_install_where_it_is_used():
+    done = without_extras("""
+import inspect
+import pellucid
+from pellucid import Index, encode_corpus
+from pellucid.errors import MissingExtraError
+
+line = "qdrant-edge-py is not installed. Run: pip install \\"pellucid[search]\\""
+assert inspect.isclass(Index) and not isinstance(1, Index) and pellucid.Index.__name__ == "Index"
+for use in (lambda: Index.open("x"), lambda: Index("x"), lambda: pellucid.Index.create("x", exist_ok=True)):
+    try:
+        use()
+    except MissingExtraError as error:
+        assert str(error) == line, error
+    else:
+        raise AssertionError
+try:
+    encode_corpus("a.txt", "out")
+except ImportError as error:
+    assert str(error).startswith("pyarrow is not installed"), error
+else:
+    raise AssertionError
+try:
+    pellucid.Indx
+except AttributeError:
+    print("ok")
+""")
+    assert done.stdout == "ok\n", done.stderr
+
+
+@pytest.mark.full
+def test_the_version_is_public_to_type_checkers(tmp_path):
+    """As a user's own file sees it, in mypy's strict mode: names that a package only imports are private there."""
+    (tmp_path / "user.py").write_text("import pellucid\nversion: str = pellucid.__version__\n", encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "user.py"],
+        cwd=tmp_path,
+        env=os.environ | {"MYPYPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+    )
+    assert "Success" in done.stdout, done.stdout + done.stderr
+    assert re.fullmatch(r"\d+\.\d+\.\d+", pellucid.__version__)

@@ -1,0 +1,304 @@
+"""How good an index finds what is judged: the measures, what was missed, and weights that are tuned honestly."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+pytest.importorskip("Stemmer")
+pytest.importorskip("pytrec_eval")
+
+import pellucid
+from pellucid import Index
+from pellucid.cli import app as cli
+from pellucid.errors import CorpusError, InputError, MissingExtraError
+from pellucid.index import read_qrels, read_queries
+from pellucid.index.tuning import candidates, interval
+from tables import check_views
+
+DOCUMENTS = {
+    "a": "apples and pears grow on trees",
+    "b": "a car follows a bicycle",
+    "c": "the pear stands on the table",
+    "d": "tax law of the country",
+}
+QUERIES = {"1": "apples", "2": "a car", "3": "law of the table", "4": "nobody judged this"}
+RELEVANT = {"1": {"a": 2, "c": 1}, "2": {"b": 1, "d": 0}, "3": {"d": 1}, "9": {"a": 1}}
+
+
+def ndcg(run, grades, k):
+    """nDCG from its definition, with the gains as trec_eval has them."""
+    gains = [grades.get(own, 0) / np.log2(rank + 1) for rank, own in enumerate(run[:k], 1)]
+    best = sorted(grades.values(), reverse=True)[:k]
+    return 100 * sum(gains) / sum(grade / np.log2(rank + 1) for rank, grade in enumerate(best, 1))
+
+
+@pytest.fixture
+def index(tmp_path, fruit):
+    with Index.create(tmp_path / "index", {"fruit": fruit}) as made:
+        made.add(DOCUMENTS, DOCUMENTS.values())
+        yield made
+
+
+def test_the_measures_are_those_of_what_searches_find(index):
+    found = index.evaluate(QUERIES, RELEVANT, top_k=2, recall_at=3)
+    check_views(found)
+    assert (found.queries, found.left_out, found.absent, found.documents) == (3, 1, 0, 4)
+    assert [row.part for row in found.measures] == ["bm25", "fruit", "together"]
+    for row in found.measures:
+        weights = None if row.part == "together" else {row.part: 1}
+        runs = {q: [hit.id for hit in index.search(QUERIES[q], 3, weights=weights)] for q in "123"}
+        of = {q: {own for own, grade in RELEVANT[q].items() if grade} for q in "123"}
+        assert row.ndcg == pytest.approx(np.mean([ndcg(runs[q], RELEVANT[q], 2) for q in "123"]))
+        assert row.recall == pytest.approx(np.mean([100 * len(of[q] & set(runs[q])) / len(of[q]) for q in "123"]))
+        ranks = [next((1 / n for n, own in enumerate(runs[q], 1) if own in of[q]), 0.0) for q in "123"]
+        assert row.mrr == pytest.approx(100 * np.mean(ranks))
+
+
+def test_what_was_missed_is_said_with_what_it_lacked(index):
+    found = index.evaluate({"x": "car", "y": "zzz"}, {"x": {"a": 1, "gone": 1}, "y": {"gone": 1}}, top_k=1)
+    assert found.missed == 2 and found.absent == 1 and "not in the index" in str(found)
+    one, other = found.examples
+    assert (one.document, one.first, other.score, other.first) == ("a", "b", None, "")
+    assert one.first_score == index.search("car")[0].score and one.score == index.score("car", "a").score
+    why = index.search("car")[0].explain() - index.score("car", "a").explain()
+    assert one.lacked[0] == (why.rows[0].name, why.rows[0].contribution) and one.lacked[0].contribution > 0
+    assert index.evaluate({"x": "car"}, {"x": {"a": 1}}, top_k=1, examples=0).examples == ()
+    assert index.evaluate({"x": "car"}, {"x": {"b": 1}}, top_k=1).missed == 0
+    assert index.evaluate({"x": "pear"}, {"x": {"a": 1}}, top_k=1).measures[0].part == "bm25"
+
+
+def test_a_query_is_encoded_once_for_all_weights(tmp_path):
+    asked = []
+
+    def model(texts):
+        asked.extend(texts)
+        return np.array([[t.count("a"), t.count("e"), 1] for t in texts], np.float32)
+
+    with Index.create(tmp_path / "index", {"one": model}) as index:
+        index.add(DOCUMENTS, DOCUMENTS.values())
+        asked.clear()
+        queries = {str(n): f"pear {n}" for n in range(25)}
+        index.evaluate(queries, {q: {"c": 1} for q in queries}, tune=True)
+        assert sorted(asked) == sorted(queries.values())
+
+
+def test_ids_may_be_anything_and_grades_are_bounded(tmp_path):
+    with Index.create(tmp_path / "index", {}) as index:
+        index.add([1, "a\0b", "a\0c", " "], ["one apple", "two pears", "three cars", "four laws"])
+        queries = {1: "apple", "2\0x": "pears", "2\0y": "cars", "\ud800": "laws \ud800"}
+        relevant = {1: {1: 1, "\udfff": -3}, "2\0x": {"a\0b": 1000}, "2\0y": {"a\0c": 1}, "\ud800": {" ": 1}}
+        (row,) = index.evaluate(queries, relevant).measures
+        assert row.ndcg == row.mrr == row.recall == 100
+
+
+@pytest.mark.full
+def test_an_index_of_one_part_and_one_in_an_engine(tmp_path, fruit):
+    pytest.importorskip("qdrant_edge")
+    from pellucid.engines.edge import Edge
+
+    with Index.create(tmp_path / "words", {}) as words:
+        words.add(DOCUMENTS, DOCUMENTS.values())
+        assert [row.part for row in words.evaluate(QUERIES, RELEVANT).measures] == ["together"]
+        with pytest.raises(InputError, match="one part, 'bm25'"):
+            words.evaluate(QUERIES, RELEVANT, tune=True)
+    with (
+        Index.create(tmp_path / "edge", {"fruit": fruit}, engine=Edge()) as edge,
+        Index.create(tmp_path / "here", {"fruit": fruit}) as here,
+    ):
+        for one in (edge, here):
+            one.add(DOCUMENTS, DOCUMENTS.values())
+        assert edge.evaluate(QUERIES, RELEVANT).measures == here.evaluate(QUERIES, RELEVANT).measures
+
+
+@pytest.mark.parametrize(
+    ("queries", "relevant", "settings", "said"),
+    [
+        (QUERIES, {"1": {"a": 1.5}}, {}, "integers"),
+        (QUERIES, {"1": {"a": 2**40}}, {}, "integers up to 1,000"),
+        (QUERIES, {"1": ["a"]}, {}, "integers"),
+        (QUERIES, {"1": {"a": True}}, {}, "integers"),
+        (QUERIES, {"7": {"a": 1}}, {}, "same set"),
+        (QUERIES, {"1": {"a": 0}}, {}, "same set"),
+        ({"1": 5}, {"1": {"a": 1}}, {}, "must be a string"),
+        (list(QUERIES), RELEVANT, {}, "read_queries"),
+        (QUERIES, RELEVANT, {"top_k": 0}, "top_k is 0"),
+        (QUERIES, RELEVANT, {"recall_at": True}, "recall_at is True"),
+        (QUERIES, RELEVANT, {"examples": -1}, "examples is -1"),
+        (QUERIES, RELEVANT, {"tune": True}, "3 judged queries are too few"),
+        (
+            QUERIES,
+            RELEVANT,
+            {"tune": {"1": {"a": 1}}},
+            "0 judged queries to choose weights on, beside 1 that are measured",
+        ),
+        (QUERIES, RELEVANT, {"tune": None}, "tune is None"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(index, queries, relevant, settings, said):
+    with pytest.raises(InputError, match=said):
+        index.evaluate(queries, relevant, **settings)
+
+
+def test_without_trec_eval_nothing_is_begun(index, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pytrec_eval", None)
+    with pytest.raises(MissingExtraError, match=r"pellucid\[eval\]"):
+        index.evaluate(QUERIES, RELEVANT)
+
+
+# --- Tuning ---
+
+
+def make_tunable(folder, count=60):
+    """Documents that a model alone ranks right, and BM25 wrong: the word asked for stands in the wrong one."""
+    texts = {}
+    rows = []
+    for n in range(count):
+        texts |= {f"right{n}": "plain text", f"wrong{n}": f"word{n} word{n} text"}
+        rows += [np.eye(count)[n], np.eye(count)[(n + 1) % count] * 0.5 + np.eye(count)[n] * 0.5]
+
+    def model(asked):
+        return [np.eye(count)[int("".join(filter(str.isdigit, t)) or 0) % count] for t in asked]
+
+    index = Index.create(folder, {"far": model}, weights={"bm25": 0.9, "far": 0.1})
+    index.add(texts, texts.values(), vectors={"far": rows})
+    return index, {str(n): f"word{n}" for n in range(count)}, {str(n): {f"right{n}": 1} for n in range(count)}
+
+
+@pytest.mark.full
+def test_a_gain_that_is_there_is_found_in_folds_and_on_other_queries(tmp_path):
+    index, queries, relevant = make_tunable(tmp_path / "index")
+    tuned = index.evaluate(queries, relevant, tune=True).tuned
+    assert dict(tuned.weights)["far"] > 0.5 and tuned.folds == 5 and tuned.chosen_on == tuned.measured_on == 60
+    assert tuned.before < 70 and tuned.after == 100 and 0 < tuned.low <= tuned.gain <= tuned.high
+    chosen, rest = ({q: relevant[q] for q in relevant if (int(q) < 30) is low} for low in (True, False))
+    report = index.evaluate(queries, rest, tune=chosen)
+    assert (report.tuned.folds, report.tuned.chosen_on, report.tuned.measured_on) == (0, 30, 30)
+    assert report.tuned.gain == pytest.approx(tuned.gain, abs=5) and report.queries == 30
+    check_views(report)
+    again = index.evaluate({**queries, "same": queries["40"]}, rest, tune=chosen | rest | {"same": relevant["40"]})
+    assert again.tuned == report.tuned._replace(
+        left_out=31
+    )  # a query that is measured chooses nothing, nor does its text
+    assert "without 31 that are among those measured" in " ".join(str(again).split())
+    index.configure(weights=dict(tuned.weights))
+    assert index.evaluate(queries, relevant).measures[-1].ndcg == 100
+    assert "may be chance" not in str(report)
+
+
+def test_where_nothing_can_be_gained_the_weights_stay(tmp_path, fruit):
+    with Index.create(tmp_path / "index", {"fruit": fruit}) as index:
+        index.add(DOCUMENTS, DOCUMENTS.values())
+        queries = {str(n): "apples and pears" for n in range(20)}
+        found = index.evaluate(queries, {q: {"a": 1} for q in queries}, tune=True)
+        assert dict(found.tuned.weights) == pytest.approx(index.weights)
+        assert found.tuned.gain == found.tuned.low == 0 and "weights that the index has" in str(found)
+
+
+@pytest.mark.full
+def test_noise_is_no_gain(tmp_path):
+    """What was chosen on a query never counts for it: where judgements are noise, the gain is not above 0 for sure."""
+    draws = np.random.default_rng(3)
+    words = [f"w{n}" for n in range(40)]
+    texts = [" ".join(draws.choice(words, 6)) for _ in range(120)]
+    rows = draws.normal(size=(120, 8))
+    with Index.create(
+        tmp_path / "i", {"far": lambda t: np.random.default_rng(len(t)).normal(size=(len(t), 8))}
+    ) as index:
+        index.add(map(str, range(120)), texts, vectors={"far": rows})
+        queries = {str(n): " ".join(draws.choice(words, 3)) for n in range(60)}
+        relevant = {q: {str(draws.integers(120)): 1} for q in queries}
+        found = index.evaluate(queries, relevant, tune=True)
+        tuned = found.tuned
+        assert tuned.low <= 0 and "may be chance" in " ".join(str(found).split())
+
+
+@pytest.mark.parametrize("count", range(2, 9))
+def test_weights_to_try_are_few_and_add_up(count):
+    own = {f"part{n}": 1 / count for n in range(count)}
+    tried = candidates(own)
+    assert tried[0] == own and len(tried) <= 72
+    assert all(sum(weights.values()) == pytest.approx(1) and set(weights) == set(own) for weights in tried)
+
+
+def test_the_interval_of_equal_gains_is_a_point():
+    assert interval(np.full(30, 1.5)) == (1.5, 1.5)
+    low, high = interval(np.random.default_rng(0).normal(size=400))
+    assert low < 0 < high and high - low == pytest.approx(0.196, rel=0.2)
+
+
+# --- Files and the command ---
+
+
+def run(*arguments, code=0):
+    ran = CliRunner().invoke(cli.app, list(map(str, arguments)))
+    assert ran.exit_code == code, ran.output
+    return ran
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "queries.jsonl").write_text(
+        "".join(json.dumps({"_id": q, "text": t}) + "\n" for q, t in QUERIES.items())
+    )
+    lines = ["query-id\tcorpus-id\tscore", *(f"{q}\t{d}\t{g}" for q, of in RELEVANT.items() for d, g in of.items())]
+    (tmp_path / "test.tsv").write_text("\n".join(lines))
+    return tmp_path
+
+
+@pytest.mark.full
+def test_the_command_says_what_the_method_says(index, files, fruit):
+    assert read_queries(files / "queries.jsonl") == QUERIES and read_qrels(files / "test.tsv") == RELEVANT
+    fruit.save_pretrained(files / "fruit")
+    with Index.create(files / "other", str(files / "fruit")) as other:
+        other.add(DOCUMENTS, DOCUMENTS.values())
+        expected = other.evaluate(QUERIES, RELEVANT, top_k=1)
+    options = ("index", "eval", files / "other", "--queries", files / "queries.jsonl", "--qrels", files / "test.tsv")
+    assert json.loads(run(*options, "-k", 1, "--json").stdout) == expected.to_dict()
+    run(*options, "--html", files / "page.html")
+    assert "finds what all miss" in (files / "page.html").read_text("utf-8")
+    assert "too few" in run(*options, "--tune", code=1).stderr
+    assert "beside 3 that are measured" in run(*options, "--tune-on", files / "test.tsv", code=1).stderr
+    assert "one of --tune and --tune-on" in run(*options, "--tune", "--tune-on", files / "test.tsv", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("q.jsonl", '{"_id": "1", "text": "a"}\n{"_id": "1", "text": "b"}', "line 2: query '1' is there twice"),
+        ("q.jsonl", '{"_id": "1"}', "line 1 is no query"),
+        ("q.jsonl", '\n["a"]', "line 2 is no query"),
+        ("q.jsonl", "{", "line 1: not JSON"),
+        ("q.tsv", "query-id\tcorpus-id\tscore\n1\ta\tx", "line 2: invalid literal"),
+        ("q.tsv", "1 0 a 1\n1 0 b 1", "first line must be query-id"),
+        ("q.tsv", "query-id\tcorpus-id\tscore\n1\ta", "line 2"),
+    ],
+)
+def test_a_broken_file_is_named_with_its_line(tmp_path, name, text, said):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(CorpusError, match=said):
+        (read_queries if name.endswith("l") else read_qrels)(tmp_path / name)
+
+
+@pytest.mark.slow
+def test_scifact_from_end_to_end(shared, tmp_path):
+    folder = shared / "data/retrieval/scifact"
+    from pellucid.index.records import read_documents
+
+    with Index.create(tmp_path / "index") as index:
+        records = list(read_documents(folder / "corpus.jsonl.xz"))
+        index.add([r.id for r in records], [r.text for r in records], titles=[r.title for r in records])
+        queries = read_queries(folder / "queries.jsonl")
+        found = index.evaluate(
+            queries, read_qrels(folder / "qrels/test.tsv"), tune=read_qrels(folder / "qrels/train.tsv")
+        )
+    scores = {row.part: row.ndcg for row in found.measures}
+    assert found.queries == 300 and found.absent == 0
+    assert (found.tuned.chosen_on, found.tuned.left_out) == (807, 2)  # two claims are in both files
+    assert 66 < scores["bm25"] < 70 and 47 < scores["static-en"] < 52 and scores["together"] > scores["bm25"]
+    assert len(found.examples) == 20 and all(one.lacked for one in found.examples)
+    assert pellucid.index.IndexEvaluation is type(found)

@@ -1,0 +1,283 @@
+"""Vectors from elsewhere in an index: given with the documents, kept, refused, and beside a model of queries alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+pytest.importorskip("Stemmer")
+
+from pellucid import Index
+from pellucid.ensemble.embedder import EnsembleEmbedder
+from pellucid.errors import IndexFolderError, InputError
+from pellucid.index import QueryFunction
+
+IDS = ["a", "b", "c"]
+TEXTS = ["apples and pears", "cars and bicycles", "pears on a table"]
+ROWS = np.array([[1.0, 0, 0, 0], [0, 2, 0, 0], [3, 0, 4, 0]])
+
+
+class Counting:
+    """A function that is told which texts it was asked for: four numbers of each."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __call__(self, texts):
+        self.asked += texts
+        return np.array([[t.count("a"), t.count("c"), t.count("p"), len(t)] for t in texts], np.float64)
+
+
+def no_function(texts):
+    return Counting()(texts)
+
+
+def cosines(index, query, name="far"):
+    return {own: index.score(query, own, weights={name: 1}).score for own in IDS}
+
+
+def expected(query, rows=ROWS):
+    asked = Counting()([query])[0]
+    products = rows @ asked / np.linalg.norm(rows, axis=1) / np.linalg.norm(asked)
+    return pytest.approx(dict(zip(IDS, products.tolist())), abs=1e-6)
+
+
+def everything(index):
+    return [(hit.id, hit.score) for hit in index.search("pears and a car", weights={"far": 1})]
+
+
+@pytest.mark.parametrize("how", [np.asarray, np.float16, np.ndarray.tolist, np.int64], ids=str)
+@pytest.mark.parametrize("columns", [list, iter], ids=["lists", "iterators"])
+def test_given_vectors_are_stored_and_nothing_is_embedded_twice(tmp_path, how, columns):
+    model = Counting()
+    with Index.create(tmp_path / "index", {"far": model}) as index:
+        model.asked.clear()
+        assert index.add(columns(IDS), columns(TEXTS), vectors={"far": how(ROWS)}) == 3
+        assert model.asked == []
+        assert cosines(index, "a pear") == expected("a pear")
+        hit = index.search("a pear", weights={"far": 1})[0]
+        assert hit.explain().score == hit.score and hit.id == max(
+            cosines(index, "a pear"), key=cosines(index, "a pear").get
+        )
+        assert index.verify() == []
+        assert index.info()["models"] == {"far": "given, with given vectors"}
+
+
+def test_parts_that_are_not_given_are_encoded_by_their_models(tmp_path, fruit):
+    with Index.create(tmp_path / "both", {"far": no_function, "fruit": fruit}) as both:
+        both.add(IDS, TEXTS, vectors={"far": ROWS})
+        assert cosines(both, "a pear") == expected("a pear")
+        hit = both.score("pear", "a", weights={"fruit": 1})
+        assert hit.score == pytest.approx(
+            float(fruit.similarity(fruit.encode(["pear"]), fruit.encode([TEXTS[0]]))[0, 0])
+        )
+
+
+def test_models_whose_reasons_are_read_from_the_texts_take_no_vectors(tmp_path, fruit):
+    models = {"fruit": fruit, "both": EnsembleEmbedder([fruit, fruit])}
+    with Index.create(tmp_path / "index", models) as index:
+        for name in models:
+            with pytest.raises(InputError, match="would not fit"):
+                index.add(IDS, TEXTS, vectors={name: np.ones((3, 3))})
+
+
+def test_a_row_stands_for_every_passage_of_its_document(tmp_path):
+    with Index.create(tmp_path / "index", {"far": no_function}, passage_characters=100) as index:
+        texts = ["apples and pears. " * 20, "cars. " * 30, "tables"]
+        index.add(IDS, texts, vectors={"far": ROWS})
+        assert len(index["a"].ends) > 2 and cosines(index, "a pear") == expected("a pear")
+        found = index.search("pears", weights={"far": 1, "bm25": 1})
+        assert found[0].id in ("a", "c") and index.verify() == []
+
+
+def test_a_zero_row_is_a_text_that_the_model_knows_nothing_of(tmp_path):
+    with Index.create(tmp_path / "index", {"far": no_function}, bm25=False) as index:
+        index.add(IDS, TEXTS, vectors={"far": ROWS * [[1], [0], [1]]})
+        assert {hit.id for hit in index.search("a pear on a table")} == {"a", "c"}
+
+
+@given(
+    rows=arrays.arrays(
+        st.sampled_from([np.float16, np.float32, np.float64]),
+        (3, 4),
+        elements=st.floats(-(2.0**15), 2.0**15, width=16, allow_subnormal=False),
+    )
+)
+@settings(max_examples=15)
+def test_any_finite_rows_become_their_cosines(tmp_path_factory, rows):
+    rows = rows.astype(np.float64) * (1e300 if rows.dtype == np.float64 else 1)
+    with Index.create(tmp_path_factory.mktemp("i") / "index", {"far": no_function}) as index:
+        index.add(IDS, TEXTS, vectors={"far": rows})
+        largest = np.abs(rows).max(axis=1, keepdims=True)
+        scaled = rows / np.where(largest == 0, 1, largest)
+        lengths = np.linalg.norm(scaled, axis=1)
+        asked = Counting()(["a pear"])[0]
+        products = scaled @ asked / np.where(lengths == 0, 1, lengths) / np.linalg.norm(asked)
+        assert cosines(index, "a pear") == pytest.approx(dict(zip(IDS, products)), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("vectors", "said"),
+    [
+        ({"other": ROWS}, "models of the index are far"),
+        ({"bm25": ROWS}, "models of the index are far"),
+        ({"far": ROWS[:2]}, "2 rows for 3 documents"),
+        ({"far": np.vstack([ROWS, ROWS])}, "6 rows for 3 documents"),
+        ({"far": ROWS[:, :3]}, r"shape \(3, 3\); its model has 4 dimensions"),
+        ({"far": ROWS[0]}, r"shape \(4,\)"),
+        ({"far": [[1, 2], [1]]}, "are no array"),
+        ({"far": ROWS.astype(str)}, "give an array of numbers"),
+        ({"far": ROWS.astype(complex)}, "give an array of numbers"),
+        ({"far": ROWS.astype(bool)}, "give an array of numbers"),
+        ({"far": [[None] * 4] * 3}, "give an array of numbers"),
+        ({"far": np.where(ROWS == 3, np.nan, ROWS)}, "NaN or infinity within the rows from 0 to 2"),
+        ({"far": np.where(ROWS == 3, np.inf, ROWS)}, "NaN or infinity"),
+        ({"far": scipy.sparse.csr_matrix(ROWS)}, "sparse matrix, and its model is dense"),
+        ([ROWS], "give a dict"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_is_stored(tmp_path, vectors, said):
+    with Index.create(tmp_path / "index", {"far": no_function}) as index:
+        with pytest.raises(InputError, match=said):
+            index.add(IDS, TEXTS, vectors=vectors)
+        assert len(index) == 0
+
+
+def test_of_an_iterator_what_has_rows_is_stored_and_the_rest_refused(tmp_path):
+    with Index.create(tmp_path / "index", {"far": no_function}) as index:
+        with pytest.raises(InputError, match="5 rows for 3 documents; these were stored"):
+            index.add(iter(IDS), iter(TEXTS), vectors={"far": np.vstack([ROWS, ROWS[:2]])})
+        assert cosines(index, "pear") == expected("pear")
+        with pytest.raises(InputError, match="more documents came"):
+            index.add(iter("xyz"), iter(TEXTS), vectors={"far": ROWS[:2]})
+        assert len(index) == 3
+
+
+def test_a_sparse_part_takes_sparse_rows(tmp_path):
+    from test_index import SparseLetters
+
+    rows = scipy.sparse.csr_matrix(np.eye(3, 26) * 5)
+    with Index.create(tmp_path / "index", {"letters": SparseLetters()}) as index:
+        with pytest.raises(InputError, match="below 0"):
+            index.add(IDS, TEXTS, vectors={"letters": -rows})
+        index.add(IDS, TEXTS, vectors={"letters": rows})
+        assert index.score("b", "b", weights={"letters": 1}).score == pytest.approx(1.0)
+        assert index.score("b", "a", weights={"letters": 1}).score == 0
+        hit = index.score("abc", "b", weights={"letters": 1})
+        assert sum(row.contribution for row in hit.explain().rows) == pytest.approx(hit.score)
+        twice = scipy.sparse.csr_matrix(([1.0, 1.0], [1, 1], [0, 2]), (1, 26))
+        for wrong in (rows, rows[:0]):
+            with pytest.raises(InputError, match="for 1 documents"):
+                index.update("a", vectors={"letters": wrong})
+        index.update("a", vectors={"letters": twice})
+        assert twice.nnz == 2  # what was given is not changed
+        assert index.score("b", "a", weights={"letters": 1}).score == pytest.approx(1.0)
+
+
+# --- A model of queries alone ---
+
+
+def test_a_function_of_queries_alone_never_encodes_a_document(tmp_path):
+    model = QueryFunction(no_function)
+    with Index.create(tmp_path / "index", {"far": model}) as index:
+        with pytest.raises(InputError, match="queries alone"):
+            index.add(IDS, TEXTS)
+        index.add(IDS, TEXTS, vectors={"far": ROWS})
+        with pytest.raises(InputError, match="queries alone"):
+            index.update("a", text="something else")
+        assert index["a"].text == TEXTS[0]
+        index.update("a", text="something else", vectors={"far": [0, 1, 0, 0]})
+        index.rebuild()
+        changed = np.vstack([[0, 1, 0, 0], ROWS[1:]])
+        assert cosines(index, "a pear") == expected("a pear", changed) and index.verify() == []
+    with pytest.raises(IndexFolderError, match="another one"):
+        Index.open(tmp_path / "index", {"far": QueryFunction(lambda texts: np.ones((len(texts), 4)))})
+    with Index.open(tmp_path / "index", {"far": model}) as index:
+        assert cosines(index, "a pear") == expected("a pear", changed)
+    with pytest.raises(InputError, match="takes a list of texts"):
+        QueryFunction("https://example.org")
+
+
+def test_a_callable_may_have_its_own_way_with_queries_and_documents(tmp_path):
+    class Both:
+        def __call__(self, texts):
+            return [[1.0, 0.0]] * len(texts)
+
+        def encode_query(self, texts):
+            return [[0.0, 1.0]] * len(texts)
+
+        def encode_document(self, texts):
+            return [[0.6, 0.8]] * len(texts)
+
+    with Index.create(tmp_path / "index", {"far": Both()}, bm25=False) as index:
+        index.add(IDS, TEXTS)
+        assert index.search("anything")[0].score == pytest.approx(0.8)
+
+
+# --- What happens to them later ---
+
+
+def test_a_change_of_metadata_keeps_the_row_and_a_new_text_is_encoded(tmp_path):
+    model = Counting()
+    with Index.create(tmp_path / "index", {"far": model}) as index:
+        index.add(IDS, TEXTS, vectors={"far": ROWS})
+        model.asked.clear()
+        index.update("a", metadata={"year": 2000})
+        assert model.asked == [] and index["a"].metadata == {"year": 2000}
+        assert cosines(index, "a pear") == expected("a pear")
+        index.update("a", text="ppp")
+        assert "ppp" in model.asked
+        assert cosines(index, "a pear") == expected("a pear", np.vstack([Counting()(["ppp"]), ROWS[1:]]))
+        index.update("a", vectors={"far": np.float32([0, 0, 0, 2])})
+        assert cosines(index, "a pear") == expected("a pear", np.vstack([[0, 0, 0, 2], ROWS[1:]]))
+        for wrong in ([1.0, 2.0], 5, None, "x", np.ones((1, 4)), [[1.0] * 4], np.ones((2, 4))):
+            with pytest.raises(InputError, match="vectors of 'far'"):
+                index.update("a", vectors={"far": wrong})
+
+
+def test_a_rebuild_keeps_the_rows_while_the_model_is_the_same(tmp_path, fruit):
+    model = Counting()
+    with Index.create(tmp_path / "index", {"far": model, "fruit": fruit}) as index:
+        index.add(IDS, TEXTS, vectors={"far": ROWS})
+        before = everything(index)
+        model.asked.clear()
+        index.rebuild()
+        assert everything(index) == before and not set(model.asked) & set(TEXTS)
+        index.rebuild({"far": no_function})
+        assert everything(index) == before and index.info()["models"]["far"].endswith("with given vectors")
+        index.rebuild({"far": lambda texts: no_function(texts) + 1})
+        assert everything(index) != before and "given vectors" not in index.info()["models"]["far"]
+        assert index.verify() == []
+
+
+def test_rows_move_to_an_engine_and_back(tmp_path):
+    pytest.importorskip("qdrant_edge")
+    from pellucid.engines.edge import Edge
+
+    folder = tmp_path / "index"
+    with Index.create(folder, {"far": QueryFunction(no_function)}, engine=Edge()) as index:
+        index.add(IDS, TEXTS, vectors={"far": ROWS})
+        index.update("b", metadata={"year": 2000})
+        assert cosines(index, "a pear") == expected("a pear") and index.verify() == []
+        index.rebuild()
+        assert cosines(index, "a pear") == expected("a pear")
+    for engine in ("local", Edge()):
+        with Index.open(folder, {"far": QueryFunction(no_function)}, engine=engine, rebuild=True) as index:
+            assert cosines(index, "a pear") == expected("a pear") and index.verify() == []
+
+
+def test_rows_given_while_another_model_came_are_not_stored(tmp_path):
+    with Index.create(tmp_path / "index", {"far": no_function}) as index:
+        other = Index.open(tmp_path / "index", {"far": no_function})
+
+        def texts():
+            other.rebuild({"far": lambda texts: no_function(texts) + 1})
+            yield from TEXTS
+
+        with pytest.raises(IndexFolderError, match="rebuilt"):
+            index.add(iter(IDS), texts(), vectors={"far": ROWS})
+        assert len(other) == 0

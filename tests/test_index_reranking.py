@@ -1,0 +1,158 @@
+"""A second stage: the first hits scored anew, in the place of the score or beside it, and reasons that still add up."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("Stemmer")
+
+from pellucid import Index
+from pellucid.errors import InputError
+
+TEXTS = {f"d{n}": f"an apple {'and a pear ' * n} of kind {n}" for n in range(12)}
+
+
+def by_number(query, texts):
+    """A score that the first stage has nothing to do with: the number in the text."""
+    return [float(re.search(r"kind (\d+)", text)[1]) for text in texts]
+
+
+class Pairs:
+    """As a CrossEncoder is: called it is a module, and `predict` takes pairs."""
+
+    def __call__(self, *things):
+        raise AssertionError("predict is what scores pairs")
+
+    def predict(self, pairs):
+        return np.float32([by_number(query, [text])[0] / 10 for query, text in pairs])
+
+
+@pytest.fixture
+def index(tmp_path, fruit):
+    with Index.create(tmp_path / "index", {"fruit": fruit}) as made:
+        made.add(TEXTS, TEXTS.values(), titles=[f"Title {own}" for own in TEXTS])
+        yield made
+
+
+def check_sums(hits):
+    """What ranks is the score, the score is its parts, and they are the sums of the rows that an explanation has."""
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    assert sum(hits.weights.values()) == pytest.approx(1)
+    for hit in hits:
+        assert sum(hit.parts.values()) == pytest.approx(hit.score, abs=1e-9)
+        why = hit.explain()
+        assert why.score == hit.score and sum(row.contribution for row in why.rows) == pytest.approx(
+            hit.score, abs=1e-6
+        )
+        assert hit.reasons.parts() == pytest.approx({p: v for p, v in hit.parts.items() if p in hit.reasons.parts()})
+        assert set(hit.parts) <= set(hits.weights)
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads((Path(__file__).parents[1] / "docs" / "search-schema.json").read_text("utf-8"))
+    jsonschema.validate(json.loads(hits.to_json()), schema)
+
+
+@pytest.mark.parametrize(("rerank", "unit", "name"), [(by_number, 1, "by_number"), (Pairs(), 10, "Pairs")])
+def test_it_replaces_score_and_order_and_both_are_said(index, rerank, unit, name):
+    plain = index.search("apple pear", 12)
+    hits = index.search("apple pear", 3, rerank=rerank)
+    check_sums(hits)
+    assert [hit.id for hit in hits] == ["d11", "d10", "d9"] and hits.weights == {"rerank": 1.0}
+    assert hits[0].score == pytest.approx(11 / unit) and hits[0].parts == {"rerank": hits[0].score}
+    assert [row.name for row in hits[0].explain().rows] == [f"rerank: the score of {name}, not taken apart"]
+    before = {hit.id: hit for hit in plain}
+    for hit in hits:
+        assert hit.before == before[hit.id] and hit.before.before is None
+        assert hit.before.explain().score == before[hit.id].score
+        assert hit.to_dict()["before"]["parts"] == before[hit.id].parts
+    assert hits.reranked == 12 and "the first 12 reranked" in str(hits)
+    gap = hits.why(1, 3)
+    assert gap.score == pytest.approx(2 / unit) and len(gap.rows) == 1
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 0.5])
+def test_with_a_weight_it_is_a_part_like_the_others(index, share):
+    weights = {name: (1 - share) * value for name, value in index.weights.items()}
+    hits = index.search("apple pear", 12, rerank=by_number, weights={**weights, "rerank": share})
+    check_sums(hits)
+    assert hits.weights == pytest.approx({**weights, "rerank": share})
+    for hit in hits:
+        number = int(hit.id[1:])
+        assert hit.parts["rerank"] == pytest.approx(share * number)
+        assert hit.score == pytest.approx((1 - share) * hit.before.score + share * number)
+        rows = {row.name: row.contribution for row in hit.explain().rows}
+        for row in hit.before.explain().rows:
+            assert rows[row.name] == pytest.approx((1 - share) * row.contribution)
+        assert [s for *s, _ in hit.reasons.words()] == [s for *s, _ in hit.before.reasons.words()]
+
+
+def test_only_the_first_are_read_and_as_the_index_reads_them(index):
+    seen = []
+
+    def score(query, texts):
+        seen.append((query, texts))
+        return np.zeros(len(texts))
+
+    plain = index.search("apple pear", 12)
+    hits = index.search("apple pear", 2, rerank=score, rerank_top=4)
+    assert [hit.id for hit in hits] == [hit.id for hit in plain[:2]]  # equal scores keep the order
+    assert seen == [("apple pear", [f"{hit.title}\n{hit.text}" for hit in plain[:4]])]
+    assert not hits.exact and index.search("apple pear", 2, rerank=score).exact  # all that can be a hit was read
+    assert len(index.search("apple pear", 6, rerank=score, rerank_top=4)) == 6 and len(seen[-1][1]) == 6
+    assert len(index.search("zzz", rerank=score)) == 0 and len(seen) == 3
+
+
+@pytest.mark.parametrize(
+    ("rerank", "settings", "said"),
+    [
+        (lambda query, texts: [1.0], {}, r"shape \(1,\) for 12 texts"),
+        (lambda query, texts: np.ones((12, 2)), {}, r"shape \(12, 2\) for 12 texts"),
+        (lambda query, texts: 1.0, {}, r"shape \(\) for"),
+        (lambda query, texts: None, {}, "gave"),
+        (lambda query, texts: ["a"] * 12, {}, "no array of numbers"),
+        (lambda query, texts: [math.nan] * 12, {}, "gave nan for document 'd"),
+        (lambda query, texts: [0.0] * 11 + [math.inf], {}, "gave inf for document 'd"),
+        ("cross-encoder/ms-marco", {}, "give a CrossEncoder"),
+        (by_number, {"rerank_top": 0}, "rerank_top is 0"),
+        (by_number, {"rerank_top": True}, "rerank_top is True"),
+        (by_number, {"weights": {"rerank": 1}}, "name the parts, too"),
+        (by_number, {"weights": {"bm25": 1, "rerank": -1}}, "none negative"),
+        (None, {"weights": {"bm25": 1, "rerank": 1}}, "no part of the index is called rerank"),
+    ],
+)
+def test_what_cannot_rank_is_refused(index, rerank, settings, said):
+    with pytest.raises(InputError, match=said):
+        index.search("apple pear", rerank=rerank, **settings)
+
+
+def test_a_part_may_have_the_name(tmp_path, fruit):
+    with Index.create(tmp_path / "index", {"rerank": fruit}) as index:
+        index.add(TEXTS, TEXTS.values())
+        with pytest.raises(InputError, match="another name"):
+            index.search("apple", rerank=by_number)
+        assert index.search("apple", weights={"rerank": 1})
+
+
+@pytest.mark.full
+def test_a_cross_encoder_of_sentence_transformers(index):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    transformers = pytest.importorskip("transformers")
+    from tiny_models import word_piece
+
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    tokenizer = word_piece()
+    config = transformers.BertConfig(vocab_size=len(tokenizer), num_labels=1, **sizes)
+    folder = Path(str(index.folder) + "-cross")
+    transformers.BertForSequenceClassification(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    model = sentence_transformers.CrossEncoder(str(folder), device="cpu")
+    hits = index.search("apple pear", 12, rerank=model)
+    check_sums(hits)
+    pairs = [("apple pear", f"{hit.title}\n{hit.text}") for hit in hits]
+    assert [hit.score for hit in hits] == pytest.approx(model.predict(pairs).tolist(), abs=1e-5)
+    assert "CrossEncoder" in hits[0].explain().rows[0].name

@@ -1,0 +1,68 @@
+"""LangChain's own tests of embeddings and retrievers, for models of a dense and of a sparse family and for an index."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("langchain_tests", reason="langchain-tests is not installed")
+from langchain_tests.integration_tests import EmbeddingsIntegrationTests, RetrieversIntegrationTests
+from langchain_tests.unit_tests import EmbeddingsUnitTests
+
+import pellucid
+from pellucid.integrations.langchain import PellucidEmbeddings, PellucidRetriever
+
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.asyncio,  # some of the tests are coroutines
+    pytest.mark.filterwarnings("ignore:.*is not an async function"),
+    pytest.mark.enable_socket,  # the event loop needs one
+]
+
+
+class _Embeddings:
+    name = "static-en"
+
+    @property
+    def embeddings_class(self):
+        return PellucidEmbeddings
+
+    @property
+    def embedding_model_params(self):
+        return {"model": self.name}
+
+
+class TestDenseUnits(_Embeddings, EmbeddingsUnitTests):
+    pass
+
+
+class TestDense(_Embeddings, EmbeddingsIntegrationTests):
+    pass
+
+
+class TestSparseUnits(_Embeddings, EmbeddingsUnitTests):
+    name = "lexicon-en"
+
+
+class TestSparse(_Embeddings, EmbeddingsIntegrationTests):
+    name = "lexicon-en"
+
+
+class TestRetriever(RetrieversIntegrationTests):
+    @pytest.fixture(autouse=True)
+    def index(self, tmp_path, fruit):
+        pytest.importorskip("qdrant_edge", reason="qdrant-edge is not installed")
+        with pellucid.Index.create(tmp_path / "index", fruit) as self.made:
+            self.made.add([str(n) for n in range(8)], [f"apple and pear, {n}" for n in range(8)])
+            yield
+
+    @property
+    def retriever_constructor(self):
+        return PellucidRetriever
+
+    @property
+    def retriever_constructor_params(self):
+        return {"index": self.made}
+
+    @property
+    def retriever_query_example(self):
+        return "an apple"
