@@ -14,6 +14,7 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("Stemmer")
@@ -22,6 +23,8 @@ import pellucid
 import pellucid.index.commits as commits
 from index_writer import look, opened, pairs, text_of, vectors, wrong_in
 from pellucid.errors import IndexFolderError, InputError, PellucidError, WritingError
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.text import Vocabulary
 
 PROGRAM = Path(__file__).with_name("index_writer.py")
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="mounts and forks of Linux")
@@ -572,3 +575,43 @@ def test_an_index_opened_twice_in_one_process_is_one(tmp_path):
         assert len(first) == len(second) == 2
         first.delete("b")
         assert "b" not in second
+
+
+def test_of_many_that_create_or_open_one_index_all_have_it(tmp_path):
+    folder, problems, start = tmp_path / "index", [], threading.Barrier(8)
+
+    def create(number):
+        start.wait()
+        try:
+            with pellucid.Index.create(folder, {"letters": vectors}, exist_ok=True) as index:
+                index.add([f"d{number}"], ["abc"])
+        except BaseException as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=create, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+    with opened(folder) as index:
+        assert len(index) == 8 and index.verify() == []
+
+
+@pytest.mark.parametrize("exist_ok", [False, True])
+def test_a_folder_with_something_else_is_never_replaced(tmp_path, exist_ok):
+    """Neither a model nor files of the user."""
+    StaticEmbedder(Vocabulary(["a", "b"]), np.eye(2, dtype=np.float32)).save_pretrained(tmp_path / "model")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("kept")
+    before = facts(tmp_path)
+    for name in ("model", "mine"):
+        with pytest.raises(InputError, match="is not empty"):
+            pellucid.Index.create(tmp_path / name, {"letters": vectors}, exist_ok=exist_ok)
+    assert facts(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", [".", "..", "a\0b"])
+def test_a_part_has_a_name_that_its_copy_can_have(tmp_path, name):
+    with pytest.raises(InputError, match="a part is called"):
+        pellucid.Index.create(tmp_path / "index", {name: vectors})

@@ -154,7 +154,10 @@ def _leads_inside(path: Path, folder: Path) -> bool:
     for parent in (root, *root.parents):
         if parent.name == "snapshots" and parent.parent.name.startswith("models--"):
             root = parent.parent
-    return path.resolve().is_relative_to(root)
+    try:
+        return path.resolve().is_relative_to(root)
+    except (OSError, RuntimeError):  # links in a circle
+        return False
 
 
 def load_by_name(names_or_paths: Iterable[str]) -> dict[str, Embedder]:

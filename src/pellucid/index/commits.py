@@ -155,6 +155,11 @@ def _check_settings(settings: dict[str, Any]) -> None:
             or not isinstance(fingerprint["functions"], list)
         ):
             raise ValueError(f"the model {model['name']!r:.60} has no fingerprint")
+        files = model["files"]
+        if not all(isinstance(own, str) and isinstance(digest, str) for own, digest in files.items()):
+            raise ValueError(f"the files of the copy of {model['name']!r:.60} are {files!s:.60}")
+        if any(Path(own).is_absolute() or ".." in Path(own).parts for own in files):
+            raise ValueError(f"the copy of {model['name']!r:.60} has files outside of it")
         for function in fingerprint["functions"]:
             if type(function["dimension"]) is not int:
                 raise ValueError(f"the fingerprint of the model {model['name']!r:.60} has no dimension")
@@ -439,8 +444,11 @@ class Writer:
         while first and size + segments[first - 1].passages <= 2 * passages:
             first, size, held = first - 1, size + segments[first - 1].passages, held + records[first - 1][0].bytes
         if len(segments) - first > 1 and held <= _LARGEST:
-            self._merge(segments, records, slice(first, len(segments)))
-            self.save(self.commit.state, segments, records)
+            try:
+                self._merge(segments, records, slice(first, len(segments)))
+                self.save(self.commit.state, segments, records)
+            except WritingError:  # what was added is there; a later change merges
+                self._sweep()
 
     def _merge(self, segments: list[Segment], records: list[tuple[File, File | None]], due: slice) -> None:
         for file, _ in records[due]:  # damage must not go into a new file, with a checksum that is right

@@ -159,7 +159,8 @@ class Index:
             MissingExtraError: what `pellucid[search]` brings is not installed.
         """
         folder = Path(path)
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())) and not exist_ok:
+        there = exist_ok and (folder / "index.json").exists()
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())) and not there:
             raise InputError(f"{folder} exists and is not empty; open it with Index.open, or give a new name")
         if not isinstance(passage_characters, int) or passage_characters < 100:
             raise InputError(f"passage_characters is {passage_characters!r:.40}; it must be an integer from 100 up")
@@ -173,13 +174,15 @@ class Index:
             "weights": checked_weights(weights, [BM25] * bool(bm25) + list(opened), default_weights(opened, bm25)),
             "engine": written_engine(engine), "analyser": analyser.fingerprint,
         }  # fmt: skip
-        if exist_ok and (folder / "index.json").exists():
+        if there:
             return cls._existing(folder, settings, opened)
         try:
             with writing_folder(folder) as aside:  # whole or not there, and only where nothing is
                 settings["models"] = written_models(aside, opened, "models-1")
                 first_commit(aside, State(settings))
         except InputError as error:
+            if exist_ok and (folder / "index.json").exists():  # another process was faster
+                return cls._existing(folder, settings, opened)
             raise InputError(
                 f"{folder} exists and is not empty; open it with Index.open, or give a new name"
             ) from error
@@ -317,7 +320,8 @@ class Index:
             with self._reading:
                 self._take(read_commit(self.folder, self._at.commit))
         if self._at.words.full:
-            self._at = self._at._replace(words=self._new_words(self._at.commit, self._at.models))
+            with self._reading:
+                self._at = self._at._replace(words=self._new_words(self._at.commit, self._at.models))
         return self._at
 
     def _take(self, commit: Commit) -> None:
@@ -414,8 +418,9 @@ class Index:
                         self._behind = False
                     yield self._writer
                 finally:
-                    self._at = self._at._replace(commit=self._writer.commit)
-                    self._writer = None
+                    with self._reading:  # another thread may be about to set what it has read before
+                        self._at = self._at._replace(commit=self._writer.commit)
+                        self._writer = None
 
     @contextmanager
     def _held(self) -> Iterator[None]:

@@ -7,6 +7,8 @@ not comparable with those it holds.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +26,7 @@ from pellucid.index.bm25 import Analyser
 from pellucid.index.embedding_server import EmbeddingServer
 from pellucid.pretrained import bundled_models, named_place, open_encoder
 from pellucid.static.embedder import StaticEmbedder
+from pellucid.store import checksum
 from pellucid.text import well_formed
 
 if TYPE_CHECKING:
@@ -37,6 +40,7 @@ BM25 = "bm25"
 
 _STATIC_WEIGHT, _TRANSFORMER_WEIGHT = 0.3, 0.4  # of all models together, beside BM25
 _LARGEST_WEIGHT = 1e6
+_SMALL = 4 << 20  # bytes of a file of a copy up to which it is checked when it is opened
 
 
 class Model:
@@ -132,7 +136,7 @@ def open_models(models: Mapping[str, Any] | Sequence[Any] | str | None) -> dict[
         if len(named) < len(several):
             raise InputError("two models have the same name; give a dict of names: models={'one': ..., 'two': ...}")
     for name in named:
-        if not isinstance(name, str) or not name.strip() or name == BM25 or ": " in name or "/" in name:
+        if not isinstance(name, str) or not name.strip() or name in (BM25, ".", "..") or re.search("/|\0|: ", name):
             raise InputError(f"a part is called {name!r:.60}; give a name without '/' and ': ', other than {BM25!r}")
     return {name: open_model(name, model) for name, model in named.items()}
 
@@ -164,6 +168,7 @@ def written_models(folder: Path, models: Mapping[str, Model], copies: str) -> li
             "name": name,
             "source": model.source,
             "copy": copy,
+            "files": _checksums(folder / copies / name) if copied else {},
             "dimension": model.dimension,
             "fingerprint": model.fingerprint,
         }
@@ -171,6 +176,29 @@ def written_models(folder: Path, models: Mapping[str, Model], copies: str) -> li
             entry["server"] = model.encoder.address  # for messages; nobody is asked there
         written.append(entry)
     return written
+
+
+def _checksums(folder: Path) -> dict[str, str]:
+    """Return the checksum of every file of a copy; in an index nobody edits them."""
+    return {path.relative_to(folder).as_posix(): checksum(path) for path in folder.rglob("*") if path.is_file()}
+
+
+def wrong_copy(folder: Path, written: Mapping[str, Any], largest: float = math.inf) -> str:
+    """Return what is wrong with a copy of a model, "" where nothing is.
+
+    Args:
+        folder: of the index.
+        written: what the index wrote down of the model.
+        largest: bytes of the files that are looked at.
+    """
+    for name, digest in written["files"].items():
+        path = folder / written["copy"] / name
+        try:
+            if not path.is_file() or (path.stat().st_size <= largest and checksum(path) != digest):
+                return f"{path} is missing, or is not what was written"
+        except ModelFolderError as error:
+            return str(error)
+    return ""
 
 
 def opened_models(
@@ -195,6 +223,8 @@ def opened_models(
                 f"the model {name!r} of {folder} is {what}, which no folder can hold; give it: "
                 f"Index.open(path, models={{{name!r}: {example}}})"
             )
+        if name not in given and (problem := wrong_copy(folder, model, _SMALL)):
+            raise IndexFolderError(f"the model {name!r} of {folder} cannot be opened: {problem}")
         try:
             opened[name] = open_model(name, where)
         except ModelFolderError as error:

@@ -118,10 +118,14 @@ class Scores:
             touched &= np.repeat(allowed, np.diff(self.segment.ends, prepend=0))
         if self.segment.live_passages is not None:
             touched &= self.segment.live_passages
+        if np.isnan(total).any():
+            raise IndexFolderError(
+                f"{self.segment.name} is damaged: a score is NaN. Restore it, or build the index anew"
+            )
         total[~touched] = -np.inf
-        if not self._rounded:
+        if not self._rounded and len(self.parts) < 3:  # a sum of two is rounded once, which keeps the order
             return self._of_documents(total), None
-        error = np.sum(list(self._rounded.values()), axis=0)
+        error = np.sum([np.full(len(total), _ROUNDING, np.float32), *self._rounded.values()], axis=0)
         return self._of_documents(total - error), self._of_documents(total + error)
 
     def _of_documents(self, values: Floats) -> Floats:

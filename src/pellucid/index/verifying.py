@@ -12,16 +12,14 @@ from types import MappingProxyType
 
 import numpy as np
 
-from pellucid.errors import PellucidError
 from pellucid.index.commits import wrong
 from pellucid.index.documents import Document, batch_of
 from pellucid.index.engine import Engine, Vector
 from pellucid.index.given import Rows, given_parts
 from pellucid.index.metadata import entries
-from pellucid.index.models import Model
+from pellucid.index.models import Model, wrong_copy
 from pellucid.index.searching import Parts
 from pellucid.index.segments import Segment, hashed
-from pellucid.pretrained import verify
 
 _ENCODED = 200  # documents that the models encode again
 _LISTED = 10  # problems of a kind
@@ -90,13 +88,8 @@ def _wrong_files(folder: Path, parts: Parts) -> Iterator[str]:
             if file is not None and (problem := wrong(folder, file)):
                 yield problem
     for model in parts.commit.state.settings["models"]:
-        if not model["copy"] or not (folder / model["copy"] / "config.json").is_file():
-            continue  # a model of another library, which keeps no checksums
-        try:
-            files = verify(folder / model["copy"])
-            yield from (f"{folder / model['copy'] / file.name}: {file.state}" for file in files if not file.sound)
-        except PellucidError as error:
-            yield f"the model {model['name']!r}: {error}"
+        if problem := wrong_copy(folder, model):
+            yield f"the model {model['name']!r}: {problem}"
 
 
 def _signatures(counts: Counts) -> list[int]:
@@ -130,7 +123,11 @@ def _wrong_columns(segment: Segment, fields: Mapping[str, tuple[int, str]]) -> I
         stored.setdefault(row, Counter())[key, value] += 1
     for row in segment.kept_rows().tolist():
         document = segment.document(row)
-        own = Counter((key, item) for key, items in entries(document.metadata, fields).items() for item in items)
+        try:
+            own = Counter((key, item) for key, items in entries(document.metadata, fields).items() for item in items)
+        except (KeyError, TypeError, ValueError) as error:  # a field that is not known, a value that cannot be
+            yield f"the metadata of document {document.id!r:.60} cannot be: {error!r:.60}"
+            continue
         if own != stored.get(row, Counter()):
             yield f"conditions see other metadata of document {document.id!r:.60} than it has"
 
