@@ -198,13 +198,21 @@ def grouped(source: Source, rows: Any, way: str) -> Any:
     tokens, clusters = (Clusters.load(source.work / f"clusters-{count}") for count in (None, 4000))
     group = np.empty(tokens.assignment.max() + 1, np.int64)
     group[tokens.assignment[tokens.assignment >= 0]] = clusters.assignment[tokens.assignment >= 0]
+    count, starts = len(clusters.centroids), range(0, rows.shape[0], 256)
+    found = [_grouped(rows[start : start + 256], group, count, way) for start in starts]
+    return unit_rows(sparse.vstack(found, format="csr"))
+
+
+def _grouped(rows: Any, group: np.ndarray, count: int, way: str) -> Any:
+    """Return a few texts' embeddings by groups of coordinates."""
     one = sparse.coo_matrix(rows)
-    places = one.row.astype(np.int64) * len(clusters.centroids) + group[one.col]
+    places = one.row.astype(np.int64) * count + group[one.col]
     order = np.argsort(places, kind="stable")
     starts = np.flatnonzero(np.diff(places[order], prepend=-1))
+    if not len(starts):
+        return sparse.csr_matrix((one.shape[0], count), dtype=np.float32)
     values = (np.maximum if way == "maximum" else np.add).reduceat(one.data[order], starts)
-    found = np.divmod(places[order][starts], len(clusters.centroids))
-    return unit_rows(sparse.csr_matrix((values, found), shape=(one.shape[0], len(clusters.centroids))))
+    return sparse.csr_matrix((values, np.divmod(places[order][starts], count)), shape=(one.shape[0], count))
 
 
 def frequencies(rows: Any) -> np.ndarray:
