@@ -5,7 +5,8 @@ r"""The LENS paper's claims on SmolLM2: its 30 layers as lexicon models and as d
 
 `recipes/lexicon_smollm2.py` trains every model. Adapters, embeddings of the test texts and what was measured on them
 are kept in WORK, and a run that was stopped goes on; `--kept` writes the page of what there is. `--trials` measures the
-settings that were chosen from, on batches that no row is trained on.
+settings that were chosen from, on batches that no row is trained on. `--grid` makes other rows with three seeds each
+and keeps what every test item came to in a folder, from which it prints tables (with `--kept`, of what there is).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,7 @@ from lexicon_language_page import (
     write_page,
 )
 from lexicon_page import QUERIES
+from lexicon_results import PRUNED, grid, keep, made_of, tables
 from lexicon_samples import samples
 from lexicon_smollm2 import (
     LENGTH,
@@ -87,11 +89,12 @@ class Bench:
         """Train a row and encode the test texts with it."""
         start = time.process_time()
         model = trained(self.source, row)
-        seconds = time.process_time() - start
+        seconds, start = time.process_time() - start, time.process_time()
         self._kept(row, lambda texts: model.encode(texts, batch_size=64, show_progress_bar=False))
         model.backbone.lower.save()
         self.path(row).parent.mkdir(exist_ok=True)
-        write_json(self.path(row), {"training_seconds": round(seconds, 1)})
+        reading = time.process_time() - start
+        write_json(self.path(row), {"training_seconds": round(seconds, 1), "reading_seconds": round(reading, 1)})
         print(f"{row.name}: {seconds:.0f} s of processor time for the training", flush=True)
 
     def embeddings(self, name: str, encode: Callable[[list[str]], Any], *, dense: bool) -> Any:
@@ -105,6 +108,22 @@ class Bench:
     def rows(self, row: Row) -> Any:
         """Return the kept embeddings of all test texts."""
         return self._kept(row, _refuse)
+
+    def keep(self, row: Row, folder: Path) -> None:
+        """Write what every test item came to, with a row's embeddings and with what is made of them after the fact."""
+        whole, facts = self.rows(row), {"row": asdict(row), **read_json(self.path(row))}
+        made: dict[str, Callable[[], Any]] = {}
+        if row.clusters is None:
+            made |= {f"top-{most}": partial(pruned, whole, most) for most in PRUNED}
+            made |= {f"4000-{way}": partial(grouped, self.source, whole, way) for way in ("maximum", "sum")}
+        for end in made_of(row).values():
+            self._keep(folder, f"{row.name}-{end}", made[end](), facts)
+        self._keep(folder, row.name, whole, facts)  # the last one: what is written of a row is not made again
+
+    def _keep(self, folder: Path, name: str, rows: Any, facts: dict[str, Any]) -> None:
+        items = {s.name: s.items(rows[[self.place[text] for text in s.texts]]) for s in self.samples}
+        active = round(rows.nnz / len(self.texts), 1) if sparse.issparse(rows) else None
+        keep(folder, name, self.samples, items, {**facts, "coordinates": active})
 
     def measured_path(self, name: str) -> Path:
         """Return where the scores of some embeddings are kept."""
@@ -172,6 +191,28 @@ def side_by_side(first: Any, second: Any) -> Any:
 def pruned(rows: Any, most: int) -> Any:
     """Return the embeddings with their largest coordinates alone."""
     return unit_rows(largest_coordinates(rows.copy(), most))
+
+
+def grouped(source: Source, rows: Any, way: str) -> Any:
+    """Return the embeddings by all tokens with the 4,000 clusters' coordinates: "maximum" or "sum" of their tokens'."""
+    tokens, clusters = (Clusters.load(source.work / f"clusters-{count}") for count in (None, 4000))
+    group = np.empty(tokens.assignment.max() + 1, np.int64)
+    group[tokens.assignment[tokens.assignment >= 0]] = clusters.assignment[tokens.assignment >= 0]
+    count, starts = len(clusters.centroids), range(0, rows.shape[0], 256)
+    found = [_grouped(rows[start : start + 256], group, count, way) for start in starts]
+    return unit_rows(sparse.vstack(found, format="csr"))
+
+
+def _grouped(rows: Any, group: np.ndarray, count: int, way: str) -> Any:
+    """Return a few texts' embeddings by groups of coordinates."""
+    one = sparse.coo_matrix(rows)
+    places = one.row.astype(np.int64) * count + group[one.col]
+    order = np.argsort(places, kind="stable")
+    starts = np.flatnonzero(np.diff(places[order], prepend=-1))
+    if not len(starts):
+        return sparse.csr_matrix((one.shape[0], count), dtype=np.float32)
+    values = (np.maximum if way == "maximum" else np.add).reduceat(one.data[order], starts)
+    return sparse.csr_matrix((values, np.divmod(places[order][starts], count)), shape=(one.shape[0], count))
 
 
 def frequencies(rows: Any) -> np.ndarray:
@@ -274,9 +315,21 @@ def main() -> None:
     parser.add_argument("--prompted", nargs="*", choices=PROMPTED, default=[], help="rows that are not trained")
     parser.add_argument("--trials", action="store_true", help="measure what the settings were chosen from")
     parser.add_argument("--kept", action="store_true", help="make no row; take those that are kept")
+    parser.add_argument("--grid", type=Path, help="make the rows of three seeds, keep results in this folder")
     parser.add_argument("--page", type=Path, help="write the page to this file")
     arguments = parser.parse_args()
+    if arguments.grid and arguments.kept:
+        print(tables(arguments.grid))
+        return
     bench = Bench(source_of(arguments))
+    for row in grid() if arguments.grid else ():
+        if not (arguments.grid / f"{row.name}.json").exists():
+            if not bench.path(row).exists():
+                bench.encode(row)
+            bench.keep(row, arguments.grid)
+    if arguments.grid:
+        print(tables(arguments.grid))
+        return
     for label in [] if arguments.kept else arguments.rows:
         if not bench.path(ROWS[label]).exists():
             bench.encode(ROWS[label])

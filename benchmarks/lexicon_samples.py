@@ -18,6 +18,9 @@ from retrieval_sets import read_collection
 Items = npt.NDArray[np.float64]
 """What is known of each item of a sample, [items, n]: a pair, a query, a test text or a text in a cluster."""
 
+Score = Callable[[Items], npt.NDArray[np.float64]]
+"""Items [..., items, n] -> scores x 100."""
+
 PAIRS = 250  # of each STS set
 STS = ("STS12", "STS13", "STS14", "STS15", "STSBenchmark", "SICK-R")
 RETRIEVAL = {"SciFact": (60, 240), "npl": (40, 600)}  # queries, documents: the right ones of these queries and others
@@ -43,13 +46,22 @@ class Sample:
     kind: str
     texts: list[str]
     items: Callable[[Any], Items]
-    score: Callable[[Items], npt.NDArray[np.float64]]
+    score: Score
 
     def draws(self, items: Items) -> npt.NDArray[np.float64]:
         """Return the score of `DRAWS` bootstrap samples of the items; the same items are drawn for every model."""
-        random = np.random.default_rng(0)
-        chosen = random.integers(len(items), size=(DRAWS, len(items)))
-        return self.score(items[chosen])
+        return bootstrap(items, self.score)
+
+
+def bootstrap(items: Items, score: Score) -> npt.NDArray[np.float64]:
+    """Return the score of `DRAWS` bootstrap samples of items [items, n]."""
+    chosen = np.random.default_rng(0).integers(len(items), size=(DRAWS, len(items)))
+    return score(items[chosen])
+
+
+def score_of(name: str) -> Score:
+    """Return the score of a set's items."""
+    return spearman if name in STS else v_measure if name == "StackOverflow" else _mean
 
 
 def samples(data: Path) -> list[Sample]:

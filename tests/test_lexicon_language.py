@@ -6,6 +6,7 @@ import json
 import lzma
 import os
 import sys
+import types
 from dataclasses import replace
 from pathlib import Path
 
@@ -217,6 +218,73 @@ def test_embeddings_are_pruned_weighted_and_joined(opened):
     assert script.weighted(rows).toarray()[0] == pytest.approx([1, 0, 0])
     both = script.side_by_side(rows, np.eye(2, dtype=np.float32))
     assert (both @ both.T).toarray() == pytest.approx(0.5 * (rows @ rows.T).toarray() + 0.5 * np.eye(2))
+
+
+def test_kept_results_have_all_that_was_measured(opened, tmp_path):
+    results, lexicon_samples = opened("lexicon_results"), opened("lexicon_samples")
+    random = np.random.default_rng(0)
+    columns = {"STS12": 2, "SciFact": 1, "emotion": 1, "StackOverflow": 2}
+    people = {"STS12": random.uniform(size=40), "StackOverflow": random.integers(0, 3, 40)}
+    score = {name: lexicon_samples.score_of(name) for name in columns}
+    every = [lexicon_samples.Sample(name, "", [], None, score[name]) for name in columns]
+    found = {}
+    for seed in range(3):
+        items = {name: random.integers(0, 9, size=(40, 1)).astype(float) for name in columns}
+        items["STS12"] = items["STS12"] / 7
+        items |= {name: np.c_[items[name], people[name]] for name in people}
+        results.keep(tmp_path, f"row-{seed}", every, items, {"coordinates": 5.0})
+        found[seed] = results.kept_row(tmp_path, f"row-{seed}")
+        assert found[seed].active == 5
+        for sample in every:
+            expected = [sample.score(items[sample.name]), *sample.draws(items[sample.name])]
+            assert found[seed].scores[sample.name] == pytest.approx(np.array(expected), abs=0.02)
+    assert results.kept_row(tmp_path, "row-3") is None
+    with pytest.raises(SystemExit, match="other samples"):
+        results.keep(tmp_path, "row-4", every, items | {"STS12": items["STS12"] + 1}, {})
+    mean = results.over_seeds(list(found.values())).scores["SciFact"]
+    assert mean[0] == pytest.approx(np.mean([one.scores["SciFact"][0] for one in found.values()]))
+
+
+def test_a_bootstrap_sample_draws_seeds_as_well_as_items(opened):
+    results, pages = opened("lexicon_results"), opened("lexicon_language_page")
+    alike = [pages.Measured({"STS12": np.full(results.DRAWS + 1, level)}) for level in (50.0, 53.0, 59.0)]
+    drawn = results.over_seeds(alike).scores["STS12"]
+    assert drawn[0] == 54 and drawn[1:].std() == pytest.approx(np.std([50, 53, 59]) / np.sqrt(3), rel=0.1)
+    moved = [pages.Measured({"STS12": one.scores["STS12"] + 1}) for one in alike]
+    assert results.over_seeds(moved).scores["STS12"] - drawn == pytest.approx(1)  # the same seeds for both
+
+
+def test_the_table_of_results_compares_rows_by_the_seeds_that_both_have(opened, tmp_path):
+    results, pages = opened("lexicon_results"), opened("lexicon_language_page")
+    score = {name: results.score_of(name) for name in pages._KIND_OF}
+    every = [types.SimpleNamespace(name=name, score=score[name]) for name in score]
+    random = np.random.default_rng(0)
+    columns = {name: 1 if score[name] is score["SciFact"] else 2 for name in score}
+    items = {name: random.integers(0, 2, size=(40, count)).astype(float) for name, count in columns.items()}
+    for row in results.grid()[:7]:
+        results.keep(tmp_path, row.name, every, items, {"coordinates": None})
+    text = results.tables(tmp_path)
+    assert "After 96 batches" in text and "After 400" not in text
+    line = next(line for line in text.splitlines() if line.startswith("| 4,000 clusters - dense, mean"))
+    assert line == f"| 4,000 clusters - dense, mean | 1 |{3 * ' +0.0 (+0.0 to +0.0) |'} +0.0 | undecided |"
+
+
+def test_coordinates_of_tokens_are_put_together_by_cluster(opened, tmp_path):
+    script = opened("lexicon_language_model")
+    from pellucid.lexicon import Clusters
+
+    for name, assignment in (("None", [0, -1, 1, 2, 3]), ("4000", [1, -1, 0, 1, 0])):
+        centroids = np.zeros((max(assignment) + 1, 2), np.float32)
+        made = Clusters.nameless(centroids)
+        replace(made, assignment=np.array(assignment)).save(tmp_path / f"clusters-{name}")
+    source = types.SimpleNamespace(work=tmp_path)
+    rows = sparse.csr_matrix(np.array([[0.5, 0.1, 0.7, 0.0], [0.0, 0.0, 0.2, 0.0], [0.0, 0.0, 0.0, 0.0]], np.float32))
+    both = np.array([[0.1, 0.7], [0.0, 0.2], [0.0, 0.0]])
+    lengths = np.maximum(np.linalg.norm(both, axis=1, keepdims=True), 1e-9)
+    assert script.grouped(source, rows, "maximum").toarray() == pytest.approx(both / lengths)
+    both[0, 1] = 1.2
+    lengths = np.maximum(np.linalg.norm(both, axis=1, keepdims=True), 1e-9)
+    assert script.grouped(source, rows, "sum").toarray() == pytest.approx(both / lengths)
 
 
 def test_the_page_judges_by_intervals(opened, tmp_path):
