@@ -48,7 +48,7 @@ def test_what_dimensions_give_to_the_mean_score_adds_up_to_it(seed, sparse):
     model = random_table(12, 5, seed, sparse=sparse)
     rows = units(model, list(model.rows))
     pairs = [float(a @ b) for a, b in itertools.combinations(rows, 2)]
-    assert spread(model, model.rows).common.sum() == pytest.approx(np.mean(pairs), abs=1e-6)
+    assert spread(model, list(model.rows)).common.sum() == pytest.approx(np.mean(pairs), abs=1e-6)
 
 
 @both
@@ -72,7 +72,7 @@ def test_the_sample_is_bounded_drawn_evenly_and_repeatable(monkeypatch):
     monkeypatch.setattr(coordinates, "_SAMPLE", 100)
     monkeypatch.setattr(coordinates, "_BLOCK", 64)
     model = TableEmbedder({f"t{n}": [1, n] for n in range(2_000)})
-    samples = [spread(model, model.rows, seed=seed).sample for seed in (0, 0, 1)]
+    samples = [spread(model, list(model.rows), seed=seed).sample for seed in (0, 0, 1)]
     assert samples[0].shape == (100, 2)
     assert (samples[0] == samples[1]).all() and not (samples[0] == samples[2]).all()
     drawn = np.array([np.round(samples[k][:, 1] / samples[k][:, 0]) for k in (0, 2)])
@@ -116,7 +116,7 @@ def test_an_audit_finds_what_was_planted(sparse):
     base[:, 5] = np.where(np.arange(300) < 1, 9.0, 0.0)  # on one text
     names = ["first", "second", "mirror", "loud", "silent", "rare", "six", "seven"]
     model = TableEmbedder({f"t{n}": row for n, row in enumerate(base)}, names, sparse=sparse)
-    found = audit(model, model.rows, thresholds=Thresholds(dead_rate=0.004))
+    found = audit(model, list(model.rows), thresholds=Thresholds(dead_rate=0.004))
     assert [f.dimensions for f in found.of("dead")] == [("silent",), ("rare",)]
     assert [f.measure for f in found.of("dead")] == ["deviation", "firing rate"]
     (twins,) = found.of("duplicate")
@@ -144,7 +144,7 @@ def test_an_audit_finds_what_was_planted(sparse):
 def test_merging_equal_dimensions_changes_no_score():
     rows = {f"t{n}": [x, x, y] for n, (x, y) in enumerate(np.random.default_rng(0).normal(size=(40, 2)))}
     model = TableEmbedder(rows)
-    cleaned = audit(model, rows).cleaned(model)
+    cleaned = audit(model, list(rows)).cleaned(model)
     assert cleaned.get_embedding_dimension() == 2
     scores = [m.similarity(m.encode(list(rows)), m.encode(list(rows))) for m in (model, cleaned)]
     np.testing.assert_allclose(scores[0], scores[1], atol=1e-6)
@@ -154,14 +154,14 @@ def test_what_rests_on_few_texts_is_no_duplicate():
     rows = {f"t{n}": [1.0, n == 0, n == 0, n % 3, n % 5] for n in range(200)}
     model = TableEmbedder(rows)
     assert support(np.array([[1.0, 0], [0, 0], [0, 1], [0, 0], [0, 1], [0, 0]])) == pytest.approx([10 / 7, 4])
-    assert not audit(model, rows, thresholds=Thresholds(dead_rate=0)).of("duplicate")
+    assert not audit(model, list(rows), thresholds=Thresholds(dead_rate=0)).of("duplicate")
     found = audit(model, [*rows, *["t0"] * 20], thresholds=Thresholds(dead_rate=0, duplicate=0.9)).of("duplicate")
     assert [f.dimensions for f in found] == [("d1", "d2")]
 
 
 def test_what_one_loud_dimension_drowns_is_not_dead():
     rows = {f"t{n}": [9.0, np.sin(n), np.cos(n), 0.01 * np.sin(3 * n)] for n in range(200)}
-    found = audit(TableEmbedder(rows), rows)
+    found = audit(TableEmbedder(rows), list(rows))
     assert max(m.firing_rate for m in found.measured[1:]) == 0
     assert [f.dimensions for f in found.findings] == [("d0",), ("d3",), ("d0",)][1:]
 
@@ -198,7 +198,7 @@ def test_anchors_that_say_nothing_are_found():
 
 def test_an_audit_of_a_clean_model_says_so():
     model = random_table(400, 6)
-    found = audit(model, model.rows)
+    found = audit(model, list(model.rows))
     assert not found.findings and found.cleaned(model) is model
     assert "None dead" in str(found) and "0 findings" in check_views(found)
 
@@ -231,13 +231,13 @@ def test_texts_that_cannot_be_measured_are_refused(call, texts, complaint):
 def test_other_bad_input_is_refused():
     model = TableEmbedder(FOUR, ["apple", "pear", "plum"])
     with pytest.raises(InputError, match="did you mean 'apple'"):
-        card(model, "aple", FOUR)
+        card(model, "aple", list(FOUR))
     with pytest.raises(InputError, match="top_k is 0"):
-        cards(model, FOUR, top_k=0)
+        cards(model, list(FOUR), top_k=0)
     with pytest.raises(InputError, match="examples is 0"):
-        card(model, 0, FOUR, examples=0)
+        card(model, 0, list(FOUR), examples=0)
     with pytest.raises(InputError, match="verdict 'dull' is unknown"):
-        audit(model, FOUR).of("dull")
+        audit(model, list(FOUR)).of("dull")
     with pytest.raises(InputError, match="not finite for one of texts 0 to 1"):
         audit(TableEmbedder({"a": [np.nan, 1], "b": [1, 1]}), ["a", "b"])
 
@@ -266,22 +266,22 @@ def test_static_models_are_audited(fruit):
 def test_no_text_or_name_can_steer_a_terminal_or_a_page(tmp_path):
     rows = {text: [n + 1.0, 9.0 - n, 2.0] for n, text in enumerate(HOSTILE)}
     model = TableEmbedder(rows, [HOSTILE[0], HOSTILE[4], HOSTILE[2]])
-    found = audit(model, rows, thresholds=Thresholds(duplicate=0.5, duplicate_texts=2))
+    found = audit(model, list(rows), thresholds=Thresholds(duplicate=0.5, duplicate_texts=2))
     assert found.findings
     check_views(found)
-    for report in (card(model, 0, rows), cards(model, rows)):
+    for report in (card(model, 0, list(rows)), cards(model, list(rows))):
         assert "<script>alert(1)</script>" in check_views(report)  # as words
-    for figure in (found.plot(), card(model, 1, rows).plot()):
+    for figure in (found.plot(), card(model, 1, list(rows)).plot()):
         figure.savefig(tmp_path / "plot.png", dpi=40)
     assert eval(found.findings[0].edit) is not None
 
 
 def test_a_frame_follows_from_the_records():
     model = random_table()
-    one = cards(model, model.rows, dimensions=[0])
+    one = cards(model, list(model.rows), dimensions=[0])
     names = [field.name for field in fields(one.cards[0])]
     assert list(one.to_frame().columns) == list(replace(one, cards=()).to_frame().columns) == names
-    assert one.to_dict()["cards"] == [card(model, 0, model.rows).to_dict()]  # a card among cards is a card
+    assert one.to_dict()["cards"] == [card(model, 0, list(model.rows)).to_dict()]  # a card among cards is a card
     tested = deletion_test(model, [("t0", "t1"), ("t2", "t3"), ("t4", "t5")], top_k=1)
     frame = tested.to_frame()
     assert list(frame.columns)[:5] == ["k", "top_mean", "top_low", "top_high", "random_mean"]
@@ -293,16 +293,16 @@ def test_a_frame_follows_from_the_records():
 
 def test_a_report_in_one_line():
     model = random_table()
-    assert repr(cards(model, model.rows, top_k=2)) == "<Cards: 2 of 6, tables model, 60 texts>"
+    assert repr(cards(model, list(model.rows), top_k=2)) == "<Cards: 2 of 6, tables model, 60 texts>"
     assert "\x1b" not in repr(rank(model, "t0", ["\x1b[31m"])) and "\n" not in repr(rank(model, "a\nb", ["t0"]))
 
 
 def test_pictures_show_the_numbers():
     model = random_table()
-    found = card(model, 0, model.rows)
+    found = card(model, 0, list(model.rows))
     bars = found.plot().axes[0].patches
     assert [bar.get_height() for bar in bars] == list(found.counts)
-    points = audit(model, model.rows).plot().axes[0].collections
+    points = audit(model, list(model.rows)).plot().axes[0].collections
     assert sum(len(group.get_offsets()) for group in points) == 6
 
 

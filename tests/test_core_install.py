@@ -57,18 +57,25 @@ def test_an_absent_name_says_what_to_install_where_it_is_used():
     done = without_extras("""
 import inspect
 import pellucid
-from pellucid import Index, encode_corpus
+from pellucid import encode_corpus
+from pellucid.engines import Edge
 from pellucid.errors import MissingExtraError
 
-line = "qdrant-edge-py is not installed. Run: pip install \\"pellucid[search]\\""
-assert inspect.isclass(Index) and not isinstance(1, Index) and pellucid.Index.__name__ == "Index"
-for use in (lambda: Index.open("x"), lambda: Index("x"), lambda: pellucid.Index.create("x", exist_ok=True)):
+line = "qdrant-edge-py is not installed. Run: pip install \\"pellucid[scale]\\""
+assert inspect.isclass(Edge) and not isinstance(1, Edge) and pellucid.engines.Edge.__name__ == "Edge"
+for use in (lambda: Edge(), lambda: Edge(exact=True), lambda: pellucid.engines.Edge.kind):
     try:
         use()
     except MissingExtraError as error:
         assert str(error) == line, error
     else:
         raise AssertionError
+try:
+    pellucid.Index.create("x", {})
+except MissingExtraError as error:
+    assert str(error).startswith("PyStemmer is not installed"), error
+else:
+    raise AssertionError
 try:
     encode_corpus("a.txt", "out")
 except ImportError as error:
