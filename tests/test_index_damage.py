@@ -415,3 +415,19 @@ def test_a_damaged_index_file_is_told(whole, tmp_path):
             (folder / "index.json").write_bytes(changed)
             with pytest.raises(IndexFolderError):
                 Index.open(folder)
+
+
+def test_a_rebuild_makes_nothing_sound_of_damaged_texts(tmp_path, monkeypatch):
+    monkeypatch.setattr(commits, "_SMALL", 0)  # as a large file, which is not held against its checksum when opened
+    with Index.create(tmp_path / "index", {}) as index:
+        index.add(["a", "b"], ["an apple", "the car"])
+        file = next((tmp_path / "index" / "segments").iterdir())
+        content = file.read_bytes()
+        file.write_bytes(content.replace(b"an apple", b"an ample"))
+    with Index.open(tmp_path / "index") as index:
+        with pytest.raises(IndexFolderError, match="checksum differs"):
+            index.rebuild()
+        assert len(index.verify()) == 1
+        file.write_bytes(content)
+        index.rebuild()
+        assert index.verify() == []

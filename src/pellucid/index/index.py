@@ -34,6 +34,7 @@ from pellucid.index.commits import (
     first_commit,
     read_commit,
     stamp_of,
+    wrong,
 )
 from pellucid.index.documents import (
     Document,
@@ -605,6 +606,9 @@ class Index:
         with self._changing() as writer:
             old = writer.commit
             check_space(self.folder, LEAST_FREE + 2 * self._bytes())
+            for file in (file for pair in old.state.segments for file in pair if file is not None):
+                if problem := wrong(self.folder, file):  # what is made from it would have a checksum that is right
+                    raise IndexFolderError(f"{problem}. Restore the file, or build the index anew from the documents")
             models = dict(self._at.models if models is None else models)
             given, former = still_given(old.state, models), self._at.engine
             if given and former is None:

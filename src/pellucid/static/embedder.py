@@ -260,7 +260,9 @@ class StaticEmbedder(Embedder):
 
     def _identity(self) -> dict[str, Any]:
         words = {"words": list(self.vocabulary.words), "subwords": self.vocabulary.subwords, "spelling": self.spelling}
-        return {**words, "vectors": self.vectors, "scales": self.scales}
+        before = self._unedited  # what spelling reads of a model whose dimensions were edited
+        own = {"vectors": self.vectors, "scales": self.scales}
+        return {**words, **own, "unedited": before and [before.vectors, before.scales, before.mixing]}
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions of an embedding."""
