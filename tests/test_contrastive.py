@@ -40,6 +40,7 @@ from pellucid.lexicon.trainer import (  # noqa: E402
 )
 from pellucid.lexicon.training import TrainingSettings, adapted_model, stacked, train_lexicon  # noqa: E402  # noqa: E402
 from pellucid.lexicon.training_data import TrainingRow, TrainingSet  # noqa: E402
+from pellucid.pretrained import outside  # noqa: E402
 from pellucid.transformer.backbone import open_backbone, prepare  # noqa: E402
 from pellucid.transformer.reading import LexiconSettings  # noqa: E402
 from pellucid.workfolder import WorkFolder  # noqa: E402
@@ -311,7 +312,8 @@ def test_what_is_trained_is_saved_as_adapter_and_centroids(tmp_path):
     assert np.abs(trained.clusters.centroids - model.clusters.centroids).max() > 1e-3
     trained.save_pretrained(tmp_path / "small", backbone_name=str(tmp_path / "base"))
     assert sorted(path.name for path in (tmp_path / "small").iterdir() if path.is_dir()) == ["adapter"]
-    opened = LexiconEmbedder.from_pretrained(tmp_path / "small")
+    with outside(True):
+        opened = LexiconEmbedder.from_pretrained(tmp_path / "small")
     texts = ["the man is riding the horse", "a car"]
     np.testing.assert_allclose(opened.encode(texts).toarray(), trained.encode(texts).toarray(), atol=1e-6)
     assert np.abs(trained.encode(texts) - model.encode(texts)).max() > 1e-2
@@ -325,7 +327,8 @@ def test_a_trained_model_is_trained_on_and_still_saved_by_name(tmp_path):
     once = train(LexiconEmbedder(open_backbone(tmp_path / "base", device="cpu"), model.clusters), tmp_path / "first")
     twice = train(once, tmp_path / "second", rank=2, seed=1)
     twice.save_pretrained(tmp_path / "small", backbone_name=str(tmp_path / "base"))
-    opened = LexiconEmbedder.from_pretrained(tmp_path / "small")
+    with outside(True):
+        opened = LexiconEmbedder.from_pretrained(tmp_path / "small")
     texts = ["the man is riding the horse", "a car"]
     np.testing.assert_allclose(opened.encode(texts).toarray(), twice.encode(texts).toarray(), atol=1e-5)
     assert np.abs(once.encode(texts) - twice.encode(texts)).max() > 1e-2
