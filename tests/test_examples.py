@@ -38,7 +38,7 @@ def data(tmp_path):
 
 @pytest.mark.full
 def test_the_story_of_a_wrong_hit_runs(data, monkeypatch, capsys):
-    pytest.importorskip("qdrant_edge")
+    pytest.importorskip("Stemmer")
     monkeypatch.setattr(sys, "argv", [EXAMPLE, "--data", str(data), "--query", "7"])
     runpy.run_path(EXAMPLE, run_name="__main__")
     said = capsys.readouterr().out
@@ -63,7 +63,7 @@ def test_there_are_notebooks():
 @pytest.mark.full
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_says_what_it_shows(notebook, monkeypatch, capsys):
-    pytest.importorskip("qdrant_edge")
+    pytest.importorskip("Stemmer")
     monkeypatch.chdir(FOLDER)
     names: dict[str, object] = {}
     for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:

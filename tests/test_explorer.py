@@ -17,7 +17,7 @@ import pytest
 import pellucid
 
 pytest.importorskip("fastapi", reason="the explorer needs pellucid[serve]")
-pytest.importorskip("qdrant_edge", reason="its index needs pellucid[search]")
+pytest.importorskip("Stemmer", reason="its index needs pellucid[search]")
 playwright = pytest.importorskip("playwright.sync_api", reason="browser tests need the package playwright")
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 

@@ -98,7 +98,7 @@ def test_ids_may_be_anything_and_grades_are_bounded(tmp_path):
 
 @pytest.mark.full
 def test_an_index_of_one_part_and_one_in_an_engine(tmp_path, fruit):
-    pytest.importorskip("qdrant_edge")
+    pytest.importorskip("Stemmer")
     from pellucid.engines.edge import Edge
 
     with Index.create(tmp_path / "words", {}) as words:

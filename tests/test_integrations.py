@@ -75,7 +75,7 @@ def saved(fruit, tmp_path):
 @pytest.fixture
 def index(fruit, tmp_path):
     """An index of three documents, one with a title."""
-    pytest.importorskip("qdrant_edge", reason="qdrant-edge is not installed")
+    pytest.importorskip("Stemmer", reason="PyStemmer is not installed")
     texts = ["An apple and a pear stand on the table", "The car follows the bicycle", "Apples and pears, and no car"]
     with pellucid.Index.create(tmp_path / "index", fruit) as made:
         metadata = [{"year": 2001}, {"year": 2002}, {"year": 2003, "pages": [1, 2]}]

@@ -50,7 +50,7 @@ class TestSparse(_Embeddings, EmbeddingsIntegrationTests):
 class TestRetriever(RetrieversIntegrationTests):
     @pytest.fixture(autouse=True)
     def index(self, tmp_path, fruit):
-        pytest.importorskip("qdrant_edge", reason="qdrant-edge is not installed")
+        pytest.importorskip("Stemmer", reason="PyStemmer is not installed")
         with pellucid.Index.create(tmp_path / "index", fruit) as self.made:
             self.made.add([str(n) for n in range(8)], [f"apple and pear, {n}" for n in range(8)])
             yield

@@ -492,7 +492,7 @@ def test_maps_wait_for_one_another_and_nobody_for_them(static: StaticEmbedder, m
 
 
 def test_index_is_searched_with_reasons(tmp_path: Path, static: StaticEmbedder) -> None:
-    pytest.importorskip("qdrant_edge")
+    pytest.importorskip("Stemmer")
     with pellucid.Index.create(tmp_path / "index") as index:
         index.add(["a", "b"], ["mortgage rates are rising", "a dog in the park"], metadata=[{"year": 1}, {"year": 2}])
         expected = index.search("rates of a loan").to_dict()
@@ -650,7 +650,7 @@ def test_what_got_no_answer_is_not_saved(
 def test_settings_that_got_no_answer_are_not_kept(
     tmp_path: Path, static: StaticEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("qdrant_edge")
+    pytest.importorskip("Stemmer")
     with pellucid.Index.create(tmp_path / "index") as index:
         index.add(["a", "b"], ["mortgage rates are rising", "a dog in the park"])
         before = index.weights
@@ -691,7 +691,7 @@ def test_of_many_that_save_at_once_no_more_are_served_than_may_be(
 
 
 def test_settings_of_the_index_are_kept(tmp_path: Path, static: StaticEmbedder) -> None:
-    pytest.importorskip("qdrant_edge")
+    pytest.importorskip("Stemmer")
     with pellucid.Index.create(tmp_path / "index") as index:
         index.add(["a", "b"], ["mortgage rates are rising", "a dog in the park"])
     with running({"static-en": static}, index=str(tmp_path / "index"), save_to=str(tmp_path / "models")) as url:
@@ -807,7 +807,7 @@ def test_no_page_refers_to_another_host(url: str) -> None:
 def test_its_own_schema(token: str | None, fruit: StaticEmbedder, tmp_path: Path) -> None:
     """Every check of schemathesis, over an index and with saving."""
     pytest.importorskip("schemathesis")
-    pytest.importorskip("qdrant_edge")
+    pytest.importorskip("Stemmer")
     with pellucid.Index.create(tmp_path / "index", {"fruit": fruit}) as index:
         index.add(["a", "b"], ["an apple", "a pear and a plum"], metadata=[{"n": 1, "s": "x"}] * 2)
     (tmp_path / "schemathesis.toml").write_text(

@@ -44,7 +44,7 @@ def words(static: StaticEmbedder) -> list[str]:
 
 @pytest.fixture(scope="module")
 def url(static: StaticEmbedder, words: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    pytest.importorskip("qdrant_edge")
+    pytest.importorskip("Stemmer")
     folder = tmp_path_factory.mktemp("bounds") / "index"
     texts = [" ".join(words[start : start + 600]) for start in range(0, 3000, 300)]
     with pellucid.Index.create(folder, {"a": static}) as index:
@@ -154,7 +154,7 @@ def test_sparse_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.full
 def test_memory_is_bounded(words: list[str], tmp_path: Path, port: int) -> None:
     """Big passages, long queries and many rows, from several clients at once."""
-    pytest.importorskip("qdrant_edge")
+    pytest.importorskip("Stemmer")
     every = pellucid.load("static-multi").vocabulary.words
     unspaced = "".join(word for word in every if len(word) == 1 and word >= "一")[:5000]
     with pellucid.Index.create(tmp_path / "index", ["static-en", "static-multi"], passage_characters=200_000) as index:
@@ -455,7 +455,7 @@ def _wait(look: Any, count: int) -> Any:
 
 @pytest.mark.full
 def test_workers_share_an_index(port: int, tmp_path: Path) -> None:
-    pytest.importorskip("qdrant_edge")
+    pytest.importorskip("Stemmer")
     import inspect
 
     if "read_only" not in inspect.signature(pellucid.Index.open).parameters:
@@ -476,7 +476,7 @@ def test_workers_share_an_index(port: int, tmp_path: Path) -> None:
 
 
 def test_an_index_for_reading_is_not_configured(tmp_path: Path, static: StaticEmbedder, monkeypatch: Any) -> None:
-    pytest.importorskip("qdrant_edge")
+    pytest.importorskip("Stemmer")
     with pellucid.Index.create(tmp_path / "index") as index:
         index.add(["a"], ["mortgage rates are rising"])
     given: list[Any] = []

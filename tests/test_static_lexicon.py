@@ -329,7 +329,7 @@ def test_it_needs_no_torch(model, tmp_path):
 
 
 def test_an_index_searches_with_it(model, tmp_path):
-    pytest.importorskip("qdrant_edge")
+    pytest.importorskip("Stemmer")
     with pellucid.Index.create(tmp_path / "index", models={"lexicon": model}) as index:
         index.add(list("abc"), ["the bank of the river", "a loan and a mortgage", "New York"])
         hits = index.search("mortgage")

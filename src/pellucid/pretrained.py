@@ -405,7 +405,7 @@ def _check_regular(folder: Path) -> None:
                     inside.append((entry, depth + 1))
             elif kind and not stat.S_ISREG(kind):
                 raise ModelFolderError(f"{entry} is not a regular file")
-            if entry.is_symlink() and not _OUTSIDE.get() and not _leads_inside(entry, folder):
+            if kind and entry.is_symlink() and not _OUTSIDE.get() and not _leads_inside(entry, folder):
                 raise ModelFolderError(
                     f"{entry} is a link that leads out of the folder. Put a copy in its place or, if you trust the "
                     f"folder: pellucid.load({str(folder)!r}, allow_outside=True)"
