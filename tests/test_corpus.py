@@ -336,28 +336,3 @@ def test_a_table_with_a_column_twice_is_refused(tmp_path):
         list(read_texts(tmp_path / "c.csv"))
     (tmp_path / "c.csv").write_text("id,text,,\n1,a,,\n")  # as spreadsheets write empty columns
     assert list(read_texts(tmp_path / "c.csv")) == ["a"]
-
-
-def test_cells_say_what_they_are(tmp_path):
-    rows = ["a,1,2024-01-31,true,1,007", "b,-2.5,2024-01-31T10:00:00+01:00,False,two,12", ",,,,,"]
-    (tmp_path / "c.csv").write_text("\n".join(["text,stars,day,ok,mixed,code", *rows]) + "\n")
-    assert corpus.cell_types(tmp_path / "c.csv", ",") == {
-        "text": {"text": 2}, "stars": {"number": 2}, "day": {"date": 2}, "ok": {"boolean": 2},
-        "mixed": {"number": 1, "text": 1}, "code": {"text": 1, "number": 1},
-    }  # fmt: skip
-
-
-@given(st.text(max_size=12) | st.from_regex(r"[-+0-9.eE:T]{0,12}", fullmatch=True))
-def test_any_cell_is_text_or_stands_for_itself(cell):
-    value = corpus.typed_cell(cell)
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        assert float(cell) == value
-    elif not isinstance(value, str):
-        assert corpus.typed_cell(str(value)) == value
-    else:
-        assert value == cell
-
-
-def test_numbers_beyond_a_float_stay_text():
-    for cell in ("1e999", "9" * 400, "1" * 5_000, "٣", "1_000", "0x10", " 1"):
-        assert corpus.typed_cell(cell) == cell

@@ -16,13 +16,10 @@ import csv
 import gzip
 import json
 import lzma
-import math
 import os
 import re
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from datetime import date, datetime
 from itertools import chain
 from pathlib import Path
 from reprlib import repr as shown  # of what may be nested deeper than Python can show
@@ -191,50 +188,6 @@ def table_rows(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, str]
         raise CorpusError(f"{path}, line {rows.reader.line_num}: {error}") from error
     finally:
         csv.field_size_limit(limit)
-
-
-_NUMBER = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,300})(?:\.[0-9]{1,300})?(?:[eE][+-]?[0-9]{1,3})?")  # "007" is a code
-_DATE = re.compile(r"[0-9]{4}-[0-9][0-9]-[0-9][0-9](?:[T ][0-9][0-9]:[0-9][0-9].{0,30})?")
-
-
-def typed_cell(cell: str) -> str | int | float | bool | date:
-    """Return what a cell of a table says: a number, a date (ISO 8601), true or false; else its text.
-
-    >>> [typed_cell(cell) for cell in ("3", "2.5", "TRUE", "2024-02-29", "007", "nan", "")]
-    [3, 2.5, True, datetime.date(2024, 2, 29), '007', 'nan', '']
-    """
-    if _NUMBER.fullmatch(cell):
-        number = float(cell)
-        whole = cell.lstrip("+-").isdigit()
-        return (int(cell) if whole else number) if math.isfinite(number) else cell
-    if cell.lower() in ("true", "false"):
-        return cell.lower() == "true"
-    if _DATE.fullmatch(cell):
-        try:
-            return datetime.fromisoformat(cell) if len(cell) > 10 else date.fromisoformat(cell)
-        except ValueError:  # the 30th of February
-            return cell
-    return cell
-
-
-def cell_types(path: Path, delimiter: str) -> dict[str, Counter[str]]:
-    """Return how many cells of each column of a .csv or .tsv file are of which kind; empty ones are of none.
-
-    Returns:
-        by column, counts of "number", "boolean", "date" and "text"; a column of one kind can be read as that kind by
-        `typed_cell`, and of a mixed one all cells stay text.
-
-    Raises:
-        CorpusError: see `table_rows`.
-    """
-    kinds = {int: "number", float: "number", bool: "boolean", date: "date", datetime: "date", str: "text"}
-    found: dict[str, Counter[str]] = {}
-    for _, row in table_rows(path, delimiter):
-        for name, cell in row.items():
-            counts = found.setdefault(name, Counter())
-            if cell:
-                counts[kinds[type(typed_cell(cell))]] += 1
-    return found
 
 
 def parquet_rows(path: Path, choose: Callable[[Any], list[str]]) -> Iterator[dict[str, Any]]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -130,12 +130,6 @@ def impacts(counts: npt.NDArray[Any], length: Any, average: float) -> npt.NDArra
 def total(counts: Iterable[Mapping[str, int]]) -> int:
     """Return the number of terms of some passages."""
     return sum(sum(passage.values()) for passage in counts)
-
-
-def each_once(counts: Iterable[Mapping[str, int]]) -> Iterator[str]:
-    """Yield each term once for each passage that holds it."""
-    for passage in counts:
-        yield from passage
 
 
 def query_weights(
