@@ -24,7 +24,7 @@ from pellucid.errors import InputError, MissingExtraError
 from pellucid.integrations import plain
 from pellucid.pretrained import locate
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs/integrations.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)

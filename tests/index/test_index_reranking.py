@@ -53,7 +53,7 @@ def check_sums(hits):
         assert hit.reasons.parts() == pytest.approx({p: v for p, v in hit.parts.items() if p in hit.reasons.parts()})
         assert set(hit.parts) <= set(hits.weights)
     jsonschema = pytest.importorskip("jsonschema")
-    schema = json.loads((Path(__file__).parents[1] / "docs" / "search-schema.json").read_text("utf-8"))
+    schema = json.loads((Path(__file__).parents[2] / "docs" / "search-schema.json").read_text("utf-8"))
     jsonschema.validate(json.loads(hits.to_json()), schema)
 
 

@@ -22,7 +22,7 @@ from tiny_models import tiny_teacher
 for _name in ("sentence_transformers", "mteb", "sklearn", "matplotlib", "jieba", "sudachipy"):
     pytest.importorskip(_name)
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 WORDS = {
     "en": "the cat dog bird sees likes finds tree house river market price bank loan water stone road on fast two old",
     "de": "der hund vogel sieht mag findet baum haus fluss markt preis geld wasser stein weg auf schnell zwei alt neu",

@@ -490,7 +490,7 @@ def test_a_reader_sees_a_whole_model_at_every_moment_of_a_save(tmp_path):
     write_model(tmp_path / "m", "version 0")
     script = """
     import sys
-    sys.path.insert(0, sys.argv[2])
+    sys.path[:0] = [sys.argv[2], sys.argv[2] + "/.."]
     from test_store import write_model
     for version in range(30):
         write_model(sys.argv[1], f"version {version}")

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-FOLDER = Path(__file__).resolve().parents[1] / "examples"
+FOLDER = Path(__file__).resolve().parents[2] / "examples"
 EXAMPLE = str(FOLDER / "search_scifact.py")
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 

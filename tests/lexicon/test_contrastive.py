@@ -586,7 +586,7 @@ def test_settings_of_no_use_are_named(changes, message):
 
 ON_TWO = """
 import sys
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = [sys.argv[1], sys.argv[1] + "/.."]
 from test_contrastive import *
 sets = [TrainingSet("pairs", ROWS[:4]), TrainingSet("classes", CLASSES * 2)]
 train(lexicon("llama"), sys.argv[2], sets, epochs=3, dropout=0.0)

@@ -454,7 +454,9 @@ def _needs(engine: str) -> None:
 def test_clusters_give_the_same(fruit, corpus, tmp_path, monkeypatch, engine):
     _needs(engine)
     tests = str(Path(__file__).parent)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([tests, os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([tests, str(Path(tests).parent), os.environ.get("PYTHONPATH", "")])
+    )
     fruit.save_pretrained(tmp_path / "model")
     model = str(tmp_path / "model")
     encode_corpus(model, corpus, tmp_path / "here", id_column="key", settings=SMALL)

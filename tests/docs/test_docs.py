@@ -18,7 +18,7 @@ import pytest
 import pellucid
 from pellucid.pretrained import bundled_models
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 EXECUTED = [
     "README.md",
     *(f"docs/{name}.md" for name in "quickstart explanations anchors toolkit ensembles search".split()),

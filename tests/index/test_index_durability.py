@@ -26,7 +26,7 @@ from pellucid.errors import IndexFolderError, InputError, PellucidError, Writing
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary
 
-PROGRAM = Path(__file__).with_name("index_writer.py")
+PROGRAM = Path(__file__).parents[1] / "index_writer.py"
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="mounts and forks of Linux")
 
 

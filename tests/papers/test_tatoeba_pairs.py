@@ -58,7 +58,7 @@ def test_test_sentences_are_found_in_every_set(tatoeba, tmp_path):
 @given(st.lists(st.tuples(st.text(max_size=4), st.text(max_size=4)), max_size=12))
 def test_distinct_keeps_the_first_of_each_kind(pairs):
     with pytest.MonkeyPatch.context() as patch:  # a fixture would be made once for all examples
-        patch.syspath_prepend(str(Path(__file__).resolve().parents[1] / "recipes"))
+        patch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "recipes"))
         tatoeba = importlib.import_module("tatoeba_pairs")
     kept = tatoeba.distinct(pairs)
     first: dict[frozenset[str], tuple[str, str]] = {}

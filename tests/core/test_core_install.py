@@ -12,7 +12,7 @@ import pytest
 
 import pellucid
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 BLOCKED = """
 import sys
 

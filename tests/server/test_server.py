@@ -904,7 +904,7 @@ def test_base64_is_little_endian_float32(url: str, static: StaticEmbedder) -> No
 @pytest.mark.full
 def test_the_wheel_holds_the_page(tmp_path: Path) -> None:
     wheel = pytest.importorskip("hatchling.builders.wheel", reason="needs the package hatchling")
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     (built,) = wheel.WheelBuilder(str(root)).build(directory=str(tmp_path), versions=["standard"])
     page = {path.name for path in (root / "src/pellucid/server/page").iterdir()}
     with zipfile.ZipFile(built) as files:

@@ -350,7 +350,7 @@ def test_why_one_stands_above_another_is_one_call(read_only):
 def test_the_views_of_a_result(read_only):
     jsonschema = pytest.importorskip("jsonschema")
     hits = read_only.search("apples <b>and</b> cars")
-    schema = json.loads((Path(__file__).parents[1] / "docs" / "search-schema.json").read_text("utf-8"))
+    schema = json.loads((Path(__file__).parents[2] / "docs" / "search-schema.json").read_text("utf-8"))
     value = json.loads(hits.to_json())
     jsonschema.validate(value, schema)
     assert value == hits.to_dict()

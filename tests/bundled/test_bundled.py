@@ -15,7 +15,7 @@ from pellucid.evaluation.evaluating import open_any, sts_spearman
 from pellucid.pretrained import bundled_models
 from pellucid.static.making.extraction import ExtractionSettings
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
