@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from pellucid.anchors.folder import read_anchors
 from pellucid.encoders import anchor_vectors, encode_with, is_sentence_transformer
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.pretrained import bundled_models, identify, open_encoder
+from pellucid.folder import bundled_models, identify
+from pellucid.pretrained import open_encoder
 from pellucid.static.embedder import StaticEmbedder
 
 ANIMALS = ["cat", "dog", "cow"]

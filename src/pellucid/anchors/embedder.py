@@ -25,7 +25,7 @@ from pellucid.embeddings import Role, unit_rows
 from pellucid.encoders import Encoder, anchor_vectors, encode_with, known_to, prompted
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Explanation, Row
-from pellucid.pretrained import locate
+from pellucid.folder import locate
 from pellucid.store import is_sound
 from pellucid.text import Coverage, Span
 

@@ -30,18 +30,10 @@ from pellucid.dimensions import (
 )
 from pellucid.encoders import Encoder, anchor_vectors, encode_with, is_sentence_transformer
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.pretrained import (
-    check_family,
-    load,
-    locate,
-    named_place,
-    open_encoder,
-    open_sentence_transformer,
-    read_config,
-    saving,
-    without_bars,
-)
+from pellucid.folder import check_family, locate, named_place, read_config, saving
+from pellucid.pretrained import load, open_encoder, open_sentence_transformer
 from pellucid.store import is_sound, read_json, read_regular, read_tensors, write_json, write_tensors
+from pellucid.untrusted import without_bars
 
 
 class Parts(NamedTuple):

@@ -23,9 +23,9 @@ from pellucid.embeddings import Role, checked_role
 from pellucid.encoders import Encoder
 from pellucid.errors import CorpusError, InputError, ModelFolderError
 from pellucid.fingerprint import claim_model
+from pellucid.folder import is_outside_allowed
 from pellucid.index.models import Model, open_model
 from pellucid.parquet import Table
-from pellucid.pretrained import is_outside_allowed
 from pellucid.progress import Progress
 from pellucid.store import checksum, writing
 from pellucid.text import well_formed

@@ -19,8 +19,8 @@ from pellucid.bulk.batches import EMBEDDING, INDICES, VALUES, BatchEncoder
 from pellucid.embeddings import Role
 from pellucid.encoders import Encoder
 from pellucid.errors import CorpusError
+from pellucid.folder import outside
 from pellucid.parquet import Table
-from pellucid.pretrained import outside
 from pellucid.store import checksum, write_tensors, writing
 
 import pyarrow as pa  # isort: skip  # after batches, which says what to install where it is absent

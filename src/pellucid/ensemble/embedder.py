@@ -39,18 +39,11 @@ from pellucid.encoders import Encoder, encode_with, is_sentence_transformer, kno
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import EMBEDDING, Explanation, Row
 from pellucid.fingerprint import fingerprint, same_model
-from pellucid.pretrained import (
-    check_family,
-    load,
-    locate,
-    named_place,
-    open_encoder,
-    open_sentence_transformer,
-    saving,
-    without_bars,
-)
+from pellucid.folder import check_family, locate, named_place, saving
+from pellucid.pretrained import load, open_encoder, open_sentence_transformer
 from pellucid.store import read_json, write_json
 from pellucid.text import Coverage, Span
+from pellucid.untrusted import without_bars
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -22,9 +22,10 @@ from pellucid.encoders import Encoder, encode_with, is_sentence_transformer
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError
 from pellucid.fingerprint import PROBES, fingerprint, same_model
+from pellucid.folder import bundled_models, named_place
 from pellucid.index.bm25 import Analyser
 from pellucid.index.embedding_server import EmbeddingServer
-from pellucid.pretrained import bundled_models, named_place, open_encoder
+from pellucid.pretrained import open_encoder
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.store import checksum
 from pellucid.text import well_formed
