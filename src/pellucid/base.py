@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from pellucid.text import Coverage, Span
 
 Vectors = npt.NDArray[np.float32]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 _MOST_EXPLAINED = 10_000  # characters
@@ -49,6 +51,16 @@ class ModelCardData(NamedTuple):
 
     def set_evaluation_metrics(self, evaluator: Any, metrics: Any, epoch: int = 0, step: int = 0) -> None:
         """Take the results that an evaluator also returns; a model here has no card of training to put them in."""
+
+
+def same_arguments(method: Callable[P, T]) -> Callable[[Callable[..., T]], Callable[P, T]]:
+    """Give a method that hands its arguments on to another one the types and the signature of that."""
+
+    def decorated(other: Callable[..., T]) -> Callable[P, T]:
+        other.__wrapped__ = method  # type: ignore[attr-defined]  # which `inspect.signature` shows
+        return other
+
+    return decorated
 
 
 class Embedder(ABC):
@@ -149,9 +161,8 @@ class Embedder(ABC):
         output_value: str | None = "sentence_embedding", precision: str | None = "float32",
         convert_to_numpy: bool = True, convert_to_tensor: bool | None = None, device: Any = None,
         normalize_embeddings: bool = False, truncate_dim: int | None = None, pool: Any = None,
-        chunk_size: int | None = None, *, task_metadata: Any = None, hf_split: str | None = None,
-        hf_subset: str | None = None, prompt_type: Any = None, convert_to_sparse_tensor: bool | None = None,
-        save_to_cpu: bool = False, max_active_dims: int | None = None,
+        chunk_size: int | None = None, *, convert_to_sparse_tensor: bool | None = None, save_to_cpu: bool = False,
+        max_active_dims: int | None = None,
     ) -> Any:  # fmt: skip
         """Return the embeddings of texts. The arguments are those of sentence-transformers' `encode`.
 
@@ -173,10 +184,6 @@ class Embedder(ABC):
             truncate_dim: keep so many of the first dimensions, in families where these say most.
             pool: None; no processes are started.
             chunk_size: None.
-            task_metadata: given by MTEB alone, whose batches of texts are then taken as `inputs`.
-            hf_split: given by MTEB.
-            hf_subset: given by MTEB.
-            prompt_type: given by MTEB: the role.
             convert_to_sparse_tensor: of a sparse family, give tensors, in COO (True) or filled up (False).
             save_to_cpu: put tensors into the memory of the processor, wherever the model is.
             max_active_dims: of a sparse family, keep so many of the largest values of each row.
@@ -196,58 +203,29 @@ class Embedder(ABC):
             convert_to_tensor, device, normalize_embeddings, truncate_dim, pool, chunk_size,
             convert_to_sparse_tensor, save_to_cpu, max_active_dims,
         )  # fmt: skip
-        if task_metadata is None:
-            return self._encoded(inputs, None, options)
-        texts = chain.from_iterable(batch["text"] for batch in inputs)  # type: ignore[index]
-        rows = self._encoded(texts, getattr(prompt_type, "value", prompt_type), options)
-        is_sparse = hasattr(rows, "toarray") and task_metadata.type != "Retrieval"  # which needs `similarity` alone
-        return rows.toarray() if is_sparse else rows
-
-    def encode_query(
-        self, inputs: str | Iterable[str], prompt_name: str | None = None, prompt: str | None = None,
-        batch_size: int = 32, show_progress_bar: bool | None = None,
-        output_value: str | None = "sentence_embedding", precision: str | None = "float32",
-        convert_to_numpy: bool = True, convert_to_tensor: bool | None = None, device: Any = None,
-        normalize_embeddings: bool = False, truncate_dim: int | None = None, pool: Any = None,
-        chunk_size: int | None = None, *, convert_to_sparse_tensor: bool | None = None, save_to_cpu: bool = False,
-        max_active_dims: int | None = None,
-    ) -> Any:  # fmt: skip
-        """Encode search queries, with `encode`'s arguments; the same where a family makes no difference."""
-        return self._encoded(inputs, "query", EncodeOptions(
-            prompt_name, prompt, batch_size, show_progress_bar, output_value, precision, convert_to_numpy,
-            convert_to_tensor, device, normalize_embeddings, truncate_dim, pool, chunk_size,
-            convert_to_sparse_tensor, save_to_cpu, max_active_dims,
-        ))  # fmt: skip
-
-    def encode_document(
-        self, inputs: str | Iterable[str], prompt_name: str | None = None, prompt: str | None = None,
-        batch_size: int = 32, show_progress_bar: bool | None = None,
-        output_value: str | None = "sentence_embedding", precision: str | None = "float32",
-        convert_to_numpy: bool = True, convert_to_tensor: bool | None = None, device: Any = None,
-        normalize_embeddings: bool = False, truncate_dim: int | None = None, pool: Any = None,
-        chunk_size: int | None = None, *, convert_to_sparse_tensor: bool | None = None, save_to_cpu: bool = False,
-        max_active_dims: int | None = None,
-    ) -> Any:  # fmt: skip
-        """Encode documents, with `encode`'s arguments; the same where a family makes no difference."""
-        return self._encoded(inputs, "document", EncodeOptions(
-            prompt_name, prompt, batch_size, show_progress_bar, output_value, precision, convert_to_numpy,
-            convert_to_tensor, device, normalize_embeddings, truncate_dim, pool, chunk_size,
-            convert_to_sparse_tensor, save_to_cpu, max_active_dims,
-        ))  # fmt: skip
-
-    def _encoded(self, inputs: str | Iterable[str], role: Role, options: EncodeOptions) -> Any:
         single = isinstance(inputs, str)
         texts = [inputs] if isinstance(inputs, str) else check_texts(inputs)
+        role: Role = None
         plain = options == PLAIN
         if not plain:
-            texts, role = self._asked(texts, role, options)
+            texts, role = self._asked(texts, options)
         bar = bool(options.show_progress_bar) and not single
         rows = self._encode(texts, role, batch_size=options.batch_size, show_progress_bar=bar)
         if not plain:
             rows = options.applied(rows, self.device)
         return rows[0] if single else rows
 
-    def _asked(self, texts: list[str], role: Role, options: EncodeOptions) -> tuple[list[str], Role]:
+    @same_arguments(encode)
+    def encode_query(self, inputs: Any, prompt_name: str | None = None, *others: Any, **named: Any) -> Any:
+        """Encode search queries, with `encode`'s arguments; the same where a family makes no difference."""
+        return self.encode(inputs, prompt_name or "query", *others, **named)
+
+    @same_arguments(encode)
+    def encode_document(self, inputs: Any, prompt_name: str | None = None, *others: Any, **named: Any) -> Any:
+        """Encode documents, with `encode`'s arguments; the same where a family makes no difference."""
+        return self.encode(inputs, prompt_name or "document", *others, **named)
+
+    def _asked(self, texts: list[str], options: EncodeOptions) -> tuple[list[str], Role]:
         """Return texts with their prompt, and the role that is asked for, where this model can do all that is."""
         options.check()
         if options.device is not None and str(options.device) not in (self.device, self.device.partition(":")[0]):
@@ -262,8 +240,7 @@ class Embedder(ABC):
             )
         if options.prompt is not None:
             return self._prompted(texts, options.prompt)
-        named: Any = options.prompt_name
-        return texts, named or role
+        return texts, checked_role(options.prompt_name)
 
     def _prompted(self, texts: list[str], prompt: str) -> tuple[list[str], Role]:
         """Return texts with `prompt` before them, and a role in which the model says nothing there itself."""
@@ -331,13 +308,6 @@ class Embedder(ABC):
             MissingExtraError: torch is not installed.
         """
         raise InputError(f"a {self.family} model has no tokenizer of its own; explain(text) shows what it reads")
-
-    @property
-    def mteb_model_meta(self) -> Any:
-        """What MTEB wants to know of a model: a name, and a revision that no other weights have."""
-        from mteb.models import ModelMeta
-
-        return ModelMeta.create_empty({"name": self._published_name, "revision": self._revision()})
 
     @property
     def model_card_data(self) -> ModelCardData:

@@ -264,6 +264,7 @@ def _run(model: Any, weights: str, task: str | LocalTask) -> TaskScore:
     with quiet():
         loaded = make_task(task) if isinstance(task, LocalTask) else make_hub_task(task)
         subject = model if as_it_is else TextEncoder(model, weights[:12])
+        subject = MtebModel(model) if isinstance(model, Embedder) else subject
         done = mteb.evaluate(
             subject, loaded, cache=None, co2_tracker=False, encode_kwargs=settings, show_progress_bar=False
         )
@@ -521,6 +522,35 @@ def _version(model: Any) -> str:
         return metadata.version(type(model).__module__.partition(".")[0])
     except metadata.PackageNotFoundError:
         return ""
+
+
+class MtebModel:
+    """An `Embedder` as MTEB calls it: `mteb.evaluate(MtebModel(model), tasks)`."""
+
+    def __init__(self, model: Embedder) -> None:
+        """Wrap a model; MTEB knows it by a name, and a revision that no other weights have."""
+        from mteb.models import ModelMeta
+
+        name, _, revision = model.model_card_data.base_model.rpartition("@")
+        self.mteb_model_meta = ModelMeta.create_empty({"name": name, "revision": revision})
+        self.model = model
+
+    def encode(
+        self, inputs: Any, *, task_metadata: Any, hf_split: str, hf_subset: str, prompt_type: Any = None, **options: Any
+    ) -> Any:
+        """Encode the texts of a data loader, in the role that MTEB gives them."""
+        texts = [text for batch in inputs for text in batch["text"]]
+        rows = self.model.encode(texts, prompt_name=getattr(prompt_type, "value", prompt_type), **options)
+        is_sparse = hasattr(rows, "toarray") and task_metadata.type != "Retrieval"  # which needs `similarity` alone
+        return rows.toarray() if is_sparse else rows
+
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
+        """Return the model's similarity of every row to every row."""
+        return self.model.similarity(embeddings1, embeddings2)
+
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
+        """Return the model's similarity of each row and the same row."""
+        return self.model.similarity_pairwise(embeddings1, embeddings2)
 
 
 class TextEncoder:
