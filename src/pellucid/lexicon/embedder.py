@@ -127,7 +127,7 @@ class LexiconEmbedder(TransformerEmbedder):
 
     @classmethod
     def from_pretrained(cls, path_or_id: str | Path, *, backbone: Backbone | str | Path | None = None) -> Self:
-        """Open a lexicon model: a bundled name, a saved folder, or a folder or hub id in the LENS authors' format.
+        """Open a lexicon model: a bundled name, a saved folder, or a hub id.
 
         Args:
             path_or_id: where it is.
