@@ -147,7 +147,8 @@ def lens(folder: Path) -> Iterator[Row]:
 
 def key_tokens(folder: Path) -> Iterator[Row]:
     """Yield the rows of the first tokens and of the rates, of texts without repeated or special tokens."""
-    from pellucid.keytokens.alignment import EmbeddedTexts, measure
+    from papers.keytokens.rates import EmbeddedTexts, measure
+
     from pellucid.transformer.tokenwords import readable
 
     theirs = functions_of(folder / "aligned_token.py", "get_decode_content", "calculate_metric")

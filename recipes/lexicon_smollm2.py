@@ -25,13 +25,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from papers.lens.baselines import DenseEmbedder
 
 from dense_minilm import train_dense
 from lexicon_minilm import cut, medical_questions, pair_sets, shuffled, topic_sets
 from pellucid import LexiconEmbedder, TrainingSettings, cluster_vocabulary, train_lexicon
 from pellucid.corpus import read_texts
 from pellucid.lexicon import TRAINED, Clusters, trained_model
-from pellucid.research import DenseEmbedder
 from pellucid.transformer import Backbone, LexiconSettings, open_backbone
 from static_en import open_teacher
 from tatoeba_pairs import all_paraphrases, test_sentences

@@ -20,6 +20,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 sentence_transformers = pytest.importorskip("sentence_transformers")
 
+from papers.lens.baselines import DenseEmbedder  # noqa: E402
+
 import pellucid  # noqa: E402
 from pellucid.anchors.embedder import AnchorEmbedder  # noqa: E402
 from pellucid.ensemble.embedder import EnsembleEmbedder  # noqa: E402
@@ -29,7 +31,6 @@ from pellucid.keytokens.embedder import KeyTokenEmbedder  # noqa: E402
 from pellucid.keytokens.states import KeyTokenSettings  # noqa: E402
 from pellucid.lexicon.clusters import cluster_vocabulary  # noqa: E402
 from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
-from pellucid.research.baselines import DenseEmbedder  # noqa: E402
 from pellucid.store import read_tensors, write_tensors  # noqa: E402
 from pellucid.transformer.backbone import open_backbone, prepare  # noqa: E402
 from pellucid.transformer.reading import LexiconSettings  # noqa: E402

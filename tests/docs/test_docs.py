@@ -32,7 +32,7 @@ PAGES = sorted(
 )
 INNER = {  # what these measure, rebuild or show is an inner part
     "benchmarks/authors_code.py": {
-        "pellucid.keytokens.alignment",
+        "papers.keytokens.rates",
         "pellucid.lexicon.trainer",
         "pellucid.static.making.training",
         "pellucid.transformer.tokenwords",

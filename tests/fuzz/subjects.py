@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import torch
+from papers.keytokens.index import KeyTokenIndex
+from papers.lens.baselines import DenseEmbedder
 from pyarrow.parquet import write_table
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
@@ -29,13 +31,11 @@ from pellucid.cli.input import tabbed_pairs
 from pellucid.corpus import read_texts
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.keytokens.embedder import KeyTokenEmbedder
-from pellucid.keytokens.index import KeyTokenIndex
 from pellucid.keytokens.states import KeyTokenSettings
 from pellucid.lexicon.clusters import cluster_vocabulary
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.lexicon.training import TrainingSettings, train_lexicon
 from pellucid.lexicon.training_data import TrainingRow, TrainingSet, read_training_sets
-from pellucid.research.baselines import DenseEmbedder
 from pellucid.static.bulk import BulkEncoder
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.folder import read_text_vectors

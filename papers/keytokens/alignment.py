@@ -1,7 +1,7 @@
 """Do a model's text embeddings hold the tokens of their texts? "A Text is Worth Several Tokens", sections 3 and 5.
 
 `align` measures one model or several, with and without an instruction; `align_embeddings` does the same for embeddings
-made elsewhere. `keytokens/alignment.py` says how, and where it differs from the published script.
+made elsewhere. `rates.py` says how, and where it differs from the published script.
 `compare_key_tokens` shows the tokens and cosines of the same texts under several instructions or fine-tunings.
 """
 
@@ -14,12 +14,23 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from papers.keytokens.rates import (
+    AlignedText,
+    EmbeddedTexts,
+    ModelAlignment,
+    Stems,
+    aligned_texts,
+    decoded_texts,
+    measure,
+)
 from pellucid.base import check_texts
 from pellucid.errors import InputError
 from pellucid.keytokens.adjustments import mean_adjustment
-from pellucid.keytokens.alignment import AlignedText, ModelAlignment, aligned_texts, decoded_texts, measure
-from pellucid.keytokens.alignment import EmbeddedTexts as EmbeddedTexts
-from pellucid.keytokens.alignment import Stems as Stems
+from pellucid.keytokens.embedder import KeyTokenEmbedder
+from pellucid.keytokens.states import KeyPooling, KeyTokenSettings
+from pellucid.pretrained import identify, load, locate
+from pellucid.transformer.attention import is_causal_lm
+from pellucid.transformer.backbone import open_backbone, read_transformer_config
 from pellucid.views.figure import Canvas, short_name
 from pellucid.views.parts import AnyPart, Fold, Heading, MarkedWord, Note, TablePart, counted, numbers, percent
 from pellucid.views.report import Report
@@ -29,7 +40,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from pellucid.base import Vectors
-    from pellucid.keytokens.embedder import KeyTokenEmbedder
 
 
 LONGEST_TOKEN = 16  # characters, in a picture
@@ -229,6 +239,21 @@ def check_family(name: str, model: Any) -> KeyTokenEmbedder:
         raise InputError(f"{name!r:.60} is {family}; only key-token models and transformers are decoded to tokens")
     found: KeyTokenEmbedder = model
     return found
+
+
+def open_decoder(name: str, pooling: KeyPooling) -> KeyTokenEmbedder:
+    """Open a saved model, or one that decodes the transformer in a folder or on the hub by its own head.
+
+    Raises:
+        InputError: there is no such pooling.
+    """
+    if identify(name) not in ("transformer", "sentence-transformers"):
+        found: Any = load(name)  # another family is refused by `align`
+        return found
+    settings = KeyTokenSettings(pooling=pooling, top_k=None)
+    place = locate(name)
+    causal = is_causal_lm(read_transformer_config(place))
+    return KeyTokenEmbedder(open_backbone(place, attention="causal" if causal else "bidirectional"), settings)
 
 
 def embedded_texts(

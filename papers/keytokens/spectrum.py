@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from papers.keytokens.alignment import LEGEND, draw_scores, draw_tokens, words_of
+from papers.keytokens.rates import EmbeddedTexts, ModelAlignment, Relations, Stems, measure_shifted
 from pellucid.errors import InputError
-from pellucid.keytokens.alignment import EmbeddedTexts, ModelAlignment, Relations, Stems, measure_shifted
 from pellucid.keytokens.head import head_rows, top_tokens
 from pellucid.pca import Moments, Spectrum, blocks
-from pellucid.research.alignment import LEGEND, draw_scores, draw_tokens, words_of
 from pellucid.views.figure import Canvas
 from pellucid.views.parts import AnyPart, Fold, Heading, Note, TablePart, counted, numbers, percent, signed
 from pellucid.views.report import Report

@@ -15,9 +15,7 @@ from tiny_models import byte_level, sentence_piece, tiny_model, word_piece
 torch = pytest.importorskip("torch")
 
 import pellucid  # noqa: E402
-from pellucid.errors import InputError, ModelFolderError  # noqa: E402
-from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
-from pellucid.research.baselines import (  # noqa: E402
+from papers.lens.baselines import (  # noqa: E402
     BASELINES,
     ECHO_SETTINGS,
     DenseEmbedder,
@@ -26,6 +24,8 @@ from pellucid.research.baselines import (  # noqa: E402
     promptreps_dense,
     splade,
 )
+from pellucid.errors import InputError, ModelFolderError  # noqa: E402
+from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
 from pellucid.transformer.backbone import prepare  # noqa: E402
 from pellucid.transformer.reading import FUNCTION_WORDS, LexiconSettings, Reader, own_word_ids  # noqa: E402  # noqa: E402
 

@@ -11,9 +11,9 @@ from tiny_models import byte_level, sentence_piece, tiny_model
 torch = pytest.importorskip("torch")
 peft = pytest.importorskip("peft")
 
+from papers.keytokens.presets import PRESETS, open_preset  # noqa: E402
 from pellucid.errors import InputError, ModelFolderError  # noqa: E402
 from pellucid.keytokens.states import PROMPT_EOL  # noqa: E402
-from pellucid.research.baselines import PRESETS, open_preset  # noqa: E402
 
 TEXT = "the doctor gave a boy medicine"
 MAKES = {"sgpt": ("gpt_neo", byte_level), "opt": ("opt", byte_level), "llama": ("llama", sentence_piece)}

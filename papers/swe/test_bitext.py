@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from papers.swe.bitext import MinedPairs, f1_in_all, mine_pairs, mining_f1, translation_scores
 from pellucid.errors import InputError
-from pellucid.evaluation.bitext import MinedPairs, f1_in_all, mine_pairs, mining_f1, translation_scores
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary
 

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from papers.keytokens import alignment
+from papers.keytokens.alignment import align, align_embeddings, compare_key_tokens, embedded_texts
+from papers.keytokens.rates import EmbeddedTexts, aligned_texts, measure, shifted_top_tokens
 from pellucid.errors import InputError, MissingExtraError
 from pellucid.keytokens import head as decoding
-from pellucid.keytokens.alignment import EmbeddedTexts, aligned_texts, literal_tokens, measure
-from pellucid.keytokens.head import HeadRows, shifted_top_tokens, top_tokens
-from pellucid.research import alignment
-from pellucid.research.alignment import align, align_embeddings, compare_key_tokens, embedded_texts
+from pellucid.keytokens.adjustments import literal_tokens
+from pellucid.keytokens.head import HeadRows, top_tokens
 from pellucid.transformer.tokenwords import readable
 from tables import HOSTILE, check_views
 
@@ -66,7 +67,7 @@ def test_chunks_and_blocks_give_what_sorting_gives_ties_included(data, texts, vo
 
 
 def test_more_texts_than_a_block_and_numbers_of_every_size(monkeypatch):
-    monkeypatch.setattr(decoding, "_TEXTS", 7)
+    monkeypatch.setattr(decoding, "TEXTS", 7)
     rng = np.random.default_rng(0)
     rows, head = rng.normal(size=(30, 5)) * 10.0 ** rng.integers(-20, 15, (30, 1)), rng.normal(size=(50, 5))
     rows, head = rows.astype(np.float32), head.astype(np.float32)
@@ -348,10 +349,10 @@ def test_centred_embeddings_have_their_mean_taken_away(embedders):
 
 @pytest.fixture
 def run(embedders, tmp_path, monkeypatch):
-    """Run `pellucid align` in a folder with a saved transformer and texts."""
+    """Run `python -m papers align` in a folder with a saved transformer and texts."""
     from typer.testing import CliRunner
 
-    from pellucid.cli.app import app
+    from papers.__main__ import app
     from tiny_models import byte_level, tiny_model
 
     monkeypatch.chdir(tmp_path)
@@ -361,7 +362,7 @@ def run(embedders, tmp_path, monkeypatch):
     (tmp_path / "texts.txt").write_text("\n".join(text for text in TEXTS if text))
 
     def run_command(*arguments, code=0):
-        result = CliRunner().invoke(app, ["align", *map(str, arguments)], prog_name="pellucid")
+        result = CliRunner().invoke(app, ["align", *map(str, arguments)], prog_name="papers")
         assert result.exit_code == code, f"{result.exit_code}: {result.output} {result.exception!r}"
         return result
 

@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import pellucid
-from pellucid.analysis.coordinates import document_frequencies
-from pellucid.cli.app import app
-from pellucid.errors import InputError
-from pellucid.research.firing import (
+from papers.__main__ import app as papers_app
+from papers.lens.letters import (
     FiringThresholds,
     Meaning,
     fired_words,
@@ -25,6 +23,9 @@ from pellucid.research.firing import (
     own_words,
     shared_piece,
 )
+from pellucid.analysis.coordinates import document_frequencies
+from pellucid.cli.app import app
+from pellucid.errors import InputError
 from tables import check_json
 from test_lexicon import backbone_of, dense
 from tiny_models import word_piece
@@ -346,15 +347,13 @@ def test_the_commands(tmp_path, monkeypatch, fruit):
     fruit.save_pretrained("fruit")
     (tmp_path / "texts.txt").write_text("the car\na horse on the beach\nthe doctor gave medicine\n")
 
-    def run(*arguments, code=0):
-        result = CliRunner().invoke(app, list(arguments), prog_name="pellucid")
+    def run(*arguments, code=0, app=app):
+        result = CliRunner().invoke(app, list(arguments))
         assert result.exit_code == code, f"{result.output} {result.exception!r}"
         return result
 
-    told = json.loads(run("audit", "texts.txt", "-m", "lexicon", "--lexical", "--encoder", "fruit", "--json").stdout)
+    told = json.loads(run("letters", "lexicon", "texts.txt", "--encoder", "fruit", "--json", app=papers_app).stdout)
     assert told["kind"] == "firing" and told["meaning"] == "that of StaticEmbedder"
-    run("audit", "texts.txt", "-m", "lexicon", "--lexical", "--plot", "a.png", code=2)
-    run("audit", "texts.txt", "-m", "lexicon", "--encoder", "fruit", code=2)
     run("edit", "lexicon", "-o", "mine", "--idf", "texts.txt", "--strength", "1", "--drop-above", "0.9")
     model = pellucid.load("lexicon")
     found = document_frequencies(model, (tmp_path / "texts.txt").read_text().splitlines())

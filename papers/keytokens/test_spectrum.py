@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from papers.keytokens.rates import EmbeddedTexts, measure
+from papers.keytokens.spectrum import contributions, sweep, variation
 from pellucid.errors import InputError
-from pellucid.keytokens.alignment import EmbeddedTexts, measure
 from pellucid.pca import Moments, spectrum_of
-from pellucid.research.spectrum import contributions, sweep, variation
 from pellucid.transformer.tokenwords import readable
 from tables import check_views
 

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import pellucid
-from pellucid.cli.app import app
+from papers.__main__ import app
+from papers.swe.components import principal_components
+from papers.swe.norms import coarse, norms_by_rank, norms_by_tag, read_tagged
+from papers.swe.separation import language_separation
 from pellucid.errors import CorpusError, InputError
 from pellucid.pretrained import bundled_models
-from pellucid.research.components import principal_components
-from pellucid.research.norms import coarse, norms_by_rank, norms_by_tag, read_tagged
-from pellucid.research.separation import language_separation
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary
 from tables import check_views, random_table
@@ -331,7 +331,7 @@ def test_the_command(cross, languages, tmp_path, monkeypatch):
     (tmp_path / "texts.txt").write_text("the east\nthe west\nnorth\n")
 
     def run(*arguments, code=0):
-        result = CliRunner().invoke(app, ["inspect", *arguments], prog_name="pellucid")
+        result = CliRunner().invoke(app, list(arguments))
         assert result.exit_code == code, result.output
         return result
 

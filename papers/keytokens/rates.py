@@ -23,10 +23,21 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError, missing_extra
-from pellucid.keytokens.head import HeadRows, Rows, TokenHead, TopTokens, shifted_top_tokens, top_tokens
-from pellucid.keytokens.states import before_rows
-from pellucid.text import split_words, well_formed
-from pellucid.transformer.tokenwords import Rank, Token, vocabulary_of
+from pellucid.keytokens.adjustments import decodable, literal_tokens
+from pellucid.keytokens.head import (
+    CHUNK,
+    TEXTS,
+    Rows,
+    TokenHead,
+    TopTokens,
+    checked,
+    head_chunks,
+    largest_keys,
+    tokens_of_keys,
+    top_tokens,
+)
+from pellucid.text import split_words
+from pellucid.transformer.tokenwords import Rank, Token
 
 if TYPE_CHECKING:
     from pellucid.base import Vectors
@@ -367,25 +378,47 @@ def decoded_texts(backbone: Backbone, head: TokenHead, texts: Sequence[str], emb
         texts: n strings.
         embeddings: float32 [n, d], adjusted.
     """
-    rows, weight = before_rows(backbone, embeddings), head.weight
-    if head.bias is not None:  # the bias as one more column
-        weight, rows = HeadRows(weight, head.bias), np.column_stack([rows, np.ones(len(rows), np.float32)])
+    rows, weight = decodable(backbone, head, embeddings)
     return EmbeddedTexts(texts, rows, literal_tokens(backbone.tokenizer, texts), weight, head.tokens)
 
 
-def literal_tokens(tokenizer: Any, texts: Sequence[str]) -> list[frozenset[int]]:
-    """Return the set T of each text's tokens, special ones left out, of the whole text however long it is.
+def shifted_top_tokens(
+    embeddings: npt.ArrayLike,
+    head: Any,
+    k: int,
+    direction: npt.ArrayLike,
+    amounts: Sequence[float],
+    *,
+    chunk: int = CHUNK,
+) -> list[TopTokens]:
+    """Return the top tokens of h + amount x direction for each amount, with one pass over the head for all of them.
+
+    The scores are E h + amount (E direction), which is E (h + amount direction) up to rounding.
 
     Args:
-        tokenizer: a fast one of transformers. A special token's string in a text is read as text.
-        texts: what to read.
-    """
-    from tokenizers import Tokenizer
+        embeddings: [n, d].
+        head: [V, d], as in `top_tokens`.
+        k: from 1 to V.
+        direction: [d].
+        amounts: how much of the direction is added; at least one.
+        chunk: rows of the head at a time.
 
-    copy = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-    copy.no_truncation()
-    copy.no_padding()
-    copy.encode_special_tokens = True
-    special = vocabulary_of(tokenizer)[1]
-    encoded = copy.encode_batch([well_formed(text) for text in texts], add_special_tokens=False)
-    return [frozenset(one.ids) - special for one in encoded]
+    Raises:
+        InputError: as in `top_tokens`, or there is no amount.
+    """
+    if not len(amounts):
+        raise InputError("no amount to shift by; give at least one, such as [0.0]")
+    rows, along = checked(embeddings, head, k), np.asarray(direction, np.float32)
+    if along.shape != rows.shape[1:]:
+        raise InputError(f"the direction has shape {along.shape}; the embeddings are {rows.shape[1]} wide")
+    found: list[list[TopTokens]] = [[] for _ in amounts]
+    for first in range(0, max(1, len(rows)), TEXTS):
+        block = rows[first : first + TEXTS]
+        kept = [np.zeros((len(block), 0), np.int64) for _ in amounts]
+        for start, part in head_chunks(head, chunk):
+            scores, moves = block @ part.T, part @ along
+            for n, amount in enumerate(np.asarray(amounts, np.float32)):
+                kept[n] = largest_keys(kept[n], scores + amount * moves, start, k)
+        for tops, keys in zip(found, kept, strict=True):
+            tops.append(tokens_of_keys(keys))
+    return [TopTokens(*map(np.concatenate, zip(*tops))) for tops in found]
