@@ -15,16 +15,16 @@ from tiny_models import byte_level, tiny_model, word_piece
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from papers.keytokens.index import Hit, KeyTokenIndex  # noqa: E402
-from pellucid import pretrained  # noqa: E402
-from pellucid.errors import InputError, ModelFolderError  # noqa: E402
-from pellucid.explanation import Explanation  # noqa: E402
-from pellucid.keytokens.adjustments import Adjustment, mean_adjustment  # noqa: E402
-from pellucid.keytokens.embedder import KeyTokenEmbedder  # noqa: E402
-from pellucid.keytokens.head import TopTokens  # noqa: E402
-from pellucid.keytokens.states import KeyTokenSettings  # noqa: E402
-from pellucid.store import read_tensors, write_tensors  # noqa: E402
-from pellucid.transformer.backbone import prepare  # noqa: E402
+from papers.keytokens.index import Hit, KeyTokenIndex
+from pellucid import pretrained
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.explanation import Explanation
+from pellucid.keytokens.adjustments import Adjustment, mean_adjustment
+from pellucid.keytokens.embedder import KeyTokenEmbedder
+from pellucid.keytokens.head import TopTokens
+from pellucid.keytokens.states import KeyTokenSettings
+from pellucid.store import read_tensors, write_tensors
+from pellucid.transformer.backbone import prepare
 
 DOCUMENTS = ["The man is riding a horse.", "a doctor gave the sick boy medicine", "", "cars quickly, swift cars!"]
 

@@ -11,9 +11,9 @@ from tiny_models import byte_level, sentence_piece, tiny_model
 torch = pytest.importorskip("torch")
 peft = pytest.importorskip("peft")
 
-from papers.keytokens.presets import PRESETS, open_preset  # noqa: E402
-from pellucid.errors import InputError, ModelFolderError  # noqa: E402
-from pellucid.keytokens.states import PROMPT_EOL  # noqa: E402
+from papers.keytokens.presets import PRESETS, open_preset
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.keytokens.states import PROMPT_EOL
 
 TEXT = "the doctor gave a boy medicine"
 MAKES = {"sgpt": ("gpt_neo", byte_level), "opt": ("opt", byte_level), "llama": ("llama", sentence_piece)}

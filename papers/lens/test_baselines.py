@@ -14,8 +14,8 @@ from tiny_models import byte_level, sentence_piece, tiny_model, word_piece
 
 torch = pytest.importorskip("torch")
 
-import pellucid  # noqa: E402
-from papers.lens.baselines import (  # noqa: E402
+import pellucid
+from papers.lens.baselines import (
     BASELINES,
     ECHO_SETTINGS,
     DenseEmbedder,
@@ -24,10 +24,10 @@ from papers.lens.baselines import (  # noqa: E402
     promptreps_dense,
     splade,
 )
-from pellucid.errors import InputError, ModelFolderError  # noqa: E402
-from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
-from pellucid.transformer.backbone import prepare  # noqa: E402
-from pellucid.transformer.reading import FUNCTION_WORDS, LexiconSettings, Reader, own_word_ids  # noqa: E402  # noqa: E402
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.lexicon.embedder import LexiconEmbedder
+from pellucid.transformer.backbone import prepare
+from pellucid.transformer.reading import FUNCTION_WORDS, LexiconSettings, Reader, own_word_ids
 
 TEXT = "The doctor gave the sick boy medicine."
 TEXTS = [TEXT, "swift cars", "", "a man is riding the horse on the beach, quickly"]

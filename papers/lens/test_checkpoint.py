@@ -14,10 +14,10 @@ from tiny_models import random_adapter, sentence_piece, tiny_model
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-import pellucid  # noqa: E402
-from papers.lens.checkpoint import _read_array, open_checkpoint  # noqa: E402
-from pellucid.errors import ModelFolderError  # noqa: E402
-from pellucid.transformer.backbone import unchanged_names  # noqa: E402
+import pellucid
+from papers.lens.checkpoint import _read_array, open_checkpoint
+from pellucid.errors import ModelFolderError
+from pellucid.transformer.backbone import unchanged_names
 
 TEXTS = ["The man is riding a horse.", "a doctor gave the sick boy medicine", "", "cars quickly, swift cars!"]
 

@@ -32,10 +32,10 @@ from tiny_models import word_piece
 
 torch = pytest.importorskip("torch")
 
-from pellucid.dimensions import Dimension  # noqa: E402
-from pellucid.lexicon.clusters import Clusters, cluster_vocabulary  # noqa: E402
-from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
-from pellucid.store import read_tensors  # noqa: E402
+from pellucid.dimensions import Dimension
+from pellucid.lexicon.clusters import Clusters, cluster_vocabulary
+from pellucid.lexicon.embedder import LexiconEmbedder
+from pellucid.store import read_tensors
 
 TEXTS = ["the car", "a man", "the horse, the car", "the doctor", ""]
 

@@ -154,7 +154,6 @@ def test_infonce_and_the_reranker_as_teacher():
 
 def test_the_first_tokens_and_the_three_rates():
     from papers.keytokens.rates import EmbeddedTexts, measure
-
     from pellucid.keytokens import top_tokens
     from pellucid.transformer.tokenwords import readable
 
@@ -176,7 +175,6 @@ def test_the_first_tokens_and_the_three_rates():
 
 def test_the_variation_of_each_component_and_the_adjusted_embedding():
     from papers.keytokens.spectrum import variation
-
     from pellucid.keytokens import component_adjustment
 
     base, tuned = sines(8, 3, 1.3) + np.array([1.5, 0, 0]), sines(8, 3, 2.1)

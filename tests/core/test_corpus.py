@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from papers.swe.norms import read_tagged
 
+from papers.swe.norms import read_tagged
 from pellucid import corpus
 from pellucid.corpus import is_path, read_lines, read_texts, read_with_ids
 from pellucid.errors import CorpusError, PellucidError

@@ -20,9 +20,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 sentence_transformers = pytest.importorskip("sentence_transformers")
 
-from papers.lens.baselines import DenseEmbedder  # noqa: E402
-
 import pellucid  # noqa: E402
+from papers.lens.baselines import DenseEmbedder  # noqa: E402
 from pellucid.anchors.embedder import AnchorEmbedder  # noqa: E402
 from pellucid.ensemble.embedder import EnsembleEmbedder  # noqa: E402
 from pellucid.errors import ModelFolderError, PellucidError  # noqa: E402

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import torch
-from papers.keytokens.index import KeyTokenIndex
-from papers.lens.baselines import DenseEmbedder
 from pyarrow.parquet import write_table
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
 from transformers.utils.logging import disable_progress_bar
 
 import pellucid
+from papers.keytokens.index import KeyTokenIndex
+from papers.lens.baselines import DenseEmbedder
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.anchors.folder import read_anchors
 from pellucid.cli.input import tabbed_pairs

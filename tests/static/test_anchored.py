@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from papers.swe.bitext import translation_scores
 
+from papers.swe.bitext import translation_scores
 from pellucid.errors import CorpusError, InputError
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder
