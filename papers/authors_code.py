@@ -28,9 +28,9 @@ import torch
 import torch.nn.functional as functional
 from sklearn.metrics.pairwise import cosine_similarity
 
+from papers.ldir.farthest import published_farthest_points
 from papers.pages import markdown_table
 from pellucid import AnchorEmbedder
-from pellucid.anchors import published_farthest_points
 from pellucid.keytokens import top_tokens
 from pellucid.lexicon.trainer import InBatchCandidates, candidate_loss
 from pellucid.static.making.training import similarity_loss, translation_loss

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import warnings
 from dataclasses import replace
 
@@ -14,7 +16,6 @@ from tiny_models import byte_level, sentence_piece, tiny_model, word_piece
 
 torch = pytest.importorskip("torch")
 
-import pellucid
 from papers.lens.baselines import (
     BASELINES,
     ECHO_SETTINGS,
@@ -396,7 +397,7 @@ def test_texts_beside_it_do_not_change_a_text(name, side):
 def test_a_baseline_is_saved_whole(name, causal, tmp_path):
     model = BASELINES[name](causal)
     model.save_pretrained(tmp_path / "saved")
-    again = pellucid.load(tmp_path / "saved")
+    again = type(model).from_pretrained(tmp_path / "saved")
     assert type(again) is type(model) and again.settings == model.settings
     for encode in ("encode_query", "encode_document"):
         before, after = (dense_array(getattr(m, encode)(TEXTS)) for m in (model, again))
@@ -416,11 +417,23 @@ def test_the_rows_of_the_readable_ones_add_up(name, causal):
         assert {row.name for row in explanation.rows} <= {model.clusters.names[c] for c in tokens}
 
 
-def test_a_broken_dense_folder_says_so(causal, tmp_path):
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"settings": {"colour": 1}}, "does not describe a dense model"),
+        ({"settings": {"template": 5}}, "does not describe a dense model"),
+        ({"fingerprint": [0.0] * 32}, "saved"),
+        ({"fingerprint": [math.nan] * 32}, "saved"),
+        ({"fingerprint": [10**400] * 32}, "saved"),
+        ({"fingerprint": "x"}, "saved"),
+    ],
+)
+def test_a_broken_dense_folder_says_so(causal, tmp_path, changes, message):
     DenseEmbedder(causal).save_pretrained(tmp_path / "saved")
-    (tmp_path / "saved/dense.json").write_text('{"settings": {"colour": 1}, "pooling": "last"}')
-    with pytest.raises(ModelFolderError, match="does not describe a dense model"):
-        pellucid.load(tmp_path / "saved")
+    path = tmp_path / "saved/dense.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    with pytest.raises(ModelFolderError, match=message):
+        DenseEmbedder.from_pretrained(tmp_path / "saved")
 
 
 @pytest.mark.parametrize(("name", "kind"), [("echo", "gpt_neox"), ("dense-last", "gpt_neox"), ("splade", "bert")])

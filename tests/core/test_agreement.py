@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from papers.ldir.farthest import published_farthest_points
 from pellucid import AnchorEmbedder, EnsembleEmbedder, StaticEmbedder
-from pellucid.anchors import farthest_points, published_farthest_points
+from pellucid.anchors import farthest_points
 from pellucid.text import Vocabulary
 
 LOSSES = [6.329930606, 18.378972407]

@@ -24,7 +24,6 @@ from transformers.utils.logging import disable_progress_bar
 
 import pellucid
 from papers.keytokens.index import KeyTokenIndex
-from papers.lens.baselines import DenseEmbedder
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.anchors.folder import read_anchors
 from pellucid.cli.input import tabbed_pairs
@@ -201,7 +200,6 @@ MODELS: dict[str, Callable[[Path, Any, int], Any]] = {
     "lexicon-adapter": _adapted,
     "keytokens": _keytokens,
     "keytokens-sparse": _sparse,
-    "dense": lambda *a: DenseEmbedder(_backbone("bert", a[-1]), pooling="mean"),
     "ensemble": lambda *a: EnsembleEmbedder({"words": _static(*a), "clusters": _lexicon(*a)}, [1, 2]),
     "index": _index,
 }
