@@ -259,8 +259,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not isinstance(ours, dict):
         raise ModelFolderError(
             f"{folder} holds no pellucid model: its config.json has no object 'pellucid'. Open a model2vec folder "
-            "with model2vec.StaticModel.from_pretrained, a LENS checkpoint with "
-            "pellucid.LexiconEmbedder.from_pretrained, others with sentence_transformers.SentenceTransformer"
+            "with model2vec.StaticModel.from_pretrained, others with sentence_transformers.SentenceTransformer"
         )
     version = ours.get("format")
     if type(version) is not int or not 1 <= version <= FORMAT:

@@ -46,7 +46,7 @@ def reopened(model, folder):
     if isinstance(model, EnsembleEmbedder):
         given = {part.name: part.model for part in model.parts if first_letters in (part.model, _encoder(part.model))}
         return EnsembleEmbedder.from_pretrained(folder, parts=given)
-    return pellucid.load(folder)
+    return type(model).from_pretrained(folder)
 
 
 @pytest.mark.parametrize("name", STATIC + TRANSFORMER)

@@ -427,7 +427,7 @@ _FORMS = (
     "a pellucid model (bundled name, folder or hub id), a sentence-transformers model (folder or hub id), 'wordllama', "
     "'wordllama:DIMENSIONS', 'model2vec:FOLDER_OR_ID', 'baseline:NAME:FOLDER_OR_ID' or 'vectors:TEXT_FILE'"
 )
-_BASELINES = "pellucid.research.baselines"  # a name: nothing but the command line imports what research is made of
+_BASELINES = "papers.lens.baselines"
 
 
 def open_any(spec: str | Path) -> Any:

@@ -8,17 +8,20 @@ embedding are both an offset, h + offset, which can be saved, and folded into a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
 from pellucid.base import Vectors, check_texts
 from pellucid.errors import InputError
-from pellucid.keytokens.alignment import decoded_texts, measure
-from pellucid.keytokens.head import TokenHead
+from pellucid.keytokens.head import TEXTS, HeadRows, TokenHead, top_tokens
+from pellucid.keytokens.states import before_rows
 from pellucid.pca import spectrum_of
+from pellucid.text import well_formed
+from pellucid.transformer.tokenwords import vocabulary_of
 
 if TYPE_CHECKING:
     from pellucid.transformer.backbone import Backbone
@@ -217,7 +220,7 @@ def choose_adjustment(model: Decoder, texts: Iterable[str], *, show_progress_bar
     scores = dict.fromkeys(names, 0.0)
     for fit, test in (halves, halves[::-1]):
         for name, adjustment in zip(names, _candidates(embeddings[fit]), strict=True):
-            scores[name] += _said(model, adjustment, [sample[n] for n in test], embeddings[test]) / len(halves)
+            scores[name] += _weighted_rate(model, adjustment, [sample[n] for n in test], embeddings[test]) / len(halves)
     best = max(scores, key=lambda name: round(scores[name], 6))
     chosen = dict(zip(names, _candidates(embeddings), strict=True))[best]
     return AdjustmentChoice(chosen, scores, best)
@@ -229,7 +232,46 @@ def _candidates(embeddings: Vectors) -> list[Adjustment]:
     return [Adjustment(), mean_adjustment(embeddings), *parts]
 
 
-def _said(model: Decoder, adjustment: Adjustment, texts: list[str], embeddings: Vectors) -> float:
-    """Return the weighted local alignment rate of adjusted embeddings."""
-    given = decoded_texts(model.backbone, model.head, texts, adjustment.apply(embeddings))
-    return measure("", given, 1, stems=None, examples=0).weighted_lar
+def _weighted_rate(model: Decoder, adjustment: Adjustment, texts: list[str], embeddings: Vectors) -> float:
+    """Return the local alignment rate of adjusted embeddings, each token weighted by how few texts hold it."""
+    rows, head = decodable(model.backbone, model.head, adjustment.apply(embeddings))
+    own = [set(tokens) for tokens in literal_tokens(model.backbone.tokenizer, texts)]
+    kept = [n for n, tokens in enumerate(own) if tokens]
+    held = Counter(token for n in kept for token in own[n])
+    weights = {token: float(np.log(len(kept) / count)) for token, count in held.items()}
+    total, weighable = 0.0, 0
+    for start in range(0, len(kept), TEXTS):
+        block = kept[start : start + TEXTS]
+        ranked = top_tokens(rows[block], head, max(len(own[n]) for n in block)).ids.tolist()
+        for n, found in zip(block, ranked, strict=True):
+            whole = sum(weights[token] for token in own[n])
+            if whole > 0:  # else every token is in all texts
+                weighable += 1
+                total += sum(weights[token] for token in own[n].intersection(found[: len(own[n])])) / whole
+    return total / max(weighable, 1)
+
+
+def decodable(backbone: Backbone, head: TokenHead, embeddings: Vectors) -> tuple[Vectors, Any]:
+    """Return embeddings [n, d] behind the head's own layers, and the rows to multiply them with; a bias as a column."""
+    rows = before_rows(backbone, embeddings)
+    if head.bias is None:
+        return rows, head.weight
+    return np.column_stack([rows, np.ones(len(rows), np.float32)]), HeadRows(head.weight, head.bias)
+
+
+def literal_tokens(tokenizer: Any, texts: Sequence[str]) -> list[frozenset[int]]:
+    """Return the set T of each text's tokens, special ones left out, of the whole text however long it is.
+
+    Args:
+        tokenizer: a fast one of transformers. A special token's string in a text is read as text.
+        texts: what to read.
+    """
+    from tokenizers import Tokenizer
+
+    copy = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    copy.no_truncation()
+    copy.no_padding()
+    copy.encode_special_tokens = True
+    special = vocabulary_of(tokenizer)[1]
+    encoded = copy.encode_batch([well_formed(text) for text in texts], add_special_tokens=False)
+    return [frozenset(one.ids) - special for one in encoded]

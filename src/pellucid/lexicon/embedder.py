@@ -26,7 +26,6 @@ from pellucid.dimensions import Dimensions, Edit, mixed
 from pellucid.embeddings import Role
 from pellucid.errors import InputError
 from pellucid.explanation import Explanation, Row
-from pellucid.folder import identify, locate
 from pellucid.text import Span, well_formed
 from pellucid.transformer.embedder import TransformerEmbedder
 from pellucid.transformer.reading import LexiconSettings, Reading, kept_own_words, known_words, whole_words
@@ -127,7 +126,7 @@ class LexiconEmbedder(TransformerEmbedder):
 
     @classmethod
     def from_pretrained(cls, path_or_id: str | Path, *, backbone: Backbone | str | Path | None = None) -> Self:
-        """Open a lexicon model: a bundled name, a saved folder, or a folder or hub id in the LENS authors' format.
+        """Open a lexicon model: a bundled name, a saved folder, or a hub id.
 
         Args:
             path_or_id: where it is.
@@ -137,15 +136,7 @@ class LexiconEmbedder(TransformerEmbedder):
             ModelFolderError: nothing is there, its files are broken or do not fit together, or the backbone is another
                 one than the model was made with.
         """
-        from pellucid.lexicon.folder import is_published, open_published
-
-        folder = locate(path_or_id)
-        if identify(folder) == "pellucid" or not is_published(folder):
-            return cls._open(folder, backbone=backbone)
-        parts = open_published(folder, path_or_id, backbone)
-        model = cls.from_parts(*parts[:3], bias=parts.bias, mixed=parts.mixed)
-        model._folder = folder
-        return model
+        return cls._open(path_or_id, backbone=backbone)
 
     @classmethod
     def _read(cls, folder: Path, facts: Mapping[str, Any], *, backbone: Backbone | str | Path | None = None) -> Self:
