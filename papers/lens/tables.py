@@ -33,7 +33,7 @@ from pellucid import evaluate
 from pellucid.base import unit_rows
 from pellucid.evaluation import cache_key, find_tasks
 from pellucid.folder import locate
-from pellucid.lexicon import largest_coordinates
+from pellucid.mixing import largest_coordinates
 
 KEPT = (1024, 512, 256, 128, 64, 32)  # coordinates left of each text
 WEIGHTS = (0.3, 0.5, 0.7)  # of the lexicon model in a hybrid

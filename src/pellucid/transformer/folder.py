@@ -19,13 +19,13 @@ import numpy.typing as npt
 
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.folder import named_place
+from pellucid.mixing import LARGEST
 from pellucid.transformer.backbone import Backbone, open_backbone, write_adapter
 from pellucid.untrusted import without_bars
 
 BACKBONE, ADAPTER = "backbone", "adapter"
 _FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")  # of a copy, beside its weights
 _SAME = 0.98  # cosine of two fingerprints; half precision and other machines stay above
-_LARGEST = 1e18  # of a number in a table: its square is one in float32
 
 
 def backbone_facts(backbone: Backbone, name: str | None) -> dict[str, Any]:
@@ -76,6 +76,15 @@ def read_backbone(folder: Path, facts: Mapping[str, Any], instead: str | Path | 
     return replace(opened, name=str(instead or where if inside or instead else name))
 
 
+def opened_backbone(
+    folder: Path, facts: Mapping[str, Any], given: Backbone | str | Path | None, fingerprint: npt.NDArray[np.float32]
+) -> Backbone:
+    """Return the backbone of a saved model, or the one given in its place, after checking its fingerprint."""
+    opened = given if isinstance(given, Backbone) else read_backbone(folder, facts, given)
+    check_fingerprint(opened, fingerprint, folder)
+    return opened
+
+
 def check_fingerprint(backbone: Backbone, expected: npt.NDArray[np.float32], folder: Path) -> None:
     """Refuse a backbone that gives other states than the one the model in `folder` was made with."""
     found = backbone.fingerprint()
@@ -109,37 +118,6 @@ def finite(array: npt.NDArray[Any], shape: tuple[int, ...], what: str) -> npt.ND
         raise ModelFolderError(f"{what} must be {wanted} numbers, got {array.dtype} {list(array.shape)}")
     with np.errstate(over="ignore"):
         numbers = np.array(array, np.float32)
-    if not (np.abs(numbers) <= _LARGEST).all():  # nor NaN
-        raise ModelFolderError(f"{what} holds NaN, infinity or a number beyond {_LARGEST:g}")
+    if not (np.abs(numbers) <= LARGEST).all():  # nor NaN
+        raise ModelFolderError(f"{what} holds NaN, infinity or a number beyond {LARGEST:g}")
     return numbers
-
-
-def mixing_tensors(mixing: Any) -> dict[str, npt.NDArray[Any]]:
-    """Return a sparse mixing of dimensions as tensors to write, none for None."""
-    if mixing is None:
-        return {}
-    entries = mixing.tocoo()
-    return {
-        "mixing_rows": entries.row.astype(np.int32),
-        "mixing_columns": entries.col.astype(np.int32),
-        "mixing_values": entries.data.astype(np.float64),
-    }
-
-
-def read_mixing(tensors: dict[str, npt.NDArray[Any]], rows: int, columns: int, path: Path) -> Any:
-    """Return the sparse mixing [rows, columns] among the tensors of `path`, or None where there is none."""
-    from scipy import sparse
-
-    parts = [tensors.get(f"mixing_{name}") for name in ("values", "rows", "columns")]
-    if all(part is None for part in parts):
-        if columns != rows:
-            raise ModelFolderError(f"{path.parent}: {columns} dimensions need as many rows of the head, got {rows}")
-        return None
-    try:
-        values, row, column = parts
-        found = sparse.csr_array(sparse.coo_array((values, (row, column)), shape=(rows, columns)))
-        if found.dtype.kind != "f" or not (np.abs(found.data) <= _LARGEST).all():
-            raise ValueError("its values are NaN, infinite or no numbers")
-        return found
-    except (ValueError, TypeError) as error:
-        raise ModelFolderError(f"{path} holds a broken mixing: {error}") from error
