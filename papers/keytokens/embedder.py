@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
+from papers.keytokens.adjusting import choose_adjustment
 from pellucid import KeyTokenEmbedder, KeyTokenSettings
-from pellucid.keytokens import choose_adjustment
 from pellucid.transformer import open_backbone
 
 TEXT, OTHER = "Mom baked a chocolate cake for my birthday.", "She made cookies and a pie."
@@ -69,7 +69,7 @@ def show(name: str, model: KeyTokenEmbedder, texts: Sequence[str], given: Any) -
     """Print everything about one model."""
     choice = choose_adjustment(model, texts)
     print(f"\n## {name}\n\nScores: " + ", ".join(f"{key} {value:.3f}" for key, value in choice.scores.items()))
-    adjusted = {kind: model.fitted(texts, kind) for kind in ("none", "mean", "component")}
+    adjusted = {"none": model, **{kind: model.fitted(texts, kind) for kind in ("mean", "component")}}
     adjusted[f"best: {choice.best}"] = model.with_adjustment(choice.adjustment)
     print("\n| adjustment | key tokens |\n|---|---|")
     for kind, one in adjusted.items():

@@ -23,10 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError, missing_extra
-from pellucid.keytokens.adjustments import decodable, literal_tokens
 from pellucid.keytokens.head import (
     CHUNK,
     TEXTS,
+    HeadRows,
     Rows,
     TokenHead,
     TopTokens,
@@ -36,8 +36,9 @@ from pellucid.keytokens.head import (
     tokens_of_keys,
     top_tokens,
 )
-from pellucid.text import split_words
-from pellucid.transformer.tokenwords import Rank, Token
+from pellucid.keytokens.states import before_rows
+from pellucid.text import split_words, well_formed
+from pellucid.transformer.tokenwords import Rank, Token, vocabulary_of
 
 if TYPE_CHECKING:
     from pellucid.base import Vectors
@@ -422,3 +423,29 @@ def shifted_top_tokens(
         for tops, keys in zip(found, kept, strict=True):
             tops.append(tokens_of_keys(keys))
     return [TopTokens(*map(np.concatenate, zip(*tops))) for tops in found]
+
+
+def decodable(backbone: Backbone, head: TokenHead, embeddings: Vectors) -> tuple[Vectors, Any]:
+    """Return embeddings [n, d] behind the head's own layers, and the rows to multiply them with; a bias as a column."""
+    rows = before_rows(backbone, embeddings)
+    if head.bias is None:
+        return rows, head.weight
+    return np.column_stack([rows, np.ones(len(rows), np.float32)]), HeadRows(head.weight, head.bias)
+
+
+def literal_tokens(tokenizer: Any, texts: Sequence[str]) -> list[frozenset[int]]:
+    """Return the set T of each text's tokens, special ones left out, of the whole text however long it is.
+
+    Args:
+        tokenizer: a fast one of transformers. A special token's string in a text is read as text.
+        texts: what to read.
+    """
+    from tokenizers import Tokenizer
+
+    copy = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    copy.no_truncation()
+    copy.no_padding()
+    copy.encode_special_tokens = True
+    special = vocabulary_of(tokenizer)[1]
+    encoded = copy.encode_batch([well_formed(text) for text in texts], add_special_tokens=False)
+    return [frozenset(one.ids) - special for one in encoded]

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from papers.keytokens import alignment
 from papers.keytokens.alignment import align, align_embeddings, compare_key_tokens, embedded_texts
-from papers.keytokens.rates import EmbeddedTexts, aligned_texts, measure, shifted_top_tokens
+from papers.keytokens.rates import EmbeddedTexts, aligned_texts, literal_tokens, measure, shifted_top_tokens
 from pellucid.errors import InputError, MissingExtraError
 from pellucid.keytokens import head as decoding
-from pellucid.keytokens.adjustments import literal_tokens
 from pellucid.keytokens.head import HeadRows, top_tokens
 from pellucid.transformer.tokenwords import readable
 from tables import HOSTILE, check_views

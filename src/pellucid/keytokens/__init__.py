@@ -7,10 +7,7 @@ from pellucid._lazy import lazy
 if TYPE_CHECKING:
     from pellucid.keytokens.adjustments import (
         Adjustment as Adjustment,
-        AdjustmentChoice as AdjustmentChoice,
-        choose_adjustment as choose_adjustment,
         component_adjustment as component_adjustment,
-        fit_adjustment as fit_adjustment,
         mean_adjustment as mean_adjustment,
     )
     from pellucid.keytokens.embedder import KeyTokenEmbedder as KeyTokenEmbedder
@@ -18,8 +15,7 @@ if TYPE_CHECKING:
     from pellucid.keytokens.states import KeyTokenSettings as KeyTokenSettings
 else:
     _HOMES = {
-        "adjustments": "Adjustment AdjustmentChoice choose_adjustment component_adjustment fit_adjustment "
-        "mean_adjustment",
+        "adjustments": "Adjustment component_adjustment mean_adjustment",
         "embedder": "KeyTokenEmbedder",
         "head": "TopTokens top_tokens",
         "states": "KeyTokenSettings",
