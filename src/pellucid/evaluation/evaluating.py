@@ -536,11 +536,20 @@ class MtebModel:
         self.model = model
 
     def encode(
-        self, inputs: Any, *, task_metadata: Any, hf_split: str, hf_subset: str, prompt_type: Any = None, **options: Any
+        self,
+        inputs: Any,
+        *,
+        task_metadata: Any,
+        hf_split: str,
+        hf_subset: str,
+        prompt_type: Any = None,
+        batch_size: int = 32,
+        show_progress_bar: bool = False,
     ) -> Any:
         """Encode the texts of a data loader, in the role that MTEB gives them."""
         texts = [text for batch in inputs for text in batch["text"]]
-        rows = self.model.encode(texts, prompt_name=getattr(prompt_type, "value", prompt_type), **options)
+        role = getattr(prompt_type, "value", prompt_type)
+        rows = self.model.encode(texts, role, None, batch_size, show_progress_bar)
         is_sparse = hasattr(rows, "toarray") and task_metadata.type != "Retrieval"  # which needs `similarity` alone
         return rows.toarray() if is_sparse else rows
 
