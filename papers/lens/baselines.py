@@ -31,7 +31,7 @@ from pellucid.store import read_json, write_json
 from pellucid.transformer.attention import is_causal_lm
 from pellucid.transformer.backbone import Backbone, open_backbone, read_transformer_config
 from pellucid.transformer.embedder import TransformerEmbedder
-from pellucid.transformer.folder import backbone_facts, check_fingerprint, finite, read_backbone, write_backbone
+from pellucid.transformer.folder import backbone_facts, finite, read_backbone, write_backbone
 from pellucid.transformer.reading import LexiconSettings, Reading
 
 if TYPE_CHECKING:
@@ -83,11 +83,9 @@ class DenseEmbedder(TransformerEmbedder):
         described = read_json(folder / _FACTS)
         try:
             settings, pooling = LexiconSettings(**described["settings"]), described["pooling"]
-            backbone = read_backbone(folder, facts, None)
-            if "fingerprint" in described:  # older folders have none
-                expected = np.array(described["fingerprint"], np.float64)
-                check_fingerprint(backbone, finite(expected, (-1,), f"{folder / _FACTS}: 'fingerprint'"), folder)
-            return cls(backbone, settings, pooling=pooling)
+            expected = np.array(described["fingerprint"], np.float64)
+            expected = finite(expected, (-1,), f"{folder / _FACTS}: 'fingerprint'")
+            return cls(read_backbone(folder, facts, None, expected), settings, pooling=pooling)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             if isinstance(error, ModelFolderError):
                 raise

@@ -99,7 +99,7 @@ def open_encoder(encoder: Encoder) -> Encoder:
             hub id of a sentence-transformers model; or an opened encoder, see `encode_with`.
 
     Raises:
-        InputError: nothing is found, or it is no encoder.
+        InputError: nothing is found, or it cannot make vectors of texts.
         ModelFolderError: what is found is broken.
         MissingExtraError: sentence-transformers is needed and not installed.
     """

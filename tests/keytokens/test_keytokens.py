@@ -441,7 +441,7 @@ def test_an_interrupted_save_leaves_the_old_model(tmp_path, llama, monkeypatch):
     def fails(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pellucid.keytokens.folder.write_dimensions", fails)
+    monkeypatch.setattr("pellucid.keytokens.embedder.write_dimensions", fails)
     with pytest.raises(KeyboardInterrupt):
         llama.without(5).save_pretrained(tmp_path / "model")
     assert same(pellucid.load(tmp_path / "model"), llama)

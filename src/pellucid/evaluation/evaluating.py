@@ -545,11 +545,12 @@ class MtebModel:
         prompt_type: Any = None,
         batch_size: int = 32,
         show_progress_bar: bool = False,
+        precision: str = "float32",
     ) -> Any:
         """Encode the texts of a data loader, in the role that MTEB gives them."""
         texts = [text for batch in inputs for text in batch["text"]]
         role = getattr(prompt_type, "value", prompt_type)
-        rows = self.model.encode(texts, role, None, batch_size, show_progress_bar)
+        rows = self.model.encode(texts, role, None, batch_size, show_progress_bar, precision=precision)
         is_sparse = hasattr(rows, "toarray") and task_metadata.type != "Retrieval"  # which needs `similarity` alone
         return rows.toarray() if is_sparse else rows
 

@@ -42,7 +42,7 @@ from pellucid.mixing import mixed_rows, mixing_tensors, read_mixed
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.text import Span, split_words, well_formed
 from pellucid.transformer.embedder import TransformerEmbedder
-from pellucid.transformer.folder import backbone_facts, finite, opened_backbone, write_backbone
+from pellucid.transformer.folder import backbone_facts, finite, read_backbone, write_backbone
 from pellucid.transformer.reading import Reading, known_words, whole_words
 from pellucid.transformer.tokenwords import Rank, Token
 
@@ -265,7 +265,7 @@ class KeyTokenEmbedder(TransformerEmbedder):
             adjustment = Adjustment(offset=tensors.get("offset"), **described["adjustment"])
         except (KeyError, TypeError, InputError) as error:
             raise ModelFolderError(f"{folder / _DESCRIBED} does not describe a key-token model: {error}") from error
-        opened = opened_backbone(folder, facts, backbone, tensors["fingerprint"])
+        opened = read_backbone(folder, facts, backbone, tensors["fingerprint"])
         model = cls(opened, settings, head=tensors.get("head"), adjustment=adjustment)
         tokens, count = model.dimensions, facts.get("dimensions")
         if type(count) is not int or not 1 <= count <= len(tokens):

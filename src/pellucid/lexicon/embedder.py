@@ -37,7 +37,7 @@ from pellucid.mixing import after_edit, diagonal_scales, mixing_tensors, read_mi
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.text import Span, well_formed
 from pellucid.transformer.embedder import TransformerEmbedder
-from pellucid.transformer.folder import backbone_facts, finite, opened_backbone, write_backbone
+from pellucid.transformer.folder import backbone_facts, finite, read_backbone, write_backbone
 from pellucid.transformer.reading import LexiconSettings, Reading, kept_own_words, known_words, whole_words
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class LexiconEmbedder(TransformerEmbedder):
         path = folder / _TENSORS
         tensors = _checked_tensors(path)
         settings, clusters, about = _read_described(folder / _DESCRIBED, tensors)
-        opened = opened_backbone(folder, facts, backbone, tensors["fingerprint"])
+        opened = read_backbone(folder, facts, backbone, tensors["fingerprint"])
         mixing, dimensions = read_mixed(tensors, len(clusters), len(about), path, about)
         if clusters.centroids.shape[1] != opened.dimension or (
             settings.own_words and len(clusters.assignment) < len(opened.tokenizer)

@@ -50,8 +50,26 @@ def write_backbone(folder: Path, backbone: Backbone, name: str | None, dtype: st
         write_adapter(folder / ADAPTER, ({**config, "base_model_name_or_path": name}, tensors), dtype)
 
 
-def read_backbone(folder: Path, facts: Mapping[str, Any], instead: str | Path | None) -> Backbone:
-    """Open the transformer that is in the folder, named in its config, or given in its place."""
+def read_backbone(
+    folder: Path, facts: Mapping[str, Any], instead: Backbone | str | Path | None, fingerprint: npt.NDArray[np.float32]
+) -> Backbone:
+    """Return the transformer that is in the folder, named in its config, or given in its place.
+
+    Args:
+        folder: of the model.
+        facts: what its `config.json` says.
+        instead: the transformer to use, opened, or a folder or hub id; None for the model's own.
+        fingerprint: of the backbone that the model was made with.
+
+    Raises:
+        ModelFolderError: nothing is there, it is broken, or it gives other states than the model was made with.
+    """
+    opened = instead if isinstance(instead, Backbone) else _open_backbone(folder, facts, instead)
+    _check_fingerprint(opened, fingerprint, folder)
+    return opened
+
+
+def _open_backbone(folder: Path, facts: Mapping[str, Any], instead: str | Path | None) -> Backbone:
     name, attention, head = (facts.get(key) for key in ("backbone", "attention", "head"))
     if not all(isinstance(value, str) for value in (name, head)) or type(attention) not in (str, int):
         raise ModelFolderError(f"{folder / 'config.json'} must name the backbone, its attention and its head")
@@ -76,17 +94,8 @@ def read_backbone(folder: Path, facts: Mapping[str, Any], instead: str | Path | 
     return replace(opened, name=str(instead or where if inside or instead else name))
 
 
-def opened_backbone(
-    folder: Path, facts: Mapping[str, Any], given: Backbone | str | Path | None, fingerprint: npt.NDArray[np.float32]
-) -> Backbone:
-    """Return the backbone of a saved model, or the one given in its place, after checking its fingerprint."""
-    opened = given if isinstance(given, Backbone) else read_backbone(folder, facts, given)
-    check_fingerprint(opened, fingerprint, folder)
-    return opened
-
-
-def check_fingerprint(backbone: Backbone, expected: npt.NDArray[np.float32], folder: Path) -> None:
-    """Refuse a backbone that gives other states than the one the model in `folder` was made with."""
+def _check_fingerprint(backbone: Backbone, expected: npt.NDArray[np.float32], folder: Path) -> None:
+    """Check that a backbone gives the states of the one that the model in `folder` was made with."""
     found = backbone.fingerprint()
     if found.shape != expected.shape:
         raise ModelFolderError(
