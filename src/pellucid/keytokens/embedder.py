@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -30,7 +31,7 @@ from pellucid.embeddings import PLAIN, Role, checked_role, unit_rows
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import KEY_TOKEN, Explanation, Row
 from pellucid.keytokens.adjustments import Adjustment, component_adjustment, mean_adjustment
-from pellucid.keytokens.head import TokenHead, TopTokens, open_token_head
+from pellucid.keytokens.head import TopTokens, open_token_head
 from pellucid.keytokens.states import (
     KeyTokenSettings,
     before_rows,
@@ -197,39 +198,30 @@ class KeyTokenEmbedder(TransformerEmbedder):
         Raises:
             InputError: head, tokenizer and backbone do not belong together, or the settings do not fit.
         """
-        self.given_head = head is not None
-        opened = open_token_head(backbone, head)
-        self._set(backbone, opened, settings or KeyTokenSettings(), adjustment or Adjustment())
-
-    def _set(
-        self,
-        backbone: Backbone,
-        head: TokenHead,
-        settings: KeyTokenSettings,
-        adjustment: Adjustment,
-        mixed: tuple[Any, Dimensions] | None = None,
-    ) -> None:
-        if head.dimension != backbone.dimension:
+        self.head, self.given_head = open_token_head(backbone, head), head is not None
+        if self.head.dimension != backbone.dimension:
             raise InputError(
-                f"the rows of the head have {head.dimension} dimensions and the embeddings of the backbone "
+                f"the rows of the head have {self.head.dimension} dimensions and the embeddings of the backbone "
                 f"{backbone.dimension}; give the head of the language model that the backbone was made from"
             )
-        if settings.top_k is not None and settings.top_k > len(head.shown):
-            raise InputError(f"top_k is {settings.top_k:,}; the head has {len(head.shown):,} text tokens")
+        self.mixing: Any = None
+        self._mixed_dimensions: Dimensions | None = None
+        self._set(backbone, settings or KeyTokenSettings(), adjustment or Adjustment())
+
+    def _set(self, backbone: Backbone, settings: KeyTokenSettings, adjustment: Adjustment) -> None:
+        """Set the parts that can be changed one by one, after checking that they fit the others."""
+        if settings.top_k is not None and settings.top_k > len(self.head.shown):
+            raise InputError(f"top_k is {settings.top_k:,}; the head has {len(self.head.shown):,} text tokens")
         width = state_width(backbone)
         if adjustment.offset is not None and len(adjustment.offset) != width:
             raise InputError(f"the adjustment is of {len(adjustment.offset)} dimensions and the embeddings of {width}")
         self._read_with(backbone, settings)
-        self.head, self.adjustment = head, adjustment
-        self.mixing: Any = mixed and mixed[0]
-        self._mixed_dimensions = mixed and mixed[1]
+        self.adjustment = adjustment
 
-    def _like(self, **changes: Any) -> Self:
-        mixed = None if self.mixing is None else (self.mixing, self.dimensions)
-        parts = {"settings": self.settings, "adjustment": self.adjustment, "mixed": mixed, **changes}
-        model = type(self).__new__(type(self))
-        model.given_head = self.given_head
-        model._set(self.backbone, self.head, **parts)
+    def _copy(self) -> Self:
+        """Return a copy to change; it was opened from no folder."""
+        model = copy(self)
+        model._folder = None
         return model
 
     def readings(self, texts: list[str], role: Role = None) -> list[Reading]:
@@ -343,11 +335,15 @@ class KeyTokenEmbedder(TransformerEmbedder):
 
     def with_settings(self, settings: KeyTokenSettings) -> Self:
         """Return the same model with other settings: `replace(model.settings, top_k=1000)` of dataclasses."""
-        return self._like(settings=settings)
+        model = self._copy()
+        model._set(self.backbone, settings, self.adjustment)
+        return model
 
     def with_adjustment(self, adjustment: Adjustment) -> Self:
         """Return the same model with another adjustment, such as one fitted on other texts."""
-        return self._like(adjustment=adjustment)
+        model = self._copy()
+        model._set(self.backbone, self.settings, adjustment)
+        return model
 
     def fitted(
         self,
@@ -499,4 +495,6 @@ class KeyTokenEmbedder(TransformerEmbedder):
     def _edited(self, edit: Edit) -> Self:
         mixing = mixed(self.mixing, edit)
         mixing.eliminate_zeros()
-        return self._like(mixed=(mixing, edit.dimensions))
+        model = self._copy()
+        model.mixing, model._mixed_dimensions = mixing, edit.dimensions
+        return model

@@ -11,7 +11,7 @@ decoded to; the others are called text tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -315,19 +315,33 @@ def read_head(name_or_path: str | Path) -> Vectors:
         ModelFolderError: there is no head; the message says which tensors were looked for. Or the model is said to use
             its input embeddings as head, and holds another one.
     """
+    from safetensors import safe_open
+
+    from pellucid.transformer.backbone import read_transformer_config
+    from pellucid.untrusted import tensor_sizes
+
     folder = locate(name_or_path)
-    tied = _tied(folder)
-    where = _tensors(folder)
-    output = next((name for name in where if any(_ends(name, key) for key in _OUTPUT)), None)
-    inputs = next((name for name in where if any(_ends(name, key) for key in _INPUT)), None)
+    # Where its config does not say whether a model's input embeddings are its head, its architecture does.
+    tied = bool(getattr(read_transformer_config(folder), "tie_word_embeddings", False))
+    tensor_sizes(folder)  # refuses broken files
+    where: dict[str, Path] = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        with safe_open(str(file), framework="np") as tensors:
+            where |= dict.fromkeys(tensors.keys(), file)
+    if not where:
+        raise ModelFolderError(f"{folder} holds no safetensors file; a head is read from such alone")
+    output, inputs = (
+        next((name for name in where if any(f".{name}".endswith(f".{key}") for key in keys)), None)
+        for keys in (_OUTPUT, _INPUT)
+    )
     if output is None and not (tied and inputs):
         raise ModelFolderError(
             f"{folder} holds no head: none of its {len(where)} tensors is called {', '.join(_OUTPUT)}"
             + ("" if tied else f", and its config does not say that the input embeddings ({inputs}) are the head")
         )
-    rows = _read(where[output or inputs or ""], output or inputs or "")
+    rows = _read(where, output or inputs or "")
     if output and inputs and tied:
-        others = _read(where[inputs], inputs)
+        others = _read(where, inputs)
         if others.shape != rows.shape or not np.allclose(others, rows, atol=1e-3):
             raise ModelFolderError(
                 f"{folder}: tie_word_embeddings says that {inputs} is the head, and {output} differs from it; one of "
@@ -336,39 +350,12 @@ def read_head(name_or_path: str | Path) -> Vectors:
     return rows
 
 
-def _tied(folder: Path) -> bool:
-    """Whether a model's input embeddings are its head; where its config does not say, its architecture does."""
-    from pellucid.transformer.backbone import read_transformer_config
-
-    return bool(getattr(read_transformer_config(folder), "tie_word_embeddings", False))
-
-
-def _ends(name: str, key: str) -> bool:
-    return name == key or name.endswith("." + key)
-
-
-def _tensors(folder: Path) -> dict[str, Path]:
-    """Return the file of each tensor of a model in safetensors files."""
-    from safetensors import safe_open
-
-    from pellucid.untrusted import tensor_sizes
-
-    tensor_sizes(folder)  # refuses broken files
-    found: dict[str, Path] = {}
-    for file in sorted(folder.glob("*.safetensors")):
-        with safe_open(str(file), framework="np") as tensors:
-            found |= dict.fromkeys(tensors.keys(), file)
-    if not found:
-        raise ModelFolderError(f"{folder} holds no safetensors file; a head is read from such alone")
-    return found
-
-
-def _read(file: Path, name: str) -> Vectors:
+def _read(where: Mapping[str, Path], name: str) -> Vectors:
     """Return one tensor as float32; bfloat16 needs torch."""
     from safetensors import safe_open
 
-    with safe_open(str(file), framework="pt") as tensors:
+    with safe_open(str(where[name]), framework="pt") as tensors:
         rows: Vectors = tensors.get_tensor(name).float().numpy()
     if rows.ndim != 2:
-        raise ModelFolderError(f"{file}: {name} is no matrix, it has shape {list(rows.shape)}")
+        raise ModelFolderError(f"{where[name]}: {name} is no matrix, it has shape {list(rows.shape)}")
     return rows
