@@ -267,7 +267,7 @@ def check_family(folder: Path, family: str) -> dict[str, Any]:
 
 
 def check_whole(folder: Path, ours: Mapping[str, Any], *, most: float | None = None) -> None:
-    """Refuse a folder that lacks a file of those in `ours["sha256"]` or, where all are small, has another one.
+    """Check that a folder has every file in `ours["sha256"]`, and that none is another one where all are small.
 
     Args:
         folder: of the files.
@@ -275,9 +275,22 @@ def check_whole(folder: Path, ours: Mapping[str, Any], *, most: float | None = N
         most: bytes of all together that are small; None for 4 MB.
 
     Raises:
-        ModelFolderError: it does; the message names the file.
+        ModelFolderError: one is missing or another; the message names it.
     """
-    _check_whole(folder, _recorded(folder, ours), _ALWAYS_CHECKED if most is None else most)
+    recorded = _recorded(folder, ours)
+    absent = next((name for name in recorded if not stat.S_ISREG(_kind(folder / name))), None)
+    if absent is not None:
+        raise ModelFolderError(
+            f"{folder / absent} is missing or not a regular file: the model is not whole. Download or copy it again"
+        )
+    if sum((folder / name).stat().st_size for name in recorded) > (_ALWAYS_CHECKED if most is None else most):
+        return
+    for name, expected in recorded.items():
+        if checksum(folder / name) != expected:
+            raise ModelFolderError(
+                f"{folder / name} is not the file that was saved: its sha256 is not the one in config.json. "
+                "It was damaged or changed; download or copy the model again"
+            )
 
 
 def check_regular(folder: Path) -> None:
@@ -318,23 +331,6 @@ def _kind(path: Path) -> int:
         return path.stat().st_mode
     except (OSError, ValueError):
         return 0
-
-
-def _check_whole(folder: Path, recorded: Mapping[str, str], most: float) -> None:
-    """Refuse a folder that lacks a file of its model or, where all are small together, has another one."""
-    absent = next((name for name in recorded if not stat.S_ISREG(_kind(folder / name))), None)
-    if absent is not None:
-        raise ModelFolderError(
-            f"{folder / absent} is missing or not a regular file: the model is not whole. Download or copy it again"
-        )
-    if sum((folder / name).stat().st_size for name in recorded) > most:
-        return
-    for name, expected in recorded.items():
-        if checksum(folder / name) != expected:
-            raise ModelFolderError(
-                f"{folder / name} is not the file that was saved: its sha256 is not the one in config.json. "
-                "It was damaged or changed; download or copy the model again"
-            )
 
 
 def _recorded(folder: Path, ours: Mapping[str, Any]) -> dict[str, str]:
