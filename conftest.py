@@ -27,9 +27,9 @@ SHARED = Path(__file__).resolve().parents[1] / "shared"
 @pytest.fixture(autouse=True)
 def checksums(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Let damaged folders reach the code that reads them, which must not rely on checksums; called, it undoes that."""
-    check = model_folder._check_whole
-    monkeypatch.setattr(model_folder, "_check_whole", lambda *folder: None)
-    return lambda: monkeypatch.setattr(model_folder, "_check_whole", check)
+    check = model_folder.check_whole
+    monkeypatch.setattr(model_folder, "check_whole", lambda *folder, **most: None)
+    return lambda: monkeypatch.setattr(model_folder, "check_whole", check)
 
 
 @pytest.fixture

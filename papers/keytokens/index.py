@@ -35,12 +35,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 import numpy.typing as npt
 
+from pellucid import folder as model_folder
 from pellucid.base import Vectors, check_texts
 from pellucid.embeddings import Role
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import KEY_TOKEN, Explanation, Row
 from pellucid.fingerprint import fingerprint, same_model
-from pellucid.folder import check_whole
 from pellucid.keytokens.embedder import Places, word_rows
 from pellucid.keytokens.head import TopTokens
 from pellucid.keytokens.states import SIGNS, Signs, own_tokens, state_width
@@ -372,7 +372,7 @@ class KeyTokenIndex:
 
         folder = Path(path)
         facts = _read_facts(folder)
-        check_whole(folder, facts, most=math.inf)  # all of it is read anyway
+        model_folder.check_whole(folder, facts, most=math.inf)  # all of it is read anyway
         tensors, _ = read_tensors(folder / _TENSORS)
         missing = [name for name in _NEEDED if name not in tensors]
         if missing:

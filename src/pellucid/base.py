@@ -398,7 +398,7 @@ class Embedder(ABC):
 
         Args:
             texts: a text, or any iterable of texts.
-            role: what they are encoded as; an instruction takes room from a query.
+            role: what they are encoded as; an instruction leaves less of a query.
 
         Returns:
             float32 [texts], from 0 to 1; one number for one string.
@@ -415,7 +415,7 @@ class Embedder(ABC):
         return np.array([known.share for known, _ in self._known(texts, role)], np.float32)
 
     def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        """Return for each text how much of it is known, and the stretches that are not; here, all is known."""
+        """Return for each text how much of it is known, and the spans that are not; here, all is known."""
         return [words_before(text, len(text)) for text in texts]
 
     def _known_each(self, texts: list[str], roles: Sequence[Role]) -> list[tuple[Coverage, tuple[Span, ...]]]:

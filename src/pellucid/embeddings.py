@@ -44,7 +44,7 @@ class EncodeOptions(NamedTuple):
     max_active_dims: int | None = None
 
     def check(self) -> None:
-        """Refuse what no model can do.
+        """Check that these are arguments that some model has.
 
         Raises:
             InputError: an argument has a value without a meaning here; the message names it and the way out.
@@ -112,7 +112,7 @@ PLAIN = EncodeOptions()
 
 
 def checked_role(role: Any) -> Role:
-    """Return `role`, or refuse what is none."""
+    """Return `role` after checking that it is one."""
     if role not in (None, *ROLES):
         raise InputError(f"role is {role!r:.40}; it must be 'query', 'document' or None")
     known: Role = role
@@ -141,7 +141,7 @@ def check_texts(texts: Iterable[str], *, first: int = 0) -> list[str]:
 
 
 def refuse_tables(texts: Any) -> None:
-    """Refuse a data frame or mapping in place of texts: going through it gives the names of its columns or its keys.
+    """Check that texts are no data frame or mapping: going through one gives the names of its columns or its keys.
 
     Raises:
         InputError: it is one; the message names the columns that hold texts.

@@ -36,7 +36,7 @@ FAMILIES = {
     "keytokens": "keytokens.embedder.KeyTokenEmbedder",
     "ensemble": "ensemble.embedder.EnsembleEmbedder",
 }
-"""Family, and its class with the file it is in: a new family is its room and one line here, a name, no import."""
+"""Family, and its class with the file it is in: a new family is its package and one line here, a name, no import."""
 
 
 def load(name_or_path: str | os.PathLike[str], *, allow_outside: bool = False) -> Embedder:
@@ -141,7 +141,7 @@ def open_sentence_transformer(name_or_path: str | os.PathLike[str]) -> Any:
 
 
 def _try_out(model: Any, spec: str) -> None:
-    """Refuse a model whose weights and tokenizer do not fit together, by a look at them and by encoding a text."""
+    """Check that weights and tokenizer fit together, by a look at them and by encoding a text."""
     check_finite(model, spec)
     for module in model:
         inner = getattr(module, "auto_model", None)

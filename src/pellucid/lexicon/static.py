@@ -270,8 +270,8 @@ class StaticLexiconEmbedder(Embedder):
 
         def pool(first: int, rows: npt.NDArray[np.int32], ends: npt.NDArray[np.int32]) -> None:
             known = rows[: ends[-1]]
-            room = min(int(sizes[known[known >= 0]].sum()), len(ends) * k)
-            out = np.empty(len(ends) + 1, np.int64), np.empty(room, np.int32), np.empty(room, np.float32)
+            most = min(int(sizes[known[known >= 0]].sum()), len(ends) * k)
+            out = np.empty(len(ends) + 1, np.int64), np.empty(most, np.int32), np.empty(most, np.float32)
             used = pool_sparse(table, rows, ends, np.zeros(k), out)
             parts[first] = sparse.csr_matrix((out[2][:used], out[1][:used], out[0]), shape=(len(ends), k))
 
@@ -398,7 +398,7 @@ def _checked_count(facts: Mapping[str, Any], name: str, folder: Path) -> int:
 
 
 def _check_table(table: WordClusters, words: int, clusters: int) -> None:
-    """Refuse a table that is not one of so many words and clusters: the compiled functions follow its numbers.
+    """Check that a table is one of so many words and clusters: the compiled functions follow its numbers.
 
     Raises:
         InputError: a part has another type or size, or points outside the others.
