@@ -83,8 +83,8 @@ class DenseEmbedder(TransformerEmbedder):
         described = read_json(folder / _FACTS)
         try:
             settings, pooling = LexiconSettings(**described["settings"]), described["pooling"]
-            expected = np.array(described["fingerprint"], np.float64)
-            expected = finite(expected, (-1,), f"{folder / _FACTS}: 'fingerprint'")
+            known = np.array(described["fingerprint"], np.float64)
+            expected = finite(known, (-1,), f"{folder / _FACTS}: 'fingerprint'")
             return cls(read_backbone(folder, facts, None, expected), settings, pooling=pooling)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             if isinstance(error, ModelFolderError):

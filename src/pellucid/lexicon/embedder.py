@@ -99,7 +99,8 @@ class LexiconEmbedder(TransformerEmbedder):
                 f"the clusters' centroids have {width} dimensions and the states of the backbone {backbone.dimension}; "
                 "cluster the head of this backbone"
             )
-        self.mixing, self._dimensions = mixed or (None, clusters.dimensions)
+        self.mixing: Any = mixed and mixed[0]
+        self._dimensions = mixed[1] if mixed else clusters.dimensions
         if mixed is not None and mixed[0].shape != (len(clusters), len(mixed[1])):
             raise InputError(
                 f"mixing of shape {mixed[0].shape} does not lead from {len(clusters)} clusters to {len(mixed[1])} "
