@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError, ModelFolderError
+from pellucid.lexicon import LexiconSettings
 from pellucid.lexicon.clusters import Clusters, name_clusters
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.pretrained import loading, locate, named_place, outside
@@ -35,7 +36,6 @@ from pellucid.transformer.backbone import (
     prepare,
 )
 from pellucid.transformer.folder import finite
-from pellucid.transformer.reading import LexiconSettings
 
 _QUERY = "<instruct>{instruction}\n<query>{text}"
 SETTINGS = LexiconSettings(instructed_template=_QUERY, shift=True, end_token=True, takes_instruction=True)

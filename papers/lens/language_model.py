@@ -50,9 +50,9 @@ from papers.lens.samples import samples
 from papers.vector_cache import CachedEncoder, CachedSparseEncoder, distinct
 from pellucid import LexiconEmbedder
 from pellucid.base import unit_rows
-from pellucid.lexicon import Clusters, largest_coordinates
+from pellucid.lexicon import Clusters, LexiconSettings, largest_coordinates
 from pellucid.store import read_json, write_json
-from pellucid.transformer import LexiconSettings, open_backbone
+from pellucid.transformer import open_backbone
 from recipes.lexicon_smollm2 import (
     LENGTH,
     START,

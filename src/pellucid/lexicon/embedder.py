@@ -26,10 +26,11 @@ from pellucid.dimensions import Dimensions, Edit, mixed
 from pellucid.embeddings import Role
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Explanation, Row
+from pellucid.lexicon.settings import LexiconSettings, kept_own_words
 from pellucid.pretrained import locate
 from pellucid.text import Span, well_formed
 from pellucid.transformer.embedder import TransformerEmbedder
-from pellucid.transformer.reading import LexiconSettings, Reading, kept_own_words, known_words, whole_words
+from pellucid.transformer.reading import Reading, known_words, whole_words
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -28,6 +28,7 @@ from pellucid.dimensions import (
 )
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.lexicon.clusters import Clusters
+from pellucid.lexicon.settings import LexiconSettings
 from pellucid.pretrained import check_family, locate, saving
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.transformer.backbone import Backbone
@@ -40,7 +41,6 @@ from pellucid.transformer.folder import (
     read_mixing,
     write_backbone,
 )
-from pellucid.transformer.reading import LexiconSettings
 
 _TENSORS, _FACTS, _TABLE = "lexicon.safetensors", "lexicon.json", "dimensions.tsv"
 
