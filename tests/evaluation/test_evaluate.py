@@ -191,31 +191,6 @@ def test_queries_and_documents_are_told_apart(data: Path) -> None:
     assert retrieved.scores["recall_at_1"] == 0
 
 
-def test_a_set_of_air_bench_scores_as_it_does_in_the_usual_layout(tmp_path: Path, fruit: StaticEmbedder) -> None:
-    folder = tmp_path / "data" / "retrieval" / "AIR-Bench_qa_wiki_en"
-    texts = {"d1": "apple", "d2": "pear", "d3": "car"}
-    records(folder / "corpus.jsonl", [{"id": k, "text": v} for k, v in texts.items()])
-    records(folder / "dev_queries.jsonl", [{"id": "q1", "text": "the apple"}, {"id": "q2", "text": "no judgement"}])
-    labels = [{"qid": "q1", "docid": "d2", "relevance": 1}, {"qid": "q1", "docid": "d3", "relevance": 0}]
-    records(folder / "dev_qrels.jsonl", labels)
-    write_retrieval(tmp_path / "data", "usual")
-    air, usual = score(fruit, tmp_path / "data", "Retrieval")
-    assert (air.task, air.metric) == ("AIR-Bench_qa_wiki_en", "ndcg_at_10")
-    assert air.score == usual.score == pytest.approx(100 / np.log2(3))  # "pear" comes second
-    records(folder / "dev_qrels.jsonl", [{"qid": "q1", "docid": "d2"}])
-    with pytest.raises(InputError, match=r"dev_qrels\.jsonl, line 1 has no field 'relevance'"):
-        score(fruit, tmp_path / "data", "AIR-Bench_qa_wiki_en")
-
-
-@pytest.mark.full
-def test_mteb_has_no_task_of_air_bench() -> None:
-    """Once it has, the loader for its files and the page that says so can go."""
-    import mteb
-
-    names = [task.metadata.name.lower() for task in mteb.get_tasks(languages=["eng"])]
-    assert len(names) > 100 and not any(name.startswith(("air-bench", "airbench")) for name in names)
-
-
 def test_compressed_files_read_the_same(data: Path, fruit: StaticEmbedder) -> None:
     before = [row.score for row in score(fruit, data)]
     for path in [p for p in data.rglob("*") if p.is_file()]:
