@@ -29,8 +29,8 @@ import numpy as np
 from papers.lens.baselines import DenseEmbedder
 from pellucid import LexiconEmbedder, TrainingSettings, cluster_vocabulary, train_lexicon
 from pellucid.corpus import read_texts
-from pellucid.lexicon import TRAINED, Clusters, trained_model
-from pellucid.transformer import Backbone, LexiconSettings, open_backbone
+from pellucid.lexicon import TRAINED, Clusters, LexiconSettings, trained_model
+from pellucid.transformer import Backbone, open_backbone
 from recipes.dense_minilm import train_dense
 from recipes.lexicon_minilm import cut, medical_questions, pair_sets, shuffled, topic_sets
 from recipes.static_en import open_teacher

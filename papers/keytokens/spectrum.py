@@ -348,34 +348,27 @@ def sweep(
     given: EmbeddedTexts,
     *,
     unit: float | None = None,
-    factors: Sequence[float] = FACTORS,
     k: int = 10,
     language: str | None = "en",
     examples: int = 3,
 ) -> Sweep:
-    """Add factor x unit x u_1 to embeddings, for each factor, and measure what they then say (Eq. 14).
+    """Add factor x unit x u_1 to embeddings, for each of `FACTORS`, and measure what they then say (Eq. 14).
 
     Args:
         found: the spectrum of the backbone's embeddings.
         given: texts with embeddings of the backbone.
         unit: the paper's v_1, `Variation.first`, where there is a tuned model; None takes the amount that makes the
             mean part along u_1 zero.
-        factors: of the unit, in any order.
         k: of Hit@K, and tokens shown.
         language: whose stems are compared; None leaves those classes out.
         examples: texts whose tokens are kept.
 
     Raises:
-        InputError: there is no factor, the widths differ, or as `measure`.
+        InputError: the widths differ, or as `measure`.
         MissingExtraError: snowballstemmer or simplemma is not installed.
     """
     size = -found.level if unit is None else unit
-    ordered = sorted(set(map(float, factors)))
-    if not ordered:
-        raise InputError("no factor to sweep over; give at least one, such as [0.0, 1.0]")
-    amounts = {f"{factor:g}": factor * size + 0.0 for factor in ordered}
-    if len(amounts) < len(ordered):
-        raise InputError("two factors are the same to six digits; give one of them")
+    amounts = {f"{factor:g}": factor * size + 0.0 for factor in FACTORS}
     stems = None if language is None else Stems(language)
     measured = measure_shifted(amounts, given, found.first, k, stems=stems, examples=examples)
-    return Sweep(k, size, tuple(map(SweepStep, ordered, amounts.values(), measured)))
+    return Sweep(k, size, tuple(map(SweepStep, FACTORS, amounts.values(), measured)))

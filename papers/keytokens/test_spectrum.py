@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from papers.keytokens.rates import EmbeddedTexts, measure
-from papers.keytokens.spectrum import contributions, sweep, variation
+from papers.keytokens.spectrum import FACTORS, contributions, sweep, variation
 from pellucid.errors import InputError
 from pellucid.pca import Moments, spectrum_of
 from pellucid.transformer.tokenwords import readable
@@ -158,8 +158,8 @@ def test_each_step_of_a_sweep_is_the_alignment_of_the_moved_embeddings():
     pytest.importorskip("simplemma")
     rows = embeddings()
     texts, spectrum = given_texts(rows, HEAD), spectrum_of(rows)
-    found = sweep(spectrum, texts, factors=(1.0, 0.0, 0.5), k=3)
-    assert [step.factor for step in found.steps] == [0.0, 0.5, 1.0]
+    found = sweep(spectrum, texts, k=3)
+    assert [step.factor for step in found.steps] == list(FACTORS) == sorted(FACTORS)
     assert found.unit == pytest.approx(-spectrum.level)
     for step in found.steps:
         moved = EmbeddedTexts(texts.texts, spectrum.adjusted(rows, step.amount), texts.tokens, HEAD, texts.vocabulary)
@@ -172,13 +172,5 @@ def test_each_step_of_a_sweep_is_the_alignment_of_the_moved_embeddings():
         assert names == [[token.token for token in text.tokens] for text in expected.examples[:3]]
     assert found.best.alignment.weighted_lar == max(step.alignment.weighted_lar for step in found.steps)
     check_views(found)
-    assert len(found.to_frame()) == 3 and found.plot().axes and found.plot(dark=True).axes
-    assert sweep(spectrum, texts, unit=2.5, factors=[-1.0], language=None, k=2).steps[0].amount == -2.5
-
-
-def test_a_sweep_needs_factors_that_can_be_told_apart():
-    texts, spectrum = given_texts(embeddings(), HEAD), spectrum_of(embeddings())
-    with pytest.raises(InputError, match="no factor"):
-        sweep(spectrum, texts, factors=[], language=None)
-    with pytest.raises(InputError, match="six digits"):
-        sweep(spectrum, texts, factors=[1.0, 1.0 + 1e-12], language=None)
+    assert len(found.to_frame()) == len(FACTORS) and found.plot().axes and found.plot(dark=True).axes
+    assert sweep(spectrum, texts, unit=2.5, language=None, k=2).steps[-1].amount == 2.5 * FACTORS[-1]

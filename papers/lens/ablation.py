@@ -35,6 +35,7 @@ from pellucid import LexiconEmbedder, TrainingSettings, cluster_vocabulary, trai
 from pellucid.evaluation import read_table
 from pellucid.lexicon import (
     Clusters,
+    LexiconSettings,
     TrainingRow,
     TrainingSet,
     mine_negatives,
@@ -43,7 +44,7 @@ from pellucid.lexicon import (
     write_rows,
 )
 from pellucid.store import read_json, write_json
-from pellucid.transformer import Attention, LexiconSettings, open_backbone
+from pellucid.transformer import Attention, open_backbone
 from recipes.tatoeba_pairs import Pair, all_paraphrases, letters, test_sentences
 
 POOLINGS, KS = ("last", "sum", "max"), (1000, 2000, 4000, 8000, None)

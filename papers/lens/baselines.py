@@ -25,6 +25,7 @@ from pellucid.base import Embedder, Vectors, explained_texts
 from pellucid.embeddings import Role, unit_rows
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import EMBEDDING, Explanation, Row
+from pellucid.lexicon import LexiconSettings
 from pellucid.lexicon.clusters import Clusters, cluster_vocabulary
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.store import read_json, write_json
@@ -32,7 +33,7 @@ from pellucid.transformer.attention import is_causal_lm
 from pellucid.transformer.backbone import Backbone, open_backbone, read_transformer_config
 from pellucid.transformer.embedder import TransformerEmbedder
 from pellucid.transformer.folder import backbone_facts, finite, read_backbone, write_backbone
-from pellucid.transformer.reading import LexiconSettings, Reading
+from pellucid.transformer.reading import Reading
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.folder import locate, named_place, outside
+from pellucid.lexicon import LexiconSettings
 from pellucid.lexicon.clusters import Clusters, name_clusters
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.store import read_json
@@ -35,7 +36,6 @@ from pellucid.transformer.backbone import (
     prepare,
 )
 from pellucid.transformer.folder import finite
-from pellucid.transformer.reading import LexiconSettings
 from pellucid.untrusted import loading
 
 _QUERY = "<instruct>{instruction}\n<query>{text}"

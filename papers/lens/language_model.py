@@ -50,10 +50,10 @@ from papers.lens.samples import samples
 from papers.vector_cache import CachedEncoder, CachedSparseEncoder, distinct
 from pellucid import LexiconEmbedder
 from pellucid.base import unit_rows
-from pellucid.lexicon import Clusters
+from pellucid.lexicon import Clusters, LexiconSettings
 from pellucid.mixing import largest_coordinates
 from pellucid.store import read_json, write_json
-from pellucid.transformer import LexiconSettings, open_backbone
+from pellucid.transformer import open_backbone
 from recipes.lexicon_smollm2 import (
     LENGTH,
     START,

@@ -28,7 +28,8 @@ import pellucid
 from benchmarks.static_speed import sts_texts
 from papers.pages import markdown_table, processor
 from papers.retrieval_sets import read_collection
-from pellucid.evaluation import find_tasks, sts_spearman
+from papers.sts import sts_spearman
+from pellucid.evaluation import find_tasks
 from pellucid.folder import locate
 
 RETRIEVAL = ("SciFact", "cisi", "cranfield", "npl")

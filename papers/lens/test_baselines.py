@@ -27,8 +27,9 @@ from papers.lens.baselines import (
 )
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.lexicon.embedder import LexiconEmbedder
+from pellucid.lexicon.settings import FUNCTION_WORDS, LexiconSettings, own_word_ids
 from pellucid.transformer.backbone import prepare
-from pellucid.transformer.reading import FUNCTION_WORDS, LexiconSettings, Reader, own_word_ids
+from pellucid.transformer.reading import Reader
 
 TEXT = "The doctor gave the sick boy medicine."
 TEXTS = [TEXT, "swift cars", "", "a man is riding the horse on the beach, quickly"]
@@ -438,7 +439,7 @@ def test_a_broken_dense_folder_says_so(causal, tmp_path, changes, message):
 
 @pytest.mark.parametrize(("name", "kind"), [("echo", "gpt_neox"), ("dense-last", "gpt_neox"), ("splade", "bert")])
 def test_a_baseline_opens_by_a_string(name, kind, tmp_path):
-    from pellucid.evaluation.evaluating import open_any
+    from papers.models import open_any
 
     tokenizer, model = fresh(kind)
     tokenizer.save_pretrained(tmp_path)
@@ -452,7 +453,7 @@ def test_a_baseline_opens_by_a_string(name, kind, tmp_path):
 
 @pytest.mark.parametrize("spec", ["baseline:bm25:model", "baseline:echo", "baseline:"])
 def test_a_baseline_that_is_none_is_said(spec):
-    from pellucid.evaluation.evaluating import open_any
+    from papers.models import open_any
 
     with pytest.raises(InputError, match=r"no baseline .*one of splade, echo, promptreps"):
         open_any(spec)

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from papers.models import open_any
 from papers.pages import markdown_table, print_block
 from papers.swe.crosslingual import LANGUAGES, tatoeba
 from papers.swe.language_steps import ALL, DROP, DROPPED, EXTRACTED, KEPT, MODELS, STEPS, TUNED, Languages, parser
@@ -35,7 +36,6 @@ from papers.swe.separation import language_separation
 from papers.swe.trials import Maker
 from pellucid import StaticEmbedder, as_static
 from pellucid.corpus import read_texts
-from pellucid.evaluation import open_any
 from pellucid.pca import spectrum_of
 from pellucid.static import Bags, segmenter
 from recipes.static_multi import open_e5

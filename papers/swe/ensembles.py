@@ -31,9 +31,10 @@ import numpy as np
 
 import pellucid
 from papers.ldir.development import held_out, paraphrases
+from papers.models import open_any
 from pellucid import EnsembleEmbedder, StaticEmbedder, as_static, evaluate
 from pellucid.ensemble import FittedWeights, fit_ranking_weights, fit_weights
-from pellucid.evaluation import find_tasks, open_any, read_records, read_sts, read_table
+from pellucid.evaluation import find_tasks, read_records, read_sts, read_table
 
 KINDS = ("STS", "Retrieval")
 OURS, THEIRS, TABLE, M2V = "static-en", "WordLlama", "WordLlama's table, as static", "model2vec's table"

@@ -35,10 +35,11 @@ from sklearn.linear_model import LogisticRegression
 
 import pellucid
 from papers.retrieval_sets import dense_score, read_collection
+from papers.sts import sts_spearman
 from pellucid import StaticEmbedder
 from pellucid.base import Vectors, unit_rows
 from pellucid.corpus import read_texts
-from pellucid.evaluation import find_tasks, read_table, sts_spearman
+from pellucid.evaluation import find_tasks, read_table
 from pellucid.static import Speller, fit_spelling, ngram_weights
 from pellucid.text import Vocabulary, split_words
 

@@ -35,9 +35,10 @@ from typing import Any
 
 import papers.swe.published as paper
 from papers.bm25 import SETTINGS, bm25_scores
+from papers.models import open_any
 from pellucid import evaluate
 from pellucid.errors import InputError
-from pellucid.evaluation import Results, cache_key, default_cache, find_tasks, open_any, read_sts
+from pellucid.evaluation import Results, cache_key, default_cache, find_tasks, read_sts
 
 TEACHER, WORDLLAMA, BUNDLED = "MiniLM-L6, our teacher (384)", "WordLlama (256)", "static-en"
 _AT_HAND = ("STS12", "STS13", "STS14", "STS15", "STSBenchmark", "SICK-R")

@@ -78,9 +78,9 @@ def languages(data: Path) -> None:
     """Compare English and German words and sentences in WordLlama's table, which no step has made alike."""
     from collections import Counter
 
+    from papers.models import open_any
     from papers.swe.separation import language_separation
     from pellucid import as_static
-    from pellucid.evaluation import open_any
     from pellucid.text import split_words
 
     with lzma.open(data / "parallel" / "tatoeba" / "en-de.tsv.xz", "rt", encoding="utf-8") as file:
@@ -143,8 +143,8 @@ def banking(data: Path, split: str) -> list[str]:
 
 def merge(data: Path) -> None:
     """Bring the table of WordLlama into the space of static-en."""
+    from papers.models import open_any
     from pellucid import as_static, merge_vocabularies
-    from pellucid.evaluation import open_any
 
     model = static_en()
     other = as_static(open_any("wordllama"), [*model.vocabulary.words[:20_000], "covid", "chatgpt", "deepfake"])

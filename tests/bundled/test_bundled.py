@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import pellucid
+from papers.models import open_any
+from papers.sts import sts_spearman
 from pellucid.cli.output import model_facts
-from pellucid.evaluation.evaluating import open_any, sts_spearman
 from pellucid.folder import bundled_models
 from pellucid.static.making.extraction import ExtractionSettings
 

@@ -207,7 +207,6 @@ _READERS = {
     "rank": ["rank", "apple", "{}"],
     "contrast": ["contrast", "{}", "{}"],
     "edit": ["edit", "static-en", "--idf", "{}", "-o", "edited"],
-    "tags": ["inspect", "tags", "static-en", "{}"],
     "anchors": ["anchors", "static-en", "{}", "-n", "2", "--unfiltered", "-o", "anchors", "--method", "uniform"],
     "prune": ["vocabulary", "prune", "static-en", "{}", "-o", "small"],
     "words": ["vocabulary", "add", "static-en", "--words", "{}", "--teacher", "static-en", "-o", "added"],

@@ -30,6 +30,13 @@ PACKAGES = ["pellucid", *(f"pellucid.{room}" for room in ROOMS)]
 PAGES = sorted(
     str(path.relative_to(ROOT)) for folder in (".", "docs", "recipes") for path in (ROOT / folder).glob("*.md")
 )
+ANALYSES = {  # no scripts: what the papers add to the library stands on its inner parts
+    "papers/__main__.py", "papers/models.py", "papers/sts.py",
+    "papers/swe/bitext.py", "papers/swe/components.py", "papers/swe/norms.py", "papers/swe/separation.py",
+    "papers/lens/baselines.py", "papers/lens/checkpoint.py", "papers/lens/instructions.py", "papers/lens/letters.py",
+    "papers/keytokens/alignment.py", "papers/keytokens/index.py", "papers/keytokens/pooling.py",
+    "papers/keytokens/presets.py", "papers/keytokens/rates.py", "papers/keytokens/spectrum.py",
+}  # fmt: skip
 INNER = {  # what these measure, rebuild or show is an inner part
     "papers/authors_code.py": {
         "pellucid.lexicon.trainer",
@@ -151,6 +158,8 @@ def imported_names(text):
 @pytest.mark.parametrize("folder", ["examples", "papers", "benchmarks", "recipes", "docs"])
 def test_a_script_imports_nothing_deeper_than_a_room(folder):
     for path in sorted(set((ROOT / folder).rglob("*.py")) - set((ROOT / folder).rglob("test_*.py"))):
+        if path.relative_to(ROOT).as_posix() in ANALYSES:
+            continue
         taken = list(imported_names(path.read_text(encoding="utf-8")))
         inner = INNER.get(path.relative_to(ROOT).as_posix(), set())
         assert {home for home, _ in taken if home.count(".") > 1} == inner, path

@@ -454,7 +454,7 @@ def test_a_model2vec_table_becomes_static_without_loss_but_for_punctuation(tmp_p
 
 
 def test_wordllama_s_table_becomes_static_without_loss_but_for_punctuation():
-    from pellucid.evaluation.evaluating import open_any
+    from papers.models import open_any
 
     theirs = open_any("wordllama:64")
     texts = ["The bank raised the rate on home loans", "mortgages Mortgages got dearer", "a naïve tokeniser"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import lzma
 import socket
 import sys
@@ -15,11 +14,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import spearmanr
 
 from pellucid.base import Embedder
-from pellucid.errors import CorpusError, InputError, MissingExtraError, ModelFolderError
-from pellucid.evaluation.evaluating import Results, TaskScore, evaluate, open_any, sts_spearman
+from pellucid.errors import CorpusError, InputError, MissingExtraError
+from pellucid.evaluation.evaluating import Results, TaskScore, evaluate
 from pellucid.evaluation.tasks import find_tasks, read_table
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary
@@ -153,46 +151,6 @@ def score(model: Any, data: Path, *tasks: str) -> list[TaskScore]:
     return list(evaluate(model, data=data, tasks=tasks or None, cache_dir=data.parent / "cache").rows)
 
 
-# --- the fast STS score ---
-
-
-def test_sts_spearman_by_hand(tmp_path: Path) -> None:
-    # Cosines 1, 0, 0.71, 0.95 where people said 5, 1, 4, 3: two neighbours swapped, 1 - 6 * 2 / (4 * 15) = 0.8.
-    rows = [
-        ("apple", "apple", 5),
-        ("apple", "car", 1),
-        ("apple car", "car", 4),
-        ("apple apple apple car", "apple", 3),
-    ]
-    write_sts(tmp_path, "STS13", rows)
-    assert sts_spearman(Planar().encode, tmp_path) == {"STS13": pytest.approx(80.0)}
-
-
-def test_sts_spearman_is_scipy_and_mteb(tmp_path: Path, fruit: StaticEmbedder) -> None:
-    unknown = [("zzz", "apple", 2.5), ("zzz", "yyy", 3.5), ("pear", "car", 0.2), ("car pear", "bicycle", 2.2)]
-    write_sts(tmp_path, "SICK-R", RISING + unknown)
-    (tmp_path / "sts/SICK-R/test.tsv").rename(tmp_path / "sts/SICK-R/all.tsv")
-    write_sts(tmp_path, "STS15")
-    first, second, gold = zip(*RISING)
-    cosines = fruit.similarity_pairwise(fruit.encode(first), fruit.encode(second))
-    plain = sts_spearman(fruit.encode, tmp_path)
-    assert plain["STS15"] == pytest.approx(100 * spearmanr(gold, cosines)[0])
-    assert {row.task: row.score for row in score(fruit, tmp_path)} == pytest.approx(plain)
-    assert list(plain) == ["STS15", "SICK-R"]
-
-
-def test_sts_scale_of_rows_does_not_matter(tmp_path: Path) -> None:
-    write_sts(tmp_path)
-    model = Planar()
-    assert sts_spearman(lambda texts: 7 * model.encode(texts), tmp_path) == sts_spearman(model.encode, tmp_path)
-
-
-def test_pairs_without_a_score_are_left_out(tmp_path: Path, fruit: StaticEmbedder) -> None:
-    write_sts(tmp_path / "a", rows=RISING)
-    write_sts(tmp_path / "b", rows=[*RISING, ("car", "apple", "")])  # type: ignore[list-item]
-    assert sts_spearman(fruit.encode, tmp_path / "a") == sts_spearman(fruit.encode, tmp_path / "b")
-
-
 # --- every kind of task, by hand ---
 
 
@@ -231,31 +189,6 @@ def test_queries_and_documents_are_told_apart(data: Path) -> None:
 
     retrieved = score(Roles(), data, "Retrieval")[0]
     assert retrieved.scores["recall_at_1"] == 0
-
-
-def test_a_set_of_air_bench_scores_as_it_does_in_the_usual_layout(tmp_path: Path, fruit: StaticEmbedder) -> None:
-    folder = tmp_path / "data" / "retrieval" / "AIR-Bench_qa_wiki_en"
-    texts = {"d1": "apple", "d2": "pear", "d3": "car"}
-    records(folder / "corpus.jsonl", [{"id": k, "text": v} for k, v in texts.items()])
-    records(folder / "dev_queries.jsonl", [{"id": "q1", "text": "the apple"}, {"id": "q2", "text": "no judgement"}])
-    labels = [{"qid": "q1", "docid": "d2", "relevance": 1}, {"qid": "q1", "docid": "d3", "relevance": 0}]
-    records(folder / "dev_qrels.jsonl", labels)
-    write_retrieval(tmp_path / "data", "usual")
-    air, usual = score(fruit, tmp_path / "data", "Retrieval")
-    assert (air.task, air.metric) == ("AIR-Bench_qa_wiki_en", "ndcg_at_10")
-    assert air.score == usual.score == pytest.approx(100 / np.log2(3))  # "pear" comes second
-    records(folder / "dev_qrels.jsonl", [{"qid": "q1", "docid": "d2"}])
-    with pytest.raises(InputError, match=r"dev_qrels\.jsonl, line 1 has no field 'relevance'"):
-        score(fruit, tmp_path / "data", "AIR-Bench_qa_wiki_en")
-
-
-@pytest.mark.full
-def test_mteb_has_no_task_of_air_bench() -> None:
-    """Once it has, the loader for its files and the page that says so can go."""
-    import mteb
-
-    names = [task.metadata.name.lower() for task in mteb.get_tasks(languages=["eng"])]
-    assert len(names) > 100 and not any(name.startswith(("air-bench", "airbench")) for name in names)
 
 
 def test_compressed_files_read_the_same(data: Path, fruit: StaticEmbedder) -> None:
@@ -387,9 +320,6 @@ def test_absent_and_empty_folders(tmp_path: Path) -> None:
         evaluate(Planar(), data=tmp_path / "nowhere")
     with pytest.raises(InputError, match="no evaluation set under"):
         evaluate(Planar(), data=tmp_path)
-    write_clustering(tmp_path)
-    with pytest.raises(InputError, match="no STS set under"):
-        sts_spearman(Planar().encode, tmp_path)
 
 
 def test_an_absent_file_is_told_before_any_work(data: Path) -> None:
@@ -435,42 +365,12 @@ def test_any_cell_is_read_as_written(tmp_path_factory: pytest.TempPathFactory, r
 # --- opening models ---
 
 
-def test_open_any_tells_our_models_from_others(tmp_path: Path, fruit: StaticEmbedder) -> None:
-    fruit.save_pretrained(tmp_path / "ours")
-    ours = open_any(str(tmp_path / "ours"))
-    assert isinstance(ours, StaticEmbedder)
-    fruit.save_pretrained(tmp_path / "stock")
-    (tmp_path / "stock/config.json").write_text("{}")
-    stock = open_any(tmp_path / "stock")
-    assert type(stock).__name__ == "SentenceTransformer"
-    static = open_any(f"model2vec:{tmp_path / 'ours'}")
-    assert type(static).__name__ == "StaticModel"
-    write_sts(tmp_path)
-    assert [score(model, tmp_path)[0].score for model in (stock, static)] == pytest.approx([100, 100])
-
-
 def test_results_are_named_after_the_given_string(tmp_path: Path, fruit: StaticEmbedder) -> None:
     write_sts(tmp_path)
     fruit.save_pretrained(tmp_path / "ours")
     assert evaluate(str(tmp_path / "ours"), data=tmp_path, cache_dir=tmp_path).model == str(tmp_path / "ours")
     assert evaluate(fruit, data=tmp_path, cache_dir=tmp_path).model == "StaticEmbedder"
     assert evaluate(fruit, data=tmp_path, cache_dir=tmp_path, name="fruit").model == "fruit"
-
-
-def test_word_vectors_in_a_text_file(tmp_path: Path) -> None:
-    (tmp_path / "words.vec").write_text("2 2\napple 1 0\ncar 0 1\n")
-    assert open_any(f"vectors:{tmp_path / 'words.vec'}").encode("apple").tolist() == [1, 0]
-
-
-@pytest.mark.parametrize("spec", ["no-such-model", "./no/such/folder", "wordllama:many"])
-def test_what_cannot_be_opened(spec: str) -> None:
-    with pytest.raises(InputError, match=spec):
-        open_any(spec)
-
-
-def test_a_folder_without_a_model(tmp_path: Path) -> None:
-    with pytest.raises(ModelFolderError):
-        open_any(str(tmp_path))
 
 
 def test_an_object_that_is_no_model(data: Path) -> None:
@@ -526,18 +426,3 @@ def test_the_papers_tables(tables: Any) -> None:
     steps = tables._table6(results)
     assert "| **+ distillation (3.3), as bundled** | 39.5 | - | - |" in steps
     assert "| **extraction (3.1)** | - | - | - |" in steps
-
-
-# --- real data ---
-
-
-@pytest.mark.full
-def test_wordllama_has_its_known_scores(shared: Path, tmp_path: Path) -> None:
-    handlers = logging.getLogger().handlers[:]
-    model = open_any("wordllama")
-    assert logging.getLogger().handlers == handlers
-    known = {"STS12": 64.61, "STS13": 74.44, "STS14": 69.52, "STS15": 81.07, "STSBenchmark": 75.87, "SICK-R": 67.21}
-    plain = sts_spearman(model.embed, shared / "data")
-    assert {task: plain[task] for task in known} == pytest.approx(known, abs=0.01)
-    row = evaluate(model, data=shared / "data", tasks=["STS13"], cache_dir=tmp_path).rows[0]
-    assert row.score == pytest.approx(plain["STS13"], abs=1e-3)

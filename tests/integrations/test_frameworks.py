@@ -53,10 +53,9 @@ def test_bertopic_takes_a_pipeline_around_encode(model):
 
 
 @pytest.mark.full
-def test_mteb_evaluates_the_model(model, tmp_path):
+def test_mteb_evaluates_the_model_as_it_is(model, tmp_path):
     mteb = pytest.importorskip("mteb", reason="mteb is not installed")
-    from pellucid.evaluation.evaluating import MtebModel, evaluate
-    from pellucid.evaluation.tasks import find_tasks, make_task, quiet
+    from pellucid.evaluation import MtebEncoder, evaluate, find_tasks, make_task, quiet
 
     folder = tmp_path / "data" / "sts" / "STS12"
     folder.mkdir(parents=True)
@@ -65,7 +64,9 @@ def test_mteb_evaluates_the_model(model, tmp_path):
     (folder / "test.tsv").write_text("\n".join(lines) + "\n")
     (task,) = find_tasks(tmp_path / "data")
     with quiet():
-        done = mteb.evaluate(MtebModel(model), make_task(task), cache=None, co2_tracker=False, show_progress_bar=False)
+        done = mteb.evaluate(
+            MtebEncoder(model), make_task(task), cache=None, co2_tracker=False, show_progress_bar=False
+        )
     score = done.task_results[0].get_score()
     assert score > 0.5
     (row,) = evaluate(model, data=tmp_path / "data", cache_dir=tmp_path / "cache", show_progress_bar=False).rows
@@ -80,13 +81,13 @@ def test_a_model_keeps_mtebs_protocol(name):
     from mteb.models import EncoderProtocol
     from mteb.types import EncodeKwargs
 
-    from pellucid.evaluation.evaluating import MtebModel
+    from pellucid.evaluation import MtebEncoder
 
-    opened = MtebModel(pellucid.load(name))
+    opened = MtebEncoder(pellucid.load(name))
     assert isinstance(opened, EncoderProtocol)
     asked, taken = inspect.signature(EncoderProtocol.encode).parameters, inspect.signature(opened.encode).parameters
-    assert {key for key, value in asked.items() if value.kind is value.KEYWORD_ONLY} <= set(taken)
-    assert set(EncodeKwargs.__annotations__) <= set(taken)
+    known = {key for key, value in asked.items() if value.kind is value.KEYWORD_ONLY}
+    assert known | set(EncodeKwargs.__annotations__) <= set(taken)
     first, second = opened.model.encode(ANIMALS), opened.model.encode(MONEY)
     assert opened.similarity(first, second).shape == (len(ANIMALS), len(MONEY))
     assert opened.similarity_pairwise(first, second).shape == (len(ANIMALS),)
@@ -95,17 +96,18 @@ def test_a_model_keeps_mtebs_protocol(name):
 
 def test_mteb_tells_models_of_other_weights_apart(model, fruit, tmp_path):
     pytest.importorskip("mteb", reason="mteb is not installed")
-    from pellucid.evaluation.evaluating import MtebModel
+    from pellucid.evaluation import MtebEncoder
 
-    first, again = (MtebModel(each).mteb_model_meta for each in (model, pellucid.load("static-en")))
-    assert (first.name, first.revision) == (again.name, again.revision)
+    def revision(model):
+        return MtebEncoder(model).mteb_model_meta.revision
+
+    assert revision(model) == revision(pellucid.load("static-en"))
     small = model.keep([0, 1, 2])
-    revision = MtebModel(small).mteb_model_meta.revision
-    assert revision not in (first.revision, MtebModel(small).mteb_model_meta.revision)
+    assert revision(small) not in (revision(model), revision(small))
     revisions = []
     for changed in (fruit, fruit.rename({0: "renamed"}), fruit.scale({0: 2.0})):
         changed.save_pretrained(tmp_path / "fruit")
-        revisions.append(MtebModel(pellucid.load(tmp_path / "fruit")).mteb_model_meta.revision)
+        revisions.append(revision(pellucid.load(tmp_path / "fruit")))
     assert len(set(revisions)) == 3
 
 

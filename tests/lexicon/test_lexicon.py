@@ -20,8 +20,9 @@ import pellucid  # noqa: E402
 from pellucid.errors import InputError, ModelFolderError  # noqa: E402
 from pellucid.lexicon.clusters import Clusters, cluster_vocabulary  # noqa: E402
 from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
+from pellucid.lexicon.settings import LexiconSettings  # noqa: E402
 from pellucid.transformer.backbone import prepare  # noqa: E402
-from pellucid.transformer.reading import LexiconSettings, Reader, whole_words  # noqa: E402
+from pellucid.transformer.reading import Reader, whole_words  # noqa: E402
 
 TEXTS = ["The man is riding a horse.", "a doctor gave the sick boy medicine", "", "cars quickly, swift cars!"]
 INSTRUCTED = "<instruct>{instruction}\n<query>{text}"

@@ -14,8 +14,9 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from pellucid.errors import InputError, ModelFolderError  # noqa: E402
+from pellucid.lexicon.settings import LexiconSettings  # noqa: E402
 from pellucid.transformer.backbone import last_pooled, open_backbone, pooled, prepare  # noqa: E402
-from pellucid.transformer.reading import LexiconSettings, Reader  # noqa: E402
+from pellucid.transformer.reading import Reader  # noqa: E402
 
 CAUSAL = ("mistral", "llama", "qwen2", "qwen3", "gemma", "gemma2", "gpt_neox", "gpt_neo", "gpt2", "opt", "phi")
 

@@ -360,33 +360,21 @@ def evaluate(
     data: Annotated[Path | None, typer.Option(help="A folder of test sets; without it, the hub's.")] = None,
     task: Annotated[list[str] | None, typer.Option(help="A task or a type, as STS; repeat for more.")] = None,
     cache: Annotated[Path | None, typer.Option(help="Where scores are kept. [default: ~/.cache]")] = None,
-    instructions: Annotated[
-        str, typer.Option(help="The instructions of tasks: auto, bundled, none or a JSON file; see below.")
-    ] = "auto",
     json: JsonOption = False,
 ) -> None:
     """Score a model with MTEB.
 
     Scores are kept by a hash of weights and data, so that an interrupted run
-    resumes. Models of other libraries can be scored for comparison: a
-    sentence-transformers folder or hub id, wordllama, wordllama:128,
-    model2vec:FOLDER_OR_ID, vectors:FILE (word2vec, GloVe or fastText text), and the
-    LENS paper's baselines of a transformer, baseline:NAME:FOLDER_OR_ID with splade,
-    echo, promptreps, promptreps-dense, dense-last or dense-mean.
-
-    A lexicon model that was trained with instructions gets the LENS paper's for each
-    task, before queries and before the texts of tasks that have none; no other model
-    does. --instructions bundled gives them to every model that can take one, as does
-    a file of {"task": "instruction"}; none gives none.
+    resumes. A sentence-transformers folder or hub id can be scored for comparison.
 
     \b
     Examples:
       pellucid eval static-en --data shared/data --task STS
-      pellucid eval wordllama --task STSBenchmark --task SICK-R --json
+      pellucid eval sentence-transformers/all-MiniLM-L6-v2 --task STSBenchmark --json
     """
     from pellucid.evaluation.evaluating import evaluate as score
 
-    results = score(model, data=data, tasks=task or None, cache_dir=cache, instructions=instructions)
+    results = score(model, data=data, tasks=task or None, cache_dir=cache)
     typer.echo(json_line(results.to_dict()) if json else results.to_markdown().rstrip("\n"))
 
 

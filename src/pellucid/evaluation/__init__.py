@@ -1,26 +1,17 @@
-"""How good a model is: MTEB on local data or the hub's, and how well translations are found."""
+"""How good a model is: MTEB on local data or the hub's."""
 
 from typing import TYPE_CHECKING
 
 from pellucid._lazy import lazy
 
 if TYPE_CHECKING:
-    from pellucid.evaluation.bitext import (
-        MinedPairs as MinedPairs,
-        TranslationScores as TranslationScores,
-        f1_in_all as f1_in_all,
-        mine_pairs as mine_pairs,
-        mining_f1 as mining_f1,
-        translation_scores as translation_scores,
-    )
     from pellucid.evaluation.evaluating import (
+        MtebEncoder as MtebEncoder,
         Results as Results,
         TaskScore as TaskScore,
+        cache_key as cache_key,
         default_cache as default_cache,
         evaluate as evaluate,
-        cache_key as cache_key,
-        open_any as open_any,
-        sts_spearman as sts_spearman,
     )
     from pellucid.evaluation.tasks import (
         LocalTask as LocalTask,
@@ -34,8 +25,7 @@ if TYPE_CHECKING:
     )
 else:
     _HOMES = {
-        "bitext": "MinedPairs TranslationScores f1_in_all mine_pairs mining_f1 translation_scores",
-        "evaluating": "Results TaskScore cache_key default_cache evaluate open_any sts_spearman",
+        "evaluating": "MtebEncoder Results TaskScore cache_key default_cache evaluate",
         "tasks": "LocalTask ScoredPairs find_tasks make_task quiet read_records read_sts read_table",
     }
     __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)

@@ -6,10 +6,6 @@ The layout is one folder a set, under one folder a kind; any other folder in the
     retrieval/scifact/corpus.jsonl          _id, title (may be absent), text
                       queries.jsonl         _id, text
                       qrels/test.tsv        query-id, corpus-id, score
-    retrieval/AIR-Bench_qa_wiki_en/         as AIR-Bench publishes a set with labels:
-                      corpus.jsonl          id, text
-                      dev_queries.jsonl     id, text
-                      dev_qrels.jsonl       qid, docid, relevance
     reranking/wikiqa/test.jsonl             query, positive: [...], negative: [...]
     classification/banking77/train.tsv      text, label; and test.tsv
     clustering/search_snippets/test.tsv     text, label
@@ -54,8 +50,6 @@ _FILES = {
     "Clustering": ("test.tsv",),
     "PairClassification": ("test.tsv",),
 }
-
-_AIR_BENCH = ("corpus.jsonl", "dev_queries.jsonl", "dev_qrels.jsonl")
 
 _OFFICIAL = {
     **{f"sts/{name}": name for name in ("STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "SICK-R")},
@@ -115,8 +109,6 @@ class LocalTask:
     def files(self) -> list[Path]:
         """Return the paths of the files the task is scored on."""
         names = ("all.tsv",) if self.name == "SICK-R" else _FILES[self.kind]
-        if self.kind == "Retrieval" and any(self.folder.glob(f"{_AIR_BENCH[1]}*")):
-            names = _AIR_BENCH
         return [self.file(name) for name in names]
 
     def digest(self) -> str:
@@ -341,31 +333,18 @@ def _sts(found: LocalTask) -> Any:
 
 def _retrieval(found: LocalTask) -> Any:
     corpus_file, queries_file, qrels_file = found.files()
-    air_bench = queries_file.name.startswith(_AIR_BENCH[1])
-    key = "id" if air_bench else "_id"
     corpus = [
-        {"id": str(r[key]), "title": str(r.get("title") or ""), "text": str(r["text"])}
-        for r in read_records(corpus_file, [key, "text"])
+        {"id": str(r["_id"]), "title": str(r.get("title") or ""), "text": str(r["text"])}
+        for r in read_records(corpus_file, ["_id", "text"])
     ]
-    queries = [{"id": str(r[key]), "text": str(r["text"])} for r in read_records(queries_file, [key, "text"])]
+    queries = [{"id": str(r["_id"]), "text": str(r["text"])} for r in read_records(queries_file, ["_id", "text"])]
     relevant: dict[str, dict[str, int]] = {}
-    for query, document, score in _judgements(qrels_file, air_bench):
+    for query, document, score in zip(*read_table(qrels_file, ["query-id", "corpus-id", "score"]).values()):
         if _integer(score, qrels_file) > 0:
             relevant.setdefault(query, {})[document] = int(score)
     if not relevant.keys() & {query["id"] for query in queries}:
         raise InputError(f"{qrels_file}: no query of {queries_file.name} has a relevant document")
     return _retrieval_split(corpus, queries, relevant, None)
-
-
-def _judgements(path: Path, air_bench: bool) -> Iterator[tuple[str, str, str]]:
-    """Yield query, document and score of each line."""
-    if not air_bench:
-        yield from zip(*read_table(path, ["query-id", "corpus-id", "score"]).values())
-        return
-    fields = ["qid", "docid", "relevance"]
-    for record in read_records(path, fields):
-        query, document, score = (str(record[field]) for field in fields)
-        yield query, document, score
 
 
 def _reranking(found: LocalTask) -> Any:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         refine_clusters as refine_clusters,
     )
     from pellucid.lexicon.embedder import LexiconEmbedder as LexiconEmbedder
+    from pellucid.lexicon.settings import LexiconSettings as LexiconSettings
     from pellucid.lexicon.static import (
         StaticLexiconEmbedder as StaticLexiconEmbedder,
         WordClusters as WordClusters,
@@ -42,6 +43,7 @@ else:
         "clusters": "Clusters FittedHead cluster_vocabulary fit_head fit_rows",
         "distilling": "fired_clusters named_by_words refine_clusters",
         "embedder": "LexiconEmbedder",
+        "settings": "LexiconSettings",
         "static": "StaticLexiconEmbedder WordClusters",
         "training": "TRAINED TrainingSettings train_lexicon trained_model",
         "training_data": "TrainingRow TrainingSet mine_negatives read_training_sets score_rows write_rows",

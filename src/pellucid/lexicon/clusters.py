@@ -20,9 +20,10 @@ import numpy.typing as npt
 from pellucid import base
 from pellucid.dimensions import Dimension, Dimensions, as_text, read_dimensions, write_dimensions
 from pellucid.errors import InputError, ModelFolderError, missing_extra
+from pellucid.lexicon.settings import LexiconSettings
 from pellucid.progress import Progress
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
-from pellucid.transformer.reading import LexiconSettings, Reader
+from pellucid.transformer.reading import Reader
 from pellucid.transformer.tokenwords import Rank, Token, readable, vocabulary_of
 
 if TYPE_CHECKING:

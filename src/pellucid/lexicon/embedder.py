@@ -33,12 +33,13 @@ from pellucid.embeddings import Role
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Explanation, Row
 from pellucid.lexicon.clusters import Clusters
+from pellucid.lexicon.settings import LexiconSettings, kept_own_words
 from pellucid.mixing import after_edit, diagonal_scales, mixing_tensors, read_mixed, sparse_units, strongest_source
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.text import Span, well_formed
 from pellucid.transformer.embedder import TransformerEmbedder
 from pellucid.transformer.folder import backbone_facts, finite, read_backbone, write_backbone
-from pellucid.transformer.reading import LexiconSettings, Reading, kept_own_words, known_words, whole_words
+from pellucid.transformer.reading import Reading, known_words, whole_words
 
 if TYPE_CHECKING:
     from typing_extensions import Self

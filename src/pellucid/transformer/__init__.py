@@ -14,12 +14,12 @@ if TYPE_CHECKING:
         write_adapter as write_adapter,
     )
     from pellucid.transformer.pooled_head import max_pooled as max_pooled
-    from pellucid.transformer.reading import LexiconSettings as LexiconSettings, ReadingSettings as ReadingSettings
+    from pellucid.transformer.reading import ReadingSettings as ReadingSettings
 else:
     _HOMES = {
         "attention": "set_attention",
         "backbone": "Attention Backbone open_backbone read_adapter write_adapter",
         "pooled_head": "max_pooled",
-        "reading": "LexiconSettings ReadingSettings",
+        "reading": "ReadingSettings",
     }
     __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from papers.lens.instructions import evaluate_instructed, read_instructions, with_task
 from pellucid.errors import InputError
-from pellucid.evaluation.evaluating import Results, TaskScore, evaluate, read_instructions, with_task
-from pellucid.transformer.reading import LexiconSettings
+from pellucid.lexicon import LexiconSettings
 from test_evaluate import WRITERS, Planar
 
 SCIFACT = "Given a scientific claim, retrieve documents that support or refute the claim."
@@ -30,6 +30,10 @@ class Told(Planar):
 
     def with_instruction(self, instruction):
         return Told(instruction, self.settings.takes_instruction, self.seen, self.settings.instructed_template)
+
+    def save_pretrained(self, path):
+        super().save_pretrained(path)
+        (path / "instruction.txt").write_text(self.settings.instruction)
 
     def _encode(self, texts, role, *, batch_size, show_progress_bar):
         self.seen += [("document", "") if role == "document" else ("told", self.settings.instruction)] * len(texts)
@@ -143,8 +147,9 @@ def test_the_released_checkpoints_are_told_and_new_models_are_not():
 
 def run(model, tmp_path, kind, **options):
     WRITERS[kind](tmp_path / "data" / kind)
-    results = evaluate(model, data=tmp_path / "data" / kind, cache_dir=tmp_path / "cache", **options)
-    return results.rows[0]
+    results, told = evaluate_instructed(model, tmp_path / "data" / kind, cache_dir=tmp_path / "cache", **options)
+    (row,) = results.rows
+    return SimpleNamespace(task=row.task, score=row.score, instruction=told[row.task])
 
 
 @pytest.mark.parametrize("kind", WRITERS)
@@ -183,20 +188,6 @@ def test_a_model_without_instructions_keeps_its_scores(tmp_path):
     assert model.encoded == encoded
 
 
-def test_a_report_says_what_was_told():
-    rows = (
-        TaskScore("a", "STS", "m", 1, instruction=STS),
-        TaskScore("b", "STS", "m", 2, instruction=STS),
-        TaskScore("c", "STS", "m", 3),
-    )
-    results = Results("mine", rows)
-    assert results.to_markdown().endswith(
-        f"\nTold before each text that is no document:\n\n- a, b: {STS}\n- c: nothing\n"
-    )
-    assert [row["instruction"] for row in results.to_dict()["rows"]] == [STS, STS, ""]
-    assert "Told" not in Results("mine", rows[2:]).to_markdown()
-
-
 # An own file
 
 
@@ -230,20 +221,6 @@ def test_a_file_of_no_use_is_said_before_any_work(content, message, tmp_path):
     with pytest.raises(InputError, match=message):
         run(model, tmp_path, "STS", instructions=path)
     assert model.seen == []
-
-
-def test_the_command_takes_them(tmp_path, monkeypatch):
-    from typer.testing import CliRunner
-
-    from pellucid.cli import app as cli
-    from pellucid.evaluation import evaluating as module
-
-    WRITERS["STS"](tmp_path)
-    monkeypatch.setattr(module, "open_any", lambda spec: Told(trained=False))
-    arguments = ["eval", "toy", "--data", str(tmp_path), "--cache", str(tmp_path / "c")]
-    assert "Told" not in CliRunner().invoke(cli.app, arguments).stdout
-    shown = CliRunner().invoke(cli.app, [*arguments, "--instructions", "bundled"]).stdout
-    assert f"- STS12: {STS}" in shown
 
 
 def test_a_lexicon_model_is_told(tmp_path):

@@ -1,0 +1,67 @@
+"""Models that the papers' tables have beside ours, opened by a short string."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from pellucid.errors import InputError, missing_extra
+from pellucid.pretrained import open_encoder
+
+
+def open_any(spec: str | Path) -> Any:
+    """Open a model for evaluation by a short string.
+
+    Args:
+        spec: a pellucid model (bundled name, folder or hub id); a sentence-transformers model (folder or hub id);
+            "wordllama" or "wordllama:128" (dimensions); "model2vec:FOLDER_OR_ID"; "baseline:NAME:FOLDER_OR_ID", of a
+            transformer what `open_baseline` makes; "vectors:FILE", a word2vec, GloVe or fastText text file.
+
+    Returns:
+        The opened model: an `Embedder`, a `SentenceTransformer`, a `WordLlama` or a `StaticModel`.
+
+    Raises:
+        InputError: `spec` names nothing that can be opened.
+        MissingExtraError: the package that opens it is not installed.
+    """
+    kind, colon, rest = str(spec).partition(":")
+    if kind == "wordllama":
+        return _open_wordllama(rest)
+    if kind == "model2vec" and colon:
+        return _open_model2vec(rest)
+    if kind == "baseline" and colon:
+        from papers.lens.baselines import open_baseline
+
+        return open_baseline(rest)
+    if kind == "vectors" and colon:
+        from pellucid.static.embedder import StaticEmbedder
+
+        return StaticEmbedder.from_text_vectors(rest)
+    return open_encoder(spec)
+
+
+def _open_model2vec(path: str) -> Any:
+    try:
+        from model2vec import StaticModel
+    except ImportError as error:
+        raise missing_extra("model2vec", "eval") from error
+    return StaticModel.from_pretrained(path)
+
+
+def _open_wordllama(dimensions: str) -> Any:
+    """Open the model inside WordLlama's own wheel; its default look-up misses the tokenizer there."""
+    if dimensions and not dimensions.isdecimal():
+        raise InputError(f"'wordllama:{dimensions}': after the colon comes a number of dimensions, as 'wordllama:128'")
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
+    try:
+        import wordllama
+    except ImportError as error:
+        raise missing_extra("wordllama", "eval") from error
+    finally:  # importing it reconfigures everybody's logging
+        root.setLevel(level)
+        root.handlers[:] = handlers
+    size = int(dimensions) if dimensions else None
+    folder = Path(wordllama.__file__).parent
+    return wordllama.WordLlama.load(cache_dir=folder, disable_download=True, trunc_dim=size)
