@@ -114,7 +114,7 @@ class DenseEmbedder(TransformerEmbedder):
     def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Vectors:
         """Return float32 [texts, d], rows of length 1, and 0 for a text without tokens."""
         rows = np.zeros((len(texts), self.get_embedding_dimension()), np.float32)
-        for batch, readings in self._batches(texts, role, batch_size, show_progress_bar, stacklevel=5):
+        for batch, readings in self._batches(texts, role, batch_size, show_progress_bar):
             rows[batch] = self._pooled(readings)
         if not np.isfinite(rows).all():
             raise InputError("the backbone gives NaN or infinity; open it with dtype='float32'")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
@@ -76,6 +78,14 @@ def require(module: str, extra: str = "torch") -> None:
             f"{module.replace('_', '-')} {found} is installed, and {'.'.join(map(str, oldest))} or newer is needed. "
             f'Run: pip install -U "pellucid[{extra}]"'
         )
+
+
+def warn(message: str) -> None:
+    """Warn whoever called the library, however deep in it the warning is given."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "pellucid":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, stacklevel=level)
 
 
 @contextmanager

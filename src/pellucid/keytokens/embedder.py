@@ -16,7 +16,6 @@ give is the remainder, and `exact` is False.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict
@@ -28,7 +27,7 @@ import numpy as np
 from pellucid.base import Vectors, check_texts, explained_texts
 from pellucid.dimensions import Dimensions, Edit, mixed, renaming, write_dimensions
 from pellucid.embeddings import PLAIN, Role, checked_role, unit_rows
-from pellucid.errors import InputError, ModelFolderError
+from pellucid.errors import InputError, ModelFolderError, warn
 from pellucid.explanation import KEY_TOKEN, Explanation, Row
 from pellucid.keytokens.adjustments import Adjustment, component_adjustment, mean_adjustment
 from pellucid.keytokens.head import TopTokens, open_token_head
@@ -452,7 +451,7 @@ class KeyTokenEmbedder(TransformerEmbedder):
     def _embedded(self, texts: list[str], role: Role, batch_size: int, show_progress_bar: bool) -> Vectors:
         """Return the embeddings [texts, d], not adjusted; zeros for a text without tokens."""
         found = np.zeros((len(texts), state_width(self.backbone)), np.float32)
-        for batch, readings in self._batches(texts, role, batch_size, show_progress_bar, stacklevel=6):
+        for batch, readings in self._batches(texts, role, batch_size, show_progress_bar):
             found[batch] = text_embeddings(self.backbone, readings, self.settings)
         return found
 
@@ -470,10 +469,9 @@ class KeyTokenEmbedder(TransformerEmbedder):
             silent += int((known & (np.diff(rows.indptr) == 0)).sum())
             parts.append(mixed_rows(rows, self.mixing))
         if silent:
-            warnings.warn(
+            warn(
                 f"{silent} of {len(embeddings)} texts have no token with a logit above 0, and so no embedding; "
-                "fit an adjustment (model.fitted), or keep the signs (signs='signed')",
-                stacklevel=5,
+                "fit an adjustment (model.fitted), or keep the signs (signs='signed')"
             )
         found = sparse.vstack(parts, format="csr", dtype=np.float32)
         found.eliminate_zeros()

@@ -231,7 +231,7 @@ class LexiconEmbedder(TransformerEmbedder):
 
         places: list[int] = []
         parts = [sparse.csr_matrix((0, self.get_embedding_dimension()), dtype=np.float32)]
-        for batch, readings in self._batches(texts, role, batch_size, show_progress_bar, stacklevel=5):
+        for batch, readings in self._batches(texts, role, batch_size, show_progress_bar):
             places += batch
             parts.append(self._mixed(self._weights(readings)[0]))
         rows = sparse.vstack(parts, format="csr", dtype=np.float32)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pellucid.base import Embedder
 from pellucid.embeddings import Role
-from pellucid.errors import InputError
+from pellucid.errors import InputError, warn
 from pellucid.progress import Progress, length_batches
 from pellucid.text import Coverage, Span
 from pellucid.transformer.reading import Reader, Reading, ReadingSettings, known_words
@@ -85,7 +84,7 @@ class TransformerEmbedder(Embedder):
         return found
 
     def _batches(
-        self, texts: list[str], role: Role, batch_size: int, show_progress_bar: bool, *, stacklevel: int
+        self, texts: list[str], role: Role, batch_size: int, show_progress_bar: bool
     ) -> Iterator[tuple[list[int], list[Reading]]]:
         """Yield batches of texts of about one length: their positions and readings. Warn at the end of texts cut."""
         cut: list[int] = []
@@ -97,8 +96,7 @@ class TransformerEmbedder(Embedder):
                     yield [start + n for n in batch], [readings[n] for n in batch]
                     progress.advance(len(batch))
         if cut:
-            warnings.warn(
+            warn(
                 f"{len(cut)} of {len(texts)} texts are longer than the {self.max_seq_length} tokens the model reads; "
-                f"{sum(cut)} tokens at their ends were left out (at most {max(cut)} of one text)",
-                stacklevel=stacklevel,
+                f"{sum(cut)} tokens at their ends were left out (at most {max(cut)} of one text)"
             )
