@@ -260,7 +260,8 @@ def test_a_folder_of_an_older_version_has_no_checksums_and_opens(fruit, saved, c
 @pytest.mark.parametrize(
     "sums", [[], "x", {"words.txt": 3}, {"../secret": "0"}, {"/etc/passwd": "0"}, {"a/../../b": "0"}, {"": "0"}, None]
 )
-def test_checksums_of_files_elsewhere_are_refused(saved, sums):
+def test_checksums_of_files_elsewhere_are_refused(saved, sums, checksums):
+    checksums()
     config = json.loads((saved / "config.json").read_text())
     config["pellucid"]["sha256"] = sums
     write_json(saved / "config.json", config)
