@@ -112,7 +112,7 @@ def test_with_checksums_no_folder_stands_in_the_place_of_a_file_either(fruit, tm
                 pellucid.load(tmp_path / "m")
 
 
-@pytest.mark.parametrize("family", ["anchors", "lexicon", "key tokens", "dense"])
+@pytest.mark.parametrize("family", ["anchors", "lexicon", "key tokens"])
 def test_no_file_that_a_transformer_library_would_open_may_be_a_pipe(family, tmp_path, checksums):
     pytest.importorskip("sentence_transformers")
     import test_copies
@@ -123,7 +123,6 @@ def test_no_file_that_a_transformer_library_would_open_may_be_a_pipe(family, tmp
         "anchors": lambda: AnchorEmbedder(tiny_transformer(tmp_path / "t", normalize=True), ["the cat", "bank loan"]),
         "lexicon": test_copies.lexicon_model,
         "key tokens": test_copies.key_token_model,
-        "dense": test_copies.dense_model,
     }
     makers[family]().save_pretrained(tmp_path / "m")
     pellucid.load(tmp_path / "m")
