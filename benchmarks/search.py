@@ -1,7 +1,7 @@
 r"""How well and how fast `pellucid.Index` finds documents, beside what people would use; prints markdown.
 
-    python -m benchmarks.search --data shared/data --write docs/results-search.md
-    python -m benchmarks.search --data shared/data --transformers work --peers 500 --write docs/results-search.md
+    python -m benchmarks.search --data shared/data --write benchmarks/search.md
+    python -m benchmarks.search --data shared/data --transformers work --peers 500 --write benchmarks/search.md
     python -m benchmarks.search --data shared/data --tune
     python -m benchmarks.search --data shared/data --million 1000000
     python -m benchmarks.search --data shared/data --graph 200000

@@ -1,4 +1,4 @@
-r"""Run functions of the authors' published code beside ours on the same inputs; writes the table of docs/fidelity.md.
+r"""Run functions of the authors' published code beside ours on the same inputs; writes the table of papers/fidelity.md.
 
     python -m papers.authors_code --ldir LDIR --swe swe4semantics --lens LENS --key-tokens Text_aligns_tokens
 
@@ -36,7 +36,7 @@ from pellucid.lexicon.trainer import InBatchCandidates, candidate_loss
 from pellucid.static.making.training import similarity_loss, translation_loss
 from pellucid.transformer import max_pooled
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "fidelity.md"
+PAGE = Path(__file__).with_name("fidelity.md")
 _BEGIN, _END = "<!-- papers/authors_code.py -->", "<!-- end of authors_code.py -->"
 HEAD = ["the authors' function", "commit", "inputs", "ours beside theirs"]
 

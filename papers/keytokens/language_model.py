@@ -1,8 +1,8 @@
-r"""The key-tokens paper's findings on a language model of your own; writes docs/results-keytokens.md.
+r"""The key-tokens paper's findings on a language model of your own; writes papers/keytokens/results.md.
 
     python -m papers.keytokens.tuning --data shared/data --output WORK --model FOLDER --layers 10 --only mixed
     python -m papers.keytokens.language_model FOLDER --tuned WORK/mixed --data shared/data --work-dir WORK \
-        --write docs/results-keytokens.md
+        --write papers/keytokens/results.md
 
 FOLDER holds any causal language model of transformers. Measured are Figures 2 to 4 and Tables 2 to 5 of "A Text is
 Worth Several Tokens": the model as it is under every pooling and, with --tuned, a version tuned for embedding.

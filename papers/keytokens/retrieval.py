@@ -1,4 +1,4 @@
-r"""Sparse retrieval from key tokens beside BM25 and the dense model; writes docs/results-keytokens-retrieval.md.
+r"""Sparse retrieval from key tokens beside BM25 and the dense model; writes papers/keytokens/retrieval.md.
 
     python -m papers.keytokens.retrieval --data shared/data --work-dir WORK
 
@@ -280,7 +280,7 @@ def main() -> None:
     parser.add_argument("--work-dir", type=Path, required=True, help="where vectors and scores are kept")
     parser.add_argument("--heads", nargs="*", default=HEADS, choices=HEADS, help="heads for MiniLM")
     parser.add_argument("--neo", nargs="*", default=[], choices=NEO_SETS, help="sets for the small language model")
-    page = Path(__file__).resolve().parents[1] / "docs/results-keytokens-retrieval.md"
+    page = Path(__file__).resolve().parents[1] / "papers/keytokens/retrieval.md"
     parser.add_argument("--output", type=Path, default=page)
     arguments = parser.parse_args()
     bench, kept = Bench(arguments.data, arguments.work_dir), Kept(arguments.work_dir / "keytoken-retrieval.json")

@@ -1,6 +1,6 @@
 r"""What embeddings of real models say in tokens, beside the key-tokens paper: alignment, spectrum, instructions.
 
-    python -m papers.keytokens.tables --data shared/data [--tuned FOLDER ...] [--images docs/images]
+    python -m papers.keytokens.tables --data shared/data [--tuned FOLDER ...] [--images papers/keytokens]
 
 Prints Markdown. The texts are the image captions of STS14, which the small language model at hand knows the words of;
 nothing is trained or chosen on them. The paper's numbers are for models of 1.3 to 7 billion parameters on Wikipedia.
@@ -221,7 +221,7 @@ def main() -> None:
         pictures |= {"variation": moved[-1]}
         for name, report in pictures.items():
             for dark in (False, True):
-                path = options.images / f"keytokens-{name}{'-dark' if dark else ''}.png"
+                path = options.images / f"{name}{'-dark' if dark else ''}.png"
                 report.plot(dark=dark).savefig(path, dpi=110)
     print(f"\n{time.perf_counter() - started:.0f} s in all")
 

@@ -128,7 +128,7 @@ by MTEB. What can be compared and what cannot:
 
 Methods: `uniform` draws at random, `kmeans` takes the sentence nearest to each centroid, `fps` is farthest point
 sampling, `frame` ours (docs/anchors.md). "Decorrelated" is `AnchorEmbedder.decorrelate(0.5)`, what anchors-minilm have;
-anchors-en are `kmeans` at strength 0.75, for names to read (results-anchor-readability.md). Uniform's STS is
+anchors-en are `kmeans` at strength 0.75, for names to read ([figures](readability.md)). Uniform's STS is
 the mean over three draws. Methods and settings of anchors-minilm were chosen on the development split at the end; STS
 scores were seen meanwhile, and would have led to the same choice.
 """
@@ -254,7 +254,7 @@ def _binary(rows: Rows, closer: Sequence[int]) -> str:
 ## Continuous against yes and no, at equal size
 
 The same anchors with coordinates set to 0 or 1, as a stand-in for embeddings from yes/no questions (questions that a
-small language model answers: [Results: yes/no questions](results-questions.md)). "Greatest tenth" is the paper's own
+small language model answers: [Results: yes/no questions](questions.md)). "Greatest tenth" is the paper's own
 variant (20 of 200, 50 of 500), "above the median" asks of each anchor whether the text is nearer to it than half of the
 corpus is. Cognitive load is the mean number of dimensions that are 1 in both texts of a pair of STS-B.
 

@@ -254,7 +254,7 @@ def write_page(path: Path, measured: dict[str, dict[str, dict[str, float]]]) -> 
     text = f"""# Results: anchors people can read
 
 Written by `papers/ldir/readability.py` on {datetime.date.today().isoformat()}. The encoder is static-en, the
-method and strength are those of `choose_anchors` and `decorrelate` ([Anchor embeddings](anchors.md)).
+method and strength are those of `choose_anchors` and `decorrelate` ([Anchor embeddings](../../docs/anchors.md)).
 
 {PAIRS} texts that no anchor is taken from, each with its fifth nearest among {HELD_OUT:,}. Measured are the {TOP}
 anchors that add most to the score of a pair:
@@ -290,7 +290,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with raw_english/, retrieval_train/ and so on")
     parser.add_argument("--work-dir", type=Path, required=True, help="where candidates, vectors and figures are kept")
-    page = Path(__file__).resolve().parents[1] / "docs/results-anchor-readability.md"
+    page = Path(__file__).resolve().parents[1] / "papers/ldir/readability.md"
     parser.add_argument("--output", type=Path, default=page, help="the page")
     arguments = parser.parse_args()
     write_page(arguments.output, measure(Bench(arguments.data, arguments.work_dir)))

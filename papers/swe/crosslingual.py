@@ -1,7 +1,7 @@
 r"""How well static models made of static-en and Tatoeba's translations find translations; the tables of the page.
 
-    python -m papers.swe.crosslingual --data shared/data --work-dir work --write docs/results-crosslingual.md
-    python -m papers.swe.crosslingual --data shared/data --write docs/results-crosslingual.md
+    python -m papers.swe.crosslingual --data shared/data --work-dir work --write papers/swe/crosslingual.md
+    python -m papers.swe.crosslingual --data shared/data --write papers/swe/crosslingual.md
 
 The second line measures the bundled static-multi and nothing else. Models are made as `recipes/static_languages.py`
 makes them and kept in the work folder. Tatoeba's test sentences occur in no training pair. Scores: Tatoeba as MTEB has

@@ -1,7 +1,7 @@
 r"""Static models of five languages from a multilingual teacher, each step kept to be looked into; tables of the page.
 
     python -m papers.swe.language_steps TEACHER --data shared/data --work-dir work --stsb DIR \
-        --write docs/results-crosslingual.md
+        --write papers/swe/crosslingual.md
 
 TEACHER is the folder or hub id of multilingual-e5-small. It reads, in bfloat16, up to 327,680 English sentences and
 32,768 of each other language: the sides of Tatoeba's training pairs. That takes most of an hour on one core and goes on

@@ -1,7 +1,7 @@
 r"""Static models of five languages from a real multilingual teacher, step by step; the tables of the page.
 
     python -m papers.swe.multilingual_teacher TEACHER --data shared/data --work-dir work \
-        --write docs/results-crosslingual.md
+        --write papers/swe/crosslingual.md
 
 TEACHER is the folder or hub id of multilingual-e5-small. It reads up to 40,000 sentences of each language: the sides of
 Tatoeba's training pairs, in English with as many other sentences. That takes most of an hour on one core and goes on

@@ -1,4 +1,4 @@
-r"""The tables of the static-word-embeddings paper with our rows beside the paper's; writes docs/results.md.
+r"""The tables of the static-word-embeddings paper with our rows beside the paper's; writes papers/swe/results.md.
 
     python -m papers.swe.tables --data shared/data --model static-en=static-en
     python -m papers.swe.tables --data shared/data --model static-en=static-en \

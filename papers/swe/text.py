@@ -1,6 +1,6 @@
 r"""How many places of a word are needed, and whether long text serves as well as sentences; two tables of the page.
 
-    python -m papers.swe.text --data shared/data --work-dir work --write docs/results-static.md
+    python -m papers.swe.text --data shared/data --work-dir work --write papers/swe/steps.md
 
 The teacher is all-MiniLM-L6-v2 from its PyPI package, in bfloat16. For the first table it reads enough sentences to see
 every word 200 times that stands in so many of them; a model is then made from a word's first place, its first three,

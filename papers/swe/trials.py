@@ -1,6 +1,6 @@
 r"""Static models of English from one or two teachers, before and after distillation, by type of task; tables.
 
-    python -m papers.swe.trials --e5 FOLDER --data shared/data --work-dir work --write docs/results-static.md
+    python -m papers.swe.trials --e5 FOLDER --data shared/data --work-dir work --write papers/swe/steps.md
 
 --e5 is the folder or hub id of multilingual-e5-small; all-MiniLM-L6-v2 comes from its PyPI package. Both read the same
 583,196 sentences in bfloat16, an hour and a half on one core that has instructions for it; that goes on after an
