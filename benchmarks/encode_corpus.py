@@ -14,15 +14,14 @@ same texts as Python strings. Prints markdown.
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-for _name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS", "PELLUCID_THREADS"):
-    os.environ[_name] = "1"
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
+set_threads(1)
 
 import argparse
 import json
 import lzma
+import os
 import resource
 import statistics
 import subprocess

@@ -16,14 +16,14 @@ plus noise of the same spectrum around each. Prints markdown; `--json` keeps the
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "PELLUCID_THREADS"):
-    os.environ[_name] = "1"
+set_threads(1)
 
 import argparse
 import datetime
 import json
+import os
 import statistics
 import sys
 import time

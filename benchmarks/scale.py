@@ -11,15 +11,15 @@ nodes for --project documents, by the formula that is printed with them.
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-for _name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS", "PELLUCID_THREADS"):
-    os.environ[_name] = "1"
+set_threads(1)
 
 import argparse
 import datetime
 import lzma
 import math
+import os
 import platform
 import statistics
 import tempfile

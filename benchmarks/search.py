@@ -20,14 +20,14 @@ Qdrant Edge, whose graph may miss some of the best.
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-for _name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS", "PELLUCID_THREADS"):
-    os.environ[_name] = "1"
+set_threads(1)
 
 import argparse
 import datetime
 import gc
+import os
 import platform
 import resource
 import statistics

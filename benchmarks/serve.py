@@ -14,6 +14,10 @@ each row against the library.
 
 from __future__ import annotations
 
+from papers.threads import set_threads
+
+set_threads(1, unless_set=True)
+
 import argparse
 import os
 import platform
@@ -30,9 +34,6 @@ from datetime import date
 from http.client import HTTPConnection
 from pathlib import Path
 from random import Random
-
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PELLUCID_THREADS"):
-    os.environ.setdefault(_name, "1")
 
 import numpy as np
 import orjson

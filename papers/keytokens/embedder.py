@@ -8,9 +8,9 @@ measured, and nothing is chosen by them.
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
+set_threads(None)
 
 import argparse
 import lzma

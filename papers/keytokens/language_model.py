@@ -11,9 +11,9 @@ Embeddings and figures are kept in WORK, and a run that was stopped goes on. Wei
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
+set_threads(None)
 
 import argparse
 import hashlib

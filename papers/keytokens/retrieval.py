@@ -10,9 +10,9 @@ papers/ldir/tables.py, which encodes the same texts.
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
+set_threads(None)
 
 import argparse
 import json

@@ -8,9 +8,9 @@ nothing is trained or chosen on them. The paper's numbers are for models of 1.3 
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
+set_threads(None)
 
 import argparse
 import platform

@@ -12,9 +12,9 @@ bfloat16, and merged. A measurement of minutes of processor time, not a good emb
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
+set_threads(None)
 
 import argparse
 import json

@@ -9,9 +9,9 @@ in WORK, and a run that was killed goes on. Scores are MTEB's, by `pellucid.eval
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
+set_threads(None)
 
 import argparse
 import hashlib

@@ -19,7 +19,7 @@ def script(opened, monkeypatch):
     found = opened("papers.ldir.yes_no_questions")
     few = dict(zip(("Is it about a horse?", "Is it about health?", "Is there a beach?", "Is there a boy?"), TEXTS))
     monkeypatch.setattr(found, "QUESTIONS", few)
-    for name, value in {"CANDIDATES": 12, "SAVED": 3, "SIZES": (2,), "_DRAWS": 20, "_SUBSETS": 2}.items():
+    for name, value in {"CANDIDATES": 12, "SAVED": 3, "SIZES": (2,), "DRAWS": 20, "_SUBSETS": 2}.items():
         monkeypatch.setattr(found, name, value)
     return found
 

@@ -10,9 +10,9 @@ stopped goes on.
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
+set_threads(None)
 
 import argparse
 import copy
@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
+from papers.evidence import DRAWS, interval_of, resampled
 from papers.keytokens.language_model import Encoders
 from papers.ldir.baselines import BagOfWords, top_tenth
 from papers.ldir.page import BINARY, PAPER_STS, PLAIN
@@ -40,7 +41,6 @@ CANDIDATES = 2_000  # sentences from which anchors are chosen
 SAVED = 32  # texts answered between two writes
 SIZES = (6, 12, 24)  # numbers of questions besides all
 STATES = "the mean of the language model's states, centred"
-_DRAWS = 1_000
 _SUBSETS = 20
 
 QUESTIONS = {
@@ -326,8 +326,7 @@ def correlations(bench: Bench, rows: Vectors, draws: int) -> dict[str, Vectors]:
     for name, (one, other, gold) in bench.pairs.items():
         sides = [units[[place[text] for text in texts]] for texts in (one, other)]
         values = (sides[0] * sides[1]).sum(axis=1)
-        drawn = np.random.default_rng(0).integers(0, len(gold), (draws, len(gold)))
-        drawn = np.concatenate([np.arange(len(gold))[None], drawn])
+        drawn = np.concatenate([np.arange(len(gold))[None], resampled(len(gold), draws)])
         found[name] = 100 * spearman(values[drawn], gold[drawn])
     return found
 
@@ -409,12 +408,11 @@ def in_short(found: Mapping[str, Mapping[str, Vectors]], count: int, share: floa
         "states": STATES,
         "words": "bag of words",
     }
-    low, high = np.percentile((mean(found[names["questions"]]) - mean(found["bag of words"]))[1:], [2.5, 97.5])
-    verdict = (
-        "The answers are better than words counted." if low > 0 else "Whether they beat words counted is undecided."
-    )
-    if high < 0:
-        verdict = "A model of this size answers too badly: counting words is better."
+    verdict = {
+        True: "The answers are better than words counted.",
+        False: "A model of this size answers too badly: counting words is better.",
+        None: "Whether they beat words counted is undecided.",
+    }[interval_of(mean(found[names["questions"]]) - mean(found["bag of words"])).above()]
     figures = {key: f"{mean(found[name])[0]:.1f}" for key, name in names.items()}
     return _SHORT.format(count=count, share=100 * share, verdict=verdict, **figures)
 
@@ -426,8 +424,9 @@ def scores_table(found: Mapping[str, Mapping[str, Vectors]], main: str) -> str:
         if "MBQA" in name or "LDIR" in name:
             lines.append((f"{name}, as printed", *printed[-2:], float(np.mean(printed[-2:])), None))
     for name, sets in found.items():
-        own, less = [float(values[0]) for values in sets.values()], mean(found[main]) - mean(sets)
-        cells = [f"{np.mean(own):.1f} {interval(mean(sets)[1:])}", f"{less[0]:+.1f} {interval(less[1:])}"]
+        own = [float(values[0]) for values in sets.values()]
+        here, less = interval_of(mean(sets)), interval_of(mean(found[main]) - mean(sets))
+        cells = ["{:.1f} [{:.1f}, {:.1f}]".format(*here), "{:+.1f} [{:.1f}, {:.1f}]".format(*less)]
         lines.append((name, *own, *(cells if name != main else (cells[0], None))))
     return markdown_table(["model (dimensions)", *SETS.values(), "mean", f"{main}, less this"], lines)
 
@@ -435,11 +434,6 @@ def scores_table(found: Mapping[str, Mapping[str, Vectors]], main: str) -> str:
 def mean(sets: Mapping[str, Vectors]) -> Vectors:
     """Return the mean over the sets, of the pairs and of every bootstrap sample."""
     return np.asarray(np.mean(list(sets.values()), axis=0))
-
-
-def interval(values: Vectors) -> str:
-    """Write the 95 % interval."""
-    return "[{:.1f}, {:.1f}]".format(*np.percentile(values, [2.5, 97.5]))
 
 
 def sizes_table(bench: Bench, wording: str) -> str:
@@ -464,7 +458,7 @@ def sizes_table(bench: Bench, wording: str) -> str:
 def write_page(bench: Bench) -> None:
     """Measure what is not yet known and write the page."""
     options, count, (best, share, known) = bench.options, len(bench.questions), known_table(bench)
-    found = {name: correlations(bench, rows, _DRAWS) for name, rows in rows_of(bench, best)}
+    found = {name: correlations(bench, rows, DRAWS) for name, rows in rows_of(bench, best)}
     head = _HEAD.format(
         measured=measured(),
         processor=processor(),

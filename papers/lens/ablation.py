@@ -10,14 +10,13 @@ one core. `--develop` prints what the learning rate was chosen by: paraphrases h
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-for _name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
+set_threads(1, unless_set=True)
 
 import argparse
 import hashlib
+import os
 import tempfile
 import time
 from collections.abc import Sequence

@@ -11,11 +11,9 @@ and keeps what every test item came to in a folder, from which it prints tables 
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-for _name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
+set_threads(1, unless_set=True)
 
 import argparse
 import math
@@ -31,6 +29,7 @@ import torch
 from scipy import sparse
 from transformers import AutoTokenizer
 
+from papers.evidence import bootstrap
 from papers.lens.kept_results import PRUNED, grid, keep, made_of, tables
 from papers.lens.language_page import (
     CENTRED_ON,
@@ -134,7 +133,7 @@ class Bench:
             found = {}
             for sample in self.samples:
                 items = sample.items(embeddings[[self.place[text] for text in sample.texts]])
-                found[sample.name] = [float(sample.score(items)), *sample.draws(items).round(3).tolist()]
+                found[sample.name] = bootstrap(items, sample.score).round(3).tolist()
             active = embeddings.nnz / len(self.texts) if sparse.issparse(embeddings) else None
             path.parent.mkdir(exist_ok=True)
             write_json(path, {"scores": found, "active": active})

@@ -10,10 +10,9 @@ interleaved rounds after one that is not counted. Prints Markdown.
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-for _name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "PELLUCID_THREADS"):
-    os.environ[_name] = "1"
+set_threads(1)
 
 import argparse
 import statistics

@@ -9,9 +9,9 @@ Scores are MTEB's, by `pellucid.evaluation.evaluate`. The page papers/lens/resul
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
+set_threads(None)
 
 import argparse
 import hashlib

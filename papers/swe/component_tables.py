@@ -13,9 +13,9 @@ squinky-train.tsv, -dev and -test (Lahiri 2015, formality as PragmEval has it, h
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+set_threads(None)
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -11,9 +11,9 @@ other language) and as mining (F1 at the best threshold of the margin). English:
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+set_threads(None)
 
 import argparse
 import datetime

@@ -13,9 +13,9 @@ distilled as well, each language by itself and all together. --stsb is the folde
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+set_threads(None)
 
 import argparse
 import re
@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from papers.evidence import bootstrap, interval_of
 from papers.pages import measured, write_block
 from papers.swe.crosslingual import LANGUAGES, PAPER, PAPER_BUCC, bucc, english_scores, markdown, percent, tatoeba
 from pellucid import ExtractionSettings, JoinSettings, PcaSettings, RefinementSettings, StaticEmbedder
@@ -266,9 +267,7 @@ def first_hits(model: StaticEmbedder, queries: Sequence[str], others: Sequence[s
 def difference(one: Hits, other: Hits) -> str:
     """Return the difference of two shares of the same sentences in points, with a 95 % bootstrap interval."""
     each = 100.0 * (one.astype(np.float64) - other)
-    draws = np.random.default_rng(0).integers(0, len(each), (1_000, len(each)))
-    low, high = np.percentile([each[draw].mean() for draw in draws], [2.5, 97.5])
-    return f"{each.mean():+.1f} ({low:+.1f} to {high:+.1f})"
+    return interval_of(bootstrap(each, lambda drawn: drawn.mean(axis=-1))).signed()
 
 
 if __name__ == "__main__":

@@ -10,9 +10,9 @@ after an interruption; the steps behind it take minutes. Tatoeba's test sentence
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+set_threads(None)
 
 import argparse
 import datetime

@@ -15,16 +15,15 @@ in one run on one thread each, and again only when a model in the table, the dat
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-for _name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS", "PELLUCID_THREADS"):
-    os.environ[_name] = "1"
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
+set_threads(1)
 
 import argparse
 import datetime
 import hashlib
 import json
+import os
 import platform
 import statistics
 import time

@@ -11,11 +11,9 @@ goes on after an interruption. --only makes one of the tables.
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-for _name in ("OMP_NUM_THREADS", "PELLUCID_THREADS"):
-    os.environ.setdefault(_name, "1")
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
+set_threads(1, unless_set=True)
 
 import argparse
 import hashlib

