@@ -35,6 +35,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from papers.options import make_parser
 from papers.pages import processor
 from pellucid.anchors import farthest_points
 from pellucid.anchors.farthest import Search
@@ -208,7 +209,7 @@ def machine() -> str:
 
 def main() -> None:
     """Read the arguments, measure, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--vectors", type=Path, help="folder of .npy files")
     parser.add_argument("--sizes", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--anchors", type=int, default=500)

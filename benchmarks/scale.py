@@ -32,6 +32,7 @@ from typing import NamedTuple
 import numpy as np
 
 import pellucid
+from papers.options import make_parser
 
 _QUERIES, _WORDS = 200, 8
 _COMMON, _ROUNDS = 64, 9  # terms of the query that the engine's speed is measured with, and how often it is asked
@@ -122,8 +123,7 @@ def nodes(documents: float, last: Measured, settings: argparse.Namespace) -> tup
 
 def main() -> None:
     """Print what was measured, the formula, and what follows."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", type=Path, required=True)
+    parser = make_parser(__doc__, data="raw_english/")
     parser.add_argument("--documents", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--models", default="static-en", help="a model, or none for BM25 alone")
     parser.add_argument("--project", type=float, nargs="+", default=[1e8, 1e9])

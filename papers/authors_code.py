@@ -9,13 +9,11 @@ requirements is needed; nothing of their code is kept here. Read what you run.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import contextlib
 import datetime
 import io
 import platform
-import re
 import subprocess
 import typing
 from collections.abc import Iterator
@@ -28,7 +26,8 @@ import torch
 import torch.nn.functional as functional
 from sklearn.metrics.pairwise import cosine_similarity
 
-from papers.pages import markdown_table
+from papers.options import make_parser
+from papers.pages import markdown_table, print_block
 from pellucid import AnchorEmbedder
 from pellucid.anchors import published_farthest_points
 from pellucid.keytokens import top_tokens
@@ -36,8 +35,6 @@ from pellucid.lexicon.trainer import InBatchCandidates, candidate_loss
 from pellucid.static.making.training import similarity_loss, translation_loss
 from pellucid.transformer import max_pooled
 
-PAGE = Path(__file__).with_name("fidelity.md")
-_BEGIN, _END = "<!-- papers/authors_code.py -->", "<!-- end of authors_code.py -->"
 HEAD = ["the authors' function", "commit", "inputs", "ours beside theirs"]
 
 Row = tuple[str, str, str, str]
@@ -45,17 +42,14 @@ Row = tuple[str, str, str, str]
 
 def main() -> None:
     """Compare, print the table and write it into the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     for name in ("ldir", "swe", "lens", "key-tokens"):
         parser.add_argument(f"--{name}", type=Path, required=True, help="folder of the checkout")
     given = parser.parse_args()
     rows = [*ldir(given.ldir), *swe(given.swe), *lens(given.lens), *key_tokens(given.key_tokens)]
     table = markdown_table(HEAD, rows, left=4)
-    print(table)
     stamp = f"Run {datetime.date.today()} on {platform.machine()}, CPU, torch {torch.__version__}."
-    block = f"{_BEGIN}\n\n{table}\n{stamp}\n\n{_END}"
-    page = re.sub(f"{_BEGIN}.*{_END}", lambda _: block, PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
-    PAGE.write_text(page, encoding="utf-8")
+    print_block("papers/authors_code.py", f"{table}\n{stamp}", Path(__file__).with_name("fidelity.md"))
 
 
 def functions_of(path: Path, *names: str) -> SimpleNamespace:

@@ -45,9 +45,16 @@ def measured() -> str:
     return f"Measured {datetime.date.today()} on {platform.machine()}, Python {platform.python_version()}."
 
 
+def print_page(text: str, page: Path | None) -> None:
+    """Print a page, and write it where one is given."""
+    print(text, flush=True)
+    if page:
+        page.write_text(text, encoding="utf-8")
+        print(f"written: {page}")
+
+
 def print_block(name: str, text: str, page: Path | None) -> None:
-    """Print tables with the day, and write them into a page's block `name` where a page is given."""
-    text = f"{text}\n{measured()}"
+    """Print tables, and write them into a page's block `name` where a page is given."""
     print(text, flush=True)
     if page:
         write_block(page, name, text)

@@ -9,7 +9,6 @@ import argparse
 import datetime
 import textwrap
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -376,8 +375,8 @@ def applications(values: Values, options: argparse.Namespace, fixed: tuple[int, 
         yield "The paper compares a tuning for similarity with one for relatedness. That takes two tunings; not run.\n"
 
 
-def write_page(options: argparse.Namespace, values: Values, fixed: tuple[int, int], facts: Mapping[str, str]) -> None:
-    """Write the page.
+def make_page(options: argparse.Namespace, values: Values, fixed: tuple[int, int], facts: Mapping[str, str]) -> str:
+    """Return the page.
 
     Args:
         options: of the run.
@@ -400,4 +399,4 @@ def write_page(options: argparse.Namespace, values: Values, fixed: tuple[int, in
     )
     parts = [head, "\n## What holds and what does not\n\n", _RULES, verdicts(values, fixed), _BELOW]
     text = "".join([*parts, *figures(values), *applications(values, options, fixed)])
-    Path(options.write).write_text(wrapped(text), encoding="utf-8")
+    return wrapped(text)

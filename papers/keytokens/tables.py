@@ -12,7 +12,6 @@ from papers.threads import set_threads
 
 set_threads(None)
 
-import argparse
 import platform
 import time
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from papers.options import make_parser
 from pellucid import KeyTokenEmbedder, KeyTokenSettings, LexiconEmbedder
 from pellucid.corpus import read_texts
 from pellucid.keytokens import top_tokens
@@ -178,8 +178,7 @@ def tokens_table(found: Any) -> str:
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
+    parser = make_parser(__doc__, data="sts/, raw_english/ and lm/")
     parser.add_argument("--tuned", type=Path, nargs="*", default=[], help="tuned versions of the small model")
     parser.add_argument("--images", type=Path, help="write the pictures into this folder")
     options = parser.parse_args()

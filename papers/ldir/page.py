@@ -8,7 +8,6 @@ import platform
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from papers.bm25 import PLAIN as PLAIN_BM25
@@ -89,11 +88,10 @@ def mean_of(row: Row | None, group: str) -> float | None:
     return statistics.fmean(scores[task] for task in GROUPS[group])
 
 
-def write_page(path: Path, given: Iterable[Row], sizes: Sequence[int], closer: Sequence[int]) -> None:
-    """Write the page.
+def make_page(given: Iterable[Row], sizes: Sequence[int], closer: Sequence[int]) -> str:
+    """Return the page.
 
     Args:
-        path: the Markdown file.
         given: the rows.
         sizes: numbers of anchors of the grid.
         closer: those of them at which variants were tried.
@@ -101,7 +99,7 @@ def write_page(path: Path, given: Iterable[Row], sizes: Sequence[int], closer: S
     rows = Rows(given)
     parts = [_head(rows), _asked(rows), _table_sts(rows, closer), _methods(rows, sizes), _paper_methods(rows)]
     parts += [_binary(rows, closer), _retrieval(rows, closer), _development(rows, closer), _foot()]
-    path.write_text("\n".join(parts), encoding="utf-8")
+    return "\n".join(parts)
 
 
 def _head(rows: Rows) -> str:

@@ -10,7 +10,6 @@ topics. What was measured is kept in WORK, so a stopped run resumes.
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import hashlib
 import json
@@ -26,7 +25,8 @@ import numpy.typing as npt
 import pellucid
 from papers.ldir.baselines import decorrelated
 from papers.ldir.development import held_out
-from papers.pages import markdown_table
+from papers.options import make_parser
+from papers.pages import markdown_table, print_page
 from papers.retrieval_sets import dense_score, read_collection
 from papers.vector_cache import CachedEncoder, Vectors, distinct, unit_rows
 from pellucid import CandidateSettings
@@ -248,8 +248,8 @@ def measure(bench: Bench) -> dict[str, dict[str, dict[str, float]]]:
     return known
 
 
-def write_page(path: Path, measured: dict[str, dict[str, dict[str, float]]]) -> None:
-    """Write the page."""
+def make_page(measured: dict[str, dict[str, dict[str, float]]]) -> str:
+    """Return the page."""
     columns = ("share", "fall", "topic", "topic by chance", "words", "words by chance", "faithful", "STS", "retrieval")
     text = f"""# Results: anchors people can read
 
@@ -277,8 +277,7 @@ were seen meanwhile; they decided only that a sparse code is out.
         listed = [str(choice) for choice in (GENERAL if name == "general" else EVERYWHERE)]
         lines = [[choice, *(_shown(column, rows[choice].get(column)) for column in used)] for choice in listed]
         text += f"\n## {name[0].upper() + name[1:]}\n\n{markdown_table(['anchors', *used], lines)}"
-    text += "\n## Making this page\n\n`python -m papers.ldir.readability --data DIR --work-dir WORK`\n"
-    path.write_text(text, encoding="utf-8")
+    return text + "\n## Making this page\n\n`python -m papers.ldir.readability --data DIR --work-dir WORK --write`\n"
 
 
 def _shown(column: str, value: float | None) -> str | float | None:
@@ -287,13 +286,12 @@ def _shown(column: str, value: float | None) -> str | float | None:
 
 def main() -> None:
     """Measure what is not yet known and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with raw_english/, retrieval_train/ and so on")
-    parser.add_argument("--work-dir", type=Path, required=True, help="where candidates, vectors and figures are kept")
-    page = Path(__file__).resolve().parents[1] / "papers/ldir/readability.md"
-    parser.add_argument("--output", type=Path, default=page, help="the page")
+    page = Path(__file__).with_suffix(".md")
+    parser = make_parser(
+        __doc__, data="raw_english/, retrieval_train/ and so on", work_dir="candidates, vectors and figures", write=page
+    )
     arguments = parser.parse_args()
-    write_page(arguments.output, measure(Bench(arguments.data, arguments.work_dir)))
+    print_page(make_page(measure(Bench(arguments.data, arguments.work_dir))), arguments.write)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,8 @@ from papers.keytokens.language_model import Encoders
 from papers.ldir.baselines import BagOfWords, top_tenth
 from papers.ldir.page import BINARY, PAPER_STS, PLAIN
 from papers.ldir.tables import open_encoders
-from papers.pages import markdown_table, measured, processor, wrapped
+from papers.options import make_parser
+from papers.pages import markdown_table, measured, print_page, processor, wrapped
 from papers.vector_cache import CachedEncoder, Vectors, distinct, unit_rows
 from pellucid.anchors import farthest_points
 from pellucid.corpus import read_texts
@@ -455,8 +456,8 @@ def sizes_table(bench: Bench, wording: str) -> str:
     return markdown_table(["number", *map(str, (*SIZES, len(bench.questions)))], lines)
 
 
-def write_page(bench: Bench) -> None:
-    """Measure what is not yet known and write the page."""
+def make_page(bench: Bench) -> str:
+    """Measure what is not yet known and return the page."""
     options, count, (best, share, known) = bench.options, len(bench.questions), known_table(bench)
     found = {name: correlations(bench, rows, DRAWS) for name, rows in rows_of(bench, best)}
     head = _HEAD.format(
@@ -474,23 +475,19 @@ def write_page(bench: Bench) -> None:
     ]
     parts += ["\n## Number of questions\n\nMean of the two sets; smaller numbers are the mean over "]
     parts += [f"{_SUBSETS} subsets drawn at random.\n\n", sizes_table(bench, best)]
-    options.output.write_text(wrapped("".join(parts)), encoding="utf-8")
+    return wrapped("".join(parts))
 
 
 def main() -> None:
     """Measure what is not yet known and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    page = Path(__file__).with_name("questions.md")
+    parser = make_parser(__doc__, data="sts/ and raw_english/", work_dir="vectors and answers", write=page)
     parser.add_argument("model", type=Path, help="folder of a causal language model with a chat template")
     parser.add_argument("--name", default="", help="of the model, on the page; its folder's otherwise")
-    parser.add_argument("--data", type=Path, required=True, help="folder with sts/ and raw_english/")
-    parser.add_argument("--work-dir", type=Path, required=True, help="where vectors and answers are kept")
     parser.add_argument("--pairs", type=int, default=150, help="of each set")
-    page = Path(__file__).resolve().parents[1] / "papers/ldir/questions.md"
-    parser.add_argument("--output", type=Path, default=page)
     options = parser.parse_args()
     options.work_dir.mkdir(parents=True, exist_ok=True)
-    write_page(Bench(options))
-    print(f"written: {options.output}")
+    print_page(make_page(Bench(options)), options.write)
 
 
 if __name__ == "__main__":

@@ -133,7 +133,7 @@ def verdict(differences: Sequence[float]) -> str:
     return {True: "confirmed", False: "not confirmed", None: "undecided"}[seeds.above()]
 
 
-def page(given: Iterable[Result], facts: Mapping[str, Any]) -> str:
+def make_page(given: Iterable[Result], facts: Mapping[str, Any]) -> str:
     """Return the page.
 
     Args:

@@ -8,7 +8,6 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from pathlib import Path
 from textwrap import fill
 from typing import Any, NamedTuple
 
@@ -150,17 +149,16 @@ SECOND = {
 }
 
 
-def write_page(path: Path, measured: Mapping[str, Measured], shown: Mapping[str, Any]) -> None:
-    """Write the page.
+def make_page(measured: Mapping[str, Measured], shown: Mapping[str, Any]) -> str:
+    """Return the page.
 
     Args:
-        path: the Markdown file.
         measured: label -> scores: those of `ROWS` that were made, "hybrid", "two dense", "idf" and "top-K".
         shown: `queries` (text -> names of the strongest clusters), `clusters` (token ->
             words of its cluster) and `seconds` (label -> processor time of the training).
     """
     parts = [_head(measured, shown), _claims(measured), _table(measured), _kept(measured), _queries(shown)]
-    path.write_text("\n".join([*parts, _clusters(shown), _trials(shown), _foot(measured)]), encoding="utf-8")
+    return "\n".join([*parts, _clusters(shown), _trials(shown), _foot(measured)])
 
 
 def _head(measured: Mapping[str, Measured], shown: Mapping[str, Any]) -> str:

@@ -278,7 +278,7 @@ def test_coordinates_of_tokens_are_put_together_by_cluster(opened, tmp_path):
     assert script.grouped(source, rows, "sum").toarray() == pytest.approx(both / lengths)
 
 
-def test_the_page_judges_by_intervals(opened, tmp_path):
+def test_the_page_judges_by_intervals(opened):
     pages = opened("papers.lens.language_page")
     random = np.random.default_rng(0)
 
@@ -291,8 +291,7 @@ def test_the_page_judges_by_intervals(opened, tmp_path):
     queries = {text: [["a", "b"]] * 3 for text in (*pages.QUERIES, *pages.FAILING)}
     shown = {"queries": queries, "clusters": {token: ["c"] for token in pages.CLUSTERS}, "seconds": {"lexicon": 60.0}}
     shown["trials"] = {"lexicon, as in all rows": [0.5, 0.6, 0.4, 0.3]}
-    pages.write_page(tmp_path / "page.md", found, shown)
-    page = (tmp_path / "page.md").read_text(encoding="utf-8")
+    page = pages.make_page(found, shown)
     lines = {line.split(" | ")[0].strip("| "): line for line in page.splitlines() if line.startswith("|")}
     assert "**holds**" in lines["lexicon no lower than dense (mean)"] and "+10.0" in page
     assert "undecided" in lines["clusters above all tokens"] and "not run" in lines["maximum above sum"]

