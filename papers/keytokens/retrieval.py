@@ -1,6 +1,6 @@
 r"""Sparse retrieval from key tokens beside BM25 and the dense model; writes papers/keytokens/retrieval.md.
 
-    python -m papers.keytokens.retrieval --data shared/data --work-dir WORK
+    python -m papers.keytokens.retrieval --data shared/data --work-dir WORK --write
 
 "A Text is Worth Several Tokens", section 5.1, on SciFact, NPL, CISI and Cranfield, for MiniLM decoded by several heads
 and, with --neo, for a small language model. What is left open by the paper is chosen on SciFact's training queries.

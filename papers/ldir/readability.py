@@ -1,6 +1,6 @@
 r"""Do the anchors that an explanation names say what the texts have in common? Writes a page of docs.
 
-    python -m papers.ldir.readability --data shared/data --work-dir WORK
+    python -m papers.ldir.readability --data shared/data --work-dir WORK --write
 
 The encoder is static-en. Corpora: the general one that static-en was made from, and three as a user would have them,
 with every setting at its default: medical answers of several sentences, search snippets in lower case, titles. The

@@ -1,6 +1,6 @@
 r"""The tables of the LDIR paper with our rows beside the paper's, and what becomes of retrieval; writes a page of docs.
 
-    python -m papers.ldir.tables --data shared/data --work-dir WORK
+    python -m papers.ldir.tables --data shared/data --work-dir WORK --write
 
 Candidates for anchors are those of recipes/anchors_en.py and lie in the same folders of WORK (`en`, `minilm`), so that
 neither encodes again what the other has. Every text of the sets is encoded once; vectors, anchors and scores are kept

@@ -1,6 +1,6 @@
 r"""Embeddings of answers to yes/no questions by a small language model; writes papers/ldir/questions.md.
 
-    python -m papers.ldir.yes_no_questions FOLDER --data shared/data --work-dir WORK
+    python -m papers.ldir.yes_no_questions FOLDER --data shared/data --work-dir WORK --write
 
 FOLDER holds a causal language model of transformers with a chat template; it is read in bfloat16. Every question is
 asked of every text. The wording is the one that answers best where the answer is known: each question has one text

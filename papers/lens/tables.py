@@ -1,7 +1,7 @@
 r"""What `lexicon-minilm` is worth: beside a dense model of the same training, pruned, and together with it.
 
     python -m recipes.lexicon_minilm --data DATA --work-dir MADE --output MADE/dense-minilm --dense
-    python -m papers.lens.tables --data DATA --work-dir WORK --dense MADE/dense-minilm
+    python -m papers.lens.tables --data DATA --work-dir WORK --dense MADE/dense-minilm --write
 
 Every text is encoded once by each model; embeddings and scores are kept in WORK, and a run that was killed goes on.
 Scores are MTEB's, by `pellucid.evaluation.evaluate`. The page papers/lens/results.md is written at the end.

@@ -1,8 +1,8 @@
 r"""The tables of the static-word-embeddings paper with our rows beside the paper's; writes papers/swe/results.md.
 
-    python -m papers.swe.tables --data shared/data --model static-en=static-en
+    python -m papers.swe.tables --data shared/data --model static-en=static-en --write
     python -m papers.swe.tables --data shared/data --model static-en=static-en \
-        --model pca=models/pca --model d64=models/d64 --model "Model2Vec of MiniLM=model2vec:models/m2v"
+        --model pca=models/pca --model d64=models/d64 --model "Model2Vec of MiniLM=model2vec:models/m2v" --write
 
 NAME=MODEL may be given any number of times. MODEL is what `pellucid eval` takes. Names that `recipes/static_en.py`
 gives its ablations (extraction, pca, pca-keep-top, pca-word-level, no-pca, d64, v30k, ...) go to the ablation tables,
