@@ -115,7 +115,7 @@ class TokenHead:
         return token.text or self.spelled[number].strip() or f"unused {number}"
 
     def check_k(self, k: int) -> None:
-        """Refuse a number of tokens that there are not."""
+        """Check that there are `k` tokens to show."""
         if type(k) is not int or not 1 <= k <= len(self.shown):
             raise InputError(f"k is {k!r:.40}; it must be a whole number from 1 to the {len(self.shown):,} tokens")
 
