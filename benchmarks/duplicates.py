@@ -11,7 +11,6 @@ of one kind are added to the 20,000, and the share that is found to be a duplica
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import lzma
 import os
@@ -29,6 +28,7 @@ from typing import Any
 import numpy as np
 
 import pellucid
+from papers.options import make_parser
 from pellucid.bulk import Duplicates
 
 THRESHOLDS = (0.85, 0.9, 0.95)
@@ -168,20 +168,18 @@ def _found(model: Any, base: list[str], edits: list[tuple[int, str]], threshold:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "data")
+    parser = make_parser(__doc__, data="raw_english/", only=("large", "semhash", "planted"))
     parser.add_argument("--texts", type=int, default=1_000_000)
-    parser.add_argument("--only", choices=("large", "semhash", "planted"), help="One part of it.")
     arguments = parser.parse_args()
     print(f"{datetime.date.today()}, {len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.0f}\n")
     lines = lines_of(arguments.data, arguments.texts)
     pellucid.load("static-en").encode(lines[:3_000])  # compiles, once in a process
     with tempfile.TemporaryDirectory() as folder:
-        if arguments.only in (None, "large"):
+        if "large" in arguments.only:
             large(lines, Path(folder))
-        if arguments.only in (None, "semhash"):
+        if "semhash" in arguments.only:
             semhash(lines[:_SEMHASH])
-        if arguments.only in (None, "planted"):
+        if "planted" in arguments.only:
             planted(lines)
 
 

@@ -14,15 +14,14 @@ same texts as Python strings. Prints markdown.
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-for _name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS", "PELLUCID_THREADS"):
-    os.environ[_name] = "1"
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
+set_threads(1)
 
 import argparse
 import json
 import lzma
+import os
 import resource
 import statistics
 import subprocess
@@ -40,9 +39,9 @@ import pyarrow.parquet as pq
 
 import pellucid
 from benchmarks.static_speed import machine, piece_tokenizer, word_tokenizer
+from papers.options import make_parser
 from pellucid.text import split_words
 
-_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 _RUNS = ("pellucid, 1 worker", "pellucid, 2 workers", "model2vec, 1 thread", "model2vec, whole words, 1 thread")
 
 
@@ -153,8 +152,7 @@ def markdown(runs: dict[str, list[dict[str, float]]], texts: int, rounds: int) -
 
 def main() -> None:
     """Read the command line and run."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=_DATA, help="folder that holds raw_english/")
+    parser = make_parser(__doc__, data="raw_english/")
     parser.add_argument("--texts", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", type=Path, help="where files are written while it runs; default: the system's")

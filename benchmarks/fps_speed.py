@@ -16,14 +16,14 @@ plus noise of the same spectrum around each. Prints markdown; `--json` keeps the
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "PELLUCID_THREADS"):
-    os.environ[_name] = "1"
+set_threads(1)
 
 import argparse
 import datetime
 import json
+import os
 import statistics
 import sys
 import time
@@ -35,6 +35,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from papers.options import make_parser
 from papers.pages import processor
 from pellucid.anchors import farthest_points
 from pellucid.anchors.farthest import Search
@@ -208,7 +209,7 @@ def machine() -> str:
 
 def main() -> None:
     """Read the arguments, measure, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--vectors", type=Path, help="folder of .npy files")
     parser.add_argument("--sizes", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--anchors", type=int, default=500)

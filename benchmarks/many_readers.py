@@ -11,14 +11,14 @@ returns in the writer until another process, which asks again and again, has the
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-for _name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS", "PELLUCID_THREADS"):
-    os.environ[_name] = "1"
+set_threads(1)
 
 import argparse
 import datetime
 import multiprocessing
+import os
 import platform
 import statistics
 import tempfile
@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import pellucid
+from papers.options import make_parser
 from pellucid.corpus import read_texts
 
 _BATCH = 10  # documents of a commit of the writer
@@ -39,8 +40,7 @@ _OPENED = 5  # times that opening is measured
 
 def main() -> None:
     """Build the index and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, default=Path("shared/data"))
+    parser = make_parser(__doc__, data="raw_english/")
     parser.add_argument("--documents", type=int, default=20_000)
     parser.add_argument("--seconds", type=float, default=8.0, help="of each measurement")
     asked = parser.parse_args()

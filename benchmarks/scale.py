@@ -11,15 +11,15 @@ nodes for --project documents, by the formula that is printed with them.
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-for _name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS", "PELLUCID_THREADS"):
-    os.environ[_name] = "1"
+set_threads(1)
 
 import argparse
 import datetime
 import lzma
 import math
+import os
 import platform
 import statistics
 import tempfile
@@ -32,6 +32,7 @@ from typing import NamedTuple
 import numpy as np
 
 import pellucid
+from papers.options import make_parser
 
 _QUERIES, _WORDS = 200, 8
 _COMMON, _ROUNDS = 64, 9  # terms of the query that the engine's speed is measured with, and how often it is asked
@@ -122,8 +123,7 @@ def nodes(documents: float, last: Measured, settings: argparse.Namespace) -> tup
 
 def main() -> None:
     """Print what was measured, the formula, and what follows."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", type=Path, required=True)
+    parser = make_parser(__doc__, data="raw_english/")
     parser.add_argument("--documents", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--models", default="static-en", help="a model, or none for BM25 alone")
     parser.add_argument("--project", type=float, nargs="+", default=[1e8, 1e9])

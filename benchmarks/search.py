@@ -1,7 +1,7 @@
 r"""How well and how fast `pellucid.Index` finds documents, beside what people would use; prints markdown.
 
-    python -m benchmarks.search --data shared/data --write docs/results-search.md
-    python -m benchmarks.search --data shared/data --transformers work --peers 500 --write docs/results-search.md
+    python -m benchmarks.search --data shared/data --write
+    python -m benchmarks.search --data shared/data --transformers work --peers 500 --write
     python -m benchmarks.search --data shared/data --tune
     python -m benchmarks.search --data shared/data --million 1000000
     python -m benchmarks.search --data shared/data --graph 200000
@@ -20,14 +20,14 @@ Qdrant Edge, whose graph may miss some of the best.
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-for _name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS", "PELLUCID_THREADS"):
-    os.environ[_name] = "1"
+set_threads(1)
 
 import argparse
 import datetime
 import gc
+import os
 import platform
 import resource
 import statistics
@@ -44,6 +44,7 @@ import numpy as np
 import pellucid
 import pellucid.index.bm25 as bm25
 from benchmarks import search_peers as peers
+from papers.options import make_parser
 from papers.retrieval_sets import Collection, read_collection
 from papers.vector_cache import CachedEncoder, CachedSparseEncoder, Vectors
 from pellucid.corpus import read_texts
@@ -375,15 +376,13 @@ def page(arguments: argparse.Namespace, work: Path) -> Iterator[str]:
 
 def main() -> None:
     """Measure, print and perhaps write."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "data")
+    parser = make_parser(__doc__, data="retrieval/ and raw_english/", write=Path(__file__).with_suffix(".md"))
     parser.add_argument("--sets", nargs="+", default=SETS, choices=SETS, help="The sets to measure.")
     parser.add_argument("--tune", action="store_true", help="Print the scores of training queries instead.")
     parser.add_argument("--million", type=int, metavar="N", help="Index so many sentences instead, as 1000000.")
     parser.add_argument("--graph", type=int, metavar="N", help="Index so many with and without a graph, as 200000.")
     parser.add_argument("--transformers", type=Path, metavar="KEPT", help="Measure three; their vectors are kept here.")
     parser.add_argument("--peers", type=int, metavar="N", help="Index N abstracts with txtai and chromadb.")
-    parser.add_argument("--write", type=Path, metavar="PAGE", help="Write the page here too.")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
         if arguments.tune:

@@ -11,7 +11,7 @@ import numpy as np
 
 from papers.retrieval_sets import Collection
 from papers.vector_cache import Vectors
-from pellucid.index.bm25 import Analyser, each_once, impacts, query_weights, total
+from pellucid.index.bm25 import Analyser, impacts, query_weights, total
 
 Ask = Callable[[str], dict[str, float]]
 """A query -> the ids of the best ten documents and their scores."""
@@ -65,7 +65,7 @@ def seismic(collection: Collection, folder: Path) -> Ask:
 
     analyser = Analyser()
     counts = [Counter(analyser.terms(text)) for text in collection.documents]
-    having = Counter(each_once(counts))
+    having = Counter(term for own in counts for term in own)
     average = total(counts) / len(counts)
     dataset = SeismicDataset()
     for id, own in zip(collection.ids, counts):

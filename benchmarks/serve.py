@@ -14,7 +14,10 @@ each row against the library.
 
 from __future__ import annotations
 
-import argparse
+from papers.threads import set_threads
+
+set_threads(1, unless_set=True)
+
 import os
 import platform
 import re
@@ -31,14 +34,12 @@ from http.client import HTTPConnection
 from pathlib import Path
 from random import Random
 
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PELLUCID_THREADS"):
-    os.environ.setdefault(_name, "1")
-
 import numpy as np
 import orjson
 
 import pellucid
-from papers.pages import processor
+from papers.options import make_parser
+from papers.pages import processor, write_block
 
 WORDS = "the bank raised interest rates on home loans and mortgage costs for young families in many large towns".split()
 
@@ -269,21 +270,11 @@ def soak(seconds: int) -> str:
         return said
 
 
-def write(name: str, found: str) -> None:
-    """Put what was found between its marks in docs/server.md."""
-    page = Path(__file__).parents[1] / "docs" / "server.md"
-    start, end = f"<!-- {name}: benchmarks/serve.py -->\n", f"<!-- end of {name} -->"
-    before, _, rest = page.read_text(encoding="utf-8").partition(start)
-    after = rest.partition(end)[2]
-    page.write_text(f"{before}{start}{found}\n{end}{after}", encoding="utf-8")
-
-
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, write=Path(__file__).parents[1] / "docs/server.md")
     parser.add_argument("--seconds", type=int, default=5, help="of each measurement")
     parser.add_argument("--soak", type=int, default=0, help="seconds of attack, in place of the table")
-    parser.add_argument("--write", action="store_true", help="into docs/server.md too")
     given = parser.parse_args()
     found = soak(given.soak) if given.soak else table(given.seconds)
     if given.write:
-        write("soak" if given.soak else "load", found)
+        write_block(given.write, f"benchmarks/serve.py {'soak' if given.soak else 'load'}", found)

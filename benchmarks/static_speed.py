@@ -16,16 +16,15 @@ Explanations are those of queries of SciFact and abstracts that answer them, by 
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-for _name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS", "PELLUCID_THREADS"):
-    os.environ[_name] = "1"
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
+set_threads(1)
 
 import argparse
 import datetime
 import json
 import lzma
+import os
 import platform
 import re
 import statistics
@@ -43,12 +42,12 @@ import numba
 import numpy as np
 
 import pellucid
+from papers.options import make_parser
 from papers.pages import processor
 from pellucid import StaticEmbedder
 from pellucid.static import BulkEncoder
 from pellucid.text import Vocabulary, split_words
 
-_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 _SETS = ("STS12", "STS13", "STS14", "STS15")
 _SIZES = (1_000, 10_000, 100_000, 1_000_000)
 _Encode = Callable[[list[str]], Any]
@@ -349,8 +348,7 @@ def markdown(numbers: dict[str, Any]) -> str:
 
 def main() -> None:
     """Read the command line and run."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=_DATA, help="folder that holds sts/ and raw_english/")
+    parser = make_parser(__doc__, data="sts/ and raw_english/")
     parser.add_argument("--model", default="static-en", help="a bundled name or a model folder")
     parser.add_argument("--synthetic", action="store_true", help="random vectors instead of a model")
     parser.add_argument("--texts", type=int, default=200_000, help="at least so many texts a round")

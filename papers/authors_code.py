@@ -1,4 +1,4 @@
-r"""Run functions of the authors' published code beside ours on the same inputs; writes the table of docs/fidelity.md.
+r"""Run functions of the authors' published code beside ours on the same inputs; writes the table of papers/fidelity.md.
 
     python -m papers.authors_code --ldir LDIR --swe swe4semantics --lens LENS --key-tokens Text_aligns_tokens
 
@@ -9,13 +9,11 @@ requirements is needed; nothing of their code is kept here. Read what you run.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import contextlib
 import datetime
 import io
 import platform
-import re
 import subprocess
 import typing
 from collections.abc import Iterator
@@ -29,15 +27,14 @@ import torch.nn.functional as functional
 from sklearn.metrics.pairwise import cosine_similarity
 
 from papers.ldir.farthest import published_farthest_points
-from papers.pages import markdown_table
+from papers.options import make_parser
+from papers.pages import markdown_table, print_block
 from pellucid import AnchorEmbedder
 from pellucid.keytokens import top_tokens
 from pellucid.lexicon.trainer import InBatchCandidates, candidate_loss
 from pellucid.static.making.training import similarity_loss, translation_loss
 from pellucid.transformer import max_pooled
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "fidelity.md"
-_BEGIN, _END = "<!-- papers/authors_code.py -->", "<!-- end of authors_code.py -->"
 HEAD = ["the authors' function", "commit", "inputs", "ours beside theirs"]
 
 Row = tuple[str, str, str, str]
@@ -45,17 +42,14 @@ Row = tuple[str, str, str, str]
 
 def main() -> None:
     """Compare, print the table and write it into the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     for name in ("ldir", "swe", "lens", "key-tokens"):
         parser.add_argument(f"--{name}", type=Path, required=True, help="folder of the checkout")
     given = parser.parse_args()
     rows = [*ldir(given.ldir), *swe(given.swe), *lens(given.lens), *key_tokens(given.key_tokens)]
     table = markdown_table(HEAD, rows, left=4)
-    print(table)
     stamp = f"Run {datetime.date.today()} on {platform.machine()}, CPU, torch {torch.__version__}."
-    block = f"{_BEGIN}\n\n{table}\n{stamp}\n\n{_END}"
-    page = re.sub(f"{_BEGIN}.*{_END}", lambda _: block, PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
-    PAGE.write_text(page, encoding="utf-8")
+    print_block("papers/authors_code.py", f"{table}\n{stamp}", Path(__file__).with_name("fidelity.md"))
 
 
 def functions_of(path: Path, *names: str) -> SimpleNamespace:

@@ -5,13 +5,13 @@ python -m papers.bm25 --data shared/data
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import statistics
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from papers.options import make_parser
 from pellucid.evaluation import LocalTask, find_tasks
 
 PLAIN, STEMMED = "BM25", "BM25, stemmed"
@@ -80,9 +80,7 @@ def bm25_scores(data: Path) -> dict[str, dict[str, float]]:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with retrieval/")
-    scores = bm25_scores(parser.parse_args().data)
+    scores = bm25_scores(make_parser(__doc__, data="retrieval/").parse_args().data)
     print(f"nDCG@10 x 100, {datetime.date.today().isoformat()}, bm25s {version('bm25s')}; {SETTINGS}\n")
     print(f"| | {' | '.join(scores[PLAIN])} | mean |")
     print("|---|" + "---:|" * (len(scores[PLAIN]) + 1))

@@ -1,4 +1,4 @@
-"""Rows of the papers that the pages of results leave out, beside ours; writes the tables of docs/fidelity.md.
+"""Rows of the papers that the pages of results leave out, beside ours; writes the tables of papers/fidelity.md.
 
     python -m papers.fidelity
 
@@ -14,10 +14,9 @@ from pathlib import Path
 from textwrap import fill
 from typing import NamedTuple
 
-from papers.pages import markdown_table
+from papers.pages import markdown_table, write_block
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
-_BEGIN, _END = "<!-- papers/fidelity.py -->", "<!-- end -->"
+PAPERS = Path(__file__).parent
 
 Place = tuple[str, str, str]
 """Where a figure of ours stands: page, row, column."""
@@ -45,11 +44,7 @@ class Printed(NamedTuple):
 
 def main() -> None:
     """Write the tables into the page."""
-    page = DOCS / "fidelity.md"
-    text = page.read_text(encoding="utf-8")
-    block = f"{_BEGIN}\n\n{tables()}\n{_END}"
-    page.write_text(re.sub(f"{_BEGIN}.*{_END}", lambda _: block, text, flags=re.DOTALL), encoding="utf-8")
-    print(f"written: {page}")
+    write_block(PAPERS / "fidelity.md", "papers/fidelity.py", tables())
 
 
 def tables() -> str:
@@ -82,7 +77,7 @@ def figure(page: str, row: str, column: str) -> str:
         LookupError: no table has it.
     """
     header: list[str] = []
-    for line in (DOCS / page).read_text(encoding="utf-8").splitlines():
+    for line in (PAPERS / page).read_text(encoding="utf-8").splitlines():
         if not line.startswith("|"):
             header = []
             continue
@@ -90,10 +85,10 @@ def figure(page: str, row: str, column: str) -> str:
         header = header or cells
         if row in (cells[0], ", ".join(cells[:2])) and column in header:
             return cells[header.index(column)]
-    raise LookupError(f"docs/{page} has no row {row!r} with a column {column!r}")
+    raise LookupError(f"{page} has no row {row!r} with a column {column!r}")
 
 
-_CROSS, _STATIC = "results-crosslingual.md", "results-static.md"
+_CROSS, _STATIC = "swe/crosslingual.md", "swe/steps.md"
 _TUNED = "then tuned on translations (3.3)"
 _TYPES = "class.|clust.|pair|rerank.|retr.|STS|summ.|33 sentence sets|all 56"
 _LENS_TYPES = "dimensions|retr.|rerank.|clust.|pair|class.|STS|summ.|mean of 56"
@@ -105,7 +100,7 @@ _IN_11 = {"STS12", "STS13", "STS14", "STS15", "STSBenchmark", "SICK-R", "SciFact
 
 
 def _scifact_alone(row: str) -> list[Place | None]:
-    found: Place = ("results-lexicon.md", row, "SciFact")
+    found: Place = ("lens/results.md", row, "SciFact")
     return [found if name == "SCF" else None for name in _BEIR.split("|")]
 
 
@@ -121,7 +116,7 @@ _OUR_TYPES = (
 
 def _ours_in_11(line: str) -> str:
     name = line.partition("|")[0].strip()
-    return figure("results-lexicon.md", "lexicon-minilm", name) if name in _IN_11 else "-"
+    return figure("lens/results.md", "lexicon-minilm", name) if name in _IN_11 else "-"
 
 
 _SETS = """ArguAna | 64.27 62.34 65.27 82.76 70.07 77.32 76.02
@@ -216,7 +211,7 @@ Model2Vec, multilingual (256) | 54.2 39.3 26.2
 SWE (256) | 70.5 62.0 72.6""",
         (
             "STS17 and STS22: no data. Ours are on STS-B, its second sentences in machine translation, so compare ours "
-            "with each other alone: [across languages](results-crosslingual.md#the-steps-looked-into)."
+            "with each other alone: [across languages](swe/crosslingual.md#the-steps-looked-into)."
         ),
         ours={
             name: [(_CROSS, row, "de"), None, (_CROSS, row, "zh")]
@@ -242,10 +237,10 @@ SWE from GTE-large (256) | 65.36 36.11 78.13 50.42 31.58 75.59 30.73 62.91 51.39
         (
             "Ours have one teacher, all-MiniLM-L6-v2; the paper's could not be had. Our sets are fewer (3, 2, 2, "
             "1, 4 and 6 a type), so compare ours with each other alone. Students of multilingual-e5-small and of both "
-            "teachers: [static models, step by step](results-static.md#teachers-tables-7-and-15)."
+            "teachers: [static models, step by step](swe/steps.md#teachers-tables-7-and-15)."
         ),
         ours={
-            name: [("results.md", row, f"{kind} ({count})") for kind, count in _OUR_TYPES] + [None] * 3
+            name: [("swe/results.md", row, f"{kind} ({count})") for kind, count in _OUR_TYPES] + [None] * 3
             for name, row in {
                 "all-MiniLM-L6-v2, teacher (384)": "MiniLM-L6, our teacher (384)",
                 "static-en (256)": "static-en",
@@ -260,7 +255,7 @@ SWE from GTE-large (256) | 65.36 36.11 78.13 50.42 31.58 75.59 30.73 62.91 51.39
 6 | nov, oct, dec, 2020, feb | charming, compliment, courteous, friendly, softly""",
         (
             "Ours: the vectors extracted from all-MiniLM-L6-v2 on our corpus. Which side of a component is the smaller "
-            "one means nothing. Components 3, 4, 5 and 7: [static models, step by step](results-static.md)."
+            "one means nothing. Components 3, 4, 5 and 7: [static models, step by step](swe/steps.md)."
         ),
         ours={f"ours, {n}": [(_STATIC, n, f"five {end}") for end in ("smallest", "largest")] for n in ("1", "2", "6")},
         words=True,
@@ -295,7 +290,7 @@ noun | 0.91 0.86 0.84 0.91
 proper noun | 1.00 1.00 1.00 1.00""",
         (
             "Ours at each step, with the paper's SWE and WordLlama beside them: [static models, step by "
-            "step](results-static.md). fastText and Model2Vec: not run, no model."
+            "step](swe/steps.md). fastText and Model2Vec: not run, no model."
         ),
     ),
     Printed(
@@ -311,8 +306,8 @@ SWE + WordLlama + Model2Vec (1536) | 67.70 37.06 79.37 52.60 34.52 75.63 30.20 6
         ours={
             name: [
                 *[None] * 4,
-                ("ensembles.md", row, "Retrieval"),
-                ("ensembles.md", row, "STS"),
+                ("../docs/ensembles.md", row, "Retrieval"),
+                ("../docs/ensembles.md", row, "STS"),
                 *[None] * 3,
             ]
             for name, row in {
@@ -335,11 +330,11 @@ SWE + WordLlama + Model2Vec (1536) | 67.70 37.06 79.37 52.60 34.52 75.63 30.20 6
 256 / 30k | 66.90 32.89 78.03 50.00 28.61 75.14 29.81 62.25 50.16""",
         (
             "Ours are of 3 sets of classification, 2 of clustering, 2 of pairs, 1 of reranking, 4 of retrieval and "
-            "6 of STS ([step by step](results-static.md)); distilled for a shorter time than those of Table 9 in [the "
-            "results](results.md)."
+            "6 of STS ([step by step](swe/steps.md)); distilled for a shorter time than those of Table 9 in [the "
+            "results](swe/results.md)."
         ),
         ours={
-            row: [*(("results-static.md", row, kind) for kind, _ in _OUR_TYPES), *[None] * 3]
+            row: [*(("swe/steps.md", row, kind) for kind, _ in _OUR_TYPES), *[None] * 3]
             for row in ("64 / 95,000", "128 / 95,000", "256 / 95,000", "377 / 95,000", "256 / 50,000", "256 / 30,000")
         },
     ),
@@ -362,7 +357,7 @@ BGE-en-ICL, zero-shot | 4096 61.67 59.66 57.51 86.93 88.62 83.74 30.75 71.24
 LENS-4000 | 4000 60.76 60.86 57.92 87.93 88.13 84.35 31.56 71.22
 LENS-8000 | 8000 61.86 60.91 58.02 87.98 88.43 84.67 29.54 71.63""",
         (
-            "Ours on its own ten sets stands in [the results](results-lexicon.md); the 56 sets were not "
+            "Ours on its own ten sets stands in [the results](lens/results.md); the 56 sets were not "
             "available, and a model of 7 billion parameters cannot be trained on the CPUs at hand."
         ),
     ),
@@ -424,11 +419,11 @@ LLM2Vec | `_release _releases _released _Release _revealed _releasing release _X
             "Ours are GPT-Neo 3M, trained on children's stories, and all-MiniLM-L6-v2."
         ),
         ours={
-            row: [("keytokens-analysis.md", row, "first 10 tokens")]
+            row: [("keytokens/analysis.md", row, "first 10 tokens")]
             for row in ("GPT-Neo 3M, mean", "GPT-Neo 3M, mean, centred", "tuned: simcse", "tuned: question-answer")
         }
         | {
-            f"{row}": [("keytokens-analysis.md", row, "first 10 tokens")]
+            f"{row}": [("keytokens/analysis.md", row, "first 10 tokens")]
             for row in ("all-MiniLM-L6-v2, input embeddings", "all-MiniLM-L6-v2, input embeddings, centred")
         },
         words=True,

@@ -45,23 +45,30 @@ def measured() -> str:
     return f"Measured {datetime.date.today()} on {platform.machine()}, Python {platform.python_version()}."
 
 
+def print_page(text: str, page: Path | None) -> None:
+    """Print a page, and write it where one is given."""
+    print(text, flush=True)
+    if page:
+        page.write_text(text, encoding="utf-8")
+        print(f"written: {page}")
+
+
 def print_block(name: str, text: str, page: Path | None) -> None:
-    """Print tables with the day, and write them into a page's block `name` where a page is given."""
-    text = f"{text}\n{measured()}"
+    """Print tables, and write them into a page's block `name` where a page is given."""
     print(text, flush=True)
     if page:
         write_block(page, name, text)
 
 
 def write_block(page: Path, name: str, text: str) -> None:
-    """Replace what stands in `page` between the comments `name` and "end of" the last part of `name`.
+    """Replace what stands in `page` between the comments `name` and `end of name`.
 
     Raises:
         LookupError: the page has no such comments.
     """
-    begin, end = f"<!-- {name} -->", f"<!-- end of {name.rpartition('/')[2]} -->"
+    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
     content = page.read_text(encoding="utf-8")
     if begin not in content or end not in content:
         raise LookupError(f"{page} has no lines {begin!r} and {end!r}")
     before, rest = content.split(begin, 1)
-    page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{rest.split(end, 1)[1]}", encoding="utf-8")
+    page.write_text(f"{before}{begin}\n\n{text.strip()}\n\n{end}{rest.split(end, 1)[1]}", encoding="utf-8")

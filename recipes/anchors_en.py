@@ -32,7 +32,7 @@ METHODS = {
     "kmeans": "the sentences nearest to the centroids of KMeans (`kmeans_points`)",
     "frame": "the first of a greedy choice of small frame potential (`frame_points`)",
 }
-QUALITY = {  # as README.md and docs/results-anchors.md have it
+QUALITY = {  # as README.md and papers/ldir/results.md have it
     "anchors-en-200": "STS 73.7, retrieval 33.7",
     "anchors-en-500": "STS 74.1, retrieval 35.4",
     "anchors-minilm-200": "STS 78.9, retrieval 45.1",

@@ -9,7 +9,7 @@ minutes. `--ablation NAME` makes one of the ablations of the results page from t
 `--trial NAME --e5 FOLDER` refines the bundled model with a second teacher, multilingual-e5-small from that folder. Both
 teachers then read all sentences, in bfloat16. `--trial passages` also needs `--passages FILE`, one passage a line.
 
-What was tried, and what each gave, is in docs/notes-static-en.md.
+What was tried, and what each gave, is in papers/swe/static_en.md.
 """
 
 from __future__ import annotations

@@ -8,11 +8,10 @@ measured, and nothing is chosen by them.
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
+set_threads(None)
 
-import argparse
 import lzma
 import platform
 import time
@@ -25,6 +24,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
+from papers.options import make_parser
 from pellucid import KeyTokenEmbedder, KeyTokenSettings
 from pellucid.keytokens import choose_adjustment
 from pellucid.transformer import open_backbone
@@ -83,8 +83,7 @@ def show(name: str, model: KeyTokenEmbedder, texts: Sequence[str], given: Any) -
 
 def main() -> None:
     """Print all tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True)
+    parser = make_parser(__doc__, data="raw_english/, sts/ and lm/")
     parser.add_argument("--texts", type=int, default=1000)
     parser.add_argument("--pairs", type=int, default=500)
     arguments = parser.parse_args()

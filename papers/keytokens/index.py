@@ -17,7 +17,7 @@ What the paper leaves open, and what is done here:
 - Queries are read with the model's instruction, documents without.
 
 A ranking near the dense one does not show that key tokens work: random rows in place of the head give one, too. What
-`expand=0` finds does; docs/results-keytokens-retrieval.md measures both.
+`expand=0` finds does; papers/keytokens/retrieval.md measures both.
 
 A folder has two files: `config.json` with the settings of the index and of the model, and `index.safetensors` with the
 lists and the texts as UTF-8. The model is kept apart; another one is refused by its fingerprint.

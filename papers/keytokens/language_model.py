@@ -1,8 +1,8 @@
-r"""The key-tokens paper's findings on a language model of your own; writes docs/results-keytokens.md.
+r"""The key-tokens paper's findings on a language model of your own; writes papers/keytokens/results.md.
 
     python -m papers.keytokens.tuning --data shared/data --output WORK --model FOLDER --layers 10 --only mixed
     python -m papers.keytokens.language_model FOLDER --tuned WORK/mixed --data shared/data --work-dir WORK \
-        --write docs/results-keytokens.md
+        --write
 
 FOLDER holds any causal language model of transformers. Measured are Figures 2 to 4 and Tables 2 to 5 of "A Text is
 Worth Several Tokens": the model as it is under every pooling and, with --tuned, a version tuned for embedding.
@@ -11,9 +11,9 @@ Embeddings and figures are kept in WORK, and a run that was stopped goes on. Wei
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
+set_threads(None)
 
 import argparse
 import hashlib
@@ -28,7 +28,7 @@ import numpy as np
 
 from papers.keytokens.alignment import align_embeddings, compare_key_tokens, embedded_texts
 from papers.keytokens.heads import random_head
-from papers.keytokens.language_page import write_page
+from papers.keytokens.language_page import make_page
 from papers.keytokens.pooling import pooled_embeddings
 from papers.keytokens.rates import EmbeddedTexts
 from papers.keytokens.retrieval import FIXED, KS, MS, Kept, sparse_scores
@@ -45,6 +45,8 @@ from papers.keytokens.tables import (
     variation_table,
 )
 from papers.keytokens.tuning import BATCH, NOTE, STEPS
+from papers.options import make_parser
+from papers.pages import print_page
 from papers.retrieval_sets import dense_hits, read_collection
 from papers.vector_cache import CachedEncoder, Vectors
 from pellucid import KeyTokenEmbedder, KeyTokenSettings
@@ -315,13 +317,11 @@ def facts(bench: Bench) -> dict[str, str]:
 
 def main() -> None:
     """Measure what is not yet known and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    page = Path(__file__).with_name("results.md")
+    parser = make_parser(__doc__, data="retrieval/ and raw_english/", work_dir="vectors and figures", write=page)
     parser.add_argument("model", type=Path, help="folder of a causal language model")
     parser.add_argument("--name", default="", help="of the model, on the page; its folder's otherwise")
     parser.add_argument("--tuned", type=Path, help="folder of the same, tuned for embedding by the mean of its states")
-    parser.add_argument("--data", type=Path, required=True, help="folder with retrieval/ and raw_english/")
-    parser.add_argument("--work-dir", type=Path, required=True, help="where vectors and figures are kept")
-    parser.add_argument("--write", type=Path, required=True, help="the page")
     parser.add_argument("--texts", type=int, default=10_000, help="general sentences")
     parser.add_argument("--prompted", type=int, default=1_000, help="of them, for PromptEOL")
     parser.add_argument("--swept", type=int, default=500, help="of them, for the amounts of the first component")
@@ -332,8 +332,7 @@ def main() -> None:
     options.work_dir.mkdir(parents=True, exist_ok=True)
     bench = Bench(options)
     measure(bench)
-    write_page(options, bench.kept.values, FIXED, facts(bench))
-    print(f"written: {options.write}")
+    print_page(make_page(options, bench.kept.values, FIXED, facts(bench)), options.write)
 
 
 if __name__ == "__main__":

@@ -9,11 +9,11 @@ import argparse
 import datetime
 import textwrap
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from papers.evidence import WORDS, Interval, bootstrap, interval_of, interval_of_means
 from papers.keytokens.retrieval_page import PAPER as PAPER_3
 from papers.keytokens.retrieval_page import SETS
 from papers.keytokens.tables import PAPER_2, PAPER_4, PAPER_5
@@ -23,7 +23,6 @@ Values = Mapping[str, Any]
 PLAIN, TUNED = "as it is", "tuned"
 _NAMES = {"weighted_mean": "weighted mean", "prompt_eol": "PromptEOL"}
 POOLINGS = ("mean", "weighted mean", "last", "PromptEOL")
-_WORDS = {True: "holds", False: "does not hold", None: "undecided"}
 _DRAWS = 2000
 
 _HEAD = """# Results: key tokens of a language model
@@ -108,21 +107,17 @@ def higher(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 def beyond(gain: float, *errors: float) -> bool:
     """Whether a difference of two means with these standard errors is above 0 by more than chance."""
-    return bool(gain > 1.96 * float(np.hypot(*errors)))
+    return interval_of_means(gain, *errors).above() is True
 
 
-def share(part: Any, whole: Any) -> tuple[float, float, float]:
+def share(part: Any, whole: Any) -> Interval:
     """Return the share of one mean in another, in percent, and its bootstrap interval over queries."""
-    ones, others = np.asarray(part), np.asarray(whole)
-    drawn = np.random.default_rng(0).integers(0, len(ones), (_DRAWS, len(ones)))
-    found = 100 * ones[drawn].sum(axis=1) / np.maximum(others[drawn].sum(axis=1), 1e-9)
-    low, high = np.percentile(found, [2.5, 97.5])
-    return 100 * float(ones.sum() / max(others.sum(), 1e-9)), float(low), float(high)
 
+    def shares(queries: Any) -> Any:
+        ones, others = queries[..., 0].sum(axis=-1), queries[..., 1].sum(axis=-1)
+        return 100 * ones / np.maximum(others, 1e-9)
 
-def decided(found: tuple[float, float, float], least: float) -> bool | None:
-    """Whether a share is above `least`; None where its interval holds that."""
-    return True if found[1] > least else False if found[2] <= least else None
+    return interval_of(bootstrap(np.stack([part, whole], axis=-1), shares, _DRAWS))
 
 
 def said_share(part: Any, whole: Any) -> str:
@@ -227,20 +222,20 @@ def retrieval_verdicts(values: Values, fixed: tuple[int, int]) -> Iterator[Verdi
             yield Verdict(
                 f"Sparse retrieval keeps 80 % of the dense score (Table 3); {name}, {model}",
                 f"{kept} at K {fixed[0]:,}, M {fixed[1]}",
-                decided(share(parts[0], whole(own)), 80),
+                share(parts[0], whole(own)).above(80),
                 "76 to 89 %, best of the grid",
             )
             gain = share(np.asarray(parts[0]) - np.asarray(parts[1]), whole(own))
             yield Verdict(
                 f"Sparse retrieval finds more by key tokens than with random rows (control, ours); {name}, {model}",
                 f"{kept}; random rows {drawn}",
-                decided(gain, 0),
+                gain.above(),
             )
             gain = share(np.asarray(parts[2]) - np.asarray(parts[3]), whole(own))
             yield Verdict(
                 f"The query's own tokens alone (M = 0) find documents by their key tokens (ours); {name}, {model}",
                 f"{literal} of the dense score; with random rows {nothing}",
-                decided(gain, 0),
+                gain.above(),
             )
 
 
@@ -293,7 +288,7 @@ def verdicts(values: Values, fixed: tuple[int, int]) -> str:
     for parts in sections:
         for one in parts:
             found.setdefault(one.claim.partition("; ")[0], []).append(one)
-    words = {holds: word if holds is None else f"**{word}**" for holds, word in _WORDS.items()}
+    words = {holds: word if holds is None else f"**{word}**" for holds, word in WORDS.items()}
     lines = ((*one[:2], one.paper, words[one.holds]) for some in found.values() for one in some)
     table = markdown_table(["claim", "measured here, in percent", "the paper", "here"], lines, left=4)
     return "".join(in_short(claim, some) for claim, some in found.items() if len(some) > 1) + "\n" + table
@@ -302,7 +297,7 @@ def verdicts(values: Values, fixed: tuple[int, int]) -> str:
 def in_short(claim: str, tests: list[Verdict]) -> str:
     """Return a line that says of a claim where it holds and where not."""
     said = []
-    for holds, word in _WORDS.items():
+    for holds, word in WORDS.items():
         where = [one.claim.partition("; ")[2] for one in tests if one.holds == holds]
         if where:
             said.append(f"{word} in {len(where)} of {len(tests)} ({'; '.join(where)})")
@@ -380,8 +375,8 @@ def applications(values: Values, options: argparse.Namespace, fixed: tuple[int, 
         yield "The paper compares a tuning for similarity with one for relatedness. That takes two tunings; not run.\n"
 
 
-def write_page(options: argparse.Namespace, values: Values, fixed: tuple[int, int], facts: Mapping[str, str]) -> None:
-    """Write the page.
+def make_page(options: argparse.Namespace, values: Values, fixed: tuple[int, int], facts: Mapping[str, str]) -> str:
+    """Return the page.
 
     Args:
         options: of the run.
@@ -404,4 +399,4 @@ def write_page(options: argparse.Namespace, values: Values, fixed: tuple[int, in
     )
     parts = [head, "\n## What holds and what does not\n\n", _RULES, verdicts(values, fixed), _BELOW]
     text = "".join([*parts, *figures(values), *applications(values, options, fixed)])
-    Path(options.write).write_text(wrapped(text), encoding="utf-8")
+    return wrapped(text)

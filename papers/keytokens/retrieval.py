@@ -1,6 +1,6 @@
-r"""Sparse retrieval from key tokens beside BM25 and the dense model; writes docs/results-keytokens-retrieval.md.
+r"""Sparse retrieval from key tokens beside BM25 and the dense model; writes papers/keytokens/retrieval.md.
 
-    python -m papers.keytokens.retrieval --data shared/data --work-dir WORK
+    python -m papers.keytokens.retrieval --data shared/data --work-dir WORK --write
 
 "A Text is Worth Several Tokens", section 5.1, on SciFact, NPL, CISI and Cranfield, for MiniLM decoded by several heads
 and, with --neo, for a small language model. What is left open by the paper is chosen on SciFact's training queries.
@@ -10,11 +10,10 @@ papers/ldir/tables.py, which encodes the same texts.
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
+set_threads(None)
 
-import argparse
 import json
 import lzma
 import time
@@ -29,7 +28,9 @@ import numpy as np
 from papers.bm25 import PLAIN, STEMMED, Bm25
 from papers.keytokens.heads import random_head, text_head, token_head
 from papers.keytokens.index import KeyTokenIndex
-from papers.keytokens.retrieval_page import Sizes, write_page
+from papers.keytokens.retrieval_page import Sizes, make_page
+from papers.options import make_parser
+from papers.pages import print_page
 from papers.retrieval_sets import Collection, dense_score, read_collection
 from papers.vector_cache import CachedEncoder, Vectors, unit_rows
 from pellucid import KeyTokenEmbedder, KeyTokenSettings
@@ -276,13 +277,10 @@ def test(bench: Bench, kept: Kept, name: str, kind: str, task: LocalTask) -> Non
 
 def main() -> None:
     """Measure what is not yet known and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with retrieval/, raw_english/ and lm/")
-    parser.add_argument("--work-dir", type=Path, required=True, help="where vectors and scores are kept")
+    page = Path(__file__).with_suffix(".md")
+    parser = make_parser(__doc__, data="retrieval/, raw_english/ and lm/", work_dir="vectors and scores", write=page)
     parser.add_argument("--heads", nargs="*", default=HEADS, choices=HEADS, help="heads for MiniLM")
     parser.add_argument("--neo", nargs="*", default=[], choices=NEO_SETS, help="sets for the small language model")
-    page = Path(__file__).resolve().parents[1] / "docs/results-keytokens-retrieval.md"
-    parser.add_argument("--output", type=Path, default=page)
     arguments = parser.parse_args()
     bench, kept = Bench(arguments.data, arguments.work_dir), Kept(arguments.work_dir / "keytoken-retrieval.json")
     chosen = {}
@@ -297,8 +295,7 @@ def main() -> None:
             test(bench, kept, NEO, chosen[NEO], task)
     shown = len(bench.mini.head.shown)
     sizes = Sizes(bench.mini.backbone.dimension, shown, KS, MS, FIXED)
-    write_page(arguments.output, kept.values, chosen, sizes)
-    print(f"written: {arguments.output}")
+    print_page(make_page(kept.values, chosen, sizes), arguments.write)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ import datetime
 import platform
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from papers.bm25 import PLAIN, SETTINGS, STEMMED
@@ -91,11 +90,10 @@ class Sizes(NamedTuple):
     fixed: tuple[int, int]
 
 
-def write_page(path: Path, values: Mapping[str, Any], chosen: Mapping[str, str], sizes: Sizes) -> None:
-    """Write the page.
+def make_page(values: Mapping[str, Any], chosen: Mapping[str, str], sizes: Sizes) -> str:
+    """Return the page.
 
     Args:
-        path: of the page.
         values: what was measured, by name.
         chosen: head -> adjustment.
         sizes: see there.
@@ -112,7 +110,7 @@ def write_page(path: Path, values: Mapping[str, Any], chosen: Mapping[str, str],
         *_cost(values, sizes),
     ]
     parts += [*_development(values, sizes), _CHOICES]
-    path.write_text("\n".join(parts).rstrip() + "\n", encoding="utf-8")
+    return "\n".join(parts).rstrip() + "\n"
 
 
 def _cell(values: Mapping[str, Any], head: str, name: str, where: tuple[int, int] | None) -> dict[str, Any] | None:

@@ -1,6 +1,6 @@
 r"""What embeddings of real models say in tokens, beside the key-tokens paper: alignment, spectrum, instructions.
 
-    python -m papers.keytokens.tables --data shared/data [--tuned FOLDER ...] [--images docs/images]
+    python -m papers.keytokens.tables --data shared/data [--tuned FOLDER ...] [--images papers/keytokens]
 
 Prints Markdown. The texts are the image captions of STS14, which the small language model at hand knows the words of;
 nothing is trained or chosen on them. The paper's numbers are for models of 1.3 to 7 billion parameters on Wikipedia.
@@ -8,11 +8,10 @@ nothing is trained or chosen on them. The paper's numbers are for models of 1.3 
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
+set_threads(None)
 
-import argparse
 import platform
 import time
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from typing import Any
 
 from papers.keytokens.alignment import Alignment, align, compare_key_tokens, embedded_texts
 from papers.keytokens.spectrum import Sweep, Variation, contributions, sweep, variation
+from papers.options import make_parser
 from pellucid import KeyTokenEmbedder, KeyTokenSettings, LexiconEmbedder
 from pellucid.corpus import read_texts
 from pellucid.keytokens import top_tokens
@@ -169,8 +169,7 @@ def tokens_table(found: Any) -> str:
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
+    parser = make_parser(__doc__, data="sts/, raw_english/ and lm/")
     parser.add_argument("--tuned", type=Path, nargs="*", default=[], help="tuned versions of the small model")
     parser.add_argument("--images", type=Path, help="write the pictures into this folder")
     options = parser.parse_args()
@@ -212,7 +211,7 @@ def main() -> None:
         pictures |= {"variation": moved[-1]}
         for name, report in pictures.items():
             for dark in (False, True):
-                path = options.images / f"keytokens-{name}{'-dark' if dark else ''}.png"
+                path = options.images / f"{name}{'-dark' if dark else ''}.png"
                 report.plot(dark=dark).savefig(path, dpi=110)
     print(f"\n{time.perf_counter() - started:.0f} s in all")
 

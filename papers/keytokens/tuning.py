@@ -12,11 +12,10 @@ bfloat16, and merged. A measurement of minutes of processor time, not a good emb
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
+set_threads(None)
 
-import argparse
 import json
 import lzma
 import time
@@ -25,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+from papers.options import make_parser
 
 STEPS, BATCH, LENGTH, RATE, TEMPERATURE, DROPOUT = 120, 32, 24, 5e-4, 0.05, 0.1
 RANK, ADAPTER_RATE = 16, 1e-3
@@ -141,10 +142,9 @@ def tune(folder: Path, pairs: list[Pair], output: Path, layers: int | None, step
 
 def main() -> None:
     """Tune once for each kind of pairs."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
+    parser = make_parser(__doc__, data="raw_english/, retrieval_train/ and lm/", only=KINDS)
     parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--only", nargs="*", choices=KINDS, default=["simcse", "question-answer"])
+    parser.set_defaults(only=["simcse", "question-answer"])
     parser.add_argument("--model", type=Path, help="another language model's folder")
     parser.add_argument("--layers", type=int, help="train adapters of so many last layers, in bfloat16")
     parser.add_argument("--steps", type=int, default=STEPS)

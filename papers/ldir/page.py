@@ -8,7 +8,6 @@ import platform
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from papers.bm25 import PLAIN as PLAIN_BM25
@@ -89,11 +88,10 @@ def mean_of(row: Row | None, group: str) -> float | None:
     return statistics.fmean(scores[task] for task in GROUPS[group])
 
 
-def write_page(path: Path, given: Iterable[Row], sizes: Sequence[int], closer: Sequence[int]) -> None:
-    """Write the page.
+def make_page(given: Iterable[Row], sizes: Sequence[int], closer: Sequence[int]) -> str:
+    """Return the page.
 
     Args:
-        path: the Markdown file.
         given: the rows.
         sizes: numbers of anchors of the grid.
         closer: those of them at which variants were tried.
@@ -101,7 +99,7 @@ def write_page(path: Path, given: Iterable[Row], sizes: Sequence[int], closer: S
     rows = Rows(given)
     parts = [_head(rows), _asked(rows), _table_sts(rows, closer), _methods(rows, sizes), _paper_methods(rows)]
     parts += [_binary(rows, closer), _retrieval(rows, closer), _development(rows, closer), _foot()]
-    path.write_text("\n".join(parts), encoding="utf-8")
+    return "\n".join(parts)
 
 
 def _head(rows: Rows) -> str:
@@ -128,7 +126,7 @@ by MTEB. What can be compared and what cannot:
 
 Methods: `uniform` draws at random, `kmeans` takes the sentence nearest to each centroid, `fps` is farthest point
 sampling, `frame` ours (docs/anchors.md). "Decorrelated" is `AnchorEmbedder.decorrelate(0.5)`, what anchors-minilm have;
-anchors-en are `kmeans` at strength 0.75, for names to read (results-anchor-readability.md). Uniform's STS is
+anchors-en are `kmeans` at strength 0.75, for names to read ([figures](readability.md)). Uniform's STS is
 the mean over three draws. Methods and settings of anchors-minilm were chosen on the development split at the end; STS
 scores were seen meanwhile, and would have led to the same choice.
 """
@@ -254,7 +252,7 @@ def _binary(rows: Rows, closer: Sequence[int]) -> str:
 ## Continuous against yes and no, at equal size
 
 The same anchors with coordinates set to 0 or 1, as a stand-in for embeddings from yes/no questions (questions that a
-small language model answers: [Results: yes/no questions](results-questions.md)). "Greatest tenth" is the paper's own
+small language model answers: [Results: yes/no questions](questions.md)). "Greatest tenth" is the paper's own
 variant (20 of 200, 50 of 500), "above the median" asks of each anchor whether the text is nearer to it than half of the
 corpus is. Cognitive load is the mean number of dimensions that are 1 in both texts of a pair of STS-B.
 

@@ -1,6 +1,6 @@
 r"""Do the anchors that an explanation names say what the texts have in common? Writes a page of docs.
 
-    python -m papers.ldir.readability --data shared/data --work-dir WORK
+    python -m papers.ldir.readability --data shared/data --work-dir WORK --write
 
 The encoder is static-en. Corpora: the general one that static-en was made from, and three as a user would have them,
 with every setting at its default: medical answers of several sentences, search snippets in lower case, titles. The
@@ -10,7 +10,6 @@ topics. What was measured is kept in WORK, so a stopped run resumes.
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import hashlib
 import json
@@ -26,7 +25,8 @@ import numpy.typing as npt
 import pellucid
 from papers.ldir.baselines import decorrelated
 from papers.ldir.development import held_out
-from papers.pages import markdown_table
+from papers.options import make_parser
+from papers.pages import markdown_table, print_page
 from papers.retrieval_sets import dense_score, read_collection
 from papers.sts import sts_spearman
 from papers.vector_cache import CachedEncoder, Vectors, distinct, unit_rows
@@ -249,13 +249,13 @@ def measure(bench: Bench) -> dict[str, dict[str, dict[str, float]]]:
     return known
 
 
-def write_page(path: Path, measured: dict[str, dict[str, dict[str, float]]]) -> None:
-    """Write the page."""
+def make_page(measured: dict[str, dict[str, dict[str, float]]]) -> str:
+    """Return the page."""
     columns = ("share", "fall", "topic", "topic by chance", "words", "words by chance", "faithful", "STS", "retrieval")
     text = f"""# Results: anchors people can read
 
 Written by `papers/ldir/readability.py` on {datetime.date.today().isoformat()}. The encoder is static-en, the
-method and strength are those of `choose_anchors` and `decorrelate` ([Anchor embeddings](anchors.md)).
+method and strength are those of `choose_anchors` and `decorrelate` ([Anchor embeddings](../../docs/anchors.md)).
 
 {PAIRS} texts that no anchor is taken from, each with its fifth nearest among {HELD_OUT:,}. Measured are the {TOP}
 anchors that add most to the score of a pair:
@@ -278,8 +278,7 @@ were seen meanwhile; they decided only that a sparse code is out.
         listed = [str(choice) for choice in (GENERAL if name == "general" else EVERYWHERE)]
         lines = [[choice, *(_shown(column, rows[choice].get(column)) for column in used)] for choice in listed]
         text += f"\n## {name[0].upper() + name[1:]}\n\n{markdown_table(['anchors', *used], lines)}"
-    text += "\n## Making this page\n\n`python -m papers.ldir.readability --data DIR --work-dir WORK`\n"
-    path.write_text(text, encoding="utf-8")
+    return text + "\n## Making this page\n\n`python -m papers.ldir.readability --data DIR --work-dir WORK --write`\n"
 
 
 def _shown(column: str, value: float | None) -> str | float | None:
@@ -288,13 +287,12 @@ def _shown(column: str, value: float | None) -> str | float | None:
 
 def main() -> None:
     """Measure what is not yet known and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with raw_english/, retrieval_train/ and so on")
-    parser.add_argument("--work-dir", type=Path, required=True, help="where candidates, vectors and figures are kept")
-    page = Path(__file__).resolve().parents[1] / "docs/results-anchor-readability.md"
-    parser.add_argument("--output", type=Path, default=page, help="the page")
+    page = Path(__file__).with_suffix(".md")
+    parser = make_parser(
+        __doc__, data="raw_english/, retrieval_train/ and so on", work_dir="candidates, vectors and figures", write=page
+    )
     arguments = parser.parse_args()
-    write_page(arguments.output, measure(Bench(arguments.data, arguments.work_dir)))
+    print_page(make_page(measure(Bench(arguments.data, arguments.work_dir))), arguments.write)
 
 
 if __name__ == "__main__":

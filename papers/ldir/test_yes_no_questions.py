@@ -19,7 +19,7 @@ def script(opened, monkeypatch):
     found = opened("papers.ldir.yes_no_questions")
     few = dict(zip(("Is it about a horse?", "Is it about health?", "Is there a beach?", "Is there a boy?"), TEXTS))
     monkeypatch.setattr(found, "QUESTIONS", few)
-    for name, value in {"CANDIDATES": 12, "SAVED": 3, "SIZES": (2,), "_DRAWS": 20, "_SUBSETS": 2}.items():
+    for name, value in {"CANDIDATES": 12, "SAVED": 3, "SIZES": (2,), "DRAWS": 20, "_SUBSETS": 2}.items():
         monkeypatch.setattr(found, name, value)
     return found
 
@@ -88,7 +88,7 @@ def test_it_runs_and_a_second_run_asks_nothing(script, model, tmp_path, monkeypa
 
     others = [SimpleNamespace(name=name, encode=letters) for name in ("MiniLM", "static-en")]
     monkeypatch.setattr(script, "open_encoders", lambda *given: others)
-    options = ["--data", data, "--work-dir", tmp_path / "work", "--pairs", "6", "--output", tmp_path / "page.md"]
+    options = ["--data", data, "--work-dir", tmp_path / "work", "--pairs", "6", "--write", tmp_path / "page.md"]
     monkeypatch.setattr("sys.argv", [str(one) for one in ("x", model, *options)])
     script.main()
     text = (tmp_path / "page.md").read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
-r"""Embeddings of answers to yes/no questions by a small language model; writes docs/results-questions.md.
+r"""Embeddings of answers to yes/no questions by a small language model; writes papers/ldir/questions.md.
 
-    python -m papers.ldir.yes_no_questions FOLDER --data shared/data --work-dir WORK
+    python -m papers.ldir.yes_no_questions FOLDER --data shared/data --work-dir WORK --write
 
 FOLDER holds a causal language model of transformers with a chat template; it is read in bfloat16. Every question is
 asked of every text. The wording is the one that answers best where the answer is known: each question has one text
@@ -10,9 +10,9 @@ stopped goes on.
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
+set_threads(None)
 
 import argparse
 import copy
@@ -25,11 +25,13 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
+from papers.evidence import DRAWS, interval_of, resampled
 from papers.keytokens.language_model import Encoders
 from papers.ldir.baselines import BagOfWords, top_tenth
 from papers.ldir.page import BINARY, PAPER_STS, PLAIN
 from papers.ldir.tables import open_encoders
-from papers.pages import markdown_table, measured, processor, wrapped
+from papers.options import make_parser
+from papers.pages import markdown_table, measured, print_page, processor, wrapped
 from papers.vector_cache import CachedEncoder, Vectors, distinct, unit_rows
 from pellucid.anchors import farthest_points
 from pellucid.corpus import read_texts
@@ -40,7 +42,6 @@ CANDIDATES = 2_000  # sentences from which anchors are chosen
 SAVED = 32  # texts answered between two writes
 SIZES = (6, 12, 24)  # numbers of questions besides all
 STATES = "the mean of the language model's states, centred"
-_DRAWS = 1_000
 _SUBSETS = 20
 
 QUESTIONS = {
@@ -326,8 +327,7 @@ def correlations(bench: Bench, rows: Vectors, draws: int) -> dict[str, Vectors]:
     for name, (one, other, gold) in bench.pairs.items():
         sides = [units[[place[text] for text in texts]] for texts in (one, other)]
         values = (sides[0] * sides[1]).sum(axis=1)
-        drawn = np.random.default_rng(0).integers(0, len(gold), (draws, len(gold)))
-        drawn = np.concatenate([np.arange(len(gold))[None], drawn])
+        drawn = np.concatenate([np.arange(len(gold))[None], resampled(len(gold), draws)])
         found[name] = 100 * spearman(values[drawn], gold[drawn])
     return found
 
@@ -409,12 +409,11 @@ def in_short(found: Mapping[str, Mapping[str, Vectors]], count: int, share: floa
         "states": STATES,
         "words": "bag of words",
     }
-    low, high = np.percentile((mean(found[names["questions"]]) - mean(found["bag of words"]))[1:], [2.5, 97.5])
-    verdict = (
-        "The answers are better than words counted." if low > 0 else "Whether they beat words counted is undecided."
-    )
-    if high < 0:
-        verdict = "A model of this size answers too badly: counting words is better."
+    verdict = {
+        True: "The answers are better than words counted.",
+        False: "A model of this size answers too badly: counting words is better.",
+        None: "Whether they beat words counted is undecided.",
+    }[interval_of(mean(found[names["questions"]]) - mean(found["bag of words"])).above()]
     figures = {key: f"{mean(found[name])[0]:.1f}" for key, name in names.items()}
     return _SHORT.format(count=count, share=100 * share, verdict=verdict, **figures)
 
@@ -426,8 +425,9 @@ def scores_table(found: Mapping[str, Mapping[str, Vectors]], main: str) -> str:
         if "MBQA" in name or "LDIR" in name:
             lines.append((f"{name}, as printed", *printed[-2:], float(np.mean(printed[-2:])), None))
     for name, sets in found.items():
-        own, less = [float(values[0]) for values in sets.values()], mean(found[main]) - mean(sets)
-        cells = [f"{np.mean(own):.1f} {interval(mean(sets)[1:])}", f"{less[0]:+.1f} {interval(less[1:])}"]
+        own = [float(values[0]) for values in sets.values()]
+        here, less = interval_of(mean(sets)), interval_of(mean(found[main]) - mean(sets))
+        cells = ["{:.1f} [{:.1f}, {:.1f}]".format(*here), "{:+.1f} [{:.1f}, {:.1f}]".format(*less)]
         lines.append((name, *own, *(cells if name != main else (cells[0], None))))
     return markdown_table(["model (dimensions)", *SETS.values(), "mean", f"{main}, less this"], lines)
 
@@ -435,11 +435,6 @@ def scores_table(found: Mapping[str, Mapping[str, Vectors]], main: str) -> str:
 def mean(sets: Mapping[str, Vectors]) -> Vectors:
     """Return the mean over the sets, of the pairs and of every bootstrap sample."""
     return np.asarray(np.mean(list(sets.values()), axis=0))
-
-
-def interval(values: Vectors) -> str:
-    """Write the 95 % interval."""
-    return "[{:.1f}, {:.1f}]".format(*np.percentile(values, [2.5, 97.5]))
 
 
 def sizes_table(bench: Bench, wording: str) -> str:
@@ -461,10 +456,10 @@ def sizes_table(bench: Bench, wording: str) -> str:
     return markdown_table(["number", *map(str, (*SIZES, len(bench.questions)))], lines)
 
 
-def write_page(bench: Bench) -> None:
-    """Measure what is not yet known and write the page."""
+def make_page(bench: Bench) -> str:
+    """Measure what is not yet known and return the page."""
     options, count, (best, share, known) = bench.options, len(bench.questions), known_table(bench)
-    found = {name: correlations(bench, rows, _DRAWS) for name, rows in rows_of(bench, best)}
+    found = {name: correlations(bench, rows, DRAWS) for name, rows in rows_of(bench, best)}
     head = _HEAD.format(
         measured=measured(),
         processor=processor(),
@@ -480,23 +475,19 @@ def write_page(bench: Bench) -> None:
     ]
     parts += ["\n## Number of questions\n\nMean of the two sets; smaller numbers are the mean over "]
     parts += [f"{_SUBSETS} subsets drawn at random.\n\n", sizes_table(bench, best)]
-    options.output.write_text(wrapped("".join(parts)), encoding="utf-8")
+    return wrapped("".join(parts))
 
 
 def main() -> None:
     """Measure what is not yet known and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    page = Path(__file__).with_name("questions.md")
+    parser = make_parser(__doc__, data="sts/ and raw_english/", work_dir="vectors and answers", write=page)
     parser.add_argument("model", type=Path, help="folder of a causal language model with a chat template")
     parser.add_argument("--name", default="", help="of the model, on the page; its folder's otherwise")
-    parser.add_argument("--data", type=Path, required=True, help="folder with sts/ and raw_english/")
-    parser.add_argument("--work-dir", type=Path, required=True, help="where vectors and answers are kept")
     parser.add_argument("--pairs", type=int, default=150, help="of each set")
-    page = Path(__file__).resolve().parents[1] / "docs/results-questions.md"
-    parser.add_argument("--output", type=Path, default=page)
     options = parser.parse_args()
     options.work_dir.mkdir(parents=True, exist_ok=True)
-    write_page(Bench(options))
-    print(f"written: {options.output}")
+    print_page(make_page(Bench(options)), options.write)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 r"""The ablation of the LENS paper (its table 5 and figure 3) on a small causal language model.
 
-    python -m papers.lens.ablation --data shared/data --work-dir WORK --page docs/results-lexicon-ablation.md
+    python -m papers.lens.ablation --data shared/data --work-dir WORK --write
 
 Attention (one way, both ways) x pooling (last, sum, max); k of 1000 to 8000 and the whole vocabulary, with a teacher
 and without; the dense vector of the same model trained alike. What is trained on, and how, is the same in all of them
@@ -10,14 +10,13 @@ one core. `--develop` prints what the learning rate was chosen by: paraphrases h
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-for _name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
+set_threads(1, unless_set=True)
 
 import argparse
 import hashlib
+import os
 import tempfile
 import time
 from collections.abc import Sequence
@@ -29,7 +28,9 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from papers.ldir.development import reciprocal_rank
-from papers.lens.ablation_page import SETS, Run, page
+from papers.lens.ablation_page import SETS, Run, make_page
+from papers.options import make_parser
+from papers.pages import print_page
 from papers.vector_cache import CachedEncoder, Vectors, unit_rows
 from pellucid import LexiconEmbedder, TrainingSettings, cluster_vocabulary, train_lexicon
 from pellucid.evaluation import read_table
@@ -302,12 +303,10 @@ def develop(arguments: argparse.Namespace) -> None:
 
 def main() -> None:
     """Do the runs that are not kept, print the tables, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="the folder that holds sts/, parallel/ and lm/")
+    page = Path(__file__).with_suffix(".md")
+    parser = make_parser(__doc__, data="sts/, parallel/ and lm/", work_dir="results", write=page)
     parser.add_argument("--model", type=Path, help="the causal language model [DATA/lm/gpt-neo-3m-stories]")
-    parser.add_argument("--work-dir", type=Path, required=True, help="where results are kept")
     parser.add_argument("--seeds", type=int, default=2, help="runs of each kind [2]")
-    parser.add_argument("--page", type=Path, help="write the tables to this file as well")
     parser.add_argument("--kept", action="store_true", help="do no run; take those that are kept")
     parser.add_argument("--develop", action="store_true", help="print what the learning rate was chosen by")
     arguments = parser.parse_args()
@@ -319,10 +318,7 @@ def main() -> None:
     runs = planned(arguments.seeds)
     results = [bench.result(run) for run in runs if not arguments.kept or bench.path(run).exists()]
     facts = {**asdict(RECIPE), "pairs": len(bench.pairs), "rows": len(bench.rows), "planned": len(runs)}
-    written = page(results, facts)
-    print(written)
-    if arguments.page:
-        arguments.page.write_text(written, encoding="utf-8")
+    print_page(make_page(results, facts), arguments.write)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
+from papers.evidence import Interval
 from papers.pages import markdown_table
 
 CAPTIONS = ("STS12 MSRvid", "STS14 images", "STS15 images")
@@ -128,12 +129,11 @@ def verdict(differences: Sequence[float]) -> str:
     """Return what the differences of better and worse model, one a seed, say of a finding."""
     if not differences:
         return "not measured"
-    if min(differences) > 0:
-        return "confirmed"
-    return "not confirmed" if max(differences) <= 0 else "undecided"
+    seeds = Interval(sum(differences) / len(differences), min(differences), max(differences))
+    return {True: "confirmed", False: "not confirmed", None: "undecided"}[seeds.above()]
 
 
-def page(given: Iterable[Result], facts: Mapping[str, Any]) -> str:
+def make_page(given: Iterable[Result], facts: Mapping[str, Any]) -> str:
     """Return the page.
 
     Args:

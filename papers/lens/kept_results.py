@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from papers.lens.language_page import KINDS, Draws, Measured, interval, verdict
-from papers.lens.samples import DRAWS, Items, Sample, bootstrap, score_of
+from papers.evidence import DRAWS, bootstrap, interval_of
+from papers.lens.language_page import KINDS, Measured
+from papers.lens.samples import Items, Sample, score_of
 from papers.pages import markdown_table
 from pellucid.store import read_json, writing
 from recipes.lexicon_smollm2 import Row
@@ -100,7 +101,7 @@ def kept_row(folder: Path, name: str) -> Measured | None:
     kept, given, scores = read_json(path), read_json(folder / _SETS), {}
     for sample in kept["scores"]:
         items, score = _joined(kept[sample], given.get(sample)), score_of(sample)
-        scores[sample] = np.concatenate([[float(score(items))], bootstrap(items, score)])
+        scores[sample] = bootstrap(items, score)
     return Measured(scores, kept["coordinates"])
 
 
@@ -174,13 +175,9 @@ def _compared(found: Mapping[str, Mapping[int, Measured]], better: str, worse: s
     """Return a line: the difference of two rows over the seeds that both have."""
     both = [(one, found[worse][seed]) for seed, one in found[better].items() if seed in found[worse]]
     first, second = (over_seeds(list(side)) for side in zip(*both))
-    cells = [_signed(first.kind(kind) - second.kind(kind)) for kind in ("mean", "STS", "retrieval")]
+    found = [interval_of(first.kind(kind) - second.kind(kind)) for kind in ("mean", "STS", "retrieval")]
     each = ", ".join(f"{one.kind('mean')[0] - other.kind('mean')[0]:+.1f}" for one, other in both)
-    return [f"{better} - {worse}", len(both), *cells, each, verdict(first.kind("mean") - second.kind("mean"))]
-
-
-def _signed(draws: Draws) -> str:
-    return "{:+.1f} ({:+.1f} to {:+.1f})".format(*interval(draws))
+    return [f"{better} - {worse}", len(both), *(one.signed() for one in found), each, found[0].verdict()]
 
 
 def _count(active: float | None) -> str | None:

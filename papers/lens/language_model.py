@@ -1,7 +1,7 @@
 r"""The LENS paper's claims on SmolLM2: its 30 layers as lexicon models and as dense ones, all trained alike.
 
     python -m papers.lens.language_model --data shared/data --model SMOLLM2 --e5 E5 --work-dir WORK \
-        --page docs/results-lexicon-smollm2.md
+        --write
 
 `recipes/lexicon_smollm2.py` trains every model. Adapters, embeddings of the test texts and what was measured on them
 are kept in WORK, and a run that was stopped goes on; `--kept` writes the page of what there is. `--trials` measures the
@@ -11,13 +11,10 @@ and keeps what every test item came to in a folder, from which it prints tables 
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-for _name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
+set_threads(1, unless_set=True)
 
-import argparse
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -31,6 +28,7 @@ import torch
 from scipy import sparse
 from transformers import AutoTokenizer
 
+from papers.evidence import bootstrap
 from papers.lens.baselines import echo, promptreps, promptreps_dense
 from papers.lens.kept_results import PRUNED, grid, keep, made_of, tables
 from papers.lens.language_page import (
@@ -43,10 +41,12 @@ from papers.lens.language_page import (
     ROWS,
     TRIALS,
     Measured,
-    write_page,
+    make_page,
 )
 from papers.lens.page import QUERIES
 from papers.lens.samples import samples
+from papers.options import make_parser
+from papers.pages import print_page
 from papers.vector_cache import CachedEncoder, CachedSparseEncoder, distinct
 from pellucid import LexiconEmbedder
 from pellucid.base import unit_rows
@@ -134,7 +134,7 @@ class Bench:
             found = {}
             for sample in self.samples:
                 items = sample.items(embeddings[[self.place[text] for text in sample.texts]])
-                found[sample.name] = [float(sample.score(items)), *sample.draws(items).round(3).tolist()]
+                found[sample.name] = bootstrap(items, sample.score).round(3).tolist()
             active = embeddings.nnz / len(self.texts) if sparse.issparse(embeddings) else None
             path.parent.mkdir(exist_ok=True)
             write_json(path, {"scores": found, "active": active})
@@ -306,14 +306,13 @@ def cluster_words(source: Source) -> dict[str, list[str]]:
 
 def main() -> None:
     """Do the rows that are not kept and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, write=Path(__file__).with_name("smollm2.md"))
     add_source(parser)
     parser.add_argument("--rows", nargs="*", choices=list(ROWS), default=list(ROWS), help="make these only [all]")
     parser.add_argument("--prompted", nargs="*", choices=PROMPTED, default=[], help="rows that are not trained")
     parser.add_argument("--trials", action="store_true", help="measure what the settings were chosen from")
     parser.add_argument("--kept", action="store_true", help="make no row; take those that are kept")
     parser.add_argument("--grid", type=Path, help="make the rows of three seeds, keep results in this folder")
-    parser.add_argument("--page", type=Path, help="write the page to this file")
     arguments = parser.parse_args()
     if arguments.grid and arguments.kept:
         print(tables(arguments.grid))
@@ -336,11 +335,12 @@ def main() -> None:
     trials = {label: bench.source.work / "held-out" / f"{row.name}.json" for label, row in TRIALS.items()}
     for label in TRIALS if arguments.trials else ():
         held_out_losses(bench.source, TRIALS[label])
-    if arguments.page:
+    if arguments.write:
         seconds = {label: read_json(bench.path(row))["training_seconds"] for label, row in done.items()}
         losses = {label: read_json(path) for label, path in trials.items() if path.exists()}
         shown = {"queries": strongest(bench), "clusters": cluster_words(bench.source)}
-        write_page(arguments.page, all_measured(bench, done), {**shown, "seconds": seconds, "trials": losses})
+        figures = {**shown, "seconds": seconds, "trials": losses}
+        print_page(make_page(all_measured(bench, done), figures), arguments.write)
 
 
 if __name__ == "__main__":

@@ -8,15 +8,15 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from pathlib import Path
 from textwrap import fill
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from papers.evidence import DRAWS, WORDS, Interval, interval_of
 from papers.lens.page import PAPER_CLUSTERS, QUERIES
-from papers.lens.samples import CLASSES, DRAWS, PAIRS, QUESTIONS, RETRIEVAL, STS, TITLES
+from papers.lens.samples import CLASSES, PAIRS, QUESTIONS, RETRIEVAL, STS, TITLES
 from papers.pages import markdown_table, processor
 from recipes.lexicon_smollm2 import ANSWER, FREQUENCIES, LENGTH, TRAINING, Row
 
@@ -149,33 +149,16 @@ SECOND = {
 }
 
 
-def interval(draws: Draws) -> tuple[float, float, float]:
-    """Return a value and its 95 % bootstrap interval."""
-    low, high = np.quantile(draws[1:], (0.025, 0.975))
-    return float(draws[0]), float(low), float(high)
-
-
-def verdict(draws: Draws) -> str:
-    """Return what a difference of better and worse model says of a claim."""
-    _, low, high = interval(draws)
-    return "**holds**" if low > 0 else "**does not hold**" if high < 0 else "undecided"
-
-
-def _signed(draws: Draws) -> str:
-    return "{:+.1f} ({:+.1f} to {:+.1f})".format(*interval(draws))
-
-
-def write_page(path: Path, measured: Mapping[str, Measured], shown: Mapping[str, Any]) -> None:
-    """Write the page.
+def make_page(measured: Mapping[str, Measured], shown: Mapping[str, Any]) -> str:
+    """Return the page.
 
     Args:
-        path: the Markdown file.
         measured: label -> scores: those of `ROWS` that were made, "hybrid", "two dense", "idf" and "top-K".
         shown: `queries` (text -> names of the strongest clusters), `clusters` (token ->
             words of its cluster) and `seconds` (label -> processor time of the training).
     """
     parts = [_head(measured, shown), _claims(measured), _table(measured), _kept(measured), _queries(shown)]
-    path.write_text("\n".join([*parts, _clusters(shown), _trials(shown), _foot(measured)]), encoding="utf-8")
+    return "\n".join([*parts, _clusters(shown), _trials(shown), _foot(measured)])
 
 
 def _head(measured: Mapping[str, Measured], shown: Mapping[str, Any]) -> str:
@@ -235,20 +218,20 @@ def _seeds(measured: Mapping[str, Measured]) -> str:
     return ":\n  there is one seed of each row, and a difference of a few points may be of the seed"
 
 
-def _difference(measured: Mapping[str, Measured], better: str, worse: str, kind: str) -> Draws | None:
+def _difference(measured: Mapping[str, Measured], better: str, worse: str, kind: str) -> Interval | None:
     if better not in measured or worse not in measured:
         return None
-    return measured[better].kind(kind) - measured[worse].kind(kind)
+    return interval_of(measured[better].kind(kind) - measured[worse].kind(kind))
 
 
 def _claims(measured: Mapping[str, Measured]) -> str:
-    lines, said = [], {judged: list[str]() for judged in ("holds", "does not hold", "undecided", "not run")}
+    lines, said = [], {judged: list[str]() for judged in (*WORDS.values(), "not run")}
     for claim in CLAIMS:
         found = [_difference(measured, claim.better, claim.worse, kind) for kind in ("mean", "STS", "retrieval")]
         second = _difference(measured, SECOND.get(claim.better, ""), SECOND.get(claim.worse, ""), "mean")
-        judged = "not run" if found[0] is None else verdict(found[0])
+        judged = "not run" if found[0] is None else found[0].verdict()
         said[judged.strip("*")].append(claim.text)
-        cells = [None if draws is None else _signed(draws) for draws in (*found, second)]
+        cells = [None if one is None else one.signed() for one in (*found, second)]
         lines.append([claim.text, claim.paper, *cells, judged])
     header = ["the paper's claim", "the paper", "mean", "STS", "retrieval", "mean, second seed", ""]
     texts = [f"{judged[0].upper()}{judged[1:]}: {'; '.join(claims)}." for judged, claims in said.items() if claims]
@@ -316,7 +299,7 @@ def _kept(measured: Mapping[str, Measured]) -> str:
     for most in KEPT:
         part = measured[f"top-{most}"]
         shares = [100 * part.kind(kind) / whole.kind(kind) for kind in ("retrieval", "STS", "mean")]
-        cells = ["{:.1f} % ({:.1f} to {:.1f})".format(*interval(share)) for share in shares]
+        cells = ["{:.1f} % ({:.1f} to {:.1f})".format(*interval_of(share)) for share in shares]
         lines.append([f"{most}", f"{PAPER_KEPT[most]} %", *cells])
     return f"""## Only the largest coordinates (Table 6)
 

@@ -9,7 +9,6 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from papers.bm25 import SETTINGS
@@ -79,23 +78,16 @@ class Measured:
         return statistics.fmean(self.scores[task] for task in wanted)
 
 
-def write_page(path: Path, measured: Sequence[Measured], model: Any, trained: str) -> None:
-    """Write the page.
+def make_page(measured: Sequence[Measured], model: Any, trained: str) -> str:
+    """Return the page.
 
     Args:
-        path: the Markdown file.
         measured: the rows; the first "lexicon" row is the model itself, the last "dense" one the same training's.
         model: the lexicon model, for its clusters.
         trained: which right documents of SciFact's test queries were in the training.
     """
-    parts = [
-        _head(trained),
-        _table_all(measured),
-        _table_pruned(measured),
-        _table_hybrid(measured),
-        _table_clusters(model),
-    ]
-    path.write_text("\n".join(parts), encoding="utf-8")
+    tables = [_table_all(measured), _table_pruned(measured), _table_hybrid(measured), _table_clusters(model)]
+    return "\n".join([_head(trained), *tables])
 
 
 def _of(measured: Iterable[Measured], *kinds: str) -> list[Measured]:

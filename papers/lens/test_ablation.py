@@ -78,7 +78,7 @@ def paper_like(script, pages, scale):
 
 
 def test_a_paper_like_outcome_is_confirmed(script, pages):
-    written = pages.page(paper_like(script, pages, 1), FACTS)
+    written = pages.make_page(paper_like(script, pages, 1), FACTS)
     assert "Table 5: 9 of 9 confirmed; Figure 3: 9 of 9 confirmed" in written
     assert "| both ways | max | 69.07 (1) | 88.92 (3) |" in written
     assert "+0.42 / -0.54 | +0.4 (+0.4 to +0.4)" in written
@@ -86,12 +86,12 @@ def test_a_paper_like_outcome_is_confirmed(script, pages):
 
 
 def test_few_seeds_are_said_to_have_no_power(script, pages):
-    written = pages.page(paper_like(script, pages, 1), FACTS)
+    written = pages.make_page(paper_like(script, pages, 1), FACTS)
     assert "next to no power" in written.partition("## Which")[0]
 
 
 def test_the_opposite_outcome_is_not(script, pages):
-    written = pages.page(paper_like(script, pages, -1), FACTS)
+    written = pages.make_page(paper_like(script, pages, -1), FACTS)
     assert "Table 5: 9 of 9 not confirmed" in written
 
 
@@ -104,7 +104,7 @@ def test_seeds_that_disagree_leave_a_finding_open(pages):
 
 def test_a_page_of_part_of_the_runs(script, pages):
     run = pages.Run("bi", "max", 8000)
-    written = pages.page([result(pages, run, 50.0)], FACTS)
+    written = pages.make_page([result(pages, run, 50.0)], FACTS)
     assert "| both ways | max | 69.07 (1) | 88.92 (3) | - | 50.0 (1) | 50.0 | 50.0 | 50.0 |" in written
     assert "9 of 9 not measured" in written and "(1 of 49 runs done)" in written
 

@@ -34,9 +34,8 @@ def rows(page, lexicon, dense):
     ("lexicon", "dense", "said"),
     [(71.0, 71.0, "71.00, no lower than"), (70.9, 71.0, "70.90, 99.9 % of"), (72.0, 71.0, "72.00, no lower than")],
 )
-def test_the_verdict_is_the_rows_own(page, tmp_path, lexicon, dense, said):
-    page.write_page(tmp_path / "page.md", rows(page, lexicon, dense), MODEL, "181 of the 283")
-    text = (tmp_path / "page.md").read_text(encoding="utf-8")
+def test_the_verdict_is_the_rows_own(page, lexicon, dense, said):
+    text = page.make_page(rows(page, lexicon, dense), MODEL, "181 of the 283")
     assert said in text and "181 of the 283" in text
     assert "| LENS-4000 | 60.76 | 60.86 | 57.92 | 87.93 | 88.13 | 84.35 |" in text  # as printed, not rounded
     assert "| 256 | " in text and "| 50.0% |" in text  # half of the whole is left

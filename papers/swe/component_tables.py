@@ -1,7 +1,7 @@
 r"""What the first components and the lengths of word vectors hold, at each step; the tables and maps of two pages.
 
     python -m papers.swe.component_tables TEACHER --data shared/data --work-dir work/multi --english work/static \
-        --tagged DIR --ratings DIR --docs docs
+        --tagged DIR --ratings DIR
 
 TEACHER, --data and --work-dir are those of `language_steps.py`, which makes the models of five languages;
 --english is the work folder of `papers/swe/trials.py`, which makes the English ones. --tagged holds the Brown corpus as
@@ -13,9 +13,9 @@ squinky-train.tsv, -dev and -test (Lahiri 2015, formality as PragmEval has it, h
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+set_threads(None)
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,9 +28,20 @@ import numpy as np
 import numpy.typing as npt
 
 from papers.models import open_any
-from papers.pages import markdown_table, print_block
+from papers.pages import markdown_table, measured, print_block
 from papers.swe.crosslingual import LANGUAGES, tatoeba
-from papers.swe.language_steps import ALL, DROP, DROPPED, EXTRACTED, KEPT, MODELS, STEPS, TUNED, Languages, parser
+from papers.swe.language_steps import (
+    ALL,
+    DROP,
+    DROPPED,
+    EXTRACTED,
+    KEPT,
+    MODELS,
+    STEPS,
+    TUNED,
+    Languages,
+    teacher_parser,
+)
 from papers.swe.norms import norms_by_rank, norms_by_tag, read_tagged
 from papers.swe.separation import language_separation
 from papers.swe.trials import Maker
@@ -105,10 +116,10 @@ def maps(given: Given) -> str:
     handles, labels = panels[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=len(ALL), frameon=False, markerscale=3)
     figure.tight_layout(rect=(0, 0.03, 1, 1))
-    path = given.docs / "images" / "languages-apart.png"
+    path = given.folder / "languages-apart.png"
     figure.savefig(path, dpi=70)
     said = "t-SNE of the words of five languages, and of English and each other one, by step"
-    return f"![{said}](images/{path.name})\n"
+    return f"![{said}]({path.name})\n"
 
 
 def draw_map(axes: Any, given: Given, name: str, codes: Sequence[str]) -> None:
@@ -315,7 +326,7 @@ class Given:
     def __init__(self, arguments: Any) -> None:
         """Take the arguments."""
         self.languages = Languages(arguments.teacher, arguments.data, arguments.work_dir)
-        self.docs, self.tagged, self.ratings = arguments.docs, arguments.tagged, arguments.ratings
+        self.folder, self.tagged, self.ratings = arguments.folder, arguments.tagged, arguments.ratings
         self._maker = Maker(arguments.data, arguments.english)
 
     @cache  # noqa: B019 (one a run)
@@ -337,33 +348,32 @@ class Given:
 
 
 TABLES: dict[str, tuple[str, Callable[[Given], str]]] = {
-    "silhouettes": ("results-crosslingual.md", silhouettes),
-    "maps": ("results-crosslingual.md", maps),
-    "layers": ("results-crosslingual.md", layers),
-    "language-ranks": ("results-crosslingual.md", language_ranks),
-    "language-tags": ("results-crosslingual.md", language_tags),
-    "ends": ("results-static.md", ends),
-    "correlations": ("results-static.md", correlations),
-    "ranks": ("results-static.md", ranks),
-    "tags": ("results-static.md", tags),
+    "silhouettes": ("crosslingual.md", silhouettes),
+    "maps": ("crosslingual.md", maps),
+    "layers": ("crosslingual.md", layers),
+    "language-ranks": ("crosslingual.md", language_ranks),
+    "language-tags": ("crosslingual.md", language_tags),
+    "ends": ("steps.md", ends),
+    "correlations": ("steps.md", correlations),
+    "ranks": ("steps.md", ranks),
+    "tags": ("steps.md", tags),
 }
 """Name -> the page and what makes the table."""
 
 
 def main() -> None:
     """Make the tables and write them into their pages."""
-    made = parser(__doc__)
+    made = teacher_parser(__doc__, only=TABLES)
     made.add_argument("--english", type=Path, required=True, help="work folder of papers/swe/trials.py")
     made.add_argument("--tagged", type=Path, required=True, help="folder of tagged text")
     made.add_argument("--ratings", type=Path, required=True, help="folder of ratings")
-    made.add_argument("--docs", type=Path, default=Path(__file__).resolve().parents[1] / "docs")
-    made.add_argument("--only", nargs="*", choices=TABLES, default=list(TABLES), help="these tables")
+    made.add_argument("--folder", type=Path, default=Path(__file__).parent, help="of the pages and pictures")
     arguments = made.parse_args()
     given = Given(arguments)
     for name in arguments.only:
         page, table = TABLES[name]
         print(name)
-        print_block(f"papers/swe/component_tables.py {name}", table(given), arguments.docs / page)
+        print_block(f"papers/swe/component_tables.py {name}", f"{table(given)}\n{measured()}", arguments.folder / page)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 r"""How well static models made of static-en and Tatoeba's translations find translations; the tables of the page.
 
-    python -m papers.swe.crosslingual --data shared/data --work-dir work --write docs/results-crosslingual.md
-    python -m papers.swe.crosslingual --data shared/data --write docs/results-crosslingual.md
+    python -m papers.swe.crosslingual --data shared/data --work-dir work --write
+    python -m papers.swe.crosslingual --data shared/data --write
 
 The second line measures the bundled static-multi and nothing else. Models are made as `recipes/static_languages.py`
 makes them and kept in the work folder. Tatoeba's test sentences occur in no training pair. Scores: Tatoeba as MTEB has
@@ -11,14 +11,10 @@ other language) and as mining (F1 at the best threshold of the margin). English:
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+set_threads(None)
 
-import argparse
-import datetime
-import platform
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +22,8 @@ from typing import Any
 import numpy as np
 
 import pellucid
+from papers.options import make_parser
+from papers.pages import measured, print_block
 from papers.swe.bitext import f1_in_all, mine_pairs, mining_f1, translation_scores
 from pellucid import AnchoringSettings, JoinSettings, PcaSettings, StaticEmbedder, TranslationSettings
 from pellucid.evaluation import find_tasks, read_sts, read_table
@@ -45,10 +43,6 @@ PAPER_STEPS = {  # table 6, mean of BUCC and Tatoeba; for Japanese Tatoeba alone
     "PCA with them (no ABTT)": {"de": 49.6, "zh": 39.2, "ja": 33.2},
     "tuned on translations (3.3)": {"de": 95.7, "zh": 91.2, "ja": 79.0},
 }
-_BLOCKS = {
-    True: ("<!-- papers/swe/crosslingual.py -->", "<!-- end -->"),
-    False: ("<!-- papers/swe/crosslingual.py, static-multi -->", "<!-- end of static-multi -->"),
-}
 _DROP = 7
 
 Pairs = tuple[list[str], list[str]]
@@ -56,23 +50,14 @@ Pairs = tuple[list[str], list[str]]
 
 def main() -> None:
     """Make the models, measure, print the tables and write them into the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
+    parser = make_parser(__doc__, data="parallel/ and the test sets", write=Path(__file__).with_suffix(".md"))
     parser.add_argument("--work-dir", type=Path, help="where models are made and kept; without it: static-multi alone")
-    parser.add_argument("--write", type=Path, help="the page whose tables are replaced")
     parser.add_argument("--minilm", nargs="*", default=[], help="languages anchored to MiniLM as well, such as zh")
     arguments = parser.parse_args()
     made = arguments.work_dir is not None
     found = _tables(arguments.data, arguments.work_dir, arguments.minilm) if made else _bundled(arguments.data)
-    tables = "\n\n".join(found)
-    stamp = f"Measured {datetime.date.today()} on {platform.machine()}, Python {platform.python_version()}."
-    print(tables, stamp, sep="\n\n")
-    if arguments.write:
-        page = arguments.write.read_text(encoding="utf-8")
-        begin, end = _BLOCKS[made]
-        block = f"{begin}\n\n{tables}\n\n{stamp}\n\n{end}"
-        page = re.sub(f"{begin}.*?{end}", lambda _: block, page, flags=re.DOTALL)
-        arguments.write.write_text(page, encoding="utf-8")
+    name = "papers/swe/crosslingual.py" if made else "papers/swe/crosslingual.py static-multi"
+    print_block(name, "\n\n".join([*found, measured()]), arguments.write)
 
 
 def _tables(data: Path, work_dir: Path, minilm: Sequence[str]) -> Iterator[str]:

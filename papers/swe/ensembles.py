@@ -1,6 +1,6 @@
 r"""Ensembles of static-en with WordLlama's table (and model2vec's, where one is at hand) on the test sets at hand.
 
-    python -m papers.swe.ensembles --data shared/data --write docs/ensembles.md
+    python -m papers.swe.ensembles --data shared/data --write
     python -m papers.swe.ensembles --data shared/data --model2vec potion-base-32M
 
 Weights are fitted on English Tatoeba paraphrases (`papers.ldir.development`) and, for search, on MedQuAD's questions;
@@ -11,16 +11,12 @@ rounds on one thread.
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-for _name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS", "PELLUCID_THREADS"):
-    os.environ[_name] = "1"
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
+set_threads(1)
 
-import argparse
 import datetime
 import platform
-import re
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,19 +28,23 @@ import numpy as np
 import pellucid
 from papers.ldir.development import held_out, paraphrases
 from papers.models import open_any
+from papers.options import make_parser
+from papers.pages import print_block
 from pellucid import EnsembleEmbedder, StaticEmbedder, as_static, evaluate
 from pellucid.ensemble import FittedWeights, fit_ranking_weights, fit_weights
 from pellucid.evaluation import find_tasks, read_records, read_sts, read_table
 
 KINDS = ("STS", "Retrieval")
 OURS, THEIRS, TABLE, M2V = "static-en", "WordLlama", "WordLlama's table, as static", "model2vec's table"
-_BEGIN, _END = "<!-- papers/swe/ensembles.py -->", "<!-- end -->"
 _ROUNDS, _ANSWER_WORDS = 5, 60
 
 
 def main() -> None:
     """Fit, measure, print the tables and write them into the page."""
-    arguments = _parser().parse_args()
+    page = Path(__file__).resolve().parents[2] / "docs/ensembles.md"
+    parser = make_parser(__doc__, data="sts/, parallel/ and so on", write=page)
+    parser.add_argument("--model2vec", help="a folder or hub id of a third table")
+    arguments = parser.parse_args()
     data: Path = arguments.data
     ours, theirs = pellucid.load("static-en"), open_any("wordllama")
     assert isinstance(ours, StaticEmbedder)
@@ -73,21 +73,7 @@ def main() -> None:
     )
     lines = ["", *fitted_table(fits, list(parts)), "", *quality_table(models, data), ""]
     lines += [*change(readable, merged, data), "", *speeds({OURS: ours, "ensemble": readable, "merged": merged}, data)]
-    page = "\n".join([*lines, "", machine(), ""])
-    print(page)
-    if arguments.write:
-        text = arguments.write.read_text(encoding="utf-8")
-        pattern = re.escape(_BEGIN) + ".*?" + re.escape(_END)
-        replaced = re.sub(pattern, lambda _: f"{_BEGIN}\n{page}\n{_END}", text, flags=re.DOTALL)
-        arguments.write.write_text(replaced, encoding="utf-8")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="the folder with sts/, parallel/ and so on")
-    parser.add_argument("--model2vec", help="a folder or hub id of a third table")
-    parser.add_argument("--write", type=Path, help="the page whose tables are replaced")
-    return parser
+    print_block("papers/swe/ensembles.py", "\n".join([*lines, "", machine()]), arguments.write)
 
 
 def fit_paraphrases(models: Mapping[str, Any], data: Path) -> FittedWeights:

@@ -10,7 +10,6 @@ first from texts that were not read when the vocabulary was made.
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import re
 from collections.abc import Callable, Iterator
@@ -23,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 import pellucid
+from papers.options import make_parser
 from papers.retrieval_sets import dense_score, read_collection
 from pellucid.base import Vectors
 from pellucid.corpus import read_texts
@@ -85,8 +85,7 @@ def readers(folder: str) -> dict[str, Callable[[list[str]], Vectors]]:
 
 def main() -> None:
     """Print the shares."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with sts/ and retrieval/")
+    parser = make_parser(__doc__, data="sts/ and retrieval/")
     parser.add_argument("--model", default="static-en", help="a static model")
     arguments = parser.parse_args()
     model: Any = pellucid.load(arguments.model)

@@ -1,7 +1,7 @@
 r"""Static models of five languages from a multilingual teacher, each step kept to be looked into; tables of the page.
 
     python -m papers.swe.language_steps TEACHER --data shared/data --work-dir work --stsb DIR \
-        --write docs/results-crosslingual.md
+        --write
 
 TEACHER is the folder or hub id of multilingual-e5-small. It reads, in bfloat16, up to 327,680 English sentences and
 32,768 of each other language: the sides of Tatoeba's training pairs. That takes most of an hour on one core and goes on
@@ -13,13 +13,13 @@ distilled as well, each language by itself and all together. --stsb is the folde
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+set_threads(None)
 
 import argparse
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,7 +28,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from papers.pages import measured, write_block
+from papers.evidence import bootstrap, interval_of
+from papers.options import make_parser
+from papers.pages import measured, print_block
 from papers.swe.bitext import f1_in_all, translation_scores
 from papers.swe.crosslingual import LANGUAGES, PAPER, PAPER_BUCC, bucc, english_scores, markdown, percent, tatoeba
 from pellucid import ExtractionSettings, JoinSettings, PcaSettings, RefinementSettings, StaticEmbedder
@@ -161,26 +163,24 @@ class Languages:
 
 def main() -> None:
     """Make the models, measure, print the tables and write them into the page."""
-    made = parser(__doc__)
+    made = teacher_parser(__doc__, write=Path(__file__).with_name("crosslingual.md"))
     made.add_argument("--stsb", type=Path, help="folder of stsb-en-test.csv, stsb-de-test.csv, ...")
     arguments = made.parse_args()
     languages = Languages(arguments.teacher, arguments.data, arguments.work_dir)
     text = "\n\n".join([translations(languages), differences(languages), measured()])
     if arguments.stsb:
         text = "\n\n".join([cross_sts(languages, arguments.stsb), text])
-    print(text)
-    if arguments.write:
-        write_block(arguments.write, "papers/swe/language_steps.py", text)
+    print_block("papers/swe/language_steps.py", text, arguments.write)
 
 
-def parser(description: str | None) -> argparse.ArgumentParser:
-    """Return a parser of what the scripts about these models have in common."""
-    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("teacher", help="folder or hub id of the multilingual teacher")
-    made.add_argument("--data", type=Path, required=True, help="folder of the data sets")
-    made.add_argument("--work-dir", type=Path, required=True, help="where text, state and models are kept")
-    made.add_argument("--write", type=Path, help="the page whose tables are replaced")
-    return made
+def teacher_parser(
+    description: str | None, *, only: Iterable[str] = (), write: Path | None = None
+) -> argparse.ArgumentParser:
+    """Return a parser of what the scripts about models of a multilingual teacher have in common."""
+    given = {"data": "parallel/ and the test sets", "work_dir": "text, state and models"}
+    parser = make_parser(description, **given, only=only, write=write)
+    parser.add_argument("teacher", help="folder or hub id of the multilingual teacher")
+    return parser
 
 
 def translations(languages: Languages) -> str:
@@ -266,9 +266,7 @@ def first_hits(model: StaticEmbedder, queries: Sequence[str], others: Sequence[s
 def difference(one: Hits, other: Hits) -> str:
     """Return the difference of two shares of the same sentences in points, with a 95 % bootstrap interval."""
     each = 100.0 * (one.astype(np.float64) - other)
-    draws = np.random.default_rng(0).integers(0, len(each), (1_000, len(each)))
-    low, high = np.percentile([each[draw].mean() for draw in draws], [2.5, 97.5])
-    return f"{each.mean():+.1f} ({low:+.1f} to {high:+.1f})"
+    return interval_of(bootstrap(each, lambda drawn: drawn.mean(axis=-1))).signed()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 r"""Static models of five languages from a real multilingual teacher, step by step; the tables of the page.
 
     python -m papers.swe.multilingual_teacher TEACHER --data shared/data --work-dir work \
-        --write docs/results-crosslingual.md
+        --write
 
 TEACHER is the folder or hub id of multilingual-e5-small. It reads up to 40,000 sentences of each language: the sides of
 Tatoeba's training pairs, in English with as many other sentences. That takes most of an hour on one core and goes on
@@ -10,22 +10,22 @@ after an interruption; the steps behind it take minutes. Tatoeba's test sentence
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+set_threads(None)
 
 import argparse
-import datetime
 import lzma
-import platform
 import random
 import re
 from pathlib import Path
 
 import numpy as np
 
+from papers.pages import measured, print_block
 from papers.swe.bitext import f1_in_all, translation_scores
 from papers.swe.crosslingual import LANGUAGES, PAPER, PAPER_BUCC, bucc, english_scores, markdown, percent, tatoeba
+from papers.swe.language_steps import teacher_parser
 from papers.swe.separation import language_separation
 from pellucid import (
     ExtractionSettings,
@@ -36,7 +36,6 @@ from pellucid import (
     distill_languages,
 )
 
-_BEGIN, _END = "<!-- papers/swe/multilingual_teacher.py -->", "<!-- end of multilingual_teacher.py -->"
 _SENTENCES, _ENGLISH, _WORDS = 40_000, 36_000, 40_000
 _DROP = 7
 _UNTUNED = TranslationSettings(steps=0)
@@ -51,22 +50,12 @@ STEPS = {
 
 def main() -> None:
     """Make the models, measure, print the tables and write them into the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("teacher", help="folder or hub id of the multilingual teacher")
-    parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
-    parser.add_argument("--work-dir", type=Path, required=True, help="where text, state and models are kept")
-    parser.add_argument("--write", type=Path, help="the page whose tables are replaced")
+    parser = teacher_parser(__doc__, write=Path(__file__).with_name("crosslingual.md"))
     arguments = parser.parse_args()
     corpora = write_corpora(arguments.data, arguments.work_dir / "text")
     models = {name: model(arguments, corpora, name) for name in STEPS}
     table = markdown(HEAD, [row(name, found, arguments.data, corpora) for name, found in models.items()] + [PRINTED])
-    print(table)
-    if arguments.write:
-        stamp = f"Measured {datetime.date.today()} on {platform.machine()}, Python {platform.python_version()}."
-        page = arguments.write.read_text(encoding="utf-8")
-        block = f"{_BEGIN}\n\n{table}\n\n{stamp}\n\n{_END}"
-        page = re.sub(f"{_BEGIN}.*{_END}", lambda _: block, page, flags=re.DOTALL)
-        arguments.write.write_text(page, encoding="utf-8")
+    print_block("papers/swe/multilingual_teacher.py", f"{table}\n\n{measured()}", arguments.write)
 
 
 HEAD = ["step", *(f"en-{code}" for code in LANGUAGES), "BUCC de-en", "BUCC zh-en", "English STS", "silhouette"]

@@ -2,8 +2,8 @@
 
     python -m papers.swe.spelling MODEL                   held-out words
     python -m papers.swe.spelling MODEL --pair FILE en de held-out words of the second of two languages
-    python -m papers.swe.spelling MODEL --use DATA        STS, retrieval and classification, without and with
-    python -m papers.swe.spelling MODEL --speed DATA      texts a second, without and with
+    python -m papers.swe.spelling MODEL --use             STS, retrieval and classification, without and with
+    python -m papers.swe.spelling MODEL --speed           texts a second, without and with
 
 Words are held out evenly over the ranks of the vocabulary, words of more than three letters alone; everything is fitted
 on the rest. The figure is the mean cosine to the word's own vector, 0 where a way finds nothing. The ways: the rule of
@@ -19,7 +19,6 @@ words of both languages, and words that the second has alone are held out.
 
 from __future__ import annotations
 
-import argparse
 import copy
 import random
 import time
@@ -34,6 +33,7 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.linear_model import LogisticRegression
 
 import pellucid
+from papers.options import make_parser
 from papers.retrieval_sets import dense_score, read_collection
 from papers.sts import sts_spearman
 from pellucid import StaticEmbedder
@@ -245,14 +245,14 @@ def _seconds(model: StaticEmbedder, texts: list[str]) -> float:
 
 def main() -> None:
     """Print what was asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, data="sts/, retrieval/ and classification/")
     parser.add_argument("model")
     parser.add_argument("--count", type=int, default=2_000, help="words held out")
     parser.add_argument("--pair", nargs=3, metavar=("FILE", "FIRST", "SECOND"), help="two languages, see above")
-    parser.add_argument("--use", type=Path, help="the folder of the test sets")
+    parser.add_argument("--use", action="store_true", help="the test sets, without and with")
     parser.add_argument("--words", type=int, help="of the vocabulary, for --use")
     parser.add_argument("--typos", type=float, default=0.0, help="share of the words, for --use")
-    parser.add_argument("--speed", type=Path, help="the folder of the test sets")
+    parser.add_argument("--speed", action="store_true", help="texts a second, without and with")
     asked = parser.parse_args()
     model = pellucid.load(asked.model)
     if not isinstance(model, StaticEmbedder):
@@ -263,11 +263,11 @@ def main() -> None:
         model = cut(model, np.arange(asked.words))
     if asked.use:
         print(f"| {asked.model} | without | with |\n|---|---:|---:|")
-        for name, scores in in_use([model, fit_spelling(model)], asked.use, asked.typos):
+        for name, scores in in_use([model, fit_spelling(model)], asked.data, asked.typos):
             print(f"| {name} | {' | '.join(f'{score:.2f}' for score in scores)} |", flush=True)
     elif asked.speed:
         print(f"| {asked.model} | without | with |\n|---|---:|---:|")
-        for what, without, with_spelling in speed(model, asked.speed):
+        for what, without, with_spelling in speed(model, asked.data):
             print(f"| {what} | {without:,.0f} | {with_spelling:,.0f} |".replace("nan", ""), flush=True)
     else:
         among = None

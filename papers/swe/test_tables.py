@@ -22,7 +22,7 @@ from tiny_models import tiny_teacher
 for _name in ("sentence_transformers", "mteb", "sklearn", "matplotlib", "jieba", "sudachipy"):
     pytest.importorskip(_name)
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGES = Path(__file__).parent
 WORDS = {
     "en": "the cat dog bird sees likes finds tree house river market price bank loan water stone road on fast two old",
     "de": "der hund vogel sieht mag findet baum haus fluss markt preis geld wasser stein weg auf schnell zwei alt neu",
@@ -124,9 +124,8 @@ def world(tmp_path):
     write_sets(tmp_path / "data")
     write_text(tmp_path / "data")
     write_tagged(tmp_path / "tagged")
-    (tmp_path / "docs/images").mkdir(parents=True)
-    for name in ("static", "crosslingual"):
-        shutil.copy(DOCS / f"results-{name}.md", tmp_path / "docs")
+    for name in ("steps", "crosslingual"):
+        shutil.copy(PAGES / f"{name}.md", tmp_path)
     return tmp_path
 
 
@@ -166,24 +165,25 @@ def ran(script, monkeypatch, *arguments):
 def blocks(page, script):
     """Return the text of a script's blocks of a page by name, in whose tables every cell is filled."""
     text = page.read_text(encoding="utf-8")
-    found = re.findall(rf"<!-- benchmarks/{script}\.py ?([\w-]*) -->\n(.*?)\n<!-- end of {script}", text, re.DOTALL)
+    begin, end = rf"<!-- papers/swe/{script}\.py ?([\w-]*) -->", f"<!-- end of papers/swe/{script}"
+    found = re.findall(rf"{begin}\n(.*?)\n{end}", text, re.DOTALL)
     assert "nan" not in text
     return dict(found)
 
 
 @pytest.mark.slow
 def test_trials_from_text_to_tables(world, trials, monkeypatch):
-    page = world / "docs/results-static.md"
+    page = world / "steps.md"
     arguments = ["--data", world / "data", "--work-dir", world / "work", "--write", page, "--e5", "e5"]
     ran(trials, monkeypatch, *arguments)
-    found = blocks(page, "static_trials")
+    found = blocks(page, "trials")
     assert list(found) == list(trials.TABLES)
     for name, text in found.items():
         rows = re.findall(r"^\| (.+?) \| .*\d\.\d \|$", text, re.MULTILINE)
         assert [*rows, "MiniLM itself"][: len(rows)] == list(trials.TABLES[name].values())[: len(rows)]
     monkeypatch.setattr(trials, "extract", None)  # all is kept
     ran(trials, monkeypatch, *arguments)
-    assert blocks(page, "static_trials") == found
+    assert blocks(page, "trials") == found
 
 
 @pytest.mark.slow
@@ -200,10 +200,10 @@ def test_places_and_passages_from_text_to_tables(world, trials, opened, monkeypa
     for name in ("PCA", "TRAINING"):
         monkeypatch.setattr(script, name, getattr(trials.TRIALS["d256"], name.lower()))
     monkeypatch.setattr(script, "open_teacher", trials.open_teacher)
-    page = world / "docs/results-static.md"
+    page = world / "steps.md"
     arguments = ["--data", world / "data", "--work-dir", world / "work", "--write", page]
     ran(script, monkeypatch, *arguments)
-    found = blocks(page, "static_text")
+    found = blocks(page, "text")
     assert list(found) == list(script.TABLES)
     assert re.findall(r"^\| (\w+) \| ([\w-]+) \|", found["passages"], re.MULTILINE)[-1] == ("passages", "passages")
     assert len(re.findall(r"^\| [13] \|", found["places"], re.MULTILINE)) == 2
@@ -230,7 +230,7 @@ def test_a_stopped_pass_goes_on_and_its_places_are_those_of_extraction(trials, o
 @pytest.mark.slow
 def test_languages_and_components_from_text_to_tables(world, trials, steps, opened, teacher, monkeypatch):
     folders = ["teacher", "--data", world / "data", "--work-dir", world / "multi"]
-    page = world / "docs/results-crosslingual.md"
+    page = world / "crosslingual.md"
     ran(steps, monkeypatch, *folders, "--stsb", world / "tagged", "--write", page)
     (text,) = blocks(page, "language_steps").values()
     assert all(text.count(f"| {name} | ") == 2 for name in steps.MODELS)
@@ -241,7 +241,7 @@ def test_languages_and_components_from_text_to_tables(world, trials, steps, open
     monkeypatch.setattr(script, "norms_by_tag", partial(script.norms_by_tag, least=1))
     monkeypatch.setattr(script.Given, "others", lambda given: {"static-en": given.english("d256-pca")})
     inputs = ["--english", world / "work", "--tagged", world / "tagged", "--ratings", world / "tagged"]
-    ran(script, monkeypatch, *folders, *inputs, "--docs", world / "docs")
-    found = blocks(page, "component_tables") | blocks(world / "docs/results-static.md", "component_tables")
+    ran(script, monkeypatch, *folders, *inputs, "--folder", world)
+    found = blocks(page, "component_tables") | blocks(world / "steps.md", "component_tables")
     assert sorted(found) == sorted(script.TABLES)
-    assert (world / "docs/images/languages-apart.png").stat().st_size > 10_000
+    assert (world / "languages-apart.png").stat().st_size > 10_000

@@ -1,6 +1,6 @@
 r"""How many places of a word are needed, and whether long text serves as well as sentences; two tables of the page.
 
-    python -m papers.swe.text --data shared/data --work-dir work --write docs/results-static.md
+    python -m papers.swe.text --data shared/data --work-dir work --write
 
 The teacher is all-MiniLM-L6-v2 from its PyPI package, in bfloat16. For the first table it reads enough sentences to see
 every word 200 times that stands in so many of them; a model is then made from a word's first place, its first three,
@@ -11,13 +11,10 @@ goes on after an interruption. --only makes one of the tables.
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-for _name in ("OMP_NUM_THREADS", "PELLUCID_THREADS"):
-    os.environ.setdefault(_name, "1")
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
+set_threads(1, unless_set=True)
 
-import argparse
 import hashlib
 import random
 import re
@@ -31,7 +28,8 @@ from typing import Any
 
 import numpy as np
 
-from papers.pages import markdown_table, print_block
+from papers.options import make_parser
+from papers.pages import markdown_table, measured, print_block
 from papers.swe.trials import PCA, TRAINED, UNTRAINED
 from pellucid import ExtractionSettings, StaticEmbedder, evaluate
 from pellucid.corpus import read_texts
@@ -200,15 +198,12 @@ TABLES = {"places": Trials.places, "passages": Trials.passages}
 
 def main() -> None:
     """Make the models, measure, print the tables and write them into the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
-    parser.add_argument("--work-dir", type=Path, required=True, help="where state and scores are kept")
-    parser.add_argument("--only", nargs="*", choices=TABLES, default=list(TABLES), help="these tables")
-    parser.add_argument("--write", type=Path, help="the page whose tables are replaced")
+    page = Path(__file__).with_name("steps.md")
+    parser = make_parser(__doc__, data="raw_english/ and so on", work_dir="state and scores", only=TABLES, write=page)
     arguments = parser.parse_args()
     trials = Trials(arguments.data, arguments.work_dir)
     for name in arguments.only:
-        print_block(f"papers/swe/text.py {name}", TABLES[name](trials), arguments.write)
+        print_block(f"papers/swe/text.py {name}", f"{TABLES[name](trials)}\n{measured()}", arguments.write)
 
 
 if __name__ == "__main__":

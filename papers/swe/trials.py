@@ -1,6 +1,6 @@
 r"""Static models of English from one or two teachers, before and after distillation, by type of task; tables.
 
-    python -m papers.swe.trials --e5 FOLDER --data shared/data --work-dir work --write docs/results-static.md
+    python -m papers.swe.trials --e5 FOLDER --data shared/data --work-dir work --write
 
 --e5 is the folder or hub id of multilingual-e5-small; all-MiniLM-L6-v2 comes from its PyPI package. Both read the same
 583,196 sentences in bfloat16, an hour and a half on one core that has instructions for it; that goes on after an
@@ -11,20 +11,18 @@ teachers needs --e5.
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-for _name in ("OMP_NUM_THREADS", "PELLUCID_THREADS"):
-    os.environ.setdefault(_name, "1")
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
+set_threads(1, unless_set=True)
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from papers.pages import markdown_table, print_block
+from papers.options import make_parser
+from papers.pages import markdown_table, measured, print_block
 from pellucid import ExtractionSettings, PcaSettings, RefinementSettings, StaticEmbedder, evaluate
 from pellucid.static import Extraction, distill_extraction, extract, join_extractions, subwords_of
 from recipes.static_en import open_teacher
@@ -170,12 +168,14 @@ class Maker:
 
 def main() -> None:
     """Make the models, measure, print the tables and write them into the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(
+        __doc__,
+        data="raw_english/ and the test sets",
+        work_dir="state, models and scores",
+        only=TABLES,
+        write=Path(__file__).with_name("steps.md"),
+    )
     parser.add_argument("--e5", help="folder or hub id of multilingual-e5-small, for the table of the teachers")
-    parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
-    parser.add_argument("--work-dir", type=Path, required=True, help="where state, models and scores are kept")
-    parser.add_argument("--only", nargs="*", choices=TABLES, default=list(TABLES), help="these tables")
-    parser.add_argument("--write", type=Path, help="the page whose tables are replaced")
     arguments = parser.parse_args()
     maker = Maker(arguments.data, arguments.work_dir, arguments.e5)
     for name in arguments.only:
@@ -183,7 +183,7 @@ def main() -> None:
         found = {title: maker.scores(model, columns) for model, title in TABLES[name].items()}
         head = ["", *(column if column in TYPES else column.removesuffix("Classification") for column in columns)]
         table = markdown_table(head, [[title, *map(scores.get, columns)] for title, scores in found.items()])
-        print_block(f"papers/swe/trials.py {name}", table, arguments.write)
+        print_block(f"papers/swe/trials.py {name}", f"{table}\n{measured()}", arguments.write)
 
 
 if __name__ == "__main__":

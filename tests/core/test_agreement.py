@@ -1,7 +1,7 @@
 """The papers' formulas on small fixed inputs: ours against the formula written out, and both against recorded values.
 
 Inputs are sines (`sines`). The recorded values were made by the plain formulas of this file in float64
-and hold on every machine; they contain nothing of the authors' code. docs/fidelity.md lists them.
+and hold on every machine; they contain nothing of the authors' code. papers/fidelity.md lists them.
 """
 
 from __future__ import annotations

@@ -28,7 +28,9 @@ NO_TABLE = {"cli", "views", "integrations"}  # rooms without a table of names; o
 ROOMS = sorted({path.parent.name for path in PACKAGE.glob("*/__init__.py")} - NO_TABLE)
 PACKAGES = ["pellucid", *(f"pellucid.{room}" for room in ROOMS)]
 PAGES = sorted(
-    str(path.relative_to(ROOT)) for folder in (".", "docs", "recipes") for path in (ROOT / folder).glob("*.md")
+    path.relative_to(ROOT).as_posix()
+    for place in ("*.md", "docs/*.md", "recipes/*.md", "benchmarks/*.md", "papers/**/*.md")
+    for path in ROOT.glob(place)
 )
 ANALYSES = {  # no scripts: what the papers add to the library stands on its inner parts
     "papers/__main__.py", "papers/models.py", "papers/sts.py",
@@ -195,7 +197,7 @@ def test_a_page_names_nothing_deeper_than_a_room(page):
         assert all(public(f"{home}.{name.split()[0]}") for name in names.split(", "))
 
 
-FIDELITY = (ROOT / "docs/fidelity.md").read_text(encoding="utf-8")
+FIDELITY = (ROOT / "papers/fidelity.md").read_text(encoding="utf-8")
 
 
 def test_what_the_page_of_fidelity_names_is_there():
@@ -214,7 +216,7 @@ def test_figures_on_the_page_of_fidelity_stand_on_the_pages_it_links():
     assert len(rows) > 90 and all(row.count(" | ") == 4 for row in rows)
     for row in rows:
         ours = row.rpartition(" | ")[2]
-        pages = [(ROOT / "docs" / link).read_text(encoding="utf-8") for link in re.findall(r"\]\((\S+\.md)\)", ours)]
+        pages = [(ROOT / "papers" / link).read_text(encoding="utf-8") for link in re.findall(r"\]\((\S+\.md)\)", ours)]
         for figure in re.findall(r"\d+\.\d+", ours):
             there = rf"(?<![\d.]){re.escape(figure)}(?!\d)"
             assert any(re.search(there, page) for page in pages), f"{figure} of: {row}"

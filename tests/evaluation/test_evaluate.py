@@ -406,7 +406,7 @@ def test_views() -> None:
 
 @pytest.fixture
 def tables(opened: Any) -> Any:
-    """The script that writes docs/results.md."""
+    """The script that writes papers/swe/results.md."""
     return opened("papers.swe.tables")
 
 

@@ -13,7 +13,7 @@ algorithm, not an approximation.
 
 What it costs. A candidate near an early pick is out at once, every time, without being read. `lowest` holds the
 smallest bound of each group of 16 candidates, so that most groups are passed over with one comparison. Figures are in
-docs/notes-anchor-sampling.md.
+papers/ldir/sampling.md.
 
 Sums are taken over 32 lanes in a fixed order, without fused or reordered operations: every machine and every number
 of threads gives the same picks. Ties go to the lowest row.

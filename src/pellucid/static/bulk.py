@@ -4,7 +4,7 @@
 in turn. Texts that are UTF-8 already, as in Arrow (`Utf8Texts`), never become Python strings. Python is only asked
 about the few words that the index of the vocabulary does not hold, and about texts with phrases or in scripts without
 spaces: these are first rewritten with spaces between their words. numba is imported with this file, so this file is
-imported only when there is work for it. docs/notes-static-speed.md says what each idea gave.
+imported only when there is work for it. benchmarks/static_speed.md says what each idea gave.
 """
 
 from __future__ import annotations
