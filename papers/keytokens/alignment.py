@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -242,16 +242,15 @@ def check_family(name: str, model: Any) -> KeyTokenEmbedder:
     return found
 
 
-def open_decoder(name: str, pooling: KeyPooling) -> KeyTokenEmbedder:
+def open_decoder(name: str, pooling: str) -> KeyTokenEmbedder:
     """Open a saved model, or one that decodes the transformer in a folder or on the hub by its own head.
 
     Raises:
         InputError: there is no such pooling.
     """
     if identify(name) not in ("transformer", "sentence-transformers"):
-        found: Any = load(name)  # another family is refused by `align`
-        return found
-    settings = KeyTokenSettings(pooling=pooling, top_k=None)
+        return check_family(name, load(name))
+    settings = KeyTokenSettings(pooling=cast("KeyPooling", pooling), top_k=None)
     place = locate(name)
     causal = is_causal_lm(read_transformer_config(place))
     return KeyTokenEmbedder(open_backbone(place, attention="causal" if causal else "bidirectional"), settings)

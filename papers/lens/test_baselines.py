@@ -26,8 +26,9 @@ from papers.lens.baselines import (
     splade,
 )
 from pellucid.errors import InputError, ModelFolderError
+from pellucid.lexicon import LexiconSettings
 from pellucid.lexicon.embedder import LexiconEmbedder
-from pellucid.lexicon.settings import FUNCTION_WORDS, LexiconSettings, own_word_ids
+from pellucid.lexicon.settings import FUNCTION_WORDS, own_word_ids
 from pellucid.transformer.backbone import prepare
 from pellucid.transformer.reading import Reader
 

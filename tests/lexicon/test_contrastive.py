@@ -24,10 +24,10 @@ load_file = pytest.importorskip("safetensors.torch").load_file
 
 from pellucid.errors import InputError, WritingError  # noqa: E402
 from pellucid.folder import outside  # noqa: E402
+from pellucid.lexicon import LexiconSettings  # noqa: E402
 from pellucid.lexicon import trainer as contrastive_trainer  # noqa: E402
 from pellucid.lexicon.clusters import cluster_vocabulary  # noqa: E402
 from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
-from pellucid.lexicon.settings import LexiconSettings  # noqa: E402
 from pellucid.lexicon.trainer import (  # noqa: E402
     CandidateLoss,
     Collator,

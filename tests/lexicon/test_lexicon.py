@@ -18,9 +18,9 @@ transformers = pytest.importorskip("transformers")
 
 import pellucid  # noqa: E402
 from pellucid.errors import InputError, ModelFolderError  # noqa: E402
+from pellucid.lexicon import LexiconSettings  # noqa: E402
 from pellucid.lexicon.clusters import Clusters, cluster_vocabulary  # noqa: E402
 from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
-from pellucid.lexicon.settings import LexiconSettings  # noqa: E402
 from pellucid.transformer.backbone import prepare  # noqa: E402
 from pellucid.transformer.reading import Reader, whole_words  # noqa: E402
 

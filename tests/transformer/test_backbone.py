@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from pellucid.errors import InputError, ModelFolderError  # noqa: E402
-from pellucid.lexicon.settings import LexiconSettings  # noqa: E402
+from pellucid.lexicon import LexiconSettings  # noqa: E402
 from pellucid.transformer.backbone import last_pooled, open_backbone, pooled, prepare  # noqa: E402
 from pellucid.transformer.reading import Reader  # noqa: E402
 

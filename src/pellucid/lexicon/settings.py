@@ -33,8 +33,8 @@ class LexiconSettings(ReadingSettings):
         shift: use for a token the state at the position before it, which is where a causal language model predicts
             it. None: for causal language models yes, for encoders no. With it, `end_token=False` also removes the end
             token that the tokenizer adds by itself.
-        takes_instruction: whether the model was trained with instructions; `evaluate` gives them to no other model
-            unless asked to.
+        takes_instruction: whether the model was trained with instructions; `papers/lens/instructions.py` gives them to
+            no other model unless asked to.
         own_words: keep only the coordinates of the text's own words, function words excepted (PromptReps).
         max_active_dims: keep only so many of the largest coordinates of each text; None keeps all.
     """

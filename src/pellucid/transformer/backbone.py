@@ -86,7 +86,7 @@ def read_adapter(folder: Path) -> Adapter:
 
 
 def _check_config(config: Any, longest: int, path: Path) -> None:
-    """Refuse what is no low-rank adapter, or would take memory or time that its tensors, of `longest`, do not need."""
+    """Check that it is a low-rank adapter, and takes no more memory or time than tensors of `longest` need."""
     if not isinstance(config, dict) or config.get("peft_type") != "LORA":
         raise ModelFolderError(f"{path} does not describe a low-rank adapter (LORA)")
     others = [key for key in _OTHERS if config.get(key)]
@@ -134,7 +134,7 @@ def _cast(tensor: Any, dtype: str) -> Any:
 
 
 def _check_all_used(adapted: Any, tensors: Mapping[str, Any], folder: Path) -> None:
-    """Refuse an adapter whose tensors did not reach the model; peft only warns, and the model would be the bare one."""
+    """Check that every tensor of the adapter reached the model; peft only warns and leaves the model bare."""
     from peft import get_peft_model_state_dict
 
     loaded = get_peft_model_state_dict(adapted, save_embedding_layers=False)

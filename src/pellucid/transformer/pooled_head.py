@@ -70,7 +70,7 @@ def max_pooled(hidden: Any, mask: Any, weight: Any, bias: Any = None) -> tuple[A
 
 
 def _check(hidden: Any, mask: Any, weight: Any, bias: Any) -> None:
-    """Refuse what does not fit together."""
+    """Check that they fit together."""
     if hidden.ndim != 3 or not hidden.is_floating_point():
         raise InputError(f"hidden must be float [texts, positions, d], got {hidden.dtype} {list(hidden.shape)}")
     if mask.dtype != torch.bool or mask.shape != hidden.shape[:2]:

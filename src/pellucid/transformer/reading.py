@@ -109,7 +109,7 @@ class ReadingSettings:
 
 
 def check_choice(settings: Any, allowed: tuple[Any, ...], *names: str) -> None:
-    """Refuse a setting that is none of the `allowed` values; 1 is not taken for True."""
+    """Check that each setting has one of the `allowed` values; 1 is not taken for True."""
     for name in names:
         value = getattr(settings, name)
         if not any(value == one and type(value) is type(one) for one in allowed):
@@ -117,7 +117,7 @@ def check_choice(settings: Any, allowed: tuple[Any, ...], *names: str) -> None:
 
 
 def check_positive(settings: Any, *names: str) -> None:
-    """Refuse a setting that is neither None nor a whole number of 1 or more."""
+    """Check that each setting is None or a whole number of 1 or more."""
     for name in names:
         value = getattr(settings, name)
         if value is not None and (type(value) is not int or value < 1):
@@ -232,7 +232,7 @@ class Reader:
         with without_panic("the tokenizer"):
             encoded = iter(self._joint.encode_batch(regular, add_special_tokens=False))
             return [
-                self._reading(text, self._apart(text, around) if n in odd else _split(next(encoded), text, around))
+                self._reading(text, self._in_parts(text, around) if n in odd else _split(next(encoded), text, around))
                 for n, text in enumerate(clean)
             ]
 
@@ -240,7 +240,7 @@ class Reader:
         """Return the readings of texts in a role: any but documents are read with the instruction."""
         return self.read(texts, instructed=role != "document")
 
-    def _apart(self, text: str, around: tuple[str, ...]) -> _Tokenised:
+    def _in_parts(self, text: str, around: tuple[str, ...]) -> _Tokenised:
         """Tokenise a text that contains a special token's string by itself, so that the string stays text."""
         before, *between, behind = (self._joint.encode(part, add_special_tokens=False).ids for part in around)
         own = self._plain.encode(text, add_special_tokens=False)
