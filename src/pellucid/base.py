@@ -7,7 +7,6 @@ later. What the arguments of `encode` do to the rows is in `embeddings.py`.
 
 from __future__ import annotations
 
-import hashlib
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -300,11 +299,11 @@ class Embedder(ABC):
         return named if named.count("/") == 1 else f"pellucid/{Path(named).name}"
 
     def _revision(self) -> str:
-        """Return a name for the weights, under which others keep scores and vectors; of none on disk a new one."""
-        if self._folder is None:
-            return uuid.uuid4().hex
-        files = [self._folder / name for name in ("config.json", "dimensions.tsv")]  # the checksums, the edits
-        return hashlib.sha256(b"\0".join(f.read_bytes() for f in files if f.exists())).hexdigest()
+        """Return a name for the weights, under which others keep scores and vectors; of a function always a new one."""
+        from pellucid.fingerprint import fingerprint
+
+        found = fingerprint(self)
+        return uuid.uuid4().hex if found["functions"] else str(found["stored"])
 
     @property
     def _source(self) -> str:

@@ -1,7 +1,7 @@
 """The forms of embeddings: the role of a text, the arguments of `encode`, arrays, sparse matrices and tensors.
 
 The arguments are those of `SentenceTransformer.encode` of version 6.2, in its order and with its defaults, and those
-that `SparseEncoder.encode` has besides. Nothing here knows a model; what makes embeddings is in `encoders.py`.
+that `SparseEncoder.encode` has besides. Nothing here knows a model; what makes embeddings is in `encoder.py`.
 """
 
 from __future__ import annotations

@@ -23,7 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.corpus import Corpus, is_path, read_texts
+from pellucid.encoder import unit_vectors
 from pellucid.errors import CorpusError, InputError, missing_extra
+from pellucid.fingerprint import claim_model
 from pellucid.progress import Progress
 from pellucid.text import content_words, well_formed
 from pellucid.workfolder import WorkFolder
@@ -196,9 +198,6 @@ def _filtered(corpus: Corpus, settings: CandidateSettings, work: WorkFolder, sho
 
 def _encode(encoder: Any, work: WorkFolder, count: int, show_progress_bar: bool) -> None:
     """Append to the vectors until there are all."""
-    from pellucid.encoders import encode_with
-    from pellucid.fingerprint import claim_model
-
     path = work.file("candidates")
     done, dimension = work.array("vectors").shape if "vectors" in work else (0, None)
     claim_model(work.facts, encoder, work.path)
@@ -206,7 +205,7 @@ def _encode(encoder: Any, work: WorkFolder, count: int, show_progress_bar: bool)
     with Progress("encoding candidates", total=count, enabled=show_progress_bar) as progress:
         progress.advance(done)
         while shard := list(islice(texts, _SHARD)):
-            rows = encode_with(encoder, shard, dimension=dimension)
+            rows = unit_vectors(encoder, shard, dimension=dimension)
             dimension = rows.shape[1]
             work.append("vectors", rows.astype(np.float16))
             work.commit({"zeros": work.facts["zeros"] + int((~rows.any(axis=1)).sum())})

@@ -125,10 +125,10 @@ def audit(
 
 
 def _lexical(model: str, texts: str, encoder: str | None) -> Report:
-    from pellucid.pretrained import open_encoder
+    from pellucid.pretrained import load
     from pellucid.research.firing import lexical_firing
 
-    meaning = None if encoder is None else open_encoder(encoder)
+    meaning = None if encoder is None else load(encoder)
     return lexical_firing(open_model(model), read(texts), encoder=meaning)
 
 

@@ -31,11 +31,11 @@ import numpy.typing as npt
 
 from pellucid.base import Embedder
 from pellucid.embeddings import unit_rows
-from pellucid.encoders import is_sentence_transformer
+from pellucid.encoder import STOCK, EncoderEmbedder, opened_with
 from pellucid.errors import InputError, ModelFolderError, missing_extra
 from pellucid.evaluation.tasks import KINDS, LocalTask, find_tasks, read_sts
 from pellucid.fingerprint import fingerprint
-from pellucid.pretrained import open_encoder
+from pellucid.pretrained import load
 from pellucid.progress import Progress
 from pellucid.store import read_json, write_json
 
@@ -259,7 +259,9 @@ def _run(model: Any, weights: str, task: str | LocalTask) -> TaskScore:
     mteb = _import_mteb()
     from pellucid.evaluation.tasks import make_hub_task, make_task, quiet
 
-    as_it_is = isinstance(model, Embedder) or type(model).__module__.startswith("sentence_transformers")
+    is_stock = isinstance(model, EncoderEmbedder) and opened_with(model) == STOCK
+    model = model.model if is_stock else model  # MTEB gives it the prompts that it has for a task
+    as_it_is = is_stock or isinstance(model, Embedder)
     settings = {"show_progress_bar": False, "batch_size": 32 if as_it_is else 4096}
     with quiet():
         loaded = make_task(task) if isinstance(task, LocalTask) else make_hub_task(task)
@@ -455,7 +457,7 @@ def open_any(spec: str | Path) -> Any:
         from pellucid.static.embedder import StaticEmbedder
 
         return StaticEmbedder.from_text_vectors(rest)
-    return open_encoder(spec)
+    return load(spec)
 
 
 def _open_model2vec(path: str) -> Any:
@@ -496,7 +498,7 @@ def cache_key(model: Any) -> str:
     total = hashlib.sha256()
     total.update(f"{type(model).__module__}.{type(model).__qualname__} {_version(model)}".encode())
     total.update(f" {getattr(model, 'truncate_dim', None)}".encode())
-    if is_sentence_transformer(model) or (isinstance(model, Embedder) and model._identity() is not None):
+    if isinstance(model, Embedder) and model._identity() is not None:
         total.update(json.dumps(fingerprint(model)).encode())
     elif hasattr(model, "save_pretrained"):
         _hash_saved(model, total)
