@@ -26,7 +26,7 @@ import pellucid
 from pellucid.base import Vectors
 from pellucid.corpus import read_texts
 from pellucid.evaluation import find_tasks, read_records, read_sts
-from pellucid.pretrained import locate
+from pellucid.folder import locate
 from pellucid.text import split_words
 from retrieval_sets import dense_score, read_collection
 

@@ -30,8 +30,8 @@ from lexicon_page import TASKS, Measured, write_page
 from pellucid import evaluate
 from pellucid.base import unit_rows
 from pellucid.evaluation import cache_key, find_tasks
+from pellucid.folder import locate
 from pellucid.lexicon import largest_coordinates
-from pellucid.pretrained import locate
 from retrieval_sets import trained_on
 from vector_cache import CachedEncoder, CachedSparseEncoder, Vectors
 

@@ -27,7 +27,7 @@ import numpy as np
 import pellucid
 from pages import markdown_table, processor
 from pellucid.evaluation import find_tasks, sts_spearman
-from pellucid.pretrained import locate
+from pellucid.folder import locate
 from retrieval_sets import read_collection
 from static_speed import sts_texts
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from pellucid import pretrained
+from pellucid import folder as model_folder
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary
 
@@ -27,15 +27,15 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 @pytest.fixture(autouse=True)
 def checksums(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Let damaged folders reach the code that reads them, which must not rely on checksums; called, it undoes that."""
-    check = pretrained._check_whole
-    monkeypatch.setattr(pretrained, "_check_whole", lambda *folder: None)
-    return lambda: monkeypatch.setattr(pretrained, "_check_whole", check)
+    check = model_folder._check_whole
+    monkeypatch.setattr(model_folder, "_check_whole", lambda *folder: None)
+    return lambda: monkeypatch.setattr(model_folder, "_check_whole", check)
 
 
 @pytest.fixture
 def outside_allowed() -> Iterator[None]:
     """Folders may lead out of themselves: what they name is opened wherever it is."""
-    with pretrained.outside(True):
+    with model_folder.outside(True):
         yield
 
 

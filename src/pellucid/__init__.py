@@ -46,7 +46,8 @@ if TYPE_CHECKING:
         cluster_vocabulary as cluster_vocabulary,
         train_lexicon as train_lexicon,
     )
-    from pellucid.pretrained import bundled_models as bundled_models, load as load, verify as verify
+    from pellucid.folder import bundled_models as bundled_models, verify as verify
+    from pellucid.pretrained import load as load
     from pellucid.static import (
         AddingSettings as AddingSettings,
         AnchoringSettings as AnchoringSettings,
@@ -79,7 +80,8 @@ else:
         "index": "Index",
         "keytokens": "KeyTokenEmbedder KeyTokenSettings",
         "lexicon": "LexiconEmbedder StaticLexiconEmbedder TrainingSettings cluster_vocabulary train_lexicon",
-        "pretrained": "bundled_models load verify",
+        "folder": "bundled_models verify",
+        "pretrained": "load",
         "static": "AddingSettings AnchoringSettings ExtractionSettings JoinSettings PcaSettings RefinementSettings "
         "StaticEmbedder TranslationSettings add_languages add_words as_static distill distill_languages "
         "merge_vocabularies prune retrain",

@@ -19,7 +19,8 @@ import numpy.typing as npt
 
 from pellucid.embeddings import PLAIN, EncodeOptions, Role, checked_role, in_the_form_of, sparsity, stacked
 from pellucid.embeddings import unit_rows as unit_rows
-from pellucid.errors import InputError
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.folder import check_family, locate, saving
 from pellucid.progress import Progress
 
 if TYPE_CHECKING:
@@ -83,9 +84,59 @@ class Embedder(ABC):
             InputError: a text is no string, or a role is none.
         """
 
-    @abstractmethod
+    @classmethod
+    def from_pretrained(cls, path_or_id: str | Path) -> Self:
+        """Open a saved model: a bundled name, a folder that `save_pretrained` wrote, or a hub id.
+
+        Raises:
+            ModelFolderError: nothing is there, it is of another family, or its files are broken.
+        """
+        return cls._open(path_or_id)
+
+    @classmethod
+    def _open(cls, path_or_id: str | Path, **given: Any) -> Self:
+        """Find a folder, check it and read it; `given` are the arguments of a family's `_read` besides."""
+        folder = locate(path_or_id)
+        facts = check_family(folder, cls.family)
+        try:
+            model = cls._read(folder, facts, **given)
+        except InputError as error:
+            raise ModelFolderError(f"{folder}: {error}") from error
+        model._folder = folder
+        return model
+
+    @classmethod
+    def _read(cls, folder: Path, facts: Mapping[str, Any]) -> Self:
+        """Return the model in `folder`, which is checked; what `_write` returned is among `facts`.
+
+        An InputError becomes a ModelFolderError that names the folder.
+        """
+        raise InputError(f"a {cls.family} model cannot be opened from a folder")
+
     def save_pretrained(self, path: str | Path) -> None:
-        """Write the model to folder `path`, whole or not at all."""
+        """Write the model to folder `path`, whole or not at all.
+
+        Raises:
+            InputError: `path` holds something else than a model, or the model has a part that no file can hold.
+            WritingError: it cannot be written; what was at `path` is untouched.
+        """
+        self._save(path)
+
+    def _save(self, path: str | Path, *, config: Mapping[str, Any] | None = None, **given: Any) -> None:
+        """Write a folder in the place of `path`.
+
+        Args:
+            path: where the model goes.
+            config: what other libraries expect at the top of `config.json`.
+            given: the arguments of a family's `_write` besides.
+        """
+        facts: dict[str, Any] = {}
+        with saving(path, self.family, facts, config) as folder:
+            facts |= self._write(folder, **given)
+
+    def _write(self, folder: Path) -> Mapping[str, Any]:
+        """Write the files of the model into an empty folder and return what `config.json` and the model card say."""
+        raise InputError(f"a {self.family} model cannot be saved")
 
     def _identity(self) -> Mapping[str, Any] | None:
         """Return all that the vectors depend on, for `fingerprint`; None where it can be told by vectors alone."""

@@ -16,9 +16,9 @@ from pellucid.base import Embedder, Vectors, explained_texts
 from pellucid.embeddings import Role, as_rows
 from pellucid.errors import InputError
 from pellucid.explanation import EMBEDDING, Explanation, Row
-from pellucid.progress import without_bars
 from pellucid.store import writing_folder
 from pellucid.text import Coverage, Span, well_formed, words_before
+from pellucid.untrusted import without_bars
 
 WHOLE = "the whole vector (its dimensions have no names)"
 """The name of the one row of an explanation."""

@@ -1,36 +1,31 @@
-"""Any name, folder, hub id or object to an opened model: the one place that does it; and what folders hold.
+"""Any name, folder, hub id or object to an opened model: the one place that does it.
 
-`load` opens a model, `load_by_name` some that are to be served; `identify` says what kind of model a name means,
-`locate` where it is. The transformer of a model is opened in `transformer/backbone.py`.
-
-A folder's `config.json` has an object "pellucid": the family, the version of the format, the library's version and the
-names of the files the model consists of, with the checksums of those that are not meant to be edited. Everything else
-in it is for other libraries.
-
-A folder may be somebody else's. What it names (an encoder, a part, a backbone) is opened where that is a bundled model,
-lies in the folder, or is in the hub's cache on this machine already; a path elsewhere and whatever must be asked for is
-opened only where the caller allows it (`allow_outside`), and so is a link that leads out. Bundled models are ours.
+`load` does that, `load_by_name` opens some that are to be served.
+Where a name leads and what a folder must hold is in `folder.py`; the transformer of a model is opened in
+`transformer/backbone.py`.
 """
 
 from __future__ import annotations
 
 import os
-import re
-import stat
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
-from fnmatch import fnmatch
+from collections.abc import Iterable
 from importlib import import_module
-from pathlib import Path, PurePosixPath
-from typing import Any, Literal, NamedTuple
+from pathlib import Path
+from typing import Any
 
 from pellucid.base import Embedder
 from pellucid.encoder import EncoderEmbedder
-from pellucid.errors import VERSION, InputError, ModelFolderError, PellucidError, is_panic, missing_extra, require
-from pellucid.progress import without_bars
-from pellucid.store import broken_tensor, checksum, read_json, write_json, writing_folder
-from pellucid.untrusted import check_finite, check_modules, check_token_ids
+from pellucid.errors import VERSION, InputError, ModelFolderError, require
+from pellucid.folder import (
+    check_adapter,
+    check_regular,
+    identify,
+    local_folder,
+    locate,
+    outside,
+    read_config,
+)
+from pellucid.untrusted import check_finite, check_modules, check_token_ids, loading
 
 FAMILIES = {
     "static": "static.embedder.StaticEmbedder",
@@ -42,26 +37,6 @@ FAMILIES = {
     "dense": "research.baselines.DenseEmbedder",  # a baseline
 }
 """Family, and its class with the file it is in: a new family is its room and one line here, a name, no import."""
-
-Kind = Literal["pellucid", "sentence-transformers", "transformer", "vectors", "unknown", "nothing"]
-
-FORMAT = 1
-"""The folder format this version writes; it reads this one and all before."""
-
-_BUNDLED = Path(__file__).parent / "bundled"
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-_HUB_NAME = re.compile(rf"[A-Za-z0-9][\w.-]*|{_HUB_ID.pattern}")  # some of other libraries have no owner
-_HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.tsv", "*.model", "README.md"]
-_EDITABLE = ("README.md", "dimensions.tsv")  # by people: they have no checksum
-_ALWAYS_CHECKED = 4 << 20  # bytes; the files of a model that has no more are compared with their checksums at opening
-_MOST_ENTRIES = 100_000  # files in a model's folder
-_DEEPEST = 8  # folders within folders: ensembles of ensembles, and links that lead back
-_TEXT_ENDINGS = (".txt", ".vec", ".w2v", ".gz", ".xz")
-_MAX_CONFIG = 1 << 20  # bytes
-_CARD_MARK = "<!-- Written by pellucid at each save; remove this line to keep a card of your own. -->"
-
-
-_OUTSIDE: ContextVar[bool] = ContextVar("outside", default=False)
 
 
 def load(model: Any, *, allow_outside: bool = False) -> Embedder:
@@ -80,7 +55,7 @@ def load(model: Any, *, allow_outside: bool = False) -> Embedder:
         The model, of the class that its `config.json` names; an `EncoderEmbedder` of what is no model of ours.
 
     Raises:
-        InputError: what is given is none of these, or the hub does not answer.
+        InputError: what is given is none of these.
         ModelFolderError: nothing is there, or what is there is broken, too new, or no model; or it names something
             elsewhere, and that is not allowed.
         MissingExtraError: sentence-transformers is needed and not installed.
@@ -98,76 +73,15 @@ def load(model: Any, *, allow_outside: bool = False) -> Embedder:
         return opened
 
 
-@contextmanager
-def outside(allowed: bool) -> Iterator[None]:
-    """Let folders that are opened within lead out of themselves; where that is allowed already, it stays so."""
-    before = _OUTSIDE.set(allowed or _OUTSIDE.get())
-    try:
-        yield
-    finally:
-        _OUTSIDE.reset(before)
-
-
-def is_outside_allowed() -> bool:
-    """Whether a folder may lead out of itself just now, to be handed to another process."""
-    return _OUTSIDE.get()
-
-
-def named_place(folder: Path, name: str) -> str:
-    """Return what opens a model that the folder of another one names.
-
-    Raises:
-        ModelFolderError: it is elsewhere, and that is not allowed.
-    """
-    if name in bundled_models() or _OUTSIDE.get() or folder.parent.resolve() == _BUNDLED.resolve():
-        return name
-    if _is_inside(name) and (folder / name).exists() and _leads_inside(folder / name, folder):
-        return str(folder / name)
-    cached = _cached(name) if is_hub_id(name) else None
-    if cached is not None:
-        return str(cached)
-    where = "must be asked of the hub" if is_hub_id(name) else "is not in the folder"
-    raise ModelFolderError(
-        f"{folder} names the model {name!r:.200}, which {where}; a folder opens nothing elsewhere by itself. If "
-        f"you trust it: pellucid.load({str(folder)!r}, allow_outside=True), or pellucid --allow-outside on the command "
-        "line. Or give it opened: encoder=, parts= or backbone= of from_pretrained"
-    )
-
-
-def _cached(repo: str) -> Path | None:
-    """Return the copy of a hub model that was downloaded to this machine before, without asking the hub."""
-    from huggingface_hub import snapshot_download
-
-    try:
-        found = Path(snapshot_download(repo, local_files_only=True))
-    except Exception:  # of several kinds: it is not there
-        return None
-    return found if any(found.rglob("*.safetensors")) else None  # else a part of it, such as its config
-
-
-def check_adapter(folder: Path) -> None:
-    """Refuse a folder whose adapter names a model elsewhere, which transformers would open by itself.
-
-    Raises:
-        ModelFolderError: it does, and that is not allowed.
-    """
-    path = folder / "adapter_config.json"
-    config = read_json(path) if path.is_file() else {}
-    base = config.get("base_model_name_or_path") if isinstance(config, dict) else None
-    if isinstance(base, str):
-        named_place(folder, base)
-
-
-def _leads_inside(path: Path, folder: Path) -> bool:
-    """Whether what is at `path`, links followed, lies in `folder`, or in the part of the hub's cache that it is of."""
-    root = folder.resolve()
-    for parent in (root, *root.parents):
-        if parent.name == "snapshots" and parent.parent.name.startswith("models--"):
-            root = parent.parent
-    try:
-        return path.resolve().is_relative_to(root)
-    except (OSError, RuntimeError):  # links in a circle
-        return False
+def family_class(family: Any, folder: Path) -> Any:
+    """Return the class that opens models of `family`."""
+    if not isinstance(family, str) or family not in FAMILIES:
+        raise ModelFolderError(
+            f"{folder} holds a model of family {family!r}; pellucid {VERSION} knows "
+            f"{', '.join(FAMILIES)}. A newer pellucid may open it"
+        )
+    module, _, name = FAMILIES[family].rpartition(".")
+    return getattr(import_module(f"pellucid.{module}"), name)
 
 
 def load_by_name(names_or_paths: Iterable[str]) -> dict[str, Embedder]:
@@ -187,431 +101,6 @@ def load_by_name(names_or_paths: Iterable[str]) -> dict[str, Embedder]:
     return opened
 
 
-def identify(name_or_path: str | os.PathLike[str]) -> Kind:
-    """Return what kind of model a name means; of a hub id only the config is fetched.
-
-    Returns:
-        "pellucid": a model of ours, or what only `load` can explain. "sentence-transformers": one of that
-        library, or whatever else it may open of the hub. "transformer": a folder that transformers opens. "vectors": a
-        file. "unknown": a folder of none of these. "nothing": no such thing, and no name to ask the hub for.
-
-    Raises:
-        InputError: the hub does not answer, or has no such model.
-    """
-    text, path = os.fspath(name_or_path), Path(name_or_path).expanduser()
-    if isinstance(name_or_path, str) and text in bundled_models():
-        return "pellucid"
-    if path.is_dir():
-        return _kind_of(path / "config.json", is_stock=(path / "modules.json").exists())
-    if path.is_file():
-        return "vectors"
-    if isinstance(name_or_path, str) and is_hub_id(text):
-        return _kind_of(_hub_config(text), is_stock=True)
-    return "nothing"
-
-
-def _kind_of(path: Path | None, *, is_stock: bool) -> Kind:
-    """Return what the `config.json` at `path` belongs to; `is_stock`: to sentence-transformers, if not to us."""
-    config: Any = {}
-    if path is not None and path.is_file():
-        try:
-            config = read_json(path)
-        except ModelFolderError:
-            return "pellucid"
-    config = config if isinstance(config, dict) else {}
-    if "pellucid" in config or is_stock:
-        return "pellucid" if "pellucid" in config else "sentence-transformers"
-    return "transformer" if "model_type" in config else "unknown"
-
-
-def bundled_models() -> list[str]:
-    """Return the names of the models that come with the package, sorted."""
-    return sorted(config.parent.name for config in _BUNDLED.glob("*/config.json"))
-
-
-def locate(name_or_path: str | os.PathLike[str]) -> Path:
-    """Return the local folder or text file of a name, path or hub id, downloading where needed.
-
-    Raises:
-        ModelFolderError: nothing is found; the message says what was tried and what can be given.
-    """
-    if not isinstance(name_or_path, (str, os.PathLike)):
-        raise InputError(f"a model is opened by a name or path, got {type(name_or_path).__name__}")
-    text = os.fspath(name_or_path)
-    if isinstance(name_or_path, str) and text in bundled_models():
-        return _BUNDLED / text
-    path = Path(text).expanduser()
-    if path.is_dir() or path.is_file():
-        return path
-    if path.exists():
-        raise ModelFolderError(f"{path} is neither a folder nor a regular file; a model is a folder")
-    if isinstance(name_or_path, str) and is_hub_id(text):
-        return _download(text)
-    raise ModelFolderError(_not_found(text))
-
-
-def is_hub_id(text: str) -> bool:
-    """Whether `text`, where it is not on this disk, may be looked up on the hub: "owner/name", and no path."""
-    return bool(_HUB_ID.fullmatch(text)) and not _looks_like_path(text)
-
-
-def local_folder(name_or_path: str | os.PathLike[str]) -> Path | None:
-    """Return the folder of another library's model, or None where its name is one to ask the hub for.
-
-    Raises:
-        ModelFolderError: nothing is there, and what was given is a path.
-    """
-    if not isinstance(name_or_path, (str, os.PathLike)):
-        raise InputError(f"a model is opened by a name or path, got {type(name_or_path).__name__}")
-    text = os.fspath(name_or_path)
-    if text and Path(text).is_dir():
-        return Path(text)
-    if isinstance(name_or_path, str) and _HUB_NAME.fullmatch(text) and not _looks_like_path(text):
-        return None
-    raise ModelFolderError(
-        f"no model at {text!r}: {Path(text).absolute()} is no folder, and a path is never looked up on the hub"
-    )
-
-
-def _looks_like_path(text: str) -> bool:
-    """Whether `text`, with one slash or none, means a place on this disk: a known ending, or a folder that is here."""
-    return text.lower().endswith((*_TEXT_ENDINGS, ".json", ".safetensors")) or Path(text.partition("/")[0]).is_dir()
-
-
-def _not_found(text: str) -> str:
-    return (
-        f"no model {text!r}: nothing is at {Path(text).absolute()}. Give the name of a bundled model "
-        f"({', '.join(bundled_models()) or 'none in this installation'}), the folder of a saved model (./my-model), "
-        "or a hub id (owner/name)"
-    )
-
-
-def _download(repo_id: str) -> Path:
-    """Return the cached copy of a hub repository; only files that hold data are fetched, never code."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
-    try:
-        return Path(snapshot_download(repo_id, allow_patterns=_HUB_FILES))
-    except LocalEntryNotFoundError as error:
-        raise ModelFolderError(
-            f"{repo_id!r} is no folder here, is not in the hub's cache, and the hub cannot be reached: "
-            f"{error.__cause__ or error}. Check the network, or download it where there is one and give the folder"
-        ) from error
-    except (HfHubHTTPError, OSError, ValueError) as error:
-        raise ModelFolderError(
-            f"{repo_id!r} is no folder here, and the hub does not give it: {error}. {_not_found(repo_id)}"
-        ) from error
-
-
-def _hub_config(repo: str) -> Path | None:
-    """Download a hub model's config.json, if it has one."""
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
-
-    try:
-        return Path(hf_hub_download(repo, "config.json"))
-    except LocalEntryNotFoundError as error:  # before its base class EntryNotFoundError
-        raise InputError(f"the hub cannot be reached. {_not_found(repo)}") from error
-    except EntryNotFoundError:
-        return None
-    except HfHubHTTPError as error:
-        raise InputError(f"the hub answers: {error}. {_not_found(repo)}") from error
-
-
-def family_class(family: Any, folder: Path) -> Any:
-    """Return the class that opens models of `family`."""
-    if not isinstance(family, str) or family not in FAMILIES:
-        raise ModelFolderError(
-            f"{folder} holds a model of family {family!r}; pellucid {VERSION} knows "
-            f"{', '.join(FAMILIES)}. A newer pellucid may open it"
-        )
-    module, _, name = FAMILIES[family].rpartition(".")
-    return getattr(import_module(f"pellucid.{module}"), name)
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """Return the object "pellucid" of the folder's `config.json`."""
-    if not (folder / "config.json").exists():
-        raise ModelFolderError(f"{folder} holds no model: there is no config.json in it")
-    config = read_json(folder / "config.json", max_bytes=_MAX_CONFIG)
-    ours = config.get("pellucid") if isinstance(config, dict) else None
-    if not isinstance(ours, dict):
-        raise ModelFolderError(
-            f"{folder} holds no pellucid model: its config.json has no object 'pellucid'. Open a model2vec folder "
-            "with model2vec.StaticModel.from_pretrained, a LENS checkpoint with "
-            "pellucid.LexiconEmbedder.from_pretrained, others with sentence_transformers.SentenceTransformer"
-        )
-    version = ours.get("format")
-    if type(version) is not int or not 1 <= version <= FORMAT:
-        raise ModelFolderError(
-            f"{folder} has format {version!r:.40}; pellucid {VERSION} reads up to {FORMAT}. "
-            "Update pellucid: pip install -U pellucid"
-        )
-    return ours
-
-
-def check_family(folder: Path, family: str) -> None:
-    """Refuse a folder that does not hold a whole model of `family`."""
-    ours = read_config(folder)
-    if ours.get("family") != family:
-        raise ModelFolderError(
-            f"{folder} holds a model of family {ours.get('family')!r:.40}, not {family!r}. Use pellucid.load"
-        )
-    _check_regular(folder)
-    check_whole(folder, ours)
-
-
-def check_whole(folder: Path, ours: Mapping[str, Any], *, most: float | None = None) -> None:
-    """Refuse a folder that lacks a file of those in `ours["sha256"]` or, where all are small, has another one.
-
-    Args:
-        folder: of the files.
-        ours: what `config.json` says of them.
-        most: bytes of all together that are small; None for 4 MB.
-
-    Raises:
-        ModelFolderError: it does; the message names the file.
-    """
-    _check_whole(folder, _recorded(folder, ours), _ALWAYS_CHECKED if most is None else most)
-
-
-def _check_regular(folder: Path) -> None:
-    """Refuse pipes and devices anywhere in `folder`, opening one may block for ever, and links that lead out of it."""
-    left = _MOST_ENTRIES
-    inside = [(folder, 0)]
-    while inside:
-        here, depth = inside.pop()
-        for entry in _entries(here):
-            left -= 1
-            if left < 0:
-                raise ModelFolderError(f"{folder} holds more than {_MOST_ENTRIES:,} files; it is no model's folder")
-            kind = _kind(entry)
-            if stat.S_ISDIR(kind):
-                if depth < _DEEPEST and not entry.name.startswith("."):
-                    inside.append((entry, depth + 1))
-            elif kind and not stat.S_ISREG(kind):
-                raise ModelFolderError(f"{entry} is not a regular file")
-            if kind and entry.is_symlink() and not _OUTSIDE.get() and not _leads_inside(entry, folder):
-                raise ModelFolderError(
-                    f"{entry} is a link that leads out of the folder. Put a copy in its place or, if you trust the "
-                    f"folder: pellucid.load({str(folder)!r}, allow_outside=True)"
-                )
-
-
-def _entries(folder: Path) -> Iterator[Path]:
-    """Yield the entries of `folder`, which may be more than memory holds."""
-    try:
-        with os.scandir(folder) as entries:
-            yield from (Path(entry.path) for entry in entries)
-    except OSError as error:
-        raise ModelFolderError(f"cannot read {folder}: {error.strerror or error}") from error
-
-
-def _kind(path: Path) -> int:
-    """Return the mode of what is at `path` or behind the link there, 0 where nothing is."""
-    try:
-        return path.stat().st_mode
-    except (OSError, ValueError):
-        return 0
-
-
-def _check_whole(folder: Path, recorded: Mapping[str, str], most: float) -> None:
-    """Refuse a folder that lacks a file of its model or, where all are small together, has another one."""
-    absent = next((name for name in recorded if not stat.S_ISREG(_kind(folder / name))), None)
-    if absent is not None:
-        raise ModelFolderError(
-            f"{folder / absent} is missing or not a regular file: the model is not whole. Download or copy it again"
-        )
-    if sum((folder / name).stat().st_size for name in recorded) > most:
-        return
-    for name, expected in recorded.items():
-        if checksum(folder / name) != expected:
-            raise ModelFolderError(
-                f"{folder / name} is not the file that was saved: its sha256 is not the one in config.json. "
-                "It was damaged or changed; download or copy the model again"
-            )
-
-
-def _recorded(folder: Path, ours: Mapping[str, Any]) -> dict[str, str]:
-    """Return the checksums that `config.json` holds, none where an older version wrote it."""
-    sums = ours.get("sha256", {})
-    if not isinstance(sums, dict) or not all(isinstance(value, str) and _is_inside(key) for key, value in sums.items()):
-        raise ModelFolderError(f"{folder / 'config.json'}: 'sha256' must be checksums of files in the folder")
-    return sums
-
-
-def _is_inside(name: str) -> bool:
-    """Whether a file's name leads to a place below the folder it is given for."""
-    path = PurePosixPath(name)
-    return bool(path.parts) and not path.is_absolute() and not {"..", "\\", ":", "\0"} & {*path.parts, *name}
-
-
-def _is_checked(name: str) -> bool:
-    """Whether a model's file has a checksum: one that is fetched from the hub and not meant to be edited."""
-    fetched = any(fnmatch(name, pattern) for pattern in _HUB_FILES)
-    return fetched and name != "config.json" and PurePosixPath(name).name not in _EDITABLE
-
-
-def _names(folder: Path) -> list[str]:
-    """Return the names of all files in `folder`, sorted, without those that are hidden by a dot."""
-    found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    return sorted(path.as_posix() for path in found if not any(part.startswith(".") for part in path.parts))
-
-
-class FileState(NamedTuple):
-    """What `verify` finds of a file: its path in the folder, "ok" or what is wrong, and whether it may be used."""
-
-    name: str
-    state: str
-    sound: bool
-
-
-def verify(name_or_path: str | os.PathLike[str]) -> list[FileState]:
-    """Compare every file of a saved model with its checksum, and search its tensors for NaN and infinity.
-
-    What is kept by name (an encoder, a backbone, a part of an ensemble) is not looked at; verify it by that name.
-
-    Args:
-        name_or_path: the name of a bundled model, a folder, or a hub id.
-
-    Returns:
-        one state a file, in order of their names; those that people may edit and those that an older version wrote
-        without checksums are named so and count as sound.
-
-    Raises:
-        ModelFolderError: nothing is there, or it holds no model.
-    """
-    folder = locate(name_or_path)
-    if not folder.is_dir():
-        raise ModelFolderError(f"{folder} is a file; only the folder of a saved model has checksums")
-    ours = read_config(folder)
-    _check_regular(folder)
-    recorded = _recorded(folder, ours)
-    files = ours.get("files")
-    own = {"config.json", *_EDITABLE, *map(str, files if isinstance(files, list) else ())}
-    present = [name for name in _names(folder) if name in recorded or name.partition("/")[0] in own]
-    return [_state(folder, name, recorded.get(name)) for name in sorted({*recorded, *present})]
-
-
-def _state(folder: Path, name: str, expected: str | None) -> FileState:
-    path = folder / name
-    if not path.is_file():
-        return FileState(name, "missing", False)
-    if expected is not None and checksum(path) != expected:
-        return FileState(name, "changed: its sha256 is another than when it was saved", False)
-    if path.suffix == ".safetensors":
-        try:
-            broken = broken_tensor(path)
-        except ModelFolderError as error:
-            return FileState(name, f"broken: {error}", False)
-        if broken is not None:
-            return FileState(name, f"holds NaN or infinity, in the tensor {broken!r:.80}", False)
-    if expected is not None:
-        return FileState(name, "ok", True)
-    if name == "config.json":
-        return FileState(name, "holds the checksums", True)
-    return FileState(name, "has no checksum" if _is_checked(name) else "may be edited", True)
-
-
-@contextmanager
-def saving(
-    path: str | os.PathLike[str], family: str, facts: Mapping[str, Any], config: Mapping[str, Any] | None = None
-) -> Iterator[Path]:
-    """Yield a folder to write a model's own files into; it becomes `path`, whole or not at all.
-
-    Args:
-        path: where the model goes; a model that is there is replaced, anything else is refused.
-        family: the name under which `load` finds the class.
-        facts: what the model card lists, and `config.json` repeats for people to read.
-        config: what other libraries expect at the top of `config.json`.
-
-    Raises:
-        InputError: `path` holds something else than a model.
-        WritingError: it cannot be written; what was there is untouched.
-    """
-    target = Path(path)
-    with writing_folder(target) as folder:
-        yield folder
-        names = sorted(entry.name for entry in folder.iterdir())
-        present = folder / "config.json"  # a transformer's own
-        others = {**(read_json(present) if present.exists() else {}), **(config or {})}
-        sums = {name: checksum(folder / name) for name in _names(folder) if _is_checked(name)}
-        ours = {"family": family, "format": FORMAT, "version": VERSION, **facts, "files": names}
-        ours["sha256"] = sums
-        write_json(folder / "config.json", {**others, "pellucid": ours})
-        card = target / "README.md"
-        if not card.is_file() or _CARD_MARK in card.read_bytes()[:_MAX_CONFIG].decode(errors="replace"):
-            (folder / "README.md").write_text(_card(target.resolve().name, family, facts), encoding="utf-8")
-
-
-def _card(name: str, family: str, facts: Mapping[str, Any]) -> str:
-    """Return a short model card: what it is, how it is opened."""
-    listed = "\n".join(f"- {fact.replace('_', ' ')}: {value}" for fact, value in facts.items())
-    return f"""---
-library_name: pellucid
-tags:
-- pellucid
-- sentence-similarity
-- embeddings
----
-{_CARD_MARK}
-
-# {name}
-
-A text embedding model of the `{family}` family of pellucid, whose similarities can be taken apart.
-
-{listed}
-
-```python
-import pellucid
-
-model = pellucid.load("{name}")  # or its folder, or its hub id
-print(model.explain("a text", "another text"))
-```
-"""
-
-
-@contextmanager
-def loading(name: str) -> Iterator[None]:
-    """Turn whatever transformers raises while it opens something into our errors, and keep bars and threads away.
-
-    Raises:
-        MissingExtraError: torch or transformers is not installed, or too old.
-        ModelFolderError: nothing is there, or it is broken.
-    """
-    require("torch")  # transformers imports without it and fails later
-    require("transformers")
-    try:
-        with without_bars(), one_thread():
-            yield
-    except PellucidError:
-        raise
-    except BaseException as error:
-        if not isinstance(error, Exception) and not is_panic(error):
-            raise  # the user's own interruption
-        if isinstance(error, ModuleNotFoundError) and error.name in ("torch", "transformers", "peft"):
-            raise missing_extra(error.name, "torch") from error
-        raise ModelFolderError(f"transformers cannot open {name!r}: {error!s:.1000}") from error
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let torch compute on one thread, as is best for a handful of tokens.
-
-    Threads meet after every layer. Over so few tokens they wait for each other longer than they compute, and beside
-    other programs far longer: the proofs and checks of a model of 30 layers took 18 seconds instead of 0.8.
-    """
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
 def open_sentence_transformer(name_or_path: str | os.PathLike[str]) -> Any:
     """Open a folder or hub id with sentence-transformers, without its bars; code and pickled weights never.
 
@@ -625,7 +114,7 @@ def open_sentence_transformer(name_or_path: str | os.PathLike[str]) -> Any:
     spec, folder = os.fspath(name_or_path), local_folder(name_or_path)
     with loading(spec):
         if folder is not None:
-            _check_regular(folder)
+            check_regular(folder)
             check_modules(folder)
             for place in (folder, *(path.parent for path in folder.glob("*/adapter_config.json"))):
                 check_adapter(place)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -92,17 +91,3 @@ def length_batches(lengths: Sequence[int], size: int) -> Iterator[list[int]]:
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
     for start in range(0, len(order), size):
         yield order[start : start + size]
-
-
-@contextmanager
-def without_bars() -> Iterator[None]:
-    """Keep transformers from drawing a bar for each file it reads or writes."""
-    from transformers.utils import logging as bars
-
-    shown = bars.is_progress_bar_enabled()
-    bars.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            bars.enable_progress_bar()

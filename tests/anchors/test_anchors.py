@@ -352,6 +352,7 @@ def test_every_file_of_a_folder_comes_from_the_hub(tmp_path: Path, fruit: Static
         return str(snapshot)
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda repo, file: str(blobs / file))
     monkeypatch.chdir(tmp_path)
     same(pellucid.load("owner/anchors"), model)
 

@@ -12,7 +12,7 @@ import pytest
 import pellucid
 from pellucid.cli.output import model_facts
 from pellucid.evaluation.evaluating import open_any, sts_spearman
-from pellucid.pretrained import bundled_models
+from pellucid.folder import bundled_models
 from pellucid.static.making.extraction import ExtractionSettings
 
 ROOT = Path(__file__).parents[2]

@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from pellucid import __version__, pretrained
+from pellucid import __version__
+from pellucid import folder as model_folder
 from pellucid.bulk import read_shards
 from pellucid.cli import app as cli
 from pellucid.cli import input as cli_input
@@ -33,7 +34,7 @@ def models(fruit, tmp_path_factory, monkeypatch) -> Path:
     """A folder of bundled models with `static-en` in it, which is the fruit model."""
     folder = tmp_path_factory.mktemp("models")
     fruit.save_pretrained(folder / "static-en")
-    monkeypatch.setattr(pretrained, "_BUNDLED", folder)
+    monkeypatch.setattr(model_folder, "_BUNDLED", folder)
     return folder
 
 

@@ -25,7 +25,6 @@ from pellucid.dimensions import Dimension, Dimensions
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Explanation, Row
-from pellucid.pretrained import check_family, locate, saving
 from pellucid.text import Vocabulary
 
 
@@ -52,14 +51,13 @@ class LetterEmbedder(Embedder):
         terms = [Row(chr(97 + i), (chr(97 + i),), c, 0.0) for i, c in enumerate((first * second).tolist()) if c]
         return Explanation.from_terms(self.family, (text1, text2), float(first @ second), terms)
 
-    def save_pretrained(self, path):
-        with saving(path, self.family, {"dimension": 26}) as folder:
-            (folder / "letters.txt").write_text("a to z")
+    def _write(self, folder):
+        (folder / "letters.txt").write_text("a to z")
+        return {"dimension": 26}
 
     @classmethod
-    def from_pretrained(cls, path_or_id):
-        check_family(locate(path_or_id), cls.family)
-        assert (locate(path_or_id) / "letters.txt").read_text() == "a to z"
+    def _read(cls, folder, facts):
+        assert facts["dimension"] == 26 and (folder / "letters.txt").read_text() == "a to z"
         return cls()
 
 

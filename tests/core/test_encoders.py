@@ -15,7 +15,7 @@ from pellucid import load
 from pellucid.anchors.folder import anchor_vectors, read_anchors
 from pellucid.encoder import FUNCTION, OURS, EncoderEmbedder, opened_with, unit_vectors
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.pretrained import bundled_models, identify
+from pellucid.folder import bundled_models, identify
 from pellucid.static.embedder import StaticEmbedder
 
 ANIMALS = ["cat", "dog", "cow"]
@@ -128,9 +128,9 @@ def test_an_encoders_own_error_is_not_hidden() -> None:
 
 def test_anchors_of_length_zero_are_refused_by_name() -> None:
     with pytest.raises(InputError, match=r"maps anchor 1 \('car'\) to zero, and 1 more; leave it out"):
-        anchor_vectors(count_animals, ["cat", "car", "dog", "van"])
+        anchor_vectors(load(count_animals), ["cat", "car", "dog", "van"])
     with pytest.raises(InputError, match=r"maps anchor 0 \('car'\) to zero; leave it out"):
-        anchor_vectors(count_animals, ["car"])
+        anchor_vectors(load(count_animals), ["car"])
 
 
 def test_roles_reach_the_encoders_that_know_them() -> None:

@@ -19,8 +19,8 @@ from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import InputError
 from pellucid.fingerprint import fingerprint, same_model
+from pellucid.folder import bundled_models, locate
 from pellucid.lexicon.static import StaticLexiconEmbedder
-from pellucid.pretrained import bundled_models, locate
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary
 from test_copies import ANCHORS, STATIC, TRANSFORMER, first_letters, models, static_model  # noqa: F401

@@ -15,6 +15,7 @@ from tokenizers.models import WordPiece
 
 import pellucid
 import pellucid.research
+from pellucid import folder as model_folder
 from pellucid import pretrained
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
@@ -61,10 +62,10 @@ def test_a_path_is_served_by_its_last_part(fruit, tmp_path, monkeypatch):
 
 def test_a_bundled_name_opens_offline_and_wins_over_a_folder_of_that_name(fruit, tmp_path, monkeypatch, never_online):
     fruit.save_pretrained(tmp_path / "models" / "tiny-en")
-    monkeypatch.setattr(pretrained, "_BUNDLED", tmp_path / "models")
+    monkeypatch.setattr(model_folder, "_BUNDLED", tmp_path / "models")
     (tmp_path / "here" / "tiny-en").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "here")
-    assert pretrained.bundled_models() == ["tiny-en"]
+    assert model_folder.bundled_models() == ["tiny-en"]
     assert len(pellucid.load("tiny-en").vocabulary) == 5
     with pytest.raises(ModelFolderError, match=r"no config\.json"):
         pellucid.load("./tiny-en")
@@ -95,6 +96,7 @@ def test_a_hub_id_is_downloaded_without_code(saved, monkeypatch):
         return str(saved)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda repo, file: str(saved / file))
     assert len(pellucid.load("owner/name").vocabulary) == 5
     assert set(asked) == {"owner/name"}
     assert not any(pattern.endswith((".py", ".bin", ".pkl", "*")) for pattern in asked["owner/name"])
@@ -108,8 +110,8 @@ def test_an_unreachable_hub_is_an_error_with_its_cause():
 
 
 @pytest.mark.parametrize("value", [None, 3, ["static-en"]])
-def test_load_wants_a_name_or_path(value):
-    with pytest.raises(InputError, match="name or path"):
+def test_load_wants_a_name_or_an_encoder(value):
+    with pytest.raises(InputError, match="name or folder of a model; got"):
         pellucid.load(value)
 
 
@@ -192,7 +194,7 @@ def test_the_config_says_who_wrote_it(saved):
 
 def checked(folder):
     """What `verify` says of each file that is not sound."""
-    return {file.name: file.state for file in pretrained.verify(folder) if not file.sound}
+    return {file.name: file.state for file in model_folder.verify(folder) if not file.sound}
 
 
 def flip(path):
@@ -216,7 +218,7 @@ def test_a_changed_file_of_a_small_model_is_refused_by_name(saved, checksums):
 
 def test_a_large_model_is_held_against_its_checksums_only_when_asked(saved, checksums, monkeypatch):
     checksums()
-    monkeypatch.setattr(pretrained, "_ALWAYS_CHECKED", 100)
+    monkeypatch.setattr(model_folder, "_ALWAYS_CHECKED", 100)
     flip(saved / "words.txt")
     pellucid.load(saved)
     assert "changed" in checked(saved)["words.txt"]
@@ -225,7 +227,7 @@ def test_a_large_model_is_held_against_its_checksums_only_when_asked(saved, chec
 def test_a_missing_file_of_a_model_of_any_size_is_named(fruit, tmp_path, checksums, monkeypatch):
     """Without subwords.json the model would open, and know fewer words."""
     checksums()
-    monkeypatch.setattr(pretrained, "_ALWAYS_CHECKED", 100)
+    monkeypatch.setattr(model_folder, "_ALWAYS_CHECKED", 100)
     tokenizer = Tokenizer(WordPiece({"[UNK]": 0, "app": 1, "##les": 2}, unk_token="[UNK]"))
     StaticEmbedder(Vocabulary(fruit.vocabulary.words, tokenizer), fruit.vectors).save_pretrained(tmp_path / "m")
     (tmp_path / "m" / "subwords.json").unlink()
@@ -240,7 +242,7 @@ def test_what_people_may_edit_has_no_checksum(saved, checksums):
         (saved / name).write_text((saved / name).read_text().replace("dimension 1", "wheels"))
     (saved / "notes.txt").write_text("mine")
     pellucid.load(saved)
-    states = {file.name: file.state for file in pretrained.verify(saved)}
+    states = {file.name: file.state for file in model_folder.verify(saved)}
     assert states["README.md"] == states["dimensions.tsv"] == "may be edited"
     assert "notes.txt" not in states and checked(saved) == {}
 
@@ -251,7 +253,7 @@ def test_a_folder_of_an_older_version_has_no_checksums_and_opens(fruit, saved, c
     del config["pellucid"]["sha256"]
     write_json(saved / "config.json", config)
     np.testing.assert_array_equal(pellucid.load(saved).vectors, fruit.vectors)
-    assert {file.state for file in pretrained.verify(saved)} == {
+    assert {file.state for file in model_folder.verify(saved)} == {
         "has no checksum",
         "holds the checksums",
         "may be edited",
@@ -265,7 +267,7 @@ def test_checksums_of_files_elsewhere_are_refused(saved, sums):
     config = json.loads((saved / "config.json").read_text())
     config["pellucid"]["sha256"] = sums
     write_json(saved / "config.json", config)
-    for look in (pellucid.load, pretrained.verify):
+    for look in (pellucid.load, model_folder.verify):
         with pytest.raises(ModelFolderError, match="'sha256' must be"):
             look(saved)
 
@@ -274,7 +276,7 @@ def test_every_file_of_a_model_within_a_model_has_a_checksum(fruit, tmp_path, ch
     checksums()
     model = EnsembleEmbedder([AnchorEmbedder(fruit, ["apple", "car"]), fruit])
     model.save_pretrained(tmp_path / "m")
-    states = {file.name: file.state for file in pretrained.verify(tmp_path / "m")}
+    states = {file.name: file.state for file in model_folder.verify(tmp_path / "m")}
     assert states["part_0/encoder/model.safetensors"] == states["part_0/anchors/model.safetensors"] == "ok"
     assert states["part_0/dimensions.tsv"] == "may be edited"
     flip(tmp_path / "m" / "part_0" / "encoder" / "words.txt")
@@ -293,9 +295,9 @@ def test_verify_searches_tables_for_nan_whatever_their_checksum(saved):
     assert "NaN or infinity" in checked(saved)["model.safetensors"]
 
 
-@pytest.mark.parametrize("name", pretrained.bundled_models())
+@pytest.mark.parametrize("name", model_folder.bundled_models())
 def test_the_files_of_the_bundled_models_are_as_they_were_made(name):
-    states = pretrained.verify(name)
+    states = model_folder.verify(name)
     assert all(file.sound and file.state != "has no checksum" for file in states)
     assert sum(file.state == "ok" for file in states) >= 3
 

@@ -16,11 +16,11 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 import pellucid
 from pellucid import errors, pretrained
 from pellucid.errors import InputError, MissingExtraError, ModelFolderError, PellucidError
-from pellucid.pretrained import is_hub_id, local_folder, locate
+from pellucid.folder import identify, is_hub_id, local_folder, locate
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.store import write_tensors
 from pellucid.text import Vocabulary
-from pellucid.untrusted import check_folder, parse_tokenizer, tame, tensor_sizes
+from pellucid.untrusted import check_folder, loading, parse_tokenizer, tame, tensor_sizes
 
 LLAMA3 = "|".join(
     [
@@ -182,7 +182,7 @@ def test_the_tokenizers_of_published_teachers_open(tmp_path, kind):
 
 
 def test_bundled_models_have_tokenizers_that_open():
-    for name in pellucid.pretrained.bundled_models():
+    for name in pellucid.folder.bundled_models():
         path = locate(name) / "subwords.json"
         if path.exists():
             assert parse_tokenizer(path.read_bytes(), path).get_vocab_size() > 1000
@@ -344,7 +344,7 @@ def test_a_broken_file_of_weights_is_named(copied):
 def test_an_interruption_of_the_user_is_no_error_of_the_folder():
     pytest.importorskip("transformers")
     for kind in (KeyboardInterrupt, SystemExit):
-        with pytest.raises(kind), pretrained.loading("x"):
+        with pytest.raises(kind), loading("x"):
             raise kind
 
 
@@ -470,7 +470,7 @@ def no_network(monkeypatch):
 def openers():
     yield "load", pellucid.load
     yield "locate", locate
-    yield "identify", pretrained.identify
+    yield "identify", identify
     if "torch" in sys.modules or metadata.packages_distributions().get("torch"):
         from pellucid.keytokens.head import read_head
         from pellucid.lexicon.embedder import LexiconEmbedder

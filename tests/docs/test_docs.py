@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import pellucid
-from pellucid.pretrained import bundled_models
+from pellucid.folder import bundled_models
 
 ROOT = Path(__file__).resolve().parents[2]
 EXECUTED = [

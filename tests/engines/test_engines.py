@@ -22,10 +22,10 @@ import pellucid
 from pellucid import Index
 from pellucid.engines.edge import Edge
 from pellucid.errors import EngineError, IndexFolderError, InputError
+from pellucid.folder import outside
 from pellucid.index import changing, commits
 from pellucid.index.engine import Generation, Point
 from pellucid.index.engine import Test as Condition
-from pellucid.pretrained import outside
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary
 from test_index import CONDITIONS, CONDITIONS_METADATA, SparseLetters, brute_bm25

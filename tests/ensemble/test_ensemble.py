@@ -188,7 +188,7 @@ def test_a_part_without_dimensions_leaves_the_ensemble(fruit):
     assert model.keep(0, 1).names == ["words"]
     with pytest.raises(InputError, match="merged of different parts"):
         model.merge(0, 5)
-    with pytest.raises(InputError, match="'length': the dimensions of a[n]* encoder model cannot be edited; leave out"):
+    with pytest.raises(InputError, match="'length': the dimensions of a encoder model cannot be edited; leave out"):
         model.scale({"length: dimension 0": 0.5})
     with pytest.raises(InputError, match="did you mean 'letters: dimension 1'"):
         model.without("letters: dimension 1x")
@@ -230,7 +230,7 @@ def test_parts_can_be_kept_by_name_and_functions_are_asked_for(fruit, tmp_path):
     fruit.without(0).save_pretrained(tmp_path / "fruit")
     with pytest.raises(ModelFolderError, match="'words' is another model"):
         EnsembleEmbedder.from_pretrained(tmp_path / "model", parts={"length": lengths})
-    with pytest.raises(InputError, match="no part 'x'"):
+    with pytest.raises(ModelFolderError, match="no part 'x'"):
         EnsembleEmbedder.from_pretrained(tmp_path / "model", parts={"x": lengths})
     with pytest.raises(InputError, match="no part is called 'x'"):
         model.save_pretrained(tmp_path / "model", sources={"x": "static-en"})

@@ -29,7 +29,7 @@ from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.base import Embedder
 from pellucid.dimensions import Dimension, Dimensions
 from pellucid.ensemble.embedder import EnsembleEmbedder
-from pellucid.errors import IndexFolderError, InputError, WritingError
+from pellucid.errors import IndexFolderError, InputError, ModelFolderError, WritingError
 from pellucid.explanation import Explanation, Row
 from pellucid.index.bm25 import K1, Analyser, B
 from pellucid.index.documents import passage_ends
@@ -723,7 +723,7 @@ def test_folders_that_are_no_index(tmp_path, fruit):
     ],
 )
 def test_what_cannot_be_created_leaves_nothing(tmp_path, arguments, message):
-    with pytest.raises((InputError, IndexFolderError), match=message):
+    with pytest.raises((InputError, IndexFolderError, ModelFolderError), match=message):
         Index.create(tmp_path / "index", **arguments)
     assert not (tmp_path / "index").exists()
 

@@ -137,7 +137,7 @@ def stock():
     pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
     from sentence_transformers import SentenceTransformer
 
-    from pellucid.pretrained import locate
+    from pellucid.folder import locate
 
     return SentenceTransformer(str(locate("static-en")))
 

@@ -21,8 +21,8 @@ import pellucid
 from pellucid.base import Embedder
 from pellucid.dimensions import Dimension, Dimensions
 from pellucid.errors import InputError, MissingExtraError
+from pellucid.folder import locate
 from pellucid.integrations import plain
-from pellucid.pretrained import locate
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")

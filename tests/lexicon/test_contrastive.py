@@ -23,6 +23,7 @@ pytest.importorskip("peft")
 load_file = pytest.importorskip("safetensors.torch").load_file
 
 from pellucid.errors import InputError, WritingError  # noqa: E402
+from pellucid.folder import outside  # noqa: E402
 from pellucid.lexicon import trainer as contrastive_trainer  # noqa: E402
 from pellucid.lexicon.clusters import cluster_vocabulary  # noqa: E402
 from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
@@ -40,7 +41,6 @@ from pellucid.lexicon.trainer import (  # noqa: E402
 )
 from pellucid.lexicon.training import TrainingSettings, adapted_model, stacked, train_lexicon  # noqa: E402  # noqa: E402
 from pellucid.lexicon.training_data import TrainingRow, TrainingSet  # noqa: E402
-from pellucid.pretrained import outside  # noqa: E402
 from pellucid.transformer.backbone import open_backbone, prepare  # noqa: E402
 from pellucid.transformer.reading import LexiconSettings  # noqa: E402
 from pellucid.workfolder import WorkFolder  # noqa: E402

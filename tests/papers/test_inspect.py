@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import pellucid
 from pellucid.cli.app import app
 from pellucid.errors import CorpusError, InputError
-from pellucid.pretrained import bundled_models
+from pellucid.folder import bundled_models
 from pellucid.research.components import principal_components
 from pellucid.research.norms import coarse, norms_by_rank, norms_by_tag, read_tagged
 from pellucid.research.separation import language_separation

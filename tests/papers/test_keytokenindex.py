@@ -15,7 +15,7 @@ from tiny_models import byte_level, tiny_model, word_piece
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from pellucid import pretrained  # noqa: E402
+from pellucid import folder as model_folder  # noqa: E402
 from pellucid.errors import InputError, ModelFolderError  # noqa: E402
 from pellucid.explanation import Explanation  # noqa: E402
 from pellucid.keytokens.adjustments import Adjustment, mean_adjustment  # noqa: E402
@@ -251,7 +251,7 @@ def test_a_broken_folder_is_refused(model, index, tmp_path, change, message):
 
 def test_the_lists_of_another_index_are_refused_however_large(model, index, tmp_path, checksums, monkeypatch):
     checksums()
-    monkeypatch.setattr(pretrained, "_ALWAYS_CHECKED", 0)
+    monkeypatch.setattr(model_folder, "_ALWAYS_CHECKED", 0)
     index.save(tmp_path / "index")
     KeyTokenIndex.build(model, DOCUMENTS[::-1], top_k=30).save(tmp_path / "other")
     shutil.copy(tmp_path / "other" / "index.safetensors", tmp_path / "index")

@@ -11,7 +11,7 @@ How anchors are chosen is in `sampling.py`; the files of a model are in `folder.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,9 +23,9 @@ from pellucid.base import Embedder, Vectors, check_texts, explained_texts
 from pellucid.dimensions import Dimension, Dimensions, Edit, on_one_line
 from pellucid.embeddings import Role, unit_rows
 from pellucid.encoder import unit_vectors
-from pellucid.errors import InputError, ModelFolderError
+from pellucid.errors import InputError
 from pellucid.explanation import Explanation, Row
-from pellucid.pretrained import load, locate
+from pellucid.pretrained import load
 from pellucid.store import is_sound
 from pellucid.text import Coverage, Span
 
@@ -105,13 +105,11 @@ class AnchorEmbedder(Embedder):
             ModelFolderError: nothing is there, its files are broken or do not fit together, or the encoder is missing
                 or another one than the anchors were made with.
         """
-        folder = locate(path_or_id)
-        try:
-            model = cls.from_parts(*read_folder(folder, encoder))
-        except InputError as error:
-            raise ModelFolderError(f"{path_or_id}: {error}") from error
-        model._folder = folder
-        return model
+        return cls._open(path_or_id, encoder=encoder)
+
+    @classmethod
+    def _read(cls, folder: Path, facts: Mapping[str, Any], encoder: Any = None) -> Self:
+        return cls.from_parts(*read_folder(folder, facts.get("encoder"), encoder))
 
     def save_pretrained(self, path: str | Path, *, encoder_name: str | None = None) -> None:
         """Write the model to folder `path`, whole or not at all.
@@ -130,8 +128,10 @@ class AnchorEmbedder(Embedder):
         Raises:
             WritingError: it cannot be written; what was at `path` is untouched.
         """
-        name = self.encoder_name if encoder_name is None else encoder_name or None
-        write_folder(path, self, name)
+        self._save(path, encoder_name=self.encoder_name if encoder_name is None else encoder_name)
+
+    def _write(self, folder: Path, encoder_name: str = "") -> dict[str, Any]:
+        return write_folder(folder, self, encoder_name or None)
 
     def _identity(self) -> dict[str, Any]:
         return {"encoder": self.encoder, "vectors": self.vectors}

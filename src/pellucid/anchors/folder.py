@@ -31,7 +31,8 @@ from pellucid.dimensions import (
 from pellucid.encoder import FUNCTION, OURS, STOCK, EncoderEmbedder, opened_with, unit_vectors
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.fingerprint import check_same
-from pellucid.pretrained import check_family, load, named_place, open_sentence_transformer, read_config, saving
+from pellucid.folder import named_place
+from pellucid.pretrained import load, open_sentence_transformer
 from pellucid.store import is_sound, read_json, read_regular, read_tensors, write_json, write_tensors
 
 if TYPE_CHECKING:
@@ -85,28 +86,27 @@ def anchor_vectors(encoder: Embedder, texts: list[str], *, dimension: int | None
     return vectors
 
 
-def write_folder(path: str | Path, model: AnchorEmbedder, encoder_name: str | None) -> None:
-    """Write a model to folder `path`; see `AnchorEmbedder.save_pretrained`."""
+def write_folder(folder: Path, model: AnchorEmbedder, encoder_name: str | None) -> dict[str, Any]:
+    """Write a model's files and return what `config.json` says; see `AnchorEmbedder.save_pretrained`."""
     rows, columns = model.vectors.shape
-    facts = {"anchors": rows, "encoder_dimension": columns, "encoder": encoder_name or opened_with(model.encoder)}
-    with saving(path, "anchors", facts) as folder:
-        modules = [] if encoder_name else _write_encoder(folder, model.encoder)
-        if modules:
-            if not modules[-1]["type"].endswith("Normalize"):
-                modules.append(_module(len(modules), f"{len(modules)}_Normalize", "Normalize"))
-            write_json(folder / "modules.json", [*modules, _module(len(modules), _DENSE, "Dense")])
-        (folder / _DENSE).mkdir()
-        with np.errstate(over="ignore"):
-            half = model.vectors.astype(np.float16)
-        exact = not modules and np.array_equal(half, model.vectors)  # half the size, where no other library reads it
-        dtype = np.float16 if exact else np.float32
-        dense = {"in_features": columns, "out_features": rows, "bias": False, "activation_function": _IDENTITY}
-        write_json(folder / _DENSE / "config.json", dense)
-        write_tensors(folder / _DENSE / "model.safetensors", {"linear.weight": model.vectors.astype(dtype)})
-        about = [list(dimension.about) for dimension in model.dimensions]
-        first = unit_vectors(model.encoder, about[0][:1], dimension=columns)[0]  # which identifies the encoder
-        write_json(folder / "anchors.json", {"anchors": about, "first_vector": [round(x, 6) for x in first.tolist()]})
-        write_dimensions(folder / "dimensions.tsv", model.dimensions)
+    modules = [] if encoder_name else _write_encoder(folder, model.encoder)
+    if modules:
+        if not modules[-1]["type"].endswith("Normalize"):
+            modules.append(_module(len(modules), f"{len(modules)}_Normalize", "Normalize"))
+        write_json(folder / "modules.json", [*modules, _module(len(modules), _DENSE, "Dense")])
+    (folder / _DENSE).mkdir()
+    with np.errstate(over="ignore"):
+        half = model.vectors.astype(np.float16)
+    exact = not modules and np.array_equal(half, model.vectors)  # half the size, where no other library reads it
+    dtype = np.float16 if exact else np.float32
+    dense = {"in_features": columns, "out_features": rows, "bias": False, "activation_function": _IDENTITY}
+    write_json(folder / _DENSE / "config.json", dense)
+    write_tensors(folder / _DENSE / "model.safetensors", {"linear.weight": model.vectors.astype(dtype)})
+    about = [list(dimension.about) for dimension in model.dimensions]
+    first = unit_vectors(model.encoder, about[0][:1], dimension=columns)[0]  # which identifies the encoder
+    write_json(folder / "anchors.json", {"anchors": about, "first_vector": [round(x, 6) for x in first.tolist()]})
+    write_dimensions(folder / "dimensions.tsv", model.dimensions)
+    return {"anchors": rows, "encoder_dimension": columns, "encoder": encoder_name or opened_with(model.encoder)}
 
 
 def _write_encoder(folder: Path, encoder: Embedder) -> list[dict[str, Any]]:
@@ -122,7 +122,7 @@ def _write_encoder(folder: Path, encoder: Embedder) -> list[dict[str, Any]]:
         warnings.warn(
             f"plain sentence-transformers will not open this anchor model, pellucid does: the encoder "
             f"({type(encoder).__name__}) has no form in modules of that library",
-            stacklevel=4,
+            stacklevel=6,
         )
         return []
     prompts = folder / _ENCODER / _PROMPTS
@@ -136,18 +136,17 @@ def _module(number: int, path: str, kind: str) -> dict[str, Any]:
     return {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
 
 
-def read_folder(folder: Path, encoder: Any) -> tuple[Embedder, Vectors, Dimensions, str | None]:
+def read_folder(folder: Path, name: Any, encoder: Any) -> tuple[Embedder, Vectors, Dimensions, str | None]:
     """Return what `write_folder` wrote: encoder, vectors, dimensions and the encoder's name, None where it was copied.
 
     Args:
         folder: of the model.
+        name: what its `config.json` says of the encoder.
         encoder: what to use instead of the folder's, or None.
     """
-    check_family(folder, "anchors")
     vectors = _read_vectors(folder / _DENSE / "model.safetensors")
     about, first = _read_record(folder / "anchors.json", vectors.shape)
     table = read_dimensions(folder / "dimensions.tsv", len(vectors), about)
-    name = read_config(folder).get("encoder")
     opened = _read_encoder(folder, name) if encoder is None else load(encoder)
     try:
         now = unit_vectors(opened, [about[0][0]], dimension=len(first))[0]

@@ -22,9 +22,9 @@ from pellucid.corpus import check_file, is_path, read_texts, read_with_ids
 from pellucid.embeddings import Role, checked_role
 from pellucid.errors import CorpusError, InputError, ModelFolderError
 from pellucid.fingerprint import claim_model
+from pellucid.folder import is_outside_allowed
 from pellucid.index.models import Model
 from pellucid.parquet import Table
-from pellucid.pretrained import is_outside_allowed
 from pellucid.progress import Progress
 from pellucid.store import checksum, writing
 from pellucid.text import well_formed

@@ -18,8 +18,8 @@ import numpy as np
 from pellucid.bulk.batches import EMBEDDING, INDICES, VALUES, BatchEncoder
 from pellucid.embeddings import Role
 from pellucid.errors import CorpusError
+from pellucid.folder import outside
 from pellucid.parquet import Table
-from pellucid.pretrained import outside
 from pellucid.store import checksum, write_tensors, writing
 
 import pyarrow as pa  # isort: skip  # after batches, which says what to install where it is absent

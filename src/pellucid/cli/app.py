@@ -107,7 +107,7 @@ def _pellucid(
 ) -> None:
     """Text embeddings that a person can read and a laptop can afford."""
     if allow_outside:
-        from pellucid.pretrained import outside
+        from pellucid.folder import outside
 
         context.with_resource(outside(True))
 
@@ -401,7 +401,7 @@ def models(json: JsonOption = False) -> None:
 
     Any of these names, a folder or a Hugging Face hub id can follow --model.
     """
-    from pellucid.pretrained import bundled_models
+    from pellucid.folder import bundled_models
 
     found = [model_facts(name) for name in bundled_models()]
     for facts in found:
@@ -430,7 +430,7 @@ def verify(
       pellucid verify ./my-model
     """
     from pellucid.errors import ModelFolderError
-    from pellucid.pretrained import verify as check
+    from pellucid.folder import verify as check
 
     found = check(model)
     for file in found:

@@ -47,7 +47,7 @@ def open_model(name: str) -> Embedder:
 
 def open_decoder(name: str, pooling: str) -> Any:
     """Return a saved model, or one that decodes the transformer in a folder or on the hub by its own head."""
-    from pellucid.pretrained import identify, locate
+    from pellucid.folder import identify, locate
 
     if identify(name) not in ("transformer", "sentence-transformers"):
         return open_model(name)

@@ -251,9 +251,9 @@ def _texts_of_languages(
 
 def _lexicon(model: str, clusters: int) -> LexiconEmbedder:
     """Open a lexicon model, or put a head of clusters on a transformer."""
+    from pellucid.folder import identify
     from pellucid.lexicon.clusters import cluster_vocabulary
     from pellucid.lexicon.embedder import LexiconEmbedder
-    from pellucid.pretrained import identify
     from pellucid.transformer.backbone import open_backbone
 
     if identify(model) == "pellucid":

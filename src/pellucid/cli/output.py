@@ -105,7 +105,7 @@ def _save_figure(figure: Any, path: Path) -> None:
 
 def model_facts(name: str) -> dict[str, Any]:
     """Return what a person chooses a bundled model by: what its config and its card say, its needs and its size."""
-    from pellucid.pretrained import locate, read_config
+    from pellucid.folder import locate, read_config
 
     folder = locate(name)
     config = read_config(folder)
@@ -118,7 +118,7 @@ def model_facts(name: str) -> dict[str, Any]:
 
 def _needs(config: dict[str, Any]) -> str:
     """Say what a model needs beside its folder and the core of pellucid."""
-    from pellucid.pretrained import bundled_models
+    from pellucid.folder import bundled_models
 
     source = config.get("encoder") or config.get("backbone")
     if config["family"] in ("static", "static-lexicon") or source in bundled_models():

@@ -39,7 +39,8 @@ from pellucid.encoder import FUNCTION, OURS, STOCK, EncoderEmbedder, opened_with
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Explanation, Row
 from pellucid.fingerprint import check_same, fingerprint
-from pellucid.pretrained import check_family, load, locate, named_place, saving
+from pellucid.folder import named_place
+from pellucid.pretrained import load
 from pellucid.store import read_json, write_json
 from pellucid.text import Coverage, Span
 
@@ -301,20 +302,19 @@ class EnsembleEmbedder(Embedder):
             ModelFolderError: nothing is there, its files are broken, or a part is missing or another model than the one
                 that was saved.
         """
-        folder, given = locate(path_or_id), parts or {}
-        check_family(folder, "ensemble")
+        return cls._open(path_or_id, parts=parts)
+
+    @classmethod
+    def _read(cls, folder: Path, facts: Mapping[str, Any], parts: Mapping[str, Any] | None = None) -> Self:
+        given = parts or {}
         records = _read_records(folder / _FACTS)
         names = [record["name"] for record in records]
         unknown = set(given) - set(names)
         if unknown:
-            raise InputError(f"{folder} has no part {sorted(unknown)[0]!r:.80}; there are {', '.join(names)}")
-        opened = [_read_part(folder, n, record, given.get(record["name"])) for n, record in enumerate(records)]
-        try:
-            model = cls.from_parts(opened)
-        except InputError as error:  # the weights
-            raise ModelFolderError(f"{path_or_id}: {error}") from error
-        model._folder = folder
-        return model
+            raise InputError(f"there is no part {sorted(unknown)[0]!r:.80}; there are {', '.join(names)}")
+        return cls.from_parts(
+            _read_part(folder, n, record, given.get(record["name"])) for n, record in enumerate(records)
+        )
 
     def save_pretrained(self, path: str | Path, *, sources: Mapping[str, str] | None = None) -> None:
         """Write the ensemble to folder `path`, whole or not at all, each part in a subfolder.
@@ -332,19 +332,21 @@ class EnsembleEmbedder(Embedder):
         unknown = set(sources or {}) - set(self.names)
         if unknown:
             raise InputError(f"no part is called {sorted(unknown)[0]!r:.80}; there are {', '.join(self.names)}")
-        facts = {"parts": ", ".join(self.names), "dimension": self.get_embedding_dimension()}
-        with saving(path, self.family, facts) as folder:
-            records = []
-            for number, part in enumerate(self.parts):
-                model, source = part.model, (sources or {}).get(part.name, part.source)
-                kind = opened_with(model) if source is None else _NAMED
-                if kind == OURS:
-                    model.save_pretrained(folder / f"part_{number}")
-                elif isinstance(model, EncoderEmbedder) and kind == STOCK:
-                    model.write_modules(folder / f"part_{number}")
-                about = {"name": part.name, "weight": part.weight, "dimension": part.dimension, "source": source}
-                records.append({**about, "opened": kind, "fingerprint": fingerprint(model)})
-            write_json(folder / _FACTS, {"parts": records})
+        self._save(path, sources=sources)
+
+    def _write(self, folder: Path, sources: Mapping[str, str] | None = None) -> dict[str, Any]:
+        records = []
+        for number, part in enumerate(self.parts):
+            model, source = part.model, (sources or {}).get(part.name, part.source)
+            kind = opened_with(model) if source is None else _NAMED
+            if kind == OURS:
+                model.save_pretrained(folder / f"part_{number}")
+            elif kind == STOCK and isinstance(model, EncoderEmbedder):
+                model.write_modules(folder / f"part_{number}")
+            about = {"name": part.name, "weight": part.weight, "dimension": part.dimension, "source": source}
+            records.append({**about, "opened": kind, "fingerprint": fingerprint(model)})
+        write_json(folder / _FACTS, {"parts": records})
+        return {"parts": ", ".join(self.names), "dimension": self.get_embedding_dimension()}
 
     def _identity(self) -> dict[str, Any]:
         return {"weights": self.weights, "models": [part.model for part in self.parts]}

@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError
+from pellucid.folder import is_outside_allowed, outside
 from pellucid.index.bm25 import Analyser
 from pellucid.index.changing import LEAST_FREE, Changes, refilled, repair, replace_documents
 from pellucid.index.commits import (
@@ -83,7 +84,6 @@ from pellucid.index.searching import Parts, Question
 from pellucid.index.tuning import tuned_across, tuned_on
 from pellucid.index.verifying import document_vectors, wrong_parts
 from pellucid.index.words import Words
-from pellucid.pretrained import is_outside_allowed, outside
 from pellucid.progress import Progress
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.store import locked, writing_explained, writing_folder

@@ -21,9 +21,10 @@ from pellucid.encoder import FUNCTION, EncoderEmbedder, opened_with, unit_vector
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError
 from pellucid.fingerprint import PROBES, check_same, fingerprint
+from pellucid.folder import bundled_models, named_place
 from pellucid.index.bm25 import Analyser
 from pellucid.index.embedding_server import EmbeddingServer
-from pellucid.pretrained import bundled_models, load, named_place
+from pellucid.pretrained import load
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.store import checksum
 from pellucid.text import well_formed
@@ -222,10 +223,10 @@ def opened_models(
 
 def _place(folder: Path, model: Mapping[str, Any], what: str) -> Path | str:
     """Return what opens a model of an index: its copy there, or the name that the index has for it."""
-    if problem := wrong_copy(folder, model, _SMALL):
-        raise IndexFolderError(f"{what} cannot be opened: {problem}")
     name, source, server = model["name"], model["source"], model.get("server")
     if model["copy"]:
+        if problem := wrong_copy(folder, model, _SMALL):
+            raise IndexFolderError(f"{what} cannot be opened: {problem}")
         return folder / str(model["copy"])
     if source is None:
         kind = f"on a server ({server!s:.200}), which is not asked unless you say so" if server else "a function"

@@ -7,7 +7,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from pellucid.errors import InputError
-from pellucid.pretrained import bundled_models, load, locate
+from pellucid.folder import bundled_models, locate
+from pellucid.pretrained import load
 
 if TYPE_CHECKING:
     from pellucid.base import Embedder, Vectors

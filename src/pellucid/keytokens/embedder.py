@@ -17,7 +17,7 @@ give is the remainder, and `exact` is False.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -26,7 +26,7 @@ import numpy as np
 from pellucid.base import Vectors, check_texts, explained_texts
 from pellucid.dimensions import Dimensions, Edit, mixed
 from pellucid.embeddings import PLAIN, Role, checked_role, unit_rows
-from pellucid.errors import InputError, ModelFolderError
+from pellucid.errors import InputError
 from pellucid.explanation import KEY_TOKEN, Explanation, Row
 from pellucid.keytokens.adjustments import Adjustment, fit_adjustment
 from pellucid.keytokens.head import TokenHead, TopTokens, open_token_head
@@ -243,17 +243,16 @@ class KeyTokenEmbedder(TransformerEmbedder):
             ModelFolderError: nothing is there, its files are broken or do not fit together, or the backbone is another
                 one than the model was made with.
         """
+        return cls._open(path_or_id, backbone=backbone)
+
+    @classmethod
+    def _read(cls, folder: Path, facts: Mapping[str, Any], *, backbone: Backbone | str | Path | None = None) -> Self:
         from pellucid.keytokens.folder import read_edit, read_folder
 
-        parts = read_folder(path_or_id, backbone)
-        try:
-            model = cls(parts.backbone, parts.settings, head=parts.head, adjustment=parts.adjustment)
-            edit = read_edit(parts, model.dimensions)
-            model = model if edit is None else model._edited(edit)
-        except InputError as error:
-            raise ModelFolderError(f"{parts.folder}: {error}") from error
-        model._folder = parts.folder
-        return model
+        parts = read_folder(folder, facts, backbone)
+        model = cls(parts.backbone, parts.settings, head=parts.head, adjustment=parts.adjustment)
+        edit = read_edit(parts, facts, model.dimensions)
+        return model if edit is None else model._edited(edit)
 
     def save_pretrained(
         self,
@@ -277,11 +276,16 @@ class KeyTokenEmbedder(TransformerEmbedder):
             InputError: `sparse_encoder` is asked for, and stock modules cannot express the model; the message says why.
             WritingError: it cannot be written; what was at `path` is untouched.
         """
+        self._save(path, backbone_name=backbone_name, dtype=dtype, sparse_encoder=sparse_encoder)
+
+    def _write(
+        self, folder: Path, *, backbone_name: str | None = None, dtype: str = "float32", sparse_encoder: bool = False
+    ) -> dict[str, Any]:
         from pellucid.keytokens.folder import Model, write_folder
 
         head, adjustment = (self.head, self.given_head), self.adjustment
         model = Model(self.backbone, self.settings, *head, adjustment, self.mixing, self.dimensions)
-        write_folder(path, model, backbone_name, dtype, sparse_encoder)
+        return write_folder(folder, model, backbone_name, dtype, sparse_encoder)
 
     def _identity(self) -> dict[str, Any]:
         head = {"rows": self.head.rows(), "bias": self.head.bias} if self.given_head else None

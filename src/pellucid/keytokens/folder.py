@@ -15,6 +15,7 @@ pooling over the text's tokens alone) is refused with the reason.
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +28,6 @@ from pellucid.errors import InputError, ModelFolderError
 from pellucid.keytokens.adjustments import Adjustment
 from pellucid.keytokens.head import TokenHead
 from pellucid.keytokens.states import KeyTokenSettings, has_layers
-from pellucid.pretrained import check_family, locate, read_config, saving
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.transformer.backbone import Backbone
 from pellucid.transformer.folder import (
@@ -167,22 +167,22 @@ class Parts(NamedTuple):
     tensors: dict[str, npt.NDArray[Any]]
 
 
-def write_folder(path: str | Path, model: Model, backbone_name: str | None, dtype: str, sparse_encoder: bool) -> None:
-    """Write a model to folder `path`; see `KeyTokenEmbedder.save_pretrained`."""
+def write_folder(
+    folder: Path, model: Model, backbone_name: str | None, dtype: str, sparse_encoder: bool
+) -> dict[str, Any]:
+    """Write a model into `folder` and return what describes it; see `KeyTokenEmbedder.save_pretrained`."""
     if dtype not in ("float32", "float16"):
         raise InputError(f"a given head is saved as float32 or float16, not {dtype!r:.40}")
     if sparse_encoder:
         check_expressible(model, backbone_name)
-    backbone = model.backbone
-    facts = {"dimensions": len(model.dimensions), **backbone_facts(backbone, backbone_name)}
-    with saving(path, "keytokens", facts) as folder:
-        write_backbone(folder, backbone, backbone_name)
-        if sparse_encoder:
-            write_modules(folder, model)
-        write_tensors(folder / _TENSORS, _tensors(model, dtype))
-        adjustment = {key: value for key, value in asdict(model.adjustment).items() if key != "offset"}
-        write_json(folder / _FACTS, {"settings": asdict(model.settings), "adjustment": adjustment})
-        write_dimensions(folder / _TABLE, model.dimensions)
+    write_backbone(folder, model.backbone, backbone_name)
+    if sparse_encoder:
+        write_modules(folder, model)
+    write_tensors(folder / _TENSORS, _tensors(model, dtype))
+    adjustment = {key: value for key, value in asdict(model.adjustment).items() if key != "offset"}
+    write_json(folder / _FACTS, {"settings": asdict(model.settings), "adjustment": adjustment})
+    write_dimensions(folder / _TABLE, model.dimensions)
+    return {"dimensions": len(model.dimensions), **backbone_facts(model.backbone, backbone_name)}
 
 
 def _tensors(model: Model, dtype: str) -> dict[str, npt.NDArray[Any]]:
@@ -194,10 +194,8 @@ def _tensors(model: Model, dtype: str) -> dict[str, npt.NDArray[Any]]:
     return tensors | mixing_tensors(model.mixing)
 
 
-def read_folder(path_or_id: str | Path, backbone: Backbone | str | Path | None) -> Parts:
+def read_folder(folder: Path, facts: Mapping[str, Any], backbone: Backbone | str | Path | None) -> Parts:
     """Open what `write_folder` wrote; see `KeyTokenEmbedder.from_pretrained`."""
-    folder = locate(path_or_id)
-    check_family(folder, "keytokens")
     found = {name: np.array(tensor) for name, tensor in read_tensors(folder / _TENSORS)[0].items()}
     if "fingerprint" not in found:
         raise ModelFolderError(f"{folder / _TENSORS} holds no fingerprint; it is of another model or broken")
@@ -205,7 +203,7 @@ def read_folder(path_or_id: str | Path, backbone: Backbone | str | Path | None) 
     if "offset" in found:
         found["offset"] = finite(found["offset"], (-1,), f"{folder / _TENSORS}: 'offset'")
     settings, adjustment = _read_facts(folder / _FACTS, found.get("offset"))
-    opened = backbone if isinstance(backbone, Backbone) else read_backbone(folder, backbone)
+    opened = backbone if isinstance(backbone, Backbone) else read_backbone(folder, facts, backbone)
     check_fingerprint(opened, found["fingerprint"], folder)
     return Parts(folder, opened, settings, _read_head(found, folder), adjustment, found)
 
@@ -223,17 +221,18 @@ def _read_facts(path: Path, offset: npt.NDArray[Any] | None) -> tuple[KeyTokenSe
         raise ModelFolderError(f"{path} does not describe a key-token model: {error}") from error
 
 
-def read_edit(parts: Parts, tokens: Dimensions) -> Edit | None:
+def read_edit(parts: Parts, facts: Mapping[str, Any], tokens: Dimensions) -> Edit | None:
     """Return the edits of a model's dimensions: those it was saved with, and what was changed in `dimensions.tsv`.
 
     Args:
         parts: what its folder holds.
+        facts: what its `config.json` says.
         tokens: the dimensions of its head as it is.
     """
     from scipy import sparse
 
     folder = parts.folder
-    count = read_config(folder).get("dimensions")
+    count = facts.get("dimensions")
     if type(count) is not int or not 1 <= count <= len(tokens):
         raise ModelFolderError(
             f"{folder / 'config.json'} must say how many dimensions the model has, 1 to {len(tokens)}, "

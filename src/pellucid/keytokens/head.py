@@ -22,7 +22,7 @@ import numpy.typing as npt
 from pellucid.base import Vectors
 from pellucid.dimensions import Dimension, Dimensions
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.pretrained import locate
+from pellucid.folder import locate
 from pellucid.transformer.tokenwords import Rank, Token, readable, vocabulary_of
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ torch does in `transformer/backbone.py`, the files of a model in `folder.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -24,9 +24,9 @@ import numpy.typing as npt
 from pellucid.base import Vectors, explained_texts
 from pellucid.dimensions import Dimensions, Edit, mixed
 from pellucid.embeddings import Role
-from pellucid.errors import InputError, ModelFolderError
+from pellucid.errors import InputError
 from pellucid.explanation import Explanation, Row
-from pellucid.pretrained import locate
+from pellucid.folder import identify, locate
 from pellucid.text import Span, well_formed
 from pellucid.transformer.embedder import TransformerEmbedder
 from pellucid.transformer.reading import LexiconSettings, Reading, kept_own_words, known_words, whole_words
@@ -137,15 +137,22 @@ class LexiconEmbedder(TransformerEmbedder):
             ModelFolderError: nothing is there, its files are broken or do not fit together, or the backbone is another
                 one than the model was made with.
         """
+        from pellucid.lexicon.folder import is_published, open_published
+
+        folder = locate(path_or_id)
+        if identify(folder) == "pellucid" or not is_published(folder):
+            return cls._open(folder, backbone=backbone)
+        parts = open_published(folder, path_or_id, backbone)
+        model = cls.from_parts(*parts[:3], bias=parts.bias, mixed=parts.mixed)
+        model._folder = folder
+        return model
+
+    @classmethod
+    def _read(cls, folder: Path, facts: Mapping[str, Any], *, backbone: Backbone | str | Path | None = None) -> Self:
         from pellucid.lexicon.folder import read_folder
 
-        parts = read_folder(path_or_id, backbone)
-        try:
-            model = cls.from_parts(*parts[:3], bias=parts.bias, mixed=parts.mixed)
-        except InputError as error:
-            raise ModelFolderError(f"{path_or_id}: {error}") from error
-        model._folder = locate(path_or_id)
-        return model
+        parts = read_folder(folder, facts, backbone)
+        return cls.from_parts(*parts[:3], bias=parts.bias, mixed=parts.mixed)
 
     def save_pretrained(self, path: str | Path, *, backbone_name: str | None = None, dtype: str = "float32") -> None:
         """Write the model to folder `path`, whole or not at all; `dimensions.tsv` may be edited.
@@ -159,10 +166,14 @@ class LexiconEmbedder(TransformerEmbedder):
         Raises:
             WritingError: it cannot be written; what was at `path` is untouched.
         """
+        self._save(path, backbone_name=backbone_name, dtype=dtype)
+
+    def _write(self, folder: Path, *, backbone_name: str | None = None, dtype: str = "float32") -> dict[str, Any]:
         from pellucid.lexicon.folder import Parts, write_folder
 
         mixed = None if self.mixing is None else (self.mixing, self._dimensions)
-        write_folder(path, Parts(self.backbone, self.clusters, self.settings, self.bias, mixed), backbone_name, dtype)
+        parts = Parts(self.backbone, self.clusters, self.settings, self.bias, mixed)
+        return write_folder(folder, parts, backbone_name, dtype)
 
     def _identity(self) -> dict[str, Any]:
         clusters = {"centroids": self.clusters.centroids, "assignment": self.clusters.assignment}

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,8 +42,8 @@ from pellucid.dimensions import (
     write_dimensions,
 )
 from pellucid.errors import InputError, ModelFolderError
+from pellucid.folder import named_place
 from pellucid.lexicon.clusters import Clusters, name_clusters
-from pellucid.pretrained import check_family, identify, loading, locate, named_place, saving
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.transformer.backbone import (
     CONFIG,
@@ -63,6 +64,7 @@ from pellucid.transformer.folder import (
     write_backbone,
 )
 from pellucid.transformer.reading import LexiconSettings
+from pellucid.untrusted import loading
 
 _TENSORS, _FACTS, _TABLE = "lexicon.safetensors", "lexicon.json", "dimensions.tsv"
 
@@ -84,21 +86,19 @@ class Parts(NamedTuple):
         return self.mixed[1] if self.mixed else self.clusters.dimensions
 
 
-def write_folder(path: str | Path, model: Parts, backbone_name: str | None, dtype: str) -> None:
-    """Write a model to folder `path`; see `LexiconEmbedder.save_pretrained`."""
+def write_folder(folder: Path, model: Parts, backbone_name: str | None, dtype: str) -> dict[str, Any]:
+    """Write a model into `folder` and return what describes it; see `LexiconEmbedder.save_pretrained`."""
     if dtype not in ("float32", "float16"):
         raise InputError(f"centroids and adapter are saved as float32 or float16, not {dtype!r:.40}")
-    backbone = model.backbone
-    facts = {"dimensions": len(model.dimensions), **backbone_facts(backbone, backbone_name)}
     scales = diagonal_scales(model.mixed and model.mixed[0])
-    with saving(path, "lexicon", facts) as folder:
-        write_backbone(folder, backbone, backbone_name, dtype)
-        write_tensors(folder / _TENSORS, _tensors(model, dtype, mixed=scales is None))
-        described = {"settings": asdict(model.settings), "names": model.clusters.names, "words": model.clusters.words}
-        about = [item.about for item in model.dimensions]
-        same = about == model.clusters.words  # as in every model without merged dimensions
-        write_json(folder / _FACTS, described | {"about": None if same else about}, indent=None)
-        write_dimensions(folder / _TABLE, model.dimensions, scales)
+    write_backbone(folder, model.backbone, backbone_name, dtype)
+    write_tensors(folder / _TENSORS, _tensors(model, dtype, mixed=scales is None))
+    described = {"settings": asdict(model.settings), "names": model.clusters.names, "words": model.clusters.words}
+    about = [item.about for item in model.dimensions]
+    same = about == model.clusters.words  # as in every model without merged dimensions
+    write_json(folder / _FACTS, described | {"about": None if same else about}, indent=None)
+    write_dimensions(folder / _TABLE, model.dimensions, scales)
+    return {"dimensions": len(model.dimensions), **backbone_facts(model.backbone, backbone_name)}
 
 
 def diagonal_scales(mixing: Any) -> list[float] | None:
@@ -123,15 +123,11 @@ def _tensors(model: Parts, dtype: str, *, mixed: bool) -> dict[str, npt.NDArray[
     return tensors | mixing_tensors(model.mixed[0] if model.mixed and mixed else None)
 
 
-def read_folder(path_or_id: str | Path, backbone: Backbone | str | Path | None) -> Parts:
-    """Open what `write_folder` wrote or the LENS authors published; see `LexiconEmbedder.from_pretrained`."""
-    folder = locate(path_or_id)
-    if identify(folder) != "pellucid" and is_published(folder):
-        return open_published(folder, path_or_id, backbone)
-    check_family(folder, "lexicon")
+def read_folder(folder: Path, facts: Mapping[str, Any], backbone: Backbone | str | Path | None) -> Parts:
+    """Open what `write_folder` wrote; see `LexiconEmbedder.from_pretrained`."""
     tensors = _checked_tensors(folder / _TENSORS)
     settings, clusters, about = _read_facts(folder / _FACTS, tensors)
-    opened = backbone if isinstance(backbone, Backbone) else read_backbone(folder, backbone)
+    opened = backbone if isinstance(backbone, Backbone) else read_backbone(folder, facts, backbone)
     check_fingerprint(opened, tensors["fingerprint"], folder)
     table = read_dimensions(folder / _TABLE, len(about), about)
     mixing = read_mixing(tensors, len(clusters), len(about), folder / _TENSORS)

@@ -35,7 +35,6 @@ from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Explanation, Row
 from pellucid.lexicon.embedder import edited_mixing, sparse_units, strongest_cluster
 from pellucid.lexicon.folder import diagonal_scales
-from pellucid.pretrained import check_family, locate, read_config, saving
 from pellucid.static.folder import read_vocabulary, write_vocabulary
 from pellucid.store import is_sound, read_tensors, write_tensors
 from pellucid.text import Coverage, Span, Vocabulary, Word, shown_word, well_formed
@@ -161,37 +160,18 @@ class StaticLexiconEmbedder(Embedder):
         return len(self._dimensions) if self.mixing is None else int(self.mixing.shape[0])
 
     @classmethod
-    def from_pretrained(cls, path_or_id: str | Path) -> Self:
-        """Open a static lexicon model: a bundled name, a saved folder, or a hub id. The table is mapped, not read.
+    def _read(cls, folder: Path, facts: Mapping[str, Any]) -> Self:
+        """Open a folder; the table is mapped, not read."""
+        return cls(*_read_folder(folder, facts))
 
-        Raises:
-            ModelFolderError: nothing is there, it is of another family, or its files are broken.
-        """
-        folder = locate(path_or_id)
-        check_family(folder, cls.family)
-        try:
-            model = cls(*_read_folder(folder))
-        except InputError as error:
-            raise ModelFolderError(f"{folder}: {error}") from error
-        model._folder = folder
-        return model
-
-    def save_pretrained(self, path: str | Path) -> None:
-        """Write the model to folder `path`, whole or not at all; `dimensions.tsv` may be edited.
-
-        Raises:
-            InputError: a word cannot be written as one line.
-            WritingError: it cannot be written; what was at `path` is untouched.
-        """
-        facts = {"words": len(self.vocabulary), "clusters": self._clusters, "dimensions": len(self._dimensions)}
-        if self.max_active_dims is not None:
-            facts["max_active_dims"] = self.max_active_dims
+    def _write(self, folder: Path) -> dict[str, Any]:
         scales = diagonal_scales(self.mixing)
-        with saving(path, self.family, facts) as folder:
-            mixing = mixing_tensors(self.mixing if scales is None else None)
-            write_tensors(folder / _TENSORS, self.table._asdict() | mixing)
-            write_vocabulary(folder, self.vocabulary)
-            write_dimensions(folder / _TABLE, self._dimensions, scales)
+        mixing = mixing_tensors(self.mixing if scales is None else None)
+        write_tensors(folder / _TENSORS, self.table._asdict() | mixing)
+        write_vocabulary(folder, self.vocabulary)
+        write_dimensions(folder / _TABLE, self._dimensions, scales)
+        facts = {"words": len(self.vocabulary), "clusters": self._clusters, "dimensions": len(self._dimensions)}
+        return facts if self.max_active_dims is None else facts | {"max_active_dims": self.max_active_dims}
 
     def _identity(self) -> dict[str, Any]:
         words = {"words": list(self.vocabulary.words), "subwords": self.vocabulary.subwords}
@@ -384,9 +364,11 @@ class _TextClusters:
         return place
 
 
-def _read_folder(folder: Path) -> tuple[Vocabulary, WordClusters, Dimensions, Any, int | None]:
+def _read_folder(
+    folder: Path, facts: Mapping[str, Any]
+) -> tuple[Vocabulary, WordClusters, Dimensions, Any, int | None]:
     """Return the parts of the model in `folder`, in the order in which they are given to the class."""
-    facts, path = read_config(folder), folder / _TENSORS
+    path = folder / _TENSORS
     clusters, count = (_checked_count(facts, name, folder) for name in ("clusters", "dimensions"))
     vocabulary = read_vocabulary(folder)
     tensors, _ = read_tensors(path)

@@ -18,7 +18,7 @@ the PromptEOL adapters were published as pickles, which are not read: convert on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -33,13 +33,13 @@ from pellucid.explanation import EMBEDDING, Explanation, Row
 from pellucid.keytokens.states import KeyTokenSettings
 from pellucid.lexicon.clusters import Clusters, cluster_vocabulary
 from pellucid.lexicon.embedder import LexiconEmbedder
-from pellucid.pretrained import check_family, loading, locate, saving
 from pellucid.store import read_json, write_json
 from pellucid.transformer.attention import is_causal_lm
 from pellucid.transformer.backbone import Attention, Backbone, HeadKind, open_backbone, read_transformer_config
 from pellucid.transformer.embedder import TransformerEmbedder
 from pellucid.transformer.folder import backbone_facts, check_fingerprint, finite, read_backbone, write_backbone
 from pellucid.transformer.reading import LexiconSettings, Reading
+from pellucid.untrusted import loading
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -88,42 +88,27 @@ class DenseEmbedder(TransformerEmbedder):
         self.pooling = pooling
 
     @classmethod
-    def from_pretrained(cls, path_or_id: str | Path) -> Self:
-        """Open a saved model.
-
-        Raises:
-            ModelFolderError: nothing is there, or its files are broken.
-        """
-        folder = locate(path_or_id)
-        check_family(folder, cls.family)
-        facts = read_json(folder / _FACTS)
+    def _read(cls, folder: Path, facts: Mapping[str, Any]) -> Self:
+        described = read_json(folder / _FACTS)
         try:
-            settings, pooling = LexiconSettings(**facts["settings"]), facts["pooling"]
-            backbone = read_backbone(folder, None)
-            if "fingerprint" in facts:  # older folders have none
-                expected = np.array(facts["fingerprint"], np.float64)
+            settings, pooling = LexiconSettings(**described["settings"]), described["pooling"]
+            backbone = read_backbone(folder, facts, None)
+            if "fingerprint" in described:  # older folders have none
+                expected = np.array(described["fingerprint"], np.float64)
                 check_fingerprint(backbone, finite(expected, (-1,), f"{folder / _FACTS}: 'fingerprint'"), folder)
-            model = cls(backbone, settings, pooling=pooling)
-            model._folder = folder
-            return model
+            return cls(backbone, settings, pooling=pooling)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             if isinstance(error, ModelFolderError):
                 raise
             raise ModelFolderError(f"{folder / _FACTS} does not describe a dense model: {error!r:.300}") from error
 
-    def save_pretrained(self, path: str | Path) -> None:
-        """Write the model with its transformer to folder `path`, whole or not at all."""
-        backbone = self.backbone
-        facts = {
-            "dimensions": self.get_embedding_dimension(),
-            "pooling": self.pooling,
-            **backbone_facts(backbone, None),
-        }
-        with saving(path, self.family, facts) as folder:
-            write_backbone(folder, backbone, None)
-            known = [round(value, 6) for value in backbone.fingerprint().tolist()]
-            described = {"settings": asdict(self.settings), "pooling": self.pooling, "fingerprint": known}
-            write_json(folder / _FACTS, described)
+    def _write(self, folder: Path) -> dict[str, Any]:
+        write_backbone(folder, self.backbone, None)
+        known = [round(value, 6) for value in self.backbone.fingerprint().tolist()]
+        described = {"settings": asdict(self.settings), "pooling": self.pooling, "fingerprint": known}
+        write_json(folder / _FACTS, described)
+        own = {"dimensions": self.get_embedding_dimension(), "pooling": self.pooling}
+        return own | backbone_facts(self.backbone, None)
 
     def _identity(self) -> dict[str, Any]:
         return {**super()._identity(), "pooling": self.pooling}

@@ -36,7 +36,7 @@ from pellucid.dimensions import (
 from pellucid.embeddings import Role, unit_rows
 from pellucid.errors import InputError, require
 from pellucid.explanation import WORD_PAIR, Explanation, Row
-from pellucid.pretrained import check_family, locate, saving
+from pellucid.folder import locate
 from pellucid.static.folder import (
     STOCK_CONFIG,
     not_finite,
@@ -56,6 +56,7 @@ from pellucid.text import JOINER, Coverage, Span, Vocabulary, Word, shown_word, 
 if TYPE_CHECKING:
     from pellucid.static.bulk import BulkEncoder
 
+_TABLE = "dimensions.tsv"
 _WORDS = 10_000  # the first of the vocabulary, in most models the commonest: rare words at an end name nothing
 _IN_NAME, _IN_ABOUT = 3, 12  # words of each end
 _BLOCK = 8_192  # words at a time
@@ -195,17 +196,15 @@ class StaticEmbedder(Embedder):
             ModelFolderError: nothing is there, it is of another family, or its files are broken.
         """
         place = locate(path_or_id)
-        if place.is_file():
-            return cls.from_text_vectors(place)
-        check_family(place, cls.family)
-        table = read_static(place)
-        spelling, unedited = read_spelling(place, *table.vectors.shape)
+        return cls.from_text_vectors(place) if place.is_file() else cls._open(place)
+
+    @classmethod
+    def _read(cls, folder: Path, facts: Mapping[str, Any]) -> StaticEmbedder:
+        table = read_static(folder)
+        spelling, unedited = read_spelling(folder, *table.vectors.shape)
         model = cls(*table[:3], spelling=spelling, dtype=table.dtype)
         model._unedited = unedited
-        if (place / "dimensions.tsv").exists():
-            model = model._with_table(place / "dimensions.tsv")
-        model._folder = place
-        return model
+        return model._with_table(folder / _TABLE) if (folder / _TABLE).exists() else model
 
     @classmethod
     def from_text_vectors(
@@ -246,17 +245,20 @@ class StaticEmbedder(Embedder):
             InputError: an unknown dtype, values it cannot hold, or a word with a line break in it.
             WritingError: it cannot be written; what was at `path` is untouched.
         """
+        stored = dtype or self.dtype
+        config = {**STOCK_CONFIG, "embedding_dtype": stored} if stored != "int4" else {}
+        self._save(path, config=config, dtype=dtype, extra_words=extra_words)
+
+    def _write(self, folder: Path, *, dtype: str | None = None, extra_words: Iterable[str] = ()) -> dict[str, Any]:
         table = StoredTable(self.vocabulary, self.vectors, self.scales, dtype or self.dtype)
-        facts = {"words": len(self.vocabulary), "dimension": self.get_embedding_dimension(), "dtype": table.dtype}
-        config = {**STOCK_CONFIG, "embedding_dtype": table.dtype} if table.dtype != "int4" else {}
-        with saving(path, self.family, facts, config) as folder:
-            earlier = written_out(self._folder) if self._folder else ()
-            speller = self._speller
-            spell = None if speller is None else lambda words: speller.spell(words)[0]
-            write_static(folder, table, extra_words=chain(extra_words, earlier), spell=spell)
-            write_dimensions(folder / "dimensions.tsv", self.dimensions)
-            if self.spelling is not None:
-                write_spelling(folder, self.spelling, self._unedited, dtype)
+        earlier = written_out(self._folder) if self._folder else ()
+        speller = self._speller
+        spell = None if speller is None else lambda words: speller.spell(words)[0]
+        write_static(folder, table, extra_words=chain(extra_words, earlier), spell=spell)
+        write_dimensions(folder / _TABLE, self.dimensions)
+        if self.spelling is not None:
+            write_spelling(folder, self.spelling, self._unedited, dtype)
+        return {"words": len(self.vocabulary), "dimension": self.get_embedding_dimension(), "dtype": table.dtype}
 
     def _identity(self) -> dict[str, Any]:
         words = {"words": list(self.vocabulary.words), "subwords": self.vocabulary.subwords, "spelling": self.spelling}

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError, ModelFolderError, require
-from pellucid.pretrained import check_adapter, loading, local_folder, locate, one_thread
+from pellucid.folder import check_adapter, local_folder, locate
 from pellucid.store import read_json, write_json
 from pellucid.transformer.attention import (
     context_length,
@@ -33,7 +33,16 @@ from pellucid.transformer.attention import (
     states,
 )
 from pellucid.transformer.reading import Reading
-from pellucid.untrusted import check_finite, check_folder, check_size, check_token_ids, tame, tensor_sizes
+from pellucid.untrusted import (
+    check_finite,
+    check_folder,
+    check_size,
+    check_token_ids,
+    loading,
+    one_thread,
+    tame,
+    tensor_sizes,
+)
 
 if TYPE_CHECKING:
     import torch

@@ -9,6 +9,7 @@ model: a backbone found by name that gives another one is refused.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,9 @@ import numpy.typing as npt
 
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.fingerprint import check_same
-from pellucid.pretrained import named_place, read_config
-from pellucid.progress import without_bars
+from pellucid.folder import named_place
 from pellucid.transformer.backbone import Backbone, open_backbone, write_adapter
+from pellucid.untrusted import without_bars
 
 BACKBONE, ADAPTER = "backbone", "adapter"
 _FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")  # of a copy, beside its weights
@@ -49,9 +50,8 @@ def write_backbone(folder: Path, backbone: Backbone, name: str | None, dtype: st
         write_adapter(folder / ADAPTER, ({**config, "base_model_name_or_path": name}, tensors), dtype)
 
 
-def read_backbone(folder: Path, instead: str | Path | None) -> Backbone:
+def read_backbone(folder: Path, facts: Mapping[str, Any], instead: str | Path | None) -> Backbone:
     """Open the transformer that is in the folder, named in its config, or given in its place."""
-    facts = read_config(folder)
     name, attention, head = (facts.get(key) for key in ("backbone", "attention", "head"))
     if not all(isinstance(value, str) for value in (name, head)) or type(attention) not in (str, int):
         raise ModelFolderError(f"{folder / 'config.json'} must name the backbone, its attention and its head")
