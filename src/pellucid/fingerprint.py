@@ -1,12 +1,12 @@
 """One fingerprint of a model: a checksum of all that its vectors depend on, of what is stored, not of what comes out.
 
-Whoever asks whether two models are the same one asks here: a corpus that is encoded further, an index that is opened, a
-part of an ensemble that is found by its name. A model that was copied, pickled, or saved and opened has the fingerprint
-it had; one with another number in a table, another setting or another edit of a dimension has another. So has one that
-was saved as another type of numbers, since its vectors differ. Names of dimensions do not count.
+Every question whether a model is the one that something was made with is asked here: a corpus that is encoded further,
+an index, a part or backbone that is found by its name. A model that was copied, pickled, or saved and opened has the
+fingerprint it had; one with another number in a table, another setting or another edit of a dimension has another, and
+so has one saved as another type of numbers. Names of dimensions do not count.
 
 What a function does cannot be read from it: it is known by its vectors of a few texts, up to rounding, and one that
-differs for other texts alone is not told apart.
+differs only for other texts is not told apart.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -78,12 +78,12 @@ def same_model(first: Any, second: Any) -> bool:
     if isinstance(first, np.ndarray):
         return _cosine(first, second) >= _SAME  # not for NaN
     try:
-        mine, other = first["functions"], second["functions"]
-        return (
-            first["stored"] == second["stored"]
-            and len(mine) == len(other)
-            and all(map(_same_function, mine, other))
-        )  # fmt: skip
+        pairs = list(zip(first["functions"], second["functions"], strict=True))
+        return first["stored"] == second["stored"] and all(
+            mine["dimension"] == other["dimension"]
+            and all(_same_probe(*probes) for probes in zip(mine["probes"], other["probes"], strict=True))
+            for mine, other in pairs
+        )
     except (KeyError, TypeError, ValueError, AttributeError):  # not what `fingerprint` gave
         return False
 
@@ -103,13 +103,10 @@ def check_same(what: str, now: Any, before: Any, way_out: str, error: type[Pellu
     """
     if same_model(now, before):
         return
-    how = ""
-    if isinstance(now, np.ndarray):
-        alike = now.shape == before.shape
-        how = f" (cosine {_cosine(now, before):.3f})" if alike else f" ({now.shape} dimensions, then {before.shape})"
+    how = f" (cosine {_cosine(now, before):.3f})" if isinstance(now, np.ndarray) else ""
     raise error(
-        f"{what} is another model than the one that it was made with{how}: other weights, settings or type of "
-        f"numbers. {way_out}"
+        f"{what} is another model than the one that it was made with{how}: other weights, settings or type of numbers. "
+        + way_out
     )
 
 
@@ -160,7 +157,14 @@ class _Checksum:
                 self._mark("key", key)
                 self.add(value[key])
         elif isinstance(value, (list, tuple)):
-            self._add_list(value)
+            self._mark("list", len(value))
+            if all(type(item) is str for item in value):  # a vocabulary
+                spelled = [item.encode("utf-8", "surrogatepass") for item in value]
+                self._add_array(np.fromiter(map(len, spelled), np.int64, len(spelled)))
+                self.digest.update(b"".join(spelled))
+            else:
+                for item in value:
+                    self.add(item)
         else:
             self._mark(type(value).__name__, value)
 
@@ -176,22 +180,20 @@ class _Checksum:
             self.add(parts)
             return
         self._mark("function", len(self.functions))
-        self.functions.append(_probed(model))
-
-    def _add_list(self, values: list[Any] | tuple[Any, ...]) -> None:
-        self._mark("list", len(values))
-        if all(type(value) is str for value in values):  # a vocabulary
-            spelled = [value.encode("utf-8", "surrogatepass") for value in values]
-            self._add_array(np.fromiter(map(len, spelled), np.int64, len(spelled)))
-            self.digest.update(b"".join(spelled))
-            return
-        for value in values:
-            self.add(value)
+        rows = model.encode(list(PROBES))
+        rows = np.asarray(unit_rows(rows.toarray() if hasattr(rows, "toarray") else rows, np.float64), np.float32)
+        best = np.argsort(-np.abs(rows), axis=1, kind="stable")[:, :_KEPT]
+        largest = [[which.tolist(), np.round(row[which], 6).astype(float).tolist()] for row, which in zip(rows, best)]
+        self.functions.append({"dimension": int(rows.shape[1]), "probes": largest})
 
     def _add_array(self, array: npt.NDArray[Any]) -> None:
         little = array.dtype.newbyteorder("<")
         self._mark("array", little.str, list(array.shape))
-        for block in _blocks(array):
+        blocks = [array]
+        if array.ndim > 1 and not array.flags.c_contiguous:  # it is copied, a block at a time
+            rows = max(1, _BLOCK // max(1, array[:1].nbytes))
+            blocks = [array[start : start + rows] for start in range(0, len(array), rows)]
+        for block in blocks:
             self.digest.update(np.ascontiguousarray(block, little).reshape(-1).view(np.uint8).data)
 
     def _add_sparse(self, matrix: Any) -> None:
@@ -265,25 +267,6 @@ def _set(settings: Any) -> Any:
     return settings if isinstance(settings, (str, int, float, bool, type(None))) else str(settings)
 
 
-def _blocks(array: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
-    """Yield an array, in pieces where it must be copied."""
-    if array.flags.c_contiguous or array.ndim < 2:
-        yield array
-        return
-    rows = max(1, _BLOCK // max(1, array[:1].nbytes))
-    for start in range(0, len(array), rows):
-        yield array[start : start + rows]
-
-
-def _probed(model: Any) -> dict[str, Any]:
-    """Return the numbers and values of the largest coordinates that a model gives for each probe."""
-    rows = model.encode(list(PROBES))
-    rows = np.asarray(unit_rows(rows.toarray() if hasattr(rows, "toarray") else rows, np.float64), np.float32)
-    best = np.argsort(-np.abs(rows), axis=1, kind="stable")[:, :_KEPT]
-    largest = [[which.tolist(), np.round(row[which], 6).astype(float).tolist()] for row, which in zip(rows, best)]
-    return {"dimension": int(rows.shape[1]), "probes": largest}
-
-
 def _cosine(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> float:
     """Return the cosine of two vectors; NaN where they are of different length, or one is zero or not finite."""
     if first.shape != second.shape:
@@ -292,15 +275,15 @@ def _cosine(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> float:
     return float(first @ second) / lengths if 0 < lengths < math.inf else math.nan
 
 
-def _same_function(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
-    mine, other = first["probes"], second["probes"]
-    return first["dimension"] == second["dimension"] and len(mine) == len(other) and all(map(_same_probe, mine, other))
-
-
 def _same_probe(first: list[list[float]], second: list[list[float]]) -> bool:
     """Whether the coordinates that both wrote down agree, and those that one left out are no larger than its least."""
     mine, other = (dict(zip(*side)) for side in (first, second))
     floors = [min(map(abs, side[1]), default=0.0) if len(side[1]) == _KEPT else 0.0 for side in (first, second)]
-    shared = all(abs(mine[n] - other[n]) <= _TOLERANCE for n in mine.keys() & other.keys())
-    only_mine = all(abs(mine[n]) <= floors[1] + _TOLERANCE for n in mine.keys() - other.keys())
-    return shared and only_mine and all(abs(other[n]) <= floors[0] + _TOLERANCE for n in other.keys() - mine.keys())
+    return all(
+        abs(mine[n] - other[n]) <= _TOLERANCE
+        if n in mine and n in other
+        else abs(mine[n]) <= floors[1] + _TOLERANCE
+        if n in mine
+        else abs(other[n]) <= floors[0] + _TOLERANCE
+        for n in mine.keys() | other.keys()
+    )

@@ -30,10 +30,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from pellucid.base import Embedder, explained_texts
-from pellucid.dimensions import Dimension, Dimensions, Edit
+from pellucid.dimensions import Dimensions, Edit
 from pellucid.embeddings import Role, as_rows, unit_rows
 from pellucid.encoder import FUNCTION, OURS, STOCK, EncoderEmbedder, opened_with, unit_vectors
 from pellucid.errors import InputError, ModelFolderError
@@ -106,53 +105,37 @@ class Part:
 
 def edited_parts(parts: Sequence[Part], edit: Edit) -> list[Part]:
     """Return the parts, each with the columns of an edit that are its own; a part without one leaves the ensemble."""
-    owners = _owners(edit, [part.dimension for part in parts])
-    mixing = edit.mixing.tocsr()
-    start, kept = 0, []
+    owner = owners = np.repeat(np.arange(len(parts)), [part.dimension for part in parts])
+    if edit.mixing.shape[0] != edit.mixing.shape[1]:  # else scaled or renamed; a column scaled to 0 takes from none
+        entries = edit.mixing.tocoo()
+        owners = np.full(edit.mixing.shape[1], -1)  # the part that each column takes from
+        for row, column in zip(entries.row.tolist(), entries.col.tolist(), strict=True):
+            if owners[column] not in (-1, owner[row]):
+                raise InputError(
+                    f"{edit.dimensions[column].name!r:.120} would be merged of different parts; "
+                    "merge dimensions of the same part"
+                )
+            owners[column] = owner[row]
+    kept = []
     for number, part in enumerate(parts):
         columns = np.flatnonzero(owners == number)
-        block = mixing[start : start + part.dimension].tocsc()[:, columns]
-        start += part.dimension
-        if len(columns):
-            items = [_own_name(edit.dimensions[column], part.name) for column in columns.tolist()]
-            kept.append(_edited_part(part, items, block))
+        if not len(columns):
+            continue
+        mixing = edit.mixing.tocsr()[owner == number].tocsc()[:, columns]
+        items = []
+        for dimension in (edit.dimensions[column] for column in columns.tolist()):
+            pieces = dimension.name.split(_JOINED + part.name + BETWEEN)  # also where names were joined by a merge
+            pieces[0] = pieces[0].removeprefix(part.name + BETWEEN)
+            items.append(replace(dimension, name=_JOINED.join(pieces)))
+        names, square = [item.name for item in items], mixing.shape[0] == mixing.shape[1]
+        if square and (mixing.diagonal() == 1).all() and names == part.model.dimensions.names:  # nothing of it changes
+            kept.append(part)
+            continue
+        try:
+            kept.append(replace(part, model=part.model._edited(Edit(Dimensions(items), mixing)), source=None))
+        except InputError as error:
+            raise InputError(f"{part.name!r:.80}: {error}; leave out all of them, or change its weight") from error
     return kept
-
-
-def _owners(edit: Edit, sizes: list[int]) -> npt.NDArray[np.int64]:
-    """Return the number of the part that each column of an edit takes from, int [dimensions after]."""
-    owner = np.repeat(np.arange(len(sizes)), sizes)
-    if edit.mixing.shape[0] == edit.mixing.shape[1]:  # scaled or renamed; a column scaled to 0 takes from none
-        return owner
-    entries = edit.mixing.tocoo()
-    found = np.full(edit.mixing.shape[1], -1)
-    for row, column in zip(entries.row.tolist(), entries.col.tolist(), strict=True):
-        if found[column] not in (-1, owner[row]):
-            raise InputError(
-                f"{edit.dimensions[column].name!r:.120} would be merged of different parts; "
-                "merge dimensions of the same part"
-            )
-        found[column] = owner[row]
-    return found
-
-
-def _own_name(dimension: Dimension, part: str) -> Dimension:
-    """Return the dimension without the part's name in front, also where names were joined by a merge."""
-    pieces = dimension.name.split(_JOINED + part + BETWEEN)
-    pieces[0] = pieces[0].removeprefix(part + BETWEEN)
-    return replace(dimension, name=_JOINED.join(pieces))
-
-
-def _edited_part(part: Part, dimensions: list[Dimension], mixing: Any) -> Part:
-    """Return the part with an edit of its own dimensions, or as it is where nothing of it changes."""
-    square = mixing.shape[0] == mixing.shape[1]
-    same = square and (mixing.diagonal() == 1).all() and [d.name for d in dimensions] == part.model.dimensions.names
-    if same:
-        return part
-    try:
-        return replace(part, model=part.model._edited(Edit(Dimensions(dimensions), mixing)), source=None)
-    except InputError as error:
-        raise InputError(f"{part.name!r:.80}: {error}; leave out all of them, or change its weight") from error
 
 
 def make_parts(models: Sequence[Any] | Mapping[str, Any], weights: Sequence[float] | None = None) -> tuple[Part, ...]:
@@ -205,16 +188,13 @@ def _read_records(path: Path) -> list[dict[str, Any]]:
     found = read_json(path)
     records = found.get("parts") if isinstance(found, dict) else None
     kinds = {"name": (str,), "weight": (int, float), "dimension": (int,), "opened": (str,), "fingerprint": (dict,)}
-    if (
-        not isinstance(records, list)
-        or not records
-        or not all(
-            isinstance(record, dict)
-            and all(type(record.get(key)) in kind for key, kind in kinds.items())
-            and abs(record["weight"]) < _LARGEST_WRITTEN  # which a float holds; not for NaN
-            for record in records
-        )
-    ):
+    are_whole = isinstance(records, list) and all(
+        isinstance(record, dict)
+        and all(type(record.get(key)) in kind for key, kind in kinds.items())
+        and abs(record["weight"]) < _LARGEST_WRITTEN  # which a float holds; not for NaN
+        for record in records
+    )
+    if not records or not are_whole:
         raise ModelFolderError(
             f"{path} does not describe an ensemble; each part needs name, weight, dimension, opened and fingerprint"
         )
