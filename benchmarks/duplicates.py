@@ -1,7 +1,7 @@
 """How fast `pellucid.duplicates` goes through a million sentences, what it misses, and which edits it finds; markdown.
 
-    python benchmarks/duplicates.py --data shared/data
-    python benchmarks/duplicates.py --data shared/data --texts 100000    # a smaller corpus
+    python -m benchmarks.duplicates --data shared/data
+    python -m benchmarks.duplicates --data shared/data --texts 100000    # a smaller corpus
 
 The corpus is the first lines of raw_english, in a file; the model static-en; the threshold 0.9. Missed duplicates are
 counted on a sample of the kept texts: each is compared with all texts kept before it. semhash (if it is installed) does

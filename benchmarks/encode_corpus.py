@@ -1,7 +1,7 @@
 """How fast a corpus goes from Parquet to Parquet shards, beside model2vec with the same words and vectors.
 
-    python benchmarks/encode_corpus.py                     1 million sentences
-    python benchmarks/encode_corpus.py --texts 100000 --rounds 1
+    python -m benchmarks.encode_corpus                     1 million sentences
+    python -m benchmarks.encode_corpus --texts 100000 --rounds 1
 
 The sentences are those of raw_english, repeated where they do not suffice, in one Parquet file. pellucid encodes them
 with 1 and 2 workers into shards; model2vec has no such command, so its row is the loop a person would write: record
@@ -39,8 +39,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import pellucid
+from benchmarks.static_speed import machine, piece_tokenizer, word_tokenizer
 from pellucid.text import split_words
-from static_speed import machine, piece_tokenizer, word_tokenizer
 
 _DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 _RUNS = ("pellucid, 1 worker", "pellucid, 2 workers", "model2vec, 1 thread", "model2vec, whole words, 1 thread")
@@ -126,7 +126,7 @@ def measure(corpus: Path, rounds: int) -> dict[str, list[dict[str, float]]]:
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in _RUNS}
     for _ in range(rounds):
         for name, results in runs.items():
-            command = [sys.executable, __file__, "--run", name, "--corpus", str(corpus)]
+            command = [sys.executable, "-m", "benchmarks.encode_corpus", "--run", name, "--corpus", str(corpus)]
             done = subprocess.run(command, check=True, capture_output=True, text=True)
             results.append(json.loads(done.stdout.splitlines()[-1]))
     return runs

@@ -1,8 +1,8 @@
 """How fast 500 anchors are chosen by farthest point sampling, beside the published algorithm, on one thread each.
 
-    python benchmarks/fps_speed.py                         synthetic vectors
-    python benchmarks/fps_speed.py --vectors FOLDER        real ones: .npy files [rows, d], taken in order of name
-    python benchmarks/fps_speed.py --sizes 100000 --anchors 200
+    python -m benchmarks.fps_speed                         synthetic vectors
+    python -m benchmarks.fps_speed --vectors FOLDER        real ones: .npy files [rows, d], taken in order of name
+    python -m benchmarks.fps_speed --sizes 100000 --anchors 200
 
 Peers: the published algorithm, written from its description (squared Euclidean distance in float32, least distances
 begun at 1e10, each pick computed from two N x d temporaries), and the same choice by one matrix-vector product a pick.
@@ -35,7 +35,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from pages import processor
+from papers.pages import processor
 from pellucid.anchors import farthest_points
 from pellucid.anchors.farthest import Search
 

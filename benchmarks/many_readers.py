@@ -1,7 +1,7 @@
 """How an index serves several processes at once: searches a second, staleness, memory and disk; prints Markdown.
 
-    python benchmarks/many_readers.py --data shared/data
-    python benchmarks/many_readers.py --data shared/data --documents 20000 --seconds 10
+    python -m benchmarks.many_readers --data shared/data
+    python -m benchmarks.many_readers --data shared/data --documents 20000 --seconds 10
 
 Each reader is a process of its own that searches one query after the other; the writer adds ten documents a commit, as
 fast as it can. All share the cores of the machine, so that four readers on two cores are no faster than two. Memory is

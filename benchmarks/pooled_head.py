@@ -1,8 +1,8 @@
 """Time and memory of the pooled vocabulary head, beside the usual orders, in one run.
 
-    python benchmarks/pooled_head.py                 on the CPU, one thread: 16 texts x 128 tokens, d 1024, k 8000
-    python benchmarks/pooled_head.py --threads 2
-    python benchmarks/pooled_head.py --long          also four times the texts and twice the tokens (3 GB of memory)
+    python -m benchmarks.pooled_head                 on the CPU, one thread: 16 texts x 128 tokens, d 1024, k 8000
+    python -m benchmarks.pooled_head --threads 2
+    python -m benchmarks.pooled_head --long          also four times the texts and twice the tokens (3 GB of memory)
 
 Peers: the order of the LENS paper's code (all logits, log(1 + relu), mask, maximum); the same with the maximum first;
 sentence-transformers' Dense and SpladePooling; and the bare matrix product, which none of them can beat. Rounds are
@@ -42,7 +42,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from pages import processor
+from papers.pages import processor
 from pellucid.transformer import max_pooled
 
 _Pool = Callable[[Any, Any, Any], Any]

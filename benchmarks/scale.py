@@ -1,7 +1,7 @@
 r"""What an index takes a document, and what many documents would take: measured here, extrapolated by a shown formula.
 
-    python benchmarks/scale.py --data shared/data --documents 10000 100000
-    nice python benchmarks/scale.py --data shared/data --documents 1000000 --models none
+    python -m benchmarks.scale --data shared/data --documents 10000 100000
+    nice python -m benchmarks.scale --data shared/data --documents 1000000 --models none
 
 Documents are English sentences (raw_english), queries 200 other ones, each cut to its first eight words; the index is
 in a temporary folder. Prints markdown: for each number of documents the bytes of a document in the file of texts and in

@@ -1,10 +1,10 @@
 r"""How well and how fast `pellucid.Index` finds documents, beside what people would use; prints markdown.
 
-    python benchmarks/search.py --data shared/data --write docs/results-search.md
-    python benchmarks/search.py --data shared/data --transformers work --peers 500 --write docs/results-search.md
-    python benchmarks/search.py --data shared/data --tune
-    python benchmarks/search.py --data shared/data --million 1000000
-    python benchmarks/search.py --data shared/data --graph 200000
+    python -m benchmarks.search --data shared/data --write docs/results-search.md
+    python -m benchmarks.search --data shared/data --transformers work --peers 500 --write docs/results-search.md
+    python -m benchmarks.search --data shared/data --tune
+    python -m benchmarks.search --data shared/data --million 1000000
+    python -m benchmarks.search --data shared/data --graph 200000
 
 nDCG@10 x 100 by trec_eval on SciFact, NPL, CISI and Cranfield, title and text as MTEB joins them. k1 and b are the best
 of BM25 alone on the training queries of SciFact, then the weight is the best on them (--tune); all are the same for
@@ -43,13 +43,13 @@ import numpy as np
 
 import pellucid
 import pellucid.index.bm25 as bm25
-import search_peers as peers
+from benchmarks import search_peers as peers
+from papers.retrieval_sets import Collection, read_collection
+from papers.vector_cache import CachedEncoder, CachedSparseEncoder, Vectors
 from pellucid.corpus import read_texts
 from pellucid.engines import Edge
 from pellucid.evaluation import find_tasks
 from pellucid.index.searching import Question
-from retrieval_sets import Collection, read_collection
-from vector_cache import CachedEncoder, CachedSparseEncoder, Vectors
 
 SETS = ("SciFact", "npl", "cisi", "cranfield")
 _ROUNDS = 5

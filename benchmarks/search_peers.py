@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from papers.retrieval_sets import Collection
+from papers.vector_cache import Vectors
 from pellucid.index.bm25 import Analyser, each_once, impacts, query_weights, total
-from retrieval_sets import Collection
-from vector_cache import Vectors
 
 Ask = Callable[[str], dict[str, float]]
 """A query -> the ids of the best ten documents and their scores."""

@@ -1,8 +1,8 @@
 """The server under load, beside a plain FastAPI server around model2vec with the same table, in one run.
 
-    python benchmarks/serve.py                 # requests a second and latencies; needs wrk (apt-get install wrk)
-    python benchmarks/serve.py --soak 600      # ten minutes of clients that mean no good
-    python benchmarks/serve.py --write         # either of them: what is printed goes into docs/server.md too
+    python -m benchmarks.serve                 # requests a second and latencies; needs wrk (apt-get install wrk)
+    python -m benchmarks.serve --soak 600      # ten minutes of clients that mean no good
+    python -m benchmarks.serve --write         # either of them: what is printed goes into docs/server.md too
 
 infinity-emb is no server of this table: its version 0.0.78 opens transformers alone ('StaticEmbedding' object has no
 attribute 'auto_model').
@@ -38,7 +38,7 @@ import numpy as np
 import orjson
 
 import pellucid
-from pages import processor
+from papers.pages import processor
 
 WORDS = "the bank raised interest rates on home loans and mortgage costs for young families in many large towns".split()
 

@@ -1,9 +1,9 @@
 """How fast static encoding is, beside wordllama, model2vec and sentence-transformers, in one run on one thread each.
 
-    python benchmarks/static_speed.py                  the bundled model
-    python benchmarks/static_speed.py --synthetic      90,000 words of the corpus with random int8 vectors
-    python benchmarks/static_speed.py --long           also 10 million texts from an iterator
-    python benchmarks/static_speed.py --explain        only what an explanation costs beside encoding the two texts
+    python -m benchmarks.static_speed                  the bundled model
+    python -m benchmarks.static_speed --synthetic      90,000 words of the corpus with random int8 vectors
+    python -m benchmarks.static_speed --long           also 10 million texts from an iterator
+    python -m benchmarks.static_speed --explain        only what an explanation costs beside encoding the two texts
 
 The texts are those of STS12 to STS15, repeated. The peers hold the same words and vectors in float32 (wordllama its
 own); model2vec twice, with the tokenizer its models come with (BERT's normaliser and word pieces) and with the leanest
@@ -43,7 +43,7 @@ import numba
 import numpy as np
 
 import pellucid
-from pages import processor
+from papers.pages import processor
 from pellucid import StaticEmbedder
 from pellucid.static import BulkEncoder
 from pellucid.text import Vocabulary, split_words
@@ -206,7 +206,16 @@ def streams(arguments: argparse.Namespace, sizes: Sequence[int]) -> Iterator[dic
     """Run `stream` for each size in a process of its own, so that each has its own peak memory."""
     given = ["--synthetic"] if arguments.synthetic else ["--model", arguments.model]
     for size in sizes:
-        command = [sys.executable, __file__, "--data", str(arguments.data), *given, "--stream", str(size)]
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.static_speed",
+            "--data",
+            str(arguments.data),
+            *given,
+            "--stream",
+            str(size),
+        ]
         yield json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 

@@ -1,6 +1,6 @@
 """Make the bundled anchor models: 200 and 500 anchors over static-en, and over all-MiniLM-L6-v2.
 
-    python recipes/anchors_en.py --corpus open_licence.txt.xz --work-dir WORK --output src/pellucid/bundled
+    python -m recipes.anchors_en --corpus open_licence.txt.xz --work-dir WORK --output src/pellucid/bundled
 
 The corpus is the one static-en was made from. Candidates are the first 200,000 of its sentences that a person can read
 at a glance. `--only en` takes a minute; MiniLM needs a quarter of an hour on two cores and goes on where it stopped.
@@ -15,12 +15,12 @@ import numpy as np
 
 import pellucid
 from pellucid import AnchorEmbedder, CandidateSettings, choose_anchors
-from static_en import open_teacher
+from recipes.static_en import open_teacher
 
 CANDIDATES = CandidateSettings(words=(4, 20), max_candidates=200_000)
 SIZES = (200, 500)
 MADE_BY = {"en": ("kmeans", 0.75), "minilm": ("frame", 0.5)}
-"""Method and strength of the decorrelation; chosen by benchmarks/anchor_readability.py and anchor_tables.py."""
+"""Method and strength of the decorrelation; chosen by papers/ldir/readability.py and papers/ldir/tables.py."""
 
 LEFT_OUT = (  # beginnings of sentences that nobody wants as the name of a dimension
     "My guess? Porn.",

@@ -15,7 +15,7 @@ from pellucid import LexiconEmbedder
 from pellucid.lexicon.trainer import Collator, LexiconModule
 from pellucid.lexicon.training import TrainingSettings, adapted_model, claim, run_folder, train_module
 from pellucid.progress import Progress
-from static_en import open_teacher
+from recipes.static_en import open_teacher
 
 
 class OwnModule(LexiconModule):

@@ -1,6 +1,6 @@
 r"""Make the bundled model `lexicon-en`: which clusters of lexicon-minilm words fire, as a table.
 
-    python recipes/lexicon_en.py --corpus open_licence.txt.xz --e5 FOLDER --work-dir WORK \
+    python -m recipes.lexicon_en --corpus open_licence.txt.xz --e5 FOLDER --work-dir WORK \
         --output src/pellucid/bundled/lexicon-en
 
 The corpus is the one static-en was made from; FOLDER is multilingual-e5-small. Both teachers read in bfloat16; a pass
@@ -25,10 +25,11 @@ from scipy import sparse
 import pellucid
 from pellucid import ExtractionSettings, LexiconEmbedder, RefinementSettings, StaticEmbedder, StaticLexiconEmbedder
 from pellucid.base import unit_rows
-from pellucid.lexicon import WordClusters, fired_clusters, largest_coordinates, named_by_words, refine_clusters
+from pellucid.lexicon import WordClusters, fired_clusters, named_by_words, refine_clusters
+from pellucid.mixing import largest_coordinates
 from pellucid.static import Bags, Extraction, extract, join_extractions
 from pellucid.workfolder import WorkFolder
-from static_en import open_teacher
+from recipes.static_en import open_teacher
 
 EXTRACTION = ExtractionSettings(sentence_words=(2, 32), enough=50, max_sentences=229_376)
 REFINEMENT = RefinementSettings(steps=1_200, learning_rate=0.03, evaluate_every=200)

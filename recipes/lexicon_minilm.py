@@ -1,6 +1,6 @@
 """Make the bundled model `lexicon-minilm`: all-MiniLM-L6-v2 with 4,000 clusters of its vocabulary as dimensions.
 
-    python recipes/lexicon_minilm.py --data DATA --work-dir WORK --output src/pellucid/bundled/lexicon-minilm
+    python -m recipes.lexicon_minilm --data DATA --work-dir WORK --output src/pellucid/bundled/lexicon-minilm
 
 DATA holds raw_english, parallel/tatoeba, retrieval_train/medquad, retrieval/scifact and classification/banking77.
 Training takes some hours of one core and goes on where it stopped. `--dense` trains the comparison instead: the same
@@ -21,14 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from anchors_en import CANDIDATES
 from pellucid import LexiconEmbedder, TrainingSettings, cluster_vocabulary, train_lexicon
 from pellucid.anchors import prepare_candidates
 from pellucid.corpus import read_texts
 from pellucid.lexicon import TRAINED, TextSet, TrainingRow, TrainingSet, fit_head, trained_model
 from pellucid.transformer import LexiconSettings, open_backbone, read_adapter, write_adapter
-from static_en import open_teacher
-from tatoeba_pairs import all_paraphrases, test_sentences
+from recipes.anchors_en import CANDIDATES
+from recipes.static_en import open_teacher
+from recipes.tatoeba_pairs import all_paraphrases, test_sentences
 
 HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
 CLUSTERS = 4000
@@ -246,7 +246,7 @@ def _train(source: Source) -> LexiconEmbedder:
 
 def _train_dense(source: Source) -> Any:
     """Return the comparison, a SentenceTransformer."""
-    from dense_minilm import dense_model, train_dense
+    from recipes.dense_minilm import dense_model, train_dense
 
     for number, folder, settings in _runs(source, "run-dense"):
         train_dense(untrained(source), training_sets(source, PASSES[number]), folder, settings)

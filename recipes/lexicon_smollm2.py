@@ -2,7 +2,7 @@
 
     python shared/models/make_models.py smollm2 SMOLLM2
     python shared/models/make_models.py me5 E5
-    python recipes/lexicon_smollm2.py --data shared/data --model SMOLLM2 --e5 E5 --work-dir WORK --output MODEL
+    python -m recipes.lexicon_smollm2 --data shared/data --model SMOLLM2 --e5 E5 --work-dir WORK --output MODEL
 
 DATA holds raw_english, parallel/tatoeba, retrieval_train/medquad and sts (whose sentences are left out). Trained are
 the last `--upper` layers, which look both ways; those below them stay as they are, and causal, so that what they make
@@ -26,16 +26,16 @@ from typing import Any
 
 import numpy as np
 
-from dense_minilm import train_dense
-from lexicon_minilm import cut, medical_questions, pair_sets, shuffled, topic_sets
+from papers.lens.baselines import DenseEmbedder
 from pellucid import LexiconEmbedder, TrainingSettings, cluster_vocabulary, train_lexicon
 from pellucid.corpus import read_texts
 from pellucid.lexicon import TRAINED, Clusters, trained_model
-from pellucid.research import DenseEmbedder
 from pellucid.transformer import Backbone, LexiconSettings, open_backbone
-from static_en import open_teacher
-from tatoeba_pairs import all_paraphrases, test_sentences
-from upper_layers import LowerStates, UpperLayers, upper_layers
+from recipes.dense_minilm import train_dense
+from recipes.lexicon_minilm import cut, medical_questions, pair_sets, shuffled, topic_sets
+from recipes.static_en import open_teacher
+from recipes.tatoeba_pairs import all_paraphrases, test_sentences
+from recipes.upper_layers import LowerStates, UpperLayers, upper_layers
 
 START = "<|im_start|>"
 LENGTH = 48  # tokens read of a text

@@ -1,6 +1,6 @@
 """Make the bundled model `static-en`: all-MiniLM-L6-v2 distilled on 1.15 million sentences under open licences.
 
-    python recipes/static_en.py --corpus open_licence.txt.xz --work-dir WORK --output src/pellucid/bundled/static-en
+    python -m recipes.static_en --corpus open_licence.txt.xz --work-dir WORK --output src/pellucid/bundled/static-en
 
 The corpus is one sentence a line; what it consists of and its licences are listed in the model card this script writes.
 The teacher's pass takes about an hour on two cores and goes on where it stopped if it is started again; the rest takes
@@ -40,7 +40,7 @@ from pellucid.static import (
     refine,
     subwords_of,
 )
-from static_multi import open_e5
+from recipes.static_multi import open_e5
 
 TEACHER_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 EXTRACTION = ExtractionSettings(sentence_words=(2, 32), enough=50, max_sentences=524_288)

@@ -1,7 +1,7 @@
 """Make `static-en-de` and its like: the bundled static-en with the words of further languages.
 
-    python recipes/static_languages.py --parallel DATA/parallel/tatoeba --languages de --output static-en-de
-    python recipes/static_languages.py --parallel DATA/parallel/tatoeba --languages de fr zh ja --output five-languages
+    python -m recipes.static_languages --parallel DATA/parallel/tatoeba --languages de --output static-en-de
+    python -m recipes.static_languages --parallel DATA/parallel/tatoeba --languages de fr zh ja --output five-languages
 
 The folder holds en-de.tsv.xz and so on: Tatoeba's sentences (CC BY 2.0 FR, by way of manythings.org/anki) with those of
 the test sets left out. A language takes one to two minutes on one core.

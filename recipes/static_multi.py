@@ -1,6 +1,6 @@
 """Make the bundled model `static-multi`: English, German, French, Chinese and Japanese in one space.
 
-    python recipes/static_multi.py --corpus open_licence.txt.xz --parallel DATA/parallel/tatoeba --e5 FOLDER \
+    python -m recipes.static_multi --corpus open_licence.txt.xz --parallel DATA/parallel/tatoeba --e5 FOLDER \
         --minilm FOLDER --work-dir WORK --output src/pellucid/bundled/static-multi
 
 The corpus is English, one sentence a line: that of `static-en`. The folder of the sentence pairs holds en-de.tsv.xz and

@@ -1,6 +1,6 @@
 """English paraphrases from Tatoeba: two English sentences that translate one foreign sentence.
 
-    python recipes/tatoeba_pairs.py --parallel parallel/tatoeba --held-out sts --output tatoeba_pairs.tsv
+    python -m recipes.tatoeba_pairs --parallel parallel/tatoeba --held-out sts --output tatoeba_pairs.tsv
 
 Tatoeba's sentences (CC BY 2.0 FR, https://tatoeba.org, here by way of manythings.org/anki) are short and everyday. A
 foreign sentence may leave open what English must say (German "Sie" is she, they and you), so that some pairs differ in

@@ -148,3 +148,24 @@ def tiny_teacher(folder, pieces, dimension, seed=0, length=12):
     words = Transformer(str(folder))
     words.max_seq_length = length
     return SentenceTransformer(modules=[words, Pooling(dimension, include_prompt=False)], device="cpu")
+
+
+def random_adapter(folder, base):
+    """Write an adapter of rank 4 on all linear layers, as the authors' training does; return its folder."""
+    import pytest
+    import torch
+    import transformers
+
+    from pellucid.transformer.backbone import unchanged_names
+
+    peft = pytest.importorskip("peft")
+    names = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+    config = peft.LoraConfig(r=4, lora_alpha=8, target_modules=names, task_type="CAUSAL_LM")
+    with unchanged_names():
+        adapted = peft.get_peft_model(transformers.AutoModelForCausalLM.from_pretrained(base), config)
+    torch.manual_seed(7)
+    for name, parameter in adapted.named_parameters():
+        if "lora_" in name:
+            torch.nn.init.normal_(parameter, std=0.3)
+    adapted.save_pretrained(folder)
+    return folder

@@ -9,32 +9,35 @@ from __future__ import annotations
 
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.dimensions import Dimension, Dimensions, merging, removal, renaming, scaling, selection
 from pellucid.embeddings import PLAIN, EncodeOptions, Role, checked_role, in_the_form_of, sparsity, stacked
+from pellucid.embeddings import check_texts as check_texts
+from pellucid.embeddings import explained_texts as explained_texts
+from pellucid.embeddings import refuse_tables as refuse_tables
 from pellucid.embeddings import unit_rows as unit_rows
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.folder import check_family, locate, saving
 from pellucid.progress import Progress
+from pellucid.text import words_before
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from pellucid.dimensions import Dimensions, Edit, Which
+    from pellucid.dimensions import Edit, Which
     from pellucid.explanation import Explanation
     from pellucid.text import Coverage, Span
 
 Vectors = npt.NDArray[np.float32]
-
-
-_MOST_EXPLAINED = 10_000  # characters
-_MOST_COLUMNS, _COLUMNS_NAMED = 100, 2  # of a table given for texts: looked at, and named with how to give one
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class ModelCardData(NamedTuple):
@@ -48,6 +51,16 @@ class ModelCardData(NamedTuple):
 
     def set_evaluation_metrics(self, evaluator: Any, metrics: Any, epoch: int = 0, step: int = 0) -> None:
         """Take the results that an evaluator also returns; a model here has no card of training to put them in."""
+
+
+def same_arguments(method: Callable[P, T]) -> Callable[[Callable[..., T]], Callable[P, T]]:
+    """Give a method that hands its arguments on to another one the types and the signature of that."""
+
+    def decorated(other: Callable[..., T]) -> Callable[P, T]:
+        other.__wrapped__ = method  # type: ignore[attr-defined]  # which `inspect.signature` shows
+        return other
+
+    return decorated
 
 
 class Embedder(ABC):
@@ -64,7 +77,7 @@ class Embedder(ABC):
 
     @abstractmethod
     def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Any:
-        """Return one row for each of the checked `texts`; `batch_size` is of use to a transformer alone."""
+        """Return one row for each of the checked `texts`; only a transformer looks at `batch_size`."""
 
     @abstractmethod
     def get_embedding_dimension(self) -> int:
@@ -81,7 +94,7 @@ class Embedder(ABC):
             role2: the same of text 2. What a search computes is explained with role1="query", role2="document".
 
         Raises:
-            InputError: a text is no string, or a role is none.
+            InputError: a text is no string, or there is no such role.
         """
 
     @classmethod
@@ -148,9 +161,8 @@ class Embedder(ABC):
         output_value: str | None = "sentence_embedding", precision: str | None = "float32",
         convert_to_numpy: bool = True, convert_to_tensor: bool | None = None, device: Any = None,
         normalize_embeddings: bool = False, truncate_dim: int | None = None, pool: Any = None,
-        chunk_size: int | None = None, *, task_metadata: Any = None, hf_split: str | None = None,
-        hf_subset: str | None = None, prompt_type: Any = None, convert_to_sparse_tensor: bool | None = None,
-        save_to_cpu: bool = False, max_active_dims: int | None = None,
+        chunk_size: int | None = None, *, convert_to_sparse_tensor: bool | None = None, save_to_cpu: bool = False,
+        max_active_dims: int | None = None,
     ) -> Any:  # fmt: skip
         """Return the embeddings of texts. The arguments are those of sentence-transformers' `encode`.
 
@@ -172,10 +184,6 @@ class Embedder(ABC):
             truncate_dim: keep so many of the first dimensions, in families where these say most.
             pool: None; no processes are started.
             chunk_size: None.
-            task_metadata: given by MTEB alone, whose batches of texts are then taken as `inputs`.
-            hf_split: given by MTEB.
-            hf_subset: given by MTEB.
-            prompt_type: given by MTEB: the role.
             convert_to_sparse_tensor: of a sparse family, give tensors, in COO (True) or filled up (False).
             save_to_cpu: put tensors into the memory of the processor, wherever the model is.
             max_active_dims: of a sparse family, keep so many of the largest values of each row.
@@ -195,58 +203,29 @@ class Embedder(ABC):
             convert_to_tensor, device, normalize_embeddings, truncate_dim, pool, chunk_size,
             convert_to_sparse_tensor, save_to_cpu, max_active_dims,
         )  # fmt: skip
-        if task_metadata is None:
-            return self._encoded(inputs, None, options)
-        texts = chain.from_iterable(batch["text"] for batch in inputs)  # type: ignore[index]
-        rows = self._encoded(texts, getattr(prompt_type, "value", prompt_type), options)
-        is_sparse = hasattr(rows, "toarray") and task_metadata.type != "Retrieval"  # which needs `similarity` alone
-        return rows.toarray() if is_sparse else rows
-
-    def encode_query(
-        self, inputs: str | Iterable[str], prompt_name: str | None = None, prompt: str | None = None,
-        batch_size: int = 32, show_progress_bar: bool | None = None,
-        output_value: str | None = "sentence_embedding", precision: str | None = "float32",
-        convert_to_numpy: bool = True, convert_to_tensor: bool | None = None, device: Any = None,
-        normalize_embeddings: bool = False, truncate_dim: int | None = None, pool: Any = None,
-        chunk_size: int | None = None, *, convert_to_sparse_tensor: bool | None = None, save_to_cpu: bool = False,
-        max_active_dims: int | None = None,
-    ) -> Any:  # fmt: skip
-        """Encode search queries, with `encode`'s arguments; the same where a family makes no difference."""
-        return self._encoded(inputs, "query", EncodeOptions(
-            prompt_name, prompt, batch_size, show_progress_bar, output_value, precision, convert_to_numpy,
-            convert_to_tensor, device, normalize_embeddings, truncate_dim, pool, chunk_size,
-            convert_to_sparse_tensor, save_to_cpu, max_active_dims,
-        ))  # fmt: skip
-
-    def encode_document(
-        self, inputs: str | Iterable[str], prompt_name: str | None = None, prompt: str | None = None,
-        batch_size: int = 32, show_progress_bar: bool | None = None,
-        output_value: str | None = "sentence_embedding", precision: str | None = "float32",
-        convert_to_numpy: bool = True, convert_to_tensor: bool | None = None, device: Any = None,
-        normalize_embeddings: bool = False, truncate_dim: int | None = None, pool: Any = None,
-        chunk_size: int | None = None, *, convert_to_sparse_tensor: bool | None = None, save_to_cpu: bool = False,
-        max_active_dims: int | None = None,
-    ) -> Any:  # fmt: skip
-        """Encode documents, with `encode`'s arguments; the same where a family makes no difference."""
-        return self._encoded(inputs, "document", EncodeOptions(
-            prompt_name, prompt, batch_size, show_progress_bar, output_value, precision, convert_to_numpy,
-            convert_to_tensor, device, normalize_embeddings, truncate_dim, pool, chunk_size,
-            convert_to_sparse_tensor, save_to_cpu, max_active_dims,
-        ))  # fmt: skip
-
-    def _encoded(self, inputs: str | Iterable[str], role: Role, options: EncodeOptions) -> Any:
         single = isinstance(inputs, str)
         texts = [inputs] if isinstance(inputs, str) else check_texts(inputs)
+        role: Role = None
         plain = options == PLAIN
         if not plain:
-            texts, role = self._asked(texts, role, options)
+            texts, role = self._asked(texts, options)
         bar = bool(options.show_progress_bar) and not single
         rows = self._encode(texts, role, batch_size=options.batch_size, show_progress_bar=bar)
         if not plain:
             rows = options.applied(rows, self.device)
         return rows[0] if single else rows
 
-    def _asked(self, texts: list[str], role: Role, options: EncodeOptions) -> tuple[list[str], Role]:
+    @same_arguments(encode)
+    def encode_query(self, inputs: Any, prompt_name: str | None = None, *others: Any, **named: Any) -> Any:
+        """Encode search queries, with `encode`'s arguments; the same where a family makes no difference."""
+        return self.encode(inputs, prompt_name or "query", *others, **named)
+
+    @same_arguments(encode)
+    def encode_document(self, inputs: Any, prompt_name: str | None = None, *others: Any, **named: Any) -> Any:
+        """Encode documents, with `encode`'s arguments; the same where a family makes no difference."""
+        return self.encode(inputs, prompt_name or "document", *others, **named)
+
+    def _asked(self, texts: list[str], options: EncodeOptions) -> tuple[list[str], Role]:
         """Return texts with their prompt, and the role that is asked for, where this model can do all that is."""
         options.check()
         if options.device is not None and str(options.device) not in (self.device, self.device.partition(":")[0]):
@@ -261,8 +240,7 @@ class Embedder(ABC):
             )
         if options.prompt is not None:
             return self._prompted(texts, options.prompt)
-        named: Any = options.prompt_name
-        return texts, named or role
+        return texts, checked_role(options.prompt_name)
 
     def _prompted(self, texts: list[str], prompt: str) -> tuple[list[str], Role]:
         """Return texts with `prompt` before them, and a role in which the model says nothing there itself."""
@@ -319,7 +297,7 @@ class Embedder(ABC):
 
     @property
     def max_seq_length(self) -> float | None:
-        """How many tokens of a text are read at most; infinity where all of them are, None where nobody can say."""
+        """How many tokens of a text are read at most; infinity where all of them are, None where that is unknown."""
         return None
 
     def tokenize(self, texts: list[str]) -> dict[str, Any]:
@@ -332,29 +310,14 @@ class Embedder(ABC):
         raise InputError(f"a {self.family} model has no tokenizer of its own; explain(text) shows what it reads")
 
     @property
-    def mteb_model_meta(self) -> Any:
-        """What MTEB wants to know of a model: a name, and a revision that no other weights have."""
-        from mteb.models import ModelMeta
-
-        return ModelMeta.create_empty({"name": self._published_name, "revision": self._revision()})
-
-    @property
     def model_card_data(self) -> ModelCardData:
         """What sentence-transformers' evaluators and `mine_hard_negatives` look for in a model."""
-        return ModelCardData(f"{self._published_name}@{self._revision()}")
-
-    @property
-    def _published_name(self) -> str:
-        """A name of two parts, as on the hub."""
         named = self._source or type(self).__name__
-        return named if named.count("/") == 1 else f"pellucid/{Path(named).name}"
-
-    def _revision(self) -> str:
-        """Return a name for the weights, under which others keep scores and vectors; of a function always a new one."""
+        named = named if named.count("/") == 1 else f"pellucid/{Path(named).name}"  # of two parts, as on the hub
         from pellucid.fingerprint import fingerprint
 
-        found = fingerprint(self)
-        return uuid.uuid4().hex if found["functions"] else str(found["stored"])
+        known = fingerprint(self)  # what a function does, nothing tells for certain
+        return ModelCardData(f"{named}@{uuid.uuid4().hex if known['functions'] else known['stored']}")
 
     @property
     def _source(self) -> str:
@@ -387,7 +350,8 @@ class Embedder(ABC):
         Raises:
             InputError: they are texts; `encode` them first.
         """
-        cosines = _dense(self._units(embeddings1) @ self._units(embeddings2).T)
+        product = self._units(embeddings1) @ self._units(embeddings2).T
+        cosines = np.asarray(product.todense() if hasattr(product, "todense") else product, dtype=np.float32)
         return in_the_form_of((embeddings1, embeddings2), cosines)
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
@@ -450,8 +414,6 @@ class Embedder(ABC):
 
     def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         """Return for each text how much of it is known, and the stretches that are not; here, all is known."""
-        from pellucid.text import words_before
-
         return [words_before(text, len(text)) for text in texts]
 
     def _known_each(self, texts: list[str], roles: Sequence[Role]) -> list[tuple[Coverage, tuple[Span, ...]]]:
@@ -467,20 +429,23 @@ class Embedder(ABC):
         if top_k < 1:
             raise InputError(f"top_k is {top_k}; it must be at least 1")
         explained_texts(text)
-        return self._strongest(text, top_k) + _little_known(self._known([text])[0][0])
+        known = self._known([text])[0][0]
+        strongest = self._strongest(text, top_k)
+        if not (known.known and known.is_low):
+            return strongest
+        return f"{strongest} (only {known.known:,} of {known.total:,} words known)"
 
     def _strongest(self, text: str, top_k: int) -> str:
         """Return what `text` is mostly about."""
         rows = self.explain(text).reasons(top_k)
         if not rows:
             return "nothing this model knows"
-        return "mostly about: " + ", ".join(f"{row.name} ({_percent(row.share)})" for row in rows)
+        shares = (f"{row.share:.0%}" if row.share >= 0.01 else f"{row.share:.1%}" for row in rows)
+        return "mostly about: " + ", ".join(f"{row.name} ({share})" for row, share in zip(rows, shares))
 
     @property
     def dimensions(self) -> Dimensions:
         """The dimensions in order, each with a name and what it is about; found by number or by name."""
-        from pellucid.dimensions import Dimension, Dimensions
-
         return Dimensions(Dimension(f"dimension {number}") for number in range(self.get_embedding_dimension()))
 
     def without(self, *dimensions: Which | Iterable[Which]) -> Self:
@@ -489,8 +454,6 @@ class Embedder(ABC):
         Raises:
             InputError: a dimension is unknown (the message suggests the nearest name), or none would be left.
         """
-        from pellucid.dimensions import removal
-
         return self._edited(removal(self.dimensions, dimensions))
 
     def keep(self, *dimensions: Which | Iterable[Which]) -> Self:
@@ -499,8 +462,6 @@ class Embedder(ABC):
         Raises:
             InputError: a dimension is unknown, or none is given.
         """
-        from pellucid.dimensions import selection
-
         return self._edited(selection(self.dimensions, dimensions))
 
     def scale(self, factors: Mapping[Which, float]) -> Self:
@@ -511,8 +472,6 @@ class Embedder(ABC):
         Raises:
             InputError: a dimension is unknown, or a factor is not between 0 and a million.
         """
-        from pellucid.dimensions import scaling
-
         return self._edited(scaling(self.dimensions, factors))
 
     def rename(self, names: Mapping[Which, str]) -> Self:
@@ -521,8 +480,6 @@ class Embedder(ABC):
         Raises:
             InputError: a dimension is unknown, or a new name is empty or taken.
         """
-        from pellucid.dimensions import renaming
-
         return self._edited(renaming(self.dimensions, names))
 
     def merge(self, *dimensions: Which | Iterable[Which], name: str | None = None) -> Self:
@@ -537,8 +494,6 @@ class Embedder(ABC):
         Raises:
             InputError: a dimension is unknown, fewer than two are given, or the name is taken.
         """
-        from pellucid.dimensions import merging
-
         return self._edited(merging(self.dimensions, dimensions, name))
 
     def _edited(self, edit: Edit) -> Self:
@@ -556,100 +511,3 @@ class Embedder(ABC):
         with tempfile.TemporaryDirectory() as folder:
             self.save_pretrained(Path(folder) / "model")
             return str(api.upload_folder(repo_id=repo_id, folder_path=Path(folder) / "model"))
-
-
-def check_texts(texts: Iterable[str], *, first: int = 0) -> list[str]:
-    """Return `texts` as a list after checking that every item is a string; the first has number `first`.
-
-    Raises:
-        InputError: `texts` is a table or not iterable, or an item is not a string (numpy strings are).
-    """
-    refuse_tables(texts)
-    try:
-        checked = list(texts)
-    except TypeError as error:
-        raise InputError(f"texts must be a string or an iterable of strings, got {type(texts).__name__}") from error
-    if set(map(type, checked)) - {str}:  # one pass in C; the loop below only runs to find the culprit
-        for position, text in enumerate(checked, first):
-            if not isinstance(text, str):
-                raise InputError(
-                    f"text {position} is {type(text).__name__} ({text!r:.40}); every text must be a str. "
-                    "Replace missing values by '' or leave them out"
-                )
-    return checked
-
-
-def refuse_tables(texts: Any) -> None:
-    """Refuse a data frame or mapping in place of texts: going through it gives the names of its columns or its keys.
-
-    Raises:
-        InputError: it is one; the message names the columns that hold texts.
-    """
-    kind = type(texts)
-    if isinstance(texts, Mapping):
-        names, what = list(texts), "whose keys are no texts"
-    elif hasattr(kind, "columns") or hasattr(kind, "column_names"):  # of pandas, Polars, Arrow or datasets
-        names = list(texts.column_names if hasattr(kind, "column_names") else texts.columns)
-        what = f"with {len(names)} columns"
-    else:
-        return
-    found = [name for name in names[:_MOST_COLUMNS] if _holds_text(texts, name)]
-    hint = " or ".join(f"texts[{name!r:.60}]" for name in found[:_COLUMNS_NAMED]) or "one of its columns"
-    hint += f" ({', '.join(f'{name!r:.60}' for name in found)} hold text)" if len(found) > _COLUMNS_NAMED else ""
-    every = ", or list(texts.values())" if isinstance(texts, Mapping) and len(found) > 1 else ""
-    raise InputError(f"texts is a {kind.__name__} {what}; give texts, such as {hint}{every}")
-
-
-def _holds_text(table: Any, name: Any) -> bool:
-    """Whether the first value of a column, or a mapping's value itself, is a string."""
-    try:
-        column = table[name]
-        first: Any = column if isinstance(column, str) else next(iter(column), None)
-        return isinstance(first.as_py() if hasattr(first, "as_py") else first, str)  # Arrow's scalars
-    except (AttributeError, KeyError, TypeError, ValueError):  # it is only looked at for a hint
-        return False
-
-
-def explained_texts(
-    text1: str, text2: str | None = None, role1: Role = None, role2: Role = None
-) -> tuple[list[str], list[Role]]:
-    """Return the one or two texts that `explain` is asked about, and as many roles.
-
-    Raises:
-        InputError: one is no string, a role is none, or there is one for a text that is not given.
-    """
-    texts = [text1] if text2 is None else [text1, text2]
-    for text in texts:
-        refuse_tables(text)
-        if not isinstance(text, str):
-            raise InputError(f"explain takes texts, got {type(text).__name__} ({text!r:.40}); pass a str")
-    roles = [checked_role(role) for role in (role1, role2)]
-    if text2 is None and role2 is not None:
-        raise InputError(f"role2 is {role2!r}, and there is no second text; give role1 for the first")
-    return texts, roles[: len(texts)]
-
-
-def check_explained(*texts: str) -> None:
-    """Check that texts are short enough to be explained for anybody who asks, as servers do.
-
-    Raises:
-        InputError: they have more than 10,000 characters together; pairs of words grow with the product of two texts.
-    """
-    total = sum(map(len, texts))
-    if total > _MOST_EXPLAINED:
-        raise InputError(
-            f"the texts have {total:,} characters; at most {_MOST_EXPLAINED:,} are explained at once. "
-            "Give the passages that count"
-        )
-
-
-def _little_known(coverage: Coverage) -> str:
-    return f" (only {coverage.known:,} of {coverage.total:,} words known)" if coverage.known and coverage.is_low else ""
-
-
-def _percent(share: float) -> str:
-    return f"{share:.0%}" if share >= 0.01 else f"{share:.1%}"
-
-
-def _dense(matrix: Any) -> Vectors:
-    return np.asarray(matrix.todense() if hasattr(matrix, "todense") else matrix, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""The forms of embeddings: the role of a text, the arguments of `encode`, arrays, sparse matrices and tensors.
+"""What `encode` takes and gives: texts and their role, its arguments; arrays, sparse matrices and tensors.
 
 The arguments are those of `SentenceTransformer.encode` of version 6.2, in its order and with its defaults, and those
 that `SparseEncoder.encode` has besides. Nothing here knows a model; what makes embeddings is in `encoder.py`.
@@ -6,6 +6,7 @@ that `SparseEncoder.encode` has besides. Nothing here knows a model; what makes 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -17,6 +18,8 @@ Role = Literal["query", "document"] | None
 """What a text is encoded as; None where it is neither."""
 
 ROLES = ("query", "document")
+_MOST_EXPLAINED = 10_000  # characters
+_MOST_COLUMNS, _COLUMNS_NAMED = 100, 2  # of a table given for texts: looked at, and named with how to give one
 PRECISIONS = ("float32", "int8", "uint8", "binary", "ubinary")
 
 
@@ -114,6 +117,91 @@ def checked_role(role: Any) -> Role:
         raise InputError(f"role is {role!r:.40}; it must be 'query', 'document' or None")
     known: Role = role
     return known
+
+
+def check_texts(texts: Iterable[str], *, first: int = 0) -> list[str]:
+    """Return `texts` as a list after checking that every item is a string; the first has number `first`.
+
+    Raises:
+        InputError: `texts` is a table or not iterable, or an item is not a string (numpy strings are).
+    """
+    refuse_tables(texts)
+    try:
+        checked = list(texts)
+    except TypeError as error:
+        raise InputError(f"texts must be a string or an iterable of strings, got {type(texts).__name__}") from error
+    if set(map(type, checked)) - {str}:  # one pass in C; the loop below only runs to find the culprit
+        for position, text in enumerate(checked, first):
+            if not isinstance(text, str):
+                raise InputError(
+                    f"text {position} is {type(text).__name__} ({text!r:.40}); every text must be a str. "
+                    "Replace missing values by '' or leave them out"
+                )
+    return checked
+
+
+def refuse_tables(texts: Any) -> None:
+    """Refuse a data frame or mapping in place of texts: going through it gives the names of its columns or its keys.
+
+    Raises:
+        InputError: it is one; the message names the columns that hold texts.
+    """
+    kind = type(texts)
+    if isinstance(texts, Mapping):
+        names, what = list(texts), "whose keys are no texts"
+    elif hasattr(kind, "columns") or hasattr(kind, "column_names"):  # of pandas, Polars, Arrow or datasets
+        names = list(texts.column_names if hasattr(kind, "column_names") else texts.columns)
+        what = f"with {len(names)} columns"
+    else:
+        return
+    found = [name for name in names[:_MOST_COLUMNS] if _holds_text(texts, name)]
+    hint = " or ".join(f"texts[{name!r:.60}]" for name in found[:_COLUMNS_NAMED]) or "one of its columns"
+    hint += f" ({', '.join(f'{name!r:.60}' for name in found)} hold text)" if len(found) > _COLUMNS_NAMED else ""
+    every = ", or list(texts.values())" if isinstance(texts, Mapping) and len(found) > 1 else ""
+    raise InputError(f"texts is a {kind.__name__} {what}; give texts, such as {hint}{every}")
+
+
+def _holds_text(table: Any, name: Any) -> bool:
+    """Whether the first value of a column, or a mapping's value itself, is a string."""
+    try:
+        column = table[name]
+        first: Any = column if isinstance(column, str) else next(iter(column), None)
+        return isinstance(first.as_py() if hasattr(first, "as_py") else first, str)  # Arrow's scalars
+    except (AttributeError, KeyError, TypeError, ValueError):  # it is only looked at for a hint
+        return False
+
+
+def explained_texts(
+    text1: str, text2: str | None = None, role1: Role = None, role2: Role = None
+) -> tuple[list[str], list[Role]]:
+    """Return the one or two texts that `explain` is asked about, and as many roles.
+
+    Raises:
+        InputError: one is no string, a role is none, or there is one for a text that is not given.
+    """
+    texts = [text1] if text2 is None else [text1, text2]
+    for text in texts:
+        refuse_tables(text)
+        if not isinstance(text, str):
+            raise InputError(f"explain takes texts, got {type(text).__name__} ({text!r:.40}); pass a str")
+    roles = [checked_role(role) for role in (role1, role2)]
+    if text2 is None and role2 is not None:
+        raise InputError(f"role2 is {role2!r}, and there is no second text; give role1 for the first")
+    return texts, roles[: len(texts)]
+
+
+def check_explained(*texts: str) -> None:
+    """Check that texts are short enough to be explained for anybody who asks, as servers do.
+
+    Raises:
+        InputError: they have more than 10,000 characters together; pairs of words grow with the product of two texts.
+    """
+    total = sum(map(len, texts))
+    if total > _MOST_EXPLAINED:
+        raise InputError(
+            f"the texts have {total:,} characters; at most {_MOST_EXPLAINED:,} are explained at once. "
+            "Give the passages that count"
+        )
 
 
 def quantized(rows: Any, precision: str) -> npt.NDArray[Any]:

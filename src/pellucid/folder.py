@@ -16,7 +16,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
@@ -70,10 +70,15 @@ def named_place(folder: Path, name: str) -> str:
         return name
     if _is_inside(name) and (folder / name).exists() and _leads_inside(folder / name, folder):
         return str(folder / name)
-    cached = _cached(name) if is_hub_id(name) else None
-    if cached is not None:
-        return str(cached)
-    where = "must be asked of the hub" if is_hub_id(name) else "is not in the folder"
+    where = "is not in the folder"
+    if is_hub_id(name):
+        from huggingface_hub import snapshot_download
+
+        where = "must be asked of the hub"
+        with suppress(Exception):  # of several kinds: it is not in the cache
+            cached = Path(snapshot_download(name, local_files_only=True))
+            if any(cached.rglob("*.safetensors")):  # else a part of it is, such as its config
+                return str(cached)
     raise ModelFolderError(
         f"{folder} names the model {name!r:.200}, which {where}; a folder opens nothing elsewhere by itself. If "
         f"you trust it: pellucid.load({str(folder)!r}, allow_outside=True), or pellucid --allow-outside on the command "
@@ -81,19 +86,8 @@ def named_place(folder: Path, name: str) -> str:
     )
 
 
-def _cached(repo: str) -> Path | None:
-    """Return the copy of a hub model that was downloaded to this machine before, without asking the hub."""
-    from huggingface_hub import snapshot_download
-
-    try:
-        found = Path(snapshot_download(repo, local_files_only=True))
-    except Exception:  # of several kinds: it is not there
-        return None
-    return found if any(found.rglob("*.safetensors")) else None  # else a part of it, such as its config
-
-
 def check_adapter(folder: Path) -> None:
-    """Refuse a folder whose adapter names a model elsewhere, which transformers would open by itself.
+    """Check that the adapter in a folder names no model elsewhere, which transformers would open by itself.
 
     Raises:
         ModelFolderError: it does, and that is not allowed.
@@ -136,15 +130,27 @@ def identify(name_or_path: str | os.PathLike[str]) -> Kind:
         return _kind_of(path / "config.json", is_stock=(path / "modules.json").exists() and not is_ours)
     if path.is_file():
         return "vectors"
-    if isinstance(name_or_path, str) and is_hub_id(text):
-        return _kind_of(_hub_config(text), is_stock=True)
-    return "nothing"
+    if not isinstance(name_or_path, str) or not is_hub_id(text):
+        return "nothing"
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    cached = try_to_load_from_cache(text, "config.json")
+    if isinstance(cached, str):  # of which kind a model is does not change
+        return _kind_of(Path(cached), is_stock=True)
+    with _hub_explained(text):
+        try:
+            return _kind_of(Path(hf_hub_download(text, "config.json")), is_stock=True)
+        except EntryNotFoundError as error:
+            if isinstance(error, LocalEntryNotFoundError):
+                raise
+            return "sentence-transformers"
 
 
-def _kind_of(path: Path | None, *, is_stock: bool) -> Kind:
+def _kind_of(path: Path, *, is_stock: bool) -> Kind:
     """Return what the `config.json` at `path` belongs to; `is_stock`: to sentence-transformers, if not to us."""
     config: Any = {}
-    if path is not None and path.is_file():
+    if path.is_file():
         try:
             config = read_json(path)
         except ModelFolderError:
@@ -176,9 +182,30 @@ def locate(name_or_path: str | os.PathLike[str]) -> Path:
         return path
     if path.exists():
         raise ModelFolderError(f"{path} is neither a folder nor a regular file; a model is a folder")
-    if isinstance(name_or_path, str) and is_hub_id(text):
-        return _download(text)
-    raise ModelFolderError(not_found(text))
+    if not isinstance(name_or_path, str) or not is_hub_id(text):
+        raise ModelFolderError(not_found(text))
+    from huggingface_hub import snapshot_download
+
+    with _hub_explained(text):
+        return Path(snapshot_download(text, allow_patterns=_HUB_FILES))  # data, never code
+
+
+@contextmanager
+def _hub_explained(repo: str) -> Iterator[None]:
+    """Turn what the hub's library raises into our error, with the cause."""
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        yield
+    except LocalEntryNotFoundError as error:
+        raise ModelFolderError(
+            f"{repo!r} is no folder here, is not in the hub's cache, and the hub cannot be reached: "
+            f"{error.__cause__ or error}. Check the network, or download it where there is one and give the folder"
+        ) from error
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        raise ModelFolderError(
+            f"{repo!r} is no folder here, and the hub does not give it: {error}. {not_found(repo)}"
+        ) from error
 
 
 def is_hub_id(text: str) -> bool:
@@ -218,49 +245,6 @@ def not_found(text: str) -> str:
     )
 
 
-def _download(repo_id: str) -> Path:
-    """Return the cached copy of a hub repository; only files that hold data are fetched, never code."""
-    from huggingface_hub import snapshot_download
-
-    with _hub_explained(repo_id):
-        return Path(snapshot_download(repo_id, allow_patterns=_HUB_FILES))
-
-
-def _hub_config(repo: str) -> Path | None:
-    """Return a hub model's config.json, if it has one: the copy on this machine, else a downloaded one."""
-    from huggingface_hub import hf_hub_download, try_to_load_from_cache
-    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
-
-    cached = try_to_load_from_cache(repo, "config.json")
-    if isinstance(cached, str):
-        return Path(cached)
-    with _hub_explained(repo):
-        try:
-            return Path(hf_hub_download(repo, "config.json"))
-        except EntryNotFoundError as error:
-            if isinstance(error, LocalEntryNotFoundError):
-                raise
-            return None
-
-
-@contextmanager
-def _hub_explained(repo: str) -> Iterator[None]:
-    """Turn what the hub's library raises into our error, with the cause."""
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
-    try:
-        yield
-    except LocalEntryNotFoundError as error:
-        raise ModelFolderError(
-            f"{repo!r} is no folder here, is not in the hub's cache, and the hub cannot be reached: "
-            f"{error.__cause__ or error}. Check the network, or download it where there is one and give the folder"
-        ) from error
-    except (HfHubHTTPError, OSError, ValueError) as error:
-        raise ModelFolderError(
-            f"{repo!r} is no folder here, and the hub does not give it: {error}. {not_found(repo)}"
-        ) from error
-
-
 def read_config(folder: Path) -> dict[str, Any]:
     """Return the object "pellucid" of the folder's `config.json`."""
     if not (folder / "config.json").exists():
@@ -270,8 +254,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not isinstance(ours, dict):
         raise ModelFolderError(
             f"{folder} holds no pellucid model: its config.json has no object 'pellucid'. Open a model2vec folder "
-            "with model2vec.StaticModel.from_pretrained, a LENS checkpoint with "
-            "pellucid.LexiconEmbedder.from_pretrained, others with sentence_transformers.SentenceTransformer"
+            "with model2vec.StaticModel.from_pretrained, others with sentence_transformers.SentenceTransformer"
         )
     version = ours.get("format")
     if type(version) is not int or not 1 <= version <= FORMAT:
@@ -309,7 +292,7 @@ def check_whole(folder: Path, ours: Mapping[str, Any], *, most: float | None = N
 
 
 def check_regular(folder: Path) -> None:
-    """Refuse pipes and devices anywhere in `folder`, opening one may block for ever, and links that lead out of it."""
+    """Check that nothing in `folder` is a pipe or device, which may block for ever, or a link that leads out of it."""
     left = _MOST_ENTRIES
     inside = [(folder, 0)]
     while inside:

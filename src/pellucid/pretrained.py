@@ -34,7 +34,6 @@ FAMILIES = {
     "static-lexicon": "lexicon.static.StaticLexiconEmbedder",
     "keytokens": "keytokens.embedder.KeyTokenEmbedder",
     "ensemble": "ensemble.embedder.EnsembleEmbedder",
-    "dense": "research.baselines.DenseEmbedder",  # a baseline
 }
 """Family, and its class with the file it is in: a new family is its room and one line here, a name, no import."""
 

@@ -2,7 +2,8 @@
 
 These libraries trust it: sizes are taken from `config.json` and memory with them, weights that are absent become
 random numbers, code may be named, and a tokenizer is run as described, with regular expressions that take exponential
-time and replacements that multiply a text. What goes wrong in Rust is a panic, which is no `Exception`.
+time and replacements that multiply a text. What goes wrong in Rust is a panic, which is no `Exception`; `loading` turns
+all that these libraries raise into our errors.
 """
 
 from __future__ import annotations

@@ -17,13 +17,7 @@ from hypothesis.extra import numpy as arrays
 from pellucid.anchors import candidates as candidatestore
 from pellucid.anchors import farthest, sampling
 from pellucid.anchors.candidates import CandidateSettings, Filtered, candidate_texts, is_sentence
-from pellucid.anchors.sampling import (
-    choose_anchors,
-    farthest_points,
-    kmeans_points,
-    published_farthest_points,
-    uniform_points,
-)
+from pellucid.anchors.sampling import choose_anchors, farthest_points, kmeans_points, uniform_points
 from pellucid.corpus import read_texts
 from pellucid.errors import CorpusError, InputError, PellucidError
 from resuming import assert_damage_is_refused, reversed_lines, stopped_at_writes
@@ -166,47 +160,6 @@ def test_the_seed_draws_the_start_and_zeros_are_never_picked():
 def test_several_first_points():
     vectors = clusters(300)
     assert farthest_points(vectors, 40, start=[7, 3, 11]).tolist() == plain_farthest(vectors, 40, [7, 3, 11])
-
-
-def plain_published(vectors: np.ndarray, n: int, start: int) -> list[int]:
-    """Squared distances to the start and every pick; the start is not returned."""
-    rows = vectors.astype(np.float64)
-    picks = [start]
-    for _ in range(n):
-        nearest = [min(((row - rows[pick]) ** 2).sum() for pick in picks) for row in rows]
-        picks.append(int(np.argmax([-1.0 if row in picks else value for row, value in enumerate(nearest)])))
-    return picks[1:]
-
-
-@given(vectors=small_numbers, data=st.data())
-@settings(max_examples=30)
-def test_the_published_variant_goes_by_distance_and_leaves_its_start_out(vectors, data):
-    if len(vectors) < 2:
-        return
-    n = data.draw(st.integers(1, min(12, len(vectors) - 1)))
-    start = data.draw(st.integers(0, len(vectors) - 1))
-    picks = published_farthest_points(vectors, n, start=start).tolist()
-    assert picks == plain_published(vectors, n, start) and start not in picks
-    assert published_farthest_points(vectors.astype(np.float16), n, start=start).tolist() == picks
-
-
-def test_on_unit_rows_the_published_variant_differs_by_its_start_alone():
-    vectors = clusters(400)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    picks = published_farthest_points(vectors, 60, start=7).tolist()
-    assert picks == farthest_points(vectors, 61, start=7).tolist()[1:]
-    assert {int(published_farthest_points(vectors, 1, seed=seed)[0]) for seed in range(9)} != {picks[0]}
-
-
-def test_the_published_variant_refuses():
-    vectors = clusters(10)
-    with pytest.raises(InputError, match="10 points asked for beside the start"):
-        published_farthest_points(vectors, 10)
-    with pytest.raises(InputError, match="start is 10"):
-        published_farthest_points(vectors, 3, start=10)
-    vectors[4, 1] = np.nan
-    with pytest.raises(InputError, match="row 4 "):
-        published_farthest_points(vectors, 3)
 
 
 @pytest.mark.parametrize(
@@ -418,7 +371,7 @@ def encode(texts: list[str]) -> np.ndarray:
     return vectors
 
 
-@pytest.mark.parametrize("method", ["fps", "fps-published", "uniform", "kmeans"])
+@pytest.mark.parametrize("method", ["fps", "uniform", "kmeans"])
 def test_anchors_are_texts_of_the_corpus_far_enough_apart(method):
     anchors = choose_anchors(encode, SENTENCES, 12, method=method, seed=3)
     assert len(set(anchors)) == 12
@@ -480,7 +433,7 @@ def test_texts_that_encode_to_zero_are_dropped_and_counted():
     ("change", "message"),
     [
         ({"n": 0}, "n is 0"),
-        ({"method": "best"}, "no method 'best'; choose one of kmeans, frame, fps, fps-published, uniform"),
+        ({"method": "best"}, "no method 'best'; choose one of kmeans, frame, fps, uniform"),
         ({"corpus": ["no sentence"]}, "no candidate for an anchor: 0 of 1 texts left"),
         ({"corpus": "missing.txt"}, "missing.txt"),
         ({"encoder": "all-MiniLM"}, "an encoder is"),

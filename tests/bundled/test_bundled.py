@@ -51,7 +51,7 @@ def test_neighbours_a_person_expects(static_en):
 
 
 def test_five_languages_find_each_other(shared):
-    from pellucid.evaluation.bitext import translation_scores
+    from papers.swe.bitext import translation_scores
     from pellucid.evaluation.tasks import read_table
 
     model = pellucid.load("static-multi")

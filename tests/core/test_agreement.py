@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from papers.ldir.farthest import published_farthest_points
 from pellucid import AnchorEmbedder, EnsembleEmbedder, StaticEmbedder
-from pellucid.anchors import farthest_points, published_farthest_points
+from pellucid.anchors import farthest_points
 from pellucid.text import Vocabulary
 
 LOSSES = [6.329930606, 18.378972407]
@@ -153,8 +154,8 @@ def test_infonce_and_the_reranker_as_teacher():
 
 
 def test_the_first_tokens_and_the_three_rates():
+    from papers.keytokens.rates import EmbeddedTexts, measure
     from pellucid.keytokens import top_tokens
-    from pellucid.keytokens.alignment import EmbeddedTexts, measure
     from pellucid.transformer.tokenwords import readable
 
     head, embeddings = sines(12, 4, 1.7), sines(3, 4, 2.3)
@@ -174,8 +175,8 @@ def test_the_first_tokens_and_the_three_rates():
 
 
 def test_the_variation_of_each_component_and_the_adjusted_embedding():
-    from pellucid.keytokens import component_adjustment
-    from pellucid.research import variation
+    from papers.keytokens.adjusting import tuned_component
+    from papers.keytokens.spectrum import variation
 
     base, tuned = sines(8, 3, 1.3) + np.array([1.5, 0, 0]), sines(8, 3, 2.1)
     components = np.linalg.svd(base, full_matrices=False)[2]
@@ -183,5 +184,5 @@ def test_the_variation_of_each_component_and_the_adjusted_embedding():
     plain = ((tuned - base) @ components.T).mean(axis=0)
     assert plain.tolist() == pytest.approx(VARIATION, abs=1e-7)
     assert [row.variation for row in variation(base, tuned).components] == pytest.approx(VARIATION, abs=1e-7)
-    adjustment = component_adjustment(base.astype(np.float32), tuned=tuned.astype(np.float32))
+    adjustment = tuned_component(base.astype(np.float32), tuned.astype(np.float32))
     assert adjustment.apply(base[:1].astype(np.float32)) == pytest.approx(base[:1] + plain[0] * components[0], abs=1e-5)

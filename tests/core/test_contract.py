@@ -241,7 +241,7 @@ def key_tokens():
 @pytest.fixture(scope="module")
 def families(key_tokens, lexicon):
     """A model of every family, among them an ensemble of the others."""
-    from pellucid.research.baselines import DenseEmbedder
+    from papers.lens.baselines import DenseEmbedder
 
     rng = np.random.default_rng(3)
     words = ["a", "man", "Man", "on", "beach", "boy", "the", "new\u2581york"]
@@ -457,7 +457,7 @@ def test_coverage_follows_the_role(searching, family):
 
 
 def test_a_key_token_index_explains_its_scores_with_an_instruction(searching):
-    from pellucid.keytokens.index import KeyTokenIndex
+    from papers.keytokens.index import KeyTokenIndex
 
     model = searching["keytokens"]
     index = KeyTokenIndex.build(model, TEXTS, top_k=40)

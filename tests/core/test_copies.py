@@ -68,7 +68,7 @@ def key_token_model():
 
 
 def dense_model():
-    from pellucid.research.baselines import DenseEmbedder
+    from papers.lens.baselines import DenseEmbedder
 
     return DenseEmbedder(backbone_of("bert", "bidirectional"))
 

@@ -22,11 +22,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from papers.swe.norms import read_tagged
 from pellucid import corpus
 from pellucid.corpus import is_path, read_lines, read_texts, read_with_ids
 from pellucid.errors import CorpusError, PellucidError
 from pellucid.lexicon.training_data import read_training_sets
-from pellucid.research.norms import read_tagged
 from pellucid.static.folder import read_text_vectors
 from pellucid.static.making.bilingual import read_parallel
 

@@ -29,13 +29,12 @@ from pellucid.keytokens.embedder import KeyTokenEmbedder  # noqa: E402
 from pellucid.keytokens.states import KeyTokenSettings  # noqa: E402
 from pellucid.lexicon.clusters import cluster_vocabulary  # noqa: E402
 from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
-from pellucid.research.baselines import DenseEmbedder  # noqa: E402
 from pellucid.store import read_tensors, write_tensors  # noqa: E402
 from pellucid.transformer.backbone import open_backbone, prepare  # noqa: E402
 from pellucid.transformer.reading import LexiconSettings  # noqa: E402
 from tiny_models import byte_level, sentence_piece, tiny_model, word_piece  # noqa: E402
 
-KINDS = ["lexicon", "named", "keytokens", "dense", "anchors", "ensemble"]
+KINDS = ["lexicon", "named", "keytokens", "anchors", "ensemble"]
 TEXTS = ["The man is riding a horse.", "a doctor gave the sick boy medicine", "", "cars"]
 SECONDS = 30  # no case may take longer
 
@@ -91,11 +90,9 @@ def saved(tmp_path_factory):
     tokens = KeyTokenEmbedder(llama, KeyTokenSettings(top_k=30, signs="signed"), adjustment=mean)
     names = tokens.dimensions.names
     tokens.merge(*names[40:42]).save_pretrained(root / "keytokens")
-    dense = DenseEmbedder(bert)
-    dense.save_pretrained(root / "dense")
     encoder = stock(root / "stock")
     AnchorEmbedder(encoder, ["a horse", "the doctor", "cars"]).save_pretrained(root / "anchors")
-    EnsembleEmbedder({"dense": dense, "stock": encoder}).save_pretrained(root / "ensemble")
+    EnsembleEmbedder({"named": named, "stock": encoder}).save_pretrained(root / "ensemble")
     return root
 
 
@@ -294,10 +291,6 @@ BROKEN_TABLES = [
     ("keytokens", "keytokens.safetensors", "offset", np.zeros(31, np.float32)),
     ("keytokens", "keytokens.safetensors", "head", np.full((5, 32), np.inf)),
     ("keytokens", "keytokens.safetensors", "mixing_rows", np.zeros(3, np.int32)),
-    ("dense", "dense.json", "fingerprint", [0.0] * 32),
-    ("dense", "dense.json", "fingerprint", [math.nan] * 32),
-    ("dense", "dense.json", "fingerprint", [10**400] * 32),
-    ("dense", "dense.json", "fingerprint", "x"),
     ("anchors", "anchors.json", "first_vector", [math.inf] * 32),
     ("anchors", "anchors.json", "first_vector", [math.nan] * 32),
     ("anchors", "anchors.json", "first_vector", [1e9] * 32),
@@ -348,7 +341,6 @@ BROKEN_SETTINGS = [
     ("keytokens", "keytokens.json", "adjustment", {"kind": "none"}),
     ("keytokens", "config.json", "pellucid", {"dimensions": 10**12}),
     ("keytokens", "config.json", "pellucid", {"dtype": "float8"}),
-    ("dense", "dense.json", "settings", {"template": 5}),
     ("named", "config.json", "pellucid", {"backbone": "missing/x.json"}),
 ]
 
@@ -429,8 +421,6 @@ def embedders():
         clusters = cluster_vocabulary(backbone.head, backbone.tokenizer, 12)
         for pooling in ("max", "sum", "last"):
             yield LexiconEmbedder(backbone, clusters, LexiconSettings(pooling=pooling, shift=False, end_token=False))
-        for pooling in ("last", "mean"):
-            yield DenseEmbedder(backbone, LexiconSettings(end_token=False), pooling=pooling)
 
 
 @pytest.mark.full

@@ -47,7 +47,7 @@ def reopened(model, folder):
         functions = (part for part in model.parts if getattr(encoder_of(part.model), "model", None) is first_letters)
         given = {part.name: part.model for part in functions}
         return EnsembleEmbedder.from_pretrained(folder, parts=given)
-    return pellucid.load(folder)
+    return type(model).from_pretrained(folder)
 
 
 @pytest.mark.parametrize("name", STATIC + TRANSFORMER)

@@ -14,7 +14,6 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 
 import pellucid
-import pellucid.research
 from pellucid import folder as model_folder
 from pellucid import pretrained
 from pellucid.anchors.embedder import AnchorEmbedder
@@ -166,8 +165,7 @@ def test_every_family_in_the_table_exists():
     for family, path in pretrained.FAMILIES.items():
         name = path.rpartition(".")[2]
         assert pretrained.family_class(family, Path()).family == family
-        home = pellucid.research if family == "dense" else pellucid  # the baseline is for the papers
-        assert getattr(home, name).__name__ == name
+        assert getattr(pellucid, name).__name__ == name
 
 
 def test_the_card_is_written_and_a_card_of_ones_own_is_kept(fruit, saved):

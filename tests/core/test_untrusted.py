@@ -310,7 +310,7 @@ def test_ids_beyond_the_embeddings_are_refused(copied, number):
 
 
 def test_a_tokenizer_that_panics_on_some_text_is_our_error(copied):
-    from pellucid.research.baselines import DenseEmbedder
+    from papers.lens.baselines import DenseEmbedder
 
     described = json.loads((copied / "tokenizer.json").read_text(encoding="utf-8"))
     (copied / "tokenizer.json").write_text(json.dumps({**described, "pre_tokenizer": split_at("(a+)+$")}))

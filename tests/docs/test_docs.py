@@ -31,15 +31,14 @@ PAGES = sorted(
     str(path.relative_to(ROOT)) for folder in (".", "docs", "recipes") for path in (ROOT / folder).glob("*.md")
 )
 INNER = {  # what these measure, rebuild or show is an inner part
-    "benchmarks/authors_code.py": {
-        "pellucid.keytokens.alignment",
+    "papers/authors_code.py": {
         "pellucid.lexicon.trainer",
         "pellucid.static.making.training",
         "pellucid.transformer.tokenwords",
     },
     "benchmarks/fps_speed.py": {"pellucid.anchors.farthest"},
     "benchmarks/search_peers.py": {"pellucid.index.bm25"},
-    "benchmarks/static_text.py": {"pellucid.static.making.extraction"},
+    "papers/swe/text.py": {"pellucid.static.making.extraction"},
     "benchmarks/search.py": {"pellucid.index.bm25", "pellucid.index.searching"},
     "recipes/dense_minilm.py": {"pellucid.lexicon.training", "pellucid.lexicon.trainer"},
     "docs/cli_page.py": {"pellucid.cli.app"},
@@ -149,11 +148,12 @@ def imported_names(text):
             yield from ((node.module, alias.name) for alias in node.names)
 
 
-@pytest.mark.parametrize("folder", ["examples", "benchmarks", "recipes", "docs"])
+@pytest.mark.parametrize("folder", ["examples", "papers", "benchmarks", "recipes", "docs"])
 def test_a_script_imports_nothing_deeper_than_a_room(folder):
-    for path in sorted((ROOT / folder).glob("*.py")):
+    for path in sorted(set((ROOT / folder).rglob("*.py")) - set((ROOT / folder).rglob("test_*.py"))):
         taken = list(imported_names(path.read_text(encoding="utf-8")))
-        assert {home for home, _ in taken if home.count(".") > 1} == INNER.get(f"{folder}/{path.name}", set()), path
+        inner = INNER.get(path.relative_to(ROOT).as_posix(), set())
+        assert {home for home, _ in taken if home.count(".") > 1} == inner, path
         assert all(public(f"{home}.{name}") for home, name in taken if name and home.count(".") < 2), path
 
 
@@ -193,7 +193,7 @@ def test_what_the_page_of_fidelity_names_is_there():
     named = re.findall(r"`([\w/]+/[\w/]+\.(?:py|json))(?::(\w+))?`", FIDELITY)
     assert len(named) > 60
     for name, inner in named:
-        folder = ROOT if name.startswith(("tests/", "benchmarks/", "recipes/")) else PACKAGE
+        folder = ROOT if name.startswith(("tests/", "papers/", "benchmarks/", "recipes/")) else PACKAGE
         assert (folder / name).is_file(), name
         if inner:
             tree = parsed(folder / name)
@@ -212,7 +212,7 @@ def test_figures_on_the_page_of_fidelity_stand_on_the_pages_it_links():
 
 
 def test_the_papers_rows_are_as_their_script_prints_them(opened):
-    assert opened("paper_rows").tables() in FIDELITY, "run: python benchmarks/paper_rows.py"
+    assert opened("papers.fidelity").tables() in FIDELITY, "run: python -m papers.fidelity"
 
 
 def test_the_map_names_every_file_once():

@@ -507,7 +507,7 @@ def test_views() -> None:
 @pytest.fixture
 def tables(opened: Any) -> Any:
     """The script that writes docs/results.md."""
-    return opened("paper_tables")
+    return opened("papers.swe.tables")
 
 
 def test_the_papers_tables(tables: Any) -> None:

@@ -129,7 +129,7 @@ def test_a_template_without_a_place_for_it_is_told_nothing():
 
 
 def test_the_released_checkpoints_are_told_and_new_models_are_not():
-    from pellucid.lexicon.folder import SETTINGS
+    from papers.lens.checkpoint import SETTINGS
 
     assert SETTINGS.takes_instruction and not LexiconSettings().takes_instruction
     assert with_task(SimpleNamespace(settings=SETTINGS, with_instruction=str.upper), AUTO, "STS12", "STS") == (

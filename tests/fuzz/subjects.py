@@ -23,19 +23,18 @@ from sentence_transformers.sentence_transformer import modules
 from transformers.utils.logging import disable_progress_bar
 
 import pellucid
+from papers.keytokens.index import KeyTokenIndex
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.anchors.folder import read_anchors
 from pellucid.cli.input import tabbed_pairs
 from pellucid.corpus import read_texts
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.keytokens.embedder import KeyTokenEmbedder
-from pellucid.keytokens.index import KeyTokenIndex
 from pellucid.keytokens.states import KeyTokenSettings
 from pellucid.lexicon.clusters import cluster_vocabulary
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.lexicon.training import TrainingSettings, train_lexicon
 from pellucid.lexicon.training_data import TrainingRow, TrainingSet, read_training_sets
-from pellucid.research.baselines import DenseEmbedder
 from pellucid.static.bulk import BulkEncoder
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.folder import read_text_vectors
@@ -201,7 +200,6 @@ MODELS: dict[str, Callable[[Path, Any, int], Any]] = {
     "lexicon-adapter": _adapted,
     "keytokens": _keytokens,
     "keytokens-sparse": _sparse,
-    "dense": lambda *a: DenseEmbedder(_backbone("bert", a[-1]), pooling="mean"),
     "ensemble": lambda *a: EnsembleEmbedder({"words": _static(*a), "clusters": _lexicon(*a)}, [1, 2]),
     "index": _index,
 }

@@ -53,9 +53,9 @@ def test_bertopic_takes_a_pipeline_around_encode(model):
 
 
 @pytest.mark.full
-def test_mteb_evaluates_the_model_as_it_is(model, tmp_path):
+def test_mteb_evaluates_the_model(model, tmp_path):
     mteb = pytest.importorskip("mteb", reason="mteb is not installed")
-    from pellucid.evaluation.evaluating import evaluate
+    from pellucid.evaluation.evaluating import MtebModel, evaluate
     from pellucid.evaluation.tasks import find_tasks, make_task, quiet
 
     folder = tmp_path / "data" / "sts" / "STS12"
@@ -65,7 +65,7 @@ def test_mteb_evaluates_the_model_as_it_is(model, tmp_path):
     (folder / "test.tsv").write_text("\n".join(lines) + "\n")
     (task,) = find_tasks(tmp_path / "data")
     with quiet():
-        done = mteb.evaluate(model, make_task(task), cache=None, co2_tracker=False, show_progress_bar=False)
+        done = mteb.evaluate(MtebModel(model), make_task(task), cache=None, co2_tracker=False, show_progress_bar=False)
     score = done.task_results[0].get_score()
     assert score > 0.5
     (row,) = evaluate(model, data=tmp_path / "data", cache_dir=tmp_path / "cache", show_progress_bar=False).rows
@@ -80,12 +80,14 @@ def test_a_model_keeps_mtebs_protocol(name):
     from mteb.models import EncoderProtocol
     from mteb.types import EncodeKwargs
 
-    opened = pellucid.load(name)
+    from pellucid.evaluation.evaluating import MtebModel
+
+    opened = MtebModel(pellucid.load(name))
     assert isinstance(opened, EncoderProtocol)
     asked, taken = inspect.signature(EncoderProtocol.encode).parameters, inspect.signature(opened.encode).parameters
-    known = {key for key, value in asked.items() if value.kind is value.KEYWORD_ONLY}
-    assert known | set(EncodeKwargs.__annotations__) <= set(taken)
-    first, second = opened.encode(ANIMALS), opened.encode(MONEY)
+    assert {key for key, value in asked.items() if value.kind is value.KEYWORD_ONLY} <= set(taken)
+    assert set(EncodeKwargs.__annotations__) <= set(taken)
+    first, second = opened.model.encode(ANIMALS), opened.model.encode(MONEY)
     assert opened.similarity(first, second).shape == (len(ANIMALS), len(MONEY))
     assert opened.similarity_pairwise(first, second).shape == (len(ANIMALS),)
     assert opened.mteb_model_meta.name == f"pellucid/{name}"
@@ -93,16 +95,19 @@ def test_a_model_keeps_mtebs_protocol(name):
 
 def test_mteb_tells_models_of_other_weights_apart(model, fruit, tmp_path):
     pytest.importorskip("mteb", reason="mteb is not installed")
-    first, again = model.mteb_model_meta, pellucid.load("static-en").mteb_model_meta
+    from pellucid.evaluation.evaluating import MtebModel
+
+    first, again = (MtebModel(each).mteb_model_meta for each in (model, pellucid.load("static-en")))
     assert (first.name, first.revision) == (again.name, again.revision)
     small = model.keep([0, 1, 2])
-    assert first.revision != small.mteb_model_meta.revision == model.keep([0, 1, 2]).mteb_model_meta.revision
-    counted = pellucid.load(lambda texts: [[len(text)] for text in texts])
+    revision = MtebModel(small).mteb_model_meta.revision
+    assert first.revision != revision == MtebModel(model.keep([0, 1, 2])).mteb_model_meta.revision
+    counted = MtebModel(pellucid.load(lambda texts: [[len(text)] for text in texts]))
     assert counted.mteb_model_meta.revision != counted.mteb_model_meta.revision  # nothing tells what a function does
     revisions = []
     for changed in (fruit, fruit.rename({0: "renamed"}), fruit.scale({0: 2.0})):
         changed.save_pretrained(tmp_path / "fruit")
-        revisions.append(pellucid.load(tmp_path / "fruit").mteb_model_meta.revision)
+        revisions.append(MtebModel(pellucid.load(tmp_path / "fruit")).mteb_model_meta.revision)
     assert revisions[0] == revisions[1] != revisions[2]  # names are in no vector
 
 

@@ -18,7 +18,7 @@ transformers = pytest.importorskip("transformers")
 
 import pellucid  # noqa: E402
 from pellucid.errors import InputError, ModelFolderError  # noqa: E402
-from pellucid.keytokens.adjustments import Adjustment, choose_adjustment, component_adjustment, mean_adjustment  # noqa: E402
+from pellucid.keytokens.adjustments import Adjustment, component_adjustment, mean_adjustment  # noqa: E402
 from pellucid.keytokens.embedder import KeyTokenEmbedder  # noqa: E402
 from pellucid.keytokens.head import TokenHead, read_head  # noqa: E402
 from pellucid.keytokens.states import PROMPT_EOL, KeyTokenSettings  # noqa: E402
@@ -249,7 +249,7 @@ def test_texts_whose_logits_are_all_negative_are_told_of_and_an_adjustment_helps
     with pytest.warns(UserWarning, match="no token with a logit above 0"):
         assert model.encode(TEXTS[:2]).nnz == 0
     corpus = [" ".join(words) for words in zip(WORDS, WORDS[3:], WORDS[7:])]
-    for kind in ("mean", "component", "best"):
+    for kind in ("mean", "component"):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             fitted = model.fitted(corpus * 3, kind)
@@ -279,39 +279,12 @@ def test_the_component_is_the_first_singular_vector_and_lambda_given_or_fitted(l
     assert float(fitted.apply(rows).mean(axis=0) @ first) == pytest.approx(0, abs=1e-4)
 
 
-def test_lambda_of_a_tuned_model_is_the_papers_v1(llama):
-    texts = [text for text in TEXTS if text]
-    tuned = embedder("llama", changes={"seed": 3})
-    plain, other = llama.embed(texts), tuned.embed(texts)
-    first = np.linalg.svd(plain.astype(np.float64))[2][0]
-    first *= np.sign(first @ plain.mean(axis=0))
-    fitted = llama.fitted(texts, "component", tuned=tuned)
-    assert fitted.adjustment.strength == pytest.approx(float(((other - plain) @ first).mean()), abs=1e-4)
-
-
-def test_the_best_adjustment_is_the_one_under_which_embeddings_say_their_texts(llama):
-    corpus = [f"{a} {b}" for a in WORDS for b in WORDS[:4] if a != b]
-    rows, readings = llama.embed(corpus), llama.readings(corpus)
-    mean = rows.mean(axis=0)
-    head = np.tile(3 * mean, (len(llama.head), 1))  # plain embeddings are aligned with tokens that no text has
-    for token in {n for reading in readings for n in reading.ids}:
-        head[token] = (rows - mean)[[token in reading.ids for reading in readings]].mean(axis=0)
-    model = KeyTokenEmbedder(llama.backbone, llama.settings, head=head)
-    choice = choose_adjustment(model, corpus)
-    assert choice.scores["none"] < 0.1 and choice.scores["mean"] > 0.3
-    assert choice.best == max(choice.scores, key=choice.scores.get)
-    fitted = model.fitted(corpus)
-    assert fitted.adjustment.kind == choice.best.split()[0]
-    assert fitted.adjustment.offset == pytest.approx(choice.adjustment.offset)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ((["a man"], "mean"), "at least two"),
         ((["", ""], "component"), "got 0 of 2"),
-        ((TEXTS, "median"), "must be one of none, mean, component, best"),
-        ((TEXTS, "best"), "20 texts or more, got 3"),
+        ((TEXTS, "median"), "must be one of mean, component"),
         (([3, "a"], "mean"), "text 0 is int"),
     ],
 )
@@ -321,10 +294,8 @@ def test_adjustments_that_cannot_be_fitted_are_refused(llama, arguments, message
 
 
 def test_strength_belongs_to_the_component(llama):
-    with pytest.raises(InputError, match="belong to the adjustment 'component'"):
+    with pytest.raises(InputError, match="belongs to the adjustment 'component'"):
         llama.fitted(TEXTS, "mean", strength=1.0)
-    with pytest.raises(InputError, match="not both"):
-        llama.fitted(TEXTS, "component", strength=1.0, tuned=llama)
     with pytest.raises(InputError, match="finite"):
         llama.fitted(TEXTS, "component", strength=float("nan"))
     with pytest.raises(InputError, match="5 dimensions and the embeddings of 32"):
@@ -470,7 +441,7 @@ def test_an_interrupted_save_leaves_the_old_model(tmp_path, llama, monkeypatch):
     def fails(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pellucid.keytokens.folder.write_dimensions", fails)
+    monkeypatch.setattr("pellucid.keytokens.embedder.write_dimensions", fails)
     with pytest.raises(KeyboardInterrupt):
         llama.without(5).save_pretrained(tmp_path / "model")
     assert same(pellucid.load(tmp_path / "model"), llama)

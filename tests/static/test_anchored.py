@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from papers.swe.bitext import translation_scores
 from pellucid.errors import CorpusError, InputError
-from pellucid.evaluation.bitext import translation_scores
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.making.anchored import AnchoringSettings, add_languages, anchored_words

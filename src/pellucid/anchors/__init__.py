@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         farthest_points as farthest_points,
         frame_points as frame_points,
         kmeans_points as kmeans_points,
-        published_farthest_points as published_farthest_points,
         uniform_points as uniform_points,
     )
 else:
@@ -26,7 +25,6 @@ else:
         "candidates": "CandidateSettings Candidates candidate_texts prepare_candidates",
         "embedder": "AnchorEmbedder",
         "folder": "read_anchors",
-        "sampling": "choose_anchors farthest_points frame_points kmeans_points "
-        "published_farthest_points uniform_points",
+        "sampling": "choose_anchors farthest_points frame_points kmeans_points uniform_points",
     }
     __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)

@@ -26,7 +26,7 @@ Rows = npt.NDArray[np.int64]
 """Positions of the chosen vectors, in the order they were chosen, int64 [n]."""
 
 _DEFAULTS = CandidateSettings()
-METHODS = ("kmeans", "frame", "fps", "fps-published", "uniform")
+METHODS = ("kmeans", "frame", "fps", "uniform")
 _BLOCK = 16_384  # rows converted to float32 at a time
 _FIT_ROWS = 131_072  # KMeans learns its centroids from this many candidates
 _NEAREST = 8  # candidates kept for each centroid, in case another centroid has the same nearest one
@@ -50,8 +50,7 @@ def choose_anchors(
         encoder: what `pellucid.load` takes: a name, a SentenceTransformer, a pellucid model, or a callable.
         corpus: a path (.txt, .jsonl, .parquet) or an iterable of texts.
         n: how many anchors.
-        method: "kmeans" (nearest text to each centroid), "frame", "fps" (farthest point sampling), "fps-published" (as
-            the authors' code does it: squared Euclidean distances, the random start left out) or "uniform".
+        method: "kmeans" (nearest text to each centroid), "frame", "fps" (farthest point sampling) or "uniform".
         seed: the same seed gives the same anchors.
         settings: which texts may become anchors.
         work_dir: where candidates and vectors are kept, so that an interrupted run resumes, and other methods and
@@ -245,7 +244,7 @@ def farthest_points(
     Where it differs from the method as published (LDIR, section 3; code of 2025-08): rows are compared by cosine, as
     the anchors will be used, where the authors take squared Euclidean distance between vectors as they come (the same
     for vectors of length 1); and the first point is one of the `n`, where their random start is left out of the
-    result. `published_farthest_points` does as they do.
+    result.
 
     Args:
         vectors: float16 or float32 [N, d], any lengths; may be mapped from disk and larger than memory (rows are read
@@ -328,46 +327,8 @@ def _farthest_in_tensor(vectors: Any, n: int, seed: int, start: Any) -> Rows:
     return np.array(picks, np.int64)
 
 
-def published_farthest_points(
-    vectors: npt.NDArray[Any], n: int, *, seed: int = 0, start: int | None = None
-) -> npt.NDArray[np.int64]:
-    """Choose `n` rows as LDIR's published code does: by squared Euclidean distance, the start left out.
-
-    Each pick is the row whose smallest squared Euclidean distance to the start and the picks before it is the greatest,
-    so lengths count. The first m picks are those for m; ties go to the lowest row. Unlike there, no row is picked
-    twice.
-
-    Args:
-        vectors: float16 or float32 [N, d], held in memory as float32.
-        n: how many, at most N - 1.
-        seed: draws the start where it is None.
-        start: the row that the search starts from; it is not among the picks.
-
-    Raises:
-        InputError: `n` is below 1 or above N - 1, `start` is no row, or a row holds NaN or infinity.
-    """
-    _check_number(n)
-    rows = np.asarray(vectors, np.float32)
-    if n >= len(rows):
-        raise InputError(f"{n} points asked for beside the start, but there are only {len(rows)} vectors")
-    if start is not None and not 0 <= start < len(rows):
-        raise InputError(f"start is {start}; give a row from 0 to {len(rows) - 1}")
-    squares = np.einsum("nd,nd->n", rows, rows)
-    if not np.isfinite(squares).all():
-        raise InputError(_BROKEN.format(int(np.argmin(np.isfinite(squares)))))
-    picks = [int(np.random.default_rng(seed).integers(len(rows))) if start is None else start]
-    nearest = np.full(len(rows), np.inf, np.float32)
-    while len(picks) <= n:
-        last = picks[-1]
-        np.minimum(nearest, squares - 2 * (rows @ rows[last]) + squares[last], out=nearest)
-        nearest[last] = -np.inf
-        picks.append(int(nearest.argmax()))
-    return np.array(picks[1:], np.int64)
-
-
 _METHODS: dict[str, Callable[..., Rows]] = {
     "fps": farthest_points,
-    "fps-published": published_farthest_points,
     "kmeans": kmeans_points,
     "frame": frame_points,
 }

@@ -38,10 +38,11 @@ if TYPE_CHECKING:
     from pellucid.base import Embedder
 
 
-class _Commands(TyperGroup):
+class Commands(TyperGroup):
     """The commands, with errors turned into one line and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
+        """Run the command that was asked for."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()  # here, where a closed pipe can still be dealt with
@@ -65,7 +66,7 @@ def _one_line(error: Exception) -> str:
 
 
 app = typer.Typer(
-    cls=_Commands,
+    cls=Commands,
     no_args_is_help=True,
     rich_markup_mode=None,  # plain help: quick, the same in a file as on a screen
     pretty_exceptions_enable=False,

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, BinaryIO, TypeVar, cast
 
 import typer
 
@@ -16,7 +16,6 @@ from pellucid.errors import InputError
 if TYPE_CHECKING:
     from pellucid.base import Embedder
     from pellucid.embeddings import Role
-    from pellucid.keytokens.states import KeyPooling
     from pellucid.static.making.bilingual import Languages, ParallelFiles
 
 ModelOption = Annotated[str, typer.Option("--model", "-m", help="A bundled name, a folder, or a Hugging Face hub id.")]
@@ -43,25 +42,6 @@ def open_model(name: str) -> Embedder:
     from pellucid.pretrained import load
 
     return load(name)
-
-
-def open_decoder(name: str, pooling: str) -> Any:
-    """Return a saved model, or one that decodes the transformer in a folder or on the hub by its own head."""
-    from pellucid.folder import identify, locate
-
-    if identify(name) not in ("transformer", "sentence-transformers"):
-        return open_model(name)
-    from pellucid.keytokens.embedder import KeyTokenEmbedder
-    from pellucid.keytokens.states import KEY_POOLINGS, KeyTokenSettings
-    from pellucid.transformer.attention import is_causal_lm
-    from pellucid.transformer.backbone import open_backbone, read_transformer_config
-
-    if pooling not in KEY_POOLINGS:
-        raise InputError(f"pooling is {pooling!r:.40}; it must be one of {', '.join(KEY_POOLINGS)}")
-    place = locate(name)
-    causal = is_causal_lm(read_transformer_config(place))
-    backbone = open_backbone(place, attention="causal" if causal else "bidirectional")
-    return KeyTokenEmbedder(backbone, KeyTokenSettings(pooling=cast("KeyPooling", pooling), top_k=None))
 
 
 def work_folder(given: Path | None, output: Path) -> Path:

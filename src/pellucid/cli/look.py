@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +12,6 @@ from pellucid.cli.input import (
     JsonOption,
     ModelOption,
     PlotOption,
-    open_decoder,
     open_model,
     read,
     tabbed_pairs,
@@ -23,7 +21,6 @@ from pellucid.errors import InputError
 
 if TYPE_CHECKING:
     from pellucid.dimensions import Which
-    from pellucid.views.report import Report
 
 
 commands = typer.Typer()
@@ -97,39 +94,18 @@ def audit(
     json: JsonOption = False,
     html: HtmlOption = None,
     plot: PlotOption = None,
-    lexical: Annotated[bool, typer.Option("--lexical", help="Clusters that fire for letters, not meaning.")] = False,
-    encoder: Annotated[str | None, typer.Option(help="With --lexical: a model whose meaning counts.")] = None,
     model: ModelOption = "static-en",
 ) -> None:
     """Find the dimensions of a model that are dead, duplicate or crowded on your texts.
-
-    With --lexical: the clusters of a lexicon model that fire for the letters of a word
-    and not for its meaning.
 
     \b
     Examples:
       pellucid audit texts.txt -m anchors-en-200
       pellucid audit texts.txt -m my-anchors --html audit.html
-      pellucid audit texts.txt -m my-lexicon --lexical --encoder static-en
     """
-    if lexical:
-        if plot is not None:
-            raise typer.BadParameter("there is no picture of --lexical; use --html", param_hint="--plot")
-        show(_lexical(model, texts, encoder), json, html, None)
-        return
-    if encoder is not None:
-        raise typer.BadParameter("only --lexical asks an encoder", param_hint="--encoder")
     from pellucid.analysis.auditing import audit as make
 
     show(make(open_model(model), read(texts)), json, html, plot)
-
-
-def _lexical(model: str, texts: str, encoder: str | None) -> Report:
-    from pellucid.pretrained import load
-    from pellucid.research.firing import lexical_firing
-
-    meaning = None if encoder is None else load(encoder)
-    return lexical_firing(open_model(model), read(texts), encoder=meaning)
 
 
 @commands.command()
@@ -198,34 +174,6 @@ def rank(
     from pellucid.analysis.ranking import rank as make
 
     show(make(open_model(model), query, read(texts), top_k=top), json, html, None)
-
-
-@commands.command()
-def align(
-    models: Annotated[list[str], typer.Argument(help="Key-token models, or transformers: folders or hub ids.")],
-    texts: Annotated[str, typer.Argument(help="A .txt (one text a line), .jsonl or .parquet; - is stdin.")],
-    instruction: Annotated[str | None, typer.Option(help="Look at each model also with this instruction.")] = None,
-    centred: Annotated[bool, typer.Option("--centred", help="Look at each also less its mean embedding.")] = False,
-    pooling: Annotated[str, typer.Option(help="Of transformers: mean, weighted_mean, last or prompt_eol.")] = "mean",
-    top: Annotated[int, typer.Option(min=1, help="How many of the first tokens are looked at.")] = 10,
-    language: Annotated[str, typer.Option(help="Whose stems and lemmas are compared; none leaves them out.")] = "en",
-    json: JsonOption = False,
-    html: HtmlOption = None,
-    plot: PlotOption = None,
-) -> None:
-    """Show how far the embeddings of models hold the tokens of their texts, and which.
-
-    \b
-    Examples:
-      pellucid align my-key-tokens texts.txt
-      pellucid align owner/backbone owner/embedder texts.txt --centred --html page.html
-    """
-    from pellucid.research.alignment import align as make
-
-    opened = {name: open_decoder(name, pooling) for name in dict.fromkeys(models)}
-    stems = None if language == "none" else language
-    found = make(opened, list(read(texts)), instruction=instruction, centred=centred, k=top, language=stems)
-    show(found, json, html, plot)
 
 
 @commands.command()
@@ -324,123 +272,3 @@ def _factor(value: str) -> float:
         return float(value)
     except ValueError:
         raise InputError(f"{value!r:.40} is no number to scale by") from None
-
-
-inspect = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Look inside a static model: what its components and the lengths of its vectors say.",
-)
-commands.add_typer(inspect, name="inspect")
-
-_Static = Annotated[str, typer.Argument(help="A static model: a bundled name, a folder, or a hub id.")]
-_MoreTexts = Annotated[str | None, typer.Argument(help="A .txt (one text a line), .jsonl or .parquet; - is stdin.")]
-_Words = Annotated[int, typer.Option(min=3, help="Look at so many of the most frequent words.")]
-
-
-@inspect.command()
-def components(
-    model: _Static,
-    texts: _MoreTexts = None,
-    component: Annotated[list[int] | None, typer.Option(help="To show; repeat for more. [default: 1 2 3]")] = None,
-    top: Annotated[int, typer.Option(min=1, help="Words of each end of a component.")] = 5,
-    words: _Words = 10_000,
-    json: JsonOption = False,
-    html: HtmlOption = None,
-    plot: PlotOption = None,
-) -> None:
-    """Show the words at the ends of principal components; with a file of texts, those of its sentence means.
-
-    \b
-    Examples:
-      pellucid inspect components static-en
-      pellucid inspect components static-en texts.txt --component 1 --component 6
-    """
-    from pellucid.research.components import principal_components
-
-    given = read(texts) if texts else None
-    show(principal_components(_static(model), given, components=component, top_k=top, words=words), json, html, plot)
-
-
-@inspect.command()
-def ranks(
-    model: _Static,
-    texts: _MoreTexts = None,
-    words: _Words = 10_000,
-    json: JsonOption = False,
-    html: HtmlOption = None,
-    plot: PlotOption = None,
-) -> None:
-    """Show the length of vectors by frequency; with a file of texts, by frequency in that.
-
-    \b
-    Example:
-      pellucid inspect ranks static-en --plot ranks.png
-    """
-    from pellucid.research.norms import norms_by_rank
-
-    show(norms_by_rank(_static(model), read(texts) if texts else None, words=words), json, html, plot)
-
-
-@inspect.command()
-def tags(
-    model: _Static,
-    files: Annotated[list[str], typer.Argument(help='Tagged: "word/TAG" or "word TAG" lines, tabs, CoNLL-U.')],
-    words: _Words = 10_000,
-    tagset: Annotated[str, typer.Option(help="brown or penn brings tags to the paper's classes; as-is.")] = "as-is",
-    json: JsonOption = False,
-    html: HtmlOption = None,
-    plot: PlotOption = None,
-) -> None:
-    """Show the length of vectors by part of speech.
-
-    \b
-    Example:
-      pellucid inspect tags static-en brown/c* --tagset brown
-    """
-    from pellucid.research.norms import norms_by_tag, read_tagged
-
-    show(norms_by_tag(_static(model), read_tagged(*files), words=words, tagset=tagset), json, html, plot)
-
-
-@inspect.command()
-def languages(
-    model: _Static,
-    files: Annotated[list[str], typer.Argument(help="NAME=FILE for each language, a word or sentence a line.")],
-    drop: Annotated[int, typer.Option(min=1, help="First components left out.")] = 7,
-    sample: Annotated[int, typer.Option(min=3, help="Items of each language.")] = 1_000,
-    tsne: Annotated[bool, typer.Option("--tsne", help="Map by t-SNE, not by PCA.")] = False,
-    json: JsonOption = False,
-    html: HtmlOption = None,
-    plot: PlotOption = None,
-) -> None:
-    """Show how far languages are apart, with and without the first components.
-
-    \b
-    Example:
-      pellucid inspect languages my-model en=en.txt de=de.txt --tsne --plot maps.svg
-    """
-    from pellucid.research.separation import language_separation
-
-    projection, given = "tsne" if tsne else "pca", _languages(files)
-    found = language_separation(_static(model), given, drop=drop, sample=sample, projection=projection)
-    show(found, json, html, plot)
-
-
-def _static(name: str) -> Any:
-    return open_model(name)  # another family is refused where it is used
-
-
-def _languages(files: list[str]) -> dict[str, Iterator[str]]:
-    """Return the items of each language; each NAME=FILE is one."""
-    languages = {name: read(file) for name, file in map(_named, files)}
-    if len(languages) < len(files):
-        raise InputError("a language is given twice; its words go into one file")
-    return languages
-
-
-def _named(said: str) -> tuple[str, str]:
-    name, equals, file = said.partition("=")
-    if not equals or not name or not file:
-        raise InputError(f"{said!r:.80} is not NAME=FILE, such as de=german.txt")
-    return name, file

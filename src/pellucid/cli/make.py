@@ -123,7 +123,7 @@ def anchors(
     corpus: Annotated[str, typer.Argument(help="Texts: .txt, .jsonl, .parquet, also .xz and .gz; - is stdin.")],
     output: NewModelOption,
     n: Annotated[int, typer.Option("-n", min=1, help="Anchors, which is the dimensions of an embedding.")] = 200,
-    method: Annotated[str, typer.Option(help="kmeans, frame, fps, fps-published or uniform.")] = "kmeans",
+    method: Annotated[str, typer.Option(help="kmeans, frame, fps or uniform.")] = "kmeans",
     decorrelate: Annotated[float, typer.Option(min=0, max=1, help="How much of the anchors' overlap goes.")] = 0.75,
     language: Annotated[str, typer.Option(help="Of the anchors: en, de, ...; any takes every one.")] = "en",
     candidates: Annotated[int, typer.Option(min=1, help="Texts to choose from at most, the first usable.")] = 200_000,

@@ -266,6 +266,7 @@ def _run(model: Any, weights: str, task: str | LocalTask) -> TaskScore:
     with quiet():
         loaded = make_task(task) if isinstance(task, LocalTask) else make_hub_task(task)
         subject = model if as_it_is else TextEncoder(model, weights[:12])
+        subject = MtebModel(model) if isinstance(model, Embedder) else subject
         done = mteb.evaluate(
             subject, loaded, cache=None, co2_tracker=False, encode_kwargs=settings, show_progress_bar=False
         )
@@ -428,7 +429,7 @@ _FORMS = (
     "a pellucid model (bundled name, folder or hub id), a sentence-transformers model (folder or hub id), 'wordllama', "
     "'wordllama:DIMENSIONS', 'model2vec:FOLDER_OR_ID', 'baseline:NAME:FOLDER_OR_ID' or 'vectors:TEXT_FILE'"
 )
-_BASELINES = "pellucid.research.baselines"  # a name: nothing but the command line imports what research is made of
+_BASELINES = "papers.lens.baselines"
 
 
 def open_any(spec: str | Path) -> Any:
@@ -523,6 +524,45 @@ def _version(model: Any) -> str:
         return metadata.version(type(model).__module__.partition(".")[0])
     except metadata.PackageNotFoundError:
         return ""
+
+
+class MtebModel:
+    """An `Embedder` as MTEB calls it: `mteb.evaluate(MtebModel(model), tasks)`."""
+
+    def __init__(self, model: Embedder) -> None:
+        """Wrap a model; MTEB knows it by a name, and a revision that no other weights have."""
+        from mteb.models import ModelMeta
+
+        name, _, revision = model.model_card_data.base_model.rpartition("@")
+        self.mteb_model_meta = ModelMeta.create_empty({"name": name, "revision": revision})
+        self.model = model
+
+    def encode(
+        self,
+        inputs: Any,
+        *,
+        task_metadata: Any,
+        hf_split: str,
+        hf_subset: str,
+        prompt_type: Any = None,
+        batch_size: int = 32,
+        show_progress_bar: bool = False,
+        precision: str = "float32",
+    ) -> Any:
+        """Encode the texts of a data loader, in the role that MTEB gives them."""
+        texts = [text for batch in inputs for text in batch["text"]]
+        role = getattr(prompt_type, "value", prompt_type)
+        rows = self.model.encode(texts, role, None, batch_size, show_progress_bar, precision=precision)
+        is_sparse = hasattr(rows, "toarray") and task_metadata.type != "Retrieval"  # which needs `similarity` alone
+        return rows.toarray() if is_sparse else rows
+
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
+        """Return the model's similarity of every row to every row."""
+        return self.model.similarity(embeddings1, embeddings2)
+
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
+        """Return the model's similarity of each row and the same row."""
+        return self.model.similarity_pairwise(embeddings1, embeddings2)
 
 
 class TextEncoder:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pellucid.base import check_explained
+from pellucid.embeddings import check_explained
 from pellucid.errors import VERSION, InputError, PellucidError, missing_extra
 from pellucid.integrations.plain import facts_of
 

@@ -1,4 +1,4 @@
-"""Key tokens: a coordinate is a token that a language model's embedding is aligned with; search with them."""
+"""Key tokens: a coordinate is a token that a language model's embedding is aligned with."""
 
 from typing import TYPE_CHECKING
 
@@ -7,26 +7,17 @@ from pellucid._lazy import lazy
 if TYPE_CHECKING:
     from pellucid.keytokens.adjustments import (
         Adjustment as Adjustment,
-        AdjustmentChoice as AdjustmentChoice,
-        choose_adjustment as choose_adjustment,
         component_adjustment as component_adjustment,
-        fit_adjustment as fit_adjustment,
         mean_adjustment as mean_adjustment,
     )
     from pellucid.keytokens.embedder import KeyTokenEmbedder as KeyTokenEmbedder
     from pellucid.keytokens.head import TopTokens as TopTokens, top_tokens as top_tokens
-    from pellucid.keytokens.index import Hit as Hit, KeyTokenIndex as KeyTokenIndex
-    from pellucid.keytokens.states import (
-        KeyTokenSettings as KeyTokenSettings,
-        pooled_embeddings as pooled_embeddings,
-    )
+    from pellucid.keytokens.states import KeyTokenSettings as KeyTokenSettings
 else:
     _HOMES = {
-        "adjustments": "Adjustment AdjustmentChoice choose_adjustment component_adjustment fit_adjustment "
-        "mean_adjustment",
+        "adjustments": "Adjustment component_adjustment mean_adjustment",
         "embedder": "KeyTokenEmbedder",
         "head": "TopTokens top_tokens",
-        "index": "Hit KeyTokenIndex",
-        "states": "KeyTokenSettings pooled_embeddings",
+        "states": "KeyTokenSettings",
     }
     __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)

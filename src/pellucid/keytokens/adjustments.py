@@ -8,36 +8,17 @@ embedding are both an offset, h + offset, which can be saved, and folded into a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal
 
 import numpy as np
 
-from pellucid.base import Vectors, check_texts
+from pellucid.base import Vectors
 from pellucid.errors import InputError
-from pellucid.keytokens.alignment import decoded_texts, measure
-from pellucid.keytokens.head import TokenHead
 from pellucid.pca import spectrum_of
-
-if TYPE_CHECKING:
-    from pellucid.transformer.backbone import Backbone
 
 AdjustmentKind = Literal["none", "mean", "component"]
 ADJUSTMENTS = ("none", "mean", "component")
-
-_MULTIPLES = (0.5, 0.75, 1.0, 1.25, 1.5)  # of the strength that takes the first component's mean out
-_LEAST = 20  # texts to choose by; ten of each half
-
-
-class Decoder(Protocol):
-    """What an adjustment is fitted on: the part of `KeyTokenEmbedder` that is used here."""
-
-    backbone: Backbone
-    head: TokenHead
-
-    def embed(self, texts: Iterable[str], *, show_progress_bar: bool = False) -> Vectors:
-        """Return the embeddings of texts, not adjusted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,26 +90,18 @@ def mean_adjustment(embeddings: Vectors) -> Adjustment:
     return Adjustment("mean", -rows.mean(axis=0, dtype=np.float64).astype(np.float32), 0.0, len(rows))
 
 
-def component_adjustment(
-    embeddings: Vectors, strength: float | None = None, *, tuned: Vectors | None = None
-) -> Adjustment:
+def component_adjustment(embeddings: Vectors, strength: float | None = None) -> Adjustment:
     """Return the addition of a multiple of the first principal component (paper, section 4.3).
 
     Args:
-        embeddings: float32 [n, d] of the language model; zero rows do not count.
-        strength: lambda. None: v_1, the mean of (tuned - plain) along u_1, where tuned embeddings are given; else what
-            brings the mean embedding's part along u_1 to 0.
-        tuned: float32 [n, d] of the same texts by an embedder made from the model.
+        embeddings: float32 [n, d]; zero rows do not count.
+        strength: lambda; None takes what brings the mean embedding's part along u_1 to 0.
 
     Raises:
         InputError: fewer than two rows are not zero, or `strength` is not finite.
     """
     rows = _known(embeddings)
     first = spectrum_of(rows).first  # points to the side of the mean
-    if strength is None and tuned is not None:
-        if tuned.shape != embeddings.shape:
-            raise InputError(f"tuned embeddings of shape {tuned.shape} are not of the same texts {embeddings.shape}")
-        strength = float((_known(tuned).mean(axis=0) - rows.mean(axis=0)) @ first)
     if strength is None:
         strength = -float(rows.mean(axis=0) @ first)
     if not np.isfinite(strength):
@@ -145,91 +118,3 @@ def _known(embeddings: Vectors) -> Vectors:
             f"{len(embeddings)}"
         )
     return rows
-
-
-def fit_adjustment(
-    model: Decoder,
-    texts: Iterable[str],
-    kind: str,
-    *,
-    strength: float | None = None,
-    tuned: Decoder | None = None,
-    show_progress_bar: bool = False,
-) -> Adjustment:
-    """Return an adjustment of a model's embeddings; see `KeyTokenEmbedder.fitted`."""
-    if kind not in (*ADJUSTMENTS, "best"):
-        raise InputError(f"adjustment is {kind!r:.40}; it must be one of {', '.join((*ADJUSTMENTS, 'best'))}")
-    if kind != "component" and not (strength is None and tuned is None):
-        raise InputError(f"strength and tuned belong to the adjustment 'component', not to {kind!r}")
-    if strength is not None and tuned is not None:
-        raise InputError("give strength or tuned, not both: each says how much of the component is added")
-    if kind == "none":
-        return Adjustment()
-    if kind == "best":
-        return choose_adjustment(model, texts, show_progress_bar=show_progress_bar).adjustment
-    sample = check_texts(texts)
-    plain = model.embed(sample, show_progress_bar=show_progress_bar)
-    if kind == "mean":
-        return mean_adjustment(plain)
-    other = None if tuned is None else tuned.embed(sample, show_progress_bar=show_progress_bar)
-    return component_adjustment(plain, strength, tuned=other)
-
-
-@dataclass(frozen=True)
-class AdjustmentChoice:
-    """The adjustments tried on a sample, and the best.
-
-    Attributes:
-        adjustment: the best, fitted on the whole sample.
-        scores: name -> score, in the order tried; the best is the first of the highest.
-        best: its name.
-    """
-
-    adjustment: Adjustment
-    scores: dict[str, float]
-    best: str
-
-
-def choose_adjustment(model: Decoder, texts: Iterable[str], *, show_progress_bar: bool = False) -> AdjustmentChoice:
-    """Try the adjustments on a sample of texts and take the one with the highest alignment rate.
-
-    The score is the Local Alignment Rate (paper, Eq. 7) with each token weighted by ln(texts / texts that hold it): a
-    token that every text has adds nothing, so that being aligned with stop words, as plain embeddings are, scores low,
-    and no list of stop words is needed. It is measured on each half of the sample with the adjustment fitted on the
-    other half, and averaged. Tried are none, the mean, and the first component with 0.5 to 1.5 times the strength
-    that takes its mean out.
-
-    Args:
-        model: whose adjustment is chosen; its own does not count.
-        texts: at least 20 that the model reads something in, such as it will be used on.
-        show_progress_bar: show a bar while they are embedded.
-
-    Raises:
-        InputError: there are fewer, or an item is no string.
-    """
-    sample = check_texts(texts)
-    embeddings = model.embed(sample, show_progress_bar=show_progress_bar)
-    known = np.flatnonzero(embeddings.any(axis=1))
-    if len(known) < _LEAST:
-        raise InputError(f"an adjustment is chosen by {_LEAST} texts or more, got {len(known)} that have tokens")
-    halves = (known[::2], known[1::2])
-    names = ["none", "mean", *(f"component x {multiple:g}" for multiple in _MULTIPLES)]
-    scores = dict.fromkeys(names, 0.0)
-    for fit, test in (halves, halves[::-1]):
-        for name, adjustment in zip(names, _candidates(embeddings[fit]), strict=True):
-            scores[name] += _said(model, adjustment, [sample[n] for n in test], embeddings[test]) / len(halves)
-    best = max(scores, key=lambda name: round(scores[name], 6))
-    chosen = dict(zip(names, _candidates(embeddings), strict=True))[best]
-    return AdjustmentChoice(chosen, scores, best)
-
-
-def _candidates(embeddings: Vectors) -> list[Adjustment]:
-    whole = component_adjustment(embeddings)
-    parts = [component_adjustment(embeddings, multiple * whole.strength) for multiple in _MULTIPLES]
-    return [Adjustment(), mean_adjustment(embeddings), *parts]
-
-
-def _said(model: Decoder, adjustment: Adjustment, texts: list[str], embeddings: Vectors) -> float:
-    """Return the weighted local alignment rate of adjusted embeddings."""
-    given = decoded_texts(model.backbone, model.head, texts, adjustment.apply(embeddings))
-    return measure("", given, 1, stems=None, examples=0).weighted_lar

@@ -18,17 +18,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from pellucid.base import Vectors, check_texts, explained_texts
-from pellucid.dimensions import Dimensions, Edit, mixed
+from pellucid.dimensions import Dimensions, Edit, mixed, renaming, write_dimensions
 from pellucid.embeddings import PLAIN, Role, checked_role, unit_rows
-from pellucid.errors import InputError
+from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import KEY_TOKEN, Explanation, Row
-from pellucid.keytokens.adjustments import Adjustment, fit_adjustment
+from pellucid.keytokens.adjustments import Adjustment, component_adjustment, mean_adjustment
 from pellucid.keytokens.head import TokenHead, TopTokens, open_token_head
 from pellucid.keytokens.states import (
     KeyTokenSettings,
@@ -37,8 +38,11 @@ from pellucid.keytokens.states import (
     state_width,
     text_embeddings,
 )
+from pellucid.mixing import mixed_rows, mixing_tensors, read_mixed
+from pellucid.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.text import Span, split_words, well_formed
 from pellucid.transformer.embedder import TransformerEmbedder
+from pellucid.transformer.folder import backbone_facts, finite, read_backbone, write_backbone
 from pellucid.transformer.reading import Reading, known_words, whole_words
 from pellucid.transformer.tokenwords import Rank, Token
 
@@ -153,6 +157,7 @@ def _joined(first: Row, second: Row) -> Row:
     )
 
 
+_TENSORS, _DESCRIBED = "keytokens.safetensors", "keytokens.json"
 _BLOCK = 4_096  # texts decoded together
 
 
@@ -247,12 +252,32 @@ class KeyTokenEmbedder(TransformerEmbedder):
 
     @classmethod
     def _read(cls, folder: Path, facts: Mapping[str, Any], *, backbone: Backbone | str | Path | None = None) -> Self:
-        from pellucid.keytokens.folder import read_edit, read_folder
-
-        parts = read_folder(folder, facts, backbone)
-        model = cls(parts.backbone, parts.settings, head=parts.head, adjustment=parts.adjustment)
-        edit = read_edit(parts, facts, model.dimensions)
-        return model if edit is None else model._edited(edit)
+        path = folder / _TENSORS
+        tensors = {name: np.array(tensor) for name, tensor in read_tensors(path)[0].items()}
+        if "fingerprint" not in tensors:
+            raise ModelFolderError(f"{path} holds no fingerprint; it is of another model or broken")
+        for name, shape in (("fingerprint", (-1,)), ("offset", (-1,)), ("head", (-1, -1))):
+            if name in tensors:
+                tensors[name] = finite(tensors[name], shape, f"{path}: {name!r}")
+        described = read_json(folder / _DESCRIBED)
+        try:
+            settings = KeyTokenSettings(**described["settings"])
+            adjustment = Adjustment(offset=tensors.get("offset"), **described["adjustment"])
+        except (KeyError, TypeError, InputError) as error:
+            raise ModelFolderError(f"{folder / _DESCRIBED} does not describe a key-token model: {error}") from error
+        opened = read_backbone(folder, facts, backbone, tensors["fingerprint"])
+        model = cls(opened, settings, head=tensors.get("head"), adjustment=adjustment)
+        tokens, count = model.dimensions, facts.get("dimensions")
+        if type(count) is not int or not 1 <= count <= len(tokens):
+            raise ModelFolderError(
+                f"{folder / 'config.json'} must say how many dimensions the model has, 1 to {len(tokens)}, "
+                f"not {count!r:.40}"
+            )
+        saved = None if "mixing_values" in tensors else [token.about for token in tokens]
+        mixing, dimensions = read_mixed(tensors, len(tokens), count, path, saved)
+        if mixing is None and list(dimensions) == list(tokens):
+            return model
+        return model._edited(renaming(dimensions, {}) if mixing is None else Edit(dimensions, mixing))
 
     def save_pretrained(
         self,
@@ -281,11 +306,27 @@ class KeyTokenEmbedder(TransformerEmbedder):
     def _write(
         self, folder: Path, *, backbone_name: str | None = None, dtype: str = "float32", sparse_encoder: bool = False
     ) -> dict[str, Any]:
-        from pellucid.keytokens.folder import Model, write_folder
+        from pellucid.keytokens.sparse_encoder import check_expressible, linear_layer, write_modules
 
-        head, adjustment = (self.head, self.given_head), self.adjustment
-        model = Model(self.backbone, self.settings, *head, adjustment, self.mixing, self.dimensions)
-        return write_folder(folder, model, backbone_name, dtype, sparse_encoder)
+        if dtype not in ("float32", "float16"):
+            raise InputError(f"a given head is saved as float32 or float16, not {dtype!r:.40}")
+        if sparse_encoder:
+            check_expressible(self.backbone, self.settings, self.mixing, backbone_name)
+        write_backbone(folder, self.backbone, backbone_name)
+        offset = self.adjustment.offset
+        if sparse_encoder:
+            layer = linear_layer(self.head, offset, self.mixing)
+            write_modules(folder, self.backbone.tokenizer, self.settings, *layer)
+        tensors: dict[str, Any] = {"fingerprint": self.backbone.fingerprint()}
+        if offset is not None:
+            tensors["offset"] = offset
+        if self.given_head:
+            tensors["head"] = self.head.rows().astype(dtype)
+        write_tensors(folder / _TENSORS, tensors | mixing_tensors(self.mixing))
+        adjustment = {key: value for key, value in asdict(self.adjustment).items() if key != "offset"}
+        write_json(folder / _DESCRIBED, {"settings": asdict(self.settings), "adjustment": adjustment})
+        write_dimensions(folder / "dimensions.tsv", self.dimensions)
+        return {"dimensions": len(self.dimensions), **backbone_facts(self.backbone, backbone_name)}
 
     def _identity(self) -> dict[str, Any]:
         head = {"rows": self.head.rows(), "bias": self.head.bias} if self.given_head else None
@@ -311,10 +352,9 @@ class KeyTokenEmbedder(TransformerEmbedder):
     def fitted(
         self,
         texts: Iterable[str],
-        adjustment: Literal["none", "mean", "component", "best"] = "best",
+        adjustment: Literal["mean", "component"] = "mean",
         *,
         strength: float | None = None,
-        tuned: KeyTokenEmbedder | None = None,
         show_progress_bar: bool = False,
     ) -> Self:
         """Return the same model with an adjustment fitted on a sample of texts.
@@ -322,20 +362,20 @@ class KeyTokenEmbedder(TransformerEmbedder):
         Args:
             texts: such as the model will be used on; some hundreds do.
             adjustment: "mean" subtracts their mean embedding; "component" adds a multiple of their first principal
-                component (paper, section 4.3); "none" takes the adjustment away; "best" is what `choose_adjustment`
-                finds.
+                component (paper, section 4.3).
             strength: for "component", its lambda; None fits it: it takes the component's mean out.
-            tuned: for "component", an embedder made from this model; lambda is then the mean difference of the two
-                along the component, the paper's v_1.
             show_progress_bar: show a bar, counting texts.
 
         Raises:
-            InputError: too few texts, an unknown adjustment, or `strength` or `tuned` given for another one.
+            InputError: too few texts, an unknown adjustment, or `strength` given for another one.
         """
-        found = fit_adjustment(
-            self, texts, adjustment, strength=strength, tuned=tuned, show_progress_bar=show_progress_bar
-        )
-        return self.with_adjustment(found)
+        if adjustment not in ("mean", "component"):
+            raise InputError(f"adjustment is {adjustment!r:.40}; it must be one of mean, component")
+        if adjustment == "mean" and strength is not None:
+            raise InputError("strength belongs to the adjustment 'component', not to 'mean'")
+        rows = self.embed(check_texts(texts), show_progress_bar=show_progress_bar)
+        is_mean = adjustment == "mean"
+        return self.with_adjustment(mean_adjustment(rows) if is_mean else component_adjustment(rows, strength))
 
     def embed(self, texts: str | Iterable[str], *, role: Role = None, show_progress_bar: bool = False) -> Vectors:
         """Return the embeddings of the language model itself, before any adjustment.
@@ -432,7 +472,7 @@ class KeyTokenEmbedder(TransformerEmbedder):
             vectors = before_rows(self.backbone, self.adjustment.apply(block))
             rows = self.head.kept(vectors, known, self.settings.top_k, self.settings.signs)
             silent += int((known & (np.diff(rows.indptr) == 0)).sum())
-            parts.append(rows if self.mixing is None else sparse.csr_matrix(rows @ self.mixing, dtype=np.float32))
+            parts.append(mixed_rows(rows, self.mixing))
         if silent:
             warnings.warn(
                 f"{silent} of {len(embeddings)} texts have no token with a logit above 0, and so no embedding; "

@@ -11,7 +11,7 @@ decoded to; the others are called text tokens.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 Rows = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
-_CHUNK = 8192  # rows of the head at a time
-_TEXTS = 512  # embeddings at a time
+CHUNK = 8192  # rows of the head at a time
+TEXTS = 512  # embeddings at a time
 _LOW = np.int64(0xFFFFFFFF)
 _SPARE_ROWS = 4096  # rows of a head beyond the tokenizer's tokens; heads are padded to round numbers
 _OUTPUT = ("lm_head.weight", "embed_out.weight", "output.weight", "lm_head.decoder.weight")
@@ -207,7 +207,7 @@ class TopTokens(NamedTuple):
     scores: Rows
 
 
-def top_tokens(embeddings: npt.ArrayLike, head: Any, k: int, *, chunk: int = _CHUNK) -> TopTokens:
+def top_tokens(embeddings: npt.ArrayLike, head: Any, k: int, *, chunk: int = CHUNK) -> TopTokens:
     """Return the `k` tokens that score highest for each embedding (Algorithm 1, lines 6 to 11).
 
     Args:
@@ -219,40 +219,14 @@ def top_tokens(embeddings: npt.ArrayLike, head: Any, k: int, *, chunk: int = _CH
     Raises:
         InputError: `k` is out of range, the widths differ, or an embedding or the head holds NaN or infinity.
     """
-    rows = checked(embeddings, head, k)
-    return _ranked(rows, head, k, np.zeros(1), None, chunk)[0]
-
-
-def shifted_top_tokens(
-    embeddings: npt.ArrayLike,
-    head: Any,
-    k: int,
-    direction: npt.ArrayLike,
-    amounts: Sequence[float],
-    *,
-    chunk: int = _CHUNK,
-) -> list[TopTokens]:
-    """Return the top tokens of h + amount x direction for each amount, with one pass over the head for all of them.
-
-    The scores are E h + amount (E direction), which is E (h + amount direction) up to rounding.
-
-    Args:
-        embeddings: [n, d].
-        head: [V, d], as in `top_tokens`.
-        k: from 1 to V.
-        direction: [d].
-        amounts: how much of the direction is added; at least one.
-        chunk: rows of the head at a time.
-
-    Raises:
-        InputError: as in `top_tokens`, or there is no amount.
-    """
-    if not len(amounts):
-        raise InputError("no amount to shift by; give at least one, such as [0.0]")
-    rows, along = checked(embeddings, head, k), np.asarray(direction, np.float32)
-    if along.shape != rows.shape[1:]:
-        raise InputError(f"the direction has shape {along.shape}; the embeddings are {rows.shape[1]} wide")
-    return _ranked(rows, head, k, np.asarray(amounts, np.float32), along, chunk)
+    rows, found = checked(embeddings, head, k), []
+    for first in range(0, max(1, len(rows)), TEXTS):
+        block = rows[first : first + TEXTS]
+        kept = np.zeros((len(block), 0), np.int64)
+        for start, part in head_chunks(head, chunk):
+            kept = largest_keys(kept, block @ part.T, start, k)
+        found.append(tokens_of_keys(kept))
+    return TopTokens(*map(np.concatenate, zip(*found)))
 
 
 def checked(embeddings: npt.ArrayLike, head: Any, k: int) -> Rows:
@@ -298,43 +272,32 @@ def head_rows(head: Any, start: int, stop: int) -> Rows:
     return np.asarray(part, np.float32)
 
 
-def _ranked(rows: Rows, head: Any, k: int, amounts: Any, direction: Rows | None, chunk: int) -> list[TopTokens]:
-    """Return the top tokens of all texts at each amount."""
-    found: list[list[TopTokens]] = [[] for _ in amounts]
-    for first in range(0, max(1, len(rows)), _TEXTS):
-        block = rows[first : first + _TEXTS]
-        kept = [np.zeros((len(block), 0), np.int64) for _ in amounts]
-        for start in range(0, head.shape[0], chunk):
-            part = head_rows(head, start, start + chunk)
-            if not np.isfinite(part).all():
-                raise InputError(
-                    f"the head holds NaN or infinity among its rows {start:,} to {start + len(part) - 1:,}"
-                )
-            scores = block @ part.T  # [texts, chunk]
-            along = None if direction is None else part @ direction
-            for n, amount in enumerate(amounts):
-                moved = scores if along is None else scores + amount * along
-                kept[n] = _first(np.concatenate([kept[n], _keys(moved, start)], axis=1), k)
-        for tops, keys in zip(found, kept, strict=True):
-            tops.append(_top(keys))
-    return [TopTokens(*map(np.concatenate, zip(*tops))) for tops in found]
+def head_chunks(head: Any, chunk: int) -> Iterator[tuple[int, Rows]]:
+    """Yield the rows of a head in chunks, float32, each with the number of its first row.
+
+    Raises:
+        InputError: one holds NaN or infinity.
+    """
+    for start in range(0, head.shape[0], chunk):
+        part = head_rows(head, start, start + chunk)
+        if not np.isfinite(part).all():
+            raise InputError(f"the head holds NaN or infinity among its rows {start:,} to {start + len(part) - 1:,}")
+        yield start, part
 
 
-def _keys(scores: Rows, start: int) -> Ids:
-    """Return one int64 for each score and id, ordered by score, then by the lower id."""
+def largest_keys(kept: Ids, scores: Rows, start: int, k: int) -> Ids:
+    """Return the `k` largest keys of each text, in no order, of those kept so far and a chunk's scores [n, chunk].
+
+    A key is one int64 made of a score and the id of its token: keys are ordered by score, then by the lower id.
+    """
     bits = (scores + np.float32(0)).view(np.int32)  # -0.0 + 0.0 is 0.0: equal scores have equal bits
     ordered = (bits ^ ((bits >> 31) & np.int32(0x7FFFFFFF))).astype(np.int64)
     ids = np.arange(start, start + scores.shape[1], dtype=np.int64)
-    keys: Ids = (ordered << 32) | (_LOW - ids)
-    return keys
-
-
-def _first(keys: Ids, k: int) -> Ids:
-    """Return the `k` largest keys of each row, in no order."""
+    keys = np.concatenate([kept, (ordered << 32) | (_LOW - ids)], axis=1)
     return np.partition(keys, keys.shape[1] - k, axis=1)[:, -k:] if keys.shape[1] > k else keys
 
 
-def _top(keys: Ids) -> TopTokens:
+def tokens_of_keys(keys: Ids) -> TopTokens:
     """Return ids and scores of the keys, best first."""
     keys = np.sort(keys, axis=1)[:, ::-1]
     ordered = (keys >> 32).astype(np.int32)

@@ -19,7 +19,6 @@ from pellucid.transformer.backbone import Backbone
 from pellucid.transformer.reading import Reading, ReadingSettings, check_choice, check_positive
 
 if TYPE_CHECKING:
-    import torch
     from typing_extensions import Self
 
 KeyPooling = Literal["mean", "weighted_mean", "last", "prompt_eol"]
@@ -111,41 +110,23 @@ def text_embeddings(backbone: Backbone, readings: Sequence[Reading], settings: K
     Raises:
         InputError: the backbone gives NaN or infinity.
     """
-    return pooled_embeddings(backbone, readings, [settings])[0]
-
-
-def pooled_embeddings(
-    backbone: Backbone, readings: Sequence[Reading], several: Sequence[KeyTokenSettings]
-) -> list[Vectors]:
-    """Return the embeddings of some texts under several settings that read texts alike, of one forward pass.
-
-    Args:
-        backbone: the transformer.
-        readings: at least one, `KeyTokenEmbedder.readings` of any of the settings.
-        several: decided ones, such as the `settings` of embedders that differ in their pooling alone.
-
-    Returns:
-        for each of the settings float32 [n, d], as `KeyTokenEmbedder.embed` gives it.
-
-    Raises:
-        InputError: the backbone gives NaN or infinity.
-    """
     import torch
 
     with torch.inference_mode():
         ids, mask, _ = backbone.padded(readings)
-        hidden = base_states(backbone.model, ids, mask).float()
-        found = [_pooled(hidden, _shares(readings, mask.cpu().numpy(), one), one.normalize) for one in several]
-    if not all(np.isfinite(rows).all() for rows in found):
+        rows = pooled_states(base_states(backbone.model, ids, mask).float(), mask, readings, settings)
+    if not np.isfinite(rows).all():
         raise InputError("the backbone gives NaN or infinity; open it with dtype='float32'")
-    return found
+    return rows
 
 
-def _pooled(hidden: torch.Tensor, shares: Vectors, normalize: bool) -> Vectors:
+def pooled_states(hidden: Any, mask: Any, readings: Sequence[Reading], settings: KeyTokenSettings) -> Vectors:
+    """Return the embeddings that the states [n, L, d] of some texts become, float32 [n, d]."""
     import torch
 
-    pooled = torch.einsum("bl,bld->bd", torch.from_numpy(shares).to(hidden.device), hidden)
-    rows: Vectors = (torch.nn.functional.normalize(pooled, dim=1) if normalize else pooled).cpu().numpy()
+    shares = torch.from_numpy(_shares(readings, mask.cpu().numpy(), settings)).to(hidden.device)
+    pooled = torch.einsum("bl,bld->bd", shares, hidden)
+    rows: Vectors = (torch.nn.functional.normalize(pooled, dim=1) if settings.normalize else pooled).cpu().numpy()
     return rows
 
 

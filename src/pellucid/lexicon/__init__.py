@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         named_by_words as named_by_words,
         refine_clusters as refine_clusters,
     )
-    from pellucid.lexicon.embedder import LexiconEmbedder as LexiconEmbedder, largest_coordinates as largest_coordinates
+    from pellucid.lexicon.embedder import LexiconEmbedder as LexiconEmbedder
     from pellucid.lexicon.static import (
         StaticLexiconEmbedder as StaticLexiconEmbedder,
         WordClusters as WordClusters,
@@ -41,7 +41,7 @@ else:
     _HOMES = {
         "clusters": "Clusters FittedHead cluster_vocabulary fit_head fit_rows",
         "distilling": "fired_clusters named_by_words refine_clusters",
-        "embedder": "LexiconEmbedder largest_coordinates",
+        "embedder": "LexiconEmbedder",
         "static": "StaticLexiconEmbedder WordClusters",
         "training": "TRAINED TrainingSettings train_lexicon trained_model",
         "training_data": "TrainingRow TrainingSet mine_negatives read_training_sets score_rows write_rows",

@@ -7,13 +7,19 @@ tokens, and with h_i for the state of token i of the text
 
 The similarity of two texts is the cosine, and so exactly a sum over clusters; each has a token in either text that
 fired it. How the vocabulary is clustered is in `clusters.py`, how a text is read in `transformer/reading.py`, what
-torch does in `transformer/backbone.py`, the files of a model in `folder.py`.
+torch does in `transformer/backbone.py`. A model on disk:
+
+    config.json            the family, and how the backbone is opened
+    lexicon.json           the settings, and the clusters' names and words
+    lexicon.safetensors    centroids, assignment of tokens; bias and mixing where there are any; a fingerprint
+    dimensions.tsv         the dimensions, for people: names and scales in it are honoured; what `scale` did is here
+    backbone/, adapter/    the transformer, as in `transformer/folder.py`
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,20 +28,24 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.base import Vectors, explained_texts
-from pellucid.dimensions import Dimensions, Edit, mixed
+from pellucid.dimensions import Dimensions, Edit, write_dimensions
 from pellucid.embeddings import Role
-from pellucid.errors import InputError
+from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Explanation, Row
-from pellucid.folder import identify, locate
+from pellucid.lexicon.clusters import Clusters
+from pellucid.mixing import after_edit, diagonal_scales, mixing_tensors, read_mixed, sparse_units, strongest_source
+from pellucid.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.text import Span, well_formed
 from pellucid.transformer.embedder import TransformerEmbedder
+from pellucid.transformer.folder import backbone_facts, finite, read_backbone, write_backbone
 from pellucid.transformer.reading import LexiconSettings, Reading, kept_own_words, known_words, whole_words
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from pellucid.lexicon.clusters import Clusters
     from pellucid.transformer.backbone import Backbone
+
+_TENSORS, _DESCRIBED, _TABLE = "lexicon.safetensors", "lexicon.json", "dimensions.tsv"
 
 
 class LexiconEmbedder(TransformerEmbedder):
@@ -89,10 +99,14 @@ class LexiconEmbedder(TransformerEmbedder):
                 f"the clusters' centroids have {width} dimensions and the states of the backbone {backbone.dimension}; "
                 "cluster the head of this backbone"
             )
+        self.mixing, self._dimensions = mixed or (None, clusters.dimensions)
+        if mixed is not None and mixed[0].shape != (len(clusters), len(mixed[1])):
+            raise InputError(
+                f"mixing of shape {mixed[0].shape} does not lead from {len(clusters)} clusters to {len(mixed[1])} "
+                "dimensions"
+            )
         self._read_with(backbone, settings)
         self.clusters, self.bias = clusters, bias
-        self.mixing: Any = mixed and mixed[0]
-        self._dimensions = mixed[1] if mixed else clusters.dimensions
 
     @classmethod
     def from_parts(
@@ -116,18 +130,13 @@ class LexiconEmbedder(TransformerEmbedder):
         Raises:
             InputError: the parts do not fit together.
         """
-        if mixed is not None and mixed[0].shape != (len(clusters), len(mixed[1])):
-            raise InputError(
-                f"mixing of shape {mixed[0].shape} does not lead from {len(clusters)} clusters to {len(mixed[1])} "
-                "dimensions"
-            )
         model = cls.__new__(cls)
         model._set(backbone, clusters, settings, bias, mixed)
         return model
 
     @classmethod
     def from_pretrained(cls, path_or_id: str | Path, *, backbone: Backbone | str | Path | None = None) -> Self:
-        """Open a lexicon model: a bundled name, a saved folder, or a folder or hub id in the LENS authors' format.
+        """Open a lexicon model: a bundled name, a saved folder, or a hub id.
 
         Args:
             path_or_id: where it is.
@@ -137,22 +146,23 @@ class LexiconEmbedder(TransformerEmbedder):
             ModelFolderError: nothing is there, its files are broken or do not fit together, or the backbone is another
                 one than the model was made with.
         """
-        from pellucid.lexicon.folder import is_published, open_published
-
-        folder = locate(path_or_id)
-        if identify(folder) == "pellucid" or not is_published(folder):
-            return cls._open(folder, backbone=backbone)
-        parts = open_published(folder, path_or_id, backbone)
-        model = cls.from_parts(*parts[:3], bias=parts.bias, mixed=parts.mixed)
-        model._folder = folder
-        return model
+        return cls._open(path_or_id, backbone=backbone)
 
     @classmethod
     def _read(cls, folder: Path, facts: Mapping[str, Any], *, backbone: Backbone | str | Path | None = None) -> Self:
-        from pellucid.lexicon.folder import read_folder
-
-        parts = read_folder(folder, facts, backbone)
-        return cls.from_parts(*parts[:3], bias=parts.bias, mixed=parts.mixed)
+        path = folder / _TENSORS
+        tensors = _checked_tensors(path)
+        settings, clusters, about = _read_described(folder / _DESCRIBED, tensors)
+        opened = read_backbone(folder, facts, backbone, tensors["fingerprint"])
+        mixing, dimensions = read_mixed(tensors, len(clusters), len(about), path, about)
+        if clusters.centroids.shape[1] != opened.dimension or (
+            settings.own_words and len(clusters.assignment) < len(opened.tokenizer)
+        ):
+            raise ModelFolderError(f"{path}: the clusters are of another backbone than {opened.name!r}")
+        if mixing is None:  # what was renamed are the clusters themselves
+            clusters = replace(clusters, names=dimensions.names, words=[item.about for item in dimensions])
+        mixed = None if mixing is None else (mixing, dimensions)
+        return cls.from_parts(opened, clusters, settings, bias=tensors.get("bias"), mixed=mixed)
 
     def save_pretrained(self, path: str | Path, *, backbone_name: str | None = None, dtype: str = "float32") -> None:
         """Write the model to folder `path`, whole or not at all; `dimensions.tsv` may be edited.
@@ -169,11 +179,24 @@ class LexiconEmbedder(TransformerEmbedder):
         self._save(path, backbone_name=backbone_name, dtype=dtype)
 
     def _write(self, folder: Path, *, backbone_name: str | None = None, dtype: str = "float32") -> dict[str, Any]:
-        from pellucid.lexicon.folder import Parts, write_folder
-
-        mixed = None if self.mixing is None else (self.mixing, self._dimensions)
-        parts = Parts(self.backbone, self.clusters, self.settings, self.bias, mixed)
-        return write_folder(folder, parts, backbone_name, dtype)
+        if dtype not in ("float32", "float16"):
+            raise InputError(f"centroids and adapter are saved as float32 or float16, not {dtype!r:.40}")
+        write_backbone(folder, self.backbone, backbone_name, dtype)
+        tensors: dict[str, npt.NDArray[Any]] = {
+            "centroids": self.clusters.centroids.astype(dtype),
+            "assignment": self.clusters.assignment.astype(np.int32),
+            "fingerprint": self.backbone.fingerprint(),
+        }
+        if self.bias is not None:
+            tensors["bias"] = self.bias
+        scales = diagonal_scales(self.mixing)
+        write_tensors(folder / _TENSORS, tensors | mixing_tensors(self.mixing if scales is None else None))
+        described = {"settings": asdict(self.settings), "names": self.clusters.names, "words": self.clusters.words}
+        about = [item.about for item in self._dimensions]
+        same = about == self.clusters.words  # as in every model without merged dimensions
+        write_json(folder / _DESCRIBED, described | {"about": None if same else about}, indent=None)
+        write_dimensions(folder / _TABLE, self._dimensions, scales)
+        return {"dimensions": len(self._dimensions), **backbone_facts(self.backbone, backbone_name)}
 
     def _identity(self) -> dict[str, Any]:
         clusters = {"centroids": self.clusters.centroids, "assignment": self.clusters.assignment}
@@ -266,7 +289,7 @@ class LexiconEmbedder(TransformerEmbedder):
 
     def _places(self, text: str, reading: Reading, weights: Vectors, fired: npt.NDArray[np.int64]) -> Any:
         """Return the function from a dimension to where in `text` it was fired, as a tuple of at most one span."""
-        words, source_of = whole_words(text, reading.spans), strongest_cluster(self.mixing, weights)
+        words, source_of = whole_words(text, reading.spans), strongest_source(self.mixing, weights)
 
         def place(dimension: int) -> tuple[Span, ...]:
             source = source_of(dimension)
@@ -276,7 +299,7 @@ class LexiconEmbedder(TransformerEmbedder):
         return place
 
     def _edited(self, edit: Edit) -> Self:
-        used, mixing = edited_mixing(self.mixing, edit)
+        used, mixing = after_edit(self.mixing, edit)
         clusters = self.clusters.take(used)
         bias = None if self.bias is None else self.bias[used]
         if mixing is None:
@@ -310,55 +333,42 @@ def _checked_bias(
     return means
 
 
-def sparse_units(weights: Any, mixing: Any, max_active_dims: int | None) -> Any:
-    """Return weights of clusters, CSR [texts, k], as pruned embeddings of length 1, float32 CSR [texts, dimensions]."""
-    from scipy import sparse
-
-    rows = weights
-    if mixing is not None:
-        rows = sparse.csr_matrix(rows @ mixing)
-        rows.eliminate_zeros()
-    if max_active_dims is not None:
-        rows = largest_coordinates(rows, max_active_dims)
-    lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1), np.float64)).ravel()
-    rows.data = (rows.data / np.repeat(lengths, np.diff(rows.indptr))).astype(np.float32)
-    rows.sort_indices()
-    return rows
-
-
-def strongest_cluster(mixing: Any, weights: npt.NDArray[Any]) -> Callable[[int], int]:
-    """Return the function from a dimension to the cluster with the largest part in it, of one text's weights [k]."""
-    if mixing is None:
-        return lambda dimension: dimension
-    columns = mixing.tocsc()
-
-    def cluster(dimension: int) -> int:
-        part = slice(columns.indptr[dimension], columns.indptr[dimension + 1])
-        sources = columns.indices[part]
-        return int(sources[np.argmax(weights[sources] * columns.data[part])])
-
-    return cluster
+def _checked_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """Read the tensors and check their shapes against each other."""
+    tensors, _ = read_tensors(path)
+    found = {name: np.array(tensor) for name, tensor in tensors.items()}  # torch wants arrays it may write to
+    needed = ("centroids", "assignment", "fingerprint")
+    if not all(name in found for name in needed) or found["assignment"].dtype.kind != "i":
+        raise ModelFolderError(f"{path} must hold {', '.join(needed)}; it is of another model or broken")
+    found["centroids"] = finite(found["centroids"], (-1, -1), f"{path}: 'centroids'")
+    found["assignment"] = found["assignment"].astype(np.int64)
+    k, width = found["centroids"].shape
+    for name, side in (("fingerprint", width), ("bias", k)):
+        if name in found:
+            found[name] = finite(found[name], (side,), f"{path}: {name!r}")
+    return found
 
 
-def edited_mixing(mixing: Any, edit: Edit) -> tuple[npt.NDArray[np.int64], Any]:
-    """Return which clusters an edit leaves in use, and the mixing of these; None where each is a dimension as it is."""
-    from scipy import sparse
+def _read_described(
+    path: Path, tensors: dict[str, npt.NDArray[Any]]
+) -> tuple[LexiconSettings, Clusters, list[tuple[str, ...]]]:
+    """Return the settings, the clusters of the head, and what each dimension is about."""
+    facts = read_json(path)
+    try:
+        settings = LexiconSettings(**facts["settings"])
+        words = _lists(facts["words"])
+        about = words if facts["about"] is None else _lists(facts["about"])
+        (names,) = _lists([facts["names"]])
+        clusters = Clusters(tensors["assignment"], tensors["centroids"], list(names), words)
+    except (KeyError, TypeError, InputError) as error:
+        raise ModelFolderError(f"{path} does not describe a lexicon model: {error}") from error
+    return settings, clusters, about
 
-    found = mixed(mixing, edit)
-    found.eliminate_zeros()
-    used = np.flatnonzero(np.diff(found.indptr))
-    found = found[used]
-    same = found.shape[0] == found.shape[1] and abs(found - sparse.eye_array(len(used))).nnz == 0
-    return used, None if same else found
 
-
-def largest_coordinates(rows: Any, most: int) -> Any:
-    """Return CSR rows of which only the `most` largest values are left; `rows` itself is changed."""
-    kept = np.zeros(rows.nnz, bool)
-    for start, end in zip(rows.indptr[:-1], rows.indptr[1:]):
-        part = rows.data[start:end]
-        chosen = np.argpartition(-part, most - 1)[:most] if len(part) > most else np.arange(len(part))
-        kept[start + chosen] = True
-    rows.data[~kept] = 0
-    rows.eliminate_zeros()
-    return rows
+def _lists(value: Any) -> list[tuple[str, ...]]:
+    """Return lists of texts after checking that they are such."""
+    if not isinstance(value, list) or not all(isinstance(texts, list) for texts in value):
+        raise TypeError(f"there must be lists of texts, not {value!r:.40}")
+    if not all(isinstance(text, str) for texts in value for text in texts):
+        raise TypeError("a word is no text")
+    return [tuple(texts) for texts in value]

@@ -29,16 +29,22 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.base import Embedder, explained_texts
-from pellucid.dimensions import Dimensions, Edit, read_dimensions, scaling, write_dimensions
+from pellucid.dimensions import Dimensions, Edit, write_dimensions
 from pellucid.embeddings import Role
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Explanation, Row
-from pellucid.lexicon.embedder import edited_mixing, sparse_units, strongest_cluster
-from pellucid.lexicon.folder import diagonal_scales
+from pellucid.mixing import (
+    LARGEST,
+    after_edit,
+    diagonal_scales,
+    mixing_tensors,
+    read_mixed,
+    sparse_units,
+    strongest_source,
+)
 from pellucid.static.folder import read_vocabulary, write_vocabulary
 from pellucid.store import is_sound, read_tensors, write_tensors
 from pellucid.text import Coverage, Span, Vocabulary, Word, shown_word, well_formed
-from pellucid.transformer.folder import mixing_tensors, read_mixing
 from pellucid.transformer.reading import check_positive
 
 if TYPE_CHECKING:
@@ -49,7 +55,6 @@ if TYPE_CHECKING:
 _TENSORS, _TABLE = "lexicon.safetensors", "dimensions.tsv"
 _SMALL = 250_000  # characters in all calls so far, for which starting the compiled path does not pay
 _MOST_CLUSTERS = 1 << 15  # the numbers of clusters are int16
-_LARGEST = 1e18  # of a word's scale: sums of them are far from the end of float32
 _SMALLEST = 1e-18  # a word whose scale is below fires nothing
 
 
@@ -78,8 +83,8 @@ class WordClusters(NamedTuple):
         rows.sum_duplicates()
         if rows.shape[1] > _MOST_CLUSTERS:
             raise InputError(f"{rows.shape[1]:,} clusters; a table of words holds at most {_MOST_CLUSTERS:,}")
-        if rows.nnz and not (rows.data.min() >= 0 and rows.data.max() <= _LARGEST):
-            raise InputError(f"a word's weight for a cluster is negative, NaN or beyond {_LARGEST:g}")
+        if rows.nnz and not (rows.data.min() >= 0 and rows.data.max() <= LARGEST):
+            raise InputError(f"a word's weight for a cluster is negative, NaN or beyond {LARGEST:g}")
         scales = (rows.max(axis=1).toarray().ravel() / 255).astype(np.float32)
         scales[scales < _SMALLEST] = 0
         of_entries = np.repeat(scales, np.diff(rows.indptr))
@@ -232,7 +237,7 @@ class StaticLexiconEmbedder(Embedder):
         return type(self)(self.vocabulary, **parts)
 
     def _edited(self, edit: Edit) -> Self:
-        used, mixing = edited_mixing(self.mixing, edit)
+        used, mixing = after_edit(self.mixing, edit)
         return self._like(table=self.table.take(used, self._clusters), dimensions=edit.dimensions, mixing=mixing)
 
     def _size(self) -> str:
@@ -351,7 +356,7 @@ class _TextClusters:
         """Return the function from a dimension to where the word is that fires it most."""
         rows, weights = self._counted
         by_cluster = weights.tocsc()
-        source_of = strongest_cluster(self._model.mixing, np.log1p(np.asarray(weights.sum(axis=0)).ravel()))
+        source_of = strongest_source(self._model.mixing, np.log1p(np.asarray(weights.sum(axis=0)).ravel()))
 
         def place(dimension: int) -> tuple[Span, ...]:
             source = source_of(dimension)
@@ -380,11 +385,7 @@ def _read_folder(
         _check_table(table, len(vocabulary), clusters)
     except InputError as error:
         raise ModelFolderError(f"{path}: {error}") from error
-    dimensions, scales = read_dimensions(folder / _TABLE, count)
-    mixing = read_mixing(tensors, clusters, count, path)
-    if set(scales) != {1.0}:
-        scaled = scaling(dimensions, dict(enumerate(scales))).mixing
-        mixing = scaled if mixing is None else mixing @ scaled
+    mixing, dimensions = read_mixed(tensors, clusters, count, path)
     return vocabulary, table, dimensions, mixing, facts.get("max_active_dims")
 
 
@@ -413,5 +414,5 @@ def _check_table(table: WordClusters, words: int, clusters: int) -> None:
         raise InputError(f"'starts' does not divide the table's {len(used)} entries among the words")
     if used.size and not 0 <= used.min() <= used.max() < clusters:
         raise InputError(f"'clusters' of the table points outside the {clusters} clusters")
-    if not is_sound(table.scales, _LARGEST) or table.scales.min(initial=0) < 0:
-        raise InputError(f"'scales' of the table holds negative or non-finite numbers, or such beyond {_LARGEST:g}")
+    if not is_sound(table.scales, LARGEST) or table.scales.min(initial=0) < 0:
+        raise InputError(f"'scales' of the table holds negative or non-finite numbers, or such beyond {LARGEST:g}")

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 import numpy as np
 
-from pellucid.base import Embedder, check_explained
-from pellucid.embeddings import Role, unit_rows
+from pellucid.base import Embedder
+from pellucid.embeddings import Role, check_explained, unit_rows
 from pellucid.errors import InputError, PellucidError
 from pellucid.pretrained import load, load_by_name
 from pellucid.server.batching import WARM_TEXT, Batcher, warm_up

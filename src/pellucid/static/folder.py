@@ -42,6 +42,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from pellucid.base import Vectors
 from pellucid.corpus import UNPACKERS, UNREADABLE
 from pellucid.errors import InputError, ModelFolderError
+from pellucid.mixing import mixing_tensors, read_mixing
 from pellucid.static.precision import LARGEST, StoredTable, convert, pack, unpack
 from pellucid.static.spelling import BUCKETS, Unedited
 from pellucid.store import is_sound, read_json, read_regular, read_tensors, write_json, write_tensors, writing
@@ -348,8 +349,6 @@ def write_spelling(
     tensors: dict[str, npt.NDArray[Any]] = {"weights": weights}
     metadata = None
     if unedited is not None:
-        from pellucid.transformer.folder import mixing_tensors  # not needed to save most models
-
         dtype = dtype or unedited.dtype
         vectors, scales = convert(unedited.vectors, unedited.scales, dtype)
         if dtype == "int4":
@@ -394,8 +393,6 @@ def read_spelling(folder: Path, words: int, dimension: int) -> tuple[npt.NDArray
         _check_sound(vectors, path)
     if vectors is None:
         return weights, None
-    from pellucid.transformer.folder import read_mixing  # not needed to open most models
-
     mixing = read_mixing(tensors, vectors.shape[1], dimension, path)
     if mixing is None:
         raise ModelFolderError(f"{path} holds a table before its dimensions were edited, and not the edits")

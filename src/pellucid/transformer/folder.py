@@ -20,12 +20,12 @@ import numpy.typing as npt
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.fingerprint import check_same
 from pellucid.folder import named_place
+from pellucid.mixing import LARGEST
 from pellucid.transformer.backbone import Backbone, open_backbone, write_adapter
 from pellucid.untrusted import without_bars
 
 BACKBONE, ADAPTER = "backbone", "adapter"
 _FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")  # of a copy, beside its weights
-_LARGEST = 1e18  # of a number in a table: its square is one in float32
 
 
 def backbone_facts(backbone: Backbone, name: str | None) -> dict[str, Any]:
@@ -50,8 +50,26 @@ def write_backbone(folder: Path, backbone: Backbone, name: str | None, dtype: st
         write_adapter(folder / ADAPTER, ({**config, "base_model_name_or_path": name}, tensors), dtype)
 
 
-def read_backbone(folder: Path, facts: Mapping[str, Any], instead: str | Path | None) -> Backbone:
-    """Open the transformer that is in the folder, named in its config, or given in its place."""
+def read_backbone(
+    folder: Path, facts: Mapping[str, Any], instead: Backbone | str | Path | None, fingerprint: npt.NDArray[np.float32]
+) -> Backbone:
+    """Return the transformer that is in the folder, named in its config, or given in its place.
+
+    Args:
+        folder: of the model.
+        facts: what its `config.json` says.
+        instead: the transformer to use, opened, or a folder or hub id; None for the model's own.
+        fingerprint: of the backbone that the model was made with.
+
+    Raises:
+        ModelFolderError: nothing is there, it is broken, or it gives other states than the model was made with.
+    """
+    opened = instead if isinstance(instead, Backbone) else _open_backbone(folder, facts, instead)
+    _check_fingerprint(opened, fingerprint, folder)
+    return opened
+
+
+def _open_backbone(folder: Path, facts: Mapping[str, Any], instead: str | Path | None) -> Backbone:
     name, attention, head = (facts.get(key) for key in ("backbone", "attention", "head"))
     if not all(isinstance(value, str) for value in (name, head)) or type(attention) not in (str, int):
         raise ModelFolderError(f"{folder / 'config.json'} must name the backbone, its attention and its head")
@@ -76,7 +94,7 @@ def read_backbone(folder: Path, facts: Mapping[str, Any], instead: str | Path | 
     return replace(opened, name=str(instead or where if inside or instead else name))
 
 
-def check_fingerprint(backbone: Backbone, expected: npt.NDArray[np.float32], folder: Path) -> None:
+def _check_fingerprint(backbone: Backbone, expected: npt.NDArray[np.float32], folder: Path) -> None:
     """Check that a backbone gives the states of the one that the model in `folder` was made with."""
     way_out = "An adapter may be missing, or the attention be another"
     check_same(f"{folder}: the backbone {backbone.name!r}", backbone.fingerprint(), expected, way_out)
@@ -99,37 +117,6 @@ def finite(array: npt.NDArray[Any], shape: tuple[int, ...], what: str) -> npt.ND
         raise ModelFolderError(f"{what} must be {wanted} numbers, got {array.dtype} {list(array.shape)}")
     with np.errstate(over="ignore"):
         numbers = np.array(array, np.float32)
-    if not (np.abs(numbers) <= _LARGEST).all():  # nor NaN
-        raise ModelFolderError(f"{what} holds NaN, infinity or a number beyond {_LARGEST:g}")
+    if not (np.abs(numbers) <= LARGEST).all():  # nor NaN
+        raise ModelFolderError(f"{what} holds NaN, infinity or a number beyond {LARGEST:g}")
     return numbers
-
-
-def mixing_tensors(mixing: Any) -> dict[str, npt.NDArray[Any]]:
-    """Return a sparse mixing of dimensions as tensors to write, none for None."""
-    if mixing is None:
-        return {}
-    entries = mixing.tocoo()
-    return {
-        "mixing_rows": entries.row.astype(np.int32),
-        "mixing_columns": entries.col.astype(np.int32),
-        "mixing_values": entries.data.astype(np.float64),
-    }
-
-
-def read_mixing(tensors: dict[str, npt.NDArray[Any]], rows: int, columns: int, path: Path) -> Any:
-    """Return the sparse mixing [rows, columns] among the tensors of `path`, or None where there is none."""
-    from scipy import sparse
-
-    parts = [tensors.get(f"mixing_{name}") for name in ("values", "rows", "columns")]
-    if all(part is None for part in parts):
-        if columns != rows:
-            raise ModelFolderError(f"{path.parent}: {columns} dimensions need as many rows of the head, got {rows}")
-        return None
-    try:
-        values, row, column = parts
-        found = sparse.csr_array(sparse.coo_array((values, (row, column)), shape=(rows, columns)))
-        if found.dtype.kind != "f" or not (np.abs(found.data) <= _LARGEST).all():
-            raise ValueError("its values are NaN, infinite or no numbers")
-        return found
-    except (ValueError, TypeError) as error:
-        raise ModelFolderError(f"{path} holds a broken mixing: {error}") from error

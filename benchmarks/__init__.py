@@ -1,0 +1,1 @@
+"""Timings and search beside named peers, each printed by one script."""

@@ -1,0 +1,74 @@
+"""Fixtures: a model small enough to check by hand, and the optional real data."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny matrices: a second thread only waits, for long on a busy machine
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+from pellucid import folder as model_folder
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.text import Vocabulary
+
+settings.register_profile("pellucid", deadline=None, max_examples=50)  # a busy machine is no failure
+settings.load_profile("pellucid")
+
+SHARED = Path(__file__).resolve().parents[1] / "shared"
+
+
+@pytest.fixture(autouse=True)
+def checksums(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Let damaged folders reach the code that reads them, which must not rely on checksums; called, it undoes that."""
+    check = model_folder._check_whole
+    monkeypatch.setattr(model_folder, "_check_whole", lambda *folder: None)
+    return lambda: monkeypatch.setattr(model_folder, "_check_whole", check)
+
+
+@pytest.fixture
+def outside_allowed() -> Iterator[None]:
+    """Folders may lead out of themselves: what they name is opened wherever it is."""
+    with model_folder.outside(True):
+        yield
+
+
+@pytest.fixture
+def shared() -> Path:
+    """The folder of real data beside the checkout; tests that need it are skipped without it."""
+    if not (SHARED / "data").is_dir():
+        pytest.skip(f"real data not found at {SHARED}")
+    return SHARED
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """A function that imports a script by its dotted name; what it sets for threads is undone."""
+    for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS", "PELLUCID_THREADS"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
+    return importlib.import_module
+
+
+def _fruit() -> StaticEmbedder:
+    words = ["the", "apple", "pear", "car", "bicycle"]
+    vectors = np.array([[0.1, 0.1, 0.1], [3, 0, 0], [2, 1, 0], [0, 0, 2], [0, 1, 3]], np.float32)
+    return StaticEmbedder(Vocabulary(words), vectors)
+
+
+@pytest.fixture
+def fruit() -> StaticEmbedder:
+    """Five words in three dimensions: two fruits alike, two vehicles alike, and a short `the`."""
+    return _fruit()
+
+
+@pytest.fixture(scope="module")
+def module_fruit() -> StaticEmbedder:
+    """The same for what is built once for the tests of a module."""
+    return _fruit()

@@ -1,0 +1,95 @@
+"""BM25 on retrieval sets, plain and as people run it; what every retrieval figure of the project stands beside.
+
+python -m papers.bm25 --data shared/data
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import statistics
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from pellucid.evaluation import LocalTask, find_tasks
+
+PLAIN, STEMMED = "BM25", "BM25, stemmed"
+SETTINGS = "stemmed: Snowball's English stemmer and bm25s' longer list of stop words (`en_plus`); plain: its short list"
+"""What the two names stand for, beside Lucene's form with k1 1.5 and b 0.75, which both have."""
+
+
+class Bm25:
+    """BM25 (bm25s, its defaults: Lucene's form, k1 1.5, b 0.75) as MTEB searches.
+
+    Plain has bm25s' short English list of stop words and no stemming; stemmed has its longer list, "en_plus", and
+    Snowball's English stemmer.
+    """
+
+    def __init__(self, name: str = PLAIN) -> None:
+        """Make an empty index; `name` is `PLAIN` or `STEMMED`."""
+        import snowballstemmer
+        from mteb.models import ModelMeta
+
+        self.mteb_model_meta = ModelMeta.create_empty({"name": f"local/{name}", "revision": "1"})
+        self._words: dict[str, Any] = {"stopwords": "en", "show_progress": False}
+        if name == STEMMED:
+            stem = snowballstemmer.stemmer("english").stemWords
+            self._words |= {"stopwords": "en_plus", "stemmer": stem}
+        self._ids: list[str] = []
+        self._retriever: Any = None
+
+    def index(self, corpus: Any, **_: Any) -> None:
+        """Take in a corpus of MTEB: records with id, title and text."""
+        import bm25s  # type: ignore[import-untyped]
+
+        self._ids = [record["id"] for record in corpus]
+        texts = [f"{record.get('title') or ''} {record['text']}" for record in corpus]
+        self._retriever = bm25s.BM25()
+        self._retriever.index(bm25s.tokenize(texts, **self._words), show_progress=False)
+
+    def search(self, queries: Any, *, top_k: int, **_: Any) -> dict[str, dict[str, float]]:
+        """Return for each query the best documents and their scores."""
+        import bm25s  # type: ignore[import-untyped]
+
+        tokens = bm25s.tokenize([query["text"] for query in queries], **self._words)
+        found, scores = self._retriever.retrieve(tokens, k=min(top_k, len(self._ids)), show_progress=False)
+        rows = zip((query["id"] for query in queries), found, scores)
+        return {
+            query: {self._ids[place]: float(score) for place, score in zip(places, values)}
+            for query, places, values in rows
+        }
+
+
+def bm25_score(task: LocalTask, name: str = PLAIN) -> float:
+    """Return BM25's nDCG@10 x 100 on a retrieval set, measured by MTEB."""
+    import mteb
+
+    from pellucid.evaluation import make_task, quiet
+
+    with quiet():
+        done = mteb.evaluate(Bm25(name), make_task(task), cache=None, co2_tracker=False, show_progress_bar=False)
+    return 100 * float(done.task_results[0].get_score())
+
+
+def bm25_scores(data: Path) -> dict[str, dict[str, float]]:
+    """Return for plain and stemmed BM25 the score on each retrieval set in `data`."""
+    tasks = [task for task in find_tasks(data) if task.kind == "Retrieval"]
+    return {name: {task.name: bm25_score(task, name) for task in tasks} for name in (PLAIN, STEMMED)}
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder with retrieval/")
+    scores = bm25_scores(parser.parse_args().data)
+    print(f"nDCG@10 x 100, {datetime.date.today().isoformat()}, bm25s {version('bm25s')}; {SETTINGS}\n")
+    print(f"| | {' | '.join(scores[PLAIN])} | mean |")
+    print("|---|" + "---:|" * (len(scores[PLAIN]) + 1))
+    for name, row in scores.items():
+        cells = [*row.values(), statistics.fmean(row.values())]
+        print(f"| {name} | {' | '.join(f'{cell:.1f}' for cell in cells)} |")
+
+
+if __name__ == "__main__":
+    main()

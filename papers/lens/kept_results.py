@@ -1,0 +1,187 @@
+"""Kept results of rows on a language model: what each test item came to, of which intervals can be drawn again.
+
+A row's file holds the cosine of each STS pair, nDCG or average precision of each query, whether each text was given its
+class, and the cluster each title fell into. What people said of the pairs and the titles' right clusters, the same for
+all rows, stand once in `sets.json`. Seeds are drawn as items are: the same ones for both models of a difference.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from papers.lens.language_page import KINDS, Draws, Measured, interval, verdict
+from papers.lens.samples import DRAWS, Items, Sample, bootstrap, score_of
+from papers.pages import markdown_table
+from pellucid.store import read_json, writing
+from recipes.lexicon_smollm2 import Row
+
+SEEDS = (0, 1, 2)
+MODELS = {
+    "4,000 clusters": Row(),
+    "dense, mean": Row(pooling="mean", clusters=0),
+    "all tokens": Row(clusters=None),
+    "24,600 clusters": Row(clusters=24_600),
+    "dense, last": Row(pooling="last", clusters=0),
+    "12,300 clusters": Row(clusters=12_300),
+}
+"""Half and a quarter of this vocabulary are the paper's 8,000 and 4,000 of 32,000 tokens."""
+
+LATER = {"8,000 clusters": Row(clusters=8000)}
+STEPS = (96, 400)
+PRUNED = (881, 512, 256)  # coordinates; 881 is what a text has with 4,000 clusters on average
+COMPARED = (
+    ("4,000 clusters", "dense, mean"),
+    ("12,300 clusters", "dense, mean"),
+    ("24,600 clusters", "dense, mean"),
+    ("all tokens", "dense, mean"),
+    ("24,600 clusters", "dense, last"),
+    ("4,000 clusters", "all tokens"),
+    ("8,000 clusters", "all tokens"),
+    ("12,300 clusters", "all tokens"),
+    ("24,600 clusters", "all tokens"),
+    ("24,600 clusters", "4,000 clusters"),
+    ("dense, mean", "dense, last"),
+    ("4,000 clusters", "all tokens, 881 largest"),
+    ("4,000 clusters", "all tokens, maximum of 4,000 clusters"),
+)
+_DIGITS = 5
+_SETS = "sets.json"
+
+
+def keep(folder: Path, name: str, samples: Sequence[Sample], items: Mapping[str, Items], facts: dict[str, Any]) -> None:
+    """Write what was measured of a row.
+
+    Args:
+        folder: of all results.
+        name: of the row.
+        samples: all test sets.
+        items: set -> what is known of each item, [items, n].
+        facts: what else is written: numbers and texts.
+    """
+    given = {sample: values[:, 1].tolist() for sample, values in items.items() if values.shape[1] > 1}
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / _SETS).exists():
+        _write(folder / _SETS, given)
+    elif read_json(folder / _SETS) != given:
+        raise SystemExit(f"{folder / _SETS} is of other samples; measure all rows again in another folder")
+    found = {sample: _short(values[:, 0]) for sample, values in items.items()}
+    rounded = {sample: _joined(values, given.get(sample)) for sample, values in found.items()}
+    scores = {sample.name: round(float(sample.score(rounded[sample.name])), 2) for sample in samples}
+    _write(folder / f"{name}.json", {**facts, "scores": scores, **found})
+
+
+def _short(values: Items) -> list[float]:
+    """Return numbers with few digits, whole ones without a point."""
+    return [int(value) if value == int(value) else round(float(value), _DIGITS) for value in values]
+
+
+def _joined(found: Sequence[float], given: Sequence[float] | None) -> Items:
+    return np.array([found] if given is None else [found, given], np.float64).T
+
+
+def _write(path: Path, value: Mapping[str, Any]) -> None:
+    """Write JSON with a line for each entry."""
+    lines = [f"{json.dumps(name)}: {json.dumps(entry, separators=(',', ':'))}" for name, entry in value.items()]
+    with writing(path) as aside:
+        aside.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+
+def kept_row(folder: Path, name: str) -> Measured | None:
+    """Return the scores of a row that was kept, with those of bootstrap samples of each set; None without a file."""
+    path = folder / f"{name}.json"
+    if not path.exists():
+        return None
+    kept, given, scores = read_json(path), read_json(folder / _SETS), {}
+    for sample in kept["scores"]:
+        items, score = _joined(kept[sample], given.get(sample)), score_of(sample)
+        scores[sample] = np.concatenate([[float(score(items))], bootstrap(items, score)])
+    return Measured(scores, kept["coordinates"])
+
+
+def over_seeds(seeds: Sequence[Measured]) -> Measured:
+    """Return the mean of a row's seeds; a bootstrap sample is of the items and of the seeds, drawn with return."""
+    chosen = np.random.default_rng(1).integers(len(seeds), size=(len(seeds), DRAWS))
+    scores = {}
+    for name in seeds[0].scores:
+        every = np.stack([one.scores[name] for one in seeds])
+        drawn = every[chosen, np.arange(1, DRAWS + 1)].mean(axis=0)
+        scores[name] = np.concatenate([[every[:, 0].mean()], drawn])
+    active = [one.active for one in seeds if one.active is not None]
+    return Measured(scores, float(np.mean(active)) if active else None)
+
+
+def made_of(row: Row) -> dict[str, str]:
+    """Return what is made of embeddings by all tokens after the fact: end of the label -> end of the file's name."""
+    if row.clusters is not None:
+        return {}
+    pruned = {f"{most} largest": f"top-{most}" for most in PRUNED}
+    return pruned | {f"{way} of 4,000 clusters": f"4000-{way}" for way in ("maximum", "sum")}
+
+
+def grid() -> list[Row]:
+    """Return all rows, those that tell most first."""
+    first = [_at(row, 96, seed) for seed in SEEDS for row in MODELS.values()]
+    longer = [_at(row, 400, seed) for seed in SEEDS for row in MODELS.values()]
+    later = [_at(row, 96, seed) for seed in SEEDS for row in LATER.values()]
+    return [*first, *longer[: len(MODELS)], *later, *longer[len(MODELS) :]]
+
+
+def _at(row: Row, steps: int, seed: int) -> Row:
+    return replace(row, steps=steps, seed=seed)
+
+
+def kept_rows(folder: Path, steps: int) -> dict[str, dict[int, Measured]]:
+    """Return label -> seed -> what was kept after so many batches."""
+    found: dict[str, dict[int, Measured]] = {}
+    for label, row in (MODELS | LATER).items():
+        for seed in SEEDS:
+            name = _at(row, steps, seed).name
+            ends = {label: name} | {f"{label}, {end}": f"{name}-{short}" for end, short in made_of(row).items()}
+            for whole, file in ends.items():
+                if (one := kept_row(folder, file)) is not None:
+                    found.setdefault(whole, {})[seed] = one
+    return found
+
+
+def tables(folder: Path) -> str:
+    """Return the tables of all kept rows: scores averaged over seeds, and differences with intervals."""
+    return "\n".join(_table(steps, found) for steps in STEPS if (found := kept_rows(folder, steps)))
+
+
+def _table(steps: int, found: Mapping[str, Mapping[int, Measured]]) -> str:
+    means = {label: over_seeds(list(seeds.values())) for label, seeds in found.items()}
+    lines = [
+        [label, len(found[label]), *(float(one.kind(kind)[0]) for kind in (*KINDS, "mean")), _count(one.active)]
+        for label, one in means.items()
+    ]
+    pairs = [(one, other) for one, other in COMPARED if found.get(one, {}).keys() & found.get(other, {}).keys()]
+    differences = [_compared(found, *pair) for pair in pairs]
+    header = ["", "seeds", *KINDS, "mean", "coordinates of a text"]
+    compared = ["difference", "seeds", "mean", "STS", "retrieval", "of each seed", ""]
+    return f"""After {steps} batches:
+
+{markdown_table(header, lines)}
+{markdown_table(compared, differences)}"""
+
+
+def _compared(found: Mapping[str, Mapping[int, Measured]], better: str, worse: str) -> list[Any]:
+    """Return a line: the difference of two rows over the seeds that both have."""
+    both = [(one, found[worse][seed]) for seed, one in found[better].items() if seed in found[worse]]
+    first, second = (over_seeds(list(side)) for side in zip(*both))
+    cells = [_signed(first.kind(kind) - second.kind(kind)) for kind in ("mean", "STS", "retrieval")]
+    each = ", ".join(f"{one.kind('mean')[0] - other.kind('mean')[0]:+.1f}" for one, other in both)
+    return [f"{better} - {worse}", len(both), *cells, each, verdict(first.kind("mean") - second.kind("mean"))]
+
+
+def _signed(draws: Draws) -> str:
+    return "{:+.1f} ({:+.1f} to {:+.1f})".format(*interval(draws))
+
+
+def _count(active: float | None) -> str | None:
+    return None if active is None else f"{active:,.0f}"

@@ -1,0 +1,348 @@
+r"""The LENS paper's claims on SmolLM2: its 30 layers as lexicon models and as dense ones, all trained alike.
+
+    python -m papers.lens.language_model --data shared/data --model SMOLLM2 --e5 E5 --work-dir WORK \
+        --page docs/results-lexicon-smollm2.md
+
+`recipes/lexicon_smollm2.py` trains every model. Adapters, embeddings of the test texts and what was measured on them
+are kept in WORK, and a run that was stopped goes on; `--kept` writes the page of what there is. `--trials` measures the
+settings that were chosen from, on batches that no row is trained on. `--grid` makes other rows with three seeds each
+and keeps what every test item came to in a folder, from which it prints tables (with `--kept`, of what there is).
+"""
+
+from __future__ import annotations
+
+import os
+
+for _name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+import argparse
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import sparse
+from transformers import AutoTokenizer
+
+from papers.lens.baselines import echo, promptreps, promptreps_dense
+from papers.lens.kept_results import PRUNED, grid, keep, made_of, tables
+from papers.lens.language_page import (
+    CENTRED_ON,
+    CLUSTERS,
+    FAILING,
+    KEPT,
+    LARGEST,
+    PROMPTED,
+    ROWS,
+    TRIALS,
+    Measured,
+    write_page,
+)
+from papers.lens.page import QUERIES
+from papers.lens.samples import samples
+from papers.vector_cache import CachedEncoder, CachedSparseEncoder, distinct
+from pellucid import LexiconEmbedder
+from pellucid.base import unit_rows
+from pellucid.lexicon import Clusters
+from pellucid.mixing import largest_coordinates
+from pellucid.store import read_json, write_json
+from pellucid.transformer import LexiconSettings, open_backbone
+from recipes.lexicon_smollm2 import (
+    LENGTH,
+    START,
+    TRAINING,
+    Row,
+    Source,
+    add_source,
+    held_out,
+    short_sentences,
+    source_of,
+    trained,
+)
+
+PROMPT = 96  # tokens that prompted rows may read more
+
+
+class Bench:
+    """The samples, and what was measured on them before."""
+
+    def __init__(self, source: Source) -> None:
+        """Read the test sets; no model yet."""
+        self.source, self.samples = source, samples(source.data)
+        self.texts = distinct(text for sample in self.samples for text in sample.texts)
+        self.place = {text: n for n, text in enumerate(self.texts)}
+
+    def path(self, row: Row) -> Path:
+        """Return where facts of a row are kept, written when its embeddings are."""
+        return self.source.work / "rows" / f"{row.name}.json"
+
+    def encode(self, row: Row) -> None:
+        """Train a row and encode the test texts with it."""
+        start = time.process_time()
+        model = trained(self.source, row)
+        seconds, start = time.process_time() - start, time.process_time()
+        self._kept(row, lambda texts: model.encode(texts, batch_size=64, show_progress_bar=False))
+        model.backbone.lower.save()
+        self.path(row).parent.mkdir(exist_ok=True)
+        reading = time.process_time() - start
+        write_json(self.path(row), {"training_seconds": round(seconds, 1), "reading_seconds": round(reading, 1)})
+        print(f"{row.name}: {seconds:.0f} s of processor time for the training", flush=True)
+
+    def embeddings(self, name: str, encode: Callable[[list[str]], Any], *, dense: bool) -> Any:
+        """Return the embeddings of all test texts under a name; those that are not kept yet are made."""
+        kind = CachedEncoder if dense else CachedSparseEncoder
+        return kind(name, encode, self.source.work / "vectors")(self.texts)
+
+    def _kept(self, row: Row, encode: Callable[[list[str]], Any]) -> Any:
+        return self.embeddings(row.name, encode, dense=row.clusters == 0)
+
+    def rows(self, row: Row) -> Any:
+        """Return the kept embeddings of all test texts."""
+        return self._kept(row, _refuse)
+
+    def keep(self, row: Row, folder: Path) -> None:
+        """Write what every test item came to, with a row's embeddings and with what is made of them after the fact."""
+        whole, facts = self.rows(row), {"row": asdict(row), **read_json(self.path(row))}
+        made: dict[str, Callable[[], Any]] = {}
+        if row.clusters is None:
+            made |= {f"top-{most}": partial(pruned, whole, most) for most in PRUNED}
+            made |= {f"4000-{way}": partial(grouped, self.source, whole, way) for way in ("maximum", "sum")}
+        for end in made_of(row).values():
+            self._keep(folder, f"{row.name}-{end}", made[end](), facts)
+        self._keep(folder, row.name, whole, facts)  # the last one: what is written of a row is not made again
+
+    def _keep(self, folder: Path, name: str, rows: Any, facts: dict[str, Any]) -> None:
+        items = {s.name: s.items(rows[[self.place[text] for text in s.texts]]) for s in self.samples}
+        active = round(rows.nnz / len(self.texts), 1) if sparse.issparse(rows) else None
+        keep(folder, name, self.samples, items, {**facts, "coordinates": active})
+
+    def measured_path(self, name: str) -> Path:
+        """Return where the scores of some embeddings are kept."""
+        return self.source.work / "measured" / f"{name}.json"
+
+    def measured(self, name: str, rows: Callable[[], Any]) -> Measured:
+        """Return the scores of some embeddings of the test texts, with bootstrap samples of each; made once."""
+        path = self.measured_path(name)
+        if not path.exists():
+            embeddings = rows()
+            found = {}
+            for sample in self.samples:
+                items = sample.items(embeddings[[self.place[text] for text in sample.texts]])
+                found[sample.name] = [float(sample.score(items)), *sample.draws(items).round(3).tolist()]
+            active = embeddings.nnz / len(self.texts) if sparse.issparse(embeddings) else None
+            path.parent.mkdir(exist_ok=True)
+            write_json(path, {"scores": found, "active": active})
+        kept = read_json(path)
+        return Measured({name: np.array(scores) for name, scores in kept["scores"].items()}, kept["active"])
+
+
+def _refuse(texts: list[str]) -> Any:
+    raise SystemExit(f"{len(texts)} test texts are not encoded; run without --kept")
+
+
+def held_out_losses(source: Source, row: Row) -> list[float]:
+    """Return a row's mean loss on batches that no row is trained on, and on sentences, paraphrases and questions; kept.
+
+    Of sentences it is the divergence from the teachers, 0 for a model that has their cosines.
+    """
+    path = source.work / "held-out" / f"{row.name}.json"
+    if not path.exists():
+        model, found = trained(source, row), dict[str, list[float]]()
+        for kind, texts, others in held_out(source):
+            found.setdefault(kind, []).append(_loss(model, texts, others))
+        model.backbone.lower.save()
+        path.parent.mkdir(exist_ok=True)
+        every = [loss for part in found.values() for loss in part]
+        write_json(path, [float(np.mean(part)) for part in (every, *found.values())])
+    return list(read_json(path))
+
+
+def _loss(model: Any, texts: list[str], others: Any) -> float:
+    """Return the loss of a batch: texts and the teachers' vectors, or texts and those that belong to them."""
+    first = torch.tensor(_array(model.encode(texts)))
+    if isinstance(others, list):
+        cosines = first @ torch.tensor(_array(model.encode(others))).T / TRAINING.temperature
+        return float(torch.nn.functional.cross_entropy(cosines, torch.arange(len(first))))
+    parts = [first, torch.tensor(unit_rows(others.astype(np.float32)))]
+    cosines = [rows @ rows.T / TRAINING.similarity_temperature for rows in parts]
+    student, teacher = (part.fill_diagonal_(-1e4).log_softmax(dim=1) for part in cosines)
+    return float(torch.nn.functional.kl_div(student, teacher, reduction="batchmean", log_target=True))
+
+
+def _array(rows: Any) -> np.ndarray:
+    return np.asarray(rows.toarray() if sparse.issparse(rows) else rows, np.float32)
+
+
+def side_by_side(first: Any, second: Any) -> Any:
+    """Return two models' embeddings as one, of which each has the weight 1/2."""
+    parts = [math.sqrt(0.5) * sparse.csr_matrix(rows) for rows in (first, second)]
+    return sparse.hstack(parts, format="csr")
+
+
+def pruned(rows: Any, most: int) -> Any:
+    """Return the embeddings with their largest coordinates alone."""
+    return unit_rows(largest_coordinates(rows.copy(), most))
+
+
+def grouped(source: Source, rows: Any, way: str) -> Any:
+    """Return the embeddings by all tokens with the 4,000 clusters' coordinates: "maximum" or "sum" of their tokens'."""
+    tokens, clusters = (Clusters.load(source.work / f"clusters-{count}") for count in (None, 4000))
+    group = np.empty(tokens.assignment.max() + 1, np.int64)
+    group[tokens.assignment[tokens.assignment >= 0]] = clusters.assignment[tokens.assignment >= 0]
+    count, starts = len(clusters.centroids), range(0, rows.shape[0], 256)
+    found = [_grouped(rows[start : start + 256], group, count, way) for start in starts]
+    return unit_rows(sparse.vstack(found, format="csr"))
+
+
+def _grouped(rows: Any, group: np.ndarray, count: int, way: str) -> Any:
+    """Return a few texts' embeddings by groups of coordinates."""
+    one = sparse.coo_matrix(rows)
+    places = one.row.astype(np.int64) * count + group[one.col]
+    order = np.argsort(places, kind="stable")
+    starts = np.flatnonzero(np.diff(places[order], prepend=-1))
+    if not len(starts):
+        return sparse.csr_matrix((one.shape[0], count), dtype=np.float32)
+    values = (np.maximum if way == "maximum" else np.add).reduceat(one.data[order], starts)
+    return sparse.csr_matrix((values, np.divmod(places[order][starts], count)), shape=(one.shape[0], count))
+
+
+def frequencies(rows: Any) -> np.ndarray:
+    """Return in how many of the texts each cluster fires, as a share."""
+    return np.bincount(rows.indices, minlength=rows.shape[1]) / rows.shape[0]
+
+
+def weighted(rows: Any) -> Any:
+    """Return the embeddings with each cluster times log(1 / its frequency among these texts) (section 5.5)."""
+    weights = np.log(1 / np.maximum(frequencies(rows), 1 / rows.shape[0]))
+    scaled = sparse.csr_matrix(rows.multiply(weights[None, :]), dtype=np.float32)
+    scaled.eliminate_zeros()
+    return unit_rows(scaled)
+
+
+def all_measured(bench: Bench, done: Mapping[str, Row]) -> dict[str, Measured]:
+    """Return label -> what was measured: of the rows, and of what is made of their embeddings."""
+    found = {label: bench.measured(row.name, partial(bench.rows, row)) for label, row in done.items()}
+    lexicon, dense = bench.rows(ROWS["lexicon"]), bench.rows(ROWS["dense"])
+    made: dict[str, Callable[[], Any]] = {f"top-{most}": partial(pruned, lexicon, most) for most in KEPT}
+    made |= {"idf": partial(weighted, lexicon), "hybrid": partial(side_by_side, lexicon, dense)}
+    if (other := "dense, second seed") in done:
+        made["two dense"] = lambda: side_by_side(dense, bench.rows(done[other]))
+    whole = ROWS["lexicon"].name
+    found |= {label: bench.measured(f"{whole}-{label}", rows) for label, rows in made.items()}
+    asked = [label for label in PROMPTED if bench.measured_path(label).exists()]
+    return found | {label: bench.measured(label, partial(prompted_rows, bench, label)) for label in asked}
+
+
+def prompted(source: Source, label: str) -> Any:
+    """Return the whole language model as it is, asked as `label` says."""
+    backbone = open_backbone(source.model, attention="causal", dtype="bfloat16", device="cpu")
+    if label == "echo":
+        model = echo(backbone)
+        return model.with_settings(replace(model.settings, max_length=2 * LENGTH + PROMPT, max_active_dims=LARGEST))
+    make = promptreps if label == "PromptReps" else promptreps_dense
+    return make(backbone, max_length=LENGTH + PROMPT)
+
+
+def prompted_rows(bench: Bench, label: str) -> Any:
+    """Return the embeddings of all test texts by a prompted row; kept."""
+
+    def encode(texts: list[str]) -> Any:
+        return prompted(bench.source, label).encode(texts, batch_size=64, show_progress_bar=False)
+
+    return bench.embeddings(label, encode, dense=label.endswith("dense half"))
+
+
+def whole_model(source: Source, texts: list[str]) -> LexiconEmbedder:
+    """Return the language model with the same clusters, one way, nothing trained, less the texts' mean state.
+
+    A start token comes before each text and is not pooled: the state of whatever is first is like no other.
+    """
+    backbone = open_backbone(source.model, attention="causal", dtype="bfloat16", device="cpu")
+    clusters = Clusters.load(source.work / "clusters-4000")
+    states = []
+    with torch.inference_mode():
+        for text in texts:
+            ids = torch.tensor([backbone.tokenizer(START + text)["input_ids"]])
+            states.append(backbone.states(ids, torch.ones_like(ids))[0, 1:].float())
+    mean = torch.cat(states).mean(dim=0).numpy()
+    settings = LexiconSettings(template=START + "{text}", pooling="sum", shift=False, end_token=False)
+    return LexiconEmbedder(backbone, clusters, settings, bias=-(clusters.centroids @ mean))
+
+
+def strongest(bench: Bench) -> dict[str, list[list[str]]]:
+    """Return the names of the strongest clusters of the paper's queries, made once.
+
+    Of each query: in the trained model, the same weighted down by frequency, and in the model before any training.
+    """
+    path = bench.source.work / "queries.json"
+    if not path.exists():
+        asked = {**dict.fromkeys(QUERIES, 5), **dict.fromkeys(FAILING, 10)}
+        model = trained(bench.source, ROWS["lexicon"])
+        rows = model.encode(list(asked)).toarray()
+        seldom = np.log(1 / np.maximum(frequencies(bench.rows(ROWS["lexicon"])), 1 / len(bench.texts)))
+        before = whole_model(bench.source, short_sentences(bench.source, CENTRED_ON))
+        plain = before.encode(list(asked)).toarray()
+        found = {}
+        for n, (text, most) in enumerate(asked.items()):
+            orders = [np.argsort(-weights)[:most] for weights in (rows[n], rows[n] * seldom, plain[n])]
+            found[text] = [[model.dimensions.names[j] for j in order] for order in orders]
+        write_json(path, found)
+    return dict(read_json(path))
+
+
+def cluster_words(source: Source) -> dict[str, list[str]]:
+    """Return the words of the clusters that hold the tokens whose clusters the paper prints."""
+    clusters = Clusters.load(source.work / "clusters-4000")
+    tokenizer = AutoTokenizer.from_pretrained(source.model, local_files_only=True)
+    first = [tokenizer.encode(token, add_special_tokens=False)[0] for token in CLUSTERS]
+    return {token: list(clusters.words[clusters.assignment[n]][:6]) for token, n in zip(CLUSTERS, first)}
+
+
+def main() -> None:
+    """Do the rows that are not kept and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_source(parser)
+    parser.add_argument("--rows", nargs="*", choices=list(ROWS), default=list(ROWS), help="make these only [all]")
+    parser.add_argument("--prompted", nargs="*", choices=PROMPTED, default=[], help="rows that are not trained")
+    parser.add_argument("--trials", action="store_true", help="measure what the settings were chosen from")
+    parser.add_argument("--kept", action="store_true", help="make no row; take those that are kept")
+    parser.add_argument("--grid", type=Path, help="make the rows of three seeds, keep results in this folder")
+    parser.add_argument("--page", type=Path, help="write the page to this file")
+    arguments = parser.parse_args()
+    if arguments.grid and arguments.kept:
+        print(tables(arguments.grid))
+        return
+    bench = Bench(source_of(arguments))
+    for row in grid() if arguments.grid else ():
+        if not (arguments.grid / f"{row.name}.json").exists():
+            if not bench.path(row).exists():
+                bench.encode(row)
+            bench.keep(row, arguments.grid)
+    if arguments.grid:
+        print(tables(arguments.grid))
+        return
+    for label in [] if arguments.kept else arguments.rows:
+        if not bench.path(ROWS[label]).exists():
+            bench.encode(ROWS[label])
+    for label in arguments.prompted:
+        bench.measured(label, partial(prompted_rows, bench, label))
+    done = {label: row for label, row in ROWS.items() if bench.path(row).exists()}
+    trials = {label: bench.source.work / "held-out" / f"{row.name}.json" for label, row in TRIALS.items()}
+    for label in TRIALS if arguments.trials else ():
+        held_out_losses(bench.source, TRIALS[label])
+    if arguments.page:
+        seconds = {label: read_json(bench.path(row))["training_seconds"] for label, row in done.items()}
+        losses = {label: read_json(path) for label, path in trials.items() if path.exists()}
+        shown = {"queries": strongest(bench), "clusters": cluster_words(bench.source)}
+        write_page(arguments.page, all_measured(bench, done), {**shown, "seconds": seconds, "trials": losses})
+
+
+if __name__ == "__main__":
+    main()

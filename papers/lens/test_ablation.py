@@ -1,0 +1,128 @@
+"""The script of the lexicon ablation: its split, its sets, its runs and its page."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sentence_transformers")
+
+FACTS = {"pairs": 9, "rows": 8, "words": 10, "negatives": 7, "development": 2, "steps": 3, "batch": 4, "group": 4}
+FACTS |= {"rate": 0.001, "planned": 49}
+
+
+@pytest.fixture
+def script(opened):
+    return opened("papers.lens.ablation")
+
+
+@pytest.fixture
+def pages(opened):
+    return opened("papers.lens.ablation_page")
+
+
+def test_development_pairs_share_no_sentence_with_training(script):
+    pairs = [
+        ("A cat", "One cat"),
+        ("a CAT!", "The cat"),
+        ("A dog", "One dog"),
+        ("Two", "2 of them"),
+        ("2 of them", "b"),
+    ]
+    chosen, others = script.divided(pairs, 2)
+    assert chosen == [("A cat", "One cat"), ("A dog", "One dog")]
+    assert others == [("Two", "2 of them"), ("2 of them", "b")]
+
+
+def test_a_query_has_all_its_paraphrases(script):
+    rows = script.queries_of([("a", "b"), ("c", "d"), ("a", "e")])
+    assert [(row.query, row.pos) for row in rows] == [("a", ("b", "e")), ("c", ("d",))]
+
+
+def test_sets_are_parts_of_the_test_files(script, shared, pages):
+    sizes = {name: len(script.scored_pairs(shared / "data", name)[2]) for name in pages.SETS}
+    assert list(sizes.values()) == [750, 750, 750, 450, 375, 375]
+    firsts, seconds, scores = script.scored_pairs(shared / "data", "STS12 MSRvid")
+    assert not {"A man with a hard hat is dancing."} - {*firsts, *seconds}
+    assert scores.min() >= 0 and scores.max() <= 5
+
+
+def test_every_model_is_planned_once_and_the_first_seed_first(script):
+    runs = script.planned(2)
+    names = [run.name for run in runs]
+    assert len(set(names)) == len(names) == 13 + 2 * 18
+    assert [run.seed for run in runs] == sorted(run.seed for run in runs) and not runs[0].seed
+    assert {"uni-last-8000-taught-1", "bi-max-V-plain-0", "uni-last-dense-untrained-0", "bi-max-8000-taught-0"} <= {
+        *names
+    }
+
+
+def result(pages, run, score):
+    return {**asdict(run), "scores": dict.fromkeys(pages.SETS, score), "development": 50.0, "seconds": 60.0}
+
+
+def paper_like(script, pages, scale):
+    """Results in the paper's order, the differences times `scale`."""
+    found = []
+    for run in script.planned(2):
+        if (run.attention, run.pooling) in pages.PAPER and not run.dense:
+            score = 60 + scale * (pages.PAPER[run.attention, run.pooling][0] - 60)
+        else:
+            score = 55.0
+        better = {None: 0, 1000: 1, 2000: 2, 4000: 3, 8000: 4}[run.k] if not run.dense else 0
+        taught = (0.5 if run.k else -0.5) if run.taught else 0
+        found.append(result(pages, run, score + scale * (better + taught) / 100 + run.seed))
+    return found
+
+
+def test_a_paper_like_outcome_is_confirmed(script, pages):
+    written = pages.page(paper_like(script, pages, 1), FACTS)
+    assert "Table 5: 9 of 9 confirmed; Figure 3: 9 of 9 confirmed" in written
+    assert "| both ways | max | 69.07 (1) | 88.92 (3) |" in written
+    assert "+0.42 / -0.54 | +0.4 (+0.4 to +0.4)" in written
+    assert "69.6 ± 0.7 (1)" in written
+
+
+def test_few_seeds_are_said_to_have_no_power(script, pages):
+    written = pages.page(paper_like(script, pages, 1), FACTS)
+    assert "next to no power" in written.partition("## Which")[0]
+
+
+def test_the_opposite_outcome_is_not(script, pages):
+    written = pages.page(paper_like(script, pages, -1), FACTS)
+    assert "Table 5: 9 of 9 not confirmed" in written
+
+
+def test_seeds_that_disagree_leave_a_finding_open(pages):
+    assert pages.verdict([0.1, -0.2]) == "undecided"
+    assert pages.verdict([0.1, 0.2]) == "confirmed"
+    assert pages.verdict([-0.1, 0.0]) == "not confirmed"
+    assert pages.verdict([]) == "not measured"
+
+
+def test_a_page_of_part_of_the_runs(script, pages):
+    run = pages.Run("bi", "max", 8000)
+    written = pages.page([result(pages, run, 50.0)], FACTS)
+    assert "| both ways | max | 69.07 (1) | 88.92 (3) | - | 50.0 (1) | 50.0 | 50.0 | 50.0 |" in written
+    assert "9 of 9 not measured" in written and "(1 of 49 runs done)" in written
+
+
+def test_a_run_is_kept(script, pages, tmp_path, monkeypatch, capsys):
+    run = pages.Run("bi", "max", 8000)
+    bench = script.Bench.__new__(script.Bench)
+    bench.kept, bench.recipe = tmp_path, replace(script.RECIPE, steps=1)
+    bench.sets = {"STS12 MSRvid": (["a", "b", "c"], ["a", "b", "d"], np.array([2.0, 1.0, 0.0]))}
+    bench.development = [("a", "b"), ("c", "d")]
+    axes = {"a": [1, 0, 0], "b": [0.8, 0.6, 0], "c": [0, 0, 1], "d": [0.1, 0, 0.9]}
+
+    def encode(texts):
+        return np.array([axes[text] for text in texts])
+
+    monkeypatch.setattr(bench, "_lexicon", lambda run: bench._measured(encode), raising=False)
+    first = bench.result(run)
+    assert first["scores"]["STS12 MSRvid"] == pytest.approx(86.6, abs=0.1)  # the first two are alike: one tie of three
+    assert first["development"] == 100
+    monkeypatch.setattr(bench, "_lexicon", None, raising=False)
+    assert bench.result(run) == first

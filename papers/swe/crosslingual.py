@@ -1,0 +1,269 @@
+r"""How well static models made of static-en and Tatoeba's translations find translations; the tables of the page.
+
+    python -m papers.swe.crosslingual --data shared/data --work-dir work --write docs/results-crosslingual.md
+    python -m papers.swe.crosslingual --data shared/data --write docs/results-crosslingual.md
+
+The second line measures the bundled static-multi and nothing else. Models are made as `recipes/static_languages.py`
+makes them and kept in the work folder. Tatoeba's test sentences occur in no training pair. Scores: Tatoeba as MTEB has
+it (F1, and accuracy of both directions); BUCC's sample sets as MTEB has BUCC (F1 of the gold sentences among all of the
+other language) and as mining (F1 at the best threshold of the margin). English: Spearman on the STS sets at hand.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import argparse
+import datetime
+import platform
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import pellucid
+from papers.swe.bitext import f1_in_all, mine_pairs, mining_f1, translation_scores
+from pellucid import AnchoringSettings, JoinSettings, PcaSettings, StaticEmbedder, TranslationSettings
+from pellucid.evaluation import find_tasks, read_sts, read_table
+from pellucid.static import anchored_words, join_languages
+from recipes.static_languages import make
+
+LANGUAGES = ("de", "fr", "zh", "ja")
+TATOEBA = {"de": "deu", "fr": "fra", "zh": "cmn", "ja": "jpn"}
+GOALS = {"de": 90, "fr": 90, "zh": 75, "ja": 65}
+PAPER = {"de": 95.1, "zh": 87.9, "ja": 79.0}  # SWE paper, table 4: its bilingual models, mGTE as teacher, CCMatrix
+PAPER_MGTE = {"de": 97.8, "zh": 95.7, "ja": 93.1}  # the teacher itself
+PAPER_M2V = {"de": 73.5, "zh": 26.6, "ja": 15.3}
+PAPER_BUCC = {"de": (96.3, 98.6), "zh": (94.6, 98.2)}  # its bilingual models, mGTE
+PAPER_STEPS = {  # table 6, mean of BUCC and Tatoeba; for Japanese Tatoeba alone
+    "extraction (3.1)": {"de": 51.6, "zh": 45.0, "ja": 28.6},
+    "PCA without the first components (3.2)": {"de": 93.8, "zh": 88.6, "ja": 74.6},
+    "PCA with them (no ABTT)": {"de": 49.6, "zh": 39.2, "ja": 33.2},
+    "tuned on translations (3.3)": {"de": 95.7, "zh": 91.2, "ja": 79.0},
+}
+_BLOCKS = {
+    True: ("<!-- papers/swe/crosslingual.py -->", "<!-- end -->"),
+    False: ("<!-- papers/swe/crosslingual.py, static-multi -->", "<!-- end of static-multi -->"),
+}
+_DROP = 7
+
+Pairs = tuple[list[str], list[str]]
+
+
+def main() -> None:
+    """Make the models, measure, print the tables and write them into the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
+    parser.add_argument("--work-dir", type=Path, help="where models are made and kept; without it: static-multi alone")
+    parser.add_argument("--write", type=Path, help="the page whose tables are replaced")
+    parser.add_argument("--minilm", nargs="*", default=[], help="languages anchored to MiniLM as well, such as zh")
+    arguments = parser.parse_args()
+    made = arguments.work_dir is not None
+    found = _tables(arguments.data, arguments.work_dir, arguments.minilm) if made else _bundled(arguments.data)
+    tables = "\n\n".join(found)
+    stamp = f"Measured {datetime.date.today()} on {platform.machine()}, Python {platform.python_version()}."
+    print(tables, stamp, sep="\n\n")
+    if arguments.write:
+        page = arguments.write.read_text(encoding="utf-8")
+        begin, end = _BLOCKS[made]
+        block = f"{begin}\n\n{tables}\n\n{stamp}\n\n{end}"
+        page = re.sub(f"{begin}.*?{end}", lambda _: block, page, flags=re.DOTALL)
+        arguments.write.write_text(page, encoding="utf-8")
+
+
+def _tables(data: Path, work_dir: Path, minilm: Sequence[str]) -> Iterator[str]:
+    """Yield the tables in Markdown."""
+    models = {language: _model(data, work_dir, [language]) for language in LANGUAGES}
+    together = {"one model of five languages": _model(data, work_dir, list(LANGUAGES))}
+    yield _table_of_results(data, models, list(together.values()))
+    yield _table_of_bucc(data, models, together)
+    yield _table_across(data, together)
+    static = {"static-en": pellucid.load("static-en")}
+    yield _table_of_english(data, {**static, **{f"static-en-{n}": model for n, model in models.items()}, **together})
+    yield _table_of_steps(data, minilm)
+
+
+def _bundled(data: Path) -> Iterator[str]:
+    """Yield the tables of static-multi, as it is and with unknown words left out."""
+    model = StaticEmbedder.from_pretrained("static-multi")
+    plain = StaticEmbedder(model.vocabulary, model.vectors, model.scales)
+    rows = []
+    for language in LANGUAGES:
+        scores, without = (translation_scores(each, *tatoeba(data, language)) for each in (model, plain))
+        cells = (scores.f1, scores.f1_back, _accuracy(scores), without.f1, without.f1_back)
+        rows.append([f"en-{language}", *map(percent, cells)])
+    head = ["Tatoeba", "F1 to English", "F1 from English", "accuracy, mean"]
+    yield markdown([*head, "without spelling: F1 to English", "F1 from English"], rows)
+    models = {"static-multi": model, "static-multi without spelling": plain}
+    yield _table_of_bucc(data, {}, models)
+    yield _table_across(data, models)
+    yield _table_of_english(data, models)
+
+
+def _model(data: Path, work_dir: Path, languages: list[str]) -> StaticEmbedder:
+    folder = work_dir / f"static-en-{'-'.join(languages)}"
+    if not folder.exists():
+        model = make(data / "parallel" / "tatoeba", languages)
+        model.save_pretrained(folder, dtype="int8")
+    return StaticEmbedder.from_pretrained(folder)
+
+
+def tatoeba(data: Path, language: str) -> Pairs:
+    """Return the test sentences of a language and their English translations."""
+    path = data / "crosslingual" / "tatoeba_v1" / f"{TATOEBA[language]}-eng.tsv"
+    table = read_table(path, ["sentence1", "eng"])
+    return table["sentence1"], table["eng"]
+
+
+def _table_of_results(data: Path, models: dict[str, StaticEmbedder], together: Sequence[StaticEmbedder]) -> str:
+    rows = []
+    for language, model in models.items():
+        pairs = tatoeba(data, language)
+        scores, *joint = (translation_scores(each, *pairs) for each in (model, *together))
+        rows.append(
+            [
+                f"en-{language}",
+                *map(percent, (scores.f1, scores.f1_back, _accuracy(scores))),
+                *(f"{percent(found.f1)} / {percent(found.f1_back)}" for found in joint),
+                str(GOALS[language]),
+                str(PAPER.get(language, "")),
+                str(PAPER_MGTE.get(language, "")),
+                str(PAPER_M2V.get(language, "")),
+            ]
+        )
+    head = ["Tatoeba", "F1 to English", "F1 from English", "accuracy, mean", "one of five languages: F1"]
+    return markdown([*head, "goal", "paper: SWE", "paper: mGTE, its teacher", "paper: Model2Vec multilingual"], rows)
+
+
+def _table_of_bucc(data: Path, models: dict[str, StaticEmbedder], together: dict[str, StaticEmbedder]) -> str:
+    rows = []
+    for language in ("de", "zh"):
+        sides, gold = bucc(data, language)
+        own = {f"static-en-{language}": models[language]} if models else {}
+        for name, model in {**own, **together}.items():
+            queries = [sides[0][one] for one, _ in gold]
+            found = f1_in_all(model, queries, sides[1], np.array([other for _, other in gold]))
+            mined = mining_f1(mine_pairs(model, *sides), gold)
+            rows.append([f"{language}-en", name, percent(found), percent(mined), *map(str, PAPER_BUCC[language])])
+    paper = ["paper: SWE (MTEB's larger set)", "paper: mGTE, its teacher"]
+    return markdown(["BUCC sample", "model", "F1 as in MTEB", "F1 of mining", *paper], rows)
+
+
+def bucc(data: Path, language: str) -> tuple[Pairs, list[tuple[int, int]]]:
+    """Return BUCC's sample of a language and English, and which pairs are translations."""
+    folder = data / "crosslingual" / "bucc2018_sample"
+    tables = [read_table(folder / f"{language}-en.{side}.tsv.xz", ["id", "text"]) for side in (language, "en")]
+    number = [{name: n for n, name in enumerate(table["id"])} for table in tables]
+    gold = read_table(folder / f"{language}-en.gold.tsv", [f"id_{language}", "id_en"])
+    pairs = [(number[0][one], number[1][other]) for one, other in zip(gold[f"id_{language}"], gold["id_en"])]
+    return (tables[0]["text"], tables[1]["text"]), pairs
+
+
+def _table_across(data: Path, together: dict[str, StaticEmbedder]) -> str:
+    """Return the scores of languages that were never trained together, through the English sentences they share."""
+    by_english = {
+        language: {english: foreign for foreign, english in zip(*tatoeba(data, language))} for language in LANGUAGES
+    }
+    rows = []
+    for n, one in enumerate(LANGUAGES):
+        for other in LANGUAGES[n + 1 :]:
+            shared = sorted(by_english[one].keys() & by_english[other].keys())
+            if len(shared) < 20:
+                continue
+            pairs = [by_english[one][text] for text in shared], [by_english[other][text] for text in shared]
+            accuracies = [percent(_accuracy(translation_scores(model, *pairs))) for model in together.values()]
+            rows.append([f"{one}-{other}", str(len(shared)), *accuracies])
+    head = ["never trained together", "sentences", *(f"{name}: accuracy, mean" for name in together)]
+    return markdown(head, rows)
+
+
+def _table_of_english(data: Path, models: dict[str, StaticEmbedder]) -> str:
+    tasks = [task for task in find_tasks(data) if task.kind == "STS"]
+    rows = []
+    for name, model in models.items():
+        scores = english_scores(data, model)
+        rows.append([name, f"{len(model.vocabulary):,}", *map(percent, scores), percent(float(np.mean(scores)))])
+    return markdown(["English STS", "words", *(task.name for task in tasks), "mean"], rows)
+
+
+def english_scores(data: Path, model: StaticEmbedder) -> list[float]:
+    """Return Spearman's correlation on each English STS set at hand."""
+    from scipy.stats import spearmanr
+
+    scores = []
+    for task in find_tasks(data):
+        if task.kind == "STS":
+            pairs = read_sts(task)
+            cosines = (model.encode(pairs.sentences1) * model.encode(pairs.sentences2)).sum(axis=1)
+            scores.append(float(spearmanr(cosines, pairs.scores).statistic))
+    return scores
+
+
+def _table_of_steps(data: Path, minilm: Sequence[str]) -> str:
+    """Return what each step gives where PCA is that of the paper: with anchored vectors in place of extracted ones."""
+    static = pellucid.load("static-en")
+    rows = []
+    for name, settings in _steps():
+        row = [name]
+        for language in ("de", "zh", "ja"):
+            row.append(percent(_step(data, language, static.encode, settings)))
+            row.append(str(PAPER_STEPS.get(name, {}).get(language, "")))
+        for language in minilm:
+            row.append(percent(_step(data, language, _minilm_encode, settings)))
+        rows.append(row)
+    both, alone = "paper, mean of BUCC and Tatoeba", "paper, Tatoeba"
+    head = ["en-de", both, "en-zh", both, "en-ja", alone]
+    return markdown(["Tatoeba, F1 to English", *head, *(f"en-{code}, MiniLM as teacher" for code in minilm)], rows)
+
+
+def _steps() -> Iterator[tuple[str, JoinSettings]]:
+    untuned, tuned = TranslationSettings(steps=0), TranslationSettings(1_000, learning_rate=0.02, evaluate_every=250)
+    yield "extraction (3.1)", JoinSettings(PcaSettings(level="none"), untuned)
+    yield "PCA with them (no ABTT)", JoinSettings(PcaSettings(drop=0), untuned)
+    yield (
+        "PCA without the first components (3.2)",
+        JoinSettings(PcaSettings(dimensions=256 - _DROP, drop=_DROP), untuned),
+    )
+    yield "tuned on translations (3.3)", JoinSettings(PcaSettings(dimensions=256 - _DROP, drop=_DROP), tuned)
+    yield "tuned, no ABTT", JoinSettings(PcaSettings(drop=0), tuned)
+
+
+_BROUGHT: dict[tuple[str, Any], Any] = {}
+
+
+def _step(data: Path, language: str, encode: Any, settings: JoinSettings) -> float:
+    path, codes = data / "parallel" / "tatoeba" / f"en-{language}.tsv.xz", ("en", language)
+    key = (language, getattr(encode, "__name__", ""))
+    if key not in _BROUGHT:
+        _BROUGHT[key] = anchored_words(encode, path, codes, AnchoringSettings())
+    model = join_languages(_BROUGHT[key], {codes: path}, None, settings)
+    return translation_scores(model, *tatoeba(data, language)).f1
+
+
+def _minilm_encode(texts: list[str]) -> Any:
+    from recipes.static_en import open_teacher
+
+    return open_teacher().encode(texts, batch_size=64)
+
+
+def _accuracy(scores: Any) -> float:
+    return float((scores.accuracy + scores.accuracy_back) / 2)
+
+
+def percent(value: float) -> str:
+    """Write a share in percent, to a tenth."""
+    return f"{100 * value:.1f}"
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,275 @@
+r"""Static models of five languages from a multilingual teacher, each step kept to be looked into; tables of the page.
+
+    python -m papers.swe.language_steps TEACHER --data shared/data --work-dir work --stsb DIR \
+        --write docs/results-crosslingual.md
+
+TEACHER is the folder or hub id of multilingual-e5-small. It reads, in bfloat16, up to 327,680 English sentences and
+32,768 of each other language: the sides of Tatoeba's training pairs. That takes most of an hour on one core and goes on
+after an interruption; the models are kept in `work/models`, each made in minutes. Tatoeba's test sentences occur in no
+training text. `multilingual_teacher.py` has the same steps on other text and tunes for longer; here the third model is
+distilled as well, each language by itself and all together. --stsb is the folder of STS-B in five languages
+(stsb-multi-mt, machine translations).
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import argparse
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from papers.pages import measured, write_block
+from papers.swe.bitext import f1_in_all, translation_scores
+from papers.swe.crosslingual import LANGUAGES, PAPER, PAPER_BUCC, bucc, english_scores, markdown, percent, tatoeba
+from pellucid import ExtractionSettings, JoinSettings, PcaSettings, RefinementSettings, StaticEmbedder
+from pellucid.static import (
+    Bags,
+    Extraction,
+    LanguageWords,
+    TranslationSettings,
+    extract,
+    join_extractions,
+    join_languages,
+    pair_bags,
+    refine,
+    tune_on_pairs,
+)
+from recipes.static_multi import foreign_text, open_e5
+
+ALL = ("en", *LANGUAGES)
+ENGLISH = ExtractionSettings(sentence_words=(2, 32), enough=50, max_sentences=327_680)
+FOREIGN = ExtractionSettings(cased=True, enough=20, max_sentences=32_768)
+WORDS, DROP = 40_000, 7  # of a language; first components left out
+_UNTUNED = TranslationSettings(steps=0)
+_PCA = PcaSettings(drop=DROP, vocabulary=WORDS)
+STEPS = {
+    "extraction (3.1)": JoinSettings(replace(_PCA, level="none"), _UNTUNED),
+    "PCA, first components kept": JoinSettings(replace(_PCA, drop=0), _UNTUNED),
+    "PCA without the first 7 (3.2)": JoinSettings(_PCA, _UNTUNED),
+}
+EXTRACTED, KEPT, DROPPED = STEPS
+DISTILLED = {
+    "3.2, then distilled, each language by itself": [[code] for code in ALL],
+    "3.2, then distilled, all languages together": [list(ALL)],
+}
+"""Model -> groups of languages; a batch is of one group."""
+
+TUNED = {
+    "3.2, then tuned on translations (3.3)": DROPPED,
+    "first components kept, then tuned": KEPT,
+}
+"""Model -> the one that was tuned."""
+
+APART, TOGETHER = DISTILLED
+MODELS = (*STEPS, *DISTILLED, *TUNED)
+_TRAINING = RefinementSettings(steps=1_000, batch_size=128, temperature=0.05, neighbours=1)  # of a language
+_TUNING = TranslationSettings(steps=5_000, batch_size=128, evaluate_every=1_000)
+Hits = npt.NDArray[np.bool_]
+
+
+@dataclass(eq=False)
+class Languages:
+    """What the teacher leaves of each language, read when a model is to be made, and the models made of it.
+
+    Attributes:
+        teacher: folder or hub id.
+        data: folder of the data sets.
+        work_dir: where text, state and models are kept.
+    """
+
+    teacher: str
+    data: Path
+    work_dir: Path
+
+    @cached_property
+    def parallel(self) -> dict[tuple[str, str], Path]:
+        """The files of sentence pairs."""
+        return {("en", code): self.data / "parallel" / "tatoeba" / f"en-{code}.tsv.xz" for code in LANGUAGES}
+
+    def corpus(self, code: str) -> Path:
+        """Return the text of a language, one sentence a line."""
+        if code == "en":
+            return self.data / "raw_english" / "open_licence.txt.xz"
+        path = self.work_dir / "text" / f"{code}.txt"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("\n".join(foreign_text(self.data / "parallel" / "tatoeba", code)) + "\n", encoding="utf-8")
+        return path
+
+    @cached_property
+    def extracted(self) -> dict[str, Extraction]:
+        """What the teacher's pass left; it runs, or goes on, where it is not there."""
+        e5 = open_e5(self.teacher)
+        settings = {code: ENGLISH if code == "en" else replace(FOREIGN, language=code) for code in ALL}
+        return {code: extract(e5, self.corpus(code), self.work_dir / code, settings[code]) for code in ALL}
+
+    @cached_property
+    def brought(self) -> dict[str, LanguageWords]:
+        """The words of each language, and as many sentences of each at most."""
+        most = FOREIGN.max_sentences
+        return {
+            code: LanguageWords(one.words, one.counts, one.vectors, one.sentences[:most])
+            for code, one in self.extracted.items()
+        }
+
+    def model(self, name: str) -> StaticEmbedder:
+        """Make the model of a step, or open the one that is there."""
+        folder = self.work_dir / "models" / re.sub(r"\W+", "-", name)
+        if not folder.exists():
+            print(f"making: {name}", flush=True)
+            self._made(name).save_pretrained(folder, dtype="float16")
+        return StaticEmbedder.from_pretrained(folder)
+
+    def _made(self, name: str) -> StaticEmbedder:
+        if name in STEPS:
+            return join_languages(self.brought, self.parallel, None, STEPS[name])
+        return self._tuned(self.model(TUNED[name])) if name in TUNED else self._distilled(DISTILLED[name])
+
+    def _tuned(self, start: StaticEmbedder) -> StaticEmbedder:
+        """Tune a model on the translations of all languages."""
+        pairs = [pair_bags(path, codes, start.vocabulary) for codes, path in self.parallel.items()]
+        return StaticEmbedder(start.vocabulary, tune_on_pairs(start.vectors.astype(np.float32), pairs, _TUNING))
+
+    def _distilled(self, groups: Sequence[Sequence[str]]) -> StaticEmbedder:
+        """Distil each group of languages by itself; a word of several groups gets the mean of its vectors there."""
+        start = self.model(DROPPED)
+        total, times = np.zeros(start.vectors.shape, np.float32), np.zeros((len(start.vectors), 1), np.float32)
+        for codes in groups:
+            bags = Bags.of([text for code in codes for text in self.brought[code].sentences], start.vocabulary)
+            teacher = np.concatenate([self._teacher_vectors(code) for code in codes])
+            settings = replace(_TRAINING, steps=_TRAINING.steps * len(codes))
+            known = {word for code in codes for word in self.brought[code].words if word in start.vocabulary}
+            rows = [start.vocabulary.row(word) for word in known]
+            total[rows] += refine(start.vectors.astype(np.float32), bags, teacher, settings)[rows]
+            times[rows] += 1
+        return StaticEmbedder(start.vocabulary, total / np.maximum(times, 1))
+
+    def _teacher_vectors(self, code: str) -> npt.NDArray[np.float16]:
+        """Return the teacher's vectors of a language's sentences, less what all of the language share."""
+        return join_extractions([self.extracted[code]]).teacher_vectors[: FOREIGN.max_sentences]
+
+
+def main() -> None:
+    """Make the models, measure, print the tables and write them into the page."""
+    made = parser(__doc__)
+    made.add_argument("--stsb", type=Path, help="folder of stsb-en-test.csv, stsb-de-test.csv, ...")
+    arguments = made.parse_args()
+    languages = Languages(arguments.teacher, arguments.data, arguments.work_dir)
+    text = "\n\n".join([translations(languages), differences(languages), measured()])
+    if arguments.stsb:
+        text = "\n\n".join([cross_sts(languages, arguments.stsb), text])
+    print(text)
+    if arguments.write:
+        write_block(arguments.write, "papers/swe/language_steps.py", text)
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser of what the scripts about these models have in common."""
+    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("teacher", help="folder or hub id of the multilingual teacher")
+    made.add_argument("--data", type=Path, required=True, help="folder of the data sets")
+    made.add_argument("--work-dir", type=Path, required=True, help="where text, state and models are kept")
+    made.add_argument("--write", type=Path, help="the page whose tables are replaced")
+    return made
+
+
+def translations(languages: Languages) -> str:
+    """Return what each step gives: F1 to English on Tatoeba and BUCC, and English STS."""
+    head = ["step", *(f"en-{code}" for code in LANGUAGES), "BUCC de-en", "BUCC zh-en", "English STS"]
+    printed = ["SWE paper, tuned (mGTE, CCMatrix)", *(str(PAPER.get(code, "")) for code in LANGUAGES)]
+    printed += [str(PAPER_BUCC["de"][0]), str(PAPER_BUCC["zh"][0]), ""]
+    rows = []
+    for name in MODELS:
+        model = languages.model(name)
+        cells = [f1_tatoeba(languages.data, model, code) for code in LANGUAGES]
+        cells += [f1_bucc(languages.data, model, code) for code in ("de", "zh")]
+        rows.append([name, *map(percent, [*cells, float(np.mean(english_scores(languages.data, model)))])])
+    return markdown(head, [*rows, printed])
+
+
+def differences(languages: Languages) -> str:
+    """Return differences of models in points of accuracy to English, with intervals over the sentences."""
+    compared = {
+        "before tuning, first components left out or kept": (DROPPED, KEPT),
+        "after tuning, first components left out or kept": tuple(TUNED),
+        "distilled by itself or not at all": (APART, DROPPED),
+        "distilled together or not at all": (TOGETHER, DROPPED),
+        "distilled together or by itself": (TOGETHER, APART),
+    }
+    used = {name for pair in compared.values() for name in pair}
+    found = {name: all_hits(languages.data, languages.model(name)) for name in sorted(used)}
+    rows = [
+        [title, *(difference(found[one][test], found[other][test]) for test in found[one])]
+        for title, (one, other) in compared.items()
+    ]
+    return markdown(["accuracy, difference in points", *found[DROPPED]], rows)
+
+
+def cross_sts(languages: Languages, folder: Path) -> str:
+    """Return Spearman's correlation on STS-B, the first sentence English and the second in another language."""
+    import csv
+
+    from scipy.stats import spearmanr
+
+    tables = {code: list(csv.reader((folder / f"stsb-{code}-test.csv").open(encoding="utf-8"))) for code in ALL}
+    scores = [float(row[2]) for row in tables["en"]]
+    made, rows = {name: languages.model(name) for name in MODELS}, []
+    for name, model in {**made, "static-multi": StaticEmbedder.from_pretrained("static-multi")}.items():
+        first = model.encode([row[0] for row in tables["en"]])
+        second = (model.encode([row[1] for row in tables[code]]) for code in ALL)
+        rows.append([name, *(percent(spearmanr((first * other).sum(axis=1), scores).statistic) for other in second)])
+    return markdown(["STS-B, English and", *ALL], rows)
+
+
+def f1_tatoeba(data: Path, model: StaticEmbedder, code: str) -> float:
+    """Return F1 to English as MTEB has Tatoeba."""
+    return translation_scores(model, *tatoeba(data, code)).f1
+
+
+def f1_bucc(data: Path, model: StaticEmbedder, code: str) -> float:
+    """Return F1 of BUCC's gold sentences among all English ones."""
+    sides, gold = bucc(data, code)
+    return f1_in_all(model, [sides[0][one] for one, _ in gold], sides[1], np.array([other for _, other in gold]))
+
+
+def all_hits(data: Path, model: StaticEmbedder) -> Mapping[str, Hits]:
+    """Return which sentences have their translation first, of Tatoeba's four sets together and of BUCC's two."""
+    sets = []
+    for code in LANGUAGES:
+        queries, others = tatoeba(data, code)
+        sets.append(first_hits(model, queries, others, range(len(queries))))
+    found = {"Tatoeba, four languages": np.concatenate(sets)}
+    for code in ("de", "zh"):
+        sides, gold = bucc(data, code)
+        queries, others = [sides[0][one] for one, _ in gold], [other for _, other in gold]
+        found[f"BUCC {code}-en"] = first_hits(model, queries, sides[1], others)
+    return found
+
+
+def first_hits(model: StaticEmbedder, queries: Sequence[str], others: Sequence[str], right: Any) -> Hits:
+    """Return whether the nearest of the others is the right one, of each query."""
+    encoded, theirs = model.encode(queries), model.encode(others)
+    nearest = [int((theirs @ row).argmax()) for row in encoded]
+    return np.array(nearest) == np.array(right)
+
+
+def difference(one: Hits, other: Hits) -> str:
+    """Return the difference of two shares of the same sentences in points, with a 95 % bootstrap interval."""
+    each = 100.0 * (one.astype(np.float64) - other)
+    draws = np.random.default_rng(0).integers(0, len(each), (1_000, len(each)))
+    low, high = np.percentile([each[draw].mean() for draw in draws], [2.5, 97.5])
+    return f"{each.mean():+.1f} ({low:+.1f} to {high:+.1f})"
+
+
+if __name__ == "__main__":
+    main()
