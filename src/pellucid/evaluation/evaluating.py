@@ -173,6 +173,8 @@ def evaluate(
     if isinstance(model, (str, Path)):
         name = name or str(model)
         model = open_any(model)
+    name = name or type(model).__name__
+    model = load(model) if callable(model) else model
     folder = default_cache() if cache_dir is None else Path(cache_dir)
     weights = cache_key(model)
     rows = []
@@ -181,7 +183,7 @@ def evaluate(
             progress.advance(0, task.name if isinstance(task, LocalTask) else task)
             rows.append(_cached_row(model, weights, task, folder, table))
             progress.advance(1)
-    return Results(name or type(model).__name__, tuple(rows))
+    return Results(name, tuple(rows))
 
 
 def _choose_local(found: Sequence[LocalTask], wanted: Sequence[str] | None) -> list[LocalTask]:
@@ -265,8 +267,8 @@ def _run(model: Any, weights: str, task: str | LocalTask) -> TaskScore:
     settings = {"show_progress_bar": False, "batch_size": 32 if as_it_is else 4096}
     with quiet():
         loaded = make_task(task) if isinstance(task, LocalTask) else make_hub_task(task)
-        subject = model if as_it_is else TextEncoder(model, weights[:12])
-        subject = MtebModel(model) if isinstance(model, Embedder) else subject
+        subject = MtebModel(model) if isinstance(model, Embedder) else model
+        subject = subject if as_it_is else TextEncoder(model, weights[:12])
         done = mteb.evaluate(
             subject, loaded, cache=None, co2_tracker=False, encode_kwargs=settings, show_progress_bar=False
         )
@@ -496,17 +498,19 @@ def cache_key(model: Any) -> str:
     Raises:
         InputError: the model is none of these.
     """
+    model = load(model) if callable(model) else model
+    opened = model.model if isinstance(model, EncoderEmbedder) else model  # of another library, whose version counts
     total = hashlib.sha256()
-    total.update(f"{type(model).__module__}.{type(model).__qualname__} {_version(model)}".encode())
-    total.update(f" {getattr(model, 'truncate_dim', None)}".encode())
+    total.update(f"{type(opened).__module__}.{type(opened).__qualname__} {_version(opened)}".encode())
+    total.update(f" {getattr(opened, 'truncate_dim', None)}".encode())
     if isinstance(model, Embedder) and model._identity() is not None:
         total.update(json.dumps(fingerprint(model)).encode())
-    elif hasattr(model, "save_pretrained"):
+    elif hasattr(opened, "save_pretrained"):
         _hash_saved(model, total)
     elif hasattr(model, "embedding") and hasattr(model, "tokenizer"):
         total.update(np.ascontiguousarray(model.embedding).tobytes() + model.tokenizer.to_str().encode())
     else:
-        raise InputError(f"cannot evaluate {type(model).__name__}: it has no save_pretrained. Give {_FORMS}")
+        raise InputError(f"cannot evaluate {type(opened).__name__}: it has no save_pretrained. Give {_FORMS}")
     return total.hexdigest()
 
 
