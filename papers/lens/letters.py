@@ -25,9 +25,10 @@ import numpy as np
 from pellucid.analysis.coordinates import Floats, Integers, known_rows
 from pellucid.base import Embedder, check_texts
 from pellucid.dimensions import Dimension
-from pellucid.encoders import Encoder, encode_with
+from pellucid.encoder import unit_vectors
 from pellucid.errors import InputError
 from pellucid.lexicon.embedder import LexiconEmbedder
+from pellucid.pretrained import load
 from pellucid.progress import Progress, length_batches
 from pellucid.text import well_formed
 from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent, signed
@@ -153,11 +154,13 @@ def shared_piece(word: str, other: str) -> str:
 class Meaning:
     """How alike texts and words are: by the model's coordinates without one of them, or by an encoder."""
 
-    def __init__(self, model: LexiconEmbedder, rows: Any, texts: Sequence[str], encoder: Encoder | None) -> None:
+    def __init__(self, model: LexiconEmbedder, rows: Any, texts: Sequence[str], encoder: Embedder | None) -> None:
         """Take the model, its `rows` of the texts, and the encoder that counts, or None."""
         self._model, self._encoder = _sparser(model, _ACTIVE), encoder
-        self.name = "the model's own" if encoder is None else f"that of {type(encoder).__name__}"
-        self._texts: Any = rows if encoder is None else encode_with(encoder, list(texts))
+        self.name = (
+            "the model's own" if encoder is None else f"that of {getattr(encoder, 'name', type(encoder).__name__)}"
+        )
+        self._texts: Any = rows if encoder is None else unit_vectors(encoder, list(texts))
         self._words: Any = None
         self._numbers: dict[str, int] = {}
 
@@ -178,7 +181,7 @@ class Meaning:
         """Encode the words that are compared."""
         listed = sorted(words)
         self._numbers = {word: number for number, word in enumerate(listed)}
-        self._words = self._model.encode(listed) if self._encoder is None else encode_with(self._encoder, listed)
+        self._words = self._model.encode(listed) if self._encoder is None else unit_vectors(self._encoder, listed)
 
     def texts_alike(self, pairs: Integers, dimension: int) -> Floats:
         """Return the cosines of `pairs` of texts, by number; of the model's own coordinates all but one count."""
@@ -379,7 +382,7 @@ def lexical_firing(
     model: Embedder,
     texts: Iterable[str],
     *,
-    encoder: Encoder | None = None,
+    encoder: Any = None,
     thresholds: FiringThresholds | None = None,
     seed: int = 0,
 ) -> LexicalFiring:
@@ -388,7 +391,7 @@ def lexical_firing(
     Args:
         model: a lexicon model, with "max" or "sum" pooling.
         texts: like those the model is for, some thousands; they are held in memory.
-        encoder: whose meaning counts: a SentenceTransformer, a pellucid model or a callable; None takes the model's
+        encoder: whose meaning counts, what `pellucid.load` takes; None takes the model's
             own, which may have learnt the same mistakes.
         thresholds: where verdicts begin; None takes the defaults.
         seed: of the random pairs.
@@ -404,7 +407,7 @@ def lexical_firing(
     known = np.flatnonzero(np.diff(rows.indptr))
     if len(known) < 2:
         raise InputError(f"at least two texts that the model knows something of are needed, got {len(known)}")
-    meaning = Meaning(model, rows, texts, encoder)
+    meaning = Meaning(model, rows, texts, None if encoder is None else load(encoder))
     random = np.random.default_rng(seed)
     first, second = random.choice(known, (2, _DRAWN))
     meaning.draw(first[first != second], second[first != second])

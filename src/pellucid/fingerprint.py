@@ -1,19 +1,20 @@
 """One fingerprint of a model: a checksum of all that its vectors depend on, of what is stored, not of what comes out.
 
-Whoever asks whether two models are the same one asks here: a corpus that is encoded further, an index that is opened, a
-part of an ensemble that is found by its name. A model that was copied, pickled, or saved and opened has the fingerprint
-it had; one with another number in a table, another setting or another edit of a dimension has another. So has one that
-was saved as another type of numbers, since its vectors differ. Names of dimensions do not count.
+Every question whether a model is the one that something was made with is asked here: a corpus that is encoded further,
+an index, a part or backbone that is found by its name. A model that was copied, pickled, or saved and opened has the
+fingerprint it had; one with another number in a table, another setting or another edit of a dimension has another, and
+so has one saved as another type of numbers. Names of dimensions do not count.
 
 What a function does cannot be read from it: it is known by its vectors of a few texts, up to rounding, and one that
-differs for other texts alone is not told apart.
+differs only for other texts is not told apart.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,8 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from pellucid.base import Embedder
-from pellucid.encoders import Encoder, check_encoder, encode_with, is_sentence_transformer
-from pellucid.errors import InputError
+from pellucid.embeddings import unit_rows
+from pellucid.errors import InputError, ModelFolderError, PellucidError
 
 PROBES = (
     "The bank raised the interest rate on home loans.",
@@ -40,66 +40,92 @@ PROBES = (
 
 _KEPT = 32  # coordinates of a probe that are written down, the largest
 _TOLERANCE = 2e-3  # of a coordinate of a row of length 1: other machines and batches round differently
+_SAME = 0.98  # cosine of the vectors that a model is known by; half precision and other machines stay above
 _BLOCK = 1 << 24  # bytes of an array that are copied at once where it does not lie in one piece
 _PASSING = set("architectures dtype torch_dtype transformers_version use_cache id2label label2id pellucid".split())
 # settings of transformers that say where a model comes from, or on which no vector depends
 
 
-def fingerprint(encoder: Encoder) -> dict[str, Any]:
-    """Return what tells a model from every other one, as JSON; `same_model` compares two.
+def fingerprint(model: Any) -> dict[str, Any]:
+    """Return what tells a model from every other one, as JSON; `check_same` compares two.
 
     Everything is read each time, at about a gigabyte a second: arrays can be changed in place.
 
     Args:
-        encoder: a pellucid model, a SentenceTransformer, or a callable: list of texts -> array [texts, dimension].
+        model: an `Embedder`; that of an `EncoderEmbedder` is the fingerprint of its SentenceTransformer or function.
 
     Returns:
         "stored": a checksum of tables, weights, vocabularies, settings and edits, of models within the model too; equal
         on every machine. "functions": for each function in it, its largest coordinates of a few texts.
 
     Raises:
-        InputError: it is no encoder, or a function in it gives something else than finite rows.
+        InputError: it is no model, or a function in it gives something else than finite rows.
     """
-    check_encoder(encoder)
+    if not hasattr(model, "_identity"):
+        raise InputError(f"only an opened model has a fingerprint, got {type(model).__name__}; give pellucid.load(...)")
     found = _Checksum()
-    found.add(encoder)
+    found.add(model)
     return {"stored": found.digest.hexdigest(), "functions": found.functions}
 
 
-def same_model(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
-    """Whether two fingerprints are of one model; functions up to what machines and batches round differently."""
+def same_model(first: Any, second: Any) -> bool:
+    """Whether two fingerprints are of one model; functions up to what machines and batches round differently.
+
+    Args:
+        first: what `fingerprint` gave, or where a folder keeps a vector to know a model by: that vector, an array.
+        second: the same of the other model.
+    """
+    if isinstance(first, np.ndarray):
+        return _cosine(first, second) >= _SAME  # not for NaN
     try:
-        mine, other = first["functions"], second["functions"]
-        return (
-            first["stored"] == second["stored"]
-            and len(mine) == len(other)
-            and all(map(_same_function, mine, other))
-        )  # fmt: skip
+        pairs = list(zip(first["functions"], second["functions"], strict=True))
+        return first["stored"] == second["stored"] and all(
+            mine["dimension"] == other["dimension"]
+            and all(_same_probe(*probes) for probes in zip(mine["probes"], other["probes"], strict=True))
+            for mine, other in pairs
+        )
     except (KeyError, TypeError, ValueError, AttributeError):  # not what `fingerprint` gave
         return False
 
 
-def claim_model(facts: dict[str, Any], encoder: Encoder, folder: Path) -> None:
+def check_same(what: str, now: Any, before: Any, way_out: str, error: type[PellucidError] = ModelFolderError) -> None:
+    """Check that a model is the one that something was made with.
+
+    Args:
+        what: the model and what was made with it, as the subject of a sentence.
+        now: its fingerprint, or the vector that it is known by; see `same_model`.
+        before: that of the model that was used then.
+        way_out: what to do, for the message.
+        error: what is raised.
+
+    Raises:
+        PellucidError: of the type `error`: it is another model.
+    """
+    if same_model(now, before):
+        return
+    how = f" (cosine {_cosine(now, before):.3f})" if isinstance(now, np.ndarray) else ""
+    raise error(
+        f"{what} is another model than the one that it was made with{how}: other weights, settings or type of numbers. "
+        + way_out
+    )
+
+
+def claim_model(facts: dict[str, Any], model: Any, folder: Path) -> None:
     """Note in `facts` of a run which model it was begun with, and refuse to go on with another one.
 
     Args:
         facts: what the run remembers (`WorkFolder.facts`).
-        encoder: as in `fingerprint`.
+        model: as in `fingerprint`.
         folder: of the run, for the message.
 
     Raises:
         InputError: it is another model.
     """
-    found = fingerprint(encoder)
-    if not same_model(facts.setdefault("model", found), found):
-        raise InputError(
-            f"{folder} holds embeddings of another model than {_named(encoder)}; give the one that it was begun with, "
-            "or another folder"
-        )
-
-
-def _named(encoder: Encoder) -> str:
-    return repr(encoder) if isinstance(encoder, Embedder) else getattr(encoder, "__name__", type(encoder).__name__)
+    found = fingerprint(model)
+    way_out = "Give the one that it was begun with, or another folder"
+    check_same(
+        f"{model!r}, for the embeddings in {folder},", found, facts.setdefault("model", found), way_out, InputError
+    )
 
 
 class _Checksum:
@@ -111,9 +137,9 @@ class _Checksum:
 
     def add(self, value: Any) -> None:
         """Add a model, or anything one consists of."""
-        if isinstance(value, Embedder):
+        if hasattr(value, "_identity"):
             self._add_model(value)
-        elif is_sentence_transformer(value):
+        elif hasattr(value, "default_prompt_name"):  # of a SentenceTransformer
             self._add_stock(value)
         elif isinstance(value, np.ndarray):
             self._add_array(value)
@@ -131,10 +157,14 @@ class _Checksum:
                 self._mark("key", key)
                 self.add(value[key])
         elif isinstance(value, (list, tuple)):
-            self._add_list(value)
-        elif callable(value):
-            self._mark("function", len(self.functions))
-            self.functions.append(_probed(value))
+            self._mark("list", len(value))
+            if all(type(item) is str for item in value):  # a vocabulary
+                spelled = [item.encode("utf-8", "surrogatepass") for item in value]
+                self._add_array(np.fromiter(map(len, spelled), np.int64, len(spelled)))
+                self.digest.update(b"".join(spelled))
+            else:
+                for item in value:
+                    self.add(item)
         else:
             self._mark(type(value).__name__, value)
 
@@ -142,25 +172,28 @@ class _Checksum:
         """Add a short value; JSON writes a float so that it is read back as the same one."""
         self.digest.update(json.dumps([kind, *values]).encode() + b"\n")
 
-    def _add_model(self, model: Embedder) -> None:
+    def _add_model(self, model: Any) -> None:
         parts = model._identity()
-        self._mark("model", model.family)
-        self.add(model.encode if parts is None else parts)
-
-    def _add_list(self, values: list[Any] | tuple[Any, ...]) -> None:
-        self._mark("list", len(values))
-        if all(type(value) is str for value in values):  # a vocabulary
-            spelled = [value.encode("utf-8", "surrogatepass") for value in values]
-            self._add_array(np.fromiter(map(len, spelled), np.int64, len(spelled)))
-            self.digest.update(b"".join(spelled))
+        if model.family != "encoder":  # whose fingerprint is that of what it holds
+            self._mark("model", model.family)
+        if parts is not None:
+            self.add(parts)
             return
-        for value in values:
-            self.add(value)
+        self._mark("function", len(self.functions))
+        rows = model.encode(list(PROBES))
+        rows = np.asarray(unit_rows(rows.toarray() if hasattr(rows, "toarray") else rows, np.float64), np.float32)
+        best = np.argsort(-np.abs(rows), axis=1, kind="stable")[:, :_KEPT]
+        largest = [[which.tolist(), np.round(row[which], 6).astype(float).tolist()] for row, which in zip(rows, best)]
+        self.functions.append({"dimension": int(rows.shape[1]), "probes": largest})
 
     def _add_array(self, array: npt.NDArray[Any]) -> None:
         little = array.dtype.newbyteorder("<")
         self._mark("array", little.str, list(array.shape))
-        for block in _blocks(array):
+        blocks = [array]
+        if array.ndim > 1 and not array.flags.c_contiguous:  # it is copied, a block at a time
+            rows = max(1, _BLOCK // max(1, array[:1].nbytes))
+            blocks = [array[start : start + rows] for start in range(0, len(array), rows)]
+        for block in blocks:
             self.digest.update(np.ascontiguousarray(block, little).reshape(-1).view(np.uint8).data)
 
     def _add_sparse(self, matrix: Any) -> None:
@@ -234,33 +267,23 @@ def _set(settings: Any) -> Any:
     return settings if isinstance(settings, (str, int, float, bool, type(None))) else str(settings)
 
 
-def _blocks(array: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
-    """Yield an array, in pieces where it must be copied."""
-    if array.flags.c_contiguous or array.ndim < 2:
-        yield array
-        return
-    rows = max(1, _BLOCK // max(1, array[:1].nbytes))
-    for start in range(0, len(array), rows):
-        yield array[start : start + rows]
-
-
-def _probed(function: Any) -> dict[str, Any]:
-    """Return the numbers and values of the largest coordinates that a function gives for each probe."""
-    rows = encode_with(function, list(PROBES))
-    best = np.argsort(-np.abs(rows), axis=1, kind="stable")[:, :_KEPT]
-    largest = [[which.tolist(), np.round(row[which], 6).astype(float).tolist()] for row, which in zip(rows, best)]
-    return {"dimension": int(rows.shape[1]), "probes": largest}
-
-
-def _same_function(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
-    mine, other = first["probes"], second["probes"]
-    return first["dimension"] == second["dimension"] and len(mine) == len(other) and all(map(_same_probe, mine, other))
+def _cosine(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> float:
+    """Return the cosine of two vectors; NaN where they are of different length, or one is zero or not finite."""
+    if first.shape != second.shape:
+        return math.nan
+    lengths = float(np.linalg.norm(first) * np.linalg.norm(second))
+    return float(first @ second) / lengths if 0 < lengths < math.inf else math.nan
 
 
 def _same_probe(first: list[list[float]], second: list[list[float]]) -> bool:
     """Whether the coordinates that both wrote down agree, and those that one left out are no larger than its least."""
     mine, other = (dict(zip(*side)) for side in (first, second))
     floors = [min(map(abs, side[1]), default=0.0) if len(side[1]) == _KEPT else 0.0 for side in (first, second)]
-    shared = all(abs(mine[n] - other[n]) <= _TOLERANCE for n in mine.keys() & other.keys())
-    only_mine = all(abs(mine[n]) <= floors[1] + _TOLERANCE for n in mine.keys() - other.keys())
-    return shared and only_mine and all(abs(other[n]) <= floors[0] + _TOLERANCE for n in other.keys() - mine.keys())
+    return all(
+        abs(mine[n] - other[n]) <= _TOLERANCE
+        if n in mine and n in other
+        else abs(mine[n]) <= floors[1] + _TOLERANCE
+        if n in mine
+        else abs(other[n]) <= floors[0] + _TOLERANCE
+        for n in mine.keys() | other.keys()
+    )

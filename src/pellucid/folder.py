@@ -120,28 +120,31 @@ def identify(name_or_path: str | os.PathLike[str]) -> Kind:
         file. "unknown": a folder of none of these. "nothing": no such thing, and no name to ask the hub for.
 
     Raises:
-        InputError: the hub does not answer, or has no such model.
+        ModelFolderError: the hub does not answer, or has no such model.
     """
     text, path = os.fspath(name_or_path), Path(name_or_path).expanduser()
     if isinstance(name_or_path, str) and text in bundled_models():
         return "pellucid"
     if path.is_dir():
-        return _kind_of(path / "config.json", is_stock=(path / "modules.json").exists())
+        is_ours = (path / "dimensions.tsv").exists()  # also where its config.json is missing or broken
+        return _kind_of(path / "config.json", is_stock=(path / "modules.json").exists() and not is_ours)
     if path.is_file():
         return "vectors"
     if not isinstance(name_or_path, str) or not is_hub_id(text):
         return "nothing"
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
-    try:
-        return _kind_of(Path(hf_hub_download(text, "config.json")), is_stock=True)
-    except LocalEntryNotFoundError as error:  # before its base class EntryNotFoundError
-        raise InputError(f"the hub cannot be reached. {not_found(text)}") from error
-    except EntryNotFoundError:
-        return "sentence-transformers"
-    except HfHubHTTPError as error:
-        raise InputError(f"the hub answers: {error}. {not_found(text)}") from error
+    cached = try_to_load_from_cache(text, "config.json")
+    if isinstance(cached, str):  # of which kind a model is does not change
+        return _kind_of(Path(cached), is_stock=True)
+    with _hub_explained(text):
+        try:
+            return _kind_of(Path(hf_hub_download(text, "config.json")), is_stock=True)
+        except EntryNotFoundError as error:
+            if isinstance(error, LocalEntryNotFoundError):
+                raise
+            return "sentence-transformers"
 
 
 def _kind_of(path: Path, *, is_stock: bool) -> Kind:
@@ -182,18 +185,26 @@ def locate(name_or_path: str | os.PathLike[str]) -> Path:
     if not isinstance(name_or_path, str) or not is_hub_id(text):
         raise ModelFolderError(not_found(text))
     from huggingface_hub import snapshot_download
+
+    with _hub_explained(text):
+        return Path(snapshot_download(text, allow_patterns=_HUB_FILES))  # data, never code
+
+
+@contextmanager
+def _hub_explained(repo: str) -> Iterator[None]:
+    """Turn what the hub's library raises into our error, with the cause."""
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(text, allow_patterns=_HUB_FILES))  # data, never code
+        yield
     except LocalEntryNotFoundError as error:
         raise ModelFolderError(
-            f"{text!r} is no folder here, is not in the hub's cache, and the hub cannot be reached: "
+            f"{repo!r} is no folder here, is not in the hub's cache, and the hub cannot be reached: "
             f"{error.__cause__ or error}. Check the network, or download it where there is one and give the folder"
         ) from error
     except (HfHubHTTPError, OSError, ValueError) as error:
         raise ModelFolderError(
-            f"{text!r} is no folder here, and the hub does not give it: {error}. {not_found(text)}"
+            f"{repo!r} is no folder here, and the hub does not give it: {error}. {not_found(repo)}"
         ) from error
 
 

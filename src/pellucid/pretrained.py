@@ -1,6 +1,6 @@
-"""Any name, folder, hub id or object to an opened model or encoder: the one place that does it.
+"""Any name, folder, hub id or object to an opened model: the one place that does it.
 
-`load` opens a model of ours, `load_by_name` some that are to be served, `open_encoder` one or a SentenceTransformer.
+`load` does that, `load_by_name` opens some that are to be served.
 Where a name leads and what a folder must hold is in `folder.py`; the transformer of a model is opened in
 `transformer/backbone.py`.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pellucid.base import Embedder
-from pellucid.encoders import Encoder, check_encoder, encode_with
+from pellucid.encoder import EncoderEmbedder
 from pellucid.errors import VERSION, InputError, ModelFolderError, require
 from pellucid.folder import (
     check_adapter,
@@ -22,7 +22,6 @@ from pellucid.folder import (
     identify,
     local_folder,
     locate,
-    not_found,
     outside,
     read_config,
 )
@@ -39,25 +38,35 @@ FAMILIES = {
 """Family, and its class with the file it is in: a new family is its package and one line here, a name, no import."""
 
 
-def load(name_or_path: str | os.PathLike[str], *, allow_outside: bool = False) -> Embedder:
-    """Open a model of any family.
+def load(model: Any, *, allow_outside: bool = False) -> Embedder:
+    """Return a model of any family, opened where it is given by name; the one place that makes models of other things.
 
     Args:
-        name_or_path: the name of a bundled model ("static-en"), a folder that `save_pretrained` wrote, a hub id
-            ("owner/name", downloaded once and cached), or a text file of word vectors (.txt, .vec, also .gz or .xz).
-            A string that looks like a path is never looked up on the hub.
+        model: the name of a bundled model ("static-en"), a folder that `save_pretrained` wrote, a hub id ("owner/name",
+            downloaded once and cached), a folder or hub id of sentence-transformers, or a text file of word vectors
+            (.txt, .vec, also .gz or .xz). A string that looks like a path is never looked up on the hub. Or something
+            opened: a SentenceTransformer, a callable from a list of texts to an array [texts, dimension], or a model of
+            ours, which is given back.
         allow_outside: open also what the folder names elsewhere: an encoder, part or backbone at another path of this
             machine, or one that must be asked of the hub. Allow it for folders that you trust.
 
     Returns:
-        The model, of the class that its `config.json` names.
+        The model, of the class that its `config.json` names; an `EncoderEmbedder` of what is no model of ours.
 
     Raises:
-        ModelFolderError: nothing is there, or what is there is broken, too new, or no pellucid model; or it names
-            something elsewhere, and that is not allowed.
+        InputError: what is given is none of these.
+        ModelFolderError: nothing is there, or what is there is broken, too new, or no model; or it names something
+            elsewhere, and that is not allowed.
+        MissingExtraError: sentence-transformers is needed and not installed.
     """
+    if isinstance(model, Embedder):
+        return model
+    if not isinstance(model, (str, os.PathLike)):
+        return EncoderEmbedder(model)
     with outside(allow_outside):
-        place = locate(name_or_path)
+        if identify(model) == "sentence-transformers":
+            return EncoderEmbedder(open_sentence_transformer(os.path.expanduser(model)))
+        place = locate(model)
         family = "static" if place.is_file() else read_config(place).get("family")
         opened: Embedder = family_class(family, place).from_pretrained(place)
         return opened
@@ -89,29 +98,6 @@ def load_by_name(names_or_paths: Iterable[str]) -> dict[str, Embedder]:
             raise InputError(f"two models are called {name!r}; rename the folder of one")
         opened[name] = load(given)
     return opened
-
-
-def open_encoder(encoder: Encoder) -> Encoder:
-    """Open whatever makes vectors of texts; what is open already is given back.
-
-    Args:
-        encoder: a bundled name, a folder, a hub id or a text file of word vectors, as `load` takes them; the folder or
-            hub id of a sentence-transformers model; or an opened encoder, see `encode_with`.
-
-    Raises:
-        InputError: nothing is found, or it cannot make vectors of texts.
-        ModelFolderError: what is found is broken.
-        MissingExtraError: sentence-transformers is needed and not installed.
-    """
-    if not isinstance(encoder, (str, os.PathLike)):
-        check_encoder(encoder)
-        return encoder
-    kind = identify(encoder)
-    if kind == "nothing":
-        raise InputError(not_found(os.fspath(encoder)))
-    if kind == "sentence-transformers":
-        return open_sentence_transformer(os.path.expanduser(encoder))
-    return load(encoder)
 
 
 def open_sentence_transformer(name_or_path: str | os.PathLike[str]) -> Any:
@@ -147,4 +133,4 @@ def _try_out(model: Any, spec: str) -> None:
         inner = getattr(module, "auto_model", None)
         if inner is not None and hasattr(inner, "get_input_embeddings") and hasattr(module.tokenizer, "get_vocab"):
             check_token_ids(module.tokenizer, len(inner.get_input_embeddings().weight))
-    encode_with(model, ["a text"])
+    EncoderEmbedder(model).encode("a text")

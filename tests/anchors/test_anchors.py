@@ -154,13 +154,13 @@ def test_one_string_is_one_anchor() -> None:
 
 
 def test_an_encoder_that_changes_later_is_refused(animals: AnchorEmbedder) -> None:
-    animals.encoder = lambda texts: count_animals(texts)[:, :2]
+    animals.encoder = pellucid.load(lambda texts: count_animals(texts)[:, :2])
     with pytest.raises(InputError, match="gives 2 dimensions, before it gave 3"):
         animals.encode("cat")
-    animals.encoder = lambda texts: count_animals(texts) * np.nan
+    animals.encoder = pellucid.load(lambda texts: count_animals(texts) * np.nan)
     with pytest.raises(InputError, match="NaN or infinity"):
         animals.explain("cat", "dog")
-    animals.encoder = lambda texts: count_animals(texts[:1])
+    animals.encoder = pellucid.load(lambda texts: count_animals(texts[:1]))
     with pytest.raises(InputError, match="for 2 texts"):
         animals.explain("cat", "dog")
 
@@ -279,12 +279,16 @@ def test_a_model_with_a_function_is_opened_with_the_function(tmp_path: Path, cha
 def test_the_wrong_encoder_is_refused(tmp_path: Path, animals: AnchorEmbedder, fruit: StaticEmbedder) -> None:
     animals.save_pretrained(tmp_path / "model")
     for wrong, message in [
-        (lambda texts: count_animals(texts)[:, ::-1], r"another vector for the first anchor .* \(cosine 0.000\)"),
-        (lambda texts: np.ones((len(texts), 3)), "another vector for the first anchor"),
+        (
+            lambda texts: count_animals(texts)[:, ::-1],
+            r"by its vector for the first anchor, is another model .* \(cosine 0.000\)",
+        ),
+        (lambda texts: np.ones((len(texts), 3)), "is another model"),
         (lambda texts: count_animals(texts) * np.nan, "does not fit the anchors: .* NaN"),
         (lambda texts: count_animals(texts)[:, :2], "does not fit the anchors: .* gives 2 dimensions"),
-        (fruit, "another vector for the first anchor"),
-        ("static-en", "does not fit the anchors: an encoder is"),
+        (fruit, "is another model"),
+        ("static-en", "does not fit the anchors: .* gives 256 dimensions"),
+        (5, "an encoder is"),
     ]:
         with pytest.raises(ModelFolderError, match=message):
             AnchorEmbedder.from_pretrained(tmp_path / "model", encoder=wrong)
@@ -348,6 +352,7 @@ def test_every_file_of_a_folder_comes_from_the_hub(tmp_path: Path, fruit: Static
         return str(snapshot)
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda repo, file: str(blobs / file))
     monkeypatch.chdir(tmp_path)
     same(pellucid.load("owner/anchors"), model)
 
@@ -377,7 +382,7 @@ def test_broken_folders(tmp_path: Path, animals: AnchorEmbedder) -> None:
             ("anchors.json", {"anchors": [["a"], [], ["b"]], "first_vector": [1.0, 0.0, 0.0]}, "must hold 3 lists"),
             ("anchors.json", [], "must hold 3 lists"),
             ("anchors.json", {"anchors": [["a"], ["b"], ["c"]], "first_vector": [1.0]}, "'first_vector' of 3"),
-            ("anchors.json", {"anchors": [["cat"]] * 3, "first_vector": [float("nan")] * 3}, "another vector"),
+            ("anchors.json", {"anchors": [["cat"]] * 3, "first_vector": [float("nan")] * 3}, "another model"),
             ("anchors/model.safetensors", {"linear.weight": weights * np.nan}, "NaN or infinity"),
             ("anchors/model.safetensors", {"linear.weight": weights.astype(np.int8)}, "no table 'linear.weight'"),
             ("anchors/model.safetensors", {"linear.weight": weights[0]}, "no table 'linear.weight'"),

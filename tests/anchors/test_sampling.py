@@ -392,8 +392,8 @@ def test_farthest_anchors_are_the_picks_of_the_vectors():
 
 
 def test_the_frame_method_is_reached(monkeypatch):
-    pytest.importorskip("pellucid.anchors.sampling")
-    monkeypatch.setattr("pellucid.anchors.sampling.frame_points", lambda vectors, n, *, seed: np.arange(n) * 17 + seed)
+    frame_points = lambda vectors, n, *, seed: np.arange(n) * 17 + seed  # noqa: E731
+    monkeypatch.setitem(sampling._METHODS, "frame", frame_points)
     settings = CandidateSettings(near_duplicates=None)
     expected = [SENTENCES[row] for row in (5, 22, 39)]
     assert choose_anchors(encode, SENTENCES, 3, method="frame", seed=5, settings=settings) == expected
@@ -436,7 +436,8 @@ def test_texts_that_encode_to_zero_are_dropped_and_counted():
         ({"method": "best"}, "no method 'best'; choose one of kmeans, frame, fps, uniform"),
         ({"corpus": ["no sentence"]}, "no candidate for an anchor: 0 of 1 texts left"),
         ({"corpus": "missing.txt"}, "missing.txt"),
-        ({"encoder": "all-MiniLM"}, "an encoder is"),
+        ({"encoder": "all-MiniLM"}, "no model .all-MiniLM."),
+        ({"encoder": 5}, "an encoder is"),
     ],
 )
 def test_choose_anchors_refuses(change, message):

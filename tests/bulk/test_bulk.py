@@ -299,7 +299,7 @@ def test_another_run_is_refused_by_name(fruit, corpus, tmp_path):
     other = written(tmp_path / "other.parquet", pa.table({"text": some_texts(49), "n": [*range(49)]}))
     turned = pellucid.StaticEmbedder(fruit.vocabulary, -fruit.vectors)
     for model, file, arguments, message in [
-        (turned, corpus, {}, "embeddings of another model than StaticEmbedder"),
+        (turned, corpus, {}, "StaticEmbedder.*, for the embeddings in .*, is another model"),
         (fruit, other, {}, r"another run \(different: corpus\)"),
         (fruit, corpus, {"id_column": "n"}, r"\(different: id_column\)"),
     ]:

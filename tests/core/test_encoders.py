@@ -1,4 +1,4 @@
-"""Encoders of every kind as one function, and the refusal of what they may do wrong; the anchor-file reader."""
+"""Encoders of every kind as models, and the refusal of what they may do wrong; the anchor-file reader."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.anchors.folder import read_anchors
-from pellucid.encoders import anchor_vectors, encode_with, is_sentence_transformer
+from pellucid import load
+from pellucid.anchors.folder import anchor_vectors, read_anchors
+from pellucid.encoder import FUNCTION, OURS, EncoderEmbedder, opened_with, unit_vectors
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.folder import bundled_models, identify
-from pellucid.pretrained import open_encoder
 from pellucid.static.embedder import StaticEmbedder
 
 ANIMALS = ["cat", "dog", "cow"]
@@ -24,6 +24,10 @@ ANIMALS = ["cat", "dog", "cow"]
 def count_animals(texts: list[str]) -> np.ndarray:
     """How often each animal is in a text."""
     return np.array([[text.count(animal) for animal in ANIMALS] for text in texts])
+
+
+def encode_with(encoder, texts: list[str], **options) -> np.ndarray:
+    return unit_vectors(load(encoder), texts, **options)
 
 
 def test_rows_have_length_1_and_a_text_of_nothing_is_zero() -> None:
@@ -55,7 +59,7 @@ def test_tensors_are_taken_with_gradients_and_in_bfloat16() -> None:
 
 def test_no_texts_give_no_rows_and_do_not_bother_the_encoder() -> None:
     assert encode_with(lambda texts: 1 / 0, [], dimension=7).shape == (0, 7)
-    assert encode_with(count_animals, []).shape == (0, 0)
+    assert encode_with(count_animals, []).shape == load(count_animals).encode([]).shape == (0, 3)
 
 
 def test_an_encoder_never_sees_a_lone_surrogate() -> None:
@@ -86,12 +90,35 @@ def test_wrong_results_of_an_encoder_are_named(gives, message) -> None:
 def test_a_change_of_dimension_is_refused() -> None:
     with pytest.raises(InputError, match="gives 3 dimensions, before it gave 4; give the encoder that"):
         encode_with(count_animals, ["cat"], dimension=4)
+    grows = load(lambda texts: np.ones((len(texts), len(texts))))
+    grows.encode(["cat"])
+    with pytest.raises(InputError, match="gives 2 dimensions, before it gave 1"):
+        grows.encode(["cat", "dog"])
 
 
-@pytest.mark.parametrize("encoder", ["static-en", None, 5, ["cat"], np.eye(3)])
-def test_what_is_no_encoder_is_told_how_to_become_one(encoder) -> None:
-    with pytest.raises(InputError, match=r"an encoder is .* Open a name or folder first"):
-        encode_with(encoder, ["cat"])
+@pytest.mark.parametrize("encoder", [None, 5, ["cat"], np.eye(3)])
+def test_what_is_no_encoder_is_told_what_one_is(encoder) -> None:
+    with pytest.raises(InputError, match=r"an encoder is a SentenceTransformer, .* got"):
+        load(encoder)
+
+
+def test_a_function_has_the_methods_of_every_model(tmp_path: Path) -> None:
+    model = load(count_animals)
+    assert isinstance(model, EncoderEmbedder) and model.model is count_animals and opened_with(model) == FUNCTION
+    rows = model.encode(["cat cat", "cow"])
+    assert rows.dtype == np.float32 and rows.tolist() == [[2, 0, 0], [0, 0, 1]]  # its own
+    assert model.encode(["cat cat"], normalize_embeddings=True).tolist() == [[1, 0, 0]]
+    assert model.get_embedding_dimension() == 3 and model.dimensions.names[2] == "dimension 2"
+    why = model.explain("cat dog", "dog")
+    assert [(row.kind, row.contribution) for row in why.rows] == [("embedding", pytest.approx(0.5**0.5))]
+    assert why.score == pytest.approx(model.similarity(model.encode("cat dog"), model.encode("dog"))[0, 0])
+    assert model.explain("car", "cat").rows == () and model.coverage("a car") == 1
+    assert repr(model) == "EncoderEmbedder(count_animals)" and model.device == "cpu" and model.max_seq_length is None
+    with pytest.raises(InputError, match="count_animals is a function, which no folder can hold"):
+        model.save_pretrained(tmp_path / "model")
+    assert not any(tmp_path.iterdir())
+    with pytest.raises(InputError, match="cannot be edited"):
+        model.without(0)
 
 
 def test_an_encoders_own_error_is_not_hidden() -> None:
@@ -101,9 +128,9 @@ def test_an_encoders_own_error_is_not_hidden() -> None:
 
 def test_anchors_of_length_zero_are_refused_by_name() -> None:
     with pytest.raises(InputError, match=r"maps anchor 1 \('car'\) to zero, and 1 more; leave it out"):
-        anchor_vectors(count_animals, ["cat", "car", "dog", "van"])
+        anchor_vectors(load(count_animals), ["cat", "car", "dog", "van"])
     with pytest.raises(InputError, match=r"maps anchor 0 \('car'\) to zero; leave it out"):
-        anchor_vectors(count_animals, ["car"])
+        anchor_vectors(load(count_animals), ["car"])
 
 
 def test_roles_reach_the_encoders_that_know_them() -> None:
@@ -122,15 +149,15 @@ def test_roles_reach_the_encoders_that_know_them() -> None:
 
 def test_opening_by_name_or_folder(fruit: StaticEmbedder, tmp_path: Path) -> None:
     fruit.save_pretrained(tmp_path / "fruit")
-    opened = open_encoder(tmp_path / "fruit")
-    assert isinstance(opened, StaticEmbedder) and not is_sentence_transformer(opened)
-    with pytest.raises(InputError, match="no model 'no such model'"):
-        open_encoder("no such model")
+    opened = load(tmp_path / "fruit")
+    assert isinstance(opened, StaticEmbedder) and opened_with(opened) == OURS
+    with pytest.raises(ModelFolderError, match="no model 'no such model'"):
+        load("no such model")
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "modules.json").write_text("[]")
     (tmp_path / "broken" / "config.json").write_text("{")
     with pytest.raises(ModelFolderError, match="not valid JSON"):
-        open_encoder(tmp_path / "broken")
+        load(tmp_path / "broken")
 
 
 def test_a_pellucid_model_is_told_from_a_transformer(fruit: StaticEmbedder, tmp_path: Path, monkeypatch) -> None:
@@ -151,9 +178,8 @@ def test_a_pellucid_model_is_told_from_a_transformer(fruit: StaticEmbedder, tmp_
 
 
 def test_what_is_open_already_is_given_back(fruit: StaticEmbedder) -> None:
-    assert open_encoder(fruit) is fruit and open_encoder(count_animals) is count_animals
-    with pytest.raises(InputError, match=r"an encoder is .* Open a name or folder first"):
-        open_encoder(5)
+    encoder = load(count_animals)
+    assert load(fruit) is fruit and load(encoder) is encoder
 
 
 def test_published_anchor_files(tmp_path: Path) -> None:

@@ -306,7 +306,7 @@ def test_the_vector_an_encoder_is_known_by_is_of_numbers(factor, fruit, tmp_path
     AnchorEmbedder(fruit, ["apple", "car"]).save_pretrained(tmp_path / "m")
     vector = json.loads((tmp_path / "m" / "anchors.json").read_text())["first_vector"]
     change(tmp_path / "m" / "anchors.json", ["first_vector"], [value * factor for value in vector])
-    with pytest.raises(ModelFolderError, match="another vector"):
+    with pytest.raises(ModelFolderError, match="another model"):
         pellucid.load(tmp_path / "m")
 
 
@@ -315,7 +315,7 @@ def test_a_longer_vector_lets_no_other_encoder_pass(fruit, tmp_path):
     vector = json.loads((tmp_path / "m" / "anchors.json").read_text())["first_vector"]
     change(tmp_path / "m" / "anchors.json", ["first_vector"], [1000 * value for value in vector])
     other = StaticEmbedder(fruit.vocabulary, fruit.vectors[::-1].copy())
-    with pytest.raises(ModelFolderError, match="another vector"):
+    with pytest.raises(ModelFolderError, match="another model"):
         AnchorEmbedder.from_pretrained(tmp_path / "m", encoder=other)
 
 

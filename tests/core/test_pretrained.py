@@ -95,6 +95,7 @@ def test_a_hub_id_is_downloaded_without_code(saved, monkeypatch):
         return str(saved)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda repo, file: str(saved / file))
     assert len(pellucid.load("owner/name").vocabulary) == 5
     assert set(asked) == {"owner/name"}
     assert not any(pattern.endswith((".py", ".bin", ".pkl", "*")) for pattern in asked["owner/name"])
@@ -108,8 +109,8 @@ def test_an_unreachable_hub_is_an_error_with_its_cause():
 
 
 @pytest.mark.parametrize("value", [None, 3, ["static-en"]])
-def test_load_wants_a_name_or_path(value):
-    with pytest.raises(InputError, match="name or path"):
+def test_load_wants_a_name_or_an_encoder(value):
+    with pytest.raises(InputError, match="name or folder of a model; got"):
         pellucid.load(value)
 
 

@@ -14,8 +14,7 @@ import pytest
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 import pellucid
-from pellucid import errors
-from pellucid import pretrained as encoders
+from pellucid import errors, pretrained
 from pellucid.errors import InputError, MissingExtraError, ModelFolderError, PellucidError
 from pellucid.folder import identify, is_hub_id, local_folder, locate
 from pellucid.static.embedder import StaticEmbedder
@@ -397,7 +396,7 @@ def stock(bert, tmp_path):
 
 
 def test_a_stock_folder_opens(stock):
-    assert encoders.open_encoder(stock).encode(["a horse"]).shape == (1, 8)
+    assert pretrained.load(stock).encode(["a horse"]).shape == (1, 8)
 
 
 def modules_of(stock):
@@ -414,11 +413,11 @@ def test_modules_from_elsewhere_are_refused(stock):
     ):
         (stock / "modules.json").write_text(json.dumps([{**modules[0], **change_of}, *modules[1:]]))
         with pytest.raises(ModelFolderError, match=message):
-            encoders.open_encoder(stock)
+            pretrained.load(stock)
     for content in ("{}", "null", "[5]", '"x"'):
         (stock / "modules.json").write_text(content)
         with pytest.raises(ModelFolderError, match=r"modules\.json"):
-            encoders.open_encoder(stock)
+            pretrained.load(stock)
 
 
 def test_a_layer_that_claims_more_than_its_weights_or_names_code_is_refused(stock):
@@ -426,18 +425,18 @@ def test_a_layer_that_claims_more_than_its_weights_or_names_code_is_refused(stoc
     before = config.read_text()
     change(config, in_features=10**9, out_features=10**6)
     with pytest.raises(ModelFolderError, match="claims a larger layer"):
-        encoders.open_encoder(stock)
+        pretrained.load(stock)
     config.write_text(before)
     change(config, activation_function="subprocess.Popen")
     with pytest.raises(ModelFolderError, match="names code from elsewhere"):
-        encoders.open_encoder(stock)
+        pretrained.load(stock)
 
 
 def test_a_stock_folder_without_some_weights_is_refused_not_filled_at_random(stock):
     weights = weights_of(stock)
     write_tensors(stock / "model.safetensors", {name: rows for name, rows in weights.items() if "layer.1." not in name})
     with pytest.raises(ModelFolderError, match="lacks 16 weights"):
-        encoders.open_encoder(stock)
+        pretrained.load(stock)
 
 
 def test_a_stock_folder_with_nan_or_pickles_is_refused(stock):
@@ -445,10 +444,10 @@ def test_a_stock_folder_with_nan_or_pickles_is_refused(stock):
     weights[sorted(weights)[0]].flat[0] = np.nan
     write_tensors(stock / "model.safetensors", weights)
     with pytest.raises(ModelFolderError, match="NaN"):
-        encoders.open_encoder(stock)
+        pretrained.load(stock)
     (stock / "model.safetensors").rename(stock / "pytorch_model.bin")
     with pytest.raises(ModelFolderError, match="safetensors"):
-        encoders.open_encoder(stock)
+        pretrained.load(stock)
 
 
 # Names and paths
@@ -471,7 +470,6 @@ def no_network(monkeypatch):
 def openers():
     yield "load", pellucid.load
     yield "locate", locate
-    yield "open_encoder", encoders.open_encoder
     yield "identify", identify
     if "torch" in sys.modules or metadata.packages_distributions().get("torch"):
         from pellucid.keytokens.head import read_head
@@ -481,7 +479,7 @@ def openers():
 
         yield "open_backbone", open_backbone
         yield "read_transformer_config", read_transformer_config
-        yield "open_sentence_transformer", encoders.open_sentence_transformer
+        yield "open_sentence_transformer", pretrained.open_sentence_transformer
         yield "open_teacher", open_teacher
         yield "read_head", read_head
         yield "find_adapter", find_adapter
@@ -524,7 +522,7 @@ def test_what_is_asked_of_the_hub(tmp_path, monkeypatch):
 def test_libraries_that_are_too_old_are_refused_with_the_line_to_run(monkeypatch, tmp_path):
     monkeypatch.setattr(errors.metadata, "version", lambda name: {"sentence_transformers": "5.1.2"}.get(name, "4.57.1"))
     with pytest.raises(MissingExtraError, match=r'5\.1\.2 is installed, and 6\.2 .*pip install -U "pellucid\[torch\]"'):
-        encoders.open_sentence_transformer(str(tmp_path))
+        pretrained.open_sentence_transformer(str(tmp_path))
     with pytest.raises(MissingExtraError, match=r"transformers 4\.57\.1 is installed, and 5\.6\.2"):
         errors.require("transformers")
     for version, fine in (("6.2.0", True), ("6.10", True), ("6.1.9", False), ("7.0.0rc1", True), ("6.2.dev0", True)):

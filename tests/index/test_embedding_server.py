@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import pellucid
-from pellucid.encoders import encode_with
+from pellucid import load
+from pellucid.encoder import unit_vectors
 from pellucid.errors import EngineError, InputError
 from pellucid.index import EmbeddingServer, Index, embedding_server
 
@@ -82,7 +83,7 @@ def test_texts_go_in_batches_and_come_back_in_order(served):
     assert [len(body["input"]) for _, body in served.asked] == [3, 3] and served.asked[0][0] == "/v1/embeddings"
     assert served.asked[0][1]["model"] == "small" and "dimensions" not in served.asked[0][1]
     assert "Authorization" not in served.headers[0]
-    assert np.linalg.norm(encode_with(model, ["ea"])) == pytest.approx(1)
+    assert np.linalg.norm(unit_vectors(load(model), ["ea"])) == pytest.approx(1)
     assert EmbeddingServer(served.url, "small")([""]).shape == (1, 4)
     assert pickle.loads(pickle.dumps(model)).address == f"small at {served.url}/"
 
@@ -159,7 +160,7 @@ def test_what_passes_is_tried_again(served):
 def test_an_answer_of_something_else_is_an_error(served, answer):
     served.answers = [(200, {}, answer)]
     with pytest.raises((EngineError, InputError)):
-        encode_with(EmbeddingServer(served.url, "m"), ["a"])
+        unit_vectors(load(EmbeddingServer(served.url, "m")), ["a"])
 
 
 def test_a_row_that_is_no_number_and_another_width_are_refused(served):
@@ -170,7 +171,7 @@ def test_a_row_that_is_no_number_and_another_width_are_refused(served):
         model(["a"])
     served.answers = [(200, {}, '{"data": [{"embedding": [1, 2, 3, NaN]}]}')]
     with pytest.raises(InputError, match="NaN"):
-        encode_with(model, ["a"])
+        unit_vectors(load(model), ["a"])
     with pytest.raises(EngineError, match="gives 4 dimensions, and 7"):
         served.change = lambda body, answer: {"data": [{"embedding": [1, 2, 3, 4]}]}
         EmbeddingServer(served.url, "m", dimension=7)(["a"])

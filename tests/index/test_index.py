@@ -29,7 +29,7 @@ from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.base import Embedder
 from pellucid.dimensions import Dimension, Dimensions
 from pellucid.ensemble.embedder import EnsembleEmbedder
-from pellucid.errors import IndexFolderError, InputError, WritingError
+from pellucid.errors import IndexFolderError, InputError, ModelFolderError, WritingError
 from pellucid.explanation import Explanation, Row
 from pellucid.index.bm25 import K1, Analyser, B
 from pellucid.index.documents import passage_ends
@@ -656,7 +656,7 @@ def test_another_model_is_refused(tmp_path, fruit):
     vectors = fruit.vectors.copy()
     vectors[1, 1] += 0.01  # one word a little
     other = StaticEmbedder(fruit.vocabulary, vectors)
-    with pytest.raises(IndexFolderError, match=r"the model 'fruit' .* is another one"):
+    with pytest.raises(IndexFolderError, match=r"the model 'fruit' .* is another model"):
         Index.open(tmp_path / "index", models={"fruit": other})
     with pytest.raises(InputError, match="no model 'nut'"):
         Index.open(tmp_path / "index", models={"nut": fruit})
@@ -668,7 +668,7 @@ def test_a_function_is_given_again_and_recognised(tmp_path):
         index.add(["a"], ["a text"])
     with pytest.raises(InputError, match="is a function"):
         Index.open(tmp_path / "index")
-    with pytest.raises(IndexFolderError, match="is another one"):
+    with pytest.raises(IndexFolderError, match="is another model"):
         Index.open(tmp_path / "index", models={"m": lambda texts: lengths(texts)[:, ::-1]})
     with Index.open(tmp_path / "index", models={"m": lambda texts: lengths(texts) * 2}) as index:  # length is no matter
         assert index.search("a text")[0].id == "a"
@@ -723,7 +723,7 @@ def test_folders_that_are_no_index(tmp_path, fruit):
     ],
 )
 def test_what_cannot_be_created_leaves_nothing(tmp_path, arguments, message):
-    with pytest.raises((InputError, IndexFolderError), match=message):
+    with pytest.raises((InputError, IndexFolderError, ModelFolderError), match=message):
         Index.create(tmp_path / "index", **arguments)
     assert not (tmp_path / "index").exists()
 

@@ -194,7 +194,7 @@ def test_a_function_of_queries_alone_never_encodes_a_document(tmp_path):
         index.rebuild()
         changed = np.vstack([[0, 1, 0, 0], ROWS[1:]])
         assert cosines(index, "a pear") == expected("a pear", changed) and index.verify() == []
-    with pytest.raises(IndexFolderError, match="another one"):
+    with pytest.raises(IndexFolderError, match="another model"):
         Index.open(tmp_path / "index", {"far": QueryFunction(lambda texts: np.ones((len(texts), 4)))})
     with Index.open(tmp_path / "index", {"far": model}) as index:
         assert cosines(index, "a pear") == expected("a pear", changed)

@@ -431,7 +431,7 @@ def test_a_given_head_is_saved_and_a_backbone_may_be_named(tmp_path, llama):
     assert not (tmp_path / "model" / "backbone").exists()
     assert same(pellucid.load(tmp_path / "model"), model)
     other = embedder("llama", changes={"seed": 5}).backbone
-    with pytest.raises(ModelFolderError, match="other states"):
+    with pytest.raises(ModelFolderError, match="is another model"):
         KeyTokenEmbedder.from_pretrained(tmp_path / "model", backbone=other)
 
 

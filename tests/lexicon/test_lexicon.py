@@ -472,7 +472,7 @@ def test_another_backbone_than_the_models_own_is_refused(bert, tmp_path):
     bert.save_pretrained(tmp_path / "model", backbone_name=name)
     other = LexiconEmbedder(backbone_of("bert", seed=5), bert.clusters)
     written_backbone(tmp_path / "base", other)
-    with pytest.raises(ModelFolderError, match="gives other states than the one the model was made with"):
+    with pytest.raises(ModelFolderError, match="is another model than the one that it was made with"):
         pellucid.load(tmp_path / "model")
 
 

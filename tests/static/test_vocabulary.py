@@ -258,7 +258,7 @@ def test_in_sentences_an_entry_has_the_mean_of_its_states(bert, monkeypatch):
     found = EntryStates(
         Vocabulary([*model.vocabulary.words, "swiftly", "sick▁boy"]), ["swiftly", "sick▁boy"], AddingSettings()
     )
-    _, _, means, counts = found.run(bert, texts, False)
+    _, _, means, counts = found.run(pellucid.load(bert), texts, False)
     assert counts == [4, 2 + sum("sick boy" in text for text in texts[3:])]
     places = [(texts[0], 4), (texts[1], 0), (texts[2], 0), (texts[2], 8)]
     wanted = np.mean([states_of(bert, text, start, start + 7) for text, start in places], axis=0)

@@ -23,7 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.corpus import Corpus, is_path, read_texts
+from pellucid.encoder import unit_vectors
 from pellucid.errors import CorpusError, InputError, missing_extra
+from pellucid.fingerprint import claim_model
+from pellucid.pretrained import load
 from pellucid.progress import Progress
 from pellucid.text import content_words, well_formed
 from pellucid.workfolder import WorkFolder
@@ -196,17 +199,15 @@ def _filtered(corpus: Corpus, settings: CandidateSettings, work: WorkFolder, sho
 
 def _encode(encoder: Any, work: WorkFolder, count: int, show_progress_bar: bool) -> None:
     """Append to the vectors until there are all."""
-    from pellucid.encoders import encode_with
-    from pellucid.fingerprint import claim_model
-
     path = work.file("candidates")
     done, dimension = work.array("vectors").shape if "vectors" in work else (0, None)
+    encoder = load(encoder)
     claim_model(work.facts, encoder, work.path)
     texts = islice(read_texts(path), done, None)
     with Progress("encoding candidates", total=count, enabled=show_progress_bar) as progress:
         progress.advance(done)
         while shard := list(islice(texts, _SHARD)):
-            rows = encode_with(encoder, shard, dimension=dimension)
+            rows = unit_vectors(encoder, shard, dimension=dimension)
             dimension = rows.shape[1]
             work.append("vectors", rows.astype(np.float16))
             work.commit({"zeros": work.facts["zeros"] + int((~rows.any(axis=1)).sum())})
@@ -230,7 +231,17 @@ def candidate_texts(
     """
     filtered = Filtered() if filtered is None else filtered
     settings = CandidateSettings() if settings is None else settings
-    texts = _divided(read_texts(corpus), settings)
+    whole = map(str.strip, map(well_formed, read_texts(corpus)))
+    most = None if settings.words is None else settings.words[1]
+    texts = (  # those of too many words a sentence at a time
+        part
+        for text in whole
+        for part in (
+            [text]
+            if most is None or len(text.split()) <= most
+            else filter(None, map(str.strip, _SENTENCE_END.split(text)))
+        )
+    )
     first = list(islice(texts, _FIRST)) if settings.fragments is None else []
     if settings.fragments is None:
         settings = replace(settings, fragments=sum(map(is_sentence, first)) < _FEW_SENTENCES * len(first))
@@ -249,15 +260,6 @@ def candidate_texts(
             return
 
 
-def _divided(texts: Iterator[str], settings: CandidateSettings) -> Iterator[str]:
-    """Yield the texts without outer spaces; those of too many words a sentence at a time."""
-    for text in map(str.strip, map(well_formed, texts)):
-        if settings.words is None or len(text.split()) <= settings.words[1]:
-            yield text
-        else:
-            yield from filter(None, map(str.strip, _SENTENCE_END.split(text)))
-
-
 def _rules(settings: CandidateSettings) -> dict[str, _Rule]:
     """Return what drops a text, by name; the cheap ones first, the language last."""
     rules: dict[str, _Rule] = {"empty": lambda text: not text, "too long": lambda text: len(text) > _LONGEST}
@@ -274,11 +276,24 @@ def _rules(settings: CandidateSettings) -> dict[str, _Rule]:
         rules["markup"] = lambda text: _MARKUP.search(text) is not None
     if settings.content_words:
         rules["says little"] = lambda text: len(content_words(text)) < settings.content_words
-    rules["duplicate"] = _seen_before(_key if settings.near_duplicates is not None else str)
+    rules["duplicate"] = _seen_before(settings.near_duplicates is not None)
     if not settings.mojibake:
-        rules["mojibake"] = _mojibake_rule()
+        try:
+            from ftfy.badness import is_bad
+        except ImportError as error:
+            raise missing_extra("ftfy", "anchors") from error
+        rules["mojibake"] = lambda text: not text.isascii() and bool(is_bad(text))
     if settings.language is not None:
-        rules["language"] = _language_rule(settings.language)
+        try:
+            from py3langid import classify, rank
+        except ImportError as error:
+            raise missing_extra("py3langid", "anchors") from error
+        known = {label for label, _ in rank("")}
+        if settings.language not in known:
+            raise InputError(
+                f"py3langid does not know the language {settings.language!r}; it knows {', '.join(sorted(known))}"
+            )
+        rules["language"] = lambda text: bool(classify(text)[0] != settings.language)
     return rules
 
 
@@ -295,39 +310,20 @@ def is_sentence(text: str) -> bool:
     return 3 * letters >= 2 * (len(text) - text.count(" ")) and 2 * capitals <= max(letters, 2)
 
 
-def _key(text: str) -> str:
-    """What near-duplicates share: letters in one case, every number the same."""
-    folded = unicodedata.normalize("NFKC", text).casefold() if not text.isascii() else text.lower()
-    return re.sub(r"\d+", "0", re.sub(r"[^\w]|_", "", folded))
+def _seen_before(near: bool) -> _Rule:
+    """Return a rule that breaks from the second text on that is equal; it remembers 8 bytes a text.
 
-
-def _seen_before(key: Callable[[str], str]) -> _Rule:
-    """Return a rule that breaks from the second text of each key on; it remembers 8 bytes a text."""
+    Near-duplicates have the same letters, whatever their case, and numbers in the same places.
+    """
     seen: set[int] = set()
 
     def breaks(text: str) -> bool:
-        digest = int.from_bytes(hashlib.blake2b(key(text).encode(), digest_size=8).digest(), "little")
+        if near:
+            text = unicodedata.normalize("NFKC", text).casefold() if not text.isascii() else text.lower()
+            text = re.sub(r"\d+", "0", re.sub(r"[^\w]|_", "", text))
+        digest = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
         known = digest in seen
         seen.add(digest)
         return known
 
     return breaks
-
-
-def _mojibake_rule() -> _Rule:
-    try:
-        from ftfy.badness import is_bad
-    except ImportError as error:
-        raise missing_extra("ftfy", "anchors") from error
-    return lambda text: not text.isascii() and bool(is_bad(text))
-
-
-def _language_rule(language: str) -> _Rule:
-    try:
-        from py3langid import classify, rank
-    except ImportError as error:
-        raise missing_extra("py3langid", "anchors") from error
-    known = {label for label, _ in rank("")}
-    if language not in known:
-        raise InputError(f"py3langid does not know the language {language!r}; it knows {', '.join(sorted(known))}")
-    return lambda text: bool(classify(text)[0] != language)

@@ -11,21 +11,21 @@ How anchors are chosen is in `sampling.py`; the files of a model are in `folder.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.anchors.folder import Parts, read_folder, write_folder
+from pellucid.anchors.folder import anchor_vectors, read_folder, write_folder
 from pellucid.base import Embedder, Vectors, check_texts, explained_texts
 from pellucid.dimensions import Dimension, Dimensions, Edit, on_one_line
 from pellucid.embeddings import Role, unit_rows
-from pellucid.encoders import Encoder, anchor_vectors, encode_with, known_to, prompted
-from pellucid.errors import InputError, ModelFolderError
+from pellucid.encoder import unit_vectors
+from pellucid.errors import InputError
 from pellucid.explanation import Explanation, Row
-from pellucid.folder import locate
+from pellucid.pretrained import load
 from pellucid.store import is_sound
 from pellucid.text import Coverage, Span
 
@@ -39,18 +39,19 @@ class AnchorEmbedder(Embedder):
     """A text is its cosines to n anchor texts.
 
     Attributes:
-        encoder: the SentenceTransformer, pellucid model or callable that the cosines are taken under.
+        encoder: the model that the cosines are taken under; a SentenceTransformer or callable is its `encoder.model`.
         encoder_name: what the encoder is saved as instead of a copy; set when a model is opened that was saved so.
         vectors: float32 [n, d], one row an anchor; its length is the anchor's weight: 1 unless given or edited.
     """
 
     family: ClassVar[str] = "anchors"
 
-    def __init__(self, encoder: Encoder, anchors: Sequence[str], *, weights: Sequence[float] | None = None) -> None:
+    def __init__(self, encoder: Any, anchors: Sequence[str], *, weights: Sequence[float] | None = None) -> None:
         """Encode the anchors.
 
         Args:
-            encoder: a SentenceTransformer, a pellucid model, or a callable: list of texts -> array [texts, d].
+            encoder: what `pellucid.load` takes: a name, a SentenceTransformer, a pellucid model, or a callable: list of
+                texts -> array [texts, d].
             anchors: the anchor texts, each once; `read_anchors` reads them from a file.
             weights: one positive factor an anchor, by which its cosine is multiplied; None takes 1 for all.
 
@@ -61,13 +62,13 @@ class AnchorEmbedder(Embedder):
         if not texts:
             raise InputError("an anchor model needs at least one anchor text")
         self._dimensions = Dimensions(Dimension(name, (text,)) for name, text in zip(_names(texts), texts))
-        self.encoder = encoder
+        self.encoder = load(encoder)
         self.encoder_name: str | None = None
-        self.vectors = anchor_vectors(encoder, texts) * _checked_weights(weights, len(texts))[:, None]
+        self.vectors = anchor_vectors(self.encoder, texts) * _checked_weights(weights, len(texts))[:, None]
 
     @classmethod
     def from_parts(
-        cls, encoder: Encoder, vectors: Vectors, dimensions: Dimensions, *, encoder_name: str | None = None
+        cls, encoder: Any, vectors: Vectors, dimensions: Dimensions, encoder_name: str | None = None
     ) -> Self:
         """Return a model of anchors that are encoded already.
 
@@ -88,29 +89,27 @@ class AnchorEmbedder(Embedder):
         if not is_sound(vectors, _LARGEST):
             raise InputError(f"the anchors' vectors hold NaN, infinity or numbers beyond {_LARGEST:g}")
         model = cls.__new__(cls)
-        model.encoder, model.encoder_name = encoder, encoder_name
+        model.encoder, model.encoder_name = load(encoder), encoder_name
         model.vectors, model._dimensions = vectors, dimensions
         return model
 
     @classmethod
-    def from_pretrained(cls, path_or_id: str | Path, *, encoder: Encoder | None = None) -> Self:
+    def from_pretrained(cls, path_or_id: str | Path, *, encoder: Any = None) -> Self:
         """Open an anchor model: a bundled name, a saved folder or a hub id.
 
         Args:
             path_or_id: where it is.
-            encoder: the encoder to use instead of the folder's; needed where it was a callable.
+            encoder: what to use instead of the folder's, as for the constructor; needed where it was a callable.
 
         Raises:
             ModelFolderError: nothing is there, its files are broken or do not fit together, or the encoder is missing
                 or another one than the anchors were made with.
         """
-        parts = read_folder(path_or_id, encoder)
-        try:
-            model = cls.from_parts(*parts[:3], encoder_name=parts.encoder_name)
-        except InputError as error:
-            raise ModelFolderError(f"{path_or_id}: {error}") from error
-        model._folder = locate(path_or_id)
-        return model
+        return cls._open(path_or_id, encoder=encoder)
+
+    @classmethod
+    def _read(cls, folder: Path, facts: Mapping[str, Any], encoder: Any = None) -> Self:
+        return cls.from_parts(*read_folder(folder, facts.get("encoder"), encoder))
 
     def save_pretrained(self, path: str | Path, *, encoder_name: str | None = None) -> None:
         """Write the model to folder `path`, whole or not at all.
@@ -129,8 +128,10 @@ class AnchorEmbedder(Embedder):
         Raises:
             WritingError: it cannot be written; what was at `path` is untouched.
         """
-        name = self.encoder_name if encoder_name is None else encoder_name or None
-        write_folder(path, Parts(self.encoder, self.vectors, self._dimensions, name))
+        self._save(path, encoder_name=self.encoder_name if encoder_name is None else encoder_name)
+
+    def _write(self, folder: Path, encoder_name: str = "") -> dict[str, Any]:
+        return write_folder(folder, self, encoder_name or None)
 
     def _identity(self) -> dict[str, Any]:
         return {"encoder": self.encoder, "vectors": self.vectors}
@@ -152,35 +153,31 @@ class AnchorEmbedder(Embedder):
 
     @property
     def device(self) -> str:
-        """The encoder's; a callable counts as one on the CPU."""
-        return str(getattr(self.encoder, "device", "cpu"))
+        """The encoder's."""
+        return self.encoder.device
 
     @property
     def max_seq_length(self) -> float | None:
         """The encoder's."""
-        longest: float | None = getattr(self.encoder, "max_seq_length", None)
-        return longest
+        return self.encoder.max_seq_length
 
     def tokenize(self, texts: list[str]) -> dict[str, Any]:
         """Return what the encoder's `tokenize` does.
 
         Raises:
-            InputError: the encoder is a callable.
+            InputError: it has none.
         """
-        if not hasattr(self.encoder, "tokenize"):
-            return super().tokenize(texts)
-        ids: dict[str, Any] = self.encoder.tokenize(texts)
-        return ids
+        return self.encoder.tokenize(texts)
 
     def _size(self) -> str:
         return f"{len(self.vectors):,} anchors"
 
     def _prompted(self, texts: list[str], prompt: str) -> tuple[list[str], Role]:
-        return prompted(self.encoder, texts, prompt)
+        return self.encoder._prompted(texts, prompt)
 
     def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Vectors:
         """Return the coordinates, a query's and a document's with the encoder's own prompt for them."""
-        vectors = encode_with(
+        vectors = unit_vectors(
             self.encoder, texts, role=role, dimension=self.vectors.shape[1], batch_size=batch_size,
             show_progress_bar=show_progress_bar,
         )  # fmt: skip
@@ -191,8 +188,7 @@ class AnchorEmbedder(Embedder):
         """Take apart the cosine of two texts' coordinates: one row an anchor, all of them.
 
         For one text a row is the anchor's part of the coordinates' squared length. Which words make a text similar to
-        an anchor: `model.encoder.explain(text, anchor)`, where the encoder is a pellucid model. `coverage` and what is
-        unknown are the encoder's.
+        an anchor: `model.encoder.explain(text, anchor)`. `coverage` and what is unknown are the encoder's.
 
         Raises:
             InputError: an argument is no string.
@@ -213,7 +209,7 @@ class AnchorEmbedder(Embedder):
         )  # fmt: skip
 
     def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        return known_to(self.encoder, texts, role)
+        return self.encoder._known(texts, role)
 
     def _strongest(self, text: str, top_k: int) -> str:
         """Return the anchors that `text` is closest to, with their coordinates (cosines, unless weighted)."""
@@ -255,7 +251,7 @@ class AnchorEmbedder(Embedder):
         """
         texts = [text for dimension in self._dimensions for text in dimension.about]
         starts = np.cumsum([0] + [len(dimension.about) for dimension in self._dimensions])[:-1]
-        anchors = np.add.reduceat(encode_with(self.encoder, texts, dimension=self.vectors.shape[1]), starts, axis=0)
+        anchors = np.add.reduceat(unit_vectors(self.encoder, texts, dimension=self.vectors.shape[1]), starts, axis=0)
         lengths = self.weights * np.linalg.norm(anchors, axis=1)
         products = np.einsum("nd,nd->n", self.vectors, anchors)
         faithful: npt.NDArray[np.float32] = np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)

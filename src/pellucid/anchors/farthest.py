@@ -37,7 +37,7 @@ from pellucid.static.bulk import default_threads
 from pellucid.static.kernels import address_of
 
 LANES = 32  # vectors are padded with zeros to a multiple of it
-GROUP = 16  # candidates that share one entry of `State.lowest`
+GROUP = 16  # candidates that share one entry of `SearchState.lowest`
 
 _ALONE = 1 << 16  # fewer rows are not worth a second thread
 _WIDTH = 8  # lanes of one machine register
@@ -119,7 +119,7 @@ def _sum_of_lanes(builder: Any, vector: Any) -> Any:
     return builder.extract_element(vector, ir.IntType(32)(0))
 
 
-class State(NamedTuple):
+class SearchState(NamedTuple):
     """What is known of each candidate, and the picks so far.
 
     The compiled functions get it as a plain tuple: numba takes 0.1 ms to recognise a named one, each time.
@@ -226,7 +226,7 @@ class Search:
         self._parts = [(part, np.zeros(width, np.float32)) for part in pairwise(edges)]  # groups; memory of a thread
         self._threads = ThreadPoolExecutor(threads)
         self._scales = np.zeros(n, np.float32)  # 1 / length of each pick
-        self.state = State(
+        self.state = SearchState(
             inverse=np.zeros(count, np.float32),
             best=np.full(count, -np.inf, np.float32),
             met=np.zeros(count, np.int32),

@@ -14,7 +14,7 @@ import shutil
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,22 +28,15 @@ from pellucid.dimensions import (
     scaling,
     write_dimensions,
 )
-from pellucid.encoders import Encoder, anchor_vectors, encode_with, is_sentence_transformer
+from pellucid.encoder import FUNCTION, OURS, STOCK, EncoderEmbedder, opened_with, unit_vectors
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.folder import check_family, locate, named_place, read_config, saving
-from pellucid.pretrained import load, open_encoder, open_sentence_transformer
+from pellucid.fingerprint import check_same
+from pellucid.folder import named_place
+from pellucid.pretrained import load, open_sentence_transformer
 from pellucid.store import is_sound, read_json, read_regular, read_tensors, write_json, write_tensors
-from pellucid.untrusted import without_bars
 
-
-class Parts(NamedTuple):
-    """What an `AnchorEmbedder` consists of; see its attributes."""
-
-    encoder: Encoder
-    vectors: Vectors
-    dimensions: Dimensions
-    encoder_name: str | None = None
-
+if TYPE_CHECKING:
+    from pellucid.anchors.embedder import AnchorEmbedder
 
 _DENSE = "anchors"  # the folder of the Dense module
 _ENCODER = "encoder"  # the folder of a pellucid model that serves as encoder
@@ -51,8 +44,6 @@ _PROMPTS = "config_sentence_transformers.json"  # of a SentenceTransformer, at t
 _STOCK_FAMILIES = ("static", "anchors")  # whose `modules.json` gives the vectors that `encode` gives
 _MAX_LIST = 1 << 28  # bytes
 _IDENTITY = "torch.nn.modules.linear.Identity"
-_STOCK, _OURS, _CALLABLE = "sentence-transformers", "pellucid", "function"  # what config.json says without a name
-_SAME = 0.98  # cosine of an anchor's vector to what the encoder gives for it now; float16 and other machines stay above
 
 
 def read_anchors(path: str | Path) -> list[str]:
@@ -78,54 +69,60 @@ def read_anchors(path: str | Path) -> list[str]:
     return texts
 
 
-def write_folder(path: str | Path, parts: Parts) -> None:
-    """Write a model to folder `path`; see `AnchorEmbedder.save_pretrained`."""
-    rows, columns = parts.vectors.shape
-    facts = {"anchors": rows, "encoder_dimension": columns, "encoder": parts.encoder_name or _kind(parts.encoder)}
-    with saving(path, "anchors", facts) as folder:
-        modules = [] if parts.encoder_name else _write_encoder(folder, parts.encoder)
-        if modules:
-            if not modules[-1]["type"].endswith("Normalize"):
-                modules.append(_module(len(modules), f"{len(modules)}_Normalize", "Normalize"))
-            write_json(folder / "modules.json", [*modules, _module(len(modules), _DENSE, "Dense")])
-        (folder / _DENSE).mkdir()
-        with np.errstate(over="ignore"):
-            half = parts.vectors.astype(np.float16)
-        exact = not modules and np.array_equal(half, parts.vectors)  # half the size, where no other library reads it
-        dtype = np.float16 if exact else np.float32
-        dense = {"in_features": columns, "out_features": rows, "bias": False, "activation_function": _IDENTITY}
-        write_json(folder / _DENSE / "config.json", dense)
-        write_tensors(folder / _DENSE / "model.safetensors", {"linear.weight": parts.vectors.astype(dtype)})
-        write_json(folder / "anchors.json", _record(parts))
-        write_dimensions(folder / "dimensions.tsv", parts.dimensions)
+def anchor_vectors(encoder: Embedder, texts: list[str], *, dimension: int | None = None) -> Vectors:
+    """Return the encoded anchors at length 1, float32 [n, d].
+
+    Raises:
+        InputError: one is zero.
+    """
+    vectors = unit_vectors(encoder, texts, dimension=dimension)
+    empty = np.flatnonzero(~vectors.any(axis=1))
+    if len(empty):
+        raise InputError(
+            f"the encoder maps anchor {empty[0]} ({texts[empty[0]]!r:.60}) to zero"
+            + (f", and {len(empty) - 1} more" if len(empty) > 1 else "")
+            + "; leave it out: no text is similar to it"
+        )
+    return vectors
 
 
-def _record(parts: Parts) -> dict[str, Any]:
-    """Return the anchor texts, and what the encoder gives for one of them, which identifies it."""
-    about = [list(dimension.about) for dimension in parts.dimensions]
-    vector = encode_with(parts.encoder, about[0][:1], dimension=parts.vectors.shape[1])[0]
-    return {"anchors": about, "first_vector": [round(x, 6) for x in vector.tolist()]}
+def write_folder(folder: Path, model: AnchorEmbedder, encoder_name: str | None) -> dict[str, Any]:
+    """Write a model's files and return what `config.json` says; see `AnchorEmbedder.save_pretrained`."""
+    rows, columns = model.vectors.shape
+    modules = [] if encoder_name else _write_encoder(folder, model.encoder)
+    if modules:
+        if not modules[-1]["type"].endswith("Normalize"):
+            modules.append(_module(len(modules), f"{len(modules)}_Normalize", "Normalize"))
+        write_json(folder / "modules.json", [*modules, _module(len(modules), _DENSE, "Dense")])
+    (folder / _DENSE).mkdir()
+    with np.errstate(over="ignore"):
+        half = model.vectors.astype(np.float16)
+    exact = not modules and np.array_equal(half, model.vectors)  # half the size, where no other library reads it
+    dtype = np.float16 if exact else np.float32
+    dense = {"in_features": columns, "out_features": rows, "bias": False, "activation_function": _IDENTITY}
+    write_json(folder / _DENSE / "config.json", dense)
+    write_tensors(folder / _DENSE / "model.safetensors", {"linear.weight": model.vectors.astype(dtype)})
+    about = [list(dimension.about) for dimension in model.dimensions]
+    first = unit_vectors(model.encoder, about[0][:1], dimension=columns)[0]  # which identifies the encoder
+    write_json(folder / "anchors.json", {"anchors": about, "first_vector": [round(x, 6) for x in first.tolist()]})
+    write_dimensions(folder / "dimensions.tsv", model.dimensions)
+    return {"anchors": rows, "encoder_dimension": columns, "encoder": encoder_name or opened_with(model.encoder)}
 
 
-def _kind(encoder: Encoder) -> str:
-    return _STOCK if is_sentence_transformer(encoder) else _OURS if isinstance(encoder, Embedder) else _CALLABLE
-
-
-def _write_encoder(folder: Path, encoder: Encoder) -> list[dict[str, Any]]:
+def _write_encoder(folder: Path, encoder: Embedder) -> list[dict[str, Any]]:
     """Write a copy of the encoder and return its modules, none where sentence-transformers cannot open it."""
-    if is_sentence_transformer(encoder):
-        with without_bars():
-            encoder.save_pretrained(str(folder), create_model_card=False)
+    if isinstance(encoder, EncoderEmbedder):
+        if not encoder.is_sentence_transformer:
+            return []
+        encoder.write_modules(folder)
         return list(read_json(folder / "modules.json"))
-    if not isinstance(encoder, Embedder):
-        return []
     copied = {"encoder_name": ""} if encoder.family == "anchors" else {}
     encoder.save_pretrained(folder / _ENCODER, **copied)
     if encoder.family not in _STOCK_FAMILIES or not (folder / _ENCODER / "modules.json").exists():
         warnings.warn(
             f"plain sentence-transformers will not open this anchor model, pellucid does: the encoder "
             f"({type(encoder).__name__}) has no form in modules of that library",
-            stacklevel=4,
+            stacklevel=6,
         )
         return []
     prompts = folder / _ENCODER / _PROMPTS
@@ -139,21 +136,29 @@ def _module(number: int, path: str, kind: str) -> dict[str, Any]:
     return {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
 
 
-def read_folder(path_or_id: str | Path, encoder: Encoder | None) -> Parts:
-    """Open the folder that `write_folder` wrote; see `AnchorEmbedder.from_pretrained`."""
-    folder = locate(path_or_id)
-    check_family(folder, "anchors")
+def read_folder(folder: Path, name: Any, encoder: Any) -> tuple[Embedder, Vectors, Dimensions, str | None]:
+    """Return what `write_folder` wrote: encoder, vectors, dimensions and the encoder's name, None where it was copied.
+
+    Args:
+        folder: of the model.
+        name: what its `config.json` says of the encoder.
+        encoder: what to use instead of the folder's, or None.
+    """
     vectors = _read_vectors(folder / _DENSE / "model.safetensors")
     about, first = _read_record(folder / "anchors.json", vectors.shape)
     table = read_dimensions(folder / "dimensions.tsv", len(vectors), about)
-    name = read_config(folder).get("encoder")
-    opened = _read_encoder(folder, name) if encoder is None else encoder
-    _check_encoder(opened, about[0][0], first, folder)
+    opened = _read_encoder(folder, name) if encoder is None else load(encoder)
+    try:
+        now = unit_vectors(opened, [about[0][0]], dimension=len(first))[0]
+    except InputError as error:
+        raise ModelFolderError(f"{folder}: the encoder does not fit the anchors: {error}") from error
+    way_out = "Give the encoder that the anchors were made with"
+    check_same(f"{folder}: the encoder, by its vector for the first anchor,", now, first, way_out)
     try:
         vectors, dimensions = _with_edits(opened, vectors, about, table)
     except InputError as error:
         raise ModelFolderError(f"{folder / 'dimensions.tsv'}: {error}") from error
-    return Parts(opened, vectors, dimensions, None if name in (_STOCK, _OURS, _CALLABLE) else name)
+    return opened, vectors, dimensions, None if name in (STOCK, OURS, FUNCTION) else name
 
 
 def _read_vectors(path: Path) -> Vectors:
@@ -166,71 +171,51 @@ def _read_vectors(path: Path) -> Vectors:
 
 
 def _read_record(path: Path, shape: tuple[int, ...]) -> tuple[list[tuple[str, ...]], Vectors]:
-    """Return what `_record` gave: the texts, and the vector of the first."""
+    """Return the anchors' texts, and what the encoder gave for the first of them."""
     record = read_json(path)
     about, vector = (record.get("anchors"), record.get("first_vector")) if isinstance(record, dict) else (None, None)
-    if not (isinstance(about, list) and len(about) == shape[0] and all(map(_is_texts, about))):
+    are_texts = isinstance(about, list) and all(
+        isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts) for texts in about
+    )
+    if not are_texts or len(about) != shape[0]:
         raise ModelFolderError(f"{path} must hold {shape[0]} lists of texts, one an anchor; it is of another model")
     if not (isinstance(vector, list) and len(vector) == shape[1] and all(isinstance(x, float) for x in vector)):
         raise ModelFolderError(f"{path} must hold a 'first_vector' of {shape[1]} numbers; it is of another model")
-    with np.errstate(all="ignore"):  # zeros, NaN and what overflows become NaN, which `_check_encoder` refuses
+    with np.errstate(all="ignore"):  # zeros, NaN and what overflows become NaN, which is like no vector
         first = np.array(vector, np.float64)
         return about, (first / np.linalg.norm(first)).astype(np.float32)
 
 
-def _is_texts(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(text, str) for text in value)
-
-
-def _read_encoder(folder: Path, name: Any) -> Encoder:
+def _read_encoder(folder: Path, name: Any) -> Embedder:
     """Open the encoder that is in the folder, or the one of that name."""
-    if name == _CALLABLE:
+    if name == FUNCTION:
         raise ModelFolderError(
             f"{folder} was made with a function as encoder, which no file can hold; "
             "give it: AnchorEmbedder.from_pretrained(folder, encoder=function)"
         )
     if not isinstance(name, str):
         raise ModelFolderError(f"{folder / 'config.json'} names no encoder: {name!r:.40}")
-    if name == _OURS:
+    if name == OURS:
         return load(folder / _ENCODER)
-    if name == _STOCK:
-        return _open_stock(folder)
+    if name == STOCK:  # the whole folder, of which the last module is the anchors
+        whole = open_sentence_transformer(str(folder))
+        if len(whole) < 2 or type(whole[-1]).__name__ != "Dense":
+            kinds = ", ".join(type(module).__name__ for module in whole)
+            raise ModelFolderError(f"{folder} opens as {kinds or 'nothing'}, not as an encoder and a Dense of anchors")
+        del whole[-1]
+        return load(whole)
+    place = named_place(folder, name)
     try:
-        return open_encoder(named_place(folder, name))
-    except InputError as error:
+        return load(place)
+    except (InputError, ModelFolderError) as error:
         raise ModelFolderError(
             f"{folder} has anchors for the encoder {name!r}, which cannot be opened: {error}. "
             "If you have it elsewhere: AnchorEmbedder.from_pretrained(model, encoder=encoder)"
         ) from error
 
 
-def _open_stock(folder: Path) -> Encoder:
-    """Open the whole folder with sentence-transformers and leave its last module, the anchors, off."""
-    whole = open_sentence_transformer(str(folder))
-    if len(whole) < 2 or type(whole[-1]).__name__ != "Dense":
-        kinds = ", ".join(type(module).__name__ for module in whole)
-        raise ModelFolderError(f"{folder} opens as {kinds or 'nothing'}, not as an encoder and a Dense of anchors")
-    del whole[-1]
-    return whole
-
-
-def _check_encoder(encoder: Encoder, text: str, expected: Vectors, folder: Path) -> None:
-    """Refuse an encoder that gives something else for `text` than it gave when the model was saved."""
-    try:
-        vector = encode_with(encoder, [text], dimension=len(expected))[0]
-    except InputError as error:
-        raise ModelFolderError(f"{folder}: the encoder does not fit the anchors: {error}") from error
-    length = float(np.linalg.norm(expected))
-    cosine = float(expected @ vector) / length if 0 < length < np.inf else 0.0
-    if not cosine >= _SAME:  # nor NaN
-        raise ModelFolderError(
-            f"{folder}: the encoder gives another vector for the first anchor than when the model was saved (cosine "
-            f"{cosine:.3f}); give the encoder that the anchors were made with"
-        )
-
-
 def _with_edits(
-    encoder: Encoder, vectors: Vectors, about: list[tuple[str, ...]], table: DimensionTable
+    encoder: Embedder, vectors: Vectors, about: list[tuple[str, ...]], table: DimensionTable
 ) -> tuple[Vectors, Dimensions]:
     """Return the vectors and dimensions after what was changed in `dimensions.tsv`."""
     items = [_with_text(item, texts) for item, texts in zip(table.dimensions, about, strict=True)]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ def choose_anchors(
     """Choose `n` texts of `corpus` as anchors.
 
     Args:
-        encoder: a SentenceTransformer, a pellucid model, or a callable: list of texts -> array [texts, d].
+        encoder: what `pellucid.load` takes: a name, a SentenceTransformer, a pellucid model, or a callable.
         corpus: a path (.txt, .jsonl, .parquet) or an iterable of texts.
         n: how many anchors.
         method: "kmeans" (nearest text to each centroid), "frame", "fps" (farthest point sampling) or "uniform".
@@ -69,8 +69,12 @@ def choose_anchors(
     _check_number(n)
     if method not in METHODS:
         raise InputError(f"no method {method!r}; choose one of {', '.join(METHODS)}")
-    with _folder(work_dir) as folder:
-        candidates = prepare_candidates(encoder, corpus, settings, folder, show_progress_bar=show_progress_bar)
+    with (
+        nullcontext(os.fspath(work_dir))
+        if work_dir is not None
+        else tempfile.TemporaryDirectory(prefix="pellucid-anchors-", ignore_cleanup_errors=True)
+    ) as folder:
+        candidates = prepare_candidates(encoder, corpus, settings, Path(folder), show_progress_bar=show_progress_bar)
         rows = _pick(candidates, n, method, seed, settings.near_duplicates)
         texts = candidates.texts(rows)
         del candidates  # closes the map before a temporary folder goes
@@ -82,15 +86,6 @@ def _check_number(n: int) -> None:
         raise InputError(f"n is {n!r}; give the number of anchors, from 1 up")
 
 
-@contextmanager
-def _folder(work_dir: str | os.PathLike[str] | None) -> Iterator[Path]:
-    if work_dir is not None:
-        yield Path(work_dir)
-        return
-    with tempfile.TemporaryDirectory(prefix="pellucid-anchors-", ignore_cleanup_errors=True) as name:
-        yield Path(name)
-
-
 def _pick(candidates: Candidates, n: int, method: str, seed: int, nearest: float | None) -> Rows:
     """Return `n` rows by `method`, none of them zero or nearer than `nearest` to another."""
     vectors = candidates.vectors
@@ -100,12 +95,10 @@ def _pick(candidates: Candidates, n: int, method: str, seed: int, nearest: float
             "or leave rules out (--unfiltered)"
         )
     limit = np.inf if nearest is None else nearest
-    if method == "uniform":
-        rows = _apart(vectors, uniform_points(len(vectors), len(vectors), seed=seed), n, limit)
-    else:
-        rows = _apart(vectors, _METHODS[method](vectors, n, seed), n, limit)
+    ranked = uniform_points(len(vectors), len(vectors), seed=seed) if method == "uniform" else None
+    rows = _distinct(vectors, _METHODS[method](vectors, n, seed=seed) if ranked is None else ranked, n, limit)
     if 0 < len(rows) < n and method != "fps":
-        rows = _apart(vectors, farthest_points(vectors, n, start=rows), n, limit)
+        rows = _distinct(vectors, farthest_points(vectors, n, start=rows), n, limit)
     if len(rows) < n:
         raise InputError(
             f"{n} anchors asked for, but only {len(rows)} of {candidates.filtered.kept} candidates are no nearer to "
@@ -114,7 +107,7 @@ def _pick(candidates: Candidates, n: int, method: str, seed: int, nearest: float
     return rows
 
 
-def _apart(vectors: npt.NDArray[Any], rows: Rows, n: int, limit: float) -> Rows:
+def _distinct(vectors: npt.NDArray[Any], rows: Rows, n: int, limit: float) -> Rows:
     """Return the first `n` of `rows` that are not zero and not nearer than `limit` to one returned before."""
     kept: list[int] = []
     near = np.zeros((n, vectors.shape[1]), np.float32)
@@ -151,7 +144,15 @@ def frame_points(vectors: npt.NDArray[Any], n: int, *, seed: int = 0) -> npt.NDA
     Raises:
         InputError: `n` is below 1 or above the number of rows that are not zero, or a row holds NaN or infinity.
     """
-    rows, units = _unit_rows(vectors, seed)
+    rows = np.arange(len(vectors))
+    if len(rows) > _MOST:
+        rows = np.sort(np.random.default_rng(seed).choice(len(rows), _MOST, replace=False))
+    units = np.array(vectors[rows], dtype=np.float32)
+    lengths = np.linalg.norm(units, axis=1)
+    if not np.isfinite(lengths).all():
+        raise InputError(_BROKEN.format(int(rows[int(np.argmin(np.isfinite(lengths)))])))
+    known = lengths > 0
+    rows, units = rows[known], units[known] / lengths[known, None]
     if not 1 <= n <= len(rows):
         raise InputError(f"n is {n}; it must be between 1 and the {len(rows)} candidates that are not zero")
     mean = units.mean(axis=0)
@@ -164,23 +165,6 @@ def frame_points(vectors: npt.NDArray[Any], n: int, *, seed: int = 0) -> npt.NDA
         potential[picks[k]] = np.inf
     chosen: npt.NDArray[np.int64] = rows[picks]
     return chosen
-
-
-def _unit_rows(vectors: npt.NDArray[Any], seed: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-    """Return the numbers of the rows looked at and these rows at length 1."""
-    rows = np.arange(len(vectors))
-    if len(rows) > _MOST:
-        rows = np.sort(np.random.default_rng(seed).choice(len(rows), _MOST, replace=False))
-    units = np.array(vectors[rows], dtype=np.float32)
-    lengths = np.linalg.norm(units, axis=1)
-    if not np.isfinite(lengths).all():
-        broken = rows[int(np.argmin(np.isfinite(lengths)))]
-        raise InputError(f"row {broken} of the vectors holds NaN, infinity or huge numbers; leave it out")
-    known = lengths > 0
-    if not known.all():
-        rows, units, lengths = rows[known], units[known], lengths[known]
-    units /= lengths[:, None]
-    return rows, units
 
 
 def uniform_points(vectors_or_count: npt.NDArray[Any] | int, n: int, *, seed: int = 0) -> Rows:
@@ -343,8 +327,8 @@ def _farthest_in_tensor(vectors: Any, n: int, seed: int, start: Any) -> Rows:
     return np.array(picks, np.int64)
 
 
-_METHODS = {
-    "fps": lambda vectors, n, seed: farthest_points(vectors, n, seed=seed),
-    "kmeans": lambda vectors, n, seed: kmeans_points(vectors, n, seed=seed),
-    "frame": lambda vectors, n, seed: frame_points(vectors, n, seed=seed),
+_METHODS: dict[str, Callable[..., Rows]] = {
+    "fps": farthest_points,
+    "kmeans": kmeans_points,
+    "frame": frame_points,
 }

@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from pellucid.base import Embedder
 from pellucid.embeddings import Role, checked_role
-from pellucid.encoders import Encoder, encode_with
+from pellucid.encoder import EncoderEmbedder, unit_vectors
 from pellucid.errors import CorpusError, InputError, missing_extra
-from pellucid.pretrained import open_encoder
+from pellucid.pretrained import load
 from pellucid.static.embedder import StaticEmbedder
 
 try:
@@ -36,7 +36,7 @@ class BatchEncoder:
     ['id', 'embedding']
     """
 
-    def __init__(self, model: Encoder, *, column: str = "text", role: Role = None) -> None:
+    def __init__(self, model: Any, *, column: str = "text", role: Role = None) -> None:
         """Open the model.
 
         Args:
@@ -49,7 +49,7 @@ class BatchEncoder:
             ModelFolderError: the model is broken.
         """
         self.column, self.role = column, checked_role(role)
-        self.encoder = open_encoder(model)
+        self.encoder = load(model)
         if isinstance(self.encoder, StaticEmbedder):
             self.encoder = copy.copy(self.encoder)
             self.encoder._started().threads = 1  # a worker is one thread
@@ -80,9 +80,9 @@ class BatchEncoder:
         """Return one row a text, float32 [texts, dimension] or CSR."""
         if isinstance(self.encoder, StaticEmbedder):
             return self.encoder.encode_utf8(*_buffers(texts))
-        if isinstance(self.encoder, Embedder):
-            return getattr(self.encoder, f"encode_{self.role}" if self.role else "encode")(texts.to_pylist())
-        return encode_with(self.encoder, texts.to_pylist(), role=self.role)
+        if isinstance(self.encoder, EncoderEmbedder):
+            return unit_vectors(self.encoder, texts.to_pylist(), role=self.role)
+        return getattr(self.encoder, f"encode_{self.role}" if self.role else "encode")(texts.to_pylist())
 
 
 def checked_column(schema: Any, column: str) -> int:
@@ -105,7 +105,7 @@ def checked_column(schema: Any, column: str) -> int:
     return place
 
 
-def _compile_static_parts(encoder: Encoder) -> None:
+def _compile_static_parts(encoder: Embedder) -> None:
     """Have static models inside a model take their compiled path from the first text on."""
     if isinstance(encoder, StaticEmbedder):
         encoder._started()

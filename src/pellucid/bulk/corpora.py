@@ -20,11 +20,10 @@ from pellucid.bulk.shards import ENDINGS, ROW, Job, stamp
 from pellucid.bulk.workers import ENGINES, in_this_process
 from pellucid.corpus import check_file, is_path, read_texts, read_with_ids
 from pellucid.embeddings import Role, checked_role
-from pellucid.encoders import Encoder
 from pellucid.errors import CorpusError, InputError, ModelFolderError
 from pellucid.fingerprint import claim_model
 from pellucid.folder import is_outside_allowed
-from pellucid.index.models import Model, open_model
+from pellucid.index.models import Model
 from pellucid.parquet import Table
 from pellucid.progress import Progress
 from pellucid.store import checksum, writing
@@ -66,7 +65,7 @@ class CorpusSettings:
 
 
 def encode_corpus(
-    model: Encoder,
+    model: Any,
     corpus: str | os.PathLike[str],
     folder: str | os.PathLike[str],
     *,
@@ -110,7 +109,7 @@ def encode_corpus(
     if not (isinstance(workers, int) and workers >= 1):
         raise InputError(f"workers is {workers!r:.40}; it must be a whole number of 1 or more")
     _check_places(source, folder, column, id_column)
-    opened = open_model("model", model)
+    opened = Model("model", model)
     with WorkFolder(folder) as work:
         begun = stamp(source)
         asked = {"column": column, "id_column": id_column, "corpus": checksum(source)}
@@ -220,7 +219,7 @@ def _check_columns(source: Path, column: str, id_column: str | None) -> None:
         raise InputError(f"{source}: column {id_column!r:.80} holds {kind!s:.80}; ids are strings or integers")
 
 
-def _portable(model: Encoder) -> Encoder:
+def _portable(model: Any) -> Any:
     """Return a model as a worker elsewhere opens it: a path without the folder of this process."""
     if isinstance(model, (str, os.PathLike)):
         path = Path(model).expanduser()

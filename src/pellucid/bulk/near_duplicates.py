@@ -216,9 +216,7 @@ def duplicates(
         raise InputError(f"threshold is {threshold!r:.40}; it must be a cosine above 0 and up to 1")
     if not isinstance(reasons, int) or reasons < 0:
         raise InputError(f"reasons is {reasons!r:.40}; it must be a whole number from 0 up")
-    model = load(model) if isinstance(model, str | Path) else model
-    if not isinstance(model, Embedder):
-        raise InputError(f"model is {type(model).__name__}; give a pellucid model or its name")
+    model = load(model)
     corpus = texts if is_path(texts) else list(read_texts(texts, field=field))
     finder = _Finder(model, threshold, same_numbers)
     with Progress("comparing", enabled=show_progress_bar) as progress:

@@ -17,7 +17,6 @@ import numpy as np
 
 from pellucid.bulk.batches import EMBEDDING, INDICES, VALUES, BatchEncoder
 from pellucid.embeddings import Role
-from pellucid.encoders import Encoder
 from pellucid.errors import CorpusError
 from pellucid.folder import outside
 from pellucid.parquet import Table
@@ -53,7 +52,7 @@ class Job(NamedTuple):
         allow_outside: as in `pellucid.load`.
     """
 
-    model: Encoder
+    model: Any
     source: Path
     folder: Path
     column: str

@@ -16,15 +16,15 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from pellucid import errors
+from pellucid.base import Embedder
 from pellucid.bulk.shards import Job, Written, opened, write_shard
-from pellucid.encoders import Encoder
 from pellucid.errors import MissingExtraError, PellucidError, missing_extra
 from pellucid.static.embedder import StaticEmbedder
 
 import pyarrow as pa  # isort: skip  # after shards, which says what to install where it is absent
 
 
-def in_this_process(encoder: Encoder, workers: int) -> bool:
+def in_this_process(encoder: Embedder, workers: int) -> bool:
     """Whether local workers are threads: the compiled functions of static models let others run, Python does not."""
     return workers == 1 or isinstance(encoder, StaticEmbedder)
 

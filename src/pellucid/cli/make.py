@@ -147,9 +147,9 @@ def anchors(
     """
     from pellucid.anchors.embedder import AnchorEmbedder
     from pellucid.anchors.sampling import choose_anchors
-    from pellucid.pretrained import open_encoder
+    from pellucid.pretrained import load
 
-    opened = open_encoder(encoder)
+    opened = load(encoder)
     texts = choose_anchors(
         opened,
         corpus_of(corpus),
@@ -215,13 +215,13 @@ def ensemble(
       pellucid ensemble static-en my-lexicon --weight 0.3 --weight 0.7 -o hybrid
     """
     from pellucid.ensemble.embedder import EnsembleEmbedder
-    from pellucid.pretrained import open_encoder
+    from pellucid.pretrained import load
 
     names = [Path(model).name for model in models]
     names = names if len(set(names)) == len(names) else models
     if len(set(names)) < len(names):
         raise typer.BadParameter("a model is given twice", param_hint="MODELS")
-    made = EnsembleEmbedder(dict(zip(names, map(open_encoder, models))), weight)
+    made = EnsembleEmbedder(dict(zip(names, map(load, models))), weight)
     made.save_pretrained(output, sources=dict(zip(names, models)) if by_name else None)
     shares = ", ".join(f"{part.name} {part.weight:.2f}" for part in made.parts)
     say(f"wrote {output}: {made.get_embedding_dimension():,} dimensions ({shares})", err=True)

@@ -235,9 +235,9 @@ def _static(name: str) -> Any:
 
 
 def _opened(teacher: str) -> Any:
-    from pellucid.pretrained import open_encoder
+    from pellucid.pretrained import load
 
-    return open_encoder(teacher)
+    return load(teacher)
 
 
 def _dtype_of(model: str) -> str:

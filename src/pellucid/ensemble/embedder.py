@@ -30,20 +30,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from pellucid.base import Embedder, explained_texts
-from pellucid.dimensions import Dimension, Dimensions, Edit
+from pellucid.dimensions import Dimensions, Edit
 from pellucid.embeddings import Role, as_rows, unit_rows
-from pellucid.encoders import Encoder, encode_with, is_sentence_transformer, known_to, prompted
+from pellucid.encoder import FUNCTION, OURS, STOCK, EncoderEmbedder, opened_with, unit_vectors
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import EMBEDDING, Explanation, Row
-from pellucid.fingerprint import fingerprint, same_model
-from pellucid.folder import check_family, locate, named_place, saving
-from pellucid.pretrained import load, open_encoder, open_sentence_transformer
+from pellucid.explanation import Explanation, Row
+from pellucid.fingerprint import check_same, fingerprint
+from pellucid.folder import named_place
+from pellucid.pretrained import load
 from pellucid.store import read_json, write_json
 from pellucid.text import Coverage, Span
-from pellucid.untrusted import without_bars
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -55,10 +53,11 @@ BETWEEN = ": "
 """What stands between a part's name and the name of a row or dimension of it."""
 
 _LARGEST = 1e100  # weight; their sum stays a number
+_LARGEST_WRITTEN = 1e18  # in a record
 _EQUAL = 1e-12  # shares that were scaled before are not scaled again, so that a saved ensemble has the same ones
 _ROUNDING = 1e-6  # of the squared length of a float32 row
 _FACTS = "ensemble.json"
-_OURS, _STOCK, _NAMED, _CALLABLE = "pellucid", "sentence-transformers", "name", "function"  # how a part is opened
+_NAMED = "name"  # how a part is opened that is not one of `opened_with`
 _JOINED = " + "  # what `Embedder.merge` puts between names
 
 
@@ -68,164 +67,109 @@ class Part:
 
     Attributes:
         name: what stands before its rows and dimensions.
-        model: a pellucid model, a SentenceTransformer, or a callable: list of texts -> array [texts, dimension].
+        model: the model; a SentenceTransformer or callable is its `model.model`.
         weight: its share of every score; those of an ensemble add up to 1.
-        dimension: of its embeddings.
         source: the bundled name, hub id or folder it is saved as instead of a copy; None saves a copy.
     """
 
     name: str
-    model: Encoder
+    model: Embedder
     weight: float
-    dimension: int
     source: str | None = None
+
+    @property
+    def dimension(self) -> int:
+        """Of its embeddings."""
+        return self.model.get_embedding_dimension()
 
     def rows(
         self, texts: list[str], role: Role = None, *, batch_size: int = 32, show_progress_bar: bool = False
     ) -> Any:
         """Return the part's embeddings at length 1 (or 0), float32 [texts, dimension], an array or CSR."""
-        if isinstance(self.model, Embedder):
-            rows = self.model._encode(texts, role, batch_size=batch_size, show_progress_bar=show_progress_bar)
-            return _units(rows)
-        return encode_with(
-            self.model, texts, role=role, dimension=self.dimension, batch_size=batch_size,
-            show_progress_bar=show_progress_bar,
-        )  # fmt: skip
-
-    @property
-    def dimensions(self) -> Dimensions:
-        """The part's own dimensions; those of a model that names none are numbered."""
-        if isinstance(self.model, Embedder):
-            return self.model.dimensions
-        return Dimensions(Dimension(f"dimension {number}") for number in range(self.dimension))
+        options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
+        if isinstance(self.model, EncoderEmbedder):
+            return unit_vectors(self.model, texts, role=role, **options)
+        rows = self.model._encode(texts, role, **options)
+        if isinstance(rows, np.ndarray) and rows.dtype == np.float32:
+            squares = np.einsum("nd,nd->n", rows, rows)
+            if ((np.abs(squares - 1) < _ROUNDING) | (squares == 0)).all():  # no copy is needed
+                return rows
+        return unit_rows(rows)
 
     def row(self, own: Row) -> Row:
-        """Return a row of the part's own explanation under the part's name."""
-        if not isinstance(self.model, Embedder):
-            return own
+        """Return a row of the model's own explanation under the part's name."""
+        if isinstance(self.model, EncoderEmbedder):  # its one row
+            return own._replace(name=self.name, parts=(self.name,), key=())
         return own._replace(name=self.name + BETWEEN + own.name, key=(self.name, *own.key))
-
-    def explained(self, text1: str, text2: str | None, role1: Role, role2: Role) -> Explanation:
-        """Return the part's own explanation; one row under the part's name where it has none."""
-        texts, roles = explained_texts(text1, text2, role1, role2)
-        coverage, unknown = zip(*(known_to(self.model, [text], role)[0] for text, role in zip(texts, roles)))
-        if isinstance(self.model, Embedder):
-            own = self.model.explain(text1, text2, role1=role1, role2=role2)
-            return replace(own, coverage=own.coverage or coverage)
-        units = [self.rows([text], role)[0].astype(np.float64) for text, role in zip(texts, roles)]
-        cosine = float(units[0] @ units[-1])
-        terms = [Row(self.name, (self.name,), cosine, 0.0, kind=EMBEDDING)] if cosine else []
-        return Explanation.from_terms("", (text1, text2), cosine, terms, unknown=(*unknown, ())[:2], coverage=coverage)
 
 
 def edited_parts(parts: Sequence[Part], edit: Edit) -> list[Part]:
     """Return the parts, each with the columns of an edit that are its own; a part without one leaves the ensemble."""
-    owners = _owners(edit, [part.dimension for part in parts])
-    mixing = edit.mixing.tocsr()
-    start, kept = 0, []
+    owner = owners = np.repeat(np.arange(len(parts)), [part.dimension for part in parts])
+    if edit.mixing.shape[0] != edit.mixing.shape[1]:  # else scaled or renamed; a column scaled to 0 takes from none
+        entries = edit.mixing.tocoo()
+        owners = np.full(edit.mixing.shape[1], -1)  # the part that each column takes from
+        for row, column in zip(entries.row.tolist(), entries.col.tolist(), strict=True):
+            if owners[column] not in (-1, owner[row]):
+                raise InputError(
+                    f"{edit.dimensions[column].name!r:.120} would be merged of different parts; "
+                    "merge dimensions of the same part"
+                )
+            owners[column] = owner[row]
+    kept = []
     for number, part in enumerate(parts):
         columns = np.flatnonzero(owners == number)
-        block = mixing[start : start + part.dimension].tocsc()[:, columns]
-        start += part.dimension
-        if len(columns):
-            items = [_own_name(edit.dimensions[column], part.name) for column in columns.tolist()]
-            kept.append(_edited_part(part, items, block))
+        if not len(columns):
+            continue
+        mixing = edit.mixing.tocsr()[owner == number].tocsc()[:, columns]
+        items = []
+        for dimension in (edit.dimensions[column] for column in columns.tolist()):
+            pieces = dimension.name.split(_JOINED + part.name + BETWEEN)  # also where names were joined by a merge
+            pieces[0] = pieces[0].removeprefix(part.name + BETWEEN)
+            items.append(replace(dimension, name=_JOINED.join(pieces)))
+        names, square = [item.name for item in items], mixing.shape[0] == mixing.shape[1]
+        if square and (mixing.diagonal() == 1).all() and names == part.model.dimensions.names:  # nothing of it changes
+            kept.append(part)
+            continue
+        try:
+            kept.append(replace(part, model=part.model._edited(Edit(Dimensions(items), mixing)), source=None))
+        except InputError as error:
+            raise InputError(f"{part.name!r:.80}: {error}; leave out all of them, or change its weight") from error
     return kept
 
 
-def _owners(edit: Edit, sizes: list[int]) -> npt.NDArray[np.int64]:
-    """Return the number of the part that each column of an edit takes from, int [dimensions after]."""
-    owner = np.repeat(np.arange(len(sizes)), sizes)
-    if edit.mixing.shape[0] == edit.mixing.shape[1]:  # scaled or renamed; a column scaled to 0 takes from none
-        return owner
-    entries = edit.mixing.tocoo()
-    found = np.full(edit.mixing.shape[1], -1)
-    for row, column in zip(entries.row.tolist(), entries.col.tolist(), strict=True):
-        if found[column] not in (-1, owner[row]):
-            raise InputError(
-                f"{edit.dimensions[column].name!r:.120} would be merged of different parts; "
-                "merge dimensions of the same part"
-            )
-        found[column] = owner[row]
-    return found
-
-
-def _own_name(dimension: Dimension, part: str) -> Dimension:
-    """Return the dimension without the part's name in front, also where names were joined by a merge."""
-    pieces = dimension.name.split(_JOINED + part + BETWEEN)
-    pieces[0] = pieces[0].removeprefix(part + BETWEEN)
-    return replace(dimension, name=_JOINED.join(pieces))
-
-
-def _edited_part(part: Part, dimensions: list[Dimension], mixing: Any) -> Part:
-    """Return the part with an edit of its own dimensions, or as it is where nothing of it changes."""
-    square = mixing.shape[0] == mixing.shape[1]
-    same = square and (mixing.diagonal() == 1).all() and [d.name for d in dimensions] == part.dimensions.names
-    if same:
-        return part
-    if not isinstance(part.model, Embedder):
-        raise InputError(
-            f"the dimensions of {part.name!r:.80} cannot be edited, it is no pellucid model; leave out all of them, or "
-            "change its weight"
-        )
-    model = part.model._edited(Edit(Dimensions(dimensions), mixing))
-    return replace(part, model=model, dimension=mixing.shape[1], source=None)
-
-
-def _units(rows: Any) -> Any:
-    """Return `unit_rows`, without a copy where a dense array's rows have length 1 or 0 already."""
-    if isinstance(rows, np.ndarray) and rows.dtype == np.float32:
-        squares = np.einsum("nd,nd->n", rows, rows)
-        if ((np.abs(squares - 1) < _ROUNDING) | (squares == 0)).all():
-            return rows
-    return unit_rows(rows)
-
-
-def make_parts(
-    models: Sequence[Encoder] | Mapping[str, Encoder], weights: Sequence[float] | None = None
-) -> tuple[Part, ...]:
+def make_parts(models: Sequence[Any] | Mapping[str, Any], weights: Sequence[float] | None = None) -> tuple[Part, ...]:
     """Return models as parts; see `EnsembleEmbedder`."""
-    named = dict(models) if isinstance(models, Mapping) else _named(models)
+    if isinstance(models, Mapping):
+        named = {name: load(model) for name, model in models.items()}
+    elif isinstance(models, (str, Embedder)) or not isinstance(models, Sequence):
+        raise InputError(f"an ensemble is of a list of models, got {type(models).__name__}; give [model, model]")
+    else:
+        named = {}
+        for model in map(load, models):
+            name = first = model.name if isinstance(model, EncoderEmbedder) else model.family
+            count = 1
+            while name in named:
+                count += 1
+                name = f"{first} {count}"
+            named[name] = model
     if not named:
         raise InputError("an ensemble needs at least one model")
-    shares = checked_weights(weights, len(named))
-    return tuple(
-        Part(_checked_name(name), model, share, _dimension(model))
-        for (name, model), share in zip(named.items(), shares, strict=True)
-    )
-
-
-def _named(models: Sequence[Encoder]) -> dict[str, Encoder]:
-    """Return the models by family, folder or function; the second of a name is called "name 2"."""
-    if isinstance(models, (str, Embedder)) or not isinstance(models, Sequence):
-        raise InputError(f"an ensemble is of a list of models, got {type(models).__name__}; give [model, model]")
-    named: dict[str, Encoder] = {}
-    counts: dict[str, int] = {}
-    for model in models:
-        name = _name(model)
-        counts[name] = counts.get(name, 0) + 1
-        named[name if counts[name] == 1 else f"{name} {counts[name]}"] = model
-    return named
-
-
-def _name(model: Encoder) -> str:
-    """Return a name for a model: its family, folder or function."""
-    if isinstance(model, Embedder):
-        return model.family
-    if is_sentence_transformer(model):
-        config = getattr(getattr(model[0], "auto_model", None), "config", None)
-        return Path(getattr(config, "_name_or_path", "")).name or type(model).__name__
-    return str(getattr(model, "__name__", type(model).__name__)).strip("<>")
-
-
-def _checked_name(name: Any) -> str:
-    if not isinstance(name, str) or not name.strip() or BETWEEN in name or "\n" in name:
-        raise InputError(f"a part is called {name!r:.60}; a name is one line of text without {BETWEEN!r} in it")
-    return name
+    for name in named:
+        if not isinstance(name, str) or not name.strip() or BETWEEN in name or "\n" in name:
+            raise InputError(f"a part is called {name!r:.60}; a name is one line of text without {BETWEEN!r} in it")
+    parts = tuple(map(Part, named, named.values(), checked_weights(weights, len(named))))
+    for part in parts:
+        part.dimension  # noqa: B018  # a function that gives no rows is refused now
+    return parts
 
 
 def checked_weights(weights: Sequence[float] | None, count: int) -> list[float]:
-    """Return weights scaled to the sum 1; refuse what are not `count` numbers of 0 or more, one of them above 0."""
+    """Return weights scaled to the sum 1.
+
+    Raises:
+        InputError: they are not `count` numbers of 0 or more, one of them above 0.
+    """
     try:
         values = np.ones(count) if weights is None else np.asarray(weights, np.float64)
     except (OverflowError, TypeError, ValueError):  # an integer beyond float64, or no number
@@ -239,111 +183,48 @@ def checked_weights(weights: Sequence[float] | None, count: int) -> list[float]:
     return shares
 
 
-def _dimension(model: Encoder) -> int:
-    """Return the dimension of a model's embeddings; one that cannot say encodes a text."""
-    if isinstance(model, Embedder):
-        return model.get_embedding_dimension()
-    return int(encode_with(model, ["a text"]).shape[1])
-
-
-def _write_part(folder: Path, part: Part) -> dict[str, Any]:
-    """Write a copy of a part into `folder` unless it is kept by name or has no form on disk; return its record."""
-    record = {"name": part.name, "weight": part.weight, "dimension": part.dimension, "source": part.source}
-    kind = _CALLABLE
-    if part.source is not None:
-        kind = _NAMED
-    elif isinstance(part.model, Embedder):
-        part.model.save_pretrained(folder)
-        kind = _OURS
-    elif is_sentence_transformer(part.model):
-        with without_bars():
-            part.model.save_pretrained(str(folder), create_model_card=False)
-        kind = _STOCK
-    return {**record, "opened": kind, "fingerprint": fingerprint(part.model)}
-
-
-def _read_parts(path_or_id: str | Path, instead: Mapping[str, Encoder]) -> list[Part]:
-    """Open the parts of a saved ensemble, or take those given instead, and check that they are the saved ones."""
-    folder = locate(path_or_id)
-    check_family(folder, "ensemble")
-    records = _read_records(folder / _FACTS)
-    names = [record["name"] for record in records]
-    unknown = set(instead) - set(names)
-    if unknown:
-        raise InputError(f"{folder} has no part {sorted(unknown)[0]!r:.80}; there are {', '.join(names)}")
-    return [_read_part(folder, n, record, instead.get(record["name"])) for n, record in enumerate(records)]
-
-
 def _read_records(path: Path) -> list[dict[str, Any]]:
     """Return the checked record of each part."""
     found = read_json(path)
     records = found.get("parts") if isinstance(found, dict) else None
-    if not isinstance(records, list) or not records or not all(map(_is_record, records)):
+    kinds = {"name": (str,), "weight": (int, float), "dimension": (int,), "opened": (str,), "fingerprint": (dict,)}
+    are_whole = isinstance(records, list) and all(
+        isinstance(record, dict)
+        and all(type(record.get(key)) in kind for key, kind in kinds.items())
+        and abs(record["weight"]) < _LARGEST_WRITTEN  # which a float holds; not for NaN
+        for record in records
+    )
+    if not records or not are_whole:
         raise ModelFolderError(
-            f"{path} does not describe an ensemble; each part needs name, weight, opened and fingerprint"
+            f"{path} does not describe an ensemble; each part needs name, weight, dimension, opened and fingerprint"
         )
     if len({record["name"] for record in records}) < len(records):
         raise ModelFolderError(f"{path} has two parts of the same name")
     return records
 
 
-def _is_record(value: Any) -> bool:
-    kinds = {"name": str, "weight": (int, float), "dimension": int, "opened": str, "fingerprint": dict}
-    return (
-        isinstance(value, dict)
-        and all(isinstance(value.get(key), kind) for key, kind in kinds.items())  # type: ignore[arg-type]
-        and _is_number(value["weight"])
-        and type(value["dimension"]) is int
-    )
-
-
-def _is_number(value: Any) -> bool:
-    """Whether a value of JSON is a number that a float can hold, and no NaN."""
-    return type(value) in (int, float) and abs(value) < 1e18
-
-
-def _read_part(folder: Path, number: int, record: dict[str, Any], model: Encoder | None) -> Part:
+def _read_part(folder: Path, number: int, record: dict[str, Any], given: Any) -> Part:
     """Open a part unless a model is given, and check that it is the one that was saved."""
-    name = record["name"]
+    name, kind, source = record["name"], record["opened"], record.get("source")
+    what = f"{folder}: the part {name!r:.80}"
+    instead = f"EnsembleEmbedder.from_pretrained(folder, parts={{{name!r:.80}: model}})"
+    if given is None and kind == FUNCTION:
+        raise ModelFolderError(f"{what} was a function, which no file can hold; give it: {instead}")
+    if given is None and kind not in (OURS, STOCK) and not (kind == _NAMED and isinstance(source, str)):
+        raise ModelFolderError(f"{what} is opened by {kind!r:.40}, which this version does not know")
     try:
-        model = _open(folder, number, record) if model is None else model
-        (part,) = make_parts({name: model})
-        known = fingerprint(model)
+        if given is None:
+            given = named_place(folder, str(source)) if kind == _NAMED else folder / f"part_{number}"
+        (part,) = make_parts({name: given})
+        known, dimension = fingerprint(part.model), part.dimension
     except InputError as error:
-        raise ModelFolderError(f"{folder}: the part {name!r:.80} cannot be used: {error}") from error
+        raise ModelFolderError(f"{what} cannot be used: {error}") from error
     except RecursionError as error:
-        raise ModelFolderError(f"{folder}: the part {name!r:.80} leads back to the ensemble") from error
-    if part.dimension != record["dimension"] or not same_model(known, record["fingerprint"]):
-        raise ModelFolderError(
-            f"{folder}: the part {name!r:.80} is another model than the one that was saved, or the same in another "
-            f"type of numbers. Give that one: EnsembleEmbedder.from_pretrained(folder, "
-            f"parts={{{name!r:.80}: model}}), or make the ensemble anew"
-        )
-    source = record.get("source") if record["opened"] == _NAMED else None
-    return replace(part, weight=record["weight"], source=source)
-
-
-def _open(folder: Path, number: int, record: dict[str, Any]) -> Encoder:
-    """Open the model of a part from its folder or by its name."""
-    kind, name, source, place = record["opened"], record["name"], record.get("source"), _place(folder, number)
-    if kind == _OURS:
-        return load(place)
-    if kind == _STOCK:
-        return open_sentence_transformer(str(place))
-    if kind == _NAMED and isinstance(source, str):
-        return open_encoder(named_place(folder, source))
-    if kind == _CALLABLE:
-        raise ModelFolderError(
-            f"{folder}: the part {name!r:.80} was a function, which no file can hold; give it: "
-            f"EnsembleEmbedder.from_pretrained(folder, parts={{{name!r:.80}: function}})"
-        )
-    raise ModelFolderError(
-        f"{folder}: the part {name!r:.80} is opened by {kind!r:.40}, which this version does not know"
+        raise ModelFolderError(f"{what} leads back to the ensemble") from error
+    check_same(
+        what, known if dimension == record["dimension"] else {}, record["fingerprint"], f"Give that one: {instead}"
     )
-
-
-def _place(folder: Path, number: int) -> Path:
-    return folder / f"part_{number}"
+    return replace(part, weight=record["weight"], source=source if kind == _NAMED else None)
 
 
 class EnsembleEmbedder(Embedder):
@@ -360,15 +241,13 @@ class EnsembleEmbedder(Embedder):
     family: ClassVar[str] = "ensemble"
     similarity_fn_name: ClassVar[str] = "dot"
 
-    def __init__(
-        self, models: Sequence[Encoder] | Mapping[str, Encoder], weights: Sequence[float] | None = None
-    ) -> None:
+    def __init__(self, models: Sequence[Any] | Mapping[str, Any], weights: Sequence[float] | None = None) -> None:
         """Put models side by side.
 
         Args:
-            models: pellucid models, SentenceTransformers, or callables: list of texts -> array [texts, d]. The keys of
-                a mapping name them; otherwise they are called by family, folder or function, and numbered where two
-                are alike.
+            models: what `pellucid.load` takes: names, pellucid models, SentenceTransformers, or callables: list of
+                texts -> array [texts, d]. The keys of a mapping name them; otherwise they are called by family, folder
+                or function, and numbered where two are alike.
             weights: one a model, not negative; what counts is their proportion. None takes equal ones.
 
         Raises:
@@ -392,7 +271,7 @@ class EnsembleEmbedder(Embedder):
         return ensemble
 
     @classmethod
-    def from_pretrained(cls, path_or_id: str | Path, *, parts: Mapping[str, Encoder] | None = None) -> Self:
+    def from_pretrained(cls, path_or_id: str | Path, *, parts: Mapping[str, Any] | None = None) -> Self:
         """Open an ensemble: a saved folder or a hub id.
 
         Args:
@@ -403,13 +282,19 @@ class EnsembleEmbedder(Embedder):
             ModelFolderError: nothing is there, its files are broken, or a part is missing or another model than the one
                 that was saved.
         """
-        opened = _read_parts(path_or_id, parts or {})
-        try:
-            model = cls.from_parts(opened)
-        except InputError as error:  # the weights
-            raise ModelFolderError(f"{path_or_id}: {error}") from error
-        model._folder = locate(path_or_id)
-        return model
+        return cls._open(path_or_id, parts=parts)
+
+    @classmethod
+    def _read(cls, folder: Path, facts: Mapping[str, Any], parts: Mapping[str, Any] | None = None) -> Self:
+        given = parts or {}
+        records = _read_records(folder / _FACTS)
+        names = [record["name"] for record in records]
+        unknown = set(given) - set(names)
+        if unknown:
+            raise InputError(f"there is no part {sorted(unknown)[0]!r:.80}; there are {', '.join(names)}")
+        return cls.from_parts(
+            _read_part(folder, n, record, given.get(record["name"])) for n, record in enumerate(records)
+        )
 
     def save_pretrained(self, path: str | Path, *, sources: Mapping[str, str] | None = None) -> None:
         """Write the ensemble to folder `path`, whole or not at all, each part in a subfolder.
@@ -427,11 +312,21 @@ class EnsembleEmbedder(Embedder):
         unknown = set(sources or {}) - set(self.names)
         if unknown:
             raise InputError(f"no part is called {sorted(unknown)[0]!r:.80}; there are {', '.join(self.names)}")
-        parts = [replace(part, source=(sources or {}).get(part.name, part.source)) for part in self.parts]
-        facts = {"parts": ", ".join(self.names), "dimension": self.get_embedding_dimension()}
-        with saving(path, self.family, facts) as folder:
-            records = [_write_part(_place(folder, number), part) for number, part in enumerate(parts)]
-            write_json(folder / _FACTS, {"parts": records})
+        self._save(path, sources=sources)
+
+    def _write(self, folder: Path, sources: Mapping[str, str] | None = None) -> dict[str, Any]:
+        records = []
+        for number, part in enumerate(self.parts):
+            model, source = part.model, (sources or {}).get(part.name, part.source)
+            kind = opened_with(model) if source is None else _NAMED
+            if kind == OURS:
+                model.save_pretrained(folder / f"part_{number}")
+            elif kind == STOCK and isinstance(model, EncoderEmbedder):
+                model.write_modules(folder / f"part_{number}")
+            about = {"name": part.name, "weight": part.weight, "dimension": part.dimension, "source": source}
+            records.append({**about, "opened": kind, "fingerprint": fingerprint(model)})
+        write_json(folder / _FACTS, {"parts": records})
+        return {"parts": ", ".join(self.names), "dimension": self.get_embedding_dimension()}
 
     def _identity(self) -> dict[str, Any]:
         return {"weights": self.weights, "models": [part.model for part in self.parts]}
@@ -462,21 +357,21 @@ class EnsembleEmbedder(Embedder):
             self._dimensions = Dimensions(
                 replace(dimension, name=part.name + BETWEEN + dimension.name)
                 for part in self.parts
-                for dimension in part.dimensions
+                for dimension in part.model.dimensions
             )
         return self._dimensions
 
     @property
     def device(self) -> str:
         """Where the parts compute; the CPU, where their rows are joined, if they compute in different places."""
-        devices = {str(getattr(part.model, "device", "cpu")) for part in self.parts}
+        devices = {part.model.device for part in self.parts}
         return devices.pop() if len(devices) == 1 else "cpu"
 
     def _size(self) -> str:
         return f"{', '.join(self.names)}; {super()._size()}"
 
     def _prompted(self, texts: list[str], prompt: str) -> tuple[list[str], Role]:
-        found = [prompted(part.model, texts, prompt) for part in self.parts]
+        found = [part.model._prompted(texts, prompt) for part in self.parts]
         return max(found, key=lambda read: read[1] is not None)  # the role of a part that tells roles apart
 
     def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Any:
@@ -518,16 +413,16 @@ class EnsembleEmbedder(Embedder):
     def explain(self, text1: str, text2: str | None = None, *, role1: Role = None, role2: Role = None) -> Explanation:
         """Take apart the similarity of two texts: the rows of every part's own explanation, times its weight.
 
-        A row is named "part: row"; a part that is no pellucid model is one row, named after it. `part_contributions`
+        A row is named "part: row"; a part that is an `EncoderEmbedder` is one row, named after it. `part_contributions`
         adds the rows up by part. `unknown1` and `unknown2` are what no part has a vector for; `coverage` is that of the
         part that knows least of a text.
 
         Raises:
             InputError: an argument is no string, or a part refuses the texts as too long to explain.
         """
-        explained_texts(text1, text2, role1, role2)
+        texts, roles = explained_texts(text1, text2, role1, role2)
         parts = [part for part in self.parts if part.weight > 0]
-        found = [part.explained(text1, text2, role1, role2) for part in parts]
+        found = [part.model.explain(text1, text2, role1=role1, role2=role2) for part in parts]
         places = [(part, own, number) for part, own in zip(parts, found) for number in range(len(own.rows))]
 
         def row(number: int, contribution: float, share: float) -> Row:
@@ -538,13 +433,16 @@ class EnsembleEmbedder(Embedder):
         score = sum(part.weight * own.score for part, own in zip(parts, found, strict=True))
         unknown = (_common([own.unknown1 for own in found]), _common([own.unknown2 for own in found]))
         exact = all(own.exact for own in found)
-        coverage = tuple(min(every, key=attrgetter("share")) for every in zip(*(own.coverage for own in found)))
+        known = (
+            own.coverage or [c for c, _ in part.model._known_each(texts, roles)] for part, own in zip(parts, found)
+        )
+        coverage = tuple(min(every, key=attrgetter("share")) for every in zip(*known))
         return Explanation.from_terms(
             self.family, (text1, text2), score, terms, row, exact=exact, unknown=unknown, coverage=coverage
         )
 
     def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        found = zip(*(known_to(part.model, texts, role) for part in self.parts if part.weight > 0))
+        found = zip(*(part.model._known(texts, role) for part in self.parts if part.weight > 0))
         return [
             (min((own for own, _ in every), key=attrgetter("share")), _common([gaps for _, gaps in every]))
             for every in found

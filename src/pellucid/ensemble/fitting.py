@@ -16,8 +16,7 @@ import numpy.typing as npt
 
 from pellucid.analysis.comparing import check_pairs
 from pellucid.base import check_texts
-from pellucid.encoders import Encoder
-from pellucid.ensemble.embedder import Part, make_parts
+from pellucid.ensemble.embedder import make_parts
 from pellucid.errors import InputError
 
 _STEPS = (0.2, 0.1, 0.05, 0.02, 0.01)
@@ -43,7 +42,7 @@ class FittedWeights(NamedTuple):
 
 
 def fit_weights(
-    models: Sequence[Encoder] | Mapping[str, Encoder], pairs: Iterable[tuple[str, str]], scores: Iterable[float]
+    models: Sequence[Any] | Mapping[str, Any], pairs: Iterable[tuple[str, str]], scores: Iterable[float]
 ) -> FittedWeights:
     """Fit the weights of an ensemble to similarities that people gave.
 
@@ -60,24 +59,34 @@ def fit_weights(
     """
     from scipy.stats import rankdata
 
+    def centred(values: Floats) -> Floats:
+        ranks = rankdata(values)
+        ranks -= ranks.mean()
+        scaled: Floats = ranks / (np.linalg.norm(ranks) or 1.0)  # zeros where all are alike
+        return scaled
+
+    def spearman(weights: Floats) -> float:
+        return float(centred(np.round(cosines @ weights, 6)) @ ranks)  # decimals beyond are rounding of float32
+
     checked = check_pairs(pairs)
     gold = np.asarray(list(scores), np.float64)
     if gold.shape != (len(checked),) or not np.isfinite(gold).all():
         raise InputError(f"{len(checked)} pairs need as many finite scores, got {gold.size}")
     if gold.min() == gold.max():
         raise InputError(f"all {gold.size} scores are {gold[0]}; weights cannot be fitted to them")
-    ranks = _centred(rankdata(gold))
-    cosines = np.stack([_pair_cosines(part, checked) for part in make_parts(models)], axis=1)  # [pairs, models]
-
-    def spearman(weights: Floats) -> float:
-        found = _centred(rankdata(np.round(cosines @ weights, 6)))  # decimals beyond are rounding of float32
-        return float(found @ ranks)
-
-    return _search(cosines.shape[1], spearman)
+    ranks, parts = centred(gold), make_parts(models)
+    cosines = np.empty((len(checked), len(parts)))
+    for number, part in enumerate(parts):
+        for start in range(0, len(checked), _BLOCK):
+            block = checked[start : start + _BLOCK]
+            first, second = (part.rows([pair[side] for pair in block]) for side in (0, 1))
+            product = first.multiply(second) if hasattr(first, "multiply") else first * second
+            cosines[start : start + _BLOCK, number] = np.asarray(product.sum(axis=1), np.float64).ravel()
+    return _search(len(parts), spearman)
 
 
 def fit_ranking_weights(
-    models: Sequence[Encoder] | Mapping[str, Encoder],
+    models: Sequence[Any] | Mapping[str, Any],
     queries: Sequence[str],
     documents: Sequence[str],
     relevant: Sequence[Mapping[int, float]],
@@ -101,21 +110,34 @@ def fit_ranking_weights(
     Raises:
         InputError: nothing is given, the lengths differ, a query has no relevant document, or one is out of range.
     """
-    gains = _gains(len(check_texts(queries)), len(check_texts(documents)), relevant)
-    most = min(k, len(documents))
+    count, most = len(check_texts(documents)), min(k, len(documents))
     if k < 1:
         raise InputError(f"k is {k}; it must be at least 1")
-    parts = make_parts(models)
-    scores = [_product(part.rows(list(queries), "query"), part.rows(list(documents), "document")) for part in parts]
+    if not queries or not count or len(relevant) != len(check_texts(queries)):
+        raise InputError(f"{len(queries)} queries over {count} documents need as many mappings, got {len(relevant)}")
+    gains = np.zeros((len(queries), count), np.float32)
+    for query, of_query in enumerate(relevant):
+        for document, gain in of_query.items():
+            if not 0 <= document < count or not 0 <= gain < np.inf:
+                raise InputError(f"query {query} has gain {gain!r:.20} for document {document!r:.20} of {count}")
+            gains[query, document] = gain
+        if not gains[query].any():
+            raise InputError(f"query {query} has no relevant document; leave it out")
+    scores = []
+    for part in make_parts(models):
+        product = part.rows(list(queries), "query") @ part.rows(list(documents), "document").T
+        scores.append(np.asarray(product.toarray() if hasattr(product, "toarray") else product, np.float32))
     discounts = 1 / np.log2(np.arange(2, most + 2))
     best = np.sort(gains, axis=1)[:, ::-1][:, :most] @ discounts
 
     def ndcg(weights: Floats) -> float:
-        mixed = sum(np.float32(weight) * score for weight, score in zip(weights, scores, strict=True))
-        top = _largest(np.asarray(mixed), most)
-        return float((np.take_along_axis(gains, top, axis=1) @ discounts / best).mean())
+        mixed = np.asarray(sum(np.float32(weight) * score for weight, score in zip(weights, scores, strict=True)))
+        top = np.sort(np.argpartition(-mixed, most - 1, axis=1)[:, :most], axis=1)  # equal ones stay in this order
+        order = np.argsort(-np.take_along_axis(mixed, top, axis=1), axis=1, kind="stable")
+        ranked = np.take_along_axis(gains, np.take_along_axis(top, order, axis=1), axis=1)
+        return float((ranked @ discounts / best).mean())
 
-    return _search(len(parts), ndcg)
+    return _search(len(scores), ndcg)
 
 
 def _search(count: int, objective: Callable[[Floats], float]) -> FittedWeights:
@@ -129,64 +151,13 @@ def _search(count: int, objective: Callable[[Floats], float]) -> FittedWeights:
     for step in _STEPS:
         improved = True
         while improved:
-            moved = [_moved(weights, step, *pair) for pair in permutations(range(count), 2)]
+            moved = np.repeat(weights[None], count * (count - 1), axis=0)
+            for row, (giver, taker) in zip(moved, permutations(range(count), 2)):
+                amount = min(step, row[giver])
+                row[giver] -= amount
+                row[taker] += amount
             values = [objective(candidate) for candidate in moved]
             improved = bool(values) and max(values) > score + _GAIN
             if improved:
                 weights, score = moved[int(np.argmax(values))], max(values)
     return FittedWeights(tuple(np.round(weights, 6).tolist()), score, start, alone)
-
-
-def _moved(weights: Floats, step: float, giver: int, taker: int) -> Floats:
-    """Return the weights after `giver` gave `step`, or what it has."""
-    moved = weights.copy()
-    amount = min(step, moved[giver])
-    moved[giver] -= amount
-    moved[taker] += amount
-    return moved
-
-
-def _pair_cosines(part: Part, pairs: Sequence[tuple[str, str]]) -> Floats:
-    """Return the part's cosine of each pair, float64 [pairs]."""
-    found = []
-    for start in range(0, len(pairs), _BLOCK):
-        block = pairs[start : start + _BLOCK]
-        first, second = (part.rows([pair[side] for pair in block]) for side in (0, 1))
-        product = first.multiply(second) if hasattr(first, "multiply") else first * second
-        found.append(np.asarray(product.sum(axis=1), np.float64).ravel())
-    return np.concatenate(found)
-
-
-def _product(queries: Any, documents: Any) -> npt.NDArray[np.float32]:
-    """Return the cosines of unit rows, float32 [queries, documents]."""
-    product = queries @ documents.T
-    return np.asarray(product.toarray() if hasattr(product, "toarray") else product, np.float32)
-
-
-def _centred(ranks: Floats) -> Floats:
-    """Return ranks with mean 0 at length 1; zeros where all are alike."""
-    centred = ranks - ranks.mean()
-    scaled: Floats = centred / (np.linalg.norm(centred) or 1.0)
-    return scaled
-
-
-def _largest(scores: npt.NDArray[np.float32], count: int) -> npt.NDArray[np.int64]:
-    """Return the places of the `count` largest of each row, largest first; equal ones in order."""
-    top = np.sort(np.argpartition(-scores, count - 1, axis=1)[:, :count], axis=1)
-    order = np.argsort(-np.take_along_axis(scores, top, axis=1), axis=1, kind="stable")
-    return np.take_along_axis(top, order, axis=1)
-
-
-def _gains(queries: int, documents: int, relevant: Sequence[Mapping[int, float]]) -> npt.NDArray[np.float32]:
-    """Return the gain of every document for every query, float32 [queries, documents]."""
-    if not queries or not documents or len(relevant) != queries:
-        raise InputError(f"{queries} queries over {documents} documents need as many mappings, got {len(relevant)}")
-    gains = np.zeros((queries, documents), np.float32)
-    for query, of_query in enumerate(relevant):
-        for document, gain in of_query.items():
-            if not 0 <= document < documents or not 0 <= gain < np.inf:
-                raise InputError(f"query {query} has gain {gain!r:.20} for document {document!r:.20} of {documents}")
-            gains[query, document] = gain
-        if not gains[query].any():
-            raise InputError(f"query {query} has no relevant document; leave it out")
-    return gains

@@ -25,11 +25,11 @@ import numpy as np
 
 from pellucid.base import Embedder
 from pellucid.embeddings import unit_rows
-from pellucid.encoders import is_sentence_transformer
+from pellucid.encoder import EncoderEmbedder
 from pellucid.errors import InputError, ModelFolderError, missing_extra
 from pellucid.evaluation.tasks import KINDS, LocalTask, find_tasks, hub_task, make_hub_task, make_task, quiet
 from pellucid.fingerprint import fingerprint
-from pellucid.pretrained import open_encoder
+from pellucid.pretrained import load
 from pellucid.progress import Progress
 from pellucid.store import read_json, write_json
 
@@ -144,7 +144,8 @@ def evaluate(
             task.files()  # a missing file is reported before the first hour of work, not after
     if isinstance(model, (str, Path)):
         name = name or str(model)
-        model = open_encoder(model)
+    name = name or type(model).__name__
+    model = load(model) if isinstance(model, (str, Path)) or callable(model) else model
     folder = default_cache() if cache_dir is None else Path(cache_dir)
     weights = cache_key(model)
     rows = []
@@ -153,7 +154,7 @@ def evaluate(
             progress.advance(0, task.name if isinstance(task, LocalTask) else task)
             rows.append(_cached_row(model, weights, task, folder))
             progress.advance(1)
-    return Results(name or type(model).__name__, tuple(rows))
+    return Results(name, tuple(rows))
 
 
 def _choose_local(found: Sequence[LocalTask], wanted: Sequence[str] | None) -> list[LocalTask]:
@@ -219,8 +220,10 @@ def _run(model: Any, weights: str, task: str | LocalTask) -> TaskScore:
     mteb = _import_mteb()
     with quiet():
         loaded = make_task(task) if isinstance(task, LocalTask) else make_hub_task(task)
-        subject = model if is_sentence_transformer(model) else MtebEncoder(model, revision=weights[:12])
-        has_passes = subject is model or isinstance(model, Embedder)
+        is_stock = isinstance(model, EncoderEmbedder) and model.is_sentence_transformer
+        # MTEB gives a SentenceTransformer the prompts that it has for a task.
+        subject = model.model if is_stock else MtebEncoder(model, revision=weights[:12])
+        has_passes = isinstance(model, Embedder)
         settings = {"show_progress_bar": False, "batch_size": 32 if has_passes else 4096}
         done = mteb.evaluate(
             subject, loaded, cache=None, co2_tracker=False, encode_kwargs=settings, show_progress_bar=False
@@ -346,17 +349,19 @@ def cache_key(model: Any) -> str:
     Raises:
         InputError: the model is none of these.
     """
-    package = type(model).__module__.partition(".")[0]
+    model = load(model) if callable(model) else model
+    opened = model.model if isinstance(model, EncoderEmbedder) else model  # of another library, whose version counts
+    package = type(opened).__module__.partition(".")[0]
     try:
         version = metadata.version(package)
     except metadata.PackageNotFoundError:
         version = ""
     total = hashlib.sha256()
-    total.update(f"{type(model).__module__}.{type(model).__qualname__} {version}".encode())
-    total.update(f" {getattr(model, 'truncate_dim', None)}".encode())
-    if is_sentence_transformer(model) or (isinstance(model, Embedder) and model._identity() is not None):
+    total.update(f"{type(opened).__module__}.{type(opened).__qualname__} {version}".encode())
+    total.update(f" {getattr(opened, 'truncate_dim', None)}".encode())
+    if isinstance(model, Embedder) and model._identity() is not None:
         total.update(json.dumps(fingerprint(model)).encode())
-    elif hasattr(model, "save_pretrained"):
+    elif hasattr(opened, "save_pretrained"):
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch) / "model"
             model.save_pretrained(folder)
@@ -368,7 +373,7 @@ def cache_key(model: Any) -> str:
         total.update(np.ascontiguousarray(model.embedding).tobytes() + model.tokenizer.to_str().encode())
     else:
         raise InputError(
-            f"cannot evaluate {type(model).__name__}: it has no save_pretrained. Give a model of pellucid or "
+            f"cannot evaluate {type(opened).__name__}: it has no save_pretrained. Give a model of pellucid or "
             "sentence-transformers, or its name, folder or hub id"
         )
     return total.hexdigest()

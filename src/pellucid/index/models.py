@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pellucid.base import Embedder, unit_rows
-from pellucid.embeddings import Role
-from pellucid.encoders import Encoder, encode_with, is_sentence_transformer
+from pellucid.embeddings import Role, unit_rows
+from pellucid.encoder import FUNCTION, EncoderEmbedder, opened_with, unit_vectors
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError
-from pellucid.fingerprint import PROBES, fingerprint, same_model
+from pellucid.fingerprint import PROBES, check_same, fingerprint
 from pellucid.folder import bundled_models, named_place
 from pellucid.index.bm25 import Analyser
 from pellucid.index.embedding_server import EmbeddingServer
-from pellucid.pretrained import open_encoder
+from pellucid.pretrained import load
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.store import checksum
 from pellucid.text import well_formed
@@ -49,25 +48,32 @@ class Model:
 
     Attributes:
         name: of the part of the score.
-        encoder: the pellucid model, SentenceTransformer or function.
+        encoder: the model; a SentenceTransformer or function is its `encoder.model`.
         source: a bundled name, hub id or folder; None for one that was given as an object.
-        dimension: of its rows; 0 until they are first made.
+        dimension: of its rows.
         sparse: whether they are sparse.
         signed: whether they can be negative, as far as a few texts show.
+        fingerprint: of the model.
     """
 
-    def __init__(self, name: str, encoder: Encoder, source: str | None = None) -> None:
-        """Encode a few texts.
+    def __init__(self, name: str, given: Any) -> None:
+        """Open the model, if need be, and encode a few texts.
+
+        Args:
+            name: of the part of the score.
+            given: what `pellucid.load` takes.
 
         Raises:
-            InputError: the encoder is none, or gives something else than finite rows.
+            InputError: it is no model, or gives something else than finite rows.
+            ModelFolderError: it cannot be opened.
         """
-        self.name, self.encoder, self.source = name, encoder, source
+        self.name, self.encoder = name, load(given)
+        self.source = str(given) if isinstance(given, (str, Path)) else None
         rows = self._units(list(PROBES), None)
         self.sparse = hasattr(rows, "tocsr")
         self.signed = bool((rows.data < 0).any()) if self.sparse else True
         self.dimension = int(rows.shape[1])
-        self.fingerprint = fingerprint(encoder)
+        self.fingerprint = fingerprint(self.encoder)
 
     @property
     def is_static(self) -> bool:
@@ -94,27 +100,13 @@ class Model:
         return [side if len(side[0]) else None for side in sides]
 
     def _units(self, texts: list[str], role: Role) -> Any:
-        if not isinstance(self.encoder, Embedder):
-            return encode_with(self.encoder, texts, role=role, dimension=getattr(self, "dimension", None))
+        if isinstance(self.encoder, EncoderEmbedder):
+            return unit_vectors(self.encoder, texts, role=role)
         rows = getattr(self.encoder, f"encode_{role}" if role else "encode")(texts)
-        values = rows.data if hasattr(rows, "tocsr") else rows
-        if not np.isfinite(values).all():
+        if not np.isfinite(rows.data if hasattr(rows, "tocsr") else rows).all():
             raise InputError(f"the model {self.name!r} gave NaN or infinity; nothing of this batch was stored")
-        if isinstance(self.encoder, StaticEmbedder):
-            return rows  # at length 1 already
-        return rows if isinstance(self.encoder, EnsembleEmbedder) else unit_rows(rows)
-
-    def check(self, fingerprint: Mapping[str, Any]) -> None:
-        """Refuse a model that is not the one an index was made with.
-
-        Raises:
-            IndexFolderError: it is another one.
-        """
-        if not same_model(self.fingerprint, fingerprint):
-            raise IndexFolderError(
-                f"the model {self.name!r} ({self.source or type(self.encoder).__name__}) is another one than the index "
-                "was made with. Open the index with that one (models=...), or make its vectors anew: index.rebuild"
-            )
+        has_length_1 = isinstance(self.encoder, (StaticEmbedder, EnsembleEmbedder))
+        return rows if has_length_1 else unit_rows(rows)
 
 
 def open_models(models: Mapping[str, Any] | Sequence[Any] | str | None) -> dict[str, Model]:
@@ -133,20 +125,18 @@ def open_models(models: Mapping[str, Any] | Sequence[Any] | str | None) -> dict[
         named = dict(models)
     else:
         several = models if isinstance(models, (list, tuple)) else [models]
-        named = {_name(model): model for model in several}
+        named = {
+            Path(model).name
+            if isinstance(model, (str, Path))
+            else str(getattr(model, "family", None) or getattr(model, "__name__", None) or type(model).__name__): model
+            for model in several
+        }
         if len(named) < len(several):
             raise InputError("two models have the same name; give a dict of names: models={'one': ..., 'two': ...}")
     for name in named:
         if not isinstance(name, str) or not name.strip() or name in (BM25, ".", "..") or re.search("/|\0|: ", name):
             raise InputError(f"a part is called {name!r:.60}; give a name without '/' and ': ', other than {BM25!r}")
-    return {name: open_model(name, model) for name, model in named.items()}
-
-
-def open_model(name: str, model: Any) -> Model:
-    """Return one model, opened where it is given by name or path."""
-    if isinstance(model, (str, Path)):
-        return Model(name, open_encoder(model), str(model))
-    return Model(name, model)
+    return {name: Model(name, model) for name, model in named.items()}
 
 
 def kinds(models: Mapping[str, Model]) -> tuple[dict[str, int], dict[str, bool]]:
@@ -163,25 +153,25 @@ def written_models(folder: Path, models: Mapping[str, Model], copies: str) -> li
     written = []
     for name, model in models.items():
         elsewhere = model.source is None or (model.source not in bundled_models() and Path(model.source).is_dir())
-        copied = elsewhere and save_copy(model, folder / copies / name)
-        copy = f"{copies}/{name}" if copied else None
+        copied, files = elsewhere and opened_with(model.encoder) != FUNCTION, {}
+        if copied:
+            copy = folder / copies / name
+            model.encoder.save_pretrained(copy)
+            # In an index nobody edits them.
+            files = {path.relative_to(copy).as_posix(): checksum(path) for path in copy.rglob("*") if path.is_file()}
         entry = {
             "name": name,
             "source": model.source,
-            "copy": copy,
-            "files": _checksums(folder / copies / name) if copied else {},
+            "copy": f"{copies}/{name}" if copied else None,
+            "files": files,
             "dimension": model.dimension,
             "fingerprint": model.fingerprint,
         }
-        if isinstance(model.encoder, EmbeddingServer):
-            entry["server"] = model.encoder.address  # for messages; nobody is asked there
+        server = getattr(model.encoder, "model", None)
+        if isinstance(server, EmbeddingServer):
+            entry["server"] = server.address  # for messages; nobody is asked there
         written.append(entry)
     return written
-
-
-def _checksums(folder: Path) -> dict[str, str]:
-    """Return the checksum of every file of a copy; in an index nobody edits them."""
-    return {path.relative_to(folder).as_posix(): checksum(path) for path in folder.rglob("*") if path.is_file()}
 
 
 def wrong_copy(folder: Path, written: Mapping[str, Any], largest: float = math.inf) -> str:
@@ -205,7 +195,12 @@ def wrong_copy(folder: Path, written: Mapping[str, Any], largest: float = math.i
 def opened_models(
     folder: Path, written: Iterable[Mapping[str, Any]], given: Mapping[str, Any], *, check: bool
 ) -> dict[str, Model]:
-    """Open the models that an index was made with, or those given in their place."""
+    """Open the models that an index was made with, or those given in their place.
+
+    Raises:
+        InputError: one is given for a name that the index does not have, or a function or server has to be given.
+        IndexFolderError: one is damaged, elsewhere, or with `check` another one than the index was made with.
+    """
     names = [model["name"] for model in written]
     unknown = sorted(set(given) - set(names))
     if unknown:
@@ -213,32 +208,32 @@ def opened_models(
     opened = {}
     for model in written:
         name = model["name"]
-        where = given.get(name) or (folder / model["copy"] if model["copy"] else None)
-        if where is None and model["source"] is not None:
-            where = _place(folder, name, model["source"])
-        if where is None:
-            server = model.get("server")
-            what = f"on a server ({server!s:.200}), which is not asked unless you say so" if server else "a function"
-            example = "pellucid.index.EmbeddingServer(url, model)" if server else "..."
-            raise InputError(
-                f"the model {name!r} of {folder} is {what}, which no folder can hold; give it: "
-                f"Index.open(path, models={{{name!r}: {example}}})"
-            )
-        if name not in given and (problem := wrong_copy(folder, model, _SMALL)):
-            raise IndexFolderError(f"the model {name!r} of {folder} cannot be opened: {problem}")
+        what = f"the model {name!r} of {folder}"
         try:
-            opened[name] = open_model(name, where)
+            opened[name] = Model(name, given[name] if name in given else _place(folder, model, what))
         except ModelFolderError as error:
-            raise IndexFolderError(f"the model {name!r} of {folder} cannot be opened: {error}") from error
+            raise IndexFolderError(f"{what} cannot be opened: {error}") from error
         if check:
-            opened[name].check(model["fingerprint"])
+            way_out = "Open the index with that one (models=...), or make its vectors anew: index.rebuild"
+            check_same(what, opened[name].fingerprint, model["fingerprint"], way_out, IndexFolderError)
         if name not in given:
             opened[name].source = model["source"]
     return opened
 
 
-def _place(folder: Path, name: str, source: str) -> str:
-    """Return what opens a model that an index names."""
+def _place(folder: Path, model: Mapping[str, Any], what: str) -> Path | str:
+    """Return what opens a model of an index: its copy there, or the name that the index has for it."""
+    name, source, server = model["name"], model["source"], model.get("server")
+    if model["copy"]:
+        if problem := wrong_copy(folder, model, _SMALL):
+            raise IndexFolderError(f"{what} cannot be opened: {problem}")
+        return folder / str(model["copy"])
+    if source is None:
+        kind = f"on a server ({server!s:.200}), which is not asked unless you say so" if server else "a function"
+        example = "pellucid.index.EmbeddingServer(url, model)" if server else "..."
+        raise InputError(
+            f"{what} is {kind}, which no folder can hold; give it: Index.open(path, models={{{name!r}: {example}}})"
+        )
     try:
         return named_place(folder, source)
     except ModelFolderError as error:
@@ -335,20 +330,3 @@ def checked_word_weights(weights: Mapping[str, float] | None, default: Mapping[s
         if not isinstance(word, str) or not isinstance(factor, (int, float)) or not 0 <= factor <= _LARGEST_WEIGHT:
             raise InputError(f"the weight of the word {word!r:.60} is {factor!r:.40}; give one from 0 to a million")
     return {well_formed(word): float(factor) for word, factor in weights.items()}
-
-
-def _name(model: Any) -> str:
-    if isinstance(model, (str, Path)):
-        return Path(model).name
-    return str(getattr(model, "family", None) or getattr(model, "__name__", None) or type(model).__name__)
-
-
-def save_copy(model: Model, folder: Path) -> bool:
-    """Save a model that was given as an object into `folder`; return whether it could be."""
-    if isinstance(model.encoder, Embedder):
-        model.encoder.save_pretrained(folder)
-    elif is_sentence_transformer(model.encoder):
-        model.encoder.save_pretrained(str(folder))
-    else:
-        return False
-    return True

@@ -288,8 +288,6 @@ def reader_of(model: Model, query: str, vector: Vector, weight: float) -> Reader
         vector: its row at length 1.
         weight: of the model in the score.
     """
-    if not isinstance(model.encoder, Embedder):
-        return WholeReader(model.name, vector, weight)
     if model.encoder.family == "ensemble":
         return ModelReader(model.encoder, query, weight)
     named = type(model.encoder).dimensions is not Embedder.dimensions

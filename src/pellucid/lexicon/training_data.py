@@ -26,10 +26,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.base import Embedder
 from pellucid.corpus import UNPACKERS, check_file, parquet_rows, parse_json, read_lines
 from pellucid.embeddings import Role
-from pellucid.encoders import Encoder, encode_with
+from pellucid.encoder import unit_vectors
 from pellucid.errors import CorpusError, InputError, missing_extra
+from pellucid.pretrained import load
 from pellucid.store import writing
 
 _ENDINGS = (".jsonl", *(f".jsonl{packed}" for packed in UNPACKERS), ".parquet")
@@ -285,18 +287,18 @@ def write_rows(path: str | os.PathLike[str], rows: Iterable[TrainingRow]) -> Non
 
 
 class _AsSentenceTransformer:
-    """Any encoder with the few methods that mining calls."""
+    """A model with the few methods that mining calls, whose rows have length 1."""
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, encoder: Embedder) -> None:
         import torch
 
         self.encoder, self.device = encoder, torch.device("cpu")
 
     def encode_query(self, texts: Sequence[str], **_: Any) -> npt.NDArray[np.float32]:
-        return encode_with(self.encoder, list(texts), role="query")
+        return unit_vectors(self.encoder, list(texts), role="query")
 
     def encode_document(self, texts: Sequence[str], **_: Any) -> npt.NDArray[np.float32]:
-        return encode_with(self.encoder, list(texts), role="document")
+        return unit_vectors(self.encoder, list(texts), role="document")
 
     @staticmethod
     def similarity(first: Any, second: Any) -> Any:
@@ -313,7 +315,7 @@ class _AsSentenceTransformer:
 
 def mine_negatives(
     rows: Sequence[TrainingRow],
-    encoder: Encoder,
+    encoder: Any,
     *,
     corpus: Iterable[str] = (),
     count: int = 7,
@@ -324,7 +326,7 @@ def mine_negatives(
 
     Args:
         rows: their own `neg` is replaced where anything is found, and kept where not; scores are dropped with it.
-        encoder: a SentenceTransformer, a pellucid model, or a callable from texts to an array.
+        encoder: what `pellucid.load` takes.
         corpus: texts to look among, besides the rows' positives.
         count: negatives of each row at most.
         skip: pass over so many of the nearest texts, which may belong to the query.
@@ -344,7 +346,7 @@ def mine_negatives(
     pairs = Dataset.from_list([{"query": row.query, "text": text} for row in rows for text in row.pos])
     mined = mine_hard_negatives(
         pairs,
-        _AsSentenceTransformer(encoder),
+        _AsSentenceTransformer(load(encoder)),
         corpus=list(corpus),
         range_min=skip,
         relative_margin=margin,
@@ -382,7 +384,7 @@ def score_rows(
         if scores.shape != (len(pairs),) or not np.isfinite(scores).all():
             raise InputError(f"the teacher ({type(teacher).__name__}) gave scores of shape {scores.shape}, or NaN")
     else:
-        scores = _cosines(pairs, teacher) / temperature
+        scores = _cosines(pairs, load(teacher)) / temperature
     scored, start = [], 0
     for row in rows:
         middle, end = start + len(row.pos), start + len(row.pos) + len(row.neg)
@@ -392,14 +394,14 @@ def score_rows(
     return scored
 
 
-def _cosines(pairs: Sequence[tuple[str, str]], encoder: Encoder) -> npt.NDArray[np.float64]:
+def _cosines(pairs: Sequence[tuple[str, str]], encoder: Embedder) -> npt.NDArray[np.float64]:
     """Return the cosine of each pair; every text is encoded once."""
     vectors = []
     sides: dict[Role, list[str]] = {"query": [query for query, _ in pairs], "document": [text for _, text in pairs]}
     for role, texts in sides.items():
         different = list(dict.fromkeys(texts))
         number = {text: n for n, text in enumerate(different)}
-        encoded = encode_with(encoder, different, role=role)
+        encoded = unit_vectors(encoder, different, role=role)
         vectors.append(encoded[[number[text] for text in texts]])
     cosines: npt.NDArray[np.float64] = np.einsum("ij,ij->i", vectors[0].astype(np.float64), vectors[1])
     return cosines

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError, ModelFolderError
+from pellucid.fingerprint import check_same
 from pellucid.folder import named_place
 from pellucid.mixing import LARGEST
 from pellucid.transformer.backbone import Backbone, open_backbone, write_adapter
@@ -25,7 +26,6 @@ from pellucid.untrusted import without_bars
 
 BACKBONE, ADAPTER = "backbone", "adapter"
 _FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")  # of a copy, beside its weights
-_SAME = 0.98  # cosine of two fingerprints; half precision and other machines stay above
 
 
 def backbone_facts(backbone: Backbone, name: str | None) -> dict[str, Any]:
@@ -96,18 +96,8 @@ def _open_backbone(folder: Path, facts: Mapping[str, Any], instead: str | Path |
 
 def _check_fingerprint(backbone: Backbone, expected: npt.NDArray[np.float32], folder: Path) -> None:
     """Check that a backbone gives the states of the one that the model in `folder` was made with."""
-    found = backbone.fingerprint()
-    if found.shape != expected.shape:
-        raise ModelFolderError(
-            f"{folder} was made with a backbone of {expected.shape} dimensions, {backbone.name!r} has {found.shape}"
-        )
-    lengths = float(np.linalg.norm(found) * np.linalg.norm(expected))
-    cosine = float(found @ expected) / lengths if lengths else 0.0
-    if not cosine >= _SAME:  # nor NaN
-        raise ModelFolderError(
-            f"{folder}: the backbone {backbone.name!r} gives other states than the one the model was made with "
-            f"(cosine {cosine:.3f}): other weights, a missing adapter, or another attention"
-        )
+    way_out = "An adapter may be missing, or the attention be another"
+    check_same(f"{folder}: the backbone {backbone.name!r}", backbone.fingerprint(), expected, way_out)
 
 
 def finite(array: npt.NDArray[Any], shape: tuple[int, ...], what: str) -> npt.NDArray[np.float32]:

@@ -17,14 +17,14 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from pellucid.base import Vectors, check_texts, unit_rows
+from pellucid.base import Embedder, Vectors, check_texts, unit_rows
 from pellucid.corpus import Corpus, read_texts
-from pellucid.encoders import encode_with, is_sentence_transformer
+from pellucid.encoder import EncoderEmbedder, unit_vectors
 from pellucid.errors import CorpusError, InputError
+from pellucid.pretrained import load
 from pellucid.progress import Progress, length_batches
 from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.static.folder import check_writable
-from pellucid.static.making.distill import open_teacher
 from pellucid.static.making.extraction import forward, word_vectors
 from pellucid.static.making.merging import FitQuality, fit_space
 from pellucid.static.precision import quantize
@@ -115,8 +115,8 @@ def add_words(
     Args:
         model: a static model; it is not changed.
         words: entries. Several words are a phrase, which replaces them wherever they follow each other.
-        teacher: a SentenceTransformer or its folder or hub id, best the one that the model was made from; without
-            sentences any encoder.
+        teacher: what `pellucid.load` takes; to read sentences a SentenceTransformer or its folder or hub id, best the
+            one that the model was made from.
         sentences: texts that hold the entries, with others for the map; a file or an iterable. None lets the teacher
             read each entry by itself.
         settings: None for the defaults.
@@ -136,7 +136,7 @@ def add_words(
     new = [key for key in keys if key not in model.vocabulary]
     vocabulary = Vocabulary([*model.vocabulary.words, *new], model.vocabulary.subwords)
     _check_found(vocabulary, keys)
-    opened = open_teacher(teacher)
+    opened = load(teacher)
     if sentences is None:
         known, source, vectors = _by_themselves(model, opened, keys, settings)
         counts: Sequence[int] = [0] * len(keys)
@@ -200,7 +200,7 @@ class EntryStates:
         self._seen: Counter[str] = Counter()
 
     def run(
-        self, teacher: Any, sentences: Corpus, show_progress_bar: bool
+        self, teacher: Embedder, sentences: Corpus, show_progress_bar: bool
     ) -> tuple[list[int], Vectors, Vectors, list[int]]:
         """Return rows of known words, their mean states, those of the new entries, and the entries' occurrences.
 
@@ -208,7 +208,7 @@ class EntryStates:
             InputError: `teacher` is no SentenceTransformer, the kind that shows its states.
             CorpusError: an entry is in no sentence that the teacher reads whole.
         """
-        if not is_sentence_transformer(teacher):
+        if not isinstance(teacher, EncoderEmbedder) or not teacher.is_sentence_transformer:
             raise InputError(
                 "only a sentence-transformers model reads words in sentences, and the teacher is none; leave the "
                 "sentences out"
@@ -216,7 +216,7 @@ class EntryStates:
         texts = self._selected(sentences)
         words = dict.fromkeys(word.text for text in texts for word in self._words(text))
         number_of = {word: number for number, word in enumerate(words)}
-        sums, used = self._sums(teacher, texts, number_of, show_progress_bar)
+        sums, used = self._sums(teacher.model, texts, number_of, show_progress_bar)
         missing = [key for key in self._keys if not used[number_of[key]]]
         if missing:
             raise CorpusError(
@@ -278,13 +278,13 @@ class EntryStates:
 
 
 def _by_themselves(
-    model: StaticEmbedder, teacher: Any, keys: dict[str, str], settings: AddingSettings
+    model: StaticEmbedder, teacher: Embedder, keys: dict[str, str], settings: AddingSettings
 ) -> tuple[list[int], Vectors, Vectors]:
     """Return rows of known words, the teacher's vectors of them, and those of the new entries."""
     rows = [row for row, word in enumerate(model.vocabulary.words) if word not in keys and split_words(word)]
     chosen = [rows[n] for n in np.unique(np.linspace(0, len(rows) - 1, settings.fit_words).astype(int))] if rows else []
     texts = [shown_word(model.vocabulary.words[row]) for row in chosen] + [entry.strip() for entry in keys.values()]
-    vectors = encode_with(teacher, [settings.prompt + text for text in texts])
+    vectors = unit_vectors(teacher, [settings.prompt + text for text in texts])
     return chosen, vectors[: len(chosen)], vectors[len(chosen) :]
 
 

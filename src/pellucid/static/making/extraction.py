@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from pellucid.base import Vectors
 from pellucid.corpus import Corpus, is_path, read_texts
+from pellucid.encoder import EncoderEmbedder
 from pellucid.errors import CorpusError, InputError
 from pellucid.fingerprint import fingerprint
 from pellucid.progress import Progress
@@ -245,7 +246,7 @@ def _origin(teacher: SentenceTransformer, settings: ExtractionSettings) -> dict[
     """Return what a resumed run must have in common with the run before, apart from the corpus."""
     values = asdict(settings)
     del values["batch_size"]  # changes the speed, not the result
-    return {"teacher": fingerprint(teacher)["stored"], **values}
+    return {"teacher": fingerprint(EncoderEmbedder(teacher))["stored"], **values}
 
 
 def _words(sentence: str, settings: ExtractionSettings) -> list[Word]:

@@ -16,11 +16,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Vectors, unit_rows
+from pellucid.base import Embedder, Vectors, unit_rows
 from pellucid.corpus import Corpus, read_texts
-from pellucid.encoders import encode_with
+from pellucid.encoder import unit_vectors
 from pellucid.errors import CorpusError
 from pellucid.fingerprint import claim_model
+from pellucid.pretrained import load
 from pellucid.progress import Progress
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder, static_model
@@ -81,7 +82,7 @@ def retrain(
 
     Args:
         model: a static model; it is not changed, and its words stay. Add words before, with `add_words`.
-        teacher: a SentenceTransformer, a pellucid model or a callable; its similarities are learnt.
+        teacher: what `pellucid.load` takes; its similarities are learnt.
         corpus: a file or an iterable of sentences, of any length.
         work_dir: where the state is kept: 2 bytes a number of the teacher's vectors. The same call with the same folder
             resumes an interrupted run. The corpus is then read again and must be the same, text for text; of an
@@ -164,6 +165,7 @@ def store_sentences(
         if work.facts.get("done"):
             work.check_texts("corpus", read_texts(corpus), str(corpus))
             return _opened(work)
+        teacher = load(teacher)
         claim_model(work.facts, teacher, work.path)
         sentences = usable_sentences(work.texts("corpus", read_texts(corpus), str(corpus)), settings)
         with Progress("teacher", unit="sentences", enabled=show_progress_bar) as progress:
@@ -181,7 +183,7 @@ def store_sentences(
 
 
 def _add(
-    shard: list[str], work: WorkFolder, vocabulary: Vocabulary, teacher: Any, settings: ExtractionSettings
+    shard: list[str], work: WorkFolder, vocabulary: Vocabulary, teacher: Embedder, settings: ExtractionSettings
 ) -> None:
     """Append a shard to the arrays."""
     texts, bags = _trainable(shard, vocabulary)
@@ -191,7 +193,7 @@ def _add(
         work.append("offsets", np.zeros(1, np.int64))
     known = work.rows("rows")
     prompted = [settings.prompt + text for text in texts]
-    work.append("teacher", encode_with(teacher, prompted).astype(np.float16))
+    work.append("teacher", unit_vectors(teacher, prompted).astype(np.float16))
     work.append("rows", bags.rows)
     work.append("offsets", bags.offsets[1:] + known)
 
