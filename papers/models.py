@@ -6,8 +6,8 @@ import logging
 from pathlib import Path
 from typing import Any
 
+from pellucid import load
 from pellucid.errors import InputError, missing_extra
-from pellucid.pretrained import open_encoder
 
 
 def open_any(spec: str | Path) -> Any:
@@ -38,7 +38,7 @@ def open_any(spec: str | Path) -> Any:
         from pellucid.static.embedder import StaticEmbedder
 
         return StaticEmbedder.from_text_vectors(rest)
-    return open_encoder(spec)
+    return load(spec)
 
 
 def _open_model2vec(path: str) -> Any:
