@@ -515,8 +515,7 @@ def test_an_index_on_read_only_media_is_searched_and_not_changed(disk):
 def test_a_full_disk_leaves_what_was_there(disk, monkeypatch, seed):
     """Whatever it is that finds no room: a segment, a merge, a rebuild, a commit."""
     place, mount = disk
-    monkeypatch.setattr("pellucid.index.changing.LEAST_FREE", 0)
-    monkeypatch.setattr("pellucid.index.index.LEAST_FREE", -(1 << 40))
+    monkeypatch.setattr("pellucid.index.changing.LEAST_FREE", -(1 << 40))
     chance, refused = random.Random(seed), 0
     index = created(place / "index")
     documents = {}

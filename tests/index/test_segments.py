@@ -99,7 +99,7 @@ class Reference:
     def state(self, before):
         documents = [document for document, _ in self.held.values()]
         passages = sum(len(document.ends) for document in documents)
-        return commits.State(
+        return commits.IndexState(
             before.settings, before.commit, self.next, len(documents), passages, 0, dict(self.fields)
         )  # fmt: skip
 
@@ -112,7 +112,7 @@ def written(folder):
     """Return the writer of an empty index, without models of its own."""
     settings = SETTINGS | {"models": [model(DENSE, DIMENSION), model(OTHER, 51)]}
     folder.mkdir()
-    commits.first_commit(folder, commits.State(settings))
+    commits.first_commit(folder, commits.IndexState(settings))
     return commits.Writer(folder, commits.read_commit(folder))
 
 

@@ -64,7 +64,7 @@ class File(NamedTuple):
 
 
 @dataclass(frozen=True)
-class State:
+class IndexState:
     """What an index is, and how far it has come.
 
     Attributes:
@@ -91,13 +91,17 @@ class State:
     engine: str = "engine-1"
     garbage: tuple[tuple[int, int], ...] = ()
 
+    def files(self) -> list[File]:
+        """Return all files."""
+        return [file for pair in self.segments for file in pair if file is not None]
+
     @property
     def average(self) -> float:
         """Mean number of terms of a passage."""
         return self.terms / self.passages if self.passages else 0.0
 
     @classmethod
-    def read(cls, value: Any) -> State:
+    def read(cls, value: Any) -> IndexState:
         """Return what `asdict` made and JSON has kept.
 
         Raises:
@@ -113,7 +117,7 @@ class State:
 
     def _check(self) -> None:
         """Refuse values of other kinds than are written: a folder may come from anyone."""
-        files = [file for pair in self.segments for file in pair if file is not None]
+        files = self.files()
         counts = [self.commit, self.next, self.documents, self.passages, self.terms, *(file.bytes for file in files)]
         counts += [number for pair in self.garbage for number in pair]
         if not all(type(count) is int and 0 <= count < _MOST for count in counts):
@@ -180,7 +184,7 @@ class Commit(NamedTuple):
         stamp: by which the file of this commit is known again.
     """
 
-    state: State
+    state: IndexState
     segments: tuple[Segment, ...]
     stamp: tuple[int, int, int]
 
@@ -247,13 +251,13 @@ def read_commit(folder: Path, before: Commit | None = None) -> Commit:
     raise AssertionError("the last try returns or raises")
 
 
-def _read_state(folder: Path) -> State:
+def _read_state(folder: Path) -> IndexState:
     path = folder / "commit.json"
     try:
         found = _COMMIT.fullmatch(read_regular(path, _MOST_STATE))
         if found is None or hashlib.sha256(found[2]).hexdigest().encode() != found[1]:
             raise ValueError("it is not what was written: its checksum differs")
-        return State.read(parse_json(found[2], f"{path} is not valid JSON"))
+        return IndexState.read(parse_json(found[2], f"{path} is not valid JSON"))
     except (ModelFolderError, KeyError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise IndexFolderError(f"{path} is damaged: {error}. Restore it, or build the index anew") from error
 
@@ -293,7 +297,7 @@ def _checked_path(folder: Path, file: File) -> Path:
     return path
 
 
-def _check_together(state: State, segments: Sequence[Segment]) -> None:
+def _check_together(state: IndexState, segments: Sequence[Segment]) -> None:
     """Refuse segments that are not those of a commit: other counts, numbers out of order, parts that are missing.
 
     Raises:
@@ -345,7 +349,7 @@ def _path(folder: Path, file: File) -> Path:
     return path
 
 
-def first_commit(folder: Path, state: State) -> None:
+def first_commit(folder: Path, state: IndexState) -> None:
     """Make a folder an index, with a first commit."""
     (folder / "segments").mkdir()
     with writing(folder / "index.json") as aside:
@@ -377,7 +381,7 @@ def check_format(folder: Path) -> None:
         )
 
 
-def _write_state(folder: Path, state: State) -> None:
+def _write_state(folder: Path, state: IndexState) -> None:
     """Put a commit in the place of the last one, with a later time than that: readers know it by its time."""
     path, content = folder / "commit.json", json.dumps(asdict(state)).encode()
     before = path.stat().st_mtime_ns if path.exists() else 0
@@ -396,7 +400,9 @@ class Writer:
         late = stamp_of(folder) != commit.stamp
         self.folder, self.commit = folder, read_commit(folder, commit) if late else commit
 
-    def save(self, state: State, segments: Sequence[Segment], records: Sequence[tuple[File, File | None]]) -> Commit:
+    def save(
+        self, state: IndexState, segments: Sequence[Segment], records: Sequence[tuple[File, File | None]]
+    ) -> Commit:
         """Make a commit of these segments; on disk when it returns.
 
         Raises:
@@ -413,7 +419,7 @@ class Writer:
         self._sweep()
         return self.commit
 
-    def change(self, state: State, added: Segment | None, gone: Mapping[int, npt.NDArray[np.int32]]) -> Commit:
+    def change(self, state: IndexState, added: Segment | None, gone: Mapping[int, npt.NDArray[np.int32]]) -> Commit:
         """Make a commit with one more segment and rows gone of others, merge what is due, and return the last commit.
 
         Args:
@@ -480,7 +486,7 @@ class Writer:
 
     def _sweep(self) -> None:
         """Remove files that the present commit does not name; who has them open still reads them."""
-        used = {file.name for pair in self.commit.state.segments for file in pair if file is not None}
+        used = {file.name for file in self.commit.state.files()}
         for path in (self.folder / "segments").iterdir():
             if path.name not in used:
                 with suppress(OSError):  # open elsewhere, on Windows; the next commit tries again
