@@ -42,7 +42,7 @@ from pellucid.index.commits import (
 )
 from pellucid.index.documents import Document, batch_of, checked_id, drafts
 from pellucid.index.engine import EngineSettings, Generation, chosen_engine, written_engine
-from pellucid.index.evaluating import Asked, IndexEvaluation, Queries, Relevant, evaluated
+from pellucid.index.evaluating import IndexEvaluation, JudgedQueries, Queries, Relevant, evaluated
 from pellucid.index.given import GivenVectors, Rows, check_same, given_parts, stored_rows
 from pellucid.index.hits import Hit, Hits
 from pellucid.index.metadata import KINDS, parse_where
@@ -61,7 +61,6 @@ from pellucid.index.models import (
 )
 from pellucid.index.reranking import SecondStage
 from pellucid.index.searching import Parts, Question
-from pellucid.index.tuning import tuned_across, tuned_on
 from pellucid.index.verifying import wrong_parts
 from pellucid.index.words import Words
 from pellucid.pretrained import is_outside_allowed, outside
@@ -655,7 +654,7 @@ class Index:
         top_k: int = 10,
         recall_at: int = 100,
         examples: int = 20,
-        tune: bool | Relevant = False,
+        tune: bool = False,
         show_progress_bar: bool = False,
     ) -> IndexEvaluation:
         """Say how well documents are found that people have judged relevant: each part alone, and all together.
@@ -668,8 +667,8 @@ class Index:
             recall_at: hits that count for recall and MRR.
             examples: queries without a relevant document among the first `top_k` that are taken apart: what the first
                 hit had more of.
-            tune: also choose weights of the parts, and measure them on queries that they were not chosen on: True
-                divides the queries into five folds; judgements of others of `queries` are a development set.
+            tune: also choose weights of the parts, and measure such a choice on queries that it was not made on: each
+                of five folds with what is best on the other four.
             show_progress_bar: show a bar, counting searches, once the work has lasted two seconds.
 
         Raises:
@@ -679,15 +678,9 @@ class Index:
         for name, value in (("top_k", top_k), ("recall_at", recall_at), ("examples", examples)):
             if not isinstance(value, int) or isinstance(value, bool) or value < (name != "examples"):
                 raise InputError(f"{name} is {value!r:.40}; it must be an integer from {int(name != 'examples')} up")
-        asked = Asked(self._now(), queries, relevant)
+        asked = JudgedQueries(self._now(), queries, relevant)
         with Progress("evaluating", unit="searches", enabled=show_progress_bar) as progress:
-            tuned = None
-            if tune is True:
-                tuned = tuned_across(asked, top_k, progress.advance)
-            elif tune is not False:
-                tuned = tuned_on(asked, queries, tune, top_k, progress.advance)
-            found = evaluated(asked, top_k=top_k, recall_at=recall_at, most=examples, advance=progress.advance)
-        return replace(found, tuned=tuned)
+            return evaluated(asked, top_k, recall_at, examples, tune, progress.advance)
 
     def info(self) -> dict[str, Any]:
         """Return what the index is: counts, parts and weights, fields of the metadata, bytes on disk."""
