@@ -23,8 +23,7 @@ from pellucid import Index
 from pellucid.engines.edge import Edge
 from pellucid.errors import EngineError, IndexFolderError, InputError
 from pellucid.index import changing, commits
-from pellucid.index.engine import Generation, Point
-from pellucid.index.engine import Test as Condition
+from pellucid.index.engine import Condition, Generation, Point
 from pellucid.pretrained import outside
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary

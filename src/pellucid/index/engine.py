@@ -9,15 +9,12 @@ are in `engines/`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
-import numpy as np
-
-from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError
+from pellucid.errors import IndexFolderError, InputError
 
 Item = TypeVar("Item")
 
@@ -33,7 +30,7 @@ class Point(NamedTuple):
     payload: Mapping[str, Any]
 
 
-class Test(NamedTuple):
+class Condition(NamedTuple):
     """A condition on a key of the payload; operator "in", "range" or "dates" (bounds), or "exists" (any of several)."""
 
     key: str
@@ -42,7 +39,7 @@ class Test(NamedTuple):
     negated: bool = False
 
 
-Where = tuple[tuple[Test, ...], ...]
+Where = tuple[tuple[Condition, ...], ...]
 """Any of these must hold, each of which is all of its tests; () holds always."""
 
 
@@ -77,19 +74,24 @@ class Engine(Protocol):
         """Release what is open."""
 
     def flush(self) -> None:
-        """Return when every change before is safe, and every search sees it."""
+        """Return when every change before is safe, and every search sees it; nothing to do where a write waits."""
 
     def optimize(self) -> None:
-        """Rearrange what was added for faster searches."""
+        """Rearrange what was added for faster searches, where a server does not by itself."""
+
+    def index_payload(self, key: str) -> None:
+        """Make filters by a key of the payload fast, where that has to be asked for."""
 
     def put(self, points: Iterable[Point]) -> None:
-        """Add points, or replace those of the same number."""
+        """Add points, or replace those of the same number.
+
+        Raises:
+            InputError: the engine cannot hold one.
+            WritingError: the disk is full, or does not take it.
+        """
 
     def delete(self, numbers: Iterable[int]) -> None:
         """Remove points; numbers that are not there do not matter."""
-
-    def index_payload(self, key: str) -> None:
-        """Make filters by a key of the payload fast."""
 
     def count(self) -> int:
         """Return the number of points."""
@@ -118,10 +120,20 @@ class EngineSettings(Protocol):
     kind: ClassVar[str]
 
     def create(self, generation: Generation) -> Engine:
-        """Make an empty generation, in the place of what an interrupted rebuild left."""
+        """Make an empty generation, in the place of what an interrupted rebuild left.
+
+        Raises:
+            InputError: another index is there, or the engine cannot hold a part.
+            EngineError: it cannot be reached.
+        """
 
     def open(self, generation: Generation) -> Engine:
-        """Open a generation."""
+        """Open a generation.
+
+        Raises:
+            IndexFolderError: it is missing, broken, or open in another process.
+            EngineError: it cannot be reached, or has lost a part of it.
+        """
 
     def sweep(self, folder: Path, used: str) -> None:
         """Remove all generations of the index in `folder` but the one used."""
@@ -200,30 +212,8 @@ def _engine_of(written: Mapping[str, Any]) -> EngineSettings | None:
     return found
 
 
-@contextmanager
-def asking(server: str) -> Iterator[None]:
-    """Turn what a server's client raises into our error.
-
-    Raises:
-        EngineError: there was one; the message names the `server`.
-    """
-    try:
-        yield
-    except PellucidError:
-        raise
-    except Exception as error:  # clients, their transport and their validation have no common class
-        raise EngineError(f"{server}: {error!s:.300}. What was committed before is safe") from error
-
-
 def blocks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
     """Yield the items in lists of at most `size`."""
     waiting = iter(items)
     while block := list(islice(waiting, size)):
         yield block
-
-
-def read_vector(vector: Any) -> Vector:
-    """Return a vector of Qdrant's, embedded or of a cluster, as numpy has it."""
-    if hasattr(vector, "indices"):
-        return np.array(vector.indices, np.int64), np.array(vector.values, np.float32)
-    return np.array(vector, np.float32)

@@ -618,7 +618,7 @@ class Index:
             second, count, first = None, top_k, weights
             if rerank is not None:
                 second = SecondStage(rerank, rerank_top, weights, list(parts.commit.state.settings["weights"]))
-                count, first = max(top_k, rerank_top), second.first
+                count, first = max(top_k, rerank_top), second.weights
             question = self._question(query, parts, first, word_weights)
             try:
                 hits, exact = question.search(min(count, max(parts.commit.state.documents, 1)), conditions)

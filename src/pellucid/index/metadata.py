@@ -15,7 +15,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from pellucid.errors import InputError
-from pellucid.index.engine import Test, Where
+from pellucid.index.engine import Condition, Where
 from pellucid.text import well_formed
 
 _OPERATORS = ("eq", "ne", "in", "nin", "gt", "gte", "lt", "lte", "exists")
@@ -170,11 +170,11 @@ def parse_where(where: Any, fields: Fields) -> Where:
     return tuple(tests for one in alternatives for tests in _tests(one, fields))
 
 
-def _tests(where: Any, fields: Fields) -> Iterator[tuple[Test, ...]]:
+def _tests(where: Any, fields: Fields) -> Iterator[tuple[Condition, ...]]:
     """Yield the tests of which all must hold; more than once where a typed value can be read in two ways."""
     if not isinstance(where, Mapping):
         raise InputError(f"a condition is {where!r:.60}; it must be a dict of fields")
-    every: list[list[list[Test]]] = []
+    every: list[list[list[Condition]]] = []
     for name, wanted in where.items():
         if name not in fields:
             near = get_close_matches(str(name), fields, 1)
@@ -210,7 +210,7 @@ class _Field(NamedTuple):
         )
 
 
-def _field_tests(field: _Field, wanted: Any) -> Iterator[list[list[Test]]]:
+def _field_tests(field: _Field, wanted: Any) -> Iterator[list[list[Condition]]]:
     """Yield for each condition on a field the tests that it is, in each way in which it can be read."""
     if not isinstance(wanted, Mapping):
         wanted = {"in" if isinstance(wanted, (list, tuple, set)) else "eq": wanted}
@@ -241,16 +241,18 @@ def _readings(value: Any, kinds: str, *, ranged: bool = False) -> list[Any]:
     return read or [next(one for one in (number, truth, text) if one is not None)]
 
 
-def _exists(field: _Field, value: Any) -> list[Test]:
+def _exists(field: _Field, value: Any) -> list[Condition]:
     if not isinstance(value, bool):
         raise InputError(f"exists of {field} is {value!r:.40}; give True or False")
     keys = _keys(field.number, field.kinds)
     return (
-        [Test(",".join(keys), "exists", None)] if value else [Test(key, "exists", None, negated=True) for key in keys]
+        [Condition(",".join(keys), "exists", None)]
+        if value
+        else [Condition(key, "exists", None, negated=True) for key in keys]
     )
 
 
-def _equals(field: _Field, operator: str, values: list[Any]) -> list[Test]:
+def _equals(field: _Field, operator: str, values: list[Any]) -> list[Condition]:
     checked = [_checked_value(item, f"the value for {field}") for item in values]
     if not values or any(isinstance(item, list) for item in checked):
         given = checked[0] if operator in ("eq", "ne") else checked
@@ -259,17 +261,17 @@ def _equals(field: _Field, operator: str, values: list[Any]) -> list[Test]:
     for item in checked:
         groups.setdefault(f"{_compared_as(item)}{field.number}", []).append(_stored(item))
     if operator in ("ne", "nin"):
-        return [Test(key, "in", tuple(items), negated=True) for key, items in groups.items()]
+        return [Condition(key, "in", tuple(items), negated=True) for key, items in groups.items()]
     if len(groups) > 1:
         raise InputError(f"in of {field} mixes kinds: {checked!r:.60}; give a list of conditions instead")
     if not groups.keys() & set(_keys(field.number, field.kinds)) or (
         field.kinds == "d" and all(kind_of(item) == "s" for item in checked)
     ):
         raise field.refused(operator, checked[0])
-    return [Test(key, "in", tuple(items)) for key, items in groups.items()]
+    return [Condition(key, "in", tuple(items)) for key, items in groups.items()]
 
 
-def _range(field: _Field, operator: str, value: Any) -> Test:
+def _range(field: _Field, operator: str, value: Any) -> Condition:
     checked = _checked_value(value, f"the value for {field}")
     kind = "" if isinstance(checked, list) else kind_of(checked)
     if kind not in ("n", "d"):
@@ -278,5 +280,5 @@ def _range(field: _Field, operator: str, value: Any) -> Test:
     if kind not in field.kinds:
         raise field.refused(operator, checked)
     if kind == "n":
-        return Test(f"n{field.number}", "range", {operator: float(checked)})
-    return Test(f"s{field.number}", "dates", {operator: checked})
+        return Condition(f"n{field.number}", "range", {operator: float(checked)})
+    return Condition(f"s{field.number}", "dates", {operator: checked})
