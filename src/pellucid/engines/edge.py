@@ -86,11 +86,7 @@ class EdgeEngine(QdrantPoints):
 
     @classmethod
     def open(cls, folder: Path, dense: Collection[str], *, exact: bool) -> EdgeEngine:
-        """Open the shard in `folder`.
-
-        Raises:
-            IndexFolderError: it is missing, broken, or open in another process.
-        """
+        """Open the shard in `folder`."""
         try:
             return cls(edge.EdgeShard.load(str(folder)), dense, exact=exact)
         except Exception as error:  # the engine has no classes of errors

@@ -19,11 +19,7 @@ from pellucid.index.engine import Condition, Engine, EngineSettings, Generation,
 
 @contextmanager
 def asking(server: str) -> Iterator[None]:
-    """Turn what a server's client raises into our error.
-
-    Raises:
-        EngineError: there was one; the message names the `server`.
-    """
+    """Turn what a server's client raises into our error."""
     try:
         yield
     except PellucidError:

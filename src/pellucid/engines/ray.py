@@ -202,12 +202,7 @@ class _Call(NamedTuple):
     reference: Any
 
     def answer(self, seconds: float | None = None) -> Any:
-        """Wait for the answer.
-
-        Raises:
-            EngineError: the actor is lost.
-            PellucidError: what the shard raises.
-        """
+        """Wait for the answer."""
         try:
             return cluster.get(self.reference, timeout=seconds)
         except RayTaskError as error:
@@ -220,11 +215,7 @@ class RayEngine(Engine):
     """Open shards, each on several actors."""
 
     def __init__(self, shards: list[list[_Replica]], approximate: Collection[str], *, new: bool) -> None:
-        """Start the actors, and find out what those that were there hold.
-
-        Raises:
-            EngineError: they do not start, or a shard is lost.
-        """
+        """Start the actors, and find out what those that were there hold."""
         self._shards, self.approximate = shards, approximate
         self._changing = threading.RLock()  # a change and the return of an actor come one after the other
         self._changed: set[int] = set()  # shards with changes that are not flushed
@@ -335,11 +326,7 @@ class RayEngine(Engine):
         return self._gather({shard: call for shard in range(len(self._shards))})
 
     def _gather(self, asked: Mapping[int, tuple[Any, ...]]) -> list[Any]:
-        """Ask one actor of each shard, all at once; where it is lost, another.
-
-        Raises:
-            EngineError: a shard has none left, and none can be started.
-        """
+        """Ask one actor of each shard, all at once; where it is lost, another."""
         begun = {shard: self._asked(shard, call) for shard, call in asked.items()}
         answers = []
         for shard, call in begun.items():
@@ -364,11 +351,7 @@ class RayEngine(Engine):
         return current[self._turn % len(current)].ask(*call)
 
     def _write(self, asked: Mapping[int, tuple[Any, ...]]) -> None:
-        """Do the same on all actors of each shard, all at once; those that are lost are replaced first.
-
-        Raises:
-            EngineError: they cannot be, or are lost again and again.
-        """
+        """Do the same on all actors of each shard, all at once; those that are lost are replaced first."""
         with self._changing:
             for _ in range(_TRIES):
                 for shard in asked:
@@ -384,11 +367,7 @@ class RayEngine(Engine):
         raise next(iter(failed.values()))
 
     def _restore(self, shard: int) -> None:
-        """Start the lost actors of a shard again and bring them up to date, before they answer.
-
-        Raises:
-            EngineError: it cannot be done.
-        """
+        """Start the lost actors of a shard again and bring them up to date, before they answer."""
         with self._changing:
             for left in reversed(range(_TRIES)):
                 try:

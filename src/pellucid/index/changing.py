@@ -73,10 +73,6 @@ def replace_documents(
         counts: of the terms of the new ones.
         vectors: of the passages of the new ones by model.
         given: the parts whose vectors come from elsewhere.
-
-    Raises:
-        WritingError: the disk is full, or does not take it.
-        EngineError: the engine does not; nothing is changed then.
     """
     _check_space(writer.folder, LEAST_FREE)
     commit, engine = writer.commit, parts.engine
@@ -169,9 +165,6 @@ def rebuilt(
         former: the engine that is open, if one is.
         engines: settings of the engine that holds the vectors from now on.
         allowed: whether the engine that the index names may be asked.
-
-    Raises:
-        IndexFolderError: a file is damaged; what is made from it would have a checksum that is right.
     """
     folder, old, models = writer.folder, writer.commit, parts.models
     _check_space(folder, LEAST_FREE + 2 * bytes_on_disk(folder))
@@ -211,15 +204,19 @@ def rebuilt(
         engine.flush()
     state = IndexState(settings, old.state.commit, old.state.next, documents, passages, terms, fields, engine=name)
     writer.save(state, segments, records)
+    return parts._replace(commit=writer.commit)
+
+
+def sweep(folder: Path, before: IndexState, after: IndexState, engines: EngineSettings | None, allowed: bool) -> None:
+    """Remove copies of models and generations of engines that no search asks any more."""
     with suppress(EngineError, IndexFolderError):  # the next rebuild tries again; one that may not be asked stays
-        of_before = chosen_engine(None, written, allowed=allowed)
-        for own in {written_engine(e)["kind"]: e for e in (of_before, engines) if e is not None}.values():
-            own.sweep(folder, name)
-    used = {str(model["copy"]).partition("/")[0] for model in settings["models"]}
+        former = chosen_engine(None, before.settings["engine"], allowed=allowed)
+        for engine in {written_engine(e)["kind"]: e for e in (former, engines) if e is not None}.values():
+            engine.sweep(folder, after.engine)
+    used = {str(model["copy"]).partition("/")[0] for model in after.settings["models"]}
     for other in folder.glob("models-*"):
         if other.name not in used:
             shutil.rmtree(other, ignore_errors=True)
-    return parts._replace(commit=writer.commit)
 
 
 def bytes_on_disk(folder: Path) -> int:
@@ -233,11 +230,7 @@ def bytes_on_disk(folder: Path) -> int:
 
 
 def _check_space(folder: Path, least: int) -> None:
-    """Check that so many bytes of the disk are free.
-
-    Raises:
-        WritingError: they are not.
-    """
+    """Check that so many bytes of the disk are free."""
     free = shutil.disk_usage(folder).free
     if free < least:
         raise WritingError(

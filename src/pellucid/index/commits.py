@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import VERSION, IndexFolderError, ModelFolderError, WritingError
+from pellucid.index.damage import MEND
 from pellucid.index.documents import Document
 from pellucid.index.engine import LOCAL
 from pellucid.index.metadata import KINDS
@@ -102,11 +103,7 @@ class IndexState:
 
     @classmethod
     def read(cls, value: Any) -> IndexState:
-        """Return what `asdict` made and JSON has kept.
-
-        Raises:
-            ValueError, TypeError, KeyError, AttributeError: it is something else.
-        """
+        """Return what `asdict` made and JSON has kept."""
         known = dict(value)
         known["fields"] = {name: (number, kinds) for name, (number, kinds) in known["fields"].items()}
         known["segments"] = tuple((File(*one), gone and File(*gone)) for one, gone in known["segments"])
@@ -116,7 +113,7 @@ class IndexState:
         return state
 
     def _check(self) -> None:
-        """Refuse values of other kinds than are written: a folder may come from anyone."""
+        """Check that values are such as are written: a folder may come from anyone."""
         files = self.files()
         counts = [self.commit, self.next, self.documents, self.passages, self.terms, *(file.bytes for file in files)]
         counts += [number for pair in self.garbage for number in pair]
@@ -136,42 +133,51 @@ class IndexState:
         _check_settings(self.settings)
 
 
+_FINGERPRINT = {"stored": str, "functions": [{"dimension": int, "probes": list}]}
+_SETTINGS = {
+    "bm25": bool,
+    "language": str,
+    "stop_words": (None, [str]),
+    "passage_characters": int,
+    "engine": {"kind": str},
+    "models": [
+        {"name": str, "source": (None, str), "copy": (None, str), "files": {str: str}, "dimension": int,
+         "fingerprint": _FINGERPRINT}
+    ],
+}  # fmt: skip
+
+
+def _fits(value: Any, shape: Any) -> bool:
+    """Whether a value of JSON has a shape: a type, None, one of several, a list of one, or a dict by names or type."""
+    if isinstance(shape, tuple):
+        return any(_fits(value, one) for one in shape)
+    if isinstance(shape, list):
+        return isinstance(value, list) and all(_fits(item, shape[0]) for item in value)
+    if shape == {str: str}:
+        return isinstance(value, dict) and all(_fits(item, str) for item in value.values())
+    if isinstance(shape, dict):
+        return isinstance(value, dict) and all(name in value and _fits(value[name], one) for name, one in shape.items())
+    return value is None if shape is None else type(value) is shape
+
+
 def _check_settings(settings: dict[str, Any]) -> None:
-    """Refuse settings of other kinds than are written; weights are looked at where they are used."""
-    stops = settings["stop_words"]
-    kinds = {"bm25": bool, "language": str, "passage_characters": int, "engine": dict, "models": list}
-    for name, kind in kinds.items():
-        if type(settings[name]) is not kind:
-            raise ValueError(f"{name} is {settings[name]!r:.60}")
-    if stops is not None and not (isinstance(stops, list) and all(isinstance(word, str) for word in stops)):
-        raise ValueError(f"stop_words are {stops!r:.60}")
-    if settings["passage_characters"] < 1 or not isinstance(settings["engine"]["kind"], str):
-        raise ValueError("passages have no length, or the engine is of no kind")
+    """Check that settings are such as are written; weights are looked at where they are used."""
+    for name, shape in _SETTINGS.items():
+        if not _fits(settings[name], shape):
+            raise ValueError(f"{name} of its settings: {settings[name]!s:.60}")
+    if settings["passage_characters"] < 1:
+        raise ValueError("passages have no length")
     for model in settings["models"]:
-        source, copy, fingerprint = model["source"], model["copy"], model["fingerprint"]
-        if not isinstance(model["name"], str) or not (source is None or isinstance(source, str)):
-            raise ValueError(f"a model is called {model['name']!r:.60}, of {source!r:.60}")
+        name, copy, files = f"{model['name']!r:.60}", model["copy"], map(Path, model["files"])
         if copy is not None and (not re.fullmatch(r"models-[0-9]{1,15}/[^/\0]+", copy) or copy.endswith(("/.", "/.."))):
-            raise ValueError(f"the copy of the model {model['name']!r:.60} is at {copy!r:.60}")
-        if (
-            type(model["dimension"]) is not int
-            or not isinstance(fingerprint["stored"], str)
-            or not isinstance(fingerprint["functions"], list)
-        ):
-            raise ValueError(f"the model {model['name']!r:.60} has no fingerprint")
-        files = model["files"]
-        if not all(isinstance(own, str) and isinstance(digest, str) for own, digest in files.items()):
-            raise ValueError(f"the files of the copy of {model['name']!r:.60} are {files!s:.60}")
-        if any(Path(own).is_absolute() or ".." in Path(own).parts for own in files):
-            raise ValueError(f"the copy of {model['name']!r:.60} has files outside of it")
-        for function in fingerprint["functions"]:
-            if type(function["dimension"]) is not int:
-                raise ValueError(f"the fingerprint of the model {model['name']!r:.60} has no dimension")
+            raise ValueError(f"the copy of the model {name} is at {copy!r:.60}")
+        if any(file.is_absolute() or ".." in file.parts for file in files):
+            raise ValueError(f"the copy of {name} has files outside of it")
+        for function in model["fingerprint"]["functions"]:
             for numbers, values in function["probes"]:
-                if not all(type(number) is int for number in numbers) or not all(type(v) is float for v in values):
-                    raise ValueError(f"the fingerprint of the model {model['name']!r:.60} holds something else")
-    names = [model["name"] for model in settings["models"]]
-    if len(set(names)) < len(names):
+                if not (_fits(numbers, [int]) and _fits(values, [float])):
+                    raise ValueError(f"the fingerprint of the model {name} holds something else")
+    if len({model["name"] for model in settings["models"]}) < len(settings["models"]):
         raise ValueError("two models have one name")
 
 
@@ -212,11 +218,7 @@ class Commit(NamedTuple):
 
 
 def stamp_of(folder: Path) -> tuple[int, int, int]:
-    """Return by which the present commit is known.
-
-    Raises:
-        IndexFolderError: there is none.
-    """
+    """Return by which the present commit is known."""
     try:
         facts = os.stat(folder / "commit.json")
     except OSError as error:
@@ -225,11 +227,7 @@ def stamp_of(folder: Path) -> tuple[int, int, int]:
 
 
 def read_commit(folder: Path, before: Commit | None = None) -> Commit:
-    """Return the present commit; files that an earlier one has open are not opened again.
-
-    Raises:
-        IndexFolderError: a file is missing or damaged, or is not what belongs there.
-    """
+    """Return the present commit; files that an earlier one has open are not opened again."""
     opened: dict[str, tuple[File | None, Segment]] = {}
     if before is not None:
         opened = {file.name: (gone, one) for one, (file, gone) in zip(before.segments, before.state.segments)}
@@ -240,13 +238,11 @@ def read_commit(folder: Path, before: Commit | None = None) -> Commit:
         except FileNotFoundError as error:
             if left and stamp_of(folder) != stamp:  # merged meanwhile
                 continue
-            raise IndexFolderError(
-                f"{folder} lacks a file that its commit names: {error}. Restore it, or build the index anew"
-            ) from error
+            raise IndexFolderError(f"{folder} lacks a file that its commit names: {error}. {MEND}") from error
         try:
             _check_together(state, segments)
         except (ValueError, KeyError) as error:
-            raise IndexFolderError(f"{folder} is damaged: {error}. Restore it, or build the index anew") from error
+            raise IndexFolderError(f"{folder} is damaged: {error}. {MEND}") from error
         return Commit(state, segments, stamp)
     raise AssertionError("the last try returns or raises")
 
@@ -259,22 +255,15 @@ def _read_state(folder: Path) -> IndexState:
             raise ValueError("it is not what was written: its checksum differs")
         return IndexState.read(parse_json(found[2], f"{path} is not valid JSON"))
     except (ModelFolderError, KeyError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise IndexFolderError(f"{path} is damaged: {error}. Restore it, or build the index anew") from error
+        raise IndexFolderError(f"{path} is damaged: {error}. {MEND}") from error
 
 
 def _open(folder: Path, file: File, gone: File | None, before: tuple[File | None, Segment] | None) -> Segment:
-    """Return a segment without the rows that are gone.
-
-    Args:
-        folder: of the index.
-        file: of the segment.
-        gone: of the rows, or None.
-        before: the same segment as an earlier commit has it open, and its file of rows.
-    """
+    """Return a segment without the rows that are gone; `before` is the same in an earlier commit, with its rows."""
     if before is None:
         segment = Segment.open(_checked_path(folder, file))
         if file.bytes <= _SMALL and (problem := segment.wrong_numbers()):
-            raise IndexFolderError(f"{_path(folder, file)} is damaged: {problem}. Restore it, or build the index anew")
+            raise IndexFolderError(f"{_path(folder, file)} is damaged: {problem}. {MEND}")
     elif before[0] == gone:
         return before[1]
     else:
@@ -283,26 +272,15 @@ def _open(folder: Path, file: File, gone: File | None, before: tuple[File | None
 
 
 def _checked_path(folder: Path, file: File) -> Path:
-    """Return where a file is; a small one is held against its checksum, of a large one the size is looked at.
-
-    Raises:
-        IndexFolderError: it is not what was written.
-        FileNotFoundError: it is not there.
-    """
+    """Return where a file is; a small one is held against its checksum, of a large one the size is looked at."""
     path = _path(folder, file)
-    size = path.stat().st_size
-    problem = wrong(folder, file) if file.bytes <= _SMALL or size != file.bytes else ""
-    if problem:
-        raise IndexFolderError(f"{problem}. Restore it, or build the index anew")
+    if (file.bytes <= _SMALL or path.stat().st_size != file.bytes) and (problem := wrong(folder, file)):
+        raise IndexFolderError(f"{problem}. {MEND}")
     return path
 
 
 def _check_together(state: IndexState, segments: Sequence[Segment]) -> None:
-    """Refuse segments that are not those of a commit: other counts, numbers out of order, parts that are missing.
-
-    Raises:
-        ValueError, KeyError: the message says what.
-    """
+    """Check that segments are those of a commit: counts, rising numbers, and the parts."""
     held = (sum(one.kept for one in segments), sum(one.kept_passages for one in segments))
     if held != (state.documents, state.passages):
         raise ValueError(f"it holds {held[0]:,} documents with {held[1]:,} passages, and its commit counts others")
@@ -323,11 +301,7 @@ def _check_together(state: IndexState, segments: Sequence[Segment]) -> None:
 
 
 def wrong(folder: Path, file: File) -> str:
-    """Return what is wrong with a file's bytes, "" where nothing is.
-
-    Raises:
-        FileNotFoundError: it is not there.
-    """
+    """Return what is wrong with a file's bytes, "" where nothing is."""
     path = _path(folder, file)
     size = path.stat().st_size
     if size != file.bytes:
@@ -358,11 +332,7 @@ def first_commit(folder: Path, state: IndexState) -> None:
 
 
 def check_format(folder: Path) -> None:
-    """Refuse a folder that is no index, or one of another version.
-
-    Raises:
-        IndexFolderError: the message says which, and the way out.
-    """
+    """Refuse a folder that is no index, or one of another version."""
     if not (folder / "index.json").is_file():
         what = "is no index: there is no index.json in it" if folder.is_dir() else "is not there"
         raise IndexFolderError(f"{folder} {what}. Make one: pellucid.Index.create, or pellucid index build")
@@ -403,11 +373,7 @@ class Writer:
     def save(
         self, state: IndexState, segments: Sequence[Segment], records: Sequence[tuple[File, File | None]]
     ) -> Commit:
-        """Make a commit of these segments; on disk when it returns.
-
-        Raises:
-            IndexFolderError: another process has made one meanwhile; nothing is changed then.
-        """
+        """Make a commit of these segments; on disk when it returns."""
         if stamp_of(self.folder) != self.commit.stamp:
             raise IndexFolderError(
                 f"{self.folder} was changed by another process that does not see the lock of this one; change an index "
@@ -430,7 +396,9 @@ class Writer:
         segments, records = list(self.commit.segments), list(self.commit.state.segments)
         for number, rows in gone.items():
             segments[number] = segments[number].without(rows)
-            records[number] = (records[number][0], self._write_gone(segments[number].gone))
+            path = self._new_path("-gone")
+            write_tensors(path, {"rows": segments[number].gone})
+            records[number] = (records[number][0], _record(path))
         if added is not None:
             opened, record = self.write(added)
             segments.append(opened)
@@ -475,14 +443,12 @@ class Writer:
 
     def write(self, segment: Segment) -> tuple[Segment, File]:
         """Write a segment; it is part of no commit yet."""
-        path = self.folder / "segments" / f"{self.commit.state.commit + 1:06d}-{secrets.token_hex(4)}.safetensors"
-        opened = segment.write(path)
-        return opened, _record(path)
+        path = self._new_path()
+        return segment.write(path), _record(path)
 
-    def _write_gone(self, rows: npt.NDArray[np.int32]) -> File:
-        path = self.folder / "segments" / f"{self.commit.state.commit + 1:06d}-{secrets.token_hex(4)}-gone.safetensors"
-        write_tensors(path, {"rows": rows})
-        return _record(path)
+    def _new_path(self, kind: str = "") -> Path:
+        name = f"{self.commit.state.commit + 1:06d}-{secrets.token_hex(4)}{kind}.safetensors"
+        return self.folder / "segments" / name
 
     def _sweep(self) -> None:
         """Remove files that the present commit does not name; who has them open still reads them."""

@@ -30,6 +30,10 @@ _TYPES = {
 _ENDINGS = {"data": "u1", "ends": "i8", "keys": "i8", "key_ends": "i8", "rows": "i4"}
 
 
+MEND = "Restore it, or build the index anew"
+"""What a user can do about damage."""
+
+
 def is_list(name: str) -> bool:
     """Whether an array holds the keys of lists; a part of the score may be called "x.keys" too."""
     return name.endswith(".keys") and (":" not in name or name.startswith("sparse:"))
@@ -37,16 +41,12 @@ def is_list(name: str) -> bool:
 
 def damaged(name: str, what: object) -> IndexFolderError:
     """Return the error for a file that holds what it cannot."""
-    return IndexFolderError(f"{name} is damaged: {what}. Restore it, or build the index anew")
+    return IndexFolderError(f"{name} is damaged: {what}. {MEND}")
 
 
 @contextmanager
 def damage_told(name: str) -> Iterator[None]:
-    """Turn what damaged arrays lead to into our error.
-
-    Raises:
-        IndexFolderError: the message has the `name` of the file.
-    """
+    """Turn what damaged arrays lead to into our error."""
     try:
         yield
     except IndexFolderError:
@@ -71,11 +71,7 @@ def _type_of(name: str) -> str:
 
 
 def check_tensors(tensors: Tensors) -> None:
-    """Refuse arrays that do not fit together, so that nothing is read at a wrong place; numbers are not looked at.
-
-    Raises:
-        ValueError, KeyError: something does not fit.
-    """
+    """Refuse arrays that do not fit together, so that nothing is read at a wrong place; numbers are not looked at."""
     for name, tensor in tensors.items():
         dimensions = 2 if name.startswith(("vectors:", "codes:")) else 1
         if tensor.dtype != np.dtype(_type_of(name)) or tensor.ndim != dimensions:

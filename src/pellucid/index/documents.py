@@ -97,10 +97,6 @@ def drafts(ids: Any, texts: Any, titles: Any, metadata: Any, limit: int) -> Iter
     """Return checked documents without numbers, one at a time, their passages of at most `limit` characters.
 
     Without ids each gets a random one of 32 hexadecimal digits.
-
-    Raises:
-        InputError: an item is of the wrong kind, an id occurs twice, there are not equally many, or a document has too
-            many passages.
     """
     for name, value in (("ids", ids), ("texts", texts), ("titles", titles)):
         if isinstance(value, str):
@@ -144,11 +140,7 @@ def batch_of(checked: Iterator[Document]) -> list[Document]:
 
 
 def checked_id(own: Any, what: str) -> str:
-    """Return an id as it is kept: a string, an integer as its digits.
-
-    Raises:
-        InputError: it is something else, or empty; the message says `what`.
-    """
+    """Return an id as it is kept: a string, an integer as its digits."""
     if isinstance(own, int) and not isinstance(own, bool):
         return str(own)
     if hasattr(own, "item") and not isinstance(own, (str, bytes)) and isinstance(own.item(), int):  # numpy's

@@ -99,11 +99,7 @@ class EmbeddingServer:
         return f"<EmbeddingServer {self.address}>"
 
     def __call__(self, texts: list[str]) -> Any:
-        """Return the vectors of texts in no role, float32 [texts, d]; a row is zero for a text without a word.
-
-        Raises:
-            EngineError: the server cannot be reached, refuses, or answers something else.
-        """
+        """Return the vectors of texts in no role, float32 [texts, d]; a row is zero for a text without a word."""
         return self._rows(texts, None)
 
     def encode_query(self, texts: list[str]) -> Any:

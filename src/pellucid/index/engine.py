@@ -154,11 +154,7 @@ ENGINES = {
 
 
 def written_engine(engine: EngineSettings | None) -> dict[str, Any]:
-    """Return how an index writes its engine down.
-
-    Raises:
-        InputError: it is none.
-    """
+    """Return how an index writes its engine down."""
     if engine is None:
         return {"kind": LOCAL}
     if getattr(type(engine), "kind", None) not in ENGINES:
@@ -176,10 +172,6 @@ def chosen_engine(
         written: what the index wrote down.
         other: whether another kind than the one written down may be given.
         allowed: whether an engine outside the folder may be asked that nobody has given.
-
-    Raises:
-        InputError: another kind is given.
-        IndexFolderError: this version does not know the one written down, or it is outside the folder.
     """
     if engine is None:
         found = _engine_of(written)

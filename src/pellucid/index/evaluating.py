@@ -220,12 +220,7 @@ class JudgedQueries:
     """
 
     def __init__(self, parts: Parts, queries: Queries, relevant: Relevant) -> None:
-        """Encode the queries.
-
-        Raises:
-            InputError: there is none, or a value is of the wrong kind.
-            MissingExtraError: trec_eval is not installed.
-        """
+        """Encode the queries."""
         _trec_eval()  # before anything takes time
         settings = parts.commit.state.settings
         self.weights: dict[str, float] = settings["weights"]
@@ -381,11 +376,7 @@ def _is_grade(grade: Any) -> bool:
 
 
 def _tuned(asked: JudgedQueries, top_k: int, advance: Callable[[int], None]) -> TunedWeights:
-    """Choose weights on the queries, and measure such a choice in folds.
-
-    Raises:
-        InputError: there are fewer than 20 queries, or only one part.
-    """
+    """Choose weights on the queries, and measure such a choice in folds."""
     if len(asked.weights) < 2:
         raise InputError(f"the index has one part, {next(iter(asked.weights))!r:.60}; there are no weights to tune")
     if len(asked.texts) < _LEAST:

@@ -70,11 +70,7 @@ class GivenVectors:
     """
 
     def __init__(self, vectors: Mapping[str, Any] | None, models: Mapping[str, Model]) -> None:
-        """Take by part an array [documents, dimension]; of a sparse part also a scipy CSR matrix.
-
-        Raises:
-            InputError: no such part, no array of finite numbers, or another dimension.
-        """
+        """Take by part an array [documents, dimension]; of a sparse part also a scipy CSR matrix."""
         self.models = models
         if not isinstance(vectors, (Mapping, type(None))):
             raise InputError(f"vectors are {type(vectors).__name__}; give a dict: name of the part -> array")

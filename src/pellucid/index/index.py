@@ -28,6 +28,7 @@ from pellucid.index.changing import (
     rebuilt,
     repair,
     replace_documents,
+    sweep,
     term_counts,
 )
 from pellucid.index.commits import (
@@ -278,12 +279,7 @@ class Index:
     # What it is at the moment
 
     def _now(self) -> Parts:
-        """Return the last commit with its models.
-
-        Raises:
-            InputError: the index is closed, or has an engine that a forked process cannot share.
-            IndexFolderError: it was rebuilt elsewhere with models that have to be given.
-        """
+        """Return the last commit with its models."""
         if self._closed:
             raise InputError(f"the index {self.folder} is closed; open it again: pellucid.Index.open")
         if self._process != os.getpid():  # forked: locks may be held by threads that are not here
@@ -344,11 +340,7 @@ class Index:
         return False
 
     def __getitem__(self, id: str | int) -> Document:
-        """Return a document by its id.
-
-        Raises:
-            InputError: there is none.
-        """
+        """Return a document by its id."""
         commit = self._now().commit
         segment, row = self._found(commit, id)
         return commit.segments[segment].document(row)
@@ -375,13 +367,7 @@ class Index:
 
     @contextmanager
     def _changing(self) -> Iterator[Writer]:
-        """Hold the lock of the index, with the last commit.
-
-        Raises:
-            InputError: the index is closed, or opened for reading.
-            IndexFolderError: another process keeps changing it.
-            WritingError: the disk is read-only.
-        """
+        """Hold the lock of the index, with the last commit."""
         self._now()
         if self._read_only:
             raise InputError(f"the index {self.folder} was opened with read_only=True; open it again to change it")
@@ -462,13 +448,7 @@ class Index:
         return count
 
     def _store(self, batch: list[Document], own: Rows, fits: Mapping[str, Model]) -> None:
-        """Make documents visible in the place of those of the same ids, all or none.
-
-        Args:
-            batch: the documents.
-            own: vectors of their passages that are not made here.
-            fits: the models that they are of.
-        """
+        """Make documents visible in the place of those of the same ids, all or none."""
         parts = self._now()
         counts, vectors = term_counts(parts, batch), document_vectors(parts.models, batch, own)  # others may write
         with self._changing() as writer:
@@ -567,10 +547,12 @@ class Index:
         with self._changing() as writer:
             models = dict(self._at.models if models is None else models)
             new = Parts(self._new_words(writer.commit, models), models, writer.commit, None)
+            before = writer.commit.state
             # the former engine closes with its last search
             self._at = rebuilt(writer, new, self._at.engine, self._engines, self._outside)
             self._given = {name: model.encoder for name, model in models.items()}
             self._behind = False
+            sweep(self.folder, before, writer.commit.state, self._engines, self._outside)
 
     # Searches
 

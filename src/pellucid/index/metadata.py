@@ -42,11 +42,7 @@ class AsHeld(str):
 
 
 def checked_metadata(metadata: Any, place: str) -> dict[str, Any]:
-    """Return a document's metadata as plain JSON values, without those that are None.
-
-    Raises:
-        InputError: it is no mapping, or a value is of another kind; the message says which, and `place`.
-    """
+    """Return a document's metadata as plain JSON values, without those that are None."""
     if metadata is None:
         return {}
     if not isinstance(metadata, Mapping):
@@ -157,10 +153,6 @@ def parse_where(where: Any, fields: Fields) -> Where:
         where: {"year": {"gte": 1990}, "lang": "en"}: all must hold. A list of such: any of them. A value stands for
             {"eq": value}, a list for {"in": list}; the operators are eq, ne, in, nin, gt, gte, lt, lte and exists.
         fields: of the index.
-
-    Raises:
-        InputError: a field or an operator is unknown, a value cannot be compared so, or the field has held no value
-            that could meet the condition: strings alone, say, where the condition compares numbers.
     """
     if where is None:
         return ()

@@ -95,11 +95,6 @@ def read_documents(
         held: types that columns of .csv and .tsv files have elsewhere, in other files or the index, and have here as
             well; those that are found are added.
         note: called with a line about the types that were found, and about each column that holds nearly one.
-
-    Raises:
-        CorpusError: nothing is there, the kind is unknown, the file is broken at a named line, or a line or text is
-            longer than 64 MB; a value is not of its column's type, or no document has a column whose type was given.
-        InputError: a type is unknown, or of a column that is no metadata.
     """
     path, columns = Path(path), columns or Columns()
     for name, kind in (types or {}).items():
@@ -258,11 +253,7 @@ def _number(text: str) -> int | float | None:
 
 
 def _of_type(value: Any, kind: str, name: str, place: str, why: str) -> Any:
-    """Return a value of column `name` as one of a type, None where it is absent.
-
-    Raises:
-        CorpusError: it is of another type; the message says `why` it should not be.
-    """
+    """Return a value of column `name` as one of a type, None where it is absent."""
     if isinstance(value, list):
         return [_of_type(item, kind, name, place, why) for item in value]
     if not isinstance(value, str):
@@ -319,11 +310,7 @@ def _first_rows(rows: Any) -> tuple[list[Any], Iterator[Any]]:
 
 
 def _types(path: Path, rows: Iterable[tuple[int, dict[str, str]]], reading: _Reading) -> dict[str, tuple[str, str]]:
-    """Return the types of the columns that do not hold strings, each with why it has this type, and note them.
-
-    Raises:
-        CorpusError: a cell is not of a type that was given, or that the column has elsewhere.
-    """
+    """Return the types of the columns that do not hold strings, each with why it has this type, and note them."""
     columns: dict[str, _Column] = {}
     known: dict[str, tuple[str, str]] = {}
     names: list[str] = []

@@ -40,9 +40,6 @@ class SecondStage:
             top: see above.
             weights: of the parts; with "rerank" among them its score is one of these, else it replaces the score.
             parts: of the index.
-
-        Raises:
-            InputError: one cannot be used.
         """
         if not (callable(rerank) or hasattr(rerank, "predict")):
             raise InputError(
@@ -68,9 +65,6 @@ class SecondStage:
         """Return the `top_k` best of some hits, by their new scores; equal ones in the old order.
 
         They are all that there are where fewer were found than `asked` for.
-
-        Raises:
-            InputError: what scores gave no finite number for each text.
         """
         new = [self._hit(hit, score) for hit, score in zip(hits, self._scores(hits))]
         new.sort(key=lambda hit: -hit.score)

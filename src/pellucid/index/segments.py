@@ -123,11 +123,7 @@ class Segment:
 
     @classmethod
     def merged(cls, segments: Sequence[Segment]) -> Segment:
-        """Return neighbouring segments as one, in memory, without what is gone.
-
-        Raises:
-            IndexFolderError: one is damaged.
-        """
+        """Return neighbouring segments as one, in memory, without what is gone."""
         with damage_told(", ".join(one.name for one in segments)):
             return cls._merged(segments)
 
@@ -164,34 +160,20 @@ class Segment:
     # Files
 
     def write(self, path: Path) -> Segment:
-        """Write the segment as a file; return it as it is read from there.
-
-        Raises:
-            WritingError: the disk is full, or does not take it.
-        """
+        """Write the segment as a file; return it as it is read from there."""
         write_tensors(path, self._tensors)
         return Segment.open(path)
 
     @classmethod
     def open(cls, path: Path) -> Segment:
-        """Map a file.
-
-        Raises:
-            IndexFolderError: it is no segment, or damaged so that parts of it do not fit together.
-            FileNotFoundError: it is not there (any more: a merge removes what it has merged).
-        """
+        """Map a file."""
         with damage_told(str(path)):
             tensors = _read(path)
             check_tensors(tensors)
         return cls(tensors, path.name)
 
     def reduced(self, path: Path) -> Segment:
-        """Return the same segment without the documents whose rows a file lists.
-
-        Raises:
-            IndexFolderError: they are not rows of it, rising.
-            FileNotFoundError: the file is not there.
-        """
+        """Return the same segment without the documents whose rows a file lists."""
         with damage_told(str(path)):
             gone = _read(path)["rows"]
             if gone.dtype != np.int32 or gone.ndim != 1 or not len(gone):
@@ -260,11 +242,7 @@ class Segment:
         return int(self.lengths[passages].sum()) if self.has_bm25() else 0
 
     def document(self, row: int) -> Document:
-        """Return a document.
-
-        Raises:
-            IndexFolderError: the file is damaged there.
-        """
+        """Return a document."""
         with damage_told(self.name):
             return self._document(row)
 
@@ -310,11 +288,7 @@ class Segment:
         return wrong_numbers(self._tensors)
 
     def dimension_of(self, part: str) -> int | None:
-        """Return the number of dimensions of a dense part, None for a sparse one.
-
-        Raises:
-            KeyError: there is no such part.
-        """
+        """Return the number of dimensions of a dense part, None for a sparse one."""
         if f"rows:{part}.ends" in self._tensors:
             return None
         return int(self._tensors[f"vectors:{part}"].shape[1])
@@ -372,11 +346,7 @@ class Segment:
         return self._passages_with(f"sparse:{part}", dimension)
 
     def _passages_with(self, prefix: str, key: int) -> tuple[npt.NDArray[np.uint32], npt.NDArray[Any]]:
-        """Return the passages of one key of a list, and their values.
-
-        Raises:
-            IndexFolderError: one is outside the segment.
-        """
+        """Return the passages of one key of a list, and their values."""
         rows, values = _list_of(prefix, self._tensors, key)
         if len(rows) and rows.max() >= self.passages:
             raise damaged(self.name, f"{prefix} points outside the passages")
@@ -393,11 +363,7 @@ class Segment:
         return (indices, values) if len(indices) else None
 
     def matching(self, where: Where) -> Mask:
-        """Return which documents meet a condition, bool [documents].
-
-        Raises:
-            IndexFolderError: the file is damaged there.
-        """
+        """Return which documents meet a condition, bool [documents]."""
         found = np.zeros(len(self.numbers), np.bool_)
         for tests in where:
             every = np.ones(len(self.numbers), np.bool_)
@@ -435,11 +401,7 @@ _COMPARED = {"gt": np.greater, "gte": np.greater_equal, "lt": np.less, "lte": np
 
 
 def _read(path: Path) -> Tensors:
-    """Return the arrays of a file.
-
-    Raises:
-        FileNotFoundError: it is not there; it may go while it is being opened.
-    """
+    """Return the arrays of a file."""
     try:
         return read_tensors(path)[0]
     except (ModelFolderError, OSError) as error:
@@ -480,13 +442,7 @@ def _lists_of(every: Sequence[Tensors]) -> list[str]:
 
 
 def _merged_lists(prefix: str, every: Sequence[Tensors], places: Sequence[Integers]) -> Tensors:
-    """Return the lists of several segments as one.
-
-    Args:
-        prefix: of the names of the arrays.
-        every: the arrays of each segment.
-        places: of each segment, where its rows come to within what is kept of it; -1 for those that are left out.
-    """
+    """Return the lists of several segments as one."""
     keys, rows, values, before = [], [], [], 0
     words = 0
     for tensors, place in zip(every, places):
