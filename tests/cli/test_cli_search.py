@@ -330,7 +330,7 @@ def test_a_column_has_a_type_if_all_of_its_cells_have(tmp_path):
     found, kind, notes = read(late)
     assert found == late and kind == "string"
     assert notes == [
-        "x.csv: 'x' holds strings: 20,000 of 20,001 cells are numbers, and 'unknown' in line 20,002 is none"
+        "x.csv: 'x' holds strings: 20,000 of 20,001 cells are numbers, and 'unknown' in line 20,002 is not"
     ]
     assert read(["5", "a", "b"])[1:] == ("string", []) and read(["NA", "NA"])[:2] == (["NA", "NA"], "string")
     assert read(["true", "1"])[1] == "string" and read(["", ""])[1] is None

@@ -12,7 +12,6 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +19,7 @@ import numpy as np
 from pellucid.engines.points import ServerSettings, asking
 from pellucid.errors import InputError, missing_extra
 from pellucid.index.engine import Condition, Engine, Generation, Point, Vector, Where, blocks
+from pellucid.index.metadata import timestamp
 
 try:
     from pymilvus import DataType, MilvusClient
@@ -34,7 +34,6 @@ _PLAIN = re.compile(r"[\w .:+-]{0,100}", re.ASCII)  # a value that can stand in 
 _NOWHERE = 2**32 - 2  # a dimension of sparse vectors that no query has
 _GRAPH = {"M": 16, "efConstruction": 200}
 _WIDTH = 256  # candidates of a search in the graph, where fewer are asked for
-_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[-+]\d\d:?\d\d)?)?")
 
 
 @dataclass(frozen=True)
@@ -249,7 +248,7 @@ def _numbers(point: Point) -> dict[str, list[float]]:
     """Return the values of a point's payload that can be compared, as seconds where they are dates."""
     found: dict[str, list[float]] = {}
     for key, values in point.payload.items():
-        known = [_seconds(value) if isinstance(value, str) else float(value) for value in values]
+        known = [timestamp(value) if isinstance(value, str) else float(value) for value in values]
         comparable = [value for value in known if value is not None]
         if len(comparable) > _VALUES:
             raise InputError(
@@ -260,39 +259,17 @@ def _numbers(point: Point) -> dict[str, list[float]]:
     return found
 
 
-def _seconds(text: str) -> float | None:
-    """Return a date such as 2024-05-31 or 2024-05-31T10:00:00Z in seconds since 1970, in UTC unless it says."""
-    if not _DATE.fullmatch(text):
-        return None
-    try:
-        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
-
-
 def _filter(where: Where) -> str:
     return " or ".join(f"({' and '.join(map(_condition, tests)) or 'id >= 0'})" for tests in where)
 
 
 def _condition(test: Condition) -> str:
-    if test.operator in ("range", "dates"):
-        return f"({' or '.join(_within(test, n) for n in range(_VALUES))})"
+    if test.operator in ("range", "dates"):  # of any of the values, at their places
+        signs = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+        known = [(signs[name], timestamp(b) if isinstance(b, str) else float(b)) for name, b in test.value.items()]
+        values = [f'numbers["{test.key}"][{place}]' for place in range(_VALUES)]
+        every = (" and ".join(f"{value} {sign} {bound!r}" for sign, bound in known) for value in values)
+        return f"({' or '.join(f'({one})' for one in every)})"
     tags = test.key.split(",") if test.operator == "exists" else [_tag(test.key, value) for value in test.value]
     quoted = ", ".join(f'"{tag}"' for tag in tags)
     return f"{'not ' if test.negated else ''}ARRAY_CONTAINS_ANY(tags, [{quoted}])"
-
-
-def _within(test: Condition, place: int) -> str:
-    """Return the condition that the value at a place lies within the bounds."""
-    signs = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
-    value = f'numbers["{test.key}"][{place}]'
-    tests = [f"{value} {signs[name]} {_bound(bound)!r}" for name, bound in test.value.items()]
-    return f"({' and '.join(tests)})"
-
-
-def _bound(given: float | str) -> float:
-    bound = _seconds(given) if isinstance(given, str) else float(given)
-    if bound is None:
-        raise InputError(f"the date {given!r:.40} cannot be compared in Milvus; give it as 2024-05-31")
-    return bound

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError
+from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError, check_integer
 from pellucid.index.engine import Condition, Engine, EngineSettings, Generation, Point, Vector, Where, blocks
 
 
@@ -26,12 +26,6 @@ def asking(server: str) -> Iterator[None]:
         raise
     except Exception as error:  # clients, their transport and their validation have no common class
         raise EngineError(f"{server}: {error!s:.300}. What was committed before is safe") from error
-
-
-def check_counts(shards: int, replicas: int) -> None:
-    """Check the number of shards and of their copies."""
-    if shards < 1 or replicas < 1:
-        raise InputError(f"shards are {shards!r} and replicas {replicas!r}; both are integers from 1 up")
 
 
 class ServerSettings(EngineSettings, Protocol):
@@ -48,7 +42,8 @@ class ServerSettings(EngineSettings, Protocol):
         pattern, allowed = self._NAMES
         if not re.fullmatch(pattern, self.collection, re.ASCII):
             raise InputError(f"the collection is {self.collection!r:.60}; use {allowed}")
-        check_counts(self.shards, self.replicas)
+        check_integer("shards", self.shards)
+        check_integer("replicas", self.replicas)
 
     def create(self, generation: Generation) -> Any:
         with asking(self._server):

@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from pellucid.engines.edge import EdgeEngine, sweep_folders
-from pellucid.engines.points import check_counts
-from pellucid.errors import EngineError, IndexFolderError, missing_extra
+from pellucid.errors import EngineError, IndexFolderError, check_integer, missing_extra
 from pellucid.index.documents import PASSAGE_BITS
 from pellucid.index.engine import Engine, EngineSettings, Generation, Point, Vector, Where, blocks
 
@@ -65,7 +64,8 @@ class Ray(EngineSettings):
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        check_counts(self.shards, self.replicas)
+        check_integer("shards", self.shards)
+        check_integer("replicas", self.replicas)
 
     def create(self, generation: Generation) -> RayEngine:
         shutil.rmtree(self._folder(generation.folder) / generation.name, ignore_errors=True)

@@ -26,7 +26,7 @@ from pellucid.index.given import Rows, given_parts, still_given, stored_rows, wi
 from pellucid.index.metadata import Fields, entries, register
 from pellucid.index.models import Model, kinds, settings_with, written_models
 from pellucid.index.searching import Parts
-from pellucid.index.segments import Added, Segment
+from pellucid.index.segments import Segment
 
 LEAST_FREE = 64 << 20
 """Bytes that the disk must have left: files are mapped, and a full disk would end the process."""
@@ -135,7 +135,7 @@ def _segment(
                 points.append(Point(number, rows, known))
         parts.engine.put(points)
         vectors = {}
-    return Segment.made(Added(documents, counts, vectors, kinds(parts.models)[0], fields))
+    return Segment.made(documents, counts, vectors, kinds(parts.models)[0], fields)
 
 
 def _delete(engine: Engine, garbage: Iterable[tuple[int, int]]) -> None:

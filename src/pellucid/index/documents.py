@@ -6,6 +6,7 @@ import re
 import uuid
 from collections.abc import Iterator
 from itertools import zip_longest
+from numbers import Integral
 from typing import Any, NamedTuple
 
 from pellucid.errors import InputError
@@ -141,10 +142,8 @@ def batch_of(checked: Iterator[Document]) -> list[Document]:
 
 def checked_id(own: Any, what: str) -> str:
     """Return an id as it is kept: a string, an integer as its digits."""
-    if isinstance(own, int) and not isinstance(own, bool):
-        return str(own)
-    if hasattr(own, "item") and not isinstance(own, (str, bytes)) and isinstance(own.item(), int):  # numpy's
-        return str(own.item())
+    if isinstance(own, Integral) and not isinstance(own, bool):  # numpy's are, too
+        return str(int(own))
     if not isinstance(own, str) or not own:
         kind = type(own).__name__
         raise InputError(f"{what} is {own!r:.40} ({kind}); an id is a string that is not empty, or an integer")

@@ -21,7 +21,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 import numpy as np
 
 from pellucid.embeddings import Role
-from pellucid.errors import VERSION, EngineError, InputError
+from pellucid.errors import VERSION, EngineError, InputError, check_integer
 from pellucid.text import well_formed
 
 _TRIES = 3
@@ -81,9 +81,8 @@ class EmbeddingServer:
             raise InputError("the url holds a name or password; put the key into an environment variable: key='NAME'")
         if not isinstance(model, str) or not model:
             raise InputError(f"the model is {model!r:.60}; give its name on the server")
-        for name, value in (("batch_size", batch_size), ("dimension", 1 if dimension is None else dimension)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise InputError(f"{name} is {value!r:.40}; it must be an integer from 1 up")
+        check_integer("batch_size", batch_size)
+        check_integer("dimension", 1 if dimension is None else dimension)
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < 1e6:
             raise InputError(f"timeout is {timeout!r:.40}; it must be seconds above 0")
         if unknown := set(roles or {}) - {"query", "document"}:

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError
+from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError, check_integer
 from pellucid.index.bm25 import Analyser
 from pellucid.index.changing import (
     bytes_on_disk,
@@ -144,8 +144,7 @@ class Index:
         taken = InputError(f"{folder} exists and is not empty; open it with Index.open, or give a new name")
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())) and not there:
             raise taken
-        if not isinstance(passage_characters, int) or passage_characters < 100:
-            raise InputError(f"passage_characters is {passage_characters!r:.40}; it must be an integer from 100 up")
+        check_integer("passage_characters", passage_characters, 100)
         opened = open_models(models)
         if engine is not None and not opened:
             raise InputError("an engine holds the vectors of models, and the index has none; leave the engine out")
@@ -591,8 +590,7 @@ class Index:
         """
         if not isinstance(query, str):
             raise InputError(f"the query is {query!r:.40} ({type(query).__name__}); it must be a string")
-        if not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1:
-            raise InputError(f"top_k is {top_k!r:.40}; it must be an integer from 1 up")
+        check_integer("top_k", top_k)
         query = well_formed(query)
         while True:
             parts = self._now()
@@ -657,9 +655,9 @@ class Index:
             InputError: an argument has a value that cannot be used, no query is judged, or too few for `tune`.
             MissingExtraError: pytrec_eval, of `pellucid[eval]`, is not installed.
         """
-        for name, value in (("top_k", top_k), ("recall_at", recall_at), ("examples", examples)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < (name != "examples"):
-                raise InputError(f"{name} is {value!r:.40}; it must be an integer from {int(name != 'examples')} up")
+        check_integer("top_k", top_k)
+        check_integer("recall_at", recall_at)
+        check_integer("examples", examples, 0)
         asked = JudgedQueries(self._now(), queries, relevant)
         with Progress("evaluating", unit="searches", enabled=show_progress_bar) as progress:
             return evaluated(asked, top_k, recall_at, examples, tune, progress.advance)

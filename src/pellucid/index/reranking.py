@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pellucid.errors import InputError
+from pellucid.errors import InputError, check_integer
 from pellucid.explanation import EMBEDDING, Row
 from pellucid.index.hits import Hit, Hits
 from pellucid.index.models import Weights, checked_weights
@@ -45,8 +45,7 @@ class SecondStage:
             raise InputError(
                 f"rerank is {rerank!r:.60}; give a CrossEncoder, or a function of a query and a list of texts"
             )
-        if not isinstance(top, int) or isinstance(top, bool) or top < 1:
-            raise InputError(f"rerank_top is {top!r:.40}; it must be an integer from 1 up")
+        check_integer("rerank_top", top)
         if RERANK in parts:
             raise InputError(f"a model of the index is called {RERANK!r}; rebuild it under another name to use rerank")
         self._rerank, self._name = rerank, str(getattr(rerank, "__name__", type(rerank).__name__))

@@ -30,7 +30,7 @@ from pellucid.errors import ModelFolderError
 from pellucid.index.damage import STRINGS, Tensors, check_tensors, damage_told, damaged, is_list, wrong_numbers
 from pellucid.index.documents import Document
 from pellucid.index.engine import Vector, Where
-from pellucid.index.metadata import entries, timestamp
+from pellucid.index.metadata import Fields, entries, timestamp
 from pellucid.store import read_tensors, write_tensors
 
 Integers = npt.NDArray[np.int64]
@@ -72,24 +72,6 @@ class Strings(NamedTuple):
         return self.data[self.ends[number - 1] if number else 0 : self.ends[number]].tobytes().decode("utf-8")
 
 
-class Added(NamedTuple):
-    """New documents with all that a segment needs of them.
-
-    Attributes:
-        documents: with their numbers, rising.
-        counts: of each passage how often each term stands in it; empty without BM25.
-        vectors: by part, of each passage its row; None where the part knows nothing of it.
-        dense: the parts whose rows are dense, and their dimensions; the others are sparse.
-        fields: the fields of the index; see `metadata.register`.
-    """
-
-    documents: Sequence[Document]
-    counts: Sequence[Counter[str]]
-    vectors: Mapping[str, Sequence[Vector | None]]
-    dense: Mapping[str, int]
-    fields: Mapping[str, tuple[int, str]]
-
-
 class Segment:
     """An open segment, without the documents that are gone; it never changes."""
 
@@ -101,9 +83,23 @@ class Segment:
         self._strings = {kind: Strings(tensors[f"{kind}.data"], tensors[f"{kind}.ends"]) for kind in STRINGS}
 
     @classmethod
-    def made(cls, added: Added) -> Segment:
-        """Return the segment of some documents, in memory."""
-        documents = added.documents
+    def made(
+        cls,
+        documents: Sequence[Document],
+        counts: Sequence[Counter[str]],
+        vectors: Mapping[str, Sequence[Vector | None]],
+        dense: Mapping[str, int],
+        fields: Fields,
+    ) -> Segment:
+        """Return the segment of some documents, in memory.
+
+        Args:
+            documents: with their numbers, rising.
+            counts: of each passage how often each term stands in it; empty without BM25.
+            vectors: by part, of each passage its row; None where the part knows nothing of it.
+            dense: the parts whose rows are dense, and their dimensions; the others are sparse.
+            fields: the fields of the index; see `metadata.register`.
+        """
         texts = ([d.id for d in documents], [d.title for d in documents], [d.text for d in documents])
         tensors: Tensors = {"numbers": np.array([d.number for d in documents], np.int64)}
         for kind, strings in zip(STRINGS, (*texts, [json.dumps(d.metadata) for d in documents])):
@@ -112,50 +108,46 @@ class Segment:
         tensors["cuts"] = np.array(list(chain.from_iterable(d.ends for d in documents)), np.int64)
         tensors |= _hash_table(hashed(texts[0]))
         passages = len(tensors["cuts"])
-        if added.counts:
-            tensors |= _inverted_counts(added.counts)
-        for part, rows in added.vectors.items():
-            if part in added.dense:
-                tensors |= _dense(part, _stacked(rows, passages, added.dense[part]))
+        if counts:
+            tensors |= _inverted_counts(counts)
+        for part, rows in vectors.items():
+            if part in dense:
+                tensors |= _dense(part, _stacked(rows, passages, dense[part]))
             else:
                 tensors |= _sparse(part, rows)
-        return cls(tensors | _columns([d.metadata for d in documents], added.fields))
+        return cls(tensors | _columns([d.metadata for d in documents], fields))
 
     @classmethod
     def merged(cls, segments: Sequence[Segment]) -> Segment:
         """Return neighbouring segments as one, in memory, without what is gone."""
         with damage_told(", ".join(one.name for one in segments)):
-            return cls._merged(segments)
-
-    @classmethod
-    def _merged(cls, segments: Sequence[Segment]) -> Segment:
-        kept = [one.kept_rows() for one in segments]
-        kept_passages = [one.passages_of(rows) for one, rows in zip(segments, kept)]
-        every = [one._tensors for one in segments]
-        tensors: Tensors = {"numbers": np.concatenate([t["numbers"][rows] for t, rows in zip(every, kept)])}
-        for kind in STRINGS:
-            tensors[f"{kind}.data"], tensors[f"{kind}.ends"] = _joined(
-                [(one._strings[kind], rows) for one, rows in zip(segments, kept)]
-            )
-        sizes = [np.diff(t["passages"], prepend=0)[rows] for t, rows in zip(every, kept)]
-        tensors["passages"] = np.cumsum(np.concatenate(sizes), dtype=np.int64)
-        tensors["cuts"] = np.concatenate([t["cuts"][p] for t, p in zip(every, kept_passages)])
-        hashes = [t["id.hash"][np.argsort(t["id.order"])][rows] for t, rows in zip(every, kept)]
-        tensors |= _hash_table(np.concatenate(hashes))
-        places = [_places(rows, len(one.numbers)) for one, rows in zip(segments, kept)]
-        passage_places = [_places(p, one.passages) for one, p in zip(segments, kept_passages)]
-        for prefix in _lists_of(every):
-            tensors |= _merged_lists(prefix, every, places if prefix == "column" else passage_places)
-        if "bm25.lengths" in every[0]:
-            lengths = [t["bm25.lengths"][p] for t, p in zip(every, kept_passages)]
-            tensors["bm25.lengths"] = np.concatenate(lengths)
-        for name in every[0]:
-            kind, _, part = name.partition(":")
-            if kind == "vectors":
-                tensors |= _dense(part, np.concatenate([t[name][p] for t, p in zip(every, kept_passages)]))
-            elif kind == "rows" and name.endswith(".ends"):
-                tensors |= _merged_rows(part.removesuffix(".ends"), every, kept_passages)
-        return cls(tensors | _merged_dictionary(every, tensors))
+            kept = [one.kept_rows() for one in segments]
+            kept_passages = [one.passages_of(rows) for one, rows in zip(segments, kept)]
+            every = [one._tensors for one in segments]
+            tensors: Tensors = {"numbers": np.concatenate([t["numbers"][rows] for t, rows in zip(every, kept)])}
+            for kind in STRINGS:
+                tensors[f"{kind}.data"], tensors[f"{kind}.ends"] = _joined(
+                    [(one._strings[kind], rows) for one, rows in zip(segments, kept)]
+                )
+            sizes = [np.diff(t["passages"], prepend=0)[rows] for t, rows in zip(every, kept)]
+            tensors["passages"] = np.cumsum(np.concatenate(sizes), dtype=np.int64)
+            tensors["cuts"] = np.concatenate([t["cuts"][p] for t, p in zip(every, kept_passages)])
+            hashes = [t["id.hash"][np.argsort(t["id.order"])][rows] for t, rows in zip(every, kept)]
+            tensors |= _hash_table(np.concatenate(hashes))
+            places = [_places(rows, len(one.numbers)) for one, rows in zip(segments, kept)]
+            passage_places = [_places(p, one.passages) for one, p in zip(segments, kept_passages)]
+            for prefix in [name.removesuffix(".keys") for name in every[0] if is_list(name)]:
+                tensors |= _merged_lists(prefix, every, places if prefix == "column" else passage_places)
+            if "bm25.lengths" in every[0]:
+                lengths = [t["bm25.lengths"][p] for t, p in zip(every, kept_passages)]
+                tensors["bm25.lengths"] = np.concatenate(lengths)
+            for name in every[0]:
+                kind, _, part = name.partition(":")
+                if kind == "vectors":
+                    tensors |= _dense(part, np.concatenate([t[name][p] for t, p in zip(every, kept_passages)]))
+                elif kind == "rows" and name.endswith(".ends"):
+                    tensors |= _merged_rows(part.removesuffix(".ends"), every, kept_passages)
+            return cls(tensors | _merged_dictionary(every, tensors))
 
     # Files
 
@@ -244,34 +236,28 @@ class Segment:
     def document(self, row: int) -> Document:
         """Return a document."""
         with damage_told(self.name):
-            return self._document(row)
-
-    def _document(self, row: int) -> Document:
-        own, title, text, metadata = (self._strings[kind].at(row) for kind in STRINGS)
-        first, last = self.ends[row - 1] if row else 0, self.ends[row]
-        known = json.loads(metadata) if metadata != "{}" else {}  # the commonest, ten times a search
-        if not isinstance(known, dict):
-            raise ValueError(f"the metadata of {own!r:.60} are {metadata!r:.60}")
-        return Document(
-            int(self.numbers[row]), own, title, text, known, tuple(self._tensors["cuts"][first:last].tolist())
-        )
+            own, title, text, metadata = (self._strings[kind].at(row) for kind in STRINGS)
+            first, last = self.ends[row - 1] if row else 0, self.ends[row]
+            known = json.loads(metadata) if metadata != "{}" else {}  # the commonest, ten times a search
+            if not isinstance(known, dict):
+                raise ValueError(f"the metadata of {own!r:.60} are {metadata!r:.60}")
+            return Document(
+                int(self.numbers[row]), own, title, text, known, tuple(self._tensors["cuts"][first:last].tolist())
+            )
 
     def rows_of(self, ids: Sequence[str]) -> dict[str, int]:
         """Return the rows of the documents with some of the ids."""
         with damage_told(self.name):
-            return self._rows_of(ids)
-
-    def _rows_of(self, ids: Sequence[str]) -> dict[str, int]:
-        wanted, table = hashed(ids), self._tensors["id.hash"]
-        at = np.searchsorted(table, wanted)
-        found: dict[str, int] = {}
-        for own, value, place in zip(ids, wanted.tolist(), at.tolist()):
-            while place < len(table) and table[place] == value:
-                row = int(self._tensors["id.order"][place])
-                if (self.live is None or self.live[row]) and self._strings["id"].at(row) == own:
-                    found[own] = row
-                place += 1
-        return found
+            wanted, table = hashed(ids), self._tensors["id.hash"]
+            at = np.searchsorted(table, wanted)
+            found: dict[str, int] = {}
+            for own, value, place in zip(ids, wanted.tolist(), at.tolist()):
+                while place < len(table) and table[place] == value:
+                    row = int(self._tensors["id.order"][place])
+                    if (self.live is None or self.live[row]) and self._strings["id"].at(row) == own:
+                        found[own] = row
+                    place += 1
+            return found
 
     def rows_numbered(self, numbers: Integers) -> tuple[Integers, Integers]:
         """Return which of some document numbers are here and live, and their rows."""
@@ -436,11 +422,6 @@ def _list_of(prefix: str, tensors: Tensors, key: int) -> tuple[npt.NDArray[np.ui
     return tensors[f"{prefix}.rows"][own].view(np.uint32), tensors[f"{prefix}.values"][own]
 
 
-def _lists_of(every: Sequence[Tensors]) -> list[str]:
-    """Return the prefixes of the lists that segments hold."""
-    return [name.removesuffix(".keys") for name in every[0] if is_list(name)]
-
-
 def _merged_lists(prefix: str, every: Sequence[Tensors], places: Sequence[Integers]) -> Tensors:
     """Return the lists of several segments as one."""
     keys, rows, values, before = [], [], [], 0
@@ -563,7 +544,7 @@ def _column(key: str) -> int:
     return int(key[1:]) * 4 + _KINDS[key[0]]
 
 
-def _columns(metadata: Sequence[Mapping[str, Any]], fields: Mapping[str, tuple[int, str]]) -> Tensors:
+def _columns(metadata: Sequence[Mapping[str, Any]], fields: Fields) -> Tensors:
     keys, rows, values = [], [], []
     words: dict[str, int] = {}
     for row, own in enumerate(metadata):
