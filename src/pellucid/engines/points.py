@@ -135,11 +135,13 @@ class QdrantPoints(Engine, Protocol):
 
     _CLASSES: ClassVar[QdrantClasses]
     _PAGE: ClassVar[int]  # points written or read at once
+    _exact: bool
+    approximate: Collection[str]
 
     def __init__(self, dense: Collection[str], *, exact: bool) -> None:
         """Take the dense parts, and whether each product with them is computed."""
         self._exact = exact
-        self.approximate: Collection[str] = () if exact else tuple(dense)
+        self.approximate = () if exact else tuple(dense)
 
     def put(self, points: Iterable[Point]) -> None:
         for block in blocks(points, self._PAGE):

@@ -142,7 +142,7 @@ def batch_of(checked: Iterator[Document]) -> list[Document]:
 
 def checked_id(own: Any, what: str) -> str:
     """Return an id as it is kept: a string, an integer as its digits."""
-    if isinstance(own, Integral) and not isinstance(own, bool):  # numpy's are, too
+    if type(own) is not bool and isinstance(own, Integral):  # numpy's are, too
         return str(int(own))
     if not isinstance(own, str) or not own:
         kind = type(own).__name__

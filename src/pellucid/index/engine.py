@@ -75,12 +75,15 @@ class Engine(Protocol):
 
     def flush(self) -> None:
         """Return when every change before is safe, and every search sees it; nothing to do where a write waits."""
+        return None
 
     def optimize(self) -> None:
         """Rearrange what was added for faster searches, where a server does not by itself."""
+        return None
 
     def index_payload(self, key: str) -> None:
         """Make filters by a key of the payload fast, where that has to be asked for."""
+        return None
 
     def put(self, points: Iterable[Point]) -> None:
         """Add points, or replace those of the same number.
@@ -174,7 +177,15 @@ def chosen_engine(
         allowed: whether an engine outside the folder may be asked that nobody has given.
     """
     if engine is None:
-        found = _engine_of(written)
+        found = None
+        if written["kind"] != LOCAL:
+            if written["kind"] not in ENGINES:
+                raise IndexFolderError(
+                    f"the engine of the index is {written['kind']!r:.40}, which this pellucid does not know; update it"
+                )
+            module, _, name = ENGINES[written["kind"]].rpartition(".")
+            settings = {own: value for own, value in written.items() if own != "kind"}
+            found = getattr(import_module(f"pellucid.{module}"), name)(**settings)
         if written["kind"] not in _INSIDE and not allowed:
             raise IndexFolderError(
                 f"the index names the engine {found!r:.300}; a folder asks nobody by itself, nor with your keys. If "
@@ -190,18 +201,6 @@ def chosen_engine(
             "Index.open(path, engine=..., rebuild=True)"
         )
     return given
-
-
-def _engine_of(written: Mapping[str, Any]) -> EngineSettings | None:
-    settings = dict(written)
-    kind = settings.pop("kind")
-    if kind == LOCAL:
-        return None
-    if kind not in ENGINES:
-        raise IndexFolderError(f"the engine of the index is {kind!r:.40}, which this pellucid does not know; update it")
-    module, _, name = ENGINES[kind].rpartition(".")
-    found: EngineSettings = getattr(import_module(f"pellucid.{module}"), name)(**settings)
-    return found
 
 
 def blocks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:

@@ -171,8 +171,14 @@ class IndexEvaluation(Report):
             yield from self._tuned(self.tuned)
         yield Note(f"{self.missed:,} of {self.queries:,} have no relevant document among the first {self.top_k} hits.")
         if self.examples:
-            heads = ["query", *numbers("rank", "score", "first"), "relevant", "found by", "what the first had more of"]
-            yield TablePart.of("Missed", heads, map(self._missed, self.examples))
+            columns = [
+                "query",
+                *numbers("rank", "score", "first"),
+                "relevant",
+                "found by",
+                "what the first had more of",
+            ]
+            yield TablePart.of("Missed", columns, map(self._missed, self.examples))
 
     def _missed(self, one: MissedQuery) -> tuple[str, ...]:
         rank = str(one.rank) if one.rank else f"> {self.recall_at}" if one.score is not None else "absent"
@@ -300,8 +306,9 @@ def evaluated(
     for name, run in runs.items():
         cut = {query: ids[:recall_at] for query, ids in run.items()}
         values = asked.measured(run, [f"ndcg_cut.{top_k}"]) + asked.measured(cut, [f"recall.{recall_at}", "recip_rank"])
+        ndcg, recall, mrr = (float(of.mean()) for of in values)
         rescued = len(found[name] - found[TOGETHER])
-        rows.append(PartMeasures(name, asked.weights.get(name, 1.0), *(float(v.mean()) for v in values), rescued))
+        rows.append(PartMeasures(name, asked.weights.get(name, 1.0), ndcg, recall, mrr, rescued))
     examples = []
     for query in missed[:most]:
         found_by = tuple(name for name, queries in found.items() if query in queries)
@@ -390,8 +397,8 @@ def _tuned(asked: JudgedQueries, top_k: int, advance: Callable[[int], None]) -> 
     for fold in range(_FOLDS):
         after[folds == fold] = values[_best(values[:, folds != fold], tried)][folds == fold]
     weights = tuple(PartWeight(*item) for item in tried[_best(values, tried)].items())
-    means = (float(of.mean()) for of in (before, after, after - before))
-    return TunedWeights(weights, len(tried), *means, *interval(after - before))
+    mean1, mean2, gain = (float(of.mean()) for of in (before, after, after - before))
+    return TunedWeights(weights, len(tried), mean1, mean2, gain, *interval(after - before))
 
 
 def candidates(own: Mapping[str, float]) -> list[Mapping[str, float]]:

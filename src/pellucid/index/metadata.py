@@ -86,11 +86,6 @@ def kind_of(value: Any) -> str:
     return "b" if isinstance(value, bool) else "n"
 
 
-def _compared_as(value: Any) -> str:
-    """Return how a single value is compared: n, b or s."""
-    return "s" if isinstance(value, str) else "b" if isinstance(value, bool) else "n"
-
-
 def register(metadata: Mapping[str, Any], fields: Fields) -> list[str]:
     """Add a document's fields to those of the index; return the engine's keys that are new."""
     new = []
@@ -114,7 +109,8 @@ def entries(metadata: Mapping[str, Any], fields: Mapping[str, tuple[int, str]]) 
     found: dict[str, list[Any]] = {}
     for name, value in metadata.items():
         for item in value if isinstance(value, list) else [value]:
-            found.setdefault(f"{_compared_as(item)}{fields[name][0]}", []).append(_stored(item))
+            key, stored = _stored(item, fields[name][0])
+            found.setdefault(key, []).append(stored)
     return found
 
 
@@ -139,11 +135,14 @@ def number_in(text: str) -> int | float | None:
     return int(text) if text.lstrip("-+").isdigit() else float(text)
 
 
-def _stored(item: Any) -> float | str:
-    """Return a value as the engine compares it; a boolean is a string there, because it takes True for 1."""
+def _stored(item: Any, number: int) -> tuple[str, float | str]:
+    """Return the engine's key of a value of a field, and the value as it is compared there.
+
+    A boolean is a string, because an engine takes True for 1.
+    """
     if isinstance(item, bool):
-        return "true" if item else "false"
-    return item if isinstance(item, str) else float(item)
+        return f"b{number}", "true" if item else "false"
+    return (f"s{number}", item) if isinstance(item, str) else (f"n{number}", float(item))
 
 
 def parse_where(where: Any, fields: Fields) -> Where:
@@ -251,7 +250,8 @@ def _equals(field: _Field, operator: str, values: list[Any]) -> list[Condition]:
         raise InputError(f"{operator} of {field} is {given!r:.60}; give a value, or for in and nin a list")
     groups: dict[str, list[Any]] = {}
     for item in checked:
-        groups.setdefault(f"{_compared_as(item)}{field.number}", []).append(_stored(item))
+        key, stored = _stored(item, field.number)
+        groups.setdefault(key, []).append(stored)
     if operator in ("ne", "nin"):
         return [Condition(key, "in", tuple(items), negated=True) for key, items in groups.items()]
     if len(groups) > 1:
