@@ -489,7 +489,7 @@ def test_settings_that_cannot_be(tmp_path):
     with Index.create(tmp_path / "index", {}) as index, index._changing() as writer:
         state = writer.commit.state
         assert state.settings["engine"] == {"kind": "local"}
-        writer.save(replace(state, settings=state.settings | {"engine": {"kind": "later"}}), (), ())
+        writer.save(replace(state, settings=state.settings | {"engine": {"kind": "later"}}), ())
     with pytest.raises(IndexFolderError, match="does not know"):
         Index.open(tmp_path / "index")
 

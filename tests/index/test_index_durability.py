@@ -289,7 +289,7 @@ def test_a_commit_over_a_later_one_is_refused(tmp_path):
         writer = commits.Writer(tmp_path / "index", index._at.commit)
         index.add(["theirs"], ["abc"])
         with pytest.raises(IndexFolderError, match="changed by another process"):
-            writer.save(writer.commit.state, writer.commit.segments, writer.commit.state.segments)
+            writer.save(writer.commit.state)
         assert "theirs" in index
         late = index._at.commit
         with opened(tmp_path / "index") as other:

@@ -19,7 +19,7 @@ import numpy as np
 
 from pellucid.errors import EngineError, IndexFolderError, WritingError
 from pellucid.index.bm25 import total
-from pellucid.index.commits import File, IndexState, Writer, wrong
+from pellucid.index.commits import IndexState, StoredSegment, Writer, wrong
 from pellucid.index.documents import PASSAGE_BITS, Document, batch_of, points_of
 from pellucid.index.engine import Engine, EngineSettings, Generation, Point, Vector, chosen_engine, written_engine
 from pellucid.index.given import Rows, given_parts, still_given, stored_rows, with_given
@@ -107,7 +107,7 @@ def replace_documents(
         late = tuple((document.number, len(document.ends)) for document in new)
         with suppress(Exception):
             skipped = replace(state, next=after.next + _SKIPPED, garbage=state.garbage + late)
-            writer.save(skipped, commit.segments, state.segments)
+            writer.save(skipped)
             _delete(engine, late)
         raise
     with suppress(EngineError):  # the change is made whether or not the engine answers now; it is tried again
@@ -151,7 +151,7 @@ def repair(writer: Writer, engine: Engine) -> None:
     state = writer.commit.state
     engine.delete(engine.numbers(state.next << PASSAGE_BITS))
     _delete(engine, state.garbage)
-    writer.save(replace(state, next=state.next + _SKIPPED), writer.commit.segments, state.segments)
+    writer.save(replace(state, next=state.next + _SKIPPED))
 
 
 def rebuilt(
@@ -185,16 +185,14 @@ def rebuilt(
     name = f"engine-{int(old.state.engine.rpartition('-')[2]) + 1}"
     engine = None if engines is None else engines.create(Generation(folder, name, *kinds(models)))
     parts = parts._replace(engine=engine)
-    segments, records, fields = list[Segment](), list[tuple[File, File | None]](), Fields()
+    stored, fields = list[StoredSegment](), Fields()
     documents = passages = terms = 0
     every = old.documents()
     while block := batch_of(every):
         counts = term_counts(parts, block)
         vectors = document_vectors(models, block, stored_rows(old, former, given, block))
-        opened, record = writer.write(_segment(block, counts, vectors, parts, fields))
-        segments.append(opened)
-        records.append((record, None))
-        writer.merge(segments, records)
+        stored.append(writer.write(_segment(block, counts, vectors, parts, fields)))
+        writer.merge(stored)
         documents += len(block)
         passages += sum(len(document.ends) for document in block)
         terms += total(counts)
@@ -203,7 +201,7 @@ def rebuilt(
         engine.optimize()
         engine.flush()
     state = IndexState(settings, old.state.commit, old.state.next, documents, passages, terms, fields, engine=name)
-    writer.save(state, segments, records)
+    writer.save(state, stored)
     return parts._replace(commit=writer.commit)
 
 

@@ -217,6 +217,14 @@ class Commit(NamedTuple):
         return found
 
 
+class StoredSegment(NamedTuple):
+    """An open segment with its file, and that of the rows that are gone."""
+
+    segment: Segment
+    file: File
+    gone: File | None = None
+
+
 def stamp_of(folder: Path) -> tuple[int, int, int]:
     """Return by which the present commit is known."""
     try:
@@ -370,81 +378,79 @@ class Writer:
         late = stamp_of(folder) != commit.stamp
         self.folder, self.commit = folder, read_commit(folder, commit) if late else commit
 
-    def save(
-        self, state: IndexState, segments: Sequence[Segment], records: Sequence[tuple[File, File | None]]
-    ) -> Commit:
-        """Make a commit of these segments; on disk when it returns."""
+    def stored(self) -> list[StoredSegment]:
+        """Return the segments of the present commit."""
+        return [StoredSegment(one, *files) for one, files in zip(self.commit.segments, self.commit.state.segments)]
+
+    def save(self, state: IndexState, stored: Sequence[StoredSegment] | None = None) -> None:
+        """Make a commit of these segments, None for those of the last one; on disk when it returns."""
         if stamp_of(self.folder) != self.commit.stamp:
             raise IndexFolderError(
                 f"{self.folder} was changed by another process that does not see the lock of this one; change an index "
                 "on network drives from one machine alone"
             )
-        state = replace(state, segments=tuple(records), commit=self.commit.state.commit + 1)
+        stored = self.stored() if stored is None else stored
+        files = tuple((one.file, one.gone) for one in stored)
+        state = replace(state, segments=files, commit=self.commit.state.commit + 1)
         _write_state(self.folder, state)
-        self.commit = Commit(state, tuple(segments), stamp_of(self.folder))
+        self.commit = Commit(state, tuple(one.segment for one in stored), stamp_of(self.folder))
         self._sweep()
-        return self.commit
 
-    def change(self, state: IndexState, added: Segment | None, gone: Mapping[int, npt.NDArray[np.int32]]) -> Commit:
-        """Make a commit with one more segment and rows gone of others, merge what is due, and return the last commit.
+    def change(self, state: IndexState, added: Segment | None, gone: Mapping[int, npt.NDArray[np.int32]]) -> None:
+        """Make a commit with one more segment and rows gone of others, and merge what is due.
 
         Args:
             state: the new one; its segments are set here.
             added: in memory, or None.
             gone: number of a segment -> rows.
         """
-        segments, records = list(self.commit.segments), list(self.commit.state.segments)
+        stored = self.stored()
         for number, rows in gone.items():
-            segments[number] = segments[number].without(rows)
-            path = self._new_path("-gone")
-            write_tensors(path, {"rows": segments[number].gone})
-            records[number] = (records[number][0], _record(path))
+            rest, path = stored[number].segment.without(rows), self._new_path("-gone")
+            write_tensors(path, {"rows": rest.gone})
+            stored[number] = stored[number]._replace(segment=rest, gone=_record(path))
         if added is not None:
-            opened, record = self.write(added)
-            segments.append(opened)
-            records.append((record, None))
-        self.save(state, segments, records)
+            stored.append(self.write(added))
+        self.save(state, stored)
         try:
-            if self.merge(segments, records):
-                self.save(state, segments, records)
+            if self.merge(stored):
+                self.save(state, stored)
         except WritingError:  # the change is made; a later one merges
             self._sweep()
-        return self.commit
 
     def compact(self, passages: int) -> None:
         """Merge the last segments after so many passages were added at once; it costs no more than adding them did."""
-        segments, records = list(self.commit.segments), list(self.commit.state.segments)
-        first, size, held = len(segments), 0, 0
-        while first and size + segments[first - 1].passages <= 2 * passages:
-            first, size, held = first - 1, size + segments[first - 1].passages, held + records[first - 1][0].bytes
-        if len(segments) - first > 1 and held <= _LARGEST:
+        stored, size, held = self.stored(), 0, 0
+        first = len(stored)
+        while first and size + stored[first - 1].segment.passages <= 2 * passages:
+            first -= 1
+            size, held = size + stored[first].segment.passages, held + stored[first].file.bytes
+        if len(stored) - first > 1 and held <= _LARGEST:
             try:
-                self._merge(segments, records, slice(first, len(segments)))
-                self.save(self.commit.state, segments, records)
+                self._merge(stored, slice(first, len(stored)))
+                self.save(self.commit.state, stored)
             except WritingError:  # what was added is there; a later change merges
                 self._sweep()
 
-    def _merge(self, segments: list[Segment], records: list[tuple[File, File | None]], due: slice) -> None:
-        for file, _ in records[due]:  # damage must not go into a new file, with a checksum that is right
-            if file.bytes > _SMALL and (problem := wrong(self.folder, file)):
-                raise IndexFolderError(f"{problem}. What was added is safe; restore the file, or build anew")
-        one = Segment.merged(segments[due])
-        opened = [self.write(one)] if len(one.numbers) else []
-        segments[due] = [segment for segment, _ in opened]
-        records[due] = [(record, None) for _, record in opened]
-
-    def merge(self, segments: list[Segment], records: list[tuple[File, File | None]]) -> bool:
+    def merge(self, stored: list[StoredSegment]) -> bool:
         """Merge what is due in a list of segments, which no commit names yet; return whether anything was."""
         merged = False
-        while due := due_merge(segments, records):
-            self._merge(segments, records, due)
+        while due := _due(stored):
+            self._merge(stored, due)
             merged = True
         return merged
 
-    def write(self, segment: Segment) -> tuple[Segment, File]:
+    def _merge(self, stored: list[StoredSegment], due: slice) -> None:
+        for one in stored[due]:  # damage must not go into a new file, with a checksum that is right
+            if one.file.bytes > _SMALL and (problem := wrong(self.folder, one.file)):
+                raise IndexFolderError(f"{problem}. What was added is safe; restore the file, or build anew")
+        merged = Segment.merged([one.segment for one in stored[due]])
+        stored[due] = [self.write(merged)] if len(merged.numbers) else []
+
+    def write(self, segment: Segment) -> StoredSegment:
         """Write a segment; it is part of no commit yet."""
         path = self._new_path()
-        return segment.write(path), _record(path)
+        return StoredSegment(segment.write(path), _record(path))
 
     def _new_path(self, kind: str = "") -> Path:
         name = f"{self.commit.state.commit + 1:06d}-{secrets.token_hex(4)}{kind}.safetensors"
@@ -463,20 +469,20 @@ def _record(path: Path) -> File:
     return File(path.name, checksum(path), path.stat().st_size)
 
 
-def due_merge(segments: Sequence[Segment], records: Sequence[tuple[File, File | None]]) -> slice | None:
+def _due(stored: Sequence[StoredSegment]) -> slice | None:
     """Return neighbouring segments that should be one, None where there are none.
 
     The last ones, where those after the first of them hold three times as much as it does: a document is written anew
     about once each time the documents grow four times, and few changes never move many documents. A segment of which
     more than half is gone is written anew by itself.
     """
-    for number, segment in enumerate(segments):
+    for number, (segment, _, _) in enumerate(stored):
         if len(segment.gone) * 2 > len(segment.numbers):
             return slice(number, number + 1)
     found, after, held = None, 0, 0
-    for number in reversed(range(len(segments))):
-        held += records[number][0].bytes
-        if after >= (_FANOUT - 1) * segments[number].passages and after and held <= _LARGEST:
-            found = slice(number, len(segments))
-        after += segments[number].passages
+    for number, (segment, file, _) in reversed(list(enumerate(stored))):
+        held += file.bytes
+        if after >= (_FANOUT - 1) * segment.passages and after and held <= _LARGEST:
+            found = slice(number, len(stored))
+        after += segment.passages
     return found

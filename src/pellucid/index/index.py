@@ -527,7 +527,7 @@ class Index:
             settings = dict(state.settings)
             settings["weights"] = checked_weights(weights, list(settings["weights"]), settings["weights"])
             settings["word_weights"] = dict(checked_word_weights(word_weights, settings.get("word_weights", {})))
-            writer.save(replace(state, settings=settings), writer.commit.segments, state.segments)
+            writer.save(replace(state, settings=settings))
 
     def rebuild(self, models: Mapping[str, Any] | Sequence[Any] | Any | None = None) -> None:
         """Make all vectors anew from the stored texts, and count all terms; the old ones serve until it is done.
