@@ -3,7 +3,7 @@
     index.json           what the folder is
     commit.json          the last commit: settings, counts, and the files below with their checksums
     segments/            files that never change; one commit adds some, and names those it still needs
-    .lock                held by who makes a commit, and by nobody else
+    .lock                held while a commit is made
 
 Whoever reads has one commit, and the files it names: never half of a change, and no lock. A file that a later commit
 no longer names is removed; who has it open still reads it, and who is about to open it takes the later commit.
@@ -340,7 +340,7 @@ def first_commit(folder: Path, state: IndexState) -> None:
 
 
 def check_format(folder: Path) -> None:
-    """Refuse a folder that is no index, or one of another version."""
+    """Check that a folder is an index, and of this version."""
     if not (folder / "index.json").is_file():
         what = "is no index: there is no index.json in it" if folder.is_dir() else "is not there"
         raise IndexFolderError(f"{folder} {what}. Make one: pellucid.Index.create, or pellucid index build")

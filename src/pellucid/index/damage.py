@@ -71,7 +71,7 @@ def _type_of(name: str) -> str:
 
 
 def check_tensors(tensors: Tensors) -> None:
-    """Refuse arrays that do not fit together, so that nothing is read at a wrong place; numbers are not looked at."""
+    """Check that arrays fit together, so that nothing is read at a wrong place; numbers are not looked at."""
     for name, tensor in tensors.items():
         dimensions = 2 if name.startswith(("vectors:", "codes:")) else 1
         if tensor.dtype != np.dtype(_type_of(name)) or tensor.ndim != dimensions:
@@ -104,7 +104,7 @@ def check_tensors(tensors: Tensors) -> None:
         if len(tensors[name]) != size:
             raise ValueError(f"{name} has {len(tensors[name])} items, and {size} belong there")
     if "bm25.lengths" in tensors and "bm25.keys" not in tensors:
-        raise ValueError("terms are counted, and there are none")
+        raise ValueError("there are counts of terms, and no terms")
     if not documents or tensors["numbers"][0] < 1 or tensors["passages"][0] < 1:
         raise ValueError("there is no document, or one without passages")
     for name in ("numbers", "passages"):  # a document has a passage, be it an empty one
@@ -140,7 +140,7 @@ def wrong_numbers(tensors: Tensors) -> str:
 
 
 def _strictly(name: str, numbers: npt.NDArray[np.int64]) -> None:
-    """Refuse numbers that do not rise, each above the one before."""
+    """Check that numbers rise, each above the one before."""
     if (numbers[1:] <= numbers[:-1]).any():
         raise ValueError(f"{name} do not rise")
 

@@ -174,7 +174,7 @@ def chosen_engine(
         engine: given, "local", or None.
         written: what the index wrote down.
         other: whether another kind than the one written down may be given.
-        allowed: whether an engine outside the folder may be asked that nobody has given.
+        allowed: whether an engine outside the folder may be asked that the caller has not given.
     """
     if engine is None:
         found = None
@@ -188,7 +188,7 @@ def chosen_engine(
             found = getattr(import_module(f"pellucid.{module}"), name)(**settings)
         if written["kind"] not in _INSIDE and not allowed:
             raise IndexFolderError(
-                f"the index names the engine {found!r:.300}; a folder asks nobody by itself, nor with your keys. If "
+                f"the index names the engine {found!r:.300}; a folder alone asks no server, nor with your keys. If "
                 "you trust it: Index.open(path, allow_outside=True), or pellucid --allow-outside on the command line. "
                 "Or give the engine: Index.open(path, engine=...)"
             )

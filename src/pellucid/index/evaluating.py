@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -353,7 +354,10 @@ def _checked(queries: Queries, relevant: Relevant) -> tuple[dict[str, str], dict
     known: dict[str, dict[str, int]] = {}
     left_out = 0
     for query, grades in relevant.items():
-        if not isinstance(grades, Mapping) or not all(_is_grade(grade) for grade in grades.values()):
+        if not isinstance(grades, Mapping) or not all(
+            type(grade) is not bool and isinstance(grade, Integral) and abs(grade) <= _GRADES
+            for grade in grades.values()
+        ):
             raise InputError(
                 f"the judgements of query {query!r:.60} are {grades!s:.80}; give {{id: grade}}, integers up to "
                 f"{_GRADES:,}"
@@ -373,10 +377,6 @@ def _checked(queries: Queries, relevant: Relevant) -> tuple[dict[str, str], dict
             "are they of the same set?"
         )
     return asked, known, left_out
-
-
-def _is_grade(grade: Any) -> bool:
-    return isinstance(grade, (int, np.integer)) and not isinstance(grade, bool) and abs(int(grade)) <= _GRADES
 
 
 # --- Weights ---

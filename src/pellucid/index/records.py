@@ -33,7 +33,7 @@ _LONGEST_CELL = 40  # characters of a number, date or boolean
 _ABSENT = ("", "nan", "na", "n/a", "null", "none")  # cells of numbers, dates and booleans that hold none
 _BOOLEANS = {"true": True, "yes": True, "t": True, "y": True, "1": True,
              "false": False, "no": False, "f": False, "n": False, "0": False}  # fmt: skip
-_GIVEN, _ELSEWHERE, _BEFORE = "as was said", "as elsewhere in the index", "as in the rows before"
+_GIVEN, _ELSEWHERE, _BEFORE = "as the given type says", "as elsewhere in the index", "as in the rows before"
 _FIRST_ROWS, _FIRST_CHARACTERS = 10_000, 1 << 24  # of a pipe, which decide what its columns hold
 
 
@@ -72,7 +72,7 @@ def read_documents(
     held: MutableMapping[str, str] | None = None,
     note: Callable[[str], object] | None = None,
 ) -> Iterator[Record]:
-    """Yield the documents of a file or folder, in order, in bounded memory; a blank line is none, a null text is empty.
+    """Yield the documents of a file or folder, in order, in bounded memory; blank lines are left out, a null is empty.
 
     Args:
         path: .jsonl, .csv, .tsv or .txt (a text a line), each also packed (.gz, .xz); .parquet; .md (one document); or
@@ -215,7 +215,7 @@ class _Column:
         return next(iter(kinds)) if len(kinds) == 1 else "string"
 
     def exception(self) -> str:
-        """Say which cell of a column is not of the type that most are of; "" where there is none such."""
+        """Say which cell of a column is not of the type that most are of; "" for none."""
         kinds = +self.types
         if len(kinds) < 2:
             return ""

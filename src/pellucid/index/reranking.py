@@ -1,8 +1,8 @@
 """A second stage: the first hits of a search scored by what reads query and passage together, as a cross-encoder does.
 
-Its score is a part of the hit's, "rerank", with one row: nobody can take it apart. With a weight it stands beside the
-parts of the search, whose rows all shrink alike. Without one it takes the place of the score, and is all that the hit's
-reasons say; what the search had found there, with its reasons, is `hit.before`.
+Its score is a part of the hit's, "rerank", with one row, since it cannot be taken apart. With a weight it stands beside
+the parts of the search, whose rows all shrink alike. Without one it takes the place of the score, and is all that the
+hit's reasons say; what the search had found there, with its reasons, is `hit.before`.
 """
 
 from __future__ import annotations

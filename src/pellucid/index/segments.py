@@ -107,12 +107,15 @@ class Segment:
         tensors["passages"] = np.cumsum([len(d.ends) for d in documents], dtype=np.int64)
         tensors["cuts"] = np.array(list(chain.from_iterable(d.ends for d in documents)), np.int64)
         tensors |= _hash_table(hashed(texts[0]))
-        passages = len(tensors["cuts"])
         if counts:
             tensors |= _inverted_counts(counts)
         for part, rows in vectors.items():
             if part in dense:
-                tensors |= _dense(part, _stacked(rows, passages, dense[part]))
+                stacked = np.zeros((len(tensors["cuts"]), dense[part]), np.float32)
+                for place, row in enumerate(rows):
+                    if row is not None:
+                        stacked[place] = row
+                tensors |= _dense(part, stacked)
             else:
                 tensors |= _sparse(part, rows)
         return cls(tensors | _columns([d.metadata for d in documents], fields))
@@ -169,7 +172,7 @@ class Segment:
         with damage_told(str(path)):
             gone = _read(path)["rows"]
             if gone.dtype != np.int32 or gone.ndim != 1 or not len(gone):
-                raise ValueError("the rows are none")
+                raise ValueError("there are no rows")
             if gone[0] < 0 or gone[-1] >= len(self.numbers) or (np.diff(gone) <= 0).any():
                 raise ValueError("the rows do not rise, or are more than there are")
         return Segment(self._tensors, self.name, gone)
@@ -466,14 +469,6 @@ def _inverted_counts(counts: Sequence[Counter[str]]) -> Tensors:
     return {"bm25.lengths": lengths, **_lists("bm25", keys, rows, values)}
 
 
-def _stacked(rows: Sequence[Vector | None], passages: int, dimension: int) -> Floats:
-    stacked = np.zeros((passages, dimension), np.float32)
-    for place, row in enumerate(rows):
-        if row is not None:
-            stacked[place] = row
-    return stacked
-
-
 def _dense(part: str, rows: Floats) -> Tensors:
     """Return the rows of a dense part, and for many of them 8 bits of each number with a bound of the error.
 
@@ -499,9 +494,8 @@ def _sparse(part: str, rows: Sequence[Vector | None]) -> Tensors:
     sizes = [len(indices) for indices, _ in sides]
     indices = np.concatenate([np.zeros(0, np.int64), *(np.asarray(own, np.int64) for own, _ in sides)])
     values = np.concatenate([np.zeros(0, np.float32), *(np.asarray(own, np.float32) for _, own in sides)])
-    return _forward(part, np.cumsum(sizes, dtype=np.int64), indices, values) | _lists(
-        f"sparse:{part}", indices, np.repeat(np.arange(len(sides)), sizes), values
-    )
+    lists = _lists(f"sparse:{part}", indices, np.repeat(np.arange(len(sides)), sizes), values)
+    return _forward(part, np.cumsum(sizes, dtype=np.int64), indices, values) | lists
 
 
 def _forward(part: str, ends: Integers, indices: Integers, values: Floats) -> Tensors:
