@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -355,7 +354,7 @@ def _checked(queries: Queries, relevant: Relevant) -> tuple[dict[str, str], dict
     left_out = 0
     for query, grades in relevant.items():
         if not isinstance(grades, Mapping) or not all(
-            type(grade) is not bool and isinstance(grade, Integral) and abs(grade) <= _GRADES
+            type(grade) is not bool and isinstance(grade, (int, np.integer)) and abs(int(grade)) <= _GRADES
             for grade in grades.values()
         ):
             raise InputError(
