@@ -46,6 +46,16 @@ class MissingExtraError(PellucidError, ImportError):
     """An optional dependency is not installed; the message holds the pip line."""
 
 
+def check_integer(name: str, value: object, least: int = 1) -> None:
+    """Check that an argument is an integer, and not below `least`.
+
+    Raises:
+        InputError: it is something else; the message has its `name`.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InputError(f"{name} is {value!r:.40}; it must be an integer from {least} up")
+
+
 def missing_extra(module: str, extra: str) -> MissingExtraError:
     """Return the error for an absent optional `module` that `pip install "pellucid[extra]"` brings."""
     return MissingExtraError(f'{module} is not installed. Run: pip install "pellucid[{extra}]"')

@@ -330,7 +330,7 @@ def test_a_column_has_a_type_if_all_of_its_cells_have(tmp_path):
     found, kind, notes = read(late)
     assert found == late and kind == "string"
     assert notes == [
-        "x.csv: 'x' holds strings: 20,000 of 20,001 cells are numbers, and 'unknown' in line 20,002 is none"
+        "x.csv: 'x' holds strings: 20,000 of 20,001 cells are numbers, and 'unknown' in line 20,002 is not"
     ]
     assert read(["5", "a", "b"])[1:] == ("string", []) and read(["NA", "NA"])[:2] == (["NA", "NA"], "string")
     assert read(["true", "1"])[1] == "string" and read(["", ""])[1] is None
@@ -338,7 +338,7 @@ def test_a_column_has_a_type_if_all_of_its_cells_have(tmp_path):
     assert read(["007", "+1", "1e5", "null"], types={"x": "number"})[0] == [7, 1, 100000, None]
     assert read(["yes", "0", "T"], types={"x": "boolean"})[0] == [True, False, True]
     with pytest.raises(
-        CorpusError, match=r"x.csv, line 3: 'x' is 'many', and not a number, as was said.*--type x=string"
+        CorpusError, match=r"x.csv, line 3: 'x' is 'many', and not a number, as the given type says.*--type x=string"
     ):
         read(["1", "many"], types={"x": "number"})
     with pytest.raises(CorpusError, match=r"line 2: 'x' is '2024-5-1', and not a date"):

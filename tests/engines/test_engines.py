@@ -24,8 +24,7 @@ from pellucid.engines.edge import Edge
 from pellucid.errors import EngineError, IndexFolderError, InputError
 from pellucid.folder import outside
 from pellucid.index import changing, commits
-from pellucid.index.engine import Generation, Point
-from pellucid.index.engine import Test as Condition
+from pellucid.index.engine import Condition, Generation, Point
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary
 from test_index import CONDITIONS, CONDITIONS_METADATA, SparseLetters, brute_bm25
@@ -490,7 +489,7 @@ def test_settings_that_cannot_be(tmp_path):
     with Index.create(tmp_path / "index", {}) as index, index._changing() as writer:
         state = writer.commit.state
         assert state.settings["engine"] == {"kind": "local"}
-        writer.save(replace(state, settings=state.settings | {"engine": {"kind": "later"}}), (), ())
+        writer.save(replace(state, settings=state.settings | {"engine": {"kind": "later"}}), ())
     with pytest.raises(IndexFolderError, match="does not know"):
         Index.open(tmp_path / "index")
 

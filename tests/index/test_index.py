@@ -911,7 +911,7 @@ def test_stored_settings_are_checked_when_an_index_is_opened(tmp_path, fruit, na
         with index._changing() as writer:
             state = writer.commit.state
             changed = replace(state, settings=state.settings | {name: stored})
-            writer.save(changed, writer.commit.segments, state.segments)
+            writer.save(changed)
     with pytest.raises(IndexFolderError, match=r"commit\.json cannot be used: .*weight.* rebuild=True"):
         Index.open(tmp_path / "index")
     with Index.open(tmp_path / "index", rebuild=True) as index:
@@ -1023,7 +1023,7 @@ def test_an_index_from_elsewhere_asks_nobody(tmp_path, fruit, monkeypatch, name,
             settings["engine"] = value
         else:
             settings["models"][0] |= {"source": value, "copy": None}
-        writer.save(replace(state, settings=settings), writer.commit.segments, state.segments)
+        writer.save(replace(state, settings=settings))
 
     def connect(*arguments, **named):
         raise AssertionError(f"a connection was opened: {arguments}")

@@ -289,7 +289,7 @@ def test_a_commit_over_a_later_one_is_refused(tmp_path):
         writer = commits.Writer(tmp_path / "index", index._at.commit)
         index.add(["theirs"], ["abc"])
         with pytest.raises(IndexFolderError, match="changed by another process"):
-            writer.save(writer.commit.state, writer.commit.segments, writer.commit.state.segments)
+            writer.save(writer.commit.state)
         assert "theirs" in index
         late = index._at.commit
         with opened(tmp_path / "index") as other:
@@ -515,8 +515,7 @@ def test_an_index_on_read_only_media_is_searched_and_not_changed(disk):
 def test_a_full_disk_leaves_what_was_there(disk, monkeypatch, seed):
     """Whatever it is that finds no room: a segment, a merge, a rebuild, a commit."""
     place, mount = disk
-    monkeypatch.setattr("pellucid.index.changing.LEAST_FREE", 0)
-    monkeypatch.setattr("pellucid.index.index.LEAST_FREE", -(1 << 40))
+    monkeypatch.setattr("pellucid.index.changing.LEAST_FREE", -(1 << 40))
     chance, refused = random.Random(seed), 0
     index = created(place / "index")
     documents = {}

@@ -17,7 +17,7 @@ from pellucid import Index
 from pellucid.cli import app as cli
 from pellucid.errors import CorpusError, InputError, MissingExtraError
 from pellucid.index import read_qrels, read_queries
-from pellucid.index.tuning import candidates, interval
+from pellucid.index.evaluating import candidates, interval
 from tables import check_views
 
 DOCUMENTS = {
@@ -130,13 +130,6 @@ def test_an_index_of_one_part_and_one_in_an_engine(tmp_path, fruit):
         (QUERIES, RELEVANT, {"recall_at": True}, "recall_at is True"),
         (QUERIES, RELEVANT, {"examples": -1}, "examples is -1"),
         (QUERIES, RELEVANT, {"tune": True}, "3 judged queries are too few"),
-        (
-            QUERIES,
-            RELEVANT,
-            {"tune": {"1": {"a": 1}}},
-            "0 judged queries to choose weights on, beside 1 that are measured",
-        ),
-        (QUERIES, RELEVANT, {"tune": None}, "tune is None"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(index, queries, relevant, settings, said):
@@ -172,22 +165,14 @@ def make_tunable(folder, count=60):
 @pytest.mark.full
 def test_a_gain_that_is_there_is_found_in_folds_and_on_other_queries(tmp_path):
     index, queries, relevant = make_tunable(tmp_path / "index")
-    tuned = index.evaluate(queries, relevant, tune=True).tuned
-    assert dict(tuned.weights)["far"] > 0.5 and tuned.folds == 5 and tuned.chosen_on == tuned.measured_on == 60
-    assert tuned.before < 70 and tuned.after == 100 and 0 < tuned.low <= tuned.gain <= tuned.high
-    chosen, rest = ({q: relevant[q] for q in relevant if (int(q) < 30) is low} for low in (True, False))
-    report = index.evaluate(queries, rest, tune=chosen)
-    assert (report.tuned.folds, report.tuned.chosen_on, report.tuned.measured_on) == (0, 30, 30)
-    assert report.tuned.gain == pytest.approx(tuned.gain, abs=5) and report.queries == 30
+    report = index.evaluate(queries, relevant, tune=True)
+    tuned = report.tuned
+    assert dict(tuned.weights)["far"] > 0.5 and tuned.before < 70 and tuned.after == 100
+    assert 0 < tuned.low <= tuned.gain <= tuned.high and "may be chance" not in str(report)
     check_views(report)
-    again = index.evaluate({**queries, "same": queries["40"]}, rest, tune=chosen | rest | {"same": relevant["40"]})
-    assert again.tuned == report.tuned._replace(
-        left_out=31
-    )  # a query that is measured chooses nothing, nor does its text
-    assert "without 31 that are among those measured" in " ".join(str(again).split())
-    index.configure(weights=dict(tuned.weights))
-    assert index.evaluate(queries, relevant).measures[-1].ndcg == 100
-    assert "may be chance" not in str(report)
+    chosen, rest = ({q: relevant[q] for q in relevant if (int(q) < 30) is low} for low in (True, False))
+    index.configure(weights=dict(index.evaluate(queries, chosen, tune=True).tuned.weights))
+    assert index.evaluate(queries, rest).measures[-1].ndcg == 100
 
 
 def test_where_nothing_can_be_gained_the_weights_stay(tmp_path, fruit):
@@ -262,8 +247,6 @@ def test_the_command_says_what_the_method_says(index, files, fruit):
     run(*options, "--html", files / "page.html")
     assert "finds what all miss" in (files / "page.html").read_text("utf-8")
     assert "too few" in run(*options, "--tune", code=1).stderr
-    assert "beside 3 that are measured" in run(*options, "--tune-on", files / "test.tsv", code=1).stderr
-    assert "one of --tune and --tune-on" in run(*options, "--tune", "--tune-on", files / "test.tsv", code=2).stderr
 
 
 @pytest.mark.parametrize(
@@ -293,12 +276,11 @@ def test_scifact_from_end_to_end(shared, tmp_path):
         records = list(read_documents(folder / "corpus.jsonl.xz"))
         index.add([r.id for r in records], [r.text for r in records], titles=[r.title for r in records])
         queries = read_queries(folder / "queries.jsonl")
-        found = index.evaluate(
-            queries, read_qrels(folder / "qrels/test.tsv"), tune=read_qrels(folder / "qrels/train.tsv")
-        )
+        tuned = index.evaluate(queries, read_qrels(folder / "qrels/train.tsv"), tune=True).tuned
+        found = index.evaluate(queries, read_qrels(folder / "qrels/test.tsv"))
     scores = {row.part: row.ndcg for row in found.measures}
     assert found.queries == 300 and found.absent == 0
-    assert (found.tuned.chosen_on, found.tuned.left_out) == (807, 2)  # two claims are in both files
+    assert dict(tuned.weights) == pytest.approx({"bm25": 0.7, "static-en": 0.3})
     assert 66 < scores["bm25"] < 70 and 47 < scores["static-en"] < 52 and scores["together"] > scores["bm25"]
     assert len(found.examples) == 20 and all(one.lacked for one in found.examples)
     assert pellucid.index.IndexEvaluation is type(found)

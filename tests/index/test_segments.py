@@ -21,7 +21,7 @@ from pellucid import Index
 from pellucid.errors import InputError
 from pellucid.index.documents import Document
 from pellucid.index.metadata import kind_of, parse_where, register, timestamp
-from pellucid.index.segments import Added, Segment, hashed
+from pellucid.index.segments import Segment, hashed
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 DATES = st.sampled_from(["2024-05-31", "2023-01-01T10:00:00Z", "1999-12-31T23:59:59+02:00", "0001-01-01", "9999-12-31"])
@@ -88,7 +88,7 @@ class Reference:
             del self.held[number]
         self.held |= {document.number: (document, passages) for document, passages in made}
         every = [passage for _, passages in made for passage in passages]
-        return Added(
+        return Segment.made(
             [document for document, _ in made],
             [counted(text) for text, _, _ in every],
             {DENSE: [row for _, row, _ in every], OTHER: [row for _, _, row in every]},
@@ -99,7 +99,7 @@ class Reference:
     def state(self, before):
         documents = [document for document, _ in self.held.values()]
         passages = sum(len(document.ends) for document in documents)
-        return commits.State(
+        return commits.IndexState(
             before.settings, before.commit, self.next, len(documents), passages, 0, dict(self.fields)
         )  # fmt: skip
 
@@ -112,7 +112,7 @@ def written(folder):
     """Return the writer of an empty index, without models of its own."""
     settings = SETTINGS | {"models": [model(DENSE, DIMENSION), model(OTHER, 51)]}
     folder.mkdir()
-    commits.first_commit(folder, commits.State(settings))
+    commits.first_commit(folder, commits.IndexState(settings))
     return commits.Writer(folder, commits.read_commit(folder))
 
 
@@ -127,9 +127,8 @@ def change(writer, reference, step):
     gone = {}
     for segment, row in writer.commit.numbered(going).values():
         gone.setdefault(segment, []).append(row)
-    made = None if added is None else Segment.made(added)
     rows = {segment: np.array(sorted(own), np.int32) for segment, own in gone.items()}
-    writer.change(reference.state(writer.commit.state), made, rows)
+    writer.change(reference.state(writer.commit.state), added, rows)
 
 
 def check_same(commit, reference):
@@ -282,7 +281,7 @@ def test_conditions_are_those_of_plain_python(every, alternatives, cut, data):
         return
     documents = [Document(n, f"{n}", "", "", metadata, (0,)) for n, metadata in enumerate(every, 1)]
     parts = [part for part in (documents[:cut], documents[cut:]) if part]
-    made = [Segment.made(Added(part, [Counter()] * len(part), {}, {}, fields)) for part in parts]
+    made = [Segment.made(part, [Counter()] * len(part), {}, {}, fields) for part in parts]
     expected = [any(all(holds(d.metadata, name, *test) for name, test in one.items()) for one in alternatives)
                 for d in documents]  # fmt: skip
     assert np.concatenate([segment.matching(parsed) for segment in made]).tolist() == expected

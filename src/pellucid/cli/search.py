@@ -187,29 +187,26 @@ def evaluate(
     recall: Annotated[int, typer.Option(min=1, help="Hits that count for recall and MRR.")] = 100,
     missed: Annotated[int, typer.Option(min=0, help="Queries without a right hit to take apart.")] = 20,
     tune: Annotated[bool, typer.Option("--tune", help="Choose weights, in five folds of the queries.")] = False,
-    tune_on: Annotated[Path | None, typer.Option(help="Choose weights on these judgements: other queries.")] = None,
     json: JsonOption = False,
     html: HtmlOption = None,
 ) -> None:
     """Say how well an index finds what people have judged, part by part, and why it missed what it missed.
 
     Queries and judgements are as BEIR has them. Weights are never measured on the
-    queries they were chosen on. Needs pellucid[eval].
+    queries they were chosen on: each of five folds has those that are best on the other
+    four. Needs pellucid[eval].
 
     \b
     Examples:
       pellucid index eval my-index --queries queries.jsonl --qrels qrels/test.tsv
-      pellucid index eval my-index --queries queries.jsonl --qrels qrels/test.tsv --tune-on qrels/train.tsv
+      pellucid index eval my-index --queries queries.jsonl --qrels qrels/train.tsv --tune
     """
     from pellucid.index.evaluating import read_qrels, read_queries
 
-    if tune and tune_on is not None:
-        raise typer.BadParameter("give one of --tune and --tune-on", param_hint="--tune")
     asked, judged = read_queries(queries), read_qrels(qrels)
-    development = tune if tune_on is None else read_qrels(tune_on)
     with _opened(folder) as opened:
         found = opened.evaluate(
-            asked, judged, top_k=top, recall_at=recall, examples=missed, tune=development, show_progress_bar=True
+            asked, judged, top_k=top, recall_at=recall, examples=missed, tune=tune, show_progress_bar=True
         )
     show(found, json, html, None)
 

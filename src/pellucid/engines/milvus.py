@@ -12,14 +12,14 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from pellucid.errors import IndexFolderError, InputError, missing_extra
-from pellucid.index.engine import Generation, Point, Test, Vector, Where, asking, blocks
+from pellucid.engines.points import ServerSettings, asking
+from pellucid.errors import InputError, missing_extra
+from pellucid.index.engine import Condition, Engine, Generation, Point, Vector, Where, blocks
+from pellucid.index.metadata import timestamp
 
 try:
     from pymilvus import DataType, MilvusClient
@@ -34,11 +34,10 @@ _PLAIN = re.compile(r"[\w .:+-]{0,100}", re.ASCII)  # a value that can stand in 
 _NOWHERE = 2**32 - 2  # a dimension of sparse vectors that no query has
 _GRAPH = {"M": 16, "efConstruction": 200}
 _WIDTH = 256  # candidates of a search in the graph, where fewer are asked for
-_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[-+]\d\d:?\d\d)?)?")
 
 
 @dataclass(frozen=True)
-class Milvus:
+class Milvus(ServerSettings):
     """A Milvus server or cluster. Its token is read from the environment, MILVUS_TOKEN.
 
     Attributes:
@@ -57,71 +56,33 @@ class Milvus:
     graph: bool = True
 
     kind: ClassVar[str] = "milvus"
+    _NAMES: ClassVar[tuple[str, str]] = (r"[A-Za-z_]\w{0,200}", "letters, digits and '_'")
+    _BETWEEN: ClassVar[str] = "_"
 
-    def __post_init__(self) -> None:
-        """Refuse what the server would."""
-        if not re.fullmatch(r"[A-Za-z_]\w{0,200}", self.collection, re.ASCII):
-            raise InputError(f"the collection is {self.collection!r:.60}; use letters, digits and '_'")
-        if self.shards < 1 or self.replicas < 1:
-            raise InputError(f"shards are {self.shards!r} and replicas {self.replicas!r}; both are integers from 1 up")
-
-    def create(self, generation: Generation) -> MilvusEngine:
-        """Make an empty generation.
-
-        Raises:
-            InputError: a part can be negative, or another index has collections of this name.
-            EngineError: the server cannot be reached.
-        """
-        signed = [name for name, negative in generation.sparse.items() if negative]
-        if signed:
-            raise InputError(f"the model {signed[0]!r:.60} gives negative sparse values, which Milvus cannot hold")
-        client, name = self._client(), self._name(generation.name)
-        with asking(f"Milvus at {self.uri}"):
-            others = self._collections(client)
-            if generation.name == "engine-1" and others:
-                raise InputError(f"{self.uri} has a collection {others[0]!r} already; give another name, or delete it")
-            if name in others:
-                client.drop_collection(name)
-            fields = _Fields(generation)
-            client.create_collection(name, schema=fields.schema(), num_shards=self.shards, consistency_level="Strong")
-            client.create_index(name, fields.indexes(self.graph, lite="lite" in client.get_server_version()))
-            client.load_collection(name, replica_number=self.replicas)
-        return MilvusEngine(client, self.uri, name, fields, graph=self.graph)
-
-    def open(self, generation: Generation) -> MilvusEngine:
-        """Open a generation.
-
-        Raises:
-            IndexFolderError: its collection is not there.
-            EngineError: the server cannot be reached.
-        """
-        client, name = self._client(), self._name(generation.name)
-        with asking(f"Milvus at {self.uri}"):
-            if not client.has_collection(name):
-                raise IndexFolderError(
-                    f"{self.uri} has no collection {name!r}. The texts are safe: pellucid index rebuild"
-                )
-            client.load_collection(name, replica_number=self.replicas)
-        return MilvusEngine(client, self.uri, name, _Fields(generation), graph=self.graph)
-
-    def sweep(self, folder: Path, used: str) -> None:
-        """Remove the collections of all generations but the one used."""
-        client = self._client()
-        with asking(f"Milvus at {self.uri}"):
-            for name in self._collections(client):
-                if name != self._name(used):
-                    client.drop_collection(name)
+    @property
+    def _server(self) -> str:
+        return f"Milvus at {self.uri}"
 
     def _client(self) -> Any:
-        with asking(f"Milvus at {self.uri}"):
-            return MilvusClient(uri=self.uri, token=os.environ.get("MILVUS_TOKEN", ""))
+        return MilvusClient(uri=self.uri, token=os.environ.get("MILVUS_TOKEN", ""))
 
-    def _name(self, generation: str) -> str:
-        return f"{self.collection}_{generation.replace('-', '_')}"
+    def _listed(self, client: Any) -> list[str]:
+        return list(client.list_collections())
 
-    def _collections(self, client: Any) -> list[str]:
-        """Return the names of this index's collections."""
-        return [name for name in client.list_collections() if re.fullmatch(rf"{self.collection}_engine_\d+", name)]
+    def _drop(self, client: Any, name: str) -> None:
+        client.drop_collection(name)
+
+    def _made(self, client: Any, name: str, generation: Generation) -> MilvusEngine:
+        if signed := [name for name, negative in generation.sparse.items() if negative]:
+            raise InputError(f"the model {signed[0]!r:.60} gives negative sparse values, which Milvus cannot hold")
+        fields = _Fields(generation)
+        client.create_collection(name, schema=fields.schema(), num_shards=self.shards, consistency_level="Strong")
+        client.create_index(name, fields.indexes(self.graph, lite="lite" in client.get_server_version()))
+        return self._opened(client, name, generation)
+
+    def _opened(self, client: Any, name: str, generation: Generation) -> MilvusEngine:
+        client.load_collection(name, replica_number=self.replicas)
+        return MilvusEngine(client, self._server, name, _Fields(generation), graph=self.graph)
 
 
 class _Fields:
@@ -183,58 +144,43 @@ class _Fields:
         return found
 
 
-class MilvusEngine:
-    """One open collection."""
+class MilvusEngine(Engine):
+    """One open collection; what a write has returned from is in the server's log, and level Strong sees it."""
 
-    def __init__(self, client: Any, uri: str, name: str, fields: _Fields, *, graph: bool) -> None:
+    def __init__(self, client: Any, server: str, name: str, fields: _Fields, *, graph: bool) -> None:
         """Take a client, and the name and the fields of a collection that is there; `graph` searches dense parts so."""
-        self._client, self._uri, self._name, self._fields = client, uri, name, fields
+        self._client, self._server, self._name, self._fields = client, server, name, fields
         self.approximate: Collection[str] = tuple(fields.dense) if graph else ()
 
     def close(self) -> None:
-        """Close the connection."""
         self._client.close()
 
-    def flush(self) -> None:
-        """Do nothing: what a write has returned from is in the server's log, and level Strong sees it."""
-
-    def optimize(self) -> None:
-        """Do nothing: the server does it by itself."""
-
     def put(self, points: Iterable[Point]) -> None:
-        """Add points, or replace those of the same number.
-
-        Raises:
-            InputError: a sparse vector has a negative value, or a document more values than can be compared.
-        """
         for block in blocks(points, _PAGE):
             self._ask(self._client.upsert, data=[self._fields.row(point) for point in block])
 
     def delete(self, numbers: Iterable[int]) -> None:
-        """Remove points; numbers that are not there do not matter."""
         for block in blocks(numbers, _PAGE):
             self._ask(self._client.delete, ids=block)
 
-    def index_payload(self, key: str) -> None:
-        """Do nothing: all keys are in one field."""
-
     def count(self) -> int:
-        """Return the number of points."""
         return int(self._ask(self._client.query, filter="", output_fields=["count(*)"])[0]["count(*)"])
 
     def numbers(self, start: int = 0) -> Iterator[int]:
-        """Yield the numbers of all points from `start` on, rising."""
         pages = self._ask(
             self._client.query_iterator, batch_size=10 * _PAGE, filter=f"id >= {start}", output_fields=["id"]
         )
         try:
-            while page := _asked(self._uri, pages.next):
+            while True:
+                with asking(self._server):
+                    page = pages.next()
+                if not page:
+                    return
                 yield from sorted(row["id"] for row in page)
         finally:
             pages.close()
 
     def vectors(self, numbers: Collection[int], names: Collection[str]) -> dict[int, dict[str, Vector]]:
-        """Return the stored vectors of points by number and part."""
         fields = ["id", *(self._fields.of(name) for name in names)]
         found: dict[int, dict[str, Vector]] = {}
         for block in blocks(numbers, _PAGE):
@@ -243,11 +189,6 @@ class MilvusEngine:
         return found
 
     def search(self, queries: Mapping[str, Vector], limit: int, where: Where = ()) -> dict[str, dict[int, float]]:
-        """Return for each part the `limit` points with the largest products: number -> product, best first.
-
-        Raises:
-            InputError: more are asked for than Milvus gives.
-        """
         if limit > _MOST:
             raise InputError(f"Milvus gives at most {_MOST:,} passages, and {limit:,} are needed; ask for a top_k of "
                              f"{_MOST // 2:,} or less")  # fmt: skip
@@ -256,7 +197,6 @@ class MilvusEngine:
     def products(
         self, queries: Mapping[str, Vector], wanted: Mapping[str, Collection[int]]
     ) -> dict[str, dict[int, float]]:
-        """Return the exact products with the points wanted of each part: number -> product."""
         found: dict[str, dict[int, float]] = {}
         for name, vector in queries.items():
             for block in blocks(wanted.get(name, ()), _MOST // 2):
@@ -277,12 +217,8 @@ class MilvusEngine:
         return {hit["id"]: float(hit["distance"]) for hit in answer[0]}
 
     def _ask(self, call: Callable[..., Any], **arguments: Any) -> Any:
-        return _asked(self._uri, call, self._name, **arguments)
-
-
-def _asked(uri: str, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    with asking(f"Milvus at {uri}"):
-        return call(*arguments, **named)
+        with asking(self._server):
+            return call(self._name, **arguments)
 
 
 def _weights(name: str, vector: Vector) -> dict[int, float]:
@@ -312,7 +248,7 @@ def _numbers(point: Point) -> dict[str, list[float]]:
     """Return the values of a point's payload that can be compared, as seconds where they are dates."""
     found: dict[str, list[float]] = {}
     for key, values in point.payload.items():
-        known = [_seconds(value) if isinstance(value, str) else float(value) for value in values]
+        known = [timestamp(value) if isinstance(value, str) else float(value) for value in values]
         comparable = [value for value in known if value is not None]
         if len(comparable) > _VALUES:
             raise InputError(
@@ -323,39 +259,17 @@ def _numbers(point: Point) -> dict[str, list[float]]:
     return found
 
 
-def _seconds(text: str) -> float | None:
-    """Return a date such as 2024-05-31 or 2024-05-31T10:00:00Z in seconds since 1970, in UTC unless it says."""
-    if not _DATE.fullmatch(text):
-        return None
-    try:
-        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
-
-
 def _filter(where: Where) -> str:
     return " or ".join(f"({' and '.join(map(_condition, tests)) or 'id >= 0'})" for tests in where)
 
 
-def _condition(test: Test) -> str:
-    if test.operator in ("range", "dates"):
-        return f"({' or '.join(_within(test, n) for n in range(_VALUES))})"
+def _condition(test: Condition) -> str:
+    if test.operator in ("range", "dates"):  # of any of the values, at their places
+        signs = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+        known = [(signs[name], timestamp(b) if isinstance(b, str) else float(b)) for name, b in test.value.items()]
+        values = [f'numbers["{test.key}"][{place}]' for place in range(_VALUES)]
+        every = (" and ".join(f"{value} {sign} {bound!r}" for sign, bound in known) for value in values)
+        return f"({' or '.join(f'({one})' for one in every)})"
     tags = test.key.split(",") if test.operator == "exists" else [_tag(test.key, value) for value in test.value]
     quoted = ", ".join(f'"{tag}"' for tag in tags)
     return f"{'not ' if test.negated else ''}ARRAY_CONTAINS_ANY(tags, [{quoted}])"
-
-
-def _within(test: Test, place: int) -> str:
-    """Return the condition that the value at a place lies within the bounds."""
-    signs = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
-    value = f'numbers["{test.key}"][{place}]'
-    tests = [f"{value} {signs[name]} {_bound(bound)!r}" for name, bound in test.value.items()]
-    return f"({' and '.join(tests)})"
-
-
-def _bound(given: float | str) -> float:
-    bound = _seconds(given) if isinstance(given, str) else float(given)
-    if bound is None:
-        raise InputError(f"the date {given!r:.40} cannot be compared in Milvus; give it as 2024-05-31")
-    return bound

@@ -21,10 +21,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from pellucid.engines.edge import Shard
-from pellucid.errors import EngineError, IndexFolderError, InputError, missing_extra
+from pellucid.engines.edge import EdgeEngine, sweep_folders
+from pellucid.errors import EngineError, IndexFolderError, check_integer, missing_extra
 from pellucid.index.documents import PASSAGE_BITS
-from pellucid.index.engine import Generation, Point, Vector, Where, blocks
+from pellucid.index.engine import Engine, EngineSettings, Generation, Point, Vector, Where, blocks
 
 try:
     import ray as cluster
@@ -41,7 +41,7 @@ _TRIES = 3  # for a change whose actors are lost while it is made
 
 
 @dataclass(frozen=True)
-class Ray:
+class Ray(EngineSettings):
     """Actors of a Ray cluster; of this machine, where none is running and no address is given.
 
     Attributes:
@@ -63,32 +63,19 @@ class Ray:
     kind: ClassVar[str] = "ray"
 
     def __post_init__(self) -> None:
-        """Refuse numbers that are none."""
-        if self.shards < 1 or self.replicas < 1:
-            raise InputError(f"shards are {self.shards!r} and replicas {self.replicas!r}; both are integers from 1 up")
+        """Check the numbers."""
+        check_integer("shards", self.shards)
+        check_integer("replicas", self.replicas)
 
-    def create(self, generation: Generation) -> Sharded:
-        """Make an empty generation.
-
-        Raises:
-            EngineError: the cluster cannot be reached, or does not start the actors.
-        """
+    def create(self, generation: Generation) -> RayEngine:
         shutil.rmtree(self._folder(generation.folder) / generation.name, ignore_errors=True)
-        return Sharded(self._replicas(generation), () if self.exact else tuple(generation.dense), new=True)
+        return RayEngine(self._replicas(generation), () if self.exact else tuple(generation.dense), new=True)
 
-    def open(self, generation: Generation) -> Sharded:
-        """Open a generation.
-
-        Raises:
-            EngineError: the cluster cannot be reached, does not start the actors, or they have lost a shard.
-        """
-        return Sharded(self._replicas(generation), () if self.exact else tuple(generation.dense), new=False)
+    def open(self, generation: Generation) -> RayEngine:
+        return RayEngine(self._replicas(generation), () if self.exact else tuple(generation.dense), new=False)
 
     def sweep(self, folder: Path, used: str) -> None:
-        """Remove the folders of all generations but the one used, as far as this machine sees them."""
-        for other in self._folder(folder).glob("engine-*"):
-            if other.name != used:
-                shutil.rmtree(other, ignore_errors=True)
+        sweep_folders(self._folder(folder), used)
 
     def _folder(self, index: Path) -> Path:
         return Path(self.folder or index).absolute()
@@ -125,9 +112,9 @@ class _Owner:
         while True:
             try:
                 if folder.is_dir():
-                    self._shard = Shard.open(folder, dense, exact=exact)
+                    self._shard = EdgeEngine.open(folder, dense, exact=exact)
                 else:
-                    self._shard = Shard.create(folder, dense, sparse, exact=exact)
+                    self._shard = EdgeEngine.create(folder, dense, sparse, exact=exact)
                 return
             except IndexFolderError as error:
                 locked = "open in another process" in str(error)
@@ -215,12 +202,7 @@ class _Call(NamedTuple):
     reference: Any
 
     def answer(self, seconds: float | None = None) -> Any:
-        """Wait for the answer.
-
-        Raises:
-            EngineError: the actor is lost.
-            PellucidError: what the shard raises.
-        """
+        """Wait for the answer."""
         try:
             return cluster.get(self.reference, timeout=seconds)
         except RayTaskError as error:
@@ -229,15 +211,11 @@ class _Call(NamedTuple):
             raise self.replica.lost(self.actor, error) from error
 
 
-class Sharded:
+class RayEngine(Engine):
     """Open shards, each on several actors."""
 
     def __init__(self, shards: list[list[_Replica]], approximate: Collection[str], *, new: bool) -> None:
-        """Start the actors, and find out what those that were there hold.
-
-        Raises:
-            EngineError: they do not start, or a shard is lost.
-        """
+        """Start the actors, and find out what those that were there hold."""
         self._shards, self.approximate = shards, approximate
         self._changing = threading.RLock()  # a change and the return of an actor come one after the other
         self._changed: set[int] = set()  # shards with changes that are not flushed
@@ -269,7 +247,6 @@ class Sharded:
         self._restore(shard)
 
     def close(self) -> None:
-        """Close the shards and end the actors."""
         self._background.shutdown(cancel_futures=True)
         with self._changing:
             for replica in self._all():
@@ -278,11 +255,6 @@ class Sharded:
                 replica.kill()
 
     def flush(self) -> None:
-        """Return when every change before is on the disks of all actors.
-
-        Raises:
-            EngineError: all actors of a shard were lost at once, and changes since the last flush with them.
-        """
         with self._changing:
             self._write({shard: ("flush", self._written[shard] + 1) for shard in self._changed})
             for shard in self._changed:
@@ -293,18 +265,15 @@ class Sharded:
             raise EngineError("all actors of a shard were lost during a change; it was not made, try again")
 
     def optimize(self) -> None:
-        """Rearrange what was added for faster searches; drop what was deleted."""
         self._write({shard: ("do", "optimize") for shard in range(len(self._shards))})
 
     def put(self, points: Iterable[Point]) -> None:
-        """Add points, or replace those of the same number."""
         divided: dict[int, list[Point]] = {}
         for point in points:
             divided.setdefault(self._shard_of(point.number), []).append(point)
         self._change("put", divided)
 
     def delete(self, numbers: Iterable[int]) -> None:
-        """Remove points; numbers that are not there do not matter."""
         self._change("delete", self._divided(numbers))
 
     def _change(self, method: str, divided: Mapping[int, list[Any]]) -> None:
@@ -313,31 +282,25 @@ class Sharded:
             self._write({shard: ("do", method, own) for shard, own in divided.items()})
 
     def index_payload(self, key: str) -> None:
-        """Make filters by a key of the payload fast."""
         self._write({shard: ("do", "index_payload", key) for shard in range(len(self._shards))})
 
     def count(self) -> int:
-        """Return the number of points."""
         return int(sum(self._read("do", "count"))) - len(self._shards)
 
     def numbers(self, start: int = 0) -> Iterator[int]:
-        """Yield the numbers of all points from `start` on, rising."""
         return merge(*self._read("do", "numbers", max(start, _STAMP + 1)))
 
     def vectors(self, numbers: Collection[int], names: Collection[str]) -> dict[int, dict[str, Vector]]:
-        """Return the stored vectors of points by number and part."""
         asked = {shard: ("do", "vectors", own, list(names)) for shard, own in self._divided(numbers).items()}
         return {number: vector for found in self._gather(asked) for number, vector in found.items()}
 
     def search(self, queries: Mapping[str, Vector], limit: int, where: Where = ()) -> dict[str, dict[int, float]]:
-        """Return for each part the `limit` points with the largest products: number -> product, best first."""
         answers = self._read("do", "search", dict(queries), limit, where)
         return {name: dict(islice(_joined(answers, name), limit)) for name in queries}
 
     def products(
         self, queries: Mapping[str, Vector], wanted: Mapping[str, Collection[int]]
     ) -> dict[str, dict[int, float]]:
-        """Return the exact products with the points wanted of each part: number -> product."""
         divided: dict[int, dict[str, list[int]]] = {}
         for name in queries:
             for shard, own in self._divided(wanted.get(name, ())).items():
@@ -363,11 +326,7 @@ class Sharded:
         return self._gather({shard: call for shard in range(len(self._shards))})
 
     def _gather(self, asked: Mapping[int, tuple[Any, ...]]) -> list[Any]:
-        """Ask one actor of each shard, all at once; where it is lost, another.
-
-        Raises:
-            EngineError: a shard has none left, and none can be started.
-        """
+        """Ask one actor of each shard, all at once; where it is lost, another."""
         begun = {shard: self._asked(shard, call) for shard, call in asked.items()}
         answers = []
         for shard, call in begun.items():
@@ -392,11 +351,7 @@ class Sharded:
         return current[self._turn % len(current)].ask(*call)
 
     def _write(self, asked: Mapping[int, tuple[Any, ...]]) -> None:
-        """Do the same on all actors of each shard, all at once; those that are lost are replaced first.
-
-        Raises:
-            EngineError: they cannot be, or are lost again and again.
-        """
+        """Do the same on all actors of each shard, all at once; those that are lost are replaced first."""
         with self._changing:
             for _ in range(_TRIES):
                 for shard in asked:
@@ -412,11 +367,7 @@ class Sharded:
         raise next(iter(failed.values()))
 
     def _restore(self, shard: int) -> None:
-        """Start the lost actors of a shard again and bring them up to date, before they answer.
-
-        Raises:
-            EngineError: it cannot be done.
-        """
+        """Start the lost actors of a shard again and bring them up to date, before they answer."""
         with self._changing:
             for left in reversed(range(_TRIES)):
                 try:

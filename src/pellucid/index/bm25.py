@@ -47,10 +47,6 @@ class Analyser:
         Args:
             language: of Snowball's stemmers, by its English name ("german"); "none" does not stem.
             stop_words: words to leave out; None takes the list for English, and none for other languages.
-
-        Raises:
-            InputError: there is no stemmer for the language.
-            MissingExtraError: PyStemmer is not installed.
         """
         self.language = language
         given = ENGLISH_STOP_WORDS if stop_words is None and language == "english" else stop_words or ()

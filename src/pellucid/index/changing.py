@@ -2,101 +2,112 @@
 
 The engine is written first and flushed; then one commit makes a batch of documents visible, or nothing of it. A passage
 that the engine holds and no commit knows of is no hit. What must go from the engine after a commit is written down in
-it (`State.garbage`) and removed by the next change, if a crash came between.
+it (`IndexState.garbage`) and removed by the next change, if a crash came between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple
+from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
-from pellucid.errors import EngineError
+from pellucid.errors import EngineError, IndexFolderError, WritingError
 from pellucid.index.bm25 import total
-from pellucid.index.commits import File, State, Writer
-from pellucid.index.documents import PASSAGE_BITS, Document, batch_of, check_space, points_of
-from pellucid.index.engine import Engine, Point, Vector
-from pellucid.index.given import Rows, given_parts, with_given
-from pellucid.index.metadata import entries, register
-from pellucid.index.models import Model, kinds
+from pellucid.index.commits import IndexState, StoredSegment, Writer, wrong
+from pellucid.index.documents import PASSAGE_BITS, Document, batch_of, points_of
+from pellucid.index.engine import Engine, EngineSettings, Generation, Point, Vector, chosen_engine, written_engine
+from pellucid.index.given import Rows, given_parts, still_given, stored_rows, with_given
+from pellucid.index.metadata import Fields, entries, register
+from pellucid.index.models import Model, kinds, settings_with, written_models
 from pellucid.index.searching import Parts
-from pellucid.index.segments import Added, Segment
-from pellucid.index.verifying import Counts, document_vectors
+from pellucid.index.segments import Segment
 
 LEAST_FREE = 64 << 20
 """Bytes that the disk must have left: files are mapped, and a full disk would end the process."""
 
 _SKIPPED = 1000  # numbers that are not used after a write to an engine that may arrive late
 
-
-class Changes(NamedTuple):
-    """What one commit changes.
-
-    Attributes:
-        new: documents that come, without numbers.
-        counts: of each of their passages how often each term stands in it; empty without BM25.
-        vectors: of their passages by model.
-        old: segment and row of each document that goes.
-        given: the parts whose vectors were given.
-    """
-
-    new: list[Document]
-    counts: Counts
-    vectors: Mapping[str, Sequence[Vector | None]]
-    old: Sequence[tuple[int, int]]
-    given: Sequence[str] = ()
+Counts = list[Counter[str]]
+"""Of each passage how often each term stands in it; nothing without BM25."""
 
 
-def replace_documents(writer: Writer, parts: Parts, changes: Changes) -> None:
+def term_counts(parts: Parts, documents: Iterable[Document]) -> Counts:
+    """Count the terms of the passages of some documents."""
+    if not parts.commit.state.settings["bm25"]:
+        return []
+    analyser = parts.words.analyser
+    return [Counter(analyser.terms(text)) for document in documents for text in document.passages()]
+
+
+def document_vectors(
+    models: Mapping[str, Model], documents: Sequence[Document], own: Rows = MappingProxyType({})
+) -> dict[str, Sequence[Vector | None]]:
+    """Return by model the vectors of all passages of some documents; of the parts of `own`, what is there."""
+    texts = [text for document in documents for text in document.passages()]
+    made = {name: model.vectors(texts, "document") for name, model in models.items() if texts and name not in own}
+    return {**made, **own}
+
+
+def replace_documents(
+    writer: Writer,
+    parts: Parts,
+    new: Sequence[Document] = (),
+    old: Sequence[tuple[int, int]] = (),
+    counts: Counts | None = None,
+    vectors: Mapping[str, Sequence[Vector | None]] = MappingProxyType({}),
+    given: Iterable[str] = (),
+) -> None:
     """Make documents visible and others gone, both or neither.
 
-    Raises:
-        WritingError: the disk is full, or does not take it.
-        EngineError: the engine does not; nothing is changed then.
+    Args:
+        writer: holds the lock, and the commit.
+        parts: the models and the engine.
+        new: documents that come, without numbers.
+        old: segment and row of each document that goes.
+        counts: of the terms of the new ones.
+        vectors: of the passages of the new ones by model.
+        given: the parts whose vectors come from elsewhere.
     """
-    check_space(writer.folder, LEAST_FREE)
-    commit, engine, old = writer.commit, parts.engine, changes.old
-    state = commit.state
-    new = [document._replace(number=state.next + n) for n, document in enumerate(changes.new)]
-    fields = dict(state.fields)
-    keys = [key for document in new for key in register(document.metadata, fields)]
+    _check_space(writer.folder, LEAST_FREE)
+    commit, engine = writer.commit, parts.engine
+    state, counts = commit.state, counts or []
+    new = [document._replace(number=state.next + n) for n, document in enumerate(new)]
     gone = {n: np.array([row for own, row in old if own == n]) for n in {own for own, _ in old}}
     gone_passages = {n: commit.segments[n].passages_of(rows) for n, rows in gone.items()}
-    gone_terms = sum(commit.segments[n].terms_in(own) for n, own in gone_passages.items())
     removed = tuple((int(commit.segments[n].numbers[row]), commit.segments[n].size(row)) for n, row in old)
     settings = state.settings
-    if not set(changes.given) <= set(given_parts(settings)):
-        settings = with_given(settings, [*given_parts(settings), *changes.given])
+    if not set(given) <= set(given_parts(settings)):
+        settings = with_given(settings, [*given_parts(settings), *given])
     after = replace(
         state,
         settings=settings,
         next=state.next + len(new),
-        fields=fields,
+        fields=dict(state.fields),
         documents=state.documents + len(new) - len(old),
         passages=state.passages + sum(len(d.ends) for d in new) - sum(map(len, gone_passages.values())),
-        terms=state.terms + total(changes.counts) - gone_terms,
+        terms=state.terms + total(counts) - sum(commit.segments[n].terms_in(own) for n, own in gone_passages.items()),
         garbage=() if engine is None else removed,
     )
-    own = changes.vectors if engine is None else {}
-    added = Segment.made(Added(new, changes.counts, own, kinds(parts.models)[0], fields)) if new else None
     if engine is None:
+        added = _segment(new, counts, vectors, parts, after.fields) if new else None
         writer.change(after, added, gone)
         return
     try:
         _delete(engine, state.garbage)
-        for key in keys:
-            engine.index_payload(key)
-        engine.put(_points(new, changes.vectors, fields))
+        added = _segment(new, counts, vectors, parts, after.fields) if new else None
         engine.flush()
         writer.change(after, added, gone)
     except BaseException:
         late = tuple((document.number, len(document.ends)) for document in new)
         with suppress(Exception):
             skipped = replace(state, next=after.next + _SKIPPED, garbage=state.garbage + late)
-            writer.save(skipped, commit.segments, state.segments)
+            writer.save(skipped)
             _delete(engine, late)
         raise
     with suppress(EngineError):  # the change is made whether or not the engine answers now; it is tried again
@@ -104,24 +115,32 @@ def replace_documents(writer: Writer, parts: Parts, changes: Changes) -> None:
         engine.optimize()
 
 
+def _segment(
+    documents: Sequence[Document],
+    counts: Counts,
+    vectors: Mapping[str, Sequence[Vector | None]],
+    parts: Parts,
+    fields: Fields,
+) -> Segment:
+    """Return the segment of documents, in memory; their vectors go to the engine where there is one."""
+    new_keys = [key for document in documents for key in register(document.metadata, fields)]
+    if parts.engine is not None:
+        for key in new_keys:
+            parts.engine.index_payload(key)
+        points: list[Point] = []
+        for document in documents:
+            known = entries(document.metadata, fields)
+            for number in document.points():
+                rows = {name: own[len(points)] for name, own in vectors.items() if own[len(points)] is not None}
+                points.append(Point(number, rows, known))
+        parts.engine.put(points)
+        vectors = {}
+    return Segment.made(documents, counts, vectors, kinds(parts.models)[0], fields)
+
+
 def _delete(engine: Engine, garbage: Iterable[tuple[int, int]]) -> None:
     if points := [point for number, passages in garbage for point in points_of(number, passages)]:
         engine.delete(points)
-
-
-def _points(
-    documents: Sequence[Document],
-    vectors: Mapping[str, Sequence[Vector | None]],
-    fields: Mapping[str, tuple[int, str]],
-) -> list[Point]:
-    """Return the passages of documents as an engine keeps them."""
-    made: list[Point] = []
-    for document in documents:
-        known = entries(document.metadata, fields)
-        for point in document.points():
-            own = {name: rows[len(made)] for name, rows in vectors.items() if rows[len(made)] is not None}
-            made.append(Point(point, own, known))
-    return made
 
 
 def repair(writer: Writer, engine: Engine) -> None:
@@ -132,45 +151,48 @@ def repair(writer: Writer, engine: Engine) -> None:
     state = writer.commit.state
     engine.delete(engine.numbers(state.next << PASSAGE_BITS))
     _delete(engine, state.garbage)
-    writer.save(replace(state, next=state.next + _SKIPPED), writer.commit.segments, state.segments)
+    writer.save(replace(state, next=state.next + _SKIPPED))
 
 
-def refilled(
-    writer: Writer,
-    state: State,
-    models: Mapping[str, Model],
-    engine: Engine | None,
-    count: Callable[[Sequence[Document]], Counts],
-    stored: Callable[[Sequence[Document]], Rows],
-) -> tuple[State, list[Segment], list[tuple[File, File | None]]]:
-    """Return new segments with every document, which no commit names yet, and the state that counts them.
+def rebuilt(
+    writer: Writer, parts: Parts, former: Engine | None, engines: EngineSettings | None, allowed: bool
+) -> Parts:
+    """Write all segments anew, put them in the place of the old ones in one commit, and return what is asked then.
 
     Args:
         writer: holds the lock, and the commit that the documents are of.
-        state: with the settings that hold from now on.
-        models: that make the vectors.
-        engine: empty; holds the vectors, where there is one.
-        count: counts the terms of documents.
-        stored: returns the vectors of documents that stay as they are.
+        parts: the new models; its engine is not looked at.
+        former: the engine that is open, if one is.
+        engines: settings of the engine that holds the vectors from now on.
+        allowed: whether the engine that the index names may be asked.
     """
-    segments: list[Segment] = []
-    records: list[tuple[File, File | None]] = []
-    fields: dict[str, tuple[int, str]] = {}
+    folder, old, models = writer.folder, writer.commit, parts.models
+    _check_space(folder, LEAST_FREE + 2 * bytes_on_disk(folder))
+    for file in old.state.files():
+        if problem := wrong(folder, file):
+            raise IndexFolderError(f"{problem}. Restore the file, or build the index anew from the documents")
+    given = still_given(old.state, models)
+    written = old.state.settings["engine"]
+    if given and former is None:
+        same = engines is not None and engines.kind == written["kind"]
+        of_before = engines if same else chosen_engine(None, written, allowed=allowed)
+        if of_before is not None:
+            known = {name: models[name] for name in given}
+            former = of_before.open(Generation(folder, old.state.engine, *kinds(known)))
+    settings = with_given(settings_with(old.state.settings, models), given)
+    settings["engine"] = written_engine(engines)
+    settings["models"] = written_models(folder, models, f"models-{old.state.commit + 1}")
+    name = f"engine-{int(old.state.engine.rpartition('-')[2]) + 1}"
+    engine = None if engines is None else engines.create(Generation(folder, name, *kinds(models)))
+    parts = parts._replace(engine=engine)
+    stored, fields = list[StoredSegment](), Fields()
     documents = passages = terms = 0
-    dense = kinds(models)[0]
-    every = writer.commit.documents()
+    every = old.documents()
     while block := batch_of(every):
-        keys = [key for document in block for key in register(document.metadata, fields)]
-        counts, vectors = count(block), document_vectors(models, block, stored(block))
-        if engine is not None:
-            for key in keys:
-                engine.index_payload(key)
-            engine.put(_points(block, vectors, fields))
-            vectors = {}
-        opened, record = writer.write(Segment.made(Added(block, counts, vectors, dense, fields)))
-        segments.append(opened)
-        records.append((record, None))
-        writer.merge(segments, records)
+        counts = term_counts(parts, block)
+        vectors = document_vectors(models, block, stored_rows(old, former, given, block))
+        stored.append(writer.write(_segment(block, counts, vectors, parts, fields)))
+        writer.merge(stored)
         documents += len(block)
         passages += sum(len(document.ends) for document in block)
         terms += total(counts)
@@ -178,5 +200,38 @@ def refilled(
         engine.flush()
         engine.optimize()
         engine.flush()
-    counted = replace(state, documents=documents, passages=passages, terms=terms, fields=fields)
-    return counted, segments, records
+    state = IndexState(settings, old.state.commit, old.state.next, documents, passages, terms, fields, engine=name)
+    writer.save(state, stored)
+    return parts._replace(commit=writer.commit)
+
+
+def sweep(folder: Path, before: IndexState, after: IndexState, engines: EngineSettings | None, allowed: bool) -> None:
+    """Remove copies of models and generations of engines that no search asks any more."""
+    with suppress(EngineError, IndexFolderError):  # the next rebuild tries again; one that may not be asked stays
+        former = chosen_engine(None, before.settings["engine"], allowed=allowed)
+        for engine in {written_engine(e)["kind"]: e for e in (former, engines) if e is not None}.values():
+            engine.sweep(folder, after.engine)
+    used = {str(model["copy"]).partition("/")[0] for model in after.settings["models"]}
+    for other in folder.glob("models-*"):
+        if other.name not in used:
+            shutil.rmtree(other, ignore_errors=True)
+
+
+def bytes_on_disk(folder: Path) -> int:
+    """Return what the files of a folder take of the disk; those of engines have holes."""
+    size = 0
+    for path in folder.rglob("*"):
+        with suppress(OSError):  # removed meanwhile
+            facts = path.stat()
+            size += getattr(facts, "st_blocks", -(-facts.st_size // 512)) * 512 if path.is_file() else 0
+    return size
+
+
+def _check_space(folder: Path, least: int) -> None:
+    """Check that so many bytes of the disk are free."""
+    free = shutil.disk_usage(folder).free
+    if free < least:
+        raise WritingError(
+            f"{folder} is on a disk with {free >> 20:,} MB left, and {least >> 20:,} are needed. What was committed is "
+            "safe; free some space"
+        )

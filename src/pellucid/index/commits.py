@@ -3,7 +3,7 @@
     index.json           what the folder is
     commit.json          the last commit: settings, counts, and the files below with their checksums
     segments/            files that never change; one commit adds some, and names those it still needs
-    .lock                held by who makes a commit, and by nobody else
+    .lock                held while a commit is made
 
 Whoever reads has one commit, and the files it names: never half of a change, and no lock. A file that a later commit
 no longer names is removed; who has it open still reads it, and who is about to open it takes the later commit.
@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import VERSION, IndexFolderError, ModelFolderError, WritingError
+from pellucid.index.damage import MEND
 from pellucid.index.documents import Document
 from pellucid.index.engine import LOCAL
 from pellucid.index.metadata import KINDS
@@ -64,7 +65,7 @@ class File(NamedTuple):
 
 
 @dataclass(frozen=True)
-class State:
+class IndexState:
     """What an index is, and how far it has come.
 
     Attributes:
@@ -91,18 +92,18 @@ class State:
     engine: str = "engine-1"
     garbage: tuple[tuple[int, int], ...] = ()
 
+    def files(self) -> list[File]:
+        """Return all files."""
+        return [file for pair in self.segments for file in pair if file is not None]
+
     @property
     def average(self) -> float:
         """Mean number of terms of a passage."""
         return self.terms / self.passages if self.passages else 0.0
 
     @classmethod
-    def read(cls, value: Any) -> State:
-        """Return what `asdict` made and JSON has kept.
-
-        Raises:
-            ValueError, TypeError, KeyError, AttributeError: it is something else.
-        """
+    def read(cls, value: Any) -> IndexState:
+        """Return what `asdict` made and JSON has kept."""
         known = dict(value)
         known["fields"] = {name: (number, kinds) for name, (number, kinds) in known["fields"].items()}
         known["segments"] = tuple((File(*one), gone and File(*gone)) for one, gone in known["segments"])
@@ -112,8 +113,8 @@ class State:
         return state
 
     def _check(self) -> None:
-        """Refuse values of other kinds than are written: a folder may come from anyone."""
-        files = [file for pair in self.segments for file in pair if file is not None]
+        """Check that values are such as are written: a folder may come from anyone."""
+        files = self.files()
         counts = [self.commit, self.next, self.documents, self.passages, self.terms, *(file.bytes for file in files)]
         counts += [number for pair in self.garbage for number in pair]
         if not all(type(count) is int and 0 <= count < _MOST for count in counts):
@@ -132,42 +133,51 @@ class State:
         _check_settings(self.settings)
 
 
+_FINGERPRINT = {"stored": str, "functions": [{"dimension": int, "probes": list}]}
+_SETTINGS = {
+    "bm25": bool,
+    "language": str,
+    "stop_words": (None, [str]),
+    "passage_characters": int,
+    "engine": {"kind": str},
+    "models": [
+        {"name": str, "source": (None, str), "copy": (None, str), "files": {str: str}, "dimension": int,
+         "fingerprint": _FINGERPRINT}
+    ],
+}  # fmt: skip
+
+
+def _fits(value: Any, shape: Any) -> bool:
+    """Whether a value of JSON has a shape: a type, None, one of several, a list of one, or a dict by names or type."""
+    if isinstance(shape, tuple):
+        return any(_fits(value, one) for one in shape)
+    if isinstance(shape, list):
+        return isinstance(value, list) and all(_fits(item, shape[0]) for item in value)
+    if shape == {str: str}:
+        return isinstance(value, dict) and all(_fits(item, str) for item in value.values())
+    if isinstance(shape, dict):
+        return isinstance(value, dict) and all(name in value and _fits(value[name], one) for name, one in shape.items())
+    return value is None if shape is None else type(value) is shape
+
+
 def _check_settings(settings: dict[str, Any]) -> None:
-    """Refuse settings of other kinds than are written; weights are looked at where they are used."""
-    stops = settings["stop_words"]
-    kinds = {"bm25": bool, "language": str, "passage_characters": int, "engine": dict, "models": list}
-    for name, kind in kinds.items():
-        if type(settings[name]) is not kind:
-            raise ValueError(f"{name} is {settings[name]!r:.60}")
-    if stops is not None and not (isinstance(stops, list) and all(isinstance(word, str) for word in stops)):
-        raise ValueError(f"stop_words are {stops!r:.60}")
-    if settings["passage_characters"] < 1 or not isinstance(settings["engine"]["kind"], str):
-        raise ValueError("passages have no length, or the engine is of no kind")
+    """Check that settings are such as are written; weights are looked at where they are used."""
+    for name, shape in _SETTINGS.items():
+        if not _fits(settings[name], shape):
+            raise ValueError(f"{name} of its settings: {settings[name]!s:.60}")
+    if settings["passage_characters"] < 1:
+        raise ValueError("passages have no length")
     for model in settings["models"]:
-        source, copy, fingerprint = model["source"], model["copy"], model["fingerprint"]
-        if not isinstance(model["name"], str) or not (source is None or isinstance(source, str)):
-            raise ValueError(f"a model is called {model['name']!r:.60}, of {source!r:.60}")
+        name, copy, files = f"{model['name']!r:.60}", model["copy"], map(Path, model["files"])
         if copy is not None and (not re.fullmatch(r"models-[0-9]{1,15}/[^/\0]+", copy) or copy.endswith(("/.", "/.."))):
-            raise ValueError(f"the copy of the model {model['name']!r:.60} is at {copy!r:.60}")
-        if (
-            type(model["dimension"]) is not int
-            or not isinstance(fingerprint["stored"], str)
-            or not isinstance(fingerprint["functions"], list)
-        ):
-            raise ValueError(f"the model {model['name']!r:.60} has no fingerprint")
-        files = model["files"]
-        if not all(isinstance(own, str) and isinstance(digest, str) for own, digest in files.items()):
-            raise ValueError(f"the files of the copy of {model['name']!r:.60} are {files!s:.60}")
-        if any(Path(own).is_absolute() or ".." in Path(own).parts for own in files):
-            raise ValueError(f"the copy of {model['name']!r:.60} has files outside of it")
-        for function in fingerprint["functions"]:
-            if type(function["dimension"]) is not int:
-                raise ValueError(f"the fingerprint of the model {model['name']!r:.60} has no dimension")
+            raise ValueError(f"the copy of the model {name} is at {copy!r:.60}")
+        if any(file.is_absolute() or ".." in file.parts for file in files):
+            raise ValueError(f"the copy of {name} has files outside of it")
+        for function in model["fingerprint"]["functions"]:
             for numbers, values in function["probes"]:
-                if not all(type(number) is int for number in numbers) or not all(type(v) is float for v in values):
-                    raise ValueError(f"the fingerprint of the model {model['name']!r:.60} holds something else")
-    names = [model["name"] for model in settings["models"]]
-    if len(set(names)) < len(names):
+                if not (_fits(numbers, [int]) and _fits(values, [float])):
+                    raise ValueError(f"the fingerprint of the model {name} holds something else")
+    if len({model["name"] for model in settings["models"]}) < len(settings["models"]):
         raise ValueError("two models have one name")
 
 
@@ -180,7 +190,7 @@ class Commit(NamedTuple):
         stamp: by which the file of this commit is known again.
     """
 
-    state: State
+    state: IndexState
     segments: tuple[Segment, ...]
     stamp: tuple[int, int, int]
 
@@ -207,12 +217,16 @@ class Commit(NamedTuple):
         return found
 
 
-def stamp_of(folder: Path) -> tuple[int, int, int]:
-    """Return by which the present commit is known.
+class StoredSegment(NamedTuple):
+    """An open segment with its file, and that of the rows that are gone."""
 
-    Raises:
-        IndexFolderError: there is none.
-    """
+    segment: Segment
+    file: File
+    gone: File | None = None
+
+
+def stamp_of(folder: Path) -> tuple[int, int, int]:
+    """Return by which the present commit is known."""
     try:
         facts = os.stat(folder / "commit.json")
     except OSError as error:
@@ -221,11 +235,7 @@ def stamp_of(folder: Path) -> tuple[int, int, int]:
 
 
 def read_commit(folder: Path, before: Commit | None = None) -> Commit:
-    """Return the present commit; files that an earlier one has open are not opened again.
-
-    Raises:
-        IndexFolderError: a file is missing or damaged, or is not what belongs there.
-    """
+    """Return the present commit; files that an earlier one has open are not opened again."""
     opened: dict[str, tuple[File | None, Segment]] = {}
     if before is not None:
         opened = {file.name: (gone, one) for one, (file, gone) in zip(before.segments, before.state.segments)}
@@ -236,41 +246,32 @@ def read_commit(folder: Path, before: Commit | None = None) -> Commit:
         except FileNotFoundError as error:
             if left and stamp_of(folder) != stamp:  # merged meanwhile
                 continue
-            raise IndexFolderError(
-                f"{folder} lacks a file that its commit names: {error}. Restore it, or build the index anew"
-            ) from error
+            raise IndexFolderError(f"{folder} lacks a file that its commit names: {error}. {MEND}") from error
         try:
             _check_together(state, segments)
         except (ValueError, KeyError) as error:
-            raise IndexFolderError(f"{folder} is damaged: {error}. Restore it, or build the index anew") from error
+            raise IndexFolderError(f"{folder} is damaged: {error}. {MEND}") from error
         return Commit(state, segments, stamp)
     raise AssertionError("the last try returns or raises")
 
 
-def _read_state(folder: Path) -> State:
+def _read_state(folder: Path) -> IndexState:
     path = folder / "commit.json"
     try:
         found = _COMMIT.fullmatch(read_regular(path, _MOST_STATE))
         if found is None or hashlib.sha256(found[2]).hexdigest().encode() != found[1]:
             raise ValueError("it is not what was written: its checksum differs")
-        return State.read(parse_json(found[2], f"{path} is not valid JSON"))
+        return IndexState.read(parse_json(found[2], f"{path} is not valid JSON"))
     except (ModelFolderError, KeyError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise IndexFolderError(f"{path} is damaged: {error}. Restore it, or build the index anew") from error
+        raise IndexFolderError(f"{path} is damaged: {error}. {MEND}") from error
 
 
 def _open(folder: Path, file: File, gone: File | None, before: tuple[File | None, Segment] | None) -> Segment:
-    """Return a segment without the rows that are gone.
-
-    Args:
-        folder: of the index.
-        file: of the segment.
-        gone: of the rows, or None.
-        before: the same segment as an earlier commit has it open, and its file of rows.
-    """
+    """Return a segment without the rows that are gone; `before` is the same in an earlier commit, with its rows."""
     if before is None:
         segment = Segment.open(_checked_path(folder, file))
         if file.bytes <= _SMALL and (problem := segment.wrong_numbers()):
-            raise IndexFolderError(f"{_path(folder, file)} is damaged: {problem}. Restore it, or build the index anew")
+            raise IndexFolderError(f"{_path(folder, file)} is damaged: {problem}. {MEND}")
     elif before[0] == gone:
         return before[1]
     else:
@@ -279,26 +280,15 @@ def _open(folder: Path, file: File, gone: File | None, before: tuple[File | None
 
 
 def _checked_path(folder: Path, file: File) -> Path:
-    """Return where a file is; a small one is held against its checksum, of a large one the size is looked at.
-
-    Raises:
-        IndexFolderError: it is not what was written.
-        FileNotFoundError: it is not there.
-    """
+    """Return where a file is; a small one is held against its checksum, of a large one the size is looked at."""
     path = _path(folder, file)
-    size = path.stat().st_size
-    problem = wrong(folder, file) if file.bytes <= _SMALL or size != file.bytes else ""
-    if problem:
-        raise IndexFolderError(f"{problem}. Restore it, or build the index anew")
+    if (file.bytes <= _SMALL or path.stat().st_size != file.bytes) and (problem := wrong(folder, file)):
+        raise IndexFolderError(f"{problem}. {MEND}")
     return path
 
 
-def _check_together(state: State, segments: Sequence[Segment]) -> None:
-    """Refuse segments that are not those of a commit: other counts, numbers out of order, parts that are missing.
-
-    Raises:
-        ValueError, KeyError: the message says what.
-    """
+def _check_together(state: IndexState, segments: Sequence[Segment]) -> None:
+    """Check that segments are those of a commit: counts, rising numbers, and the parts."""
     held = (sum(one.kept for one in segments), sum(one.kept_passages for one in segments))
     if held != (state.documents, state.passages):
         raise ValueError(f"it holds {held[0]:,} documents with {held[1]:,} passages, and its commit counts others")
@@ -319,11 +309,7 @@ def _check_together(state: State, segments: Sequence[Segment]) -> None:
 
 
 def wrong(folder: Path, file: File) -> str:
-    """Return what is wrong with a file's bytes, "" where nothing is.
-
-    Raises:
-        FileNotFoundError: it is not there.
-    """
+    """Return what is wrong with a file's bytes, "" where nothing is."""
     path = _path(folder, file)
     size = path.stat().st_size
     if size != file.bytes:
@@ -345,7 +331,7 @@ def _path(folder: Path, file: File) -> Path:
     return path
 
 
-def first_commit(folder: Path, state: State) -> None:
+def first_commit(folder: Path, state: IndexState) -> None:
     """Make a folder an index, with a first commit."""
     (folder / "segments").mkdir()
     with writing(folder / "index.json") as aside:
@@ -354,11 +340,7 @@ def first_commit(folder: Path, state: State) -> None:
 
 
 def check_format(folder: Path) -> None:
-    """Refuse a folder that is no index, or one of another version.
-
-    Raises:
-        IndexFolderError: the message says which, and the way out.
-    """
+    """Check that a folder is an index, and of this version."""
     if not (folder / "index.json").is_file():
         what = "is no index: there is no index.json in it" if folder.is_dir() else "is not there"
         raise IndexFolderError(f"{folder} {what}. Make one: pellucid.Index.create, or pellucid index build")
@@ -377,7 +359,7 @@ def check_format(folder: Path) -> None:
         )
 
 
-def _write_state(folder: Path, state: State) -> None:
+def _write_state(folder: Path, state: IndexState) -> None:
     """Put a commit in the place of the last one, with a later time than that: readers know it by its time."""
     path, content = folder / "commit.json", json.dumps(asdict(state)).encode()
     before = path.stat().st_mtime_ns if path.exists() else 0
@@ -396,91 +378,87 @@ class Writer:
         late = stamp_of(folder) != commit.stamp
         self.folder, self.commit = folder, read_commit(folder, commit) if late else commit
 
-    def save(self, state: State, segments: Sequence[Segment], records: Sequence[tuple[File, File | None]]) -> Commit:
-        """Make a commit of these segments; on disk when it returns.
+    def stored(self) -> list[StoredSegment]:
+        """Return the segments of the present commit."""
+        return [StoredSegment(one, *files) for one, files in zip(self.commit.segments, self.commit.state.segments)]
 
-        Raises:
-            IndexFolderError: another process has made one meanwhile; nothing is changed then.
-        """
+    def save(self, state: IndexState, stored: Sequence[StoredSegment] | None = None) -> None:
+        """Make a commit of these segments, None for those of the last one; on disk when it returns."""
         if stamp_of(self.folder) != self.commit.stamp:
             raise IndexFolderError(
                 f"{self.folder} was changed by another process that does not see the lock of this one; change an index "
                 "on network drives from one machine alone"
             )
-        state = replace(state, segments=tuple(records), commit=self.commit.state.commit + 1)
+        stored = self.stored() if stored is None else stored
+        files = tuple((one.file, one.gone) for one in stored)
+        state = replace(state, segments=files, commit=self.commit.state.commit + 1)
         _write_state(self.folder, state)
-        self.commit = Commit(state, tuple(segments), stamp_of(self.folder))
+        self.commit = Commit(state, tuple(one.segment for one in stored), stamp_of(self.folder))
         self._sweep()
-        return self.commit
 
-    def change(self, state: State, added: Segment | None, gone: Mapping[int, npt.NDArray[np.int32]]) -> Commit:
-        """Make a commit with one more segment and rows gone of others, merge what is due, and return the last commit.
+    def change(self, state: IndexState, added: Segment | None, gone: Mapping[int, npt.NDArray[np.int32]]) -> None:
+        """Make a commit with one more segment and rows gone of others, and merge what is due.
 
         Args:
             state: the new one; its segments are set here.
             added: in memory, or None.
             gone: number of a segment -> rows.
         """
-        segments, records = list(self.commit.segments), list(self.commit.state.segments)
+        stored = self.stored()
         for number, rows in gone.items():
-            segments[number] = segments[number].without(rows)
-            records[number] = (records[number][0], self._write_gone(segments[number].gone))
+            rest, path = stored[number].segment.without(rows), self._new_path("-gone")
+            write_tensors(path, {"rows": rest.gone})
+            stored[number] = stored[number]._replace(segment=rest, gone=_record(path))
         if added is not None:
-            opened, record = self.write(added)
-            segments.append(opened)
-            records.append((record, None))
-        self.save(state, segments, records)
+            stored.append(self.write(added))
+        self.save(state, stored)
         try:
-            if self.merge(segments, records):
-                self.save(state, segments, records)
+            if self.merge(stored):
+                self.save(state, stored)
         except WritingError:  # the change is made; a later one merges
             self._sweep()
-        return self.commit
 
     def compact(self, passages: int) -> None:
         """Merge the last segments after so many passages were added at once; it costs no more than adding them did."""
-        segments, records = list(self.commit.segments), list(self.commit.state.segments)
-        first, size, held = len(segments), 0, 0
-        while first and size + segments[first - 1].passages <= 2 * passages:
-            first, size, held = first - 1, size + segments[first - 1].passages, held + records[first - 1][0].bytes
-        if len(segments) - first > 1 and held <= _LARGEST:
+        stored, size, held = self.stored(), 0, 0
+        first = len(stored)
+        while first and size + stored[first - 1].segment.passages <= 2 * passages:
+            first -= 1
+            size, held = size + stored[first].segment.passages, held + stored[first].file.bytes
+        if len(stored) - first > 1 and held <= _LARGEST:
             try:
-                self._merge(segments, records, slice(first, len(segments)))
-                self.save(self.commit.state, segments, records)
+                self._merge(stored, slice(first, len(stored)))
+                self.save(self.commit.state, stored)
             except WritingError:  # what was added is there; a later change merges
                 self._sweep()
 
-    def _merge(self, segments: list[Segment], records: list[tuple[File, File | None]], due: slice) -> None:
-        for file, _ in records[due]:  # damage must not go into a new file, with a checksum that is right
-            if file.bytes > _SMALL and (problem := wrong(self.folder, file)):
-                raise IndexFolderError(f"{problem}. What was added is safe; restore the file, or build anew")
-        one = Segment.merged(segments[due])
-        opened = [self.write(one)] if len(one.numbers) else []
-        segments[due] = [segment for segment, _ in opened]
-        records[due] = [(record, None) for _, record in opened]
-
-    def merge(self, segments: list[Segment], records: list[tuple[File, File | None]]) -> bool:
+    def merge(self, stored: list[StoredSegment]) -> bool:
         """Merge what is due in a list of segments, which no commit names yet; return whether anything was."""
         merged = False
-        while due := due_merge(segments, records):
-            self._merge(segments, records, due)
+        while due := _due(stored):
+            self._merge(stored, due)
             merged = True
         return merged
 
-    def write(self, segment: Segment) -> tuple[Segment, File]:
-        """Write a segment; it is part of no commit yet."""
-        path = self.folder / "segments" / f"{self.commit.state.commit + 1:06d}-{secrets.token_hex(4)}.safetensors"
-        opened = segment.write(path)
-        return opened, _record(path)
+    def _merge(self, stored: list[StoredSegment], due: slice) -> None:
+        for one in stored[due]:  # damage must not go into a new file, with a checksum that is right
+            if one.file.bytes > _SMALL and (problem := wrong(self.folder, one.file)):
+                raise IndexFolderError(f"{problem}. What was added is safe; restore the file, or build anew")
+        merged = Segment.merged([one.segment for one in stored[due]])
+        stored[due] = [self.write(merged)] if len(merged.numbers) else []
 
-    def _write_gone(self, rows: npt.NDArray[np.int32]) -> File:
-        path = self.folder / "segments" / f"{self.commit.state.commit + 1:06d}-{secrets.token_hex(4)}-gone.safetensors"
-        write_tensors(path, {"rows": rows})
-        return _record(path)
+    def write(self, segment: Segment) -> StoredSegment:
+        """Write a segment; it is part of no commit yet."""
+        path = self._new_path()
+        return StoredSegment(segment.write(path), _record(path))
+
+    def _new_path(self, kind: str = "") -> Path:
+        name = f"{self.commit.state.commit + 1:06d}-{secrets.token_hex(4)}{kind}.safetensors"
+        return self.folder / "segments" / name
 
     def _sweep(self) -> None:
         """Remove files that the present commit does not name; who has them open still reads them."""
-        used = {file.name for pair in self.commit.state.segments for file in pair if file is not None}
+        used = {file.name for file in self.commit.state.files()}
         for path in (self.folder / "segments").iterdir():
             if path.name not in used:
                 with suppress(OSError):  # open elsewhere, on Windows; the next commit tries again
@@ -491,20 +469,20 @@ def _record(path: Path) -> File:
     return File(path.name, checksum(path), path.stat().st_size)
 
 
-def due_merge(segments: Sequence[Segment], records: Sequence[tuple[File, File | None]]) -> slice | None:
+def _due(stored: Sequence[StoredSegment]) -> slice | None:
     """Return neighbouring segments that should be one, None where there are none.
 
     The last ones, where those after the first of them hold three times as much as it does: a document is written anew
     about once each time the documents grow four times, and few changes never move many documents. A segment of which
     more than half is gone is written anew by itself.
     """
-    for number, segment in enumerate(segments):
+    for number, (segment, _, _) in enumerate(stored):
         if len(segment.gone) * 2 > len(segment.numbers):
             return slice(number, number + 1)
     found, after, held = None, 0, 0
-    for number in reversed(range(len(segments))):
-        held += records[number][0].bytes
-        if after >= (_FANOUT - 1) * segments[number].passages and after and held <= _LARGEST:
-            found = slice(number, len(segments))
-        after += segments[number].passages
+    for number, (segment, file, _) in reversed(list(enumerate(stored))):
+        held += file.bytes
+        if after >= (_FANOUT - 1) * segment.passages and after and held <= _LARGEST:
+            found = slice(number, len(stored))
+        after += segment.passages
     return found

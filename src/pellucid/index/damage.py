@@ -30,6 +30,10 @@ _TYPES = {
 _ENDINGS = {"data": "u1", "ends": "i8", "keys": "i8", "key_ends": "i8", "rows": "i4"}
 
 
+MEND = "Restore it, or build the index anew"
+"""What a user can do about damage."""
+
+
 def is_list(name: str) -> bool:
     """Whether an array holds the keys of lists; a part of the score may be called "x.keys" too."""
     return name.endswith(".keys") and (":" not in name or name.startswith("sparse:"))
@@ -37,16 +41,12 @@ def is_list(name: str) -> bool:
 
 def damaged(name: str, what: object) -> IndexFolderError:
     """Return the error for a file that holds what it cannot."""
-    return IndexFolderError(f"{name} is damaged: {what}. Restore it, or build the index anew")
+    return IndexFolderError(f"{name} is damaged: {what}. {MEND}")
 
 
 @contextmanager
 def damage_told(name: str) -> Iterator[None]:
-    """Turn what damaged arrays lead to into our error.
-
-    Raises:
-        IndexFolderError: the message has the `name` of the file.
-    """
+    """Turn what damaged arrays lead to into our error."""
     try:
         yield
     except IndexFolderError:
@@ -71,11 +71,7 @@ def _type_of(name: str) -> str:
 
 
 def check_tensors(tensors: Tensors) -> None:
-    """Refuse arrays that do not fit together, so that nothing is read at a wrong place; numbers are not looked at.
-
-    Raises:
-        ValueError, KeyError: something does not fit.
-    """
+    """Check that arrays fit together, so that nothing is read at a wrong place; numbers are not looked at."""
     for name, tensor in tensors.items():
         dimensions = 2 if name.startswith(("vectors:", "codes:")) else 1
         if tensor.dtype != np.dtype(_type_of(name)) or tensor.ndim != dimensions:
@@ -108,7 +104,7 @@ def check_tensors(tensors: Tensors) -> None:
         if len(tensors[name]) != size:
             raise ValueError(f"{name} has {len(tensors[name])} items, and {size} belong there")
     if "bm25.lengths" in tensors and "bm25.keys" not in tensors:
-        raise ValueError("terms are counted, and there are none")
+        raise ValueError("there are counts of terms, and no terms")
     if not documents or tensors["numbers"][0] < 1 or tensors["passages"][0] < 1:
         raise ValueError("there is no document, or one without passages")
     for name in ("numbers", "passages"):  # a document has a passage, be it an empty one
@@ -144,7 +140,7 @@ def wrong_numbers(tensors: Tensors) -> str:
 
 
 def _strictly(name: str, numbers: npt.NDArray[np.int64]) -> None:
-    """Refuse numbers that do not rise, each above the one before."""
+    """Check that numbers rise, each above the one before."""
     if (numbers[1:] <= numbers[:-1]).any():
         raise ValueError(f"{name} do not rise")
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import shutil
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import zip_longest
-from pathlib import Path
+from numbers import Integral
 from typing import Any, NamedTuple
 
-from pellucid.errors import InputError, WritingError
+from pellucid.errors import InputError
 from pellucid.index.metadata import checked_metadata
 from pellucid.text import well_formed
 
@@ -99,35 +98,27 @@ def drafts(ids: Any, texts: Any, titles: Any, metadata: Any, limit: int) -> Iter
     """Return checked documents without numbers, one at a time, their passages of at most `limit` characters.
 
     Without ids each gets a random one of 32 hexadecimal digits.
-
-    Raises:
-        InputError: an item is of the wrong kind, an id occurs twice, there are not equally many, or a document has too
-            many passages.
     """
     for name, value in (("ids", ids), ("texts", texts), ("titles", titles)):
         if isinstance(value, str):
             raise InputError(f"{name} is one string, {value!r:.40}; give a list: [{value!r:.20}]")
-    untitled, plain = titles is None, metadata is None
-    unnamed = ids is None
-    columns = [() if unnamed else ids, texts, () if untitled else titles, () if plain else metadata]
-    items: Iterable[tuple[Any, ...]] = zip_longest(*columns, fillvalue=_ABSENT)
-    if unnamed:
-        items = ((uuid.uuid4().hex, *rest) for _, *rest in items)
-    return _drafts(items, untitled, plain, limit)
-
-
-def _drafts(items: Iterable[tuple[Any, ...]], untitled: bool, plain: bool, limit: int) -> Iterator[Document]:
+    columns = {"id": ids, "text": texts, "title": titles, "metadata": metadata}
+    given = {name: column for name, column in columns.items() if column is not None}
     seen: dict[str, int] = {}
-    for position, (own, text, title, metadata) in enumerate(items):
-        if _ABSENT in (own, text) or (title is _ABSENT and not untitled) or (metadata is _ABSENT and not plain):
+    for position, items in enumerate(zip_longest(*given.values(), fillvalue=_ABSENT)):
+        if any(item is _ABSENT for item in items):
             raise InputError(f"ids, texts, titles and metadata must be equally many; one ends at {position}")
-        title = "" if title in (_ABSENT, None) else title
-        own = checked_id(own, f"id {position}")
-        _check_strings(own, text, title)
+        row = dict(zip(given, items))
+        own = uuid.uuid4().hex if ids is None else checked_id(row["id"], f"id {position}")
+        text, title = row["text"], "" if row.get("title") is None else row["title"]
+        for name, value in (("text", text), ("title", title)):
+            if not isinstance(value, str):
+                what = f"{type(value).__name__} {value!r:.40}"
+                raise InputError(f"the {name} of document {own!r:.80} is {what}; it must be a string")
         if own in seen:
             raise InputError(f"id {own!r:.80} is given twice, as item {seen[own]} and {position}; give each once")
         seen[own] = position
-        known = checked_metadata(None if metadata is _ABSENT else metadata, f"document {own!r:.80}")
+        known = checked_metadata(row.get("metadata"), f"document {own!r:.80}")
         ends = passage_ends(text, limit)
         if len(ends) > 1 << PASSAGE_BITS:
             raise InputError(
@@ -150,45 +141,12 @@ def batch_of(checked: Iterator[Document]) -> list[Document]:
 
 
 def checked_id(own: Any, what: str) -> str:
-    """Return an id as it is kept: a string, an integer as its digits.
-
-    Raises:
-        InputError: it is something else, or empty; the message says `what`.
-    """
-    if isinstance(own, int) and not isinstance(own, bool):
-        return str(own)
-    if hasattr(own, "item") and not isinstance(own, (str, bytes)) and isinstance(own.item(), int):  # numpy's
-        return str(own.item())
+    """Return an id as it is kept: a string, an integer as its digits."""
+    if type(own) is not bool and isinstance(own, Integral):  # numpy's are, too
+        return str(int(own))
     if not isinstance(own, str) or not own:
         kind = type(own).__name__
         raise InputError(f"{what} is {own!r:.40} ({kind}); an id is a string that is not empty, or an integer")
     if well_formed(own) != own:
         raise InputError(f"{what} is {own!r:.80}, which holds half a character (a lone surrogate)")
     return own
-
-
-def _check_strings(own: str, text: Any, title: Any) -> None:
-    for name, value in (("text", text), ("title", title)):
-        if not isinstance(value, str):
-            what = f"{type(value).__name__} {value!r:.40}"
-            raise InputError(f"the {name} of document {own!r:.80} is {what}; it must be a string")
-
-
-def size_on_disk(file: Path) -> int:
-    """Return what a file takes of the disk; those of engines have holes."""
-    facts = file.stat()
-    return getattr(facts, "st_blocks", -(-facts.st_size // 512)) * 512 if file.is_file() else 0
-
-
-def check_space(folder: Path, least: int) -> None:
-    """Refuse to write where the disk has little room left.
-
-    Raises:
-        WritingError: fewer bytes than `least` are free.
-    """
-    free = shutil.disk_usage(folder).free
-    if free < least:
-        raise WritingError(
-            f"{folder} is on a disk with {free >> 20:,} MB left, and {least >> 20:,} are needed. What was committed is "
-            "safe; free some space"
-        )

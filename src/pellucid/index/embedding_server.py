@@ -11,6 +11,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -20,7 +21,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 import numpy as np
 
 from pellucid.embeddings import Role
-from pellucid.errors import VERSION, EngineError, InputError
+from pellucid.errors import VERSION, EngineError, InputError, check_integer
 from pellucid.text import well_formed
 
 _TRIES = 3
@@ -80,9 +81,8 @@ class EmbeddingServer:
             raise InputError("the url holds a name or password; put the key into an environment variable: key='NAME'")
         if not isinstance(model, str) or not model:
             raise InputError(f"the model is {model!r:.60}; give its name on the server")
-        for name, value in (("batch_size", batch_size), ("dimension", 1 if dimension is None else dimension)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise InputError(f"{name} is {value!r:.40}; it must be an integer from 1 up")
+        check_integer("batch_size", batch_size)
+        check_integer("dimension", 1 if dimension is None else dimension)
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < 1e6:
             raise InputError(f"timeout is {timeout!r:.40}; it must be seconds above 0")
         if unknown := set(roles or {}) - {"query", "document"}:
@@ -98,11 +98,7 @@ class EmbeddingServer:
         return f"<EmbeddingServer {self.address}>"
 
     def __call__(self, texts: list[str]) -> Any:
-        """Return the vectors of texts in no role, float32 [texts, d]; a row is zero for a text without a word.
-
-        Raises:
-            EngineError: the server cannot be reached, refuses, or answers something else.
-        """
+        """Return the vectors of texts in no role, float32 [texts, d]; a row is zero for a text without a word."""
         return self._rows(texts, None)
 
     def encode_query(self, texts: list[str]) -> Any:
@@ -115,25 +111,19 @@ class EmbeddingServer:
 
     def _rows(self, texts: list[str], role: Role) -> Any:
         full = [number for number, text in enumerate(texts) if text.strip()]  # OpenAI refuses empty ones
-        if not full and not self._width:
-            self._vectors(["a"], role)
-        blocks = [full[start : start + self.batch_size] for start in range(0, len(full), self.batch_size)]
-        found = [self._vectors([well_formed(texts[number]) for number in block], role) for block in blocks]
+        asked = [well_formed(texts[number]) for number in full] or ["a"] * (not self._width)
+        steps = range(0, len(asked), self.batch_size)
+        found = [self._vectors(asked[start : start + self.batch_size], role) for start in steps]
         rows = np.zeros((len(texts), self._width), np.float32)
-        for block, vectors in zip(blocks, found):
-            rows[block] = vectors
+        if full:
+            rows[full] = np.concatenate(found)
         return rows
 
     def _vectors(self, texts: list[str], role: Role) -> Any:
         """Return the vectors of the texts of one request, float32 [texts, d]."""
-        wanted = {} if self.dimension is None else {"dimensions": self.dimension}
-        body = {
-            "model": self.model,
-            "input": texts,
-            "encoding_format": "float",
-            **wanted,
-            **self._roles.get(role or "", {}),
-        }
+        body = {"model": self.model, "input": texts, "encoding_format": "float", **self._roles.get(role or "", {})}
+        if self.dimension is not None:
+            body.setdefault("dimensions", self.dimension)
         answer = self._asked(json.dumps(body).encode())
         try:
             items = json.loads(answer)["data"]
@@ -162,12 +152,16 @@ class EmbeddingServer:
             try:
                 return self._read(request)
             except HTTPError as error:
-                said = error.read(2000).decode("utf-8", "replace").replace(key or "\0", "...")
                 if not left or error.code not in _BUSY:
-                    raise EngineError(
-                        f"{self.address} answered {error.code}: {said:.300}{self._hint(error.code)}"
-                    ) from None
-                pause = _pause(error.headers.get("Retry-After"), pause)
+                    answer = error.read(2000).decode("utf-8", "replace").replace(key or "\0", "...")
+                    hint = ""
+                    if error.code in (401, 403):
+                        hint = f" (the key is taken from the environment variable {self._key})"
+                    elif 300 <= error.code < 400:
+                        hint = " (an address that is not the right one: redirects are not followed)"
+                    raise EngineError(f"{self.address} answered {error.code}: {answer:.300}{hint}") from None
+                with suppress(ValueError):  # a date
+                    pause = min(max(float(error.headers.get("Retry-After") or pause), 0.0), _LONGEST_PAUSE)
             except (URLError, HTTPException, OSError, ValueError) as error:
                 if not left or isinstance(error, ValueError):
                     raise EngineError(f"{self.address} cannot be reached: {error!s:.300}") from None
@@ -185,11 +179,6 @@ class EmbeddingServer:
                     raise TimeoutError(f"the answer took more than {self.timeout:g} seconds")
         return bytes(answer)
 
-    def _hint(self, code: int) -> str:
-        if code in (401, 403):
-            return f" (the key is taken from the environment variable {self._key})"
-        return " (an address that is not the right one: redirects are not followed)" if 300 <= code < 400 else ""
-
 
 def _numbers(embedding: Any) -> Any:
     """Return an embedding, which may be base64 of little-endian float32."""
@@ -198,11 +187,3 @@ def _numbers(embedding: Any) -> Any:
     if not isinstance(embedding, list):
         raise TypeError("an embedding is a list of numbers")
     return np.array(embedding, np.float32)
-
-
-def _pause(asked: str | None, default: float) -> float:
-    """Return the seconds to wait before another try."""
-    try:
-        return min(max(float(asked or default), 0.0), _LONGEST_PAUSE)
-    except ValueError:  # a date
-        return default

@@ -9,15 +9,12 @@ are in `engines/`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
-import numpy as np
-
-from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError
+from pellucid.errors import IndexFolderError, InputError
 
 Item = TypeVar("Item")
 
@@ -33,7 +30,7 @@ class Point(NamedTuple):
     payload: Mapping[str, Any]
 
 
-class Test(NamedTuple):
+class Condition(NamedTuple):
     """A condition on a key of the payload; operator "in", "range" or "dates" (bounds), or "exists" (any of several)."""
 
     key: str
@@ -42,7 +39,7 @@ class Test(NamedTuple):
     negated: bool = False
 
 
-Where = tuple[tuple[Test, ...], ...]
+Where = tuple[tuple[Condition, ...], ...]
 """Any of these must hold, each of which is all of its tests; () holds always."""
 
 
@@ -77,19 +74,27 @@ class Engine(Protocol):
         """Release what is open."""
 
     def flush(self) -> None:
-        """Return when every change before is safe, and every search sees it."""
+        """Return when every change before is safe, and every search sees it; nothing to do where a write waits."""
+        return None
 
     def optimize(self) -> None:
-        """Rearrange what was added for faster searches."""
+        """Rearrange what was added for faster searches, where a server does not by itself."""
+        return None
+
+    def index_payload(self, key: str) -> None:
+        """Make filters by a key of the payload fast, where that has to be asked for."""
+        return None
 
     def put(self, points: Iterable[Point]) -> None:
-        """Add points, or replace those of the same number."""
+        """Add points, or replace those of the same number.
+
+        Raises:
+            InputError: the engine cannot hold one.
+            WritingError: the disk is full, or does not take it.
+        """
 
     def delete(self, numbers: Iterable[int]) -> None:
         """Remove points; numbers that are not there do not matter."""
-
-    def index_payload(self, key: str) -> None:
-        """Make filters by a key of the payload fast."""
 
     def count(self) -> int:
         """Return the number of points."""
@@ -118,10 +123,20 @@ class EngineSettings(Protocol):
     kind: ClassVar[str]
 
     def create(self, generation: Generation) -> Engine:
-        """Make an empty generation, in the place of what an interrupted rebuild left."""
+        """Make an empty generation, in the place of what an interrupted rebuild left.
+
+        Raises:
+            InputError: another index is there, or the engine cannot hold a part.
+            EngineError: it cannot be reached.
+        """
 
     def open(self, generation: Generation) -> Engine:
-        """Open a generation."""
+        """Open a generation.
+
+        Raises:
+            IndexFolderError: it is missing, broken, or open in another process.
+            EngineError: it cannot be reached, or has lost a part of it.
+        """
 
     def sweep(self, folder: Path, used: str) -> None:
         """Remove all generations of the index in `folder` but the one used."""
@@ -142,11 +157,7 @@ ENGINES = {
 
 
 def written_engine(engine: EngineSettings | None) -> dict[str, Any]:
-    """Return how an index writes its engine down.
-
-    Raises:
-        InputError: it is none.
-    """
+    """Return how an index writes its engine down."""
     if engine is None:
         return {"kind": LOCAL}
     if getattr(type(engine), "kind", None) not in ENGINES:
@@ -163,17 +174,21 @@ def chosen_engine(
         engine: given, "local", or None.
         written: what the index wrote down.
         other: whether another kind than the one written down may be given.
-        allowed: whether an engine outside the folder may be asked that nobody has given.
-
-    Raises:
-        InputError: another kind is given.
-        IndexFolderError: this version does not know the one written down, or it is outside the folder.
+        allowed: whether an engine outside the folder may be asked that the caller has not given.
     """
     if engine is None:
-        found = _engine_of(written)
+        found = None
+        if written["kind"] != LOCAL:
+            if written["kind"] not in ENGINES:
+                raise IndexFolderError(
+                    f"the engine of the index is {written['kind']!r:.40}, which this pellucid does not know; update it"
+                )
+            module, _, name = ENGINES[written["kind"]].rpartition(".")
+            settings = {own: value for own, value in written.items() if own != "kind"}
+            found = getattr(import_module(f"pellucid.{module}"), name)(**settings)
         if written["kind"] not in _INSIDE and not allowed:
             raise IndexFolderError(
-                f"the index names the engine {found!r:.300}; a folder asks nobody by itself, nor with your keys. If "
+                f"the index names the engine {found!r:.300}; a folder alone asks no server, nor with your keys. If "
                 "you trust it: Index.open(path, allow_outside=True), or pellucid --allow-outside on the command line. "
                 "Or give the engine: Index.open(path, engine=...)"
             )
@@ -188,42 +203,8 @@ def chosen_engine(
     return given
 
 
-def _engine_of(written: Mapping[str, Any]) -> EngineSettings | None:
-    settings = dict(written)
-    kind = settings.pop("kind")
-    if kind == LOCAL:
-        return None
-    if kind not in ENGINES:
-        raise IndexFolderError(f"the engine of the index is {kind!r:.40}, which this pellucid does not know; update it")
-    module, _, name = ENGINES[kind].rpartition(".")
-    found: EngineSettings = getattr(import_module(f"pellucid.{module}"), name)(**settings)
-    return found
-
-
-@contextmanager
-def asking(server: str) -> Iterator[None]:
-    """Turn what a server's client raises into our error.
-
-    Raises:
-        EngineError: there was one; the message names the `server`.
-    """
-    try:
-        yield
-    except PellucidError:
-        raise
-    except Exception as error:  # clients, their transport and their validation have no common class
-        raise EngineError(f"{server}: {error!s:.300}. What was committed before is safe") from error
-
-
 def blocks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
     """Yield the items in lists of at most `size`."""
     waiting = iter(items)
     while block := list(islice(waiting, size)):
         yield block
-
-
-def read_vector(vector: Any) -> Vector:
-    """Return a vector of Qdrant's, embedded or of a cluster, as numpy has it."""
-    if hasattr(vector, "indices"):
-        return np.array(vector.indices, np.int64), np.array(vector.values, np.float32)
-    return np.array(vector, np.float32)

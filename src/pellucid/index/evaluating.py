@@ -1,12 +1,14 @@
-"""How good an index finds what people have judged: measures of each part, and why what is relevant was missed.
+"""How good an index finds what people have judged: measures of each part, why what is relevant was missed, and weights.
 
 The measures are trec_eval's. A query that finds nothing counts 0, and so does a relevant document that the index does
-not hold. All searches are of one commit, with its word weights; each query is encoded once.
+not hold. All searches are of one commit, with its word weights; each query is encoded once. Weights that were chosen on
+the queries they are measured on look better than they are: each of five folds of the queries is measured with those
+that are best on the other four.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +40,11 @@ TOGETHER = "together"
 
 _ROWS = 3  # of what a missed document lacked
 _BATCH = 256  # queries encoded at once
+_FOLDS = 5
+_LEAST = 20  # queries that weights are chosen on
+_RESAMPLES = 5_000
+_STEPS = (10, 5, 4, 2, 1)  # into which a weight is divided; the first that gives few enough
+_MOST = 70  # weights that are tried
 _GRADES = 1000  # the largest grade; trec_eval counts up to it, and ends the process where it is too large
 
 
@@ -96,18 +103,13 @@ class PartWeight(NamedTuple):
 
 
 class TunedWeights(NamedTuple):
-    """Weights that were chosen on some queries, and what they bring on others.
+    """Weights that were chosen on the queries, and what such a choice brings on others.
 
     Attributes:
-        weights: the best on all queries they were chosen on.
+        weights: the best on all queries.
         tried: how many weights were tried.
-        chosen_on: queries that these were chosen on.
-        left_out: queries that were given to choose on and are measured, too: they chose nothing.
-        measured_on: queries that the gain was measured on.
-        folds: parts into which the queries were divided: in turn, each was measured with the weights that are best on
-            the others. 0 where the two were other queries from the beginning.
-        before: nDCG with the index's own weights, times 100, of the queries measured.
-        after: with those chosen.
+        before: nDCG with the index's own weights, times 100.
+        after: that of each fold of the queries with the weights that are best on the other folds.
         gain: the difference.
         low: the lower end of its 95 % interval, over resampled queries.
         high: the upper end.
@@ -115,10 +117,6 @@ class TunedWeights(NamedTuple):
 
     weights: tuple[PartWeight, ...]
     tried: int
-    chosen_on: int
-    left_out: int
-    measured_on: int
-    folds: int
     before: float
     after: float
     gain: float
@@ -190,18 +188,12 @@ class IndexEvaluation(Report):
         return f"{one.query}: {one.text}", rank, score, first, one.document, ", ".join(one.found_by), lacked
 
     def _tuned(self, tuned: TunedWeights) -> Iterator[AnyPart]:
-        how = (
-            f"of {tuned.folds} parts of the queries, each measured with the weights that are best on the others"
-            if tuned.folds
-            else f"chosen on {counted(tuned.chosen_on, 'other query', 'other queries')}"
-        )
-        if tuned.left_out:
-            how += f", without {tuned.left_out:,} that are among those measured"
         yield Note(
             f"Tuned: nDCG@{self.top_k} {tuned.before:.1f} before, {tuned.after:.1f} after, {tuned.gain:+.1f} "
-            f"(95 % {tuned.low:+.1f} to {tuned.high:+.1f}) on {tuned.measured_on:,} queries; {how}."
+            f"(95 % {tuned.low:+.1f} to {tuned.high:+.1f}) on {self.queries:,} queries, in {_FOLDS} folds, each "
+            "measured with the weights that are best on the others."
         )
-        best = f"The best of {tuned.tried} on {tuned.chosen_on:,} queries"
+        best = f"The best of {tuned.tried} on all queries"
         if dict(tuned.weights) == {row.part: row.weight for row in self.measures if row.part != TOGETHER}:
             yield Note(f"{best} are the weights that the index has.")
             return
@@ -222,30 +214,25 @@ class _Remembered(Model):
         return [self._rows[text] for text in texts]
 
 
-class Asked:
-    """Queries asked of one commit, with any weights.
+class JudgedQueries:
+    """Queries with judgements, asked of one commit with any weights.
 
     Attributes:
-        index: the index at one moment.
-        parts: the same with models that have encoded the queries.
-        queries: those that have a text and a relevant document.
+        parts: the index at one moment, with models that have encoded the queries.
+        texts: of the queries that have a relevant document.
         relevant: of these.
-        own: the weights that searches have.
+        left_out: how many judged queries have no text.
+        weights: that searches have.
     """
 
     def __init__(self, parts: Parts, queries: Queries, relevant: Relevant) -> None:
-        """Encode the queries.
-
-        Raises:
-            InputError: there is none, or a value is of the wrong kind.
-            MissingExtraError: trec_eval is not installed.
-        """
+        """Encode the queries."""
         _trec_eval()  # before anything takes time
         settings = parts.commit.state.settings
-        self.own: dict[str, float] = settings["weights"]
+        self.weights: dict[str, float] = settings["weights"]
         self._factors = checked_word_weights(None, settings.get("word_weights", {}))
-        self.queries, self.relevant, self.left_out = _checked(queries, relevant)
-        texts = list(dict.fromkeys(self.queries.values()))
+        self.texts, self.relevant, self.left_out = _checked(queries, relevant)
+        texts = list(dict.fromkeys(self.texts.values()))
         models = {}
         for name, model in parts.models.items():
             rows: dict[str, Any] = {}
@@ -253,28 +240,41 @@ class Asked:
                 block = texts[start : start + _BATCH]
                 rows |= zip(block, model.vectors(block, "query"))
             models[name] = model if model.is_static else _Remembered(model, rows)
-        self.index, self.parts = parts, parts._replace(models=models)
+        self.parts = parts._replace(models=models)
 
     def question(self, query: str, weights: Mapping[str, float]) -> Question:
         """Return a query, by its id, with weights that add up to 1."""
-        return Question(self.queries[query], dict(weights), self.parts, self._factors)
+        return Question(self.texts[query], dict(weights), self.parts, self._factors)
 
     def hits(self, query: str, weights: Mapping[str, float], top_k: int) -> list[Hit]:
         """Return the first hits of a query by its id."""
         return self.question(query, weights).search(min(top_k, max(self.parts.commit.state.documents, 1)), ())[0]
 
-    def ndcg(self, weights: Mapping[str, float], top_k: int) -> Floats:
-        """Return the nDCG of each query, times 100, float64 [queries]."""
-        runs = {query: [hit.id for hit in self.hits(query, weights, top_k)] for query in self.queries}
-        return measured(self.relevant, runs, [f"ndcg_cut.{top_k}"])[0]
+    def run(self, weights: Mapping[str, float], top_k: int, advance: Callable[[int], None]) -> dict[str, list[str]]:
+        """Return the ids of the first hits of each query, best first."""
+        found = {}
+        for query in self.texts:
+            found[query] = [hit.id for hit in self.hits(query, weights, top_k)]
+            advance(1)
+        return found
+
+    def measured(self, run: Mapping[str, Sequence[str]], names: Sequence[str]) -> list[Floats]:
+        """Return trec_eval's measures of each query of a run, times 100; 0 for a query that has no hits."""
+        grades, ranked = {}, {}
+        for place, (query, of) in enumerate(self.relevant.items()):
+            number = {
+                own: str(n) for n, own in enumerate(dict.fromkeys([*of, *run[query]]))
+            }  # ids that C code can read
+            grades[str(place)] = {number[own]: grade for own, grade in of.items()}
+            if run[query]:  # sorted by score, equal ones in a way of its own: so scores fall by one a rank
+                ranked[str(place)] = {number[own]: float(-rank) for rank, own in enumerate(run[query])}
+        found = _trec_eval()(grades, set(names)).evaluate(ranked)
+        keys = [name.replace(".", "_") for name in names]
+        return [np.array([100 * found.get(str(n), {}).get(key, 0.0) for n in range(len(grades))]) for key in keys]
 
 
 def _trec_eval() -> Any:
-    """Return trec_eval's evaluator.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
+    """Return trec_eval's evaluator."""
     try:
         import pytrec_eval
     except ImportError as error:
@@ -282,27 +282,8 @@ def _trec_eval() -> Any:
     return pytrec_eval.RelevanceEvaluator
 
 
-def measured(relevant: Relevant, runs: Mapping[str, Sequence[str]], names: Sequence[str]) -> list[Floats]:
-    """Return trec_eval's measures of each query, times 100; 0 for a query that has no hits.
-
-    Args:
-        relevant: of each query.
-        runs: of each query the ids of the hits, the best first.
-        names: of the measures.
-    """
-    grades, ranked = {}, {}
-    for place, (query, of) in enumerate(relevant.items()):
-        number = {own: str(n) for n, own in enumerate(dict.fromkeys([*of, *runs[query]]))}  # ids that C code can read
-        grades[str(place)] = {number[own]: grade for own, grade in of.items()}
-        if runs[query]:  # sorted by score, equal ones in a way of its own: so scores fall by one a rank
-            ranked[str(place)] = {number[own]: float(-rank) for rank, own in enumerate(runs[query])}
-    found = _trec_eval()(grades, set(names)).evaluate(ranked)
-    keys = [name.replace(".", "_") for name in names]
-    return [np.array([100 * found.get(str(n), {}).get(key, 0.0) for n in range(len(grades))]) for key in keys]
-
-
 def evaluated(
-    asked: Asked, *, top_k: int, recall_at: int, most: int, advance: Callable[[int], None]
+    asked: JudgedQueries, top_k: int, recall_at: int, most: int, tune: bool, advance: Callable[[int], None]
 ) -> IndexEvaluation:
     """Measure each part alone and all together, and take apart what was missed.
 
@@ -311,53 +292,45 @@ def evaluated(
         top_k: see `IndexEvaluation`.
         recall_at: see there.
         most: missed queries that are taken apart.
+        tune: whether weights are chosen, too.
         advance: is told how many searches were made.
     """
-    alone = {part: {other: float(other == part) for other in asked.own} for part in asked.own}
-    ways = {**(alone if len(alone) > 1 else {}), TOGETHER: asked.own}
-    runs: dict[str, dict[str, list[str]]] = {}
-    for name, weights in ways.items():
-        runs[name] = {}
-        for query in asked.queries:
-            runs[name][query] = [hit.id for hit in asked.hits(query, weights, max(top_k, recall_at))]
-            advance(1)
-    found = {n: {q for q, of in asked.relevant.items() if _has(run[q][:top_k], of)} for n, run in runs.items()}
-    missed = [query for query in asked.queries if query not in found[TOGETHER]]
+    tuned = _tuned(asked, top_k, advance) if tune else None
+    alone = {part: {other: float(other == part) for other in asked.weights} for part in asked.weights}
+    ways = {**(alone if len(alone) > 1 else {}), TOGETHER: asked.weights}
+    runs = {name: asked.run(weights, max(top_k, recall_at), advance) for name, weights in ways.items()}
+    relevant = {query: {own for own, grade in of.items() if grade > 0} for query, of in asked.relevant.items()}
+    found = {name: {q for q, own in relevant.items() if own & set(run[q][:top_k])} for name, run in runs.items()}
+    missed = [query for query in asked.texts if query not in found[TOGETHER]]
     rows = []
     for name, run in runs.items():
-        (ndcg,) = measured(asked.relevant, run, [f"ndcg_cut.{top_k}"])
         cut = {query: ids[:recall_at] for query, ids in run.items()}
-        others = measured(asked.relevant, cut, [f"recall.{recall_at}", "recip_rank"])
-        first, recall, mrr = (float(values.mean()) for values in (ndcg, *others))
+        values = asked.measured(run, [f"ndcg_cut.{top_k}"]) + asked.measured(cut, [f"recall.{recall_at}", "recip_rank"])
+        ndcg, recall, mrr = (float(of.mean()) for of in values)
         rescued = len(found[name] - found[TOGETHER])
-        rows.append(PartMeasures(name, asked.own.get(name, 1.0), first, recall, mrr, rescued))
+        rows.append(PartMeasures(name, asked.weights.get(name, 1.0), ndcg, recall, mrr, rescued))
     examples = []
     for query in missed[:most]:
         found_by = tuple(name for name, queries in found.items() if query in queries)
         examples.append(_missed(asked, query, runs[TOGETHER][query][:recall_at], found_by))
         advance(1)
-    every = {document for of in asked.relevant.values() for document, grade in of.items() if grade > 0}
+    every = set().union(*relevant.values())
     absent = len(every) - len(asked.parts.commit.rows_of(sorted(every)))
-    state = asked.parts.commit.state
     return IndexEvaluation(
-        state.documents, len(asked.queries), asked.left_out, absent, top_k, recall_at, tuple(rows), len(missed),
-        tuple(examples), None,
+        asked.parts.commit.state.documents, len(asked.texts), asked.left_out, absent, top_k, recall_at, tuple(rows),
+        len(missed), tuple(examples), tuned,
     )  # fmt: skip
 
 
-def _has(run: Iterable[str], relevant: Mapping[str, int]) -> bool:
-    return any(relevant.get(own, 0) > 0 for own in run)
-
-
-def _missed(asked: Asked, query: str, run: Sequence[str], found_by: tuple[str, ...]) -> MissedQuery:
+def _missed(asked: JudgedQueries, query: str, run: Sequence[str], found_by: tuple[str, ...]) -> MissedQuery:
     """Say why no relevant document of a query came among the first."""
     relevant = [own for own, grade in asked.relevant[query].items() if grade > 0]
-    first = next(iter(asked.hits(query, asked.own, 1)), None)
+    first = next(iter(asked.hits(query, asked.weights, 1)), None)
     shown = (first.id, first.score) if first is not None else ("", 0.0)
     places = asked.parts.commit.rows_of(relevant)
-    scored = [asked.question(query, asked.own).score(*places[own]) for own in relevant if own in places]
+    scored = [asked.question(query, asked.weights).score(*places[own]) for own in relevant if own in places]
     if not scored:
-        return MissedQuery(query, asked.queries[query], relevant[0], None, None, *shown, found_by, ())
+        return MissedQuery(query, asked.texts[query], relevant[0], None, None, *shown, found_by, ())
     best = max(scored, key=lambda hit: hit.score)
     rank = run.index(best.id) + 1 if best.id in run else None
     lacked: tuple[Reason, ...] = ()
@@ -365,7 +338,7 @@ def _missed(asked: Asked, query: str, run: Sequence[str], found_by: tuple[str, .
         rows = (first.explain() - best.explain()).rows
         strongest = sorted((row for row in rows if row.contribution > 0), key=lambda row: -row.contribution)
         lacked = tuple(Reason(row.name, row.contribution) for row in strongest[:_ROWS])
-    return MissedQuery(query, asked.queries[query], best.id, rank, best.score, *shown, found_by, lacked)
+    return MissedQuery(query, asked.texts[query], best.id, rank, best.score, *shown, found_by, lacked)
 
 
 def _checked(queries: Queries, relevant: Relevant) -> tuple[dict[str, str], dict[str, dict[str, int]], int]:
@@ -380,7 +353,10 @@ def _checked(queries: Queries, relevant: Relevant) -> tuple[dict[str, str], dict
     known: dict[str, dict[str, int]] = {}
     left_out = 0
     for query, grades in relevant.items():
-        if not isinstance(grades, Mapping) or not all(_is_grade(grade) for grade in grades.values()):
+        if not isinstance(grades, Mapping) or not all(
+            type(grade) is not bool and isinstance(grade, (int, np.integer)) and abs(int(grade)) <= _GRADES
+            for grade in grades.values()
+        ):
             raise InputError(
                 f"the judgements of query {query!r:.60} are {grades!s:.80}; give {{id: grade}}, integers up to "
                 f"{_GRADES:,}"
@@ -402,8 +378,66 @@ def _checked(queries: Queries, relevant: Relevant) -> tuple[dict[str, str], dict
     return asked, known, left_out
 
 
-def _is_grade(grade: Any) -> bool:
-    return isinstance(grade, (int, np.integer)) and not isinstance(grade, bool) and abs(int(grade)) <= _GRADES
+# --- Weights ---
+
+
+def _tuned(asked: JudgedQueries, top_k: int, advance: Callable[[int], None]) -> TunedWeights:
+    """Choose weights on the queries, and measure such a choice in folds."""
+    if len(asked.weights) < 2:
+        raise InputError(f"the index has one part, {next(iter(asked.weights))!r:.60}; there are no weights to tune")
+    if len(asked.texts) < _LEAST:
+        raise InputError(f"{len(asked.texts)} judged queries are too few to choose weights on; give {_LEAST} or more")
+    tried = candidates(asked.weights)
+    values = np.array(  # [weights, queries]
+        [asked.measured(asked.run(weights, top_k, advance), [f"ndcg_cut.{top_k}"])[0] for weights in tried]
+    )
+    before, after = values[0], np.zeros(values.shape[1])
+    folds = np.random.default_rng(0).permutation(len(after)) % _FOLDS
+    for fold in range(_FOLDS):
+        after[folds == fold] = values[_best(values[:, folds != fold], tried)][folds == fold]
+    weights = tuple(PartWeight(*item) for item in tried[_best(values, tried)].items())
+    mean1, mean2, gain = (float(of.mean()) for of in (before, after, after - before))
+    return TunedWeights(weights, len(tried), mean1, mean2, gain, *interval(after - before))
+
+
+def candidates(own: Mapping[str, float]) -> list[Mapping[str, float]]:
+    """Return weights to try: those of the index first, then all in equal steps.
+
+    >>> len(candidates({"bm25": 0.7, "dense": 0.3})), len(candidates({"a": 0.5, "b": 0.25, "c": 0.25}))
+    (11, 67)
+    """
+    ways = (list(_shares(len(own), steps)) for steps in _STEPS)
+    shares = next(way for way in ways if len(way) <= _MOST or len(way) == len(own))  # of one step is one part alone
+    every = [{name: part / sum(parts) for name, part in zip(own, parts)} for parts in shares]
+    return [own, *(weights for weights in every if _distance(weights, own) > 1e-9)]
+
+
+def _shares(parts: int, total: int) -> Iterator[tuple[int, ...]]:
+    """Yield all ways to divide a total among some parts."""
+    if parts == 1:
+        yield (total,)
+        return
+    for first in range(total + 1):
+        yield from ((first, *rest) for rest in _shares(parts - 1, total - first))
+
+
+def _best(values: Floats, tried: Sequence[Mapping[str, float]]) -> int:
+    """Return which weights have the best mean; of equal ones the nearest to the index's own, which are the first."""
+    means = values.mean(axis=1)
+    best = np.flatnonzero(means >= means.max() - 1e-9).tolist()
+    return int(min(best, key=lambda number: _distance(tried[number], tried[0])))
+
+
+def _distance(first: Mapping[str, float], second: Mapping[str, float]) -> float:
+    return sum(abs(first[name] - second[name]) for name in first)
+
+
+def interval(gains: Floats) -> tuple[float, float]:
+    """Return where 95 % of the means of resampled queries lie."""
+    draws = np.random.default_rng(0)
+    means = [gains[draws.integers(len(gains), size=len(gains))].mean() for _ in range(_RESAMPLES)]
+    low, high = np.percentile(means, [2.5, 97.5])
+    return float(low), float(high)
 
 
 # --- Files ---

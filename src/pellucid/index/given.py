@@ -1,4 +1,4 @@
-"""Vectors from elsewhere: given with the documents, so that nobody embeds twice.
+"""Vectors from elsewhere: given with the documents, so that nothing is embedded twice.
 
 A row is of a document, and stands for each of its passages: what a long document means as a whole, beside what BM25 and
 other models find in the passage. The index remembers which parts have such rows (`given_parts`): they are kept when all
@@ -15,7 +15,7 @@ import numpy as np
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import EngineError, IndexFolderError, InputError
 from pellucid.fingerprint import same_model
-from pellucid.index.commits import Commit, State
+from pellucid.index.commits import Commit, IndexState
 from pellucid.index.documents import Document
 from pellucid.index.engine import Engine, Vector
 from pellucid.index.models import Model
@@ -51,7 +51,7 @@ class QueryFunction:
     encode_query = __call__
 
     def encode_document(self, texts: list[str]) -> Any:
-        """Refuse: documents' vectors are given.
+        """Raise an error: the vectors of documents are given.
 
         Raises:
             InputError: always.
@@ -62,13 +62,6 @@ class QueryFunction:
         )
 
 
-def one_row(row: Any) -> Any:
-    """Return the row of one document as an array or matrix of one row."""
-    if hasattr(row, "tocsr"):
-        return row
-    return row[None] if getattr(row, "ndim", 0) == 1 else [row]
-
-
 class GivenVectors:
     """Rows that a user gives for documents, checked.
 
@@ -77,11 +70,7 @@ class GivenVectors:
     """
 
     def __init__(self, vectors: Mapping[str, Any] | None, models: Mapping[str, Model]) -> None:
-        """Take by part an array [documents, dimension]; of a sparse part also a scipy CSR matrix.
-
-        Raises:
-            InputError: no such part, no array of finite numbers, another dimension, or other numbers of rows.
-        """
+        """Take by part an array [documents, dimension]; of a sparse part also a scipy CSR matrix."""
         self.models = models
         if not isinstance(vectors, (Mapping, type(None))):
             raise InputError(f"vectors are {type(vectors).__name__}; give a dict: name of the part -> array")
@@ -92,35 +81,14 @@ class GivenVectors:
             )
         self._arrays = {name: _checked(name, array, models[name]) for name, array in (vectors or {}).items()}
 
-    @property
-    def parts(self) -> list[str]:
-        """The parts that have rows."""
-        return list(self._arrays)
-
     def check(self, documents: int, after: str = "") -> None:
-        """Refuse another number of rows than of documents.
-
-        Args:
-            documents: how many there are.
-            after: what the message ends with.
-
-        Raises:
-            InputError: the message names the part.
-        """
+        """Check that there are as many rows as documents; a message ends with `after`."""
         for name, array in self._arrays.items():
             if array.shape[0] != documents:
                 raise InputError(f"vectors of {name!r} have {array.shape[0]:,} rows for {documents:,} documents{after}")
 
     def of(self, documents: Sequence[Document], start: int) -> dict[str, list[Vector | None]]:
-        """Return by part a row at length 1 for each passage of some documents; None for a row of zeros.
-
-        Args:
-            documents: neighbours.
-            start: the number of the first in the arrays.
-
-        Raises:
-            InputError: there are fewer rows.
-        """
+        """Return by part a row at length 1 for each passage of documents from number `start` on; None for zeros."""
         end = start + len(documents)
         for name, array in self._arrays.items():
             if array.shape[0] < end:
@@ -132,11 +100,7 @@ class GivenVectors:
 
 
 def check_same(names: Iterable[str], before: Mapping[str, Model], now: Mapping[str, Model]) -> None:
-    """Refuse rows that were given for models which a rebuild has replaced meanwhile.
-
-    Raises:
-        IndexFolderError: one was.
-    """
+    """Check that no model which rows were given for was replaced by a rebuild meanwhile."""
     for name in names:
         if name not in now or not same_model(before[name].fingerprint, now[name].fingerprint):
             raise IndexFolderError(
@@ -155,7 +119,7 @@ def with_given(settings: Mapping[str, Any], names: Iterable[str]) -> dict[str, A
     return {**settings, _KEY: sorted(set(names))}
 
 
-def still_given(state: State, models: Mapping[str, Model]) -> list[str]:
+def still_given(state: IndexState, models: Mapping[str, Model]) -> list[str]:
     """Return the parts whose given rows fit `models`, since their models are those of before."""
     before = {model["name"]: model["fingerprint"] for model in state.settings["models"]}
     return [
@@ -166,11 +130,7 @@ def still_given(state: State, models: Mapping[str, Model]) -> list[str]:
 
 
 def stored_rows(commit: Commit, engine: Engine | None, names: list[str], documents: Sequence[Document]) -> Rows:
-    """Return by part the rows that an index has of the passages of some documents.
-
-    Raises:
-        EngineError: the engine that has them has lost one.
-    """
+    """Return by part the rows that an index, or its engine, has of the passages of some documents."""
     if not names:
         return {}
     if engine is not None:
@@ -206,7 +166,13 @@ def _checked(name: str, array: Any, model: Model) -> Any:
         array = array.tocsr(copy=True)
         array.sum_duplicates()
     else:
-        array = _as_array(name, array)
+        array = array.detach().float().cpu().numpy() if hasattr(array, "detach") else array  # a tensor
+        try:
+            array = np.asarray(array)
+        except ValueError as error:
+            raise InputError(f"vectors of {name!r} are no array: {error}") from error
+        if array.dtype.kind not in "fiu":
+            raise InputError(f"vectors of {name!r} are {array.dtype}; give an array of numbers, float32 for example")
     if array.ndim != 2 or array.shape[1] != model.dimension:
         raise InputError(
             f"vectors of {name!r} have the shape {array.shape}; its model has {model.dimension} dimensions: "
@@ -223,18 +189,6 @@ def _checked(name: str, array: Any, model: Model) -> Any:
         if model.sparse and not model.signed and (values < 0).any():
             raise InputError(f"vectors of {name!r} have numbers below 0, and its model makes none; nothing was stored")
     return array
-
-
-def _as_array(name: str, array: Any) -> Any:
-    if hasattr(array, "detach"):  # a tensor
-        array = array.detach().float().cpu().numpy()
-    try:
-        found = np.asarray(array)
-    except ValueError as error:
-        raise InputError(f"vectors of {name!r} are no array: {error}") from error
-    if found.dtype.kind not in "fiu":
-        raise InputError(f"vectors of {name!r} are {found.dtype}; give an array of numbers, float32 for example")
-    return found
 
 
 def _units(block: Any) -> list[Vector | None]:

@@ -13,56 +13,39 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError
+from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError, check_integer
 from pellucid.folder import is_outside_allowed, outside
 from pellucid.index.bm25 import Analyser
-from pellucid.index.changing import LEAST_FREE, Changes, refilled, repair, replace_documents
+from pellucid.index.changing import (
+    bytes_on_disk,
+    document_vectors,
+    rebuilt,
+    repair,
+    replace_documents,
+    sweep,
+    term_counts,
+)
 from pellucid.index.commits import (
     FORMAT,
     Commit,
-    State,
+    IndexState,
     Writer,
     check_format,
     first_commit,
     read_commit,
     stamp_of,
-    wrong,
 )
-from pellucid.index.documents import (
-    Document,
-    batch_of,
-    check_space,
-    checked_id,
-    drafts,
-    size_on_disk,
-)
-from pellucid.index.engine import (
-    Engine,
-    EngineSettings,
-    Generation,
-    chosen_engine,
-    written_engine,
-)
-from pellucid.index.evaluating import Asked, IndexEvaluation, Queries, Relevant, evaluated
-from pellucid.index.given import (
-    GivenVectors,
-    Rows,
-    check_same,
-    given_parts,
-    one_row,
-    still_given,
-    stored_rows,
-    with_given,
-)
+from pellucid.index.documents import Document, batch_of, checked_id, drafts
+from pellucid.index.engine import EngineSettings, Generation, chosen_engine, written_engine
+from pellucid.index.evaluating import IndexEvaluation, JudgedQueries, Queries, Relevant, evaluated
+from pellucid.index.given import GivenVectors, Rows, check_same, given_parts, stored_rows
 from pellucid.index.hits import Hit, Hits
 from pellucid.index.metadata import KINDS, parse_where
 from pellucid.index.models import (
@@ -76,13 +59,11 @@ from pellucid.index.models import (
     kinds,
     open_models,
     opened_models,
-    settings_with,
     written_models,
 )
 from pellucid.index.reranking import SecondStage
 from pellucid.index.searching import Parts, Question
-from pellucid.index.tuning import tuned_across, tuned_on
-from pellucid.index.verifying import document_vectors, wrong_parts
+from pellucid.index.verifying import wrong_parts
 from pellucid.index.words import Words
 from pellucid.progress import Progress
 from pellucid.static.embedder import StaticEmbedder
@@ -159,34 +140,31 @@ class Index:
             InputError: something is in the folder, or an argument has a value that cannot be used.
             MissingExtraError: what `pellucid[search]` brings is not installed.
         """
-        folder = Path(path)
-        there = exist_ok and (folder / "index.json").exists()
+        folder, there = Path(path), exist_ok and (Path(path) / "index.json").exists()
+        taken = InputError(f"{folder} exists and is not empty; open it with Index.open, or give a new name")
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())) and not there:
-            raise InputError(f"{folder} exists and is not empty; open it with Index.open, or give a new name")
-        if not isinstance(passage_characters, int) or passage_characters < 100:
-            raise InputError(f"passage_characters is {passage_characters!r:.40}; it must be an integer from 100 up")
+            raise taken
+        check_integer("passage_characters", passage_characters, 100)
         opened = open_models(models)
         if engine is not None and not opened:
             raise InputError("an engine holds the vectors of models, and the index has none; leave the engine out")
-        analyser = Analyser(language, stop_words)  # refuses what is wrong
         stops = None if stop_words is None else sorted({word.lower() for word in stop_words})
         settings = {
             "bm25": bool(bm25), "language": language, "stop_words": stops, "passage_characters": passage_characters,
             "weights": checked_weights(weights, [BM25] * bool(bm25) + list(opened), default_weights(opened, bm25)),
-            "engine": written_engine(engine), "analyser": analyser.fingerprint,
+            "engine": written_engine(engine), "analyser": Analyser(language, stops).fingerprint,
         }  # fmt: skip
+        if not there:
+            try:
+                with writing_folder(folder) as aside:  # whole or not there, and only where nothing is
+                    settings["models"] = written_models(aside, opened, "models-1")
+                    first_commit(aside, IndexState(settings))
+            except InputError as error:
+                there = exist_ok and (folder / "index.json").exists()  # another process was faster
+                if not there:
+                    raise taken from error
         if there:
             return cls._existing(folder, settings, opened)
-        try:
-            with writing_folder(folder) as aside:  # whole or not there, and only where nothing is
-                settings["models"] = written_models(aside, opened, "models-1")
-                first_commit(aside, State(settings))
-        except InputError as error:
-            if exist_ok and (folder / "index.json").exists():  # another process was faster
-                return cls._existing(folder, settings, opened)
-            raise InputError(
-                f"{folder} exists and is not empty; open it with Index.open, or give a new name"
-            ) from error
         index = cls(folder, read_commit(folder), opened, engine, read_only=False)
         index._given = {name: model.encoder for name, model in opened.items()}
         try:
@@ -270,7 +248,7 @@ class Index:
         index = cls(folder, commit, opened, chosen, read_only=read_only)
         index._given = dict(models) if isinstance(models, Mapping) else {}
         if rebuild:
-            index._renew()
+            index._rebuild()
         elif chosen is not None:
             index._at = index._at._replace(engine=chosen.open(index._generation()))
         return index
@@ -300,12 +278,7 @@ class Index:
     # What it is at the moment
 
     def _now(self) -> Parts:
-        """Return the last commit with its models.
-
-        Raises:
-            InputError: the index is closed, or has an engine that a forked process cannot share.
-            IndexFolderError: it was rebuilt elsewhere with models that have to be given.
-        """
+        """Return the last commit with its models."""
         if self._closed:
             raise InputError(f"the index {self.folder} is closed; open it again: pellucid.Index.open")
         if self._process != os.getpid():  # forked: locks may be held by threads that are not here
@@ -366,11 +339,7 @@ class Index:
         return False
 
     def __getitem__(self, id: str | int) -> Document:
-        """Return a document by its id.
-
-        Raises:
-            InputError: there is none.
-        """
+        """Return a document by its id."""
         commit = self._now().commit
         segment, row = self._found(commit, id)
         return commit.segments[segment].document(row)
@@ -397,43 +366,29 @@ class Index:
 
     @contextmanager
     def _changing(self) -> Iterator[Writer]:
-        """Hold the lock of the index, with the last commit.
-
-        Raises:
-            InputError: the index is closed, or opened for reading.
-            IndexFolderError: another process keeps changing it.
-            WritingError: the disk is read-only.
-        """
+        """Hold the lock of the index, with the last commit."""
         self._now()
         if self._read_only:
             raise InputError(f"the index {self.folder} was opened with read_only=True; open it again to change it")
-        with self._writing:
+        with self._writing, ExitStack() as stack:
             if self._writer is not None:  # within a change of this thread
                 yield self._writer
                 return
-            with self._held():
-                self._writer = Writer(self.folder, self._now().commit)
-                try:
-                    if self._at.engine is not None and self._behind:
-                        repair(self._writer, self._at.engine)
-                        self._behind = False
-                    yield self._writer
-                finally:
-                    with self._reading:  # another thread may be about to set what it has read before
-                        self._at = self._at._replace(commit=self._writer.commit)
-                        self._writer = None
-
-    @contextmanager
-    def _held(self) -> Iterator[None]:
-        inside = False
-        try:
-            with writing_explained(self.folder), locked(self.folder, _PATIENCE):
-                inside = True
-                yield
-        except InputError as error:
-            if inside:
-                raise
-            raise IndexFolderError(f"the index cannot be changed: {error}") from error
+            stack.enter_context(writing_explained(self.folder))
+            try:
+                stack.enter_context(locked(self.folder, _PATIENCE))
+            except InputError as error:
+                raise IndexFolderError(f"the index cannot be changed: {error}") from error
+            self._writer = Writer(self.folder, self._now().commit)
+            try:
+                if self._at.engine is not None and self._behind:
+                    repair(self._writer, self._at.engine)
+                    self._behind = False
+                yield self._writer
+            finally:
+                with self._reading:  # another thread may be about to set what it has read before
+                    self._at = self._at._replace(commit=self._writer.commit)
+                    self._writer = None
 
     def add(
         self,
@@ -492,21 +447,15 @@ class Index:
         return count
 
     def _store(self, batch: list[Document], own: Rows, fits: Mapping[str, Model]) -> None:
-        """Make documents visible in the place of those of the same ids, all or none.
-
-        Args:
-            batch: the documents.
-            own: vectors of their passages that are not made here.
-            fits: the models that they are of.
-        """
-        models = self._now().models
-        counts, vectors = self._term_counts(batch), document_vectors(models, batch, own)  # others may write meanwhile
+        """Make documents visible in the place of those of the same ids, all or none."""
+        parts = self._now()
+        counts, vectors = term_counts(parts, batch), document_vectors(parts.models, batch, own)  # others may write
         with self._changing() as writer:
             check_same(own, fits, self._at.models)
-            if self._at.models is not models:  # rebuilt meanwhile
+            if self._at.models is not parts.models:  # rebuilt meanwhile
                 vectors = document_vectors(self._at.models, batch, own)
-            found = writer.commit.rows_of([document.id for document in batch])
-            replace_documents(writer, self._at, Changes(batch, counts, vectors, list(found.values()), list(own)))
+            old = list(writer.commit.rows_of([document.id for document in batch]).values())
+            replace_documents(writer, self._at, batch, old, counts, vectors, own)
 
     def update(
         self,
@@ -529,7 +478,10 @@ class Index:
         Raises:
             InputError: there is no such document, or a value is of the wrong kind.
         """
-        given = {name: one_row(row) for name, row in vectors.items()} if vectors else None
+        given = {
+            name: row if hasattr(row, "tocsr") else row[None] if hasattr(row, "ndim") else [row]
+            for name, row in (vectors or {}).items()
+        }
         with self._changing() as writer:
             segment, row = self._found(writer.commit, id)
             old = writer.commit.segments[segment].document(row)
@@ -557,7 +509,7 @@ class Index:
             if absent and not missing_ok:
                 raise InputError(f"no document {min(absent)!r:.80} is in the index; nothing was removed")
             if found:
-                replace_documents(writer, self._at, Changes([], [], {}, list(found.values())))
+                replace_documents(writer, self._at, old=list(found.values()))
         return len(found)
 
     def configure(self, *, weights: Weights = None, word_weights: Weights = None) -> None:
@@ -575,14 +527,7 @@ class Index:
             settings = dict(state.settings)
             settings["weights"] = checked_weights(weights, list(settings["weights"]), settings["weights"])
             settings["word_weights"] = dict(checked_word_weights(word_weights, settings.get("word_weights", {})))
-            writer.save(replace(state, settings=settings), writer.commit.segments, state.segments)
-
-    def _term_counts(self, documents: Iterable[Document]) -> list[Counter[str]]:
-        """Return for each passage how often each term stands in it; nothing without BM25."""
-        if not self._at.commit.state.settings["bm25"]:
-            return []
-        analyser = self._at.words.analyser
-        return [Counter(analyser.terms(text)) for document in documents for text in document.passages()]
+            writer.save(replace(state, settings=settings))
 
     def rebuild(self, models: Mapping[str, Any] | Sequence[Any] | Any | None = None) -> None:
         """Make all vectors anew from the stored texts, and count all terms; the old ones serve until it is done.
@@ -595,58 +540,18 @@ class Index:
         Raises:
             InputError: as in `create`.
         """
-        self._renew(None if models is None else open_models(models))
+        self._rebuild(None if models is None else open_models(models))
 
-    def _renew(self, models: dict[str, Model] | None = None) -> None:
-        """Write all segments anew, and put them in the place of the old ones in one commit.
-
-        Args:
-            models: others than before.
-        """
+    def _rebuild(self, models: dict[str, Model] | None = None) -> None:
         with self._changing() as writer:
-            old = writer.commit
-            check_space(self.folder, LEAST_FREE + 2 * self._bytes())
-            for file in (file for pair in old.state.segments for file in pair if file is not None):
-                if problem := wrong(self.folder, file):  # what is made from it would have a checksum that is right
-                    raise IndexFolderError(f"{problem}. Restore the file, or build the index anew from the documents")
             models = dict(self._at.models if models is None else models)
-            given, former = still_given(old.state, models), self._at.engine
-            if given and former is None:
-                former = self._former(old.state, {name: models[name] for name in given})
-            settings = with_given(settings_with(old.state.settings, models), given)
-            settings["engine"] = written_engine(self._engines)
-            settings["models"] = written_models(self.folder, models, f"models-{old.state.commit + 1}")
-            number = int(old.state.engine.rpartition("-")[2]) + 1
-            state = State(settings, old.state.commit, old.state.next, engine=f"engine-{number}")
-            words = self._new_words(old._replace(state=state), models)
-            generation = Generation(self.folder, state.engine, *kinds(models))
-            engine = None if self._engines is None else self._engines.create(generation)
-            self._at = self._at._replace(words=words)
-            kept = partial(stored_rows, old, former, given)
-            state, segments, records = refilled(writer, state, models, engine, self._term_counts, kept)
-            writer.save(state, segments, records)
-            self._at = Parts(words, models, writer.commit, engine)  # the former engine closes with its last search
+            new = Parts(self._new_words(writer.commit, models), models, writer.commit, None)
+            before = writer.commit.state
+            # the former engine closes with its last search
+            self._at = rebuilt(writer, new, self._at.engine, self._engines, self._outside)
             self._given = {name: model.encoder for name, model in models.items()}
             self._behind = False
-            self._sweep(old.state)
-
-    def _former(self, state: State, models: Mapping[str, Model]) -> Engine | None:
-        """Open the engine that holds the vectors of a commit, None where its segments do."""
-        same = self._engines is not None and self._engines.kind == state.settings["engine"]["kind"]
-        settings = self._engines if same else chosen_engine(None, state.settings["engine"], allowed=self._outside)
-        return None if settings is None else settings.open(Generation(self.folder, state.engine, *kinds(models)))
-
-    def _sweep(self, before: State) -> None:
-        """Remove copies of models and generations of engines that are no longer used."""
-        state = self._at.commit.state
-        with suppress(EngineError, IndexFolderError):  # the next rebuild tries again; one that may not be asked stays
-            former = chosen_engine(None, before.settings["engine"], allowed=self._outside)
-            for engine in {written_engine(e)["kind"]: e for e in (former, self._engines) if e is not None}.values():
-                engine.sweep(self.folder, state.engine)
-        used = {str(model["copy"]).partition("/")[0] for model in state.settings["models"]}
-        for other in self.folder.glob("models-*"):
-            if other.name not in used:
-                shutil.rmtree(other, ignore_errors=True)
+            sweep(self.folder, before, writer.commit.state, self._engines, self._outside)
 
     # Searches
 
@@ -685,8 +590,7 @@ class Index:
         """
         if not isinstance(query, str):
             raise InputError(f"the query is {query!r:.40} ({type(query).__name__}); it must be a string")
-        if not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1:
-            raise InputError(f"top_k is {top_k!r:.40}; it must be an integer from 1 up")
+        check_integer("top_k", top_k)
         query = well_formed(query)
         while True:
             parts = self._now()
@@ -694,7 +598,7 @@ class Index:
             second, count, first = None, top_k, weights
             if rerank is not None:
                 second = SecondStage(rerank, rerank_top, weights, list(parts.commit.state.settings["weights"]))
-                count, first = max(top_k, rerank_top), second.first
+                count, first = max(top_k, rerank_top), second.weights
             question = self._question(query, parts, first, word_weights)
             try:
                 hits, exact = question.search(min(count, max(parts.commit.state.documents, 1)), conditions)
@@ -730,7 +634,7 @@ class Index:
         top_k: int = 10,
         recall_at: int = 100,
         examples: int = 20,
-        tune: bool | Relevant = False,
+        tune: bool = False,
         show_progress_bar: bool = False,
     ) -> IndexEvaluation:
         """Say how well documents are found that people have judged relevant: each part alone, and all together.
@@ -743,33 +647,20 @@ class Index:
             recall_at: hits that count for recall and MRR.
             examples: queries without a relevant document among the first `top_k` that are taken apart: what the first
                 hit had more of.
-            tune: also choose weights of the parts, and measure them on queries that they were not chosen on: True
-                divides the queries into five folds; judgements of others of `queries` are a development set.
+            tune: also choose weights of the parts, and measure such a choice on queries that it was not made on: each
+                of five folds with what is best on the other four.
             show_progress_bar: show a bar, counting searches, once the work has lasted two seconds.
 
         Raises:
             InputError: an argument has a value that cannot be used, no query is judged, or too few for `tune`.
             MissingExtraError: pytrec_eval, of `pellucid[eval]`, is not installed.
         """
-        for name, value in (("top_k", top_k), ("recall_at", recall_at), ("examples", examples)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < (name != "examples"):
-                raise InputError(f"{name} is {value!r:.40}; it must be an integer from {int(name != 'examples')} up")
-        asked = Asked(self._now(), queries, relevant)
+        check_integer("top_k", top_k)
+        check_integer("recall_at", recall_at)
+        check_integer("examples", examples, 0)
+        asked = JudgedQueries(self._now(), queries, relevant)
         with Progress("evaluating", unit="searches", enabled=show_progress_bar) as progress:
-            tuned = None
-            if tune is True:
-                tuned = tuned_across(asked, top_k, progress.advance)
-            elif tune is not False:
-                tuned = tuned_on(asked, queries, tune, top_k, progress.advance)
-            found = evaluated(asked, top_k=top_k, recall_at=recall_at, most=examples, advance=progress.advance)
-        return replace(found, tuned=tuned)
-
-    def _bytes(self) -> int:
-        total = 0
-        for path in self.folder.rglob("*"):
-            with suppress(OSError):  # removed meanwhile
-                total += size_on_disk(path)
-        return total
+            return evaluated(asked, top_k, recall_at, examples, tune, progress.advance)
 
     def info(self) -> dict[str, Any]:
         """Return what the index is: counts, parts and weights, fields of the metadata, bytes on disk."""
@@ -791,8 +682,11 @@ class Index:
             "models": sources,
             "language": settings["language"],
             "engine": settings["engine"]["kind"],
-            "fields": {name: _kind_names(kinds_of) for name, (_, kinds_of) in sorted(state.fields.items())},
-            "bytes": self._bytes(),
+            "fields": {
+                name: " or ".join(KINDS[kind] for kind in KINDS if kind in held)
+                for name, (_, held) in sorted(state.fields.items())
+            },
+            "bytes": bytes_on_disk(self.folder),
         }
 
     def verify(self) -> list[str]:
@@ -802,10 +696,6 @@ class Index:
         vectors for 200 of them. The index can be searched meanwhile, and not changed.
         """
         if self._read_only:
-            return wrong_parts(self.folder, self._now(), self._term_counts)
+            return wrong_parts(self.folder, self._now())
         with self._changing() as writer:
-            return wrong_parts(self.folder, self._at._replace(commit=writer.commit), self._term_counts)
-
-
-def _kind_names(kinds_of: str) -> str:
-    return " or ".join(name for kind, name in KINDS.items() if kind in kinds_of)
+            return wrong_parts(self.folder, self._at._replace(commit=writer.commit))

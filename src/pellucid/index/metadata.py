@@ -15,7 +15,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from pellucid.errors import InputError
-from pellucid.index.engine import Test, Where
+from pellucid.index.engine import Condition, Where
 from pellucid.text import well_formed
 
 _OPERATORS = ("eq", "ne", "in", "nin", "gt", "gte", "lt", "lte", "exists")
@@ -42,11 +42,7 @@ class AsHeld(str):
 
 
 def checked_metadata(metadata: Any, place: str) -> dict[str, Any]:
-    """Return a document's metadata as plain JSON values, without those that are None.
-
-    Raises:
-        InputError: it is no mapping, or a value is of another kind; the message says which, and `place`.
-    """
+    """Return a document's metadata as plain JSON values, without those that are None."""
     if metadata is None:
         return {}
     if not isinstance(metadata, Mapping):
@@ -90,11 +86,6 @@ def kind_of(value: Any) -> str:
     return "b" if isinstance(value, bool) else "n"
 
 
-def _compared_as(value: Any) -> str:
-    """Return how a single value is compared: n, b or s."""
-    return "s" if isinstance(value, str) else "b" if isinstance(value, bool) else "n"
-
-
 def register(metadata: Mapping[str, Any], fields: Fields) -> list[str]:
     """Add a document's fields to those of the index; return the engine's keys that are new."""
     new = []
@@ -118,7 +109,8 @@ def entries(metadata: Mapping[str, Any], fields: Mapping[str, tuple[int, str]]) 
     found: dict[str, list[Any]] = {}
     for name, value in metadata.items():
         for item in value if isinstance(value, list) else [value]:
-            found.setdefault(f"{_compared_as(item)}{fields[name][0]}", []).append(_stored(item))
+            key, stored = _stored(item, fields[name][0])
+            found.setdefault(key, []).append(stored)
     return found
 
 
@@ -143,11 +135,14 @@ def number_in(text: str) -> int | float | None:
     return int(text) if text.lstrip("-+").isdigit() else float(text)
 
 
-def _stored(item: Any) -> float | str:
-    """Return a value as the engine compares it; a boolean is a string there, because it takes True for 1."""
+def _stored(item: Any, number: int) -> tuple[str, float | str]:
+    """Return the engine's key of a value of a field, and the value as it is compared there.
+
+    A boolean is a string, because an engine takes True for 1.
+    """
     if isinstance(item, bool):
-        return "true" if item else "false"
-    return item if isinstance(item, str) else float(item)
+        return f"b{number}", "true" if item else "false"
+    return (f"s{number}", item) if isinstance(item, str) else (f"n{number}", float(item))
 
 
 def parse_where(where: Any, fields: Fields) -> Where:
@@ -157,10 +152,6 @@ def parse_where(where: Any, fields: Fields) -> Where:
         where: {"year": {"gte": 1990}, "lang": "en"}: all must hold. A list of such: any of them. A value stands for
             {"eq": value}, a list for {"in": list}; the operators are eq, ne, in, nin, gt, gte, lt, lte and exists.
         fields: of the index.
-
-    Raises:
-        InputError: a field or an operator is unknown, a value cannot be compared so, or the field has held no value
-            that could meet the condition: strings alone, say, where the condition compares numbers.
     """
     if where is None:
         return ()
@@ -170,11 +161,11 @@ def parse_where(where: Any, fields: Fields) -> Where:
     return tuple(tests for one in alternatives for tests in _tests(one, fields))
 
 
-def _tests(where: Any, fields: Fields) -> Iterator[tuple[Test, ...]]:
+def _tests(where: Any, fields: Fields) -> Iterator[tuple[Condition, ...]]:
     """Yield the tests of which all must hold; more than once where a typed value can be read in two ways."""
     if not isinstance(where, Mapping):
         raise InputError(f"a condition is {where!r:.60}; it must be a dict of fields")
-    every: list[list[list[Test]]] = []
+    every: list[list[list[Condition]]] = []
     for name, wanted in where.items():
         if name not in fields:
             near = get_close_matches(str(name), fields, 1)
@@ -210,7 +201,7 @@ class _Field(NamedTuple):
         )
 
 
-def _field_tests(field: _Field, wanted: Any) -> Iterator[list[list[Test]]]:
+def _field_tests(field: _Field, wanted: Any) -> Iterator[list[list[Condition]]]:
     """Yield for each condition on a field the tests that it is, in each way in which it can be read."""
     if not isinstance(wanted, Mapping):
         wanted = {"in" if isinstance(wanted, (list, tuple, set)) else "eq": wanted}
@@ -241,35 +232,38 @@ def _readings(value: Any, kinds: str, *, ranged: bool = False) -> list[Any]:
     return read or [next(one for one in (number, truth, text) if one is not None)]
 
 
-def _exists(field: _Field, value: Any) -> list[Test]:
+def _exists(field: _Field, value: Any) -> list[Condition]:
     if not isinstance(value, bool):
         raise InputError(f"exists of {field} is {value!r:.40}; give True or False")
     keys = _keys(field.number, field.kinds)
     return (
-        [Test(",".join(keys), "exists", None)] if value else [Test(key, "exists", None, negated=True) for key in keys]
+        [Condition(",".join(keys), "exists", None)]
+        if value
+        else [Condition(key, "exists", None, negated=True) for key in keys]
     )
 
 
-def _equals(field: _Field, operator: str, values: list[Any]) -> list[Test]:
+def _equals(field: _Field, operator: str, values: list[Any]) -> list[Condition]:
     checked = [_checked_value(item, f"the value for {field}") for item in values]
     if not values or any(isinstance(item, list) for item in checked):
         given = checked[0] if operator in ("eq", "ne") else checked
         raise InputError(f"{operator} of {field} is {given!r:.60}; give a value, or for in and nin a list")
     groups: dict[str, list[Any]] = {}
     for item in checked:
-        groups.setdefault(f"{_compared_as(item)}{field.number}", []).append(_stored(item))
+        key, stored = _stored(item, field.number)
+        groups.setdefault(key, []).append(stored)
     if operator in ("ne", "nin"):
-        return [Test(key, "in", tuple(items), negated=True) for key, items in groups.items()]
+        return [Condition(key, "in", tuple(items), negated=True) for key, items in groups.items()]
     if len(groups) > 1:
         raise InputError(f"in of {field} mixes kinds: {checked!r:.60}; give a list of conditions instead")
     if not groups.keys() & set(_keys(field.number, field.kinds)) or (
         field.kinds == "d" and all(kind_of(item) == "s" for item in checked)
     ):
         raise field.refused(operator, checked[0])
-    return [Test(key, "in", tuple(items)) for key, items in groups.items()]
+    return [Condition(key, "in", tuple(items)) for key, items in groups.items()]
 
 
-def _range(field: _Field, operator: str, value: Any) -> Test:
+def _range(field: _Field, operator: str, value: Any) -> Condition:
     checked = _checked_value(value, f"the value for {field}")
     kind = "" if isinstance(checked, list) else kind_of(checked)
     if kind not in ("n", "d"):
@@ -278,5 +272,5 @@ def _range(field: _Field, operator: str, value: Any) -> Test:
     if kind not in field.kinds:
         raise field.refused(operator, checked)
     if kind == "n":
-        return Test(f"n{field.number}", "range", {operator: float(checked)})
-    return Test(f"s{field.number}", "dates", {operator: checked})
+        return Condition(f"n{field.number}", "range", {operator: float(checked)})
+    return Condition(f"s{field.number}", "dates", {operator: checked})

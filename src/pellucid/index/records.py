@@ -33,7 +33,7 @@ _LONGEST_CELL = 40  # characters of a number, date or boolean
 _ABSENT = ("", "nan", "na", "n/a", "null", "none")  # cells of numbers, dates and booleans that hold none
 _BOOLEANS = {"true": True, "yes": True, "t": True, "y": True, "1": True,
              "false": False, "no": False, "f": False, "n": False, "0": False}  # fmt: skip
-_SAID, _ELSEWHERE, _BEFORE = "as was said", "as elsewhere in the index", "as in the rows before"
+_GIVEN, _ELSEWHERE, _BEFORE = "as the given type says", "as elsewhere in the index", "as in the rows before"
 _FIRST_ROWS, _FIRST_CHARACTERS = 10_000, 1 << 24  # of a pipe, which decide what its columns hold
 
 
@@ -55,21 +55,13 @@ class Columns(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    """How a file is read.
+    """How a file is read."""
 
-    Attributes:
-        columns: what they are called.
-        given: the types of columns that the caller has given.
-        held: those that are known from elsewhere.
-        note: takes what a person should know.
-        seen: columns whose type was given and that are there.
-    """
-
-    columns: Columns
-    given: Mapping[str, str]
-    held: MutableMapping[str, str]
-    note: Callable[[str], object]
-    seen: set[str]
+    columns: Columns  # what they are called
+    given: Mapping[str, str]  # the types of columns that the caller has given
+    held: MutableMapping[str, str]  # those that are known from elsewhere
+    note: Callable[[str], object]  # takes what a person should know
+    seen: set[str]  # columns whose type was given and that are there
 
 
 def read_documents(
@@ -80,7 +72,7 @@ def read_documents(
     held: MutableMapping[str, str] | None = None,
     note: Callable[[str], object] | None = None,
 ) -> Iterator[Record]:
-    """Yield the documents of a file or folder, in order, in bounded memory; a blank line is none, a null text is empty.
+    """Yield the documents of a file or folder, in order, in bounded memory; blank lines are left out, a null is empty.
 
     Args:
         path: .jsonl, .csv, .tsv or .txt (a text a line), each also packed (.gz, .xz); .parquet; .md (one document); or
@@ -95,11 +87,6 @@ def read_documents(
         held: types that columns of .csv and .tsv files have elsewhere, in other files or the index, and have here as
             well; those that are found are added.
         note: called with a line about the types that were found, and about each column that holds nearly one.
-
-    Raises:
-        CorpusError: nothing is there, the kind is unknown, the file is broken at a named line, or a line or text is
-            longer than 64 MB; a value is not of its column's type, or no document has a column whose type was given.
-        InputError: a type is unknown, or of a column that is no metadata.
     """
     path, columns = Path(path), columns or Columns()
     for name, kind in (types or {}).items():
@@ -198,7 +185,7 @@ def _record(row: Mapping[str, Any], reading: _Reading, default_id: str, place: s
     metadata = {**rest, **(more if isinstance(more, dict) else {} if more is None else {"metadata": more})}
     for name in reading.given.keys() & metadata.keys():
         reading.seen.add(name)
-        metadata[name] = _of_type(metadata[name], reading.given[name], name, place, _SAID)
+        metadata[name] = _of_type(metadata[name], reading.given[name], name, place, _GIVEN)
     try:
         metadata = checked_metadata(metadata, place)
     except InputError as error:
@@ -213,29 +200,30 @@ class _Column:
     """What the cells of a column look like."""
 
     def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
+        self.types: Counter[str] = Counter()
         self.first: dict[str, tuple[int, str]] = {}  # line and cell of the first of each type
 
     def count(self, line: int, cell: str) -> None:
         """Take a cell that is not empty."""
         kind = _type_of(cell) if len(cell) <= _LONGEST_CELL else "string"
-        if kind not in self.counts:
-            self.first[kind] = line, cell[: _LONGEST_CELL + 1]
-        self.counts[kind] += 1
+        self.types[kind] += kind != "absent"
+        self.first.setdefault(kind, (line, cell[: _LONGEST_CELL + 1]))
 
     def type(self) -> str:
         """Return the type of all cells."""
-        kinds = self.counts.keys() - {"absent"}
-        return kinds.pop() if len(kinds) == 1 else "string"
+        kinds = +self.types
+        return next(iter(kinds)) if len(kinds) == 1 else "string"
 
     def exception(self) -> str:
-        """Say which cell of a column is not of the type that most are of; "" where there is none such."""
-        kinds = Counter({kind: count for kind, count in self.counts.items() if kind != "absent"})
-        (kind, count), every = kinds.most_common(1)[0] if kinds else ("string", 0), kinds.total()
-        if kind == "string" or len(kinds) == 1 or 2 * count < every:
+        """Say which cell of a column is not of the type that most are of; "" for none."""
+        kinds = +self.types
+        if len(kinds) < 2:
+            return ""
+        (kind, count), every = kinds.most_common(1)[0], kinds.total()
+        if kind == "string" or 2 * count < every:
             return ""
         line, cell = min(self.first[other] for other in kinds if other != kind)
-        return f"{count:,} of {every:,} cells are {kind}s, and {cell!r:.40} in line {line:,} is none"
+        return f"{count:,} of {every:,} cells are {kind}s, and {cell!r:.40} in line {line:,} is not"
 
 
 @lru_cache(4096)
@@ -258,11 +246,7 @@ def _number(text: str) -> int | float | None:
 
 
 def _of_type(value: Any, kind: str, name: str, place: str, why: str) -> Any:
-    """Return a value of column `name` as one of a type, None where it is absent.
-
-    Raises:
-        CorpusError: it is of another type; the message says `why` it should not be.
-    """
+    """Return a value of column `name` as one of a type, None where it is absent."""
     if isinstance(value, list):
         return [_of_type(item, kind, name, place, why) for item in value]
     if not isinstance(value, str):
@@ -289,16 +273,12 @@ def _of_type(value: Any, kind: str, name: str, place: str, why: str) -> Any:
 
 def _read_table(delimiter: str) -> Callable[[Path, _Reading], Iterator[Record]]:
     def read(path: Path, reading: _Reading) -> Iterator[Record]:
-        rows: Iterable[tuple[int, dict[str, str]]] = table_rows(path, delimiter)
-        first: list[tuple[int, dict[str, str]]] = []
-        if path.is_file():
-            types = _types(path, table_rows(path, delimiter), reading)
-        else:
-            first, rest = _first_rows(rows)
-            types, rows = _types(path, first, reading), chain(first, rest)
-        for number, row in rows:
+        rows = table_rows(path, delimiter)
+        first = [] if path.is_file() else _first_rows(rows)
+        types = _types(path, table_rows(path, delimiter) if path.is_file() else first, reading)
+        for number, row in chain(first, rows):
             place = f"{path}, line {number}"
-            filled = {name: cell for name, cell in row.items() if name in reading.columns or (cell != "" and name)}
+            filled: dict[str, Any] = {n: cell for n, cell in row.items() if n in reading.columns or (cell != "" and n)}
             for name in types.keys() & filled.keys():
                 kind, why = types[name]
                 filled[name] = _of_type(filled[name], kind, name, place, why)
@@ -307,22 +287,21 @@ def _read_table(delimiter: str) -> Callable[[Path, _Reading], Iterator[Record]]:
     return read
 
 
-def _first_rows(rows: Any) -> tuple[list[Any], Iterator[Any]]:
-    """Return the first rows of a pipe, and the others."""
+def _first_rows(rows: Iterator[tuple[int, dict[str, str]]]) -> list[tuple[int, dict[str, str]]]:
+    """Take the first rows of a pipe."""
     first, size = [], 0
     for row in rows:
         first.append(row)
         size += sum(map(len, row[1].values()))
         if len(first) == _FIRST_ROWS or size > _FIRST_CHARACTERS:
             break
-    return first, rows
+    return first
 
 
 def _types(path: Path, rows: Iterable[tuple[int, dict[str, str]]], reading: _Reading) -> dict[str, tuple[str, str]]:
     """Return the types of the columns that do not hold strings, each with why it has this type, and note them.
 
-    Raises:
-        CorpusError: a cell is not of a type that was given, or that the column has elsewhere.
+    A cell that is not of a type that was given, or that the column has elsewhere, is an error.
     """
     columns: dict[str, _Column] = {}
     known: dict[str, tuple[str, str]] = {}
@@ -330,36 +309,35 @@ def _types(path: Path, rows: Iterable[tuple[int, dict[str, str]]], reading: _Rea
     for line, row in rows:
         if not names:
             names = list(row)
-            known = _known_types(path, names, reading)
-            free = set(names) - {*reading.columns, *known, "metadata", "", *(["_id"] if "id" not in names else [])}
-            columns = {name: _Column() for name in names if name in free}
+            if absent := sorted(reading.given.keys() - set(names)):
+                known_names = ", ".join(names)
+                what = f"{path} has no column {absent[0]!r:.80}, whose type was given; it has {known_names:.200}"
+                raise CorpusError(what)
+            reading.seen.update(reading.given)
+            free = [n for n in names if n not in (*reading.columns, "metadata", "") and (n != "_id" or "id" in names)]
+            for name in names:
+                if name in reading.given:
+                    known[name] = reading.given[name], _GIVEN
+                elif name in reading.held and name not in reading.columns:
+                    known[name] = reading.held[name], _ELSEWHERE
+                elif name in free:
+                    columns[name] = _Column()
         for name, (kind, why) in known.items():
             if row[name]:
                 _of_type(row[name], kind, name, f"{path}, line {line}", why)
         for name, column in columns.items():
             if row[name]:
                 column.count(line, row[name])
-    known |= {name: (column.type(), _BEFORE) for name, column in columns.items() if column.counts}
-    reading.held.update({name: kind for name, (kind, why) in known.items() if why != _SAID})
+    known |= {name: (column.type(), _BEFORE) for name, column in columns.items() if column.first}
+    reading.held.update({name: kind for name, (kind, why) in known.items() if why != _GIVEN})
     if typed := [f"{name} ({kind})" for name, (kind, _) in known.items() if kind != "string"]:
         reading.note(f"{path.name}: {', '.join(typed)}; other columns hold strings")
     for name, column in columns.items():
-        if said := column.exception():
-            reading.note(f"{path.name}: {name!r:.40} holds strings: {said}")
+        if exception := column.exception():
+            reading.note(f"{path.name}: {name!r:.40} holds strings: {exception}")
     if "" in names:
         reading.note(f"{path.name}: column {names.index('') + 1} has no name and is left out")
     return {name: typed for name, typed in known.items() if typed[0] != "string"}
-
-
-def _known_types(path: Path, names: Iterable[str], reading: _Reading) -> dict[str, tuple[str, str]]:
-    """Return the types of columns that are known before they are read, each with why."""
-    if absent := sorted(reading.given.keys() - set(names)):
-        known = ", ".join(names)
-        raise CorpusError(f"{path} has no column {absent[0]!r:.80}, whose type was given; it has {known:.200}")
-    reading.seen.update(reading.given)
-    held = {name: (reading.held[name], _ELSEWHERE) for name in names if name in reading.held}
-    given = {name: (kind, _SAID) for name, kind in reading.given.items()}
-    return {name: typed for name, typed in {**held, **given}.items() if name not in reading.columns}
 
 
 _READERS: dict[str, Callable[[Path, _Reading], Iterator[Record]]] = {

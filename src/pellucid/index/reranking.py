@@ -1,24 +1,24 @@
 """A second stage: the first hits of a search scored by what reads query and passage together, as a cross-encoder does.
 
-Its score is a part of the hit's, "rerank", with one row: nobody can take it apart. With a weight it stands beside the
-parts of the search, whose rows all shrink alike. Without one it takes the place of the score, and is all that the hit's
-reasons say; what the search had found there, with its reasons, is `hit.before`.
+Its score is a part of the hit's, "rerank", with one row, since it cannot be taken apart. With a weight it stands beside
+the parts of the search, whose rows all shrink alike. Without one it takes the place of the score, and is all that the
+hit's reasons say; what the search had found there, with its reasons, is `hit.before`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from pellucid.errors import InputError
+from pellucid.errors import InputError, check_integer
 from pellucid.explanation import EMBEDDING, Row
 from pellucid.index.hits import Hit, Hits
 from pellucid.index.models import Weights, checked_weights
-from pellucid.index.reasons import Floats, Reasons, Terms
+from pellucid.index.reasons import Reasons, Terms
 
 RERANK = "rerank"
 """The name of the part that the second stage is."""
@@ -28,9 +28,8 @@ class SecondStage:
     """A function that scores texts for a query, and how it counts.
 
     Attributes:
+        weights: of the search before it; None for those that are set.
         top: how many of the first hits it scores.
-        first: the weights of the search before it; None for those that are set.
-        share: its own weight, of 1.
     """
 
     def __init__(self, rerank: Any, top: int, weights: Weights, parts: Sequence[str]) -> None:
@@ -41,53 +40,40 @@ class SecondStage:
             top: see above.
             weights: of the parts; with "rerank" among them its score is one of these, else it replaces the score.
             parts: of the index.
-
-        Raises:
-            InputError: one cannot be used.
         """
         if not (callable(rerank) or hasattr(rerank, "predict")):
             raise InputError(
                 f"rerank is {rerank!r:.60}; give a CrossEncoder, or a function of a query and a list of texts"
             )
-        if not isinstance(top, int) or isinstance(top, bool) or top < 1:
-            raise InputError(f"rerank_top is {top!r:.40}; it must be an integer from 1 up")
+        check_integer("rerank_top", top)
         if RERANK in parts:
             raise InputError(f"a model of the index is called {RERANK!r}; rebuild it under another name to use rerank")
-        self._rerank, self.top, self.first, self.share = rerank, top, weights, 1.0
+        self._rerank, self._name = rerank, str(getattr(rerank, "__name__", type(rerank).__name__))
+        self.top, self.weights, self._share = top, weights, 1.0
         if isinstance(weights, Mapping) and RERANK in weights:
             every = checked_weights(weights, [*parts, RERANK], {})
-            self.share = every.pop(RERANK)
+            self._share = every.pop(RERANK)
             if not any(every.values()):
                 raise InputError(
                     f"weights name {RERANK!r} alone; name the parts, too, that find the documents, or leave weights "
                     "out: then its score replaces theirs"
                 )
-            self.first = every
+            self.weights = every
 
     def reranked(self, hits: Hits, top_k: int, asked: int) -> Hits:
-        """Return the best of some hits, by their new scores; equal ones in the old order.
+        """Return the `top_k` best of some hits, by their new scores; equal ones in the old order.
 
-        Args:
-            hits: of the search.
-            top_k: how many to return.
-            asked: how many were asked for; fewer are all that there are.
-
-        Raises:
-            InputError: what scores gave no finite number for each text.
+        They are all that there are where fewer were found than `asked` for.
         """
-        scores = self._scores(hits)
-        new = [self._hit(hit, score) for hit, score in zip(hits, scores)]
+        new = [self._hit(hit, score) for hit, score in zip(hits, self._scores(hits))]
         new.sort(key=lambda hit: -hit.score)
-        weights = {RERANK: 1.0}
-        if self.share < 1:
-            weights = {part: (1 - self.share) * value for part, value in hits.weights.items()} | {RERANK: self.share}
-        return replace(
-            hits,
-            weights=weights,
-            found=tuple(new[:top_k]),
-            exact=hits.exact and len(hits) < asked,
-            reranked=len(hits),
-        )
+        exact = hits.exact and len(hits) < asked
+        weights = self._mixed(hits.weights, self._share)
+        return replace(hits, weights=weights, found=tuple(new[:top_k]), exact=exact, reranked=len(hits))
+
+    def _mixed(self, parts: Mapping[str, float], own: float) -> dict[str, float]:
+        """Return the parts of before, as far as they count, and the one of the second stage."""
+        return {part: (1 - self._share) * value for part, value in parts.items() if self._share < 1} | {RERANK: own}
 
     def _scores(self, hits: Hits) -> list[float]:
         texts = [f"{hit.title}\n{hit.text}" if hit.title else hit.text for hit in hits]
@@ -114,31 +100,20 @@ class SecondStage:
             )
         return [float(score) for score in scores]
 
-    @property
-    def _name(self) -> str:
-        return str(getattr(self._rerank, "__name__", type(self._rerank).__name__))
-
     def _hit(self, hit: Hit, score: float) -> Hit:
-        own = {RERANK: self.share * score}
-        kept = {part: (1 - self.share) * value for part, value in hit.parts.items()} if self.share < 1 else {}
-        parts = kept | own
+        parts = self._mixed(hit.parts, self._share * score)
         total = sum(parts.values())
-        why = partial(_reasons, hit, total, self.share, own[RERANK], f"the score of {self._name}, not taken apart")
-        return replace(hit, score=total, parts=parts, before=hit, _why=why)
+        return replace(
+            hit, score=total, parts=parts, before=hit, _why=partial(self._reasons, hit, total, parts[RERANK])
+        )
 
-
-def _reasons(before: Hit, score: float, share: float, own: float, name: str) -> Reasons:
-    """Return why a hit has its new score: the rows of before, as far as they count, and one more."""
-    row = Row(name, (name,), 0.0, 0.0, key=(name,), kind=EMBEDDING)
-    terms = {part: _scaled(terms, 1 - share) for part, terms in before.reasons.terms().items()} if share < 1 else {}
-    terms[RERANK] = Terms(np.array([own]), _same(row))
-    return Reasons(before.reasons.query, before.reasons.text, score, terms, named=True)
-
-
-def _scaled(terms: Terms, factor: float) -> Terms:
-    values: Floats = terms.values * factor
-    return terms._replace(values=values, marks=terms.marks * factor)
-
-
-def _same(row: Row) -> Callable[[int], Row]:
-    return lambda _: row
+    def _reasons(self, before: Hit, score: float, own: float) -> Reasons:
+        """Return why a hit has its new score: the rows of before, as far as they count, and one more."""
+        name, rest = f"the score of {self._name}, not taken apart", 1 - self._share
+        row = Row(name, (name,), 0.0, 0.0, key=(name,), kind=EMBEDDING)
+        terms: dict[str, Terms] = {}
+        if rest:
+            for part, one in before.reasons.terms().items():
+                terms[part] = one._replace(values=one.values * rest, marks=one.marks * rest)
+        terms[RERANK] = Terms(np.array([own]), lambda _: row)
+        return Reasons(before.reasons.query, before.reasons.text, score, terms, named=True)

@@ -30,7 +30,7 @@ from pellucid.errors import ModelFolderError
 from pellucid.index.damage import STRINGS, Tensors, check_tensors, damage_told, damaged, is_list, wrong_numbers
 from pellucid.index.documents import Document
 from pellucid.index.engine import Vector, Where
-from pellucid.index.metadata import entries, timestamp
+from pellucid.index.metadata import Fields, entries, timestamp
 from pellucid.store import read_tensors, write_tensors
 
 Integers = npt.NDArray[np.int64]
@@ -72,24 +72,6 @@ class Strings(NamedTuple):
         return self.data[self.ends[number - 1] if number else 0 : self.ends[number]].tobytes().decode("utf-8")
 
 
-class Added(NamedTuple):
-    """New documents with all that a segment needs of them.
-
-    Attributes:
-        documents: with their numbers, rising.
-        counts: of each passage how often each term stands in it; empty without BM25.
-        vectors: by part, of each passage its row; None where the part knows nothing of it.
-        dense: the parts whose rows are dense, and their dimensions; the others are sparse.
-        fields: the fields of the index; see `metadata.register`.
-    """
-
-    documents: Sequence[Document]
-    counts: Sequence[Counter[str]]
-    vectors: Mapping[str, Sequence[Vector | None]]
-    dense: Mapping[str, int]
-    fields: Mapping[str, tuple[int, str]]
-
-
 class Segment:
     """An open segment, without the documents that are gone; it never changes."""
 
@@ -101,9 +83,23 @@ class Segment:
         self._strings = {kind: Strings(tensors[f"{kind}.data"], tensors[f"{kind}.ends"]) for kind in STRINGS}
 
     @classmethod
-    def made(cls, added: Added) -> Segment:
-        """Return the segment of some documents, in memory."""
-        documents = added.documents
+    def made(
+        cls,
+        documents: Sequence[Document],
+        counts: Sequence[Counter[str]],
+        vectors: Mapping[str, Sequence[Vector | None]],
+        dense: Mapping[str, int],
+        fields: Fields,
+    ) -> Segment:
+        """Return the segment of some documents, in memory.
+
+        Args:
+            documents: with their numbers, rising.
+            counts: of each passage how often each term stands in it; empty without BM25.
+            vectors: by part, of each passage its row; None where the part knows nothing of it.
+            dense: the parts whose rows are dense, and their dimensions; the others are sparse.
+            fields: the fields of the index; see `metadata.register`.
+        """
         texts = ([d.id for d in documents], [d.title for d in documents], [d.text for d in documents])
         tensors: Tensors = {"numbers": np.array([d.number for d in documents], np.int64)}
         for kind, strings in zip(STRINGS, (*texts, [json.dumps(d.metadata) for d in documents])):
@@ -111,91 +107,72 @@ class Segment:
         tensors["passages"] = np.cumsum([len(d.ends) for d in documents], dtype=np.int64)
         tensors["cuts"] = np.array(list(chain.from_iterable(d.ends for d in documents)), np.int64)
         tensors |= _hash_table(hashed(texts[0]))
-        passages = len(tensors["cuts"])
-        if added.counts:
-            tensors |= _inverted_counts(added.counts)
-        for part, rows in added.vectors.items():
-            if part in added.dense:
-                tensors |= _dense(part, _stacked(rows, passages, added.dense[part]))
+        if counts:
+            tensors |= _inverted_counts(counts)
+        for part, rows in vectors.items():
+            if part in dense:
+                stacked = np.zeros((len(tensors["cuts"]), dense[part]), np.float32)
+                for place, row in enumerate(rows):
+                    if row is not None:
+                        stacked[place] = row
+                tensors |= _dense(part, stacked)
             else:
                 tensors |= _sparse(part, rows)
-        return cls(tensors | _columns([d.metadata for d in documents], added.fields))
+        return cls(tensors | _columns([d.metadata for d in documents], fields))
 
     @classmethod
     def merged(cls, segments: Sequence[Segment]) -> Segment:
-        """Return neighbouring segments as one, in memory, without what is gone.
-
-        Raises:
-            IndexFolderError: one is damaged.
-        """
+        """Return neighbouring segments as one, in memory, without what is gone."""
         with damage_told(", ".join(one.name for one in segments)):
-            return cls._merged(segments)
-
-    @classmethod
-    def _merged(cls, segments: Sequence[Segment]) -> Segment:
-        kept = [one.kept_rows() for one in segments]
-        kept_passages = [one.passages_of(rows) for one, rows in zip(segments, kept)]
-        every = [one._tensors for one in segments]
-        tensors: Tensors = {"numbers": np.concatenate([t["numbers"][rows] for t, rows in zip(every, kept)])}
-        for kind in STRINGS:
-            tensors[f"{kind}.data"], tensors[f"{kind}.ends"] = _joined(
-                [(one._strings[kind], rows) for one, rows in zip(segments, kept)]
-            )
-        sizes = [np.diff(t["passages"], prepend=0)[rows] for t, rows in zip(every, kept)]
-        tensors["passages"] = np.cumsum(np.concatenate(sizes), dtype=np.int64)
-        tensors["cuts"] = np.concatenate([t["cuts"][p] for t, p in zip(every, kept_passages)])
-        hashes = [t["id.hash"][np.argsort(t["id.order"])][rows] for t, rows in zip(every, kept)]
-        tensors |= _hash_table(np.concatenate(hashes))
-        places = [_places(rows, len(one.numbers)) for one, rows in zip(segments, kept)]
-        passage_places = [_places(p, one.passages) for one, p in zip(segments, kept_passages)]
-        for prefix in _lists_of(every):
-            tensors |= _merged_lists(prefix, every, places if prefix == "column" else passage_places)
-        if "bm25.lengths" in every[0]:
-            lengths = [t["bm25.lengths"][p] for t, p in zip(every, kept_passages)]
-            tensors["bm25.lengths"] = np.concatenate(lengths)
-        for name in every[0]:
-            kind, _, part = name.partition(":")
-            if kind == "vectors":
-                tensors |= _dense(part, np.concatenate([t[name][p] for t, p in zip(every, kept_passages)]))
-            elif kind == "rows" and name.endswith(".ends"):
-                tensors |= _merged_rows(part.removesuffix(".ends"), every, kept_passages)
-        return cls(tensors | _merged_dictionary(every, tensors))
+            kept = [one.kept_rows() for one in segments]
+            kept_passages = [one.passages_of(rows) for one, rows in zip(segments, kept)]
+            every = [one._tensors for one in segments]
+            tensors: Tensors = {"numbers": np.concatenate([t["numbers"][rows] for t, rows in zip(every, kept)])}
+            for kind in STRINGS:
+                tensors[f"{kind}.data"], tensors[f"{kind}.ends"] = _joined(
+                    [(one._strings[kind], rows) for one, rows in zip(segments, kept)]
+                )
+            sizes = [np.diff(t["passages"], prepend=0)[rows] for t, rows in zip(every, kept)]
+            tensors["passages"] = np.cumsum(np.concatenate(sizes), dtype=np.int64)
+            tensors["cuts"] = np.concatenate([t["cuts"][p] for t, p in zip(every, kept_passages)])
+            hashes = [t["id.hash"][np.argsort(t["id.order"])][rows] for t, rows in zip(every, kept)]
+            tensors |= _hash_table(np.concatenate(hashes))
+            places = [_places(rows, len(one.numbers)) for one, rows in zip(segments, kept)]
+            passage_places = [_places(p, one.passages) for one, p in zip(segments, kept_passages)]
+            for prefix in [name.removesuffix(".keys") for name in every[0] if is_list(name)]:
+                tensors |= _merged_lists(prefix, every, places if prefix == "column" else passage_places)
+            if "bm25.lengths" in every[0]:
+                lengths = [t["bm25.lengths"][p] for t, p in zip(every, kept_passages)]
+                tensors["bm25.lengths"] = np.concatenate(lengths)
+            for name in every[0]:
+                kind, _, part = name.partition(":")
+                if kind == "vectors":
+                    tensors |= _dense(part, np.concatenate([t[name][p] for t, p in zip(every, kept_passages)]))
+                elif kind == "rows" and name.endswith(".ends"):
+                    tensors |= _merged_rows(part.removesuffix(".ends"), every, kept_passages)
+            return cls(tensors | _merged_dictionary(every, tensors))
 
     # Files
 
     def write(self, path: Path) -> Segment:
-        """Write the segment as a file; return it as it is read from there.
-
-        Raises:
-            WritingError: the disk is full, or does not take it.
-        """
+        """Write the segment as a file; return it as it is read from there."""
         write_tensors(path, self._tensors)
         return Segment.open(path)
 
     @classmethod
     def open(cls, path: Path) -> Segment:
-        """Map a file.
-
-        Raises:
-            IndexFolderError: it is no segment, or damaged so that parts of it do not fit together.
-            FileNotFoundError: it is not there (any more: a merge removes what it has merged).
-        """
+        """Map a file."""
         with damage_told(str(path)):
             tensors = _read(path)
             check_tensors(tensors)
         return cls(tensors, path.name)
 
     def reduced(self, path: Path) -> Segment:
-        """Return the same segment without the documents whose rows a file lists.
-
-        Raises:
-            IndexFolderError: they are not rows of it, rising.
-            FileNotFoundError: the file is not there.
-        """
+        """Return the same segment without the documents whose rows a file lists."""
         with damage_told(str(path)):
             gone = _read(path)["rows"]
             if gone.dtype != np.int32 or gone.ndim != 1 or not len(gone):
-                raise ValueError("the rows are none")
+                raise ValueError("there are no rows")
             if gone[0] < 0 or gone[-1] >= len(self.numbers) or (np.diff(gone) <= 0).any():
                 raise ValueError("the rows do not rise, or are more than there are")
         return Segment(self._tensors, self.name, gone)
@@ -260,40 +237,30 @@ class Segment:
         return int(self.lengths[passages].sum()) if self.has_bm25() else 0
 
     def document(self, row: int) -> Document:
-        """Return a document.
-
-        Raises:
-            IndexFolderError: the file is damaged there.
-        """
+        """Return a document."""
         with damage_told(self.name):
-            return self._document(row)
-
-    def _document(self, row: int) -> Document:
-        own, title, text, metadata = (self._strings[kind].at(row) for kind in STRINGS)
-        first, last = self.ends[row - 1] if row else 0, self.ends[row]
-        known = json.loads(metadata) if metadata != "{}" else {}  # the commonest, ten times a search
-        if not isinstance(known, dict):
-            raise ValueError(f"the metadata of {own!r:.60} are {metadata!r:.60}")
-        return Document(
-            int(self.numbers[row]), own, title, text, known, tuple(self._tensors["cuts"][first:last].tolist())
-        )
+            own, title, text, metadata = (self._strings[kind].at(row) for kind in STRINGS)
+            first, last = self.ends[row - 1] if row else 0, self.ends[row]
+            known = json.loads(metadata) if metadata != "{}" else {}  # the commonest, ten times a search
+            if not isinstance(known, dict):
+                raise ValueError(f"the metadata of {own!r:.60} are {metadata!r:.60}")
+            return Document(
+                int(self.numbers[row]), own, title, text, known, tuple(self._tensors["cuts"][first:last].tolist())
+            )
 
     def rows_of(self, ids: Sequence[str]) -> dict[str, int]:
         """Return the rows of the documents with some of the ids."""
         with damage_told(self.name):
-            return self._rows_of(ids)
-
-    def _rows_of(self, ids: Sequence[str]) -> dict[str, int]:
-        wanted, table = hashed(ids), self._tensors["id.hash"]
-        at = np.searchsorted(table, wanted)
-        found: dict[str, int] = {}
-        for own, value, place in zip(ids, wanted.tolist(), at.tolist()):
-            while place < len(table) and table[place] == value:
-                row = int(self._tensors["id.order"][place])
-                if (self.live is None or self.live[row]) and self._strings["id"].at(row) == own:
-                    found[own] = row
-                place += 1
-        return found
+            wanted, table = hashed(ids), self._tensors["id.hash"]
+            at = np.searchsorted(table, wanted)
+            found: dict[str, int] = {}
+            for own, value, place in zip(ids, wanted.tolist(), at.tolist()):
+                while place < len(table) and table[place] == value:
+                    row = int(self._tensors["id.order"][place])
+                    if (self.live is None or self.live[row]) and self._strings["id"].at(row) == own:
+                        found[own] = row
+                    place += 1
+            return found
 
     def rows_numbered(self, numbers: Integers) -> tuple[Integers, Integers]:
         """Return which of some document numbers are here and live, and their rows."""
@@ -310,11 +277,7 @@ class Segment:
         return wrong_numbers(self._tensors)
 
     def dimension_of(self, part: str) -> int | None:
-        """Return the number of dimensions of a dense part, None for a sparse one.
-
-        Raises:
-            KeyError: there is no such part.
-        """
+        """Return the number of dimensions of a dense part, None for a sparse one."""
         if f"rows:{part}.ends" in self._tensors:
             return None
         return int(self._tensors[f"vectors:{part}"].shape[1])
@@ -372,11 +335,7 @@ class Segment:
         return self._passages_with(f"sparse:{part}", dimension)
 
     def _passages_with(self, prefix: str, key: int) -> tuple[npt.NDArray[np.uint32], npt.NDArray[Any]]:
-        """Return the passages of one key of a list, and their values.
-
-        Raises:
-            IndexFolderError: one is outside the segment.
-        """
+        """Return the passages of one key of a list, and their values."""
         rows, values = _list_of(prefix, self._tensors, key)
         if len(rows) and rows.max() >= self.passages:
             raise damaged(self.name, f"{prefix} points outside the passages")
@@ -393,11 +352,7 @@ class Segment:
         return (indices, values) if len(indices) else None
 
     def matching(self, where: Where) -> Mask:
-        """Return which documents meet a condition, bool [documents].
-
-        Raises:
-            IndexFolderError: the file is damaged there.
-        """
+        """Return which documents meet a condition, bool [documents]."""
         found = np.zeros(len(self.numbers), np.bool_)
         for tests in where:
             every = np.ones(len(self.numbers), np.bool_)
@@ -435,11 +390,7 @@ _COMPARED = {"gt": np.greater, "gte": np.greater_equal, "lt": np.less, "lte": np
 
 
 def _read(path: Path) -> Tensors:
-    """Return the arrays of a file.
-
-    Raises:
-        FileNotFoundError: it is not there; it may go while it is being opened.
-    """
+    """Return the arrays of a file."""
     try:
         return read_tensors(path)[0]
     except (ModelFolderError, OSError) as error:
@@ -474,19 +425,8 @@ def _list_of(prefix: str, tensors: Tensors, key: int) -> tuple[npt.NDArray[np.ui
     return tensors[f"{prefix}.rows"][own].view(np.uint32), tensors[f"{prefix}.values"][own]
 
 
-def _lists_of(every: Sequence[Tensors]) -> list[str]:
-    """Return the prefixes of the lists that segments hold."""
-    return [name.removesuffix(".keys") for name in every[0] if is_list(name)]
-
-
 def _merged_lists(prefix: str, every: Sequence[Tensors], places: Sequence[Integers]) -> Tensors:
-    """Return the lists of several segments as one.
-
-    Args:
-        prefix: of the names of the arrays.
-        every: the arrays of each segment.
-        places: of each segment, where its rows come to within what is kept of it; -1 for those that are left out.
-    """
+    """Return the lists of several segments as one."""
     keys, rows, values, before = [], [], [], 0
     words = 0
     for tensors, place in zip(every, places):
@@ -529,14 +469,6 @@ def _inverted_counts(counts: Sequence[Counter[str]]) -> Tensors:
     return {"bm25.lengths": lengths, **_lists("bm25", keys, rows, values)}
 
 
-def _stacked(rows: Sequence[Vector | None], passages: int, dimension: int) -> Floats:
-    stacked = np.zeros((passages, dimension), np.float32)
-    for place, row in enumerate(rows):
-        if row is not None:
-            stacked[place] = row
-    return stacked
-
-
 def _dense(part: str, rows: Floats) -> Tensors:
     """Return the rows of a dense part, and for many of them 8 bits of each number with a bound of the error.
 
@@ -562,9 +494,8 @@ def _sparse(part: str, rows: Sequence[Vector | None]) -> Tensors:
     sizes = [len(indices) for indices, _ in sides]
     indices = np.concatenate([np.zeros(0, np.int64), *(np.asarray(own, np.int64) for own, _ in sides)])
     values = np.concatenate([np.zeros(0, np.float32), *(np.asarray(own, np.float32) for _, own in sides)])
-    return _forward(part, np.cumsum(sizes, dtype=np.int64), indices, values) | _lists(
-        f"sparse:{part}", indices, np.repeat(np.arange(len(sides)), sizes), values
-    )
+    lists = _lists(f"sparse:{part}", indices, np.repeat(np.arange(len(sides)), sizes), values)
+    return _forward(part, np.cumsum(sizes, dtype=np.int64), indices, values) | lists
 
 
 def _forward(part: str, ends: Integers, indices: Integers, values: Floats) -> Tensors:
@@ -607,7 +538,7 @@ def _column(key: str) -> int:
     return int(key[1:]) * 4 + _KINDS[key[0]]
 
 
-def _columns(metadata: Sequence[Mapping[str, Any]], fields: Mapping[str, tuple[int, str]]) -> Tensors:
+def _columns(metadata: Sequence[Mapping[str, Any]], fields: Fields) -> Tensors:
     keys, rows, values = [], [], []
     words: dict[str, int] = {}
     for row, own in enumerate(metadata):

@@ -6,18 +6,18 @@ Every file is held against its checksum; then all of it is computed again, of th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 
+from pellucid.index.changing import Counts, document_vectors, term_counts
 from pellucid.index.commits import wrong
 from pellucid.index.documents import Document, batch_of
 from pellucid.index.engine import Engine, Vector
-from pellucid.index.given import Rows, given_parts
+from pellucid.index.given import given_parts
 from pellucid.index.metadata import entries
-from pellucid.index.models import Model, wrong_copy
+from pellucid.index.models import wrong_copy
 from pellucid.index.searching import Parts
 from pellucid.index.segments import Segment, hashed
 
@@ -25,51 +25,31 @@ _ENCODED = 200  # documents that the models encode again
 _LISTED = 10  # problems of a kind
 _TOLERANCE = 1e-3  # another batch rounds differently
 
-Counts = list[Counter[str]]
-"""Of each passage how often each term stands in it; nothing without BM25."""
 
-
-def document_vectors(
-    models: Mapping[str, Model], documents: Sequence[Document], own: Rows = MappingProxyType({})
-) -> dict[str, Sequence[Vector | None]]:
-    """Return by model the vectors of all passages of some documents; of the parts of `own`, what is there."""
-    texts = [text for document in documents for text in document.passages()]
-    made = {name: model.vectors(texts, "document") for name, model in models.items() if texts and name not in own}
-    return {**made, **own}
-
-
-def wrong_parts(folder: Path, parts: Parts, count: Callable[[Sequence[Document]], Counts]) -> list[str]:
-    """Return what is wrong, nothing where all is well.
-
-    Args:
-        folder: of the index.
-        parts: the index at one moment.
-        count: counts the terms of documents.
-    """
+def wrong_parts(folder: Path, parts: Parts) -> list[str]:
+    """Return what is wrong with the index in a folder at one moment, nothing where all is well."""
     state, segments = parts.commit.state, parts.commit.segments
-    problems = [*_wrong_files(folder, parts)]
+    problems = [problem for file in state.files() if (problem := wrong(folder, file))]
+    copies = [(model, wrong_copy(folder, model)) for model in state.settings["models"]]
+    problems += [f"the model {model['name']!r}: {problem}" for model, problem in copies if problem]
     if problems:
         return problems  # what is computed from damaged files says no more
-    step = max(1, state.documents // _ENCODED)
-    ids: Counter[str] = Counter()
-    terms = 0
+    step, terms, ids = max(1, state.documents // _ENCODED), 0, Counter[str]()
     for segment in segments:
         waiting = (segment.document(row) for row in segment.kept_rows().tolist())
-        passages, counted = segment.passages_of(segment.kept_rows()), list[int]()
-        lengths: list[int] = []
+        passages, counted, lengths = segment.passages_of(segment.kept_rows()), list[int](), list[int]()
         while block := batch_of(waiting):
             ids.update(document.id for document in block)
-            counts = count(block)
+            counts = term_counts(parts, block)
             counted += _signatures(counts)
             lengths += [sum(passage.values()) for passage in counts]
             sample = [document for document in block if document.number % step == 0]
             problems += _wrong_vectors(parts, segment, sample)
         if segment.has_bm25():
             stored = segment.signatures()[passages]
-            for at in np.flatnonzero((stored != np.array(counted, np.uint64)) | (segment.lengths[passages] != lengths))[
-                :_LISTED
-            ].tolist():
-                problems.append(f"{segment.name}: the terms of passage {passages[at]} are not those of its text")
+            differs = (stored != np.array(counted, np.uint64)) | (segment.lengths[passages] != lengths)
+            for passage in passages[differs][:_LISTED].tolist():
+                problems.append(f"{segment.name}: the terms of passage {passage} are not those of its text")
         terms += sum(lengths)
         problems += _wrong_columns(segment, state.fields)
     problems += [f"document {own!r:.60} is there {n} times" for own, n in ids.most_common(_LISTED) if n > 1]
@@ -80,16 +60,6 @@ def wrong_parts(folder: Path, parts: Parts, count: Callable[[Sequence[Document]]
     if parts.engine is not None:
         problems += _wrong_points(parts.engine, segments, state.garbage)
     return problems
-
-
-def _wrong_files(folder: Path, parts: Parts) -> Iterator[str]:
-    for pair in parts.commit.state.segments:
-        for file in pair:
-            if file is not None and (problem := wrong(folder, file)):
-                yield problem
-    for model in parts.commit.state.settings["models"]:
-        if problem := wrong_copy(folder, model):
-            yield f"the model {model['name']!r}: {problem}"
 
 
 def _signatures(counts: Counts) -> list[int]:

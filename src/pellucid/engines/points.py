@@ -1,0 +1,208 @@
+"""What several engines have in common: generations on a server, and the points, filters and requests of Qdrant.
+
+Qdrant's client and Qdrant Edge are two libraries with the same classes under nearly the same names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+
+from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError, check_integer
+from pellucid.index.engine import Condition, Engine, EngineSettings, Generation, Point, Vector, Where, blocks
+
+
+@contextmanager
+def asking(server: str) -> Iterator[None]:
+    """Turn what a server's client raises into our error."""
+    try:
+        yield
+    except PellucidError:
+        raise
+    except Exception as error:  # clients, their transport and their validation have no common class
+        raise EngineError(f"{server}: {error!s:.300}. What was committed before is safe") from error
+
+
+class ServerSettings(EngineSettings, Protocol):
+    """The settings of an engine on a server, where each generation is a collection of its own."""
+
+    collection: str
+    shards: int
+    replicas: int
+    _NAMES: ClassVar[tuple[str, str]]  # what a collection may be called, as a pattern and in words
+    _BETWEEN: ClassVar[str]  # the name of the collection and that of a generation
+
+    def __post_init__(self) -> None:
+        """Check what the server would refuse."""
+        pattern, allowed = self._NAMES
+        if not re.fullmatch(pattern, self.collection, re.ASCII):
+            raise InputError(f"the collection is {self.collection!r:.60}; use {allowed}")
+        check_integer("shards", self.shards)
+        check_integer("replicas", self.replicas)
+
+    def create(self, generation: Generation) -> Any:
+        with asking(self._server):
+            client, name = self._client(), self._name(generation.name)
+            others = self._collections(client)
+            if generation.name == "engine-1" and others:
+                raise InputError(f"{self._server} has a collection {others[0]!r}; give another name, or delete it")
+            if name in others:
+                self._drop(client, name)
+            return self._made(client, name, generation)
+
+    def open(self, generation: Generation) -> Any:
+        with asking(self._server):
+            client, name = self._client(), self._name(generation.name)
+            if name not in self._collections(client):
+                raise IndexFolderError(
+                    f"{self._server} has no collection {name!r}. The texts are safe: pellucid index rebuild"
+                )
+            return self._opened(client, name, generation)
+
+    def sweep(self, folder: Path, used: str) -> None:
+        with asking(self._server):
+            client = self._client()
+            for name in self._collections(client):
+                if name != self._name(used):
+                    self._drop(client, name)
+
+    def _name(self, generation: str) -> str:
+        return self.collection + self._BETWEEN + generation.replace("-", self._BETWEEN)
+
+    def _collections(self, client: Any) -> list[str]:
+        """Return the names of this index's collections."""
+        own = re.escape(self._name("engine-")) + r"\d+"
+        return [name for name in self._listed(client) if re.fullmatch(own, name)]
+
+    @property
+    def _server(self) -> str: ...
+    def _client(self) -> Any: ...
+    def _listed(self, client: Any) -> list[str]: ...
+    def _drop(self, client: Any, name: str) -> None: ...
+    def _made(self, client: Any, name: str, generation: Generation) -> Any: ...
+    def _opened(self, client: Any, name: str, generation: Generation) -> Any: ...
+
+
+class QdrantClasses(NamedTuple):
+    """The classes of one of the two libraries, by what they are for.
+
+    Attributes:
+        module: that has those of one name in both.
+        range: of numbers.
+        dates: a range of them.
+        empty: returns the condition that a key is absent.
+    """
+
+    module: Any
+    range: Any
+    dates: Any
+    empty: Any
+
+    def filter(self, where: Where) -> Any:
+        """Return the filter that a search has."""
+        if not where:
+            return None
+        every: list[Any] = [
+            self.module.Filter(
+                must=[self._condition(test) for test in tests if not test.negated] or None,
+                must_not=[self._condition(test) for test in tests if test.negated] or None,
+            )
+            for tests in where
+        ]
+        return every[0] if len(every) == 1 else self.module.Filter(should=every)
+
+    def _condition(self, test: Condition) -> Any:
+        either, field = self.module.Filter, self.module.FieldCondition
+        if test.operator == "exists":
+            return either(should=[either(must_not=[self.empty(key)]) for key in test.key.split(",")])
+        if test.operator == "range":
+            return field(key=test.key, range=self.range(**test.value))
+        if test.operator == "dates":
+            return field(key=test.key, range=self.dates(**test.value))
+        if test.key[0] == "n":  # the engine matches integers only
+            ranges = [self.range(gte=value, lte=value) for value in test.value]
+            return either(should=[field(key=test.key, range=one) for one in ranges])
+        return field(key=test.key, match=self.module.MatchAny(any=list(test.value)))
+
+
+class QdrantPoints(Engine, Protocol):
+    """The points of a generation in one of Qdrant's two forms."""
+
+    _CLASSES: ClassVar[QdrantClasses]
+    _PAGE: ClassVar[int]  # points written or read at once
+    _exact: bool
+    approximate: Collection[str]
+
+    def __init__(self, dense: Collection[str], *, exact: bool) -> None:
+        """Take the dense parts, and whether each product with them is computed."""
+        self._exact = exact
+        self.approximate = () if exact else tuple(dense)
+
+    def put(self, points: Iterable[Point]) -> None:
+        for block in blocks(points, self._PAGE):
+            self._upsert(
+                [(p.number, {n: self._given(v) for n, v in p.vectors.items()}, dict(p.payload)) for p in block]
+            )
+
+    def delete(self, numbers: Iterable[int]) -> None:
+        for block in blocks(numbers, self._PAGE):
+            self._delete(block)
+
+    def numbers(self, start: int = 0) -> Iterator[int]:
+        at: Any = start
+        while at is not None:
+            records, at = self._scroll(at)
+            yield from [record.id for record in records]
+
+    def vectors(self, numbers: Collection[int], names: Collection[str]) -> dict[int, dict[str, Vector]]:
+        found: dict[int, dict[str, Vector]] = {}
+        for block in blocks(numbers, self._PAGE):
+            for record in self._retrieve(block, list(names)):
+                found[record.id] = {name: _read(vector) for name, vector in (record.vector or {}).items()}
+        return found
+
+    def search(self, queries: Mapping[str, Vector], limit: int, where: Where = ()) -> dict[str, dict[int, float]]:
+        chosen = self._CLASSES.filter(where)
+        return self._run({name: (vector, limit, chosen, self._exact) for name, vector in queries.items()})
+
+    def products(
+        self, queries: Mapping[str, Vector], wanted: Mapping[str, Collection[int]]
+    ) -> dict[str, dict[int, float]]:
+        asked = {}
+        for name, vector in queries.items():
+            if own := list(wanted.get(name, ())):
+                asked[name] = vector, len(own), self._CLASSES.module.Filter(must=[self._having(own)]), True
+        return self._run(asked)
+
+    def _run(self, asked: Mapping[str, tuple[Vector, int, Any, bool]]) -> dict[str, dict[int, float]]:
+        requests = [
+            self._request(name, self._given(vector), limit, chosen, exact and not isinstance(vector, tuple))
+            for name, (vector, limit, chosen, exact) in asked.items()
+        ]
+        found = self._query(requests) if requests else []
+        return {name: {hit.id: hit.score for hit in hits} for name, hits in zip(asked, found)}
+
+    def _given(self, vector: Vector) -> Any:
+        if isinstance(vector, tuple):
+            indices, values = (np.asarray(side).tolist() for side in vector)
+            return self._CLASSES.module.SparseVector(indices=indices, values=values)
+        return vector.tolist()
+
+    def _upsert(self, points: list[tuple[int, dict[str, Any], dict[str, Any]]]) -> None: ...
+    def _delete(self, numbers: list[int]) -> None: ...
+    def _scroll(self, at: int) -> tuple[list[Any], int | None]: ...
+    def _retrieve(self, numbers: list[int], names: list[str]) -> list[Any]: ...
+    def _having(self, numbers: list[int]) -> Any: ...
+    def _request(self, name: str, vector: Any, limit: int, chosen: Any, exact: bool) -> Any: ...
+    def _query(self, requests: list[Any]) -> list[Any]: ...
+
+
+def _read(vector: Any) -> Vector:
+    if hasattr(vector, "indices"):
+        return np.array(vector.indices, np.int64), np.array(vector.values, np.float32)
+    return np.array(vector, np.float32)
