@@ -108,7 +108,7 @@ def test_errors_are_one_line(tmp_path, rows):
         (["search", tmp_path / "none", "x"], "is not there"),
         (["index", "build", tmp_path / "i", tmp_path / "none.txt"], "file not found"),
         (["index", "build", rows.parent, rows], "is not empty"),
-        (["index", "build", rows.parent, rows, "--overwrite"], "is no index"),
+        (["index", "build", rows.parent, rows, "--overwrite"], "is not an index"),
         (["index", "build", tmp_path / "i", rows, "--type", "yaer=number"], "no document of"),
         (["index", "build", tmp_path / "i", rows, "--type", "year=int"], "is 'int'"),
         (["index", "add", rows.parent, rows], "is no index"),

@@ -240,7 +240,7 @@ def test_the_command_takes_them(tmp_path, monkeypatch):
 
     WRITERS["STS"](tmp_path)
     monkeypatch.setattr(module, "open_any", lambda spec: Told(trained=False))
-    arguments = ["eval", "toy", "--data", str(tmp_path), "--cache", str(tmp_path / "c")]
+    arguments = ["evaluate", "toy", "--data", str(tmp_path), "--cache", str(tmp_path / "c")]
     assert "Told" not in CliRunner().invoke(cli.app, arguments).stdout
     shown = CliRunner().invoke(cli.app, [*arguments, "--instructions", "bundled"]).stdout
     assert f"- STS12: {STS}" in shown

@@ -34,7 +34,7 @@ from pellucid.errors import InputError, ModelFolderError
 from pellucid.server import ServerSettings, create_app, serve
 from pellucid.server import running as server_running
 from pellucid.server.batching import Batcher
-from pellucid.server.errors import ApiError
+from pellucid.server.bodies import ApiError
 from pellucid.server.running import ImpatientProtocol
 from pellucid.static.embedder import StaticEmbedder
 

@@ -33,9 +33,4 @@ if TYPE_CHECKING:
         read_table as read_table,
     )
 else:
-    _HOMES = {
-        "bitext": "MinedPairs TranslationScores f1_in_all mine_pairs mining_f1 translation_scores",
-        "evaluating": "Results TaskScore cache_key default_cache evaluate open_any sts_spearman",
-        "tasks": "LocalTask ScoredPairs find_tasks make_task quiet read_records read_sts read_table",
-    }
-    __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)
+    __getattr__, __dir__, __all__ = lazy(__name__, __file__)

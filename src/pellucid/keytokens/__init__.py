@@ -21,12 +21,4 @@ if TYPE_CHECKING:
         pooled_embeddings as pooled_embeddings,
     )
 else:
-    _HOMES = {
-        "adjustments": "Adjustment AdjustmentChoice choose_adjustment component_adjustment fit_adjustment "
-        "mean_adjustment",
-        "embedder": "KeyTokenEmbedder",
-        "head": "TopTokens top_tokens",
-        "index": "Hit KeyTokenIndex",
-        "states": "KeyTokenSettings pooled_embeddings",
-    }
-    __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)
+    __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -49,15 +49,4 @@ if TYPE_CHECKING:
         variation as variation,
     )
 else:
-    _HOMES = {
-        "alignment": "Alignment EmbeddedTexts KeyTokenComparison Stems align align_embeddings compare_key_tokens "
-        "embedded_texts",
-        "baselines": "BASELINES PRESETS DenseEmbedder KeyTokenPreset echo open_baseline open_preset promptreps "
-        "promptreps_dense splade",
-        "components": "Components principal_components",
-        "firing": "LexicalFiring lexical_firing",
-        "norms": "RankNorms TagNorms norms_by_rank norms_by_tag read_tagged",
-        "separation": "LanguageSeparation language_separation",
-        "spectrum": "Contributions Sweep Variation contributions sweep variation",
-    }
-    __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)
+    __getattr__, __dir__, __all__ = lazy(__name__, __file__)
