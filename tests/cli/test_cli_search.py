@@ -259,7 +259,7 @@ def test_what_is_no_index_is_not_replaced(tmp_path, rows, fruit):
     (tmp_path / "other/index.json").write_text('["pellucid"]')
     for name in ("model", "file", "other"):
         for options in ([], ["--overwrite"]):
-            assert "no index" in run("index", "build", tmp_path / name, rows, *options, code=1).stderr
+            assert "not an index" in run("index", "build", tmp_path / name, rows, *options, code=1).stderr
     assert (tmp_path / "model/config.json").exists() and (tmp_path / "file").read_text() == "x"
 
 

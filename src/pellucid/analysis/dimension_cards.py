@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from pellucid.analysis.coordinates import Example, correlations, spread
+from pellucid.analysis.coordinates import Example, Spread, correlations, spread
 from pellucid.base import Embedder
-from pellucid.dimensions import Which
+from pellucid.dimensions import Dimension, Which
 from pellucid.errors import InputError
 from pellucid.views.figure import Canvas
 from pellucid.views.parts import (
@@ -207,44 +207,49 @@ def cards(
         if value is not None and value < 1:
             raise InputError(f"{name} is {value}; it must be at least 1")
     known = model.dimensions
-    wanted = list(range(len(known))) if dimensions is None else sorted(known.numbers([dimensions]))
+    wanted = sorted(known.numbers([range(len(known)) if dimensions is None else dimensions]))
     measured = spread(model, texts, examples=examples, of=wanted, seed=seed)
-    if top_k is not None:
-        wanted = sorted(sorted(wanted, key=lambda number: -measured.shares[number])[:top_k])
+    wanted = sorted(sorted(wanted, key=lambda number: -measured.shares[number])[:top_k])
     relatives = _nearest(measured.sample, wanted, examples)
     columns = measured.sample.tocsc() if hasattr(measured.sample, "tocsr") else measured.sample
     made = []
     for number in wanted:
         column = columns[:, [number]]
         column = (column.toarray() if hasattr(column, "toarray") else column).ravel()
-        low, high = float(measured.low[number]), float(measured.high[number])
-        margin = 0.0 if high > low else measured.even_share / 2  # a constant has no width of its own
-        counts, edges = np.histogram(column, bins=_BINS, range=(low - margin, high + margin))
-        one = Card(
-            family=model.family,
-            dimension=number,
-            dimensions=len(known),
-            name=known[number].name,
-            about=known[number].about,
-            texts=measured.texts,
-            blank=measured.blank,
-            firing_rate=float(measured.firing[number]),
-            share=float(measured.shares[number]),
-            common=float(measured.common[number]),
-            mean_score=float(measured.common.sum()),
-            mean=float(measured.mean[number]),
-            deviation=float(measured.deviation[number]),
-            low=low,
-            high=high,
-            quantiles=tuple(np.quantile(column, _QUANTILES).tolist()),
-            edges=tuple(edges.tolist()),
-            counts=tuple(counts.tolist()),
-            strongest=measured.highest[number],
-            weakest=measured.lowest[number],
-            relatives=tuple(Relative(known[other].name, value) for other, value in relatives[number]),
-        )
-        made.append(one)
+        near = tuple(Relative(known[other].name, value) for other, value in relatives[number])
+        made.append(_card((model.family, number, known[number]), measured, column, near))
     return Cards(model.family, len(known), measured.texts, tuple(made))
+
+
+def _card(which: tuple[str, int, Dimension], measured: Spread, column: Any, relatives: tuple[Relative, ...]) -> Card:
+    """Return the card of a dimension, given by its family, number and name; `column` is its coordinate in the sample."""
+    family, number, dimension = which
+    low, high = float(measured.low[number]), float(measured.high[number])
+    margin = 0.0 if high > low else measured.even_share / 2  # a constant has no width of its own
+    counts, edges = np.histogram(column, _BINS, (low - margin, high + margin))
+    return Card(
+        family=family,
+        dimension=number,
+        dimensions=len(measured.mean),
+        name=dimension.name,
+        about=dimension.about,
+        texts=measured.texts,
+        blank=measured.blank,
+        firing_rate=float(measured.firing[number]),
+        share=float(measured.shares[number]),
+        common=float(measured.common[number]),
+        mean_score=float(measured.common.sum()),
+        mean=float(measured.mean[number]),
+        deviation=float(measured.deviation[number]),
+        low=low,
+        high=high,
+        quantiles=tuple(np.quantile(column, _QUANTILES).tolist()),
+        edges=tuple(edges.tolist()),
+        counts=tuple(counts.tolist()),
+        strongest=measured.highest[number],
+        weakest=measured.lowest[number],
+        relatives=relatives,
+    )
 
 
 def _nearest(sample: Any, wanted: Iterable[int], most: int) -> dict[int, list[tuple[int, float]]]:

@@ -20,7 +20,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -130,17 +130,16 @@ def encode_corpus(
     known = open_model("model", model)
     with WorkFolder(folder) as work:
         begun = stamp(source)
-        asked = {"column": column, "id_column": id_column, "corpus": checksum(source)}
-        work.claim({**asked, "role": settings.role, "format": settings.format, "shard_size": settings.shard_size})
+        work.claim({"column": column, "id_column": id_column, "corpus": checksum(source), **asdict(settings)})
         claim_model(work.facts, known.encoder, folder)
         own = _in_this_process(known.encoder, workers) and engine == "local"
         if not own and isinstance(model, (str, os.PathLike)):  # a worker elsewhere may be in another folder
             path = Path(model).expanduser()
             model = str(path.absolute()) if path.exists() else os.fspath(model)
         job = Job(
-            known.encoder if own else model, source.absolute(), folder.absolute(), column, id_column,
-            settings.role, settings.format, settings.shard_size, work.facts.get("texts", 0),
-            uuid.uuid4().hex, begun, is_outside_allowed(),
+            known.encoder if own else model, source.absolute(), folder.absolute(), column, id_column, settings.role,
+            settings.format, settings.shard_size, work.facts.get("texts", 0), uuid.uuid4().hex, begun,
+            is_outside_allowed(),
         )  # fmt: skip
         return _completed(work, job, known.dimension, workers, engine)
 

@@ -23,8 +23,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from pellucid.base import Embedder
 from pellucid.errors import VERSION
 from pellucid.server.bodies import ApiError, error_answer
-from pellucid.server.embedding_api import inference_routes, openai_routes
-from pellucid.server.reasons_api import index_routes, model_routes, saving_routes
+from pellucid.server.embedding_api import inference_routes, info_routes, openai_routes
+from pellucid.server.reasons_api import index_routes, map_routes, model_routes, saving_routes
 from pellucid.server.service import ServerSettings, Service
 
 _PAGE = {file.name: file for file in (Path(__file__).parent / "page").iterdir()}
@@ -65,7 +65,8 @@ def create_app(settings: ServerSettings | None = None, models: Mapping[str, Embe
 
     without_pages: dict[str, Any] = {"docs_url": None, "redoc_url": None}  # FastAPI's load their scripts from a CDN
     app = FastAPI(title="pellucid", version=VERSION, lifespan=lifespan, **without_pages)
-    for routes in (openai_routes, inference_routes, model_routes, index_routes, saving_routes):
+    apis = openai_routes, inference_routes, info_routes, model_routes, index_routes, map_routes, saving_routes
+    for routes in apis:
         app.router.routes.extend(routes(service).routes)  # as they are: FastAPI would put a router around each
     _add_page(app)
     registry = CollectorRegistry()

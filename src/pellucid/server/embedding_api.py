@@ -206,26 +206,27 @@ def _sparse(rows: Any, number: int) -> list[dict[str, Any]]:
     return [{"index": number, "value": value} for number, value in pairs]
 
 
+async def _check_length(service: Service, texts: list[str], truncate: bool | None, role: Role) -> None:
+    """Check, where nothing may be cut off, that the first model reads texts to their ends."""
+    model = service.models[service.default]
+    if truncate is False and model.max_seq_length not in (None, float("inf")):
+        read = await service.in_thread(lambda: np.asarray(model.coverage(texts, role=role)))
+        short = np.flatnonzero(read < 1)
+        if len(short):
+            raise ApiError(422, f"text {short[0]} is longer than the model reads; cut it, or allow truncate", "inputs")
+
+
 def inference_routes(service: Service) -> APIRouter:
-    """Return the routes of text-embeddings-inference."""
+    """Return the routes of text-embeddings-inference that take texts."""
     router = APIRouter(tags=["text-embeddings-inference"], route_class=Route, responses=described(InferenceError))
     name = service.default
     model = service.models[name]
-
-    async def check_length(texts: list[str], truncate: bool | None, role: Role) -> None:
-        if truncate is False and model.max_seq_length not in (None, float("inf")):
-            read = await service.in_thread(lambda: np.asarray(model.coverage(texts, role=role)))
-            short = np.flatnonzero(read < 1)
-            if len(short):
-                raise ApiError(
-                    422, f"text {short[0]} is longer than the model reads; cut it, or allow truncate", "inputs"
-                )
 
     @router.post("/embed", response_model=list[list[float]])
     async def embed(body: EmbedRequest) -> Response:
         """Encode texts into dense rows."""
         texts = service.texts(body.inputs, "inputs")
-        await check_length(texts, body.truncate, body.prompt_name)
+        await _check_length(service, texts, body.truncate, body.prompt_name)
         role, size = body.prompt_name, body.dimensions
         return answer(await service.dense(name, texts, role, normalize=body.normalize, dimensions=size))
 
@@ -233,7 +234,7 @@ def inference_routes(service: Service) -> APIRouter:
     async def embed_sparse(body: SparseRequest) -> Response:
         """Encode texts into the coordinates that are not zero."""
         texts = service.texts(body.inputs, "inputs")
-        await check_length(texts, body.truncate, body.prompt_name)
+        await _check_length(service, texts, body.truncate, body.prompt_name)
         rows = await service.encode(name, texts, body.prompt_name)
         if not hasattr(rows, "tocsr"):
             raise ApiError(424, f"{name} gives dense rows; ask /embed, or serve a lexicon or key-token model")
@@ -246,7 +247,7 @@ def inference_routes(service: Service) -> APIRouter:
         sentences = service.texts(given.sentences, "sentences", service.settings.max_texts - 1)
         texts = [*service.texts(given.source_sentence, "source_sentence"), *sentences]
         options = body.parameters or _Options(truncate=None, prompt_name=None)
-        await check_length(texts, options.truncate, options.prompt_name)
+        await _check_length(service, texts, options.truncate, options.prompt_name)
         rows = await service.encode(name, texts, options.prompt_name)
         return answer(model.similarity(rows[:1], rows[1:])[0])
 
@@ -255,7 +256,7 @@ def inference_routes(service: Service) -> APIRouter:
         """Order texts by their cosine to a query, best first."""
         service.texts(body.query, "query")
         service.texts(body.texts, "texts")
-        await check_length(body.texts, body.truncate, "document")
+        await _check_length(service, body.texts, body.truncate, "document")
         query = await service.encode(name, [body.query], "query")
         scores = model.similarity(query, await service.encode(name, body.texts, "document"))[0]
         order = np.argsort(-scores, kind="stable").tolist()
@@ -268,6 +269,15 @@ def inference_routes(service: Service) -> APIRouter:
     async def by_input(body: SimilarityRequest | EmbedRequest) -> Response:
         """Do what /embed does, or, for an object of sentences, /similarity."""
         return await (similarity(body) if isinstance(body, SimilarityRequest) else embed(body))
+
+    return router
+
+
+def info_routes(service: Service) -> APIRouter:
+    """Return the route of text-embeddings-inference that names the model and the limits."""
+    router = APIRouter(tags=["text-embeddings-inference"], route_class=Route, responses=described(InferenceError))
+    name = service.default
+    model = service.models[name]
 
     @router.get("/info", response_model=ModelInfo)
     async def info() -> Response:

@@ -230,7 +230,7 @@ def model_routes(service: Service) -> APIRouter:
 
 
 def index_routes(service: Service) -> APIRouter:
-    """Return the routes that ask the index, and the map, which can show it."""
+    """Return the routes that ask the index."""
     router = APIRouter(tags=["pellucid"], route_class=Route, responses=described(InferenceError, 404))
 
     @router.post("/search", response_model=dict[str, Any])
@@ -265,6 +265,25 @@ def index_routes(service: Service) -> APIRouter:
 
         return answer(await service.in_thread(work))
 
+    @router.get("/index", response_model=dict[str, Any])
+    async def index_info() -> Response:
+        """Say what the index holds, and an example of what one might ask: the first words of a document."""
+        index = service.searched()
+
+        def work() -> dict[str, Any]:
+            first = next((document.title or document.text for document in index), "")
+            return {**index.info(), "example": " ".join(first.split()[:_EXAMPLE_WORDS])}
+
+        facts = await service.in_thread(work)
+        return answer({name: value for name, value in facts.items() if name != "folder"})
+
+    return router
+
+
+def map_routes(service: Service) -> APIRouter:
+    """Return the route that draws a corpus."""
+    router = APIRouter(tags=["pellucid"], route_class=Route, responses=described(InferenceError, 404))
+
     @router.post("/map", response_model=MapAnswer)
     async def corpus_as_map(body: MapRequest) -> Response:
         """Put the texts of a corpus into the plane, in labelled clusters; takes seconds for a thousand."""
@@ -286,18 +305,6 @@ def index_routes(service: Service) -> APIRouter:
             "points": [{"id": id, "text": t[:_SHOWN], "x": x, "y": y, "cluster": c} for id, t, (x, y), c in places],
             "clusters": [cluster._asdict() for cluster in found.clusters],
         })  # fmt: skip
-
-    @router.get("/index", response_model=dict[str, Any])
-    async def index_info() -> Response:
-        """Say what the index holds, and an example of what one might ask: the first words of a document."""
-        index = service.searched()
-
-        def work() -> dict[str, Any]:
-            first = next((document.title or document.text for document in index), "")
-            return {**index.info(), "example": " ".join(first.split()[:_EXAMPLE_WORDS])}
-
-        facts = await service.in_thread(work)
-        return answer({name: value for name, value in facts.items() if name != "folder"})
 
     return router
 
