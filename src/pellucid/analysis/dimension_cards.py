@@ -222,7 +222,7 @@ def cards(
 
 
 def _card(which: tuple[str, int, Dimension], measured: Spread, column: Any, relatives: tuple[Relative, ...]) -> Card:
-    """Return the card of a dimension, given by its family, number and name; `column` is its coordinate in the sample."""
+    """Return the card of a dimension (family, number, name); `column` is its coordinate in the sample."""
     family, number, dimension = which
     low, high = float(measured.low[number]), float(measured.high[number])
     margin = 0.0 if high > low else measured.even_share / 2  # a constant has no width of its own
