@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import pellucid
-from pellucid import audit, card, compare
+from pellucid import audit, cards, compare
 from pellucid.base import Embedder
 from pellucid.evaluation import read_table
 
@@ -38,7 +38,7 @@ def main() -> None:
     found = audit(model, train["text"])
     print(found)
     crowded = [finding.dimensions[0] for finding in found.of("crowded")]
-    print(card(model, crowded[0], train["text"]))
+    print(cards(model, train["text"], crowded[0])[0])
 
     better = model.without(*crowded)
     random = np.random.default_rng(0).choice(len(model.dimensions), len(crowded), replace=False).tolist()

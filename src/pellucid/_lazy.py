@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import ast
+from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from pellucid.errors import MissingExtraError
@@ -25,25 +27,32 @@ class _Absent(type):
         raise MissingExtraError(cls.__doc__)
 
 
-def lazy(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+def lazy(package: str, source: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return `__getattr__`, `__dir__` and `__all__` of a package, the first two as PEP 562 has them.
+
+    The names are those that the package's own source imports under `if TYPE_CHECKING`, so that they are written once,
+    in the form that type checkers and editors read.
 
     Args:
         package: its full name.
-        homes: module or room below the package -> the names it gives, separated by spaces. Without names it is
-            public itself.
+        source: its `__init__.py`.
 
     A name whose extra is not installed is given all the same, and raises MissingExtraError where it is used.
     """
-    home_of = {name: home for home, names in homes.items() for name in (names or home).split()}
+    tree = ast.parse(Path(source).read_text(encoding="utf-8"))
+    blocks = (node.body for node in tree.body if isinstance(node, ast.If))
+    imports = [node for body in blocks for node in body if isinstance(node, ast.ImportFrom)]
+    home_of = {alias.name: str(node.module) for node in imports for alias in node.names}
 
     def get(name: str) -> Any:
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if home_of[name] == package:
+            return import_module(f"{package}.{name}")
         try:
-            module = import_module(f"{package}.{home_of[name]}")
+            module = import_module(home_of[name])
         except MissingExtraError as error:
             return _Absent(name, (), {"__doc__": str(error), "__module__": package})
-        return getattr(module, name) if homes[home_of[name]] else module
+        return getattr(module, name)
 
     return get, lambda: sorted(home_of), sorted(home_of)

@@ -23,12 +23,14 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from reprlib import repr as shown  # of what may be nested deeper than Python can show
-from typing import Any, BinaryIO, Union
+from typing import Any, BinaryIO, TypeVar, Union
 
 from pellucid.errors import CorpusError
 
 Corpus = Union[str, "os.PathLike[str]", Iterable[str]]
 """A path, or an iterable of texts (a list, a generator, ...)."""
+
+Item = TypeVar("Item")
 
 UNPACKERS: dict[str, Any] = {".xz": lzma.open, ".gz": gzip.open}
 """What opens a packed file, by the end of its name."""
@@ -43,10 +45,25 @@ UNREADABLE = (OSError, EOFError, lzma.LZMAError, zlib.error, MemoryError)
 """What opening or reading a missing, locked, damaged or hostile file raises, packed or not."""
 
 _FORMATS = ".txt (one text a line), .jsonl, .csv, .tsv (each also with .xz or .gz) and .parquet"
+_BLOCK_CHARACTERS = 1 << 24  # of the items of a list that `cut` makes
 _CHUNK = 1 << 18  # bytes asked for at once
 _BATCH = 256  # rows of a parquet file in memory at once
 _TEXT_COLUMN = re.compile(r"(large_)?string(_view)?|null|dictionary<values=(large_)?string,.*")
 _PEEK = 4096  # bytes at the start of a file that show whether it is UTF-16
+
+
+def cut(items: Iterable[Item], most: int, size: Callable[[Item], int]) -> Iterator[list[Item]]:
+    """Cut items into lists of at most `most` of them, and of about 16 million characters, as `size` counts them."""
+    block: list[Item] = []
+    characters = 0
+    for item in items:
+        block.append(item)
+        characters += size(item)
+        if len(block) == most or characters >= _BLOCK_CHARACTERS:
+            yield block
+            block, characters = [], 0
+    if block:
+        yield block
 
 
 def is_path(corpus: Corpus) -> bool:

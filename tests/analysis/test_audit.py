@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.analysis import coordinates
-from pellucid.analysis.auditing import Thresholds, audit
-from pellucid.analysis.coordinates import correlations, spread, support
+from pellucid.analysis.auditing import Thresholds, audit, support
+from pellucid.analysis.coordinates import correlations, spread
 from pellucid.analysis.deletion import deletion_test
-from pellucid.analysis.dimension_cards import card, cards
+from pellucid.analysis.dimension_cards import cards
 from pellucid.analysis.ranking import rank
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.errors import InputError, MissingExtraError
@@ -81,7 +81,7 @@ def test_the_sample_is_bounded_drawn_evenly_and_repeatable(monkeypatch):
 
 @both
 def test_a_card_says_what_a_dimension_is(sparse):
-    found = card(TableEmbedder(FOUR, ["x", "y", "z"], sparse=sparse), "y", [*FOUR, "two", "unknown"], examples=2)
+    found = cards(TableEmbedder(FOUR, ["x", "y", "z"], sparse=sparse), [*FOUR, "two", "unknown"], "y", examples=2)[0]
     assert (found.name, found.dimension, found.about, found.texts, found.blank) == ("y", 1, ("about y",), 5, 1)
     assert found.firing_rate == 0.8
     assert [example.text for example in found.strongest] == ["two", "four"]  # "two" is there twice, and once here
@@ -217,7 +217,7 @@ def test_thresholds_out_of_range_are_refused(settings, complaint):
         Thresholds(**settings)
 
 
-@pytest.mark.parametrize("call", [audit, cards, lambda model, texts: card(model, 0, texts)])
+@pytest.mark.parametrize("call", [audit, cards, lambda model, texts: cards(model, texts, 0)])
 @pytest.mark.parametrize(
     ("texts", "complaint"),
     [([], "at least two texts"), (["one"], "1 given"), (["one", "?", ""], "2 of them unknown"), ("one two", "iterable"),
@@ -231,11 +231,11 @@ def test_texts_that_cannot_be_measured_are_refused(call, texts, complaint):
 def test_other_bad_input_is_refused():
     model = TableEmbedder(FOUR, ["apple", "pear", "plum"])
     with pytest.raises(InputError, match="did you mean 'apple'"):
-        card(model, "aple", list(FOUR))
+        cards(model, list(FOUR), "aple")[0]
     with pytest.raises(InputError, match="top_k is 0"):
         cards(model, list(FOUR), top_k=0)
     with pytest.raises(InputError, match="examples is 0"):
-        card(model, 0, list(FOUR), examples=0)
+        cards(model, list(FOUR), 0, examples=0)[0]
     with pytest.raises(InputError, match="verdict 'dull' is unknown"):
         audit(model, list(FOUR)).of("dull")
     with pytest.raises(InputError, match="not finite for one of texts 0 to 1"):
@@ -253,13 +253,13 @@ def test_anchor_models_are_audited_and_mended(fruit):
     assert twins and twins[0][:2] == ("apple", "the apple")
     cleaned = found.cleaned(model)
     assert len(cleaned.dimensions) == 4 - sum(len(f) - 1 for f in twins)
-    assert card(model, "car", texts).strongest[0].text in ("car", "bicycle car")
+    assert cards(model, texts, "car")[0].strongest[0].text in ("car", "bicycle car")
 
 
 def test_static_models_are_audited(fruit):
     found = audit(fruit, ["apple", "pear", "car", "bicycle", "apple car", "the"])
     assert found.family == "static" and len(found.measured) == 3
-    assert card(fruit, 2, ["apple", "car"]).strongest[0].text == "car"
+    assert cards(fruit, ["apple", "car"], 2)[0].strongest[0].text == "car"
 
 
 @pytest.mark.filterwarnings("ignore:Glyph")
@@ -269,9 +269,9 @@ def test_no_text_or_name_can_steer_a_terminal_or_a_page(tmp_path):
     found = audit(model, list(rows), thresholds=Thresholds(duplicate=0.5, duplicate_texts=2))
     assert found.findings
     check_views(found)
-    for report in (card(model, 0, list(rows)), cards(model, list(rows))):
+    for report in (cards(model, list(rows), 0)[0], cards(model, list(rows))):
         assert "<script>alert(1)</script>" in check_views(report)  # as words
-    for figure in (found.plot(), card(model, 1, list(rows)).plot()):
+    for figure in (found.plot(), cards(model, list(rows), 1)[0].plot()):
         figure.savefig(tmp_path / "plot.png", dpi=40)
     assert eval(found.findings[0].edit) is not None
 
@@ -281,7 +281,7 @@ def test_a_frame_follows_from_the_records():
     one = cards(model, list(model.rows), dimensions=[0])
     names = [field.name for field in fields(one.cards[0])]
     assert list(one.to_frame().columns) == list(replace(one, cards=()).to_frame().columns) == names
-    assert one.to_dict()["cards"] == [card(model, 0, list(model.rows)).to_dict()]  # a card among cards is a card
+    assert one.to_dict()["cards"] == [cards(model, list(model.rows), 0)[0].to_dict()]  # a card among cards is a card
     tested = deletion_test(model, [("t0", "t1"), ("t2", "t3"), ("t4", "t5")], top_k=1)
     frame = tested.to_frame()
     assert list(frame.columns)[:5] == ["k", "top_mean", "top_low", "top_high", "random_mean"]
@@ -299,7 +299,7 @@ def test_a_report_in_one_line():
 
 def test_pictures_show_the_numbers():
     model = random_table()
-    found = card(model, 0, list(model.rows))
+    found = cards(model, list(model.rows), 0)[0]
     bars = found.plot().axes[0].patches
     assert [bar.get_height() for bar in bars] == list(found.counts)
     points = audit(model, list(model.rows)).plot().axes[0].collections

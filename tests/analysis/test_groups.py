@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.analysis import coordinates
-from pellucid.analysis.groups import contrast, contrast_all
+from pellucid.analysis.groups import contrast
 from pellucid.errors import InputError
 from tables import HOSTILE, TableEmbedder, check_views, random_table, units
 
@@ -21,7 +21,7 @@ both = pytest.mark.parametrize("sparse", [False, True])
 def test_a_separation_by_hand(sparse):
     rows = {"a": [1, 0, 0], "b": [0.8, 0.6, 0], "c": [0, 1, 0], "d": [0, 0.6, 0.8]}
     model = TableEmbedder(rows, ["x", "y", "z"], sparse=sparse)
-    found = contrast(model, ["a", "b"], ["c", "d"], name="first", examples=1)
+    found = contrast(model, {"first": ["a", "b"], "second": ["c", "d"]}, examples=1)["first"]
     assert found.within == pytest.approx(0.8)
     assert found.between == pytest.approx((0 + 0 + 0.6 + 0.36) / 4)
     assert found.separation == pytest.approx(0.8 - 0.24)
@@ -41,7 +41,7 @@ def test_a_separation_by_hand(sparse):
 def test_the_parts_add_up_to_within_less_between(seed, size, sparse):
     model = random_table(14, 5, seed, sparse=sparse)
     texts = list(model.rows)
-    found = contrast(model, texts[:size], texts[size:])
+    found = contrast(model, {"the group": texts[:size], "others": texts[size:]})["the group"]
     mine, theirs = units(model, texts[:size]), units(model, texts[size:])
     within = np.mean([a @ b for a, b in itertools.combinations(mine, 2)])
     between = np.mean([a @ b for a in mine for b in theirs])
@@ -57,12 +57,13 @@ def test_the_parts_add_up_to_within_less_between(seed, size, sparse):
 
 def test_all_groups_at_once_are_each_against_the_rest(monkeypatch):
     model = random_table(30, 6)
-    texts, labels = list(model.rows), [n % 3 for n in range(30)]
+    texts = list(model.rows)
     monkeypatch.setattr(coordinates, "_COLUMNS", 4)
-    found = contrast_all(model, texts, labels)
+    found = contrast(model, {label: texts[label::3] for label in range(3)})
     assert [group.group for group in found] == ["0", "1", "2"] and len(found) == 3
     for label, one in enumerate(found):
-        alone = contrast(model, texts[label::3], [t for n, t in enumerate(texts) if n % 3 != label], name=str(label))
+        others = [text for number, text in enumerate(texts) if number % 3 != label]
+        alone = contrast(model, {"one": texts[label::3], "others": others})["one"]
         assert one.within == pytest.approx(alone.within) and one.between == pytest.approx(alone.between)
         assert [row.name for row in one.rows] == [row.name for row in alone.rows]
         np.testing.assert_allclose([row[1:] for row in one.rows], [row[1:] for row in alone.rows])
@@ -76,7 +77,7 @@ def test_all_groups_at_once_are_each_against_the_rest(monkeypatch):
 
 def test_words_of_the_group_point_its_way(fruit):
     group = ["the apple", "pear apple", "a pear", "the zebra"]
-    found = contrast(fruit, group, ["the car", "bicycle", "the bicycle", "pear car"])
+    found = contrast(fruit, {"fruit": group, "others": ["the car", "bicycle", "the bicycle", "pear car"]})["fruit"]
     assert {word.word for word in found.words[:2]} == {"apple", "pear"}
     (apple,) = (word for word in found.words if word.word == "apple")
     assert (apple.texts, apple.others) == (2, 0)
@@ -91,7 +92,7 @@ def test_words_of_the_group_point_its_way(fruit):
 
 def test_texts_the_model_knows_nothing_of_count_as_unlike_all_others():
     rows = {"a": [1, 0], "b": [1, 0], "c": [0, 1]}
-    found = contrast(TableEmbedder(rows), ["a", "b", "unknown"], ["c"])
+    found = contrast(TableEmbedder(rows), {"the group": ["a", "b", "unknown"], "others": ["c", "c"]})["the group"]
     assert found.blank == 1
     assert found.within == pytest.approx(1 / 3)  # of the three pairs one is alike
 
@@ -99,37 +100,33 @@ def test_texts_the_model_knows_nothing_of_count_as_unlike_all_others():
 @pytest.mark.parametrize(
     ("group", "others", "complaint"),
     [
-        ([], ["t0"], "the group has 0 texts; at least 2"),
-        (["t0"], ["t1"], "the group has 1 texts; at least 2"),
-        (["t0", "t1"], [], "the other side has 0 texts"),
+        ([], ["t0"], "'the group' has 0 texts; at least two"),
+        (["t0"], ["t1"], "'the group' has 1 text; at least two"),
+        (["t0", "t1"], [], "'others' has 0 texts"),
         ("t0 t1", ["t2"], "iterable"),
         (["t0", None], ["t2"], "text 1 is NoneType"),
-        (["?", "!"], ["t2"], "knows nothing of any text of 'the group'"),
-        (["t0", "t1"], ["?"], "or of any other text"),
+        (["?", "!"], ["t2", "t3"], "knows nothing of any text of 'the group'"),
+        (["t0", "t1"], ["?", "!"], "or of any other text"),
     ],
 )
 def test_groups_that_cannot_be_contrasted_are_refused(group, others, complaint):
     with pytest.raises(InputError, match=complaint):
-        contrast(random_table(), group, others)
+        contrast(random_table(), {"the group": group, "others": others})
 
 
-@pytest.mark.parametrize(
-    ("labels", "complaint"),
-    [([0, 1, 0], "4 texts need as many labels, got 3"), ([0, 0, 0, 0], "there is one group, '0'"),
-     ([0, 0, 0, "odd"], "group 'odd' has one text")],
-)  # fmt: skip
-def test_labels_that_make_no_groups_are_refused(labels, complaint):
-    with pytest.raises(InputError, match=complaint):
-        contrast_all(random_table(), ["t0", "t1", "t2", "t3"], labels)
+def test_fewer_than_two_groups_and_examples_below_zero_are_refused():
+    for groups in ({}, {"one": ["t0", "t1"]}, [["t0", "t1"], ["t2", "t3"]]):
+        with pytest.raises(InputError, match="at least two groups are needed"):
+            contrast(random_table(), groups)
     with pytest.raises(InputError, match="examples is -1"):
-        contrast_all(random_table(), ["t0", "t1", "t2", "t3"], [0, 0, 1, 1], examples=-1)
+        contrast(random_table(), {"a": ["t0", "t1"], "b": ["t2", "t3"]}, examples=-1)
 
 
 @pytest.mark.filterwarnings("ignore:Glyph")
 def test_pictures_and_hostile_names(tmp_path):
     rows = {text: [n + 1.0, 9.0 - n, 2.0] for n, text in enumerate(HOSTILE)}
     model = TableEmbedder(rows, [HOSTILE[0], HOSTILE[4], HOSTILE[2]])
-    found = contrast_all(model, list(rows), [HOSTILE[0], HOSTILE[2]] * 4)
+    found = contrast(model, {HOSTILE[0]: list(rows)[::2], HOSTILE[2]: list(rows)[1::2]})
     check_views(found)
     for one in found:
         check_views(one)

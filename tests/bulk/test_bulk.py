@@ -478,7 +478,7 @@ def test_an_absent_engine_is_named(fruit, corpus, tmp_path, monkeypatch, engine,
 
 
 def test_absent_java_is_named():
-    from pellucid.bulk.workers import _local_spark
+    from pellucid.bulk.corpora import _local_spark
 
     class Builder:
         def master(self, name):

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import pellucid
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.base import Embedder
-from pellucid.bulk import duplicates, near_duplicates, nearest, write_kept
+from pellucid.bulk import duplicates, near_duplicates, write_kept
 from pellucid.cli.app import app
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import CorpusError, InputError, MissingExtraError
@@ -97,8 +97,8 @@ def test_the_pairs_are_those_of_a_plain_comparison(model, monkeypatch, block, th
 def test_cells_find_what_a_plain_comparison_does(model, monkeypatch, exact):
     pytest.importorskip("faiss")
     monkeypatch.setattr(near_duplicates, "_BLOCK", 16)
-    monkeypatch.setattr(nearest, "_EXACT", exact)
-    monkeypatch.setattr(nearest, "_PROBED", 1000)
+    monkeypatch.setattr(near_duplicates, "_EXACT", exact)
+    monkeypatch.setattr(near_duplicates, "_PROBED", 1000)
     texts = random_texts(150)
     for threshold, same_numbers in ((0.8, False), (1.0, False), (0.9, True)):
         found = duplicates(texts, model, threshold=threshold, same_numbers=same_numbers)
@@ -109,17 +109,17 @@ def test_cells_hold_the_rows_they_were_given(monkeypatch):
     pytest.importorskip("faiss")
     rows = np.random.default_rng(0).normal(size=(900, 8)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    held = nearest.Nearest(exact=50)
+    held = near_duplicates.Nearest(exact=50)
     for start in range(0, 900, 30):
         held.add(rows[start : start + 30])
     assert len(held) == 900 and held._rebuilt_at > 200  # made anew twice
     numbers, scores = held.search(rows, 3)
     np.testing.assert_array_equal(numbers[:, 0], np.arange(900))
-    np.testing.assert_allclose(scores[:, 0], 1, atol=nearest._FLOAT16)
+    np.testing.assert_allclose(scores[:, 0], 1, atol=near_duplicates._FLOAT16)
 
 
 def test_without_rows_and_with_too_few_there_are_gaps():
-    held = nearest.Nearest()
+    held = near_duplicates.Nearest()
     numbers, scores = held.search(np.ones((2, 3), np.float32))
     assert (numbers == -1).all() and np.isneginf(scores).all()
     held.add(np.eye(3, dtype=np.float32)[:2])
@@ -244,7 +244,7 @@ def test_nan_is_refused():
 
 
 def test_a_large_corpus_without_faiss_says_what_to_install(model, monkeypatch):
-    monkeypatch.setattr(nearest, "_EXACT", 3)
+    monkeypatch.setattr(near_duplicates, "_EXACT", 3)
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(MissingExtraError, match=r"pellucid\[scale\]"):
         duplicates(WORDS, model)

@@ -199,15 +199,27 @@ _READERS = {
     "encode": ["encode", "{}", "-o", "out.npy"],
     "similarity": ["similarity", "{}", "{}"],
     "pairs": ["similarity", "--pairs", "{}"],
-    "card": ["card", "0", "{}"],
-    "cards": ["cards", "{}", "--html", "cards.html"],
+    "cards": ["cards", "{}", "--dimension", "0"],
     "audit": ["audit", "{}"],
-    "deletion": ["deletion", "{}", "--top", "2"],
+    "deletion-test": ["deletion-test", "{}", "--top", "2"],
     "compare": ["compare", "static-en", "static-en", "--pairs", "{}"],
     "rank": ["rank", "apple", "{}"],
     "contrast": ["contrast", "{}", "{}"],
     "edit": ["edit", "static-en", "--idf", "{}", "-o", "edited"],
     "anchors": ["anchors", "static-en", "{}", "-n", "2", "--unfiltered", "-o", "anchors", "--method", "uniform"],
+    "tags": ["inspect", "tags", "static-en", "{}"],
+    "choose-anchors": [
+        "choose-anchors",
+        "static-en",
+        "{}",
+        "-n",
+        "2",
+        "--unfiltered",
+        "-o",
+        "anchors",
+        "--method",
+        "uniform",
+    ],
     "prune": ["vocabulary", "prune", "static-en", "{}", "-o", "small"],
     "words": ["vocabulary", "add", "static-en", "--words", "{}", "--teacher", "static-en", "-o", "added"],
     "model": ["encode", "good.txt", "-m", "{}", "-o", "out.npy"],
@@ -420,10 +432,10 @@ def test_eval_passes_its_arguments_on_and_prints_a_table(run, monkeypatch, tmp_p
         return evaluating.Results("toy", (evaluating.TaskScore("STS15", "STS", "cosine_spearman", 83.14),))
 
     monkeypatch.setattr(evaluating, "evaluate", fake)
-    shown = run("eval", "toy", "--data", tmp_path, "--task", "STS15", "--task", "SICK-R").stdout
+    shown = run("evaluate", "toy", "--data", tmp_path, "--task", "STS15", "--task", "SICK-R").stdout
     assert asked["model"] == "toy" and asked["tasks"] == ["STS15", "SICK-R"] and asked["data"] == tmp_path
     assert "| STS15 | STS | cosine_spearman | 83.1 |" in shown
-    assert json.loads(run("eval", "toy", "--json").stdout)["rows"][0]["score"] == 83.14
+    assert json.loads(run("evaluate", "toy", "--json").stdout)["rows"][0]["score"] == 83.14
     assert asked["tasks"] is None
 
 

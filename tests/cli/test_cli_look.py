@@ -40,8 +40,10 @@ def test_dimensions_are_listed_by_number_and_name(run, fruit):
 
 
 def test_a_card_by_number_and_by_name_is_the_same(run, fruit):
-    by_number = json.loads(run("card", "2", "texts.txt", "-m", "fruit", "--json").stdout)
-    by_name = json.loads(run("card", fruit.dimensions.names[2], "texts.txt", "-m", "fruit", "--json").stdout)
+    by_number = json.loads(run("cards", "texts.txt", "--dimension", "2", "-m", "fruit", "--json").stdout)
+    by_name = json.loads(
+        run("cards", "texts.txt", "--dimension", fruit.dimensions.names[2], "-m", "fruit", "--json").stdout
+    )
     assert by_number == by_name and by_number["kind"] == "card"
 
 
@@ -49,8 +51,8 @@ def test_a_card_by_number_and_by_name_is_the_same(run, fruit):
     ("kind", "arguments"),
     [
         ("audit", ["audit", "texts.txt"]),
-        ("deletion", ["deletion", "pairs.tsv", "--top", "2"]),
-        ("deletion", ["deletion", "pairs.tsv", "--words"]),
+        ("deletion", ["deletion-test", "pairs.tsv", "--top", "2"]),
+        ("deletion", ["deletion-test", "pairs.tsv", "--words"]),
         ("ranking", ["rank", "apple", "texts.txt", "--top", "2"]),
         ("contrast", ["contrast", "texts.txt", "texts.txt"]),
     ],
@@ -87,7 +89,7 @@ def test_an_edited_model_is_what_the_methods_make(run, fruit):
         ([], "nothing to edit"),
         (["--without", "no such"], "no dimension is called"),
         (["--scale", "1"], "not DIMENSION=VALUE"),
-        (["--scale", "1=much"], "no number"),
+        (["--scale", "1=much"], "not a number"),
         (["--merge", "1"], "two dimensions"),
     ],
 )
@@ -106,14 +108,16 @@ def test_an_anchor_model_is_made_over_a_static_one_and_can_be_made_again(run, tm
         "He has a bicycle.",
     ]
     (tmp_path / "corpus.txt").write_text("\n".join([*lines, "http://apple.com/pear", "car"]))
-    told = run("anchors", "fruit", "corpus.txt", "-n", 2, "-o", "anchors", "--decorrelate", 0)
+    told = run("choose-anchors", "fruit", "corpus.txt", "-n", 2, "-o", "anchors", "--decorrelate", 0)
     assert "2 anchors over fruit" in told.stderr
     model = pellucid.load("anchors")
     assert len(model.dimensions) == 2 and set(model.dimensions.names) <= set(lines)
     assert model.encode(model.dimensions.names).diagonal() == pytest.approx([1, 1], abs=1e-5)
-    again = run("anchors", "fruit", "corpus.txt", "-n", 1, "-o", "one", "--work-dir", "anchors.work", "--method", "fps")
+    again = run(
+        "choose-anchors", "fruit", "corpus.txt", "-n", 1, "-o", "one", "--work-dir", "anchors.work", "--method", "fps"
+    )
     assert "1 anchors" in again.stderr
-    assert "5 anchors asked for" in run("anchors", "fruit", "corpus.txt", "-n", 5, "-o", "five", code=1).stderr
+    assert "5 anchors asked for" in run("choose-anchors", "fruit", "corpus.txt", "-n", 5, "-o", "five", code=1).stderr
 
 
 def test_an_edit_changes_the_weights_of_words(run, fruit):
@@ -121,7 +125,7 @@ def test_an_edit_changes_the_weights_of_words(run, fruit):
     expected = fruit.reweight({"pear": 0.5}).without(1)
     assert pellucid.load("mine").vectors.tolist() == expected.vectors.tolist()
     assert "not in the vocabulary" in run("edit", "fruit", "-o", "mine", "--word", "qqq=1", code=1).stderr
-    assert "no number" in run("edit", "fruit", "-o", "mine", "--word", "pear", code=1).stderr
+    assert "not a number" in run("edit", "fruit", "-o", "mine", "--word", "pear", code=1).stderr
 
 
 def test_an_edit_renames_first_as_its_help_says(run):
@@ -170,6 +174,6 @@ def test_an_anchor_model_of_the_command_line_opens_in_plain_sentence_transformer
     sentence_transformers = pytest.importorskip("sentence_transformers")
     monkeypatch.setattr("pellucid.folder._BUNDLED", tmp_path)  # a bundled encoder was kept by name alone
     (tmp_path / "corpus.txt").write_text("the apple\nthe car\n")
-    run("anchors", "fruit", "corpus.txt", "-n", 2, "-o", "anchors", "--unfiltered")
+    run("choose-anchors", "fruit", "corpus.txt", "-n", 2, "-o", "anchors", "--unfiltered")
     plain = sentence_transformers.SentenceTransformer(str(tmp_path / "anchors"), device="cpu")
     assert plain.encode(LINES) == pytest.approx(pellucid.load(tmp_path / "anchors").encode(LINES), abs=1e-5)

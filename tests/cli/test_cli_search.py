@@ -108,7 +108,7 @@ def test_errors_are_one_line(tmp_path, rows):
         (["search", tmp_path / "none", "x"], "is not there"),
         (["index", "build", tmp_path / "i", tmp_path / "none.txt"], "file not found"),
         (["index", "build", rows.parent, rows], "is not empty"),
-        (["index", "build", rows.parent, rows, "--overwrite"], "is no index"),
+        (["index", "build", rows.parent, rows, "--overwrite"], "is not an index"),
         (["index", "build", tmp_path / "i", rows, "--type", "yaer=number"], "no document of"),
         (["index", "build", tmp_path / "i", rows, "--type", "year=int"], "is 'int'"),
         (["index", "add", rows.parent, rows], "is no index"),
@@ -259,7 +259,7 @@ def test_what_is_no_index_is_not_replaced(tmp_path, rows, fruit):
     (tmp_path / "other/index.json").write_text('["pellucid"]')
     for name in ("model", "file", "other"):
         for options in ([], ["--overwrite"]):
-            assert "no index" in run("index", "build", tmp_path / name, rows, *options, code=1).stderr
+            assert "not an index" in run("index", "build", tmp_path / name, rows, *options, code=1).stderr
     assert (tmp_path / "model/config.json").exists() and (tmp_path / "file").read_text() == "x"
 
 

@@ -726,9 +726,9 @@ def test_roles_are_given_on_the_command_line(run, monkeypatch, searching, tmp_pa
         (line,) = run(model, "encode", str(tmp_path / "texts.txt"), "--role", role).splitlines()
         assert json.loads(line)["embedding"] == pytest.approx(encoded(model, QUERY, role).tolist(), abs=1e-6)
     for arguments, message in (
-        (("explain", "a", "b", "--roles", "query,passage"), "'passage' is no role"),
+        (("explain", "a", "b", "--roles", "query,passage"), "'passage' is not a role"),
         (("explain", "a", "b", "--roles", "query"), "1 roles for 2 texts"),
-        (("encode", "-", "--role", "passage"), "'passage' is no role"),
+        (("encode", "-", "--role", "passage"), "'passage' is not a role"),
     ):
         result = CliRunner().invoke(cli.app, arguments)
         assert result.exit_code == 2 and message in " ".join(result.stderr.split())

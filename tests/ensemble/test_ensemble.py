@@ -18,7 +18,7 @@ import pellucid
 from pellucid import pretrained
 from pellucid.analysis.auditing import audit
 from pellucid.analysis.comparing import compare
-from pellucid.analysis.dimension_cards import card
+from pellucid.analysis.dimension_cards import cards
 from pellucid.analysis.ranking import rank
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
@@ -300,7 +300,7 @@ def test_the_toolkit_takes_an_ensemble(fruit):
     model = EnsembleEmbedder([fruit, SparseLetterEmbedder()])
     texts = ["the apple", "a pear", "the car", "bicycle", "apple pear"]
     assert audit(model, texts).family == "ensemble"
-    assert card(model, "letters: dimension 0", texts).name == "letters: dimension 0"
+    assert cards(model, texts, "letters: dimension 0")[0].name == "letters: dimension 0"
     assert rank(model, "apple", texts).ranked[0].text in ("the apple", "apple pear")
     pairs = [("apple", "pear"), ("car", "bicycle")]
     assert compare({"one": fruit, "both": model}, pairs).families == ("static", "ensemble")

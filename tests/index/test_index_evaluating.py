@@ -242,7 +242,15 @@ def test_the_command_says_what_the_method_says(index, files, fruit):
     with Index.create(files / "other", str(files / "fruit")) as other:
         other.add(DOCUMENTS, DOCUMENTS.values())
         expected = other.evaluate(QUERIES, RELEVANT, top_k=1)
-    options = ("index", "eval", files / "other", "--queries", files / "queries.jsonl", "--qrels", files / "test.tsv")
+    options = (
+        "index",
+        "evaluate",
+        files / "other",
+        "--queries",
+        files / "queries.jsonl",
+        "--qrels",
+        files / "test.tsv",
+    )
     assert json.loads(run(*options, "-k", 1, "--json").stdout) == expected.to_dict()
     run(*options, "--html", files / "page.html")
     assert "finds what all miss" in (files / "page.html").read_text("utf-8")

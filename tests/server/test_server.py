@@ -34,7 +34,7 @@ from pellucid.errors import InputError, ModelFolderError
 from pellucid.server import ServerSettings, create_app, serve
 from pellucid.server import running as server_running
 from pellucid.server.batching import Batcher
-from pellucid.server.errors import ApiError
+from pellucid.server.bodies import ApiError
 from pellucid.server.running import ImpatientProtocol
 from pellucid.static.embedder import StaticEmbedder
 
@@ -190,7 +190,7 @@ def test_info_and_state(url: str) -> None:
 @pytest.mark.parametrize(
     ("path", "body", "status", "message"),
     [
-        ("/embed", b'{"inputs": ', 400, "no JSON"),
+        ("/embed", b'{"inputs": ', 400, "not JSON"),
         ("/embed", {"inputs": []}, 400, "empty"),
         ("/embed", {}, 422, "inputs: Field required"),
         ("/embed", {"inputs": 3}, 422, "inputs is int"),
@@ -206,7 +206,7 @@ def test_info_and_state(url: str) -> None:
         ("/embed", b'{"inputs": NaN}', 422, "inputs is float"),
         ("/embed", b'{"inputs": "a", "dimensions": 1' + b"0" * 4000 + b"}", 422, "dimensions"),
         ("/embed", b'{"inputs": "a", "dimensions": 1' + b"0" * 9000 + b"}", 400, "number"),
-        ("/embed", b"", 400, "no JSON"),
+        ("/embed", b"", 400, "not JSON"),
         ("/embed", b"null", 422, "the body"),
         (
             "/rerank",
@@ -217,7 +217,7 @@ def test_info_and_state(url: str) -> None:
         ("/why", {"query": "a", "id": "b", "weights": {f"w{n}": "" for n in range(2000)}}, 422, "at most 100 weights"),
         ("/search", b'{"query": "a", "weights": {"bm25": NaN}}', 422, "finite"),
         ("/embed", b'{"inputs": "' + b"a" * 60_000 + b'"}', 413, "50,000 bytes"),
-        ("/embed", b"\xff\xfe", 400, "no JSON"),
+        ("/embed", b"\xff\xfe", 400, "not JSON"),
         ("/embed_sparse", {"inputs": "a"}, 424, "dense rows"),
         ("/explain", {"text1": "a", "model": "none"}, 404, "no model 'none'"),
         ("/explain", {"text1": "a " * 2400, "text2": "a " * 2400, "text3": "a " * 2400}, 422, "at most 10,000"),

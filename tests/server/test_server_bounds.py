@@ -117,7 +117,7 @@ def test_pairs_are_counted_before_they_are_made(
 
 def test_bytes_beyond_the_limit(url: str, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     texts = {"text1": " ".join(words[:100]), "text2": " ".join(words[:100])}
-    for home in ("bounds", "errors"):
+    for home in ("bounds", "bodies"):
         monkeypatch.setattr(f"pellucid.server.{home}.MOST_BYTES", 20_000)
     status, found = ask(url, "/explain", texts)
     assert status == 200 and 10 < len(found["rows"]) < 100 and found["rows"][-1]["kind"] == "rest"

@@ -9,22 +9,8 @@ if TYPE_CHECKING:
     from pellucid.analysis.comparing import Comparison as Comparison, compare as compare
     from pellucid.analysis.coordinates import Frequencies as Frequencies, document_frequencies as document_frequencies
     from pellucid.analysis.deletion import DeletionTest as DeletionTest, deletion_test as deletion_test
-    from pellucid.analysis.dimension_cards import Card as Card, Cards as Cards, card as card, cards as cards
-    from pellucid.analysis.groups import (
-        Contrast as Contrast,
-        Contrasts as Contrasts,
-        contrast as contrast,
-        contrast_all as contrast_all,
-    )
+    from pellucid.analysis.dimension_cards import Card as Card, Cards as Cards, cards as cards
+    from pellucid.analysis.groups import Contrast as Contrast, Contrasts as Contrasts, contrast as contrast
     from pellucid.analysis.ranking import Ranking as Ranking, rank as rank
 else:
-    _HOMES = {
-        "auditing": "Audit Finding Thresholds audit",
-        "comparing": "Comparison compare",
-        "coordinates": "Frequencies document_frequencies",
-        "deletion": "DeletionTest deletion_test",
-        "dimension_cards": "Card Cards card cards",
-        "groups": "Contrast Contrasts contrast contrast_all",
-        "ranking": "Ranking rank",
-    }
-    __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)
+    __getattr__, __dir__, __all__ = lazy(__name__, __file__)

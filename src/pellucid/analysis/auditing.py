@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from pellucid.analysis.coordinates import Spread, correlations, spread, support
+from pellucid.analysis.coordinates import Floats, Spread, column_chunks, correlations, spread
 from pellucid.base import Embedder
 from pellucid.errors import InputError
 from pellucid.text import content_words
@@ -167,10 +167,13 @@ class Audit(Report):
             InputError: an unknown verdict, the model lacks a dimension of a finding, or no dimension would be left.
         """
         _check_verdicts(verdicts := tuple(verdicts))
-        gone, groups = _plan(f for f in self.findings if f.verdict in verdicts)
-        for group in groups:
-            model = model.merge(*group)
-        return model.without(*gone) if gone else model
+        findings = [f for f in self.findings if f.verdict in verdicts]
+        gone = {name for f in findings for name in (f.mirrored if f.verdict == "duplicate" else f.dimensions)}
+        for finding in findings:
+            group = [name for name in finding.dimensions if name not in gone]
+            if finding.verdict == "duplicate" and len(group) > 1:
+                model = model.merge(*group)
+        return model.without(*sorted(gone)) if gone else model
 
     def plot(self, *, dark: bool = False) -> Figure:
         """Return a matplotlib Figure: how often each dimension fires against the share it carries."""
@@ -202,7 +205,15 @@ class Audit(Report):
         yield Note(f"{said}{blank}. Two different texts score {signed(self.mean_score, 4)} on average.")
         if self.texts < _FEW_TEXTS:
             yield Note(f"So few texts cannot tell a rare dimension from a dead one; use {_FEW_TEXTS:,} or more.")
-        for kind, title in zip(KINDS, _titles(self.thresholds), strict=True):
+        limits = self.thresholds
+        titles = (
+            f"dead: the same in all texts, or firing on at most {percent(limits.dead_rate)} of them and varying little",
+            f"duplicate: correlation {limits.duplicate:g} or more in size",
+            f"crowded: firing on {percent(limits.crowded_rate)} of the texts or more, or giving "
+            f"{percent(limits.crowded_share)} of the mean score or more",
+            "unclear: an anchor that says nothing, or nothing of its strongest texts",
+        )
+        for kind, title in zip(KINDS, titles, strict=True):
             found = self.of(kind)
             if not found:
                 yield Note(f"None {title}.")
@@ -227,7 +238,7 @@ def audit(model: Embedder, texts: Iterable[str], *, thresholds: Thresholds | Non
         seed: of the sample that correlations are computed on: at most 20,000 texts, fewer above 1,677 dimensions.
 
     Raises:
-        InputError: the model knows fewer than two of the texts, or an item is no string.
+        InputError: the model knows fewer than two of the texts, or an item is not a string.
     """
     thresholds = thresholds or Thresholds()
     names = model.dimensions.names
@@ -252,15 +263,17 @@ def audit(model: Embedder, texts: Iterable[str], *, thresholds: Thresholds | Non
     )
 
 
-def _titles(thresholds: Thresholds) -> tuple[str, ...]:
-    """Say what each verdict means."""
-    return (
-        f"dead: the same in all texts, or firing on at most {percent(thresholds.dead_rate)} of them and varying little",
-        f"duplicate: correlation {thresholds.duplicate:g} or more in size",
-        f"crowded: firing on {percent(thresholds.crowded_rate)} of the texts or more, or giving "
-        f"{percent(thresholds.crowded_share)} of the mean score or more",
-        "unclear: an anchor that says nothing, or nothing of its strongest texts",
-    )
+def support(sample: Any) -> Floats:
+    """Return how many texts the variation of each dimension rests on, [n]: (sum of d^2)^2 / sum of d^4, d = x - mean.
+
+    One text that stands out gives 1, a normal distribution a third of the texts.
+    """
+    found = np.zeros(sample.shape[1])
+    for where, part in column_chunks(sample):
+        squares = (part - part.mean(axis=0)) ** 2
+        fourth = (squares**2).sum(axis=0)
+        np.divide(squares.sum(axis=0) ** 2, fourth, out=found[where], where=fourth > 0)
+    return found
 
 
 def _dead(measured: Spread, names: list[str], thresholds: Thresholds) -> dict[int, Finding]:
@@ -316,14 +329,14 @@ def _unclear(measured: Spread, model: Embedder, thresholds: Thresholds) -> Itera
             yield Finding("unclear", (dimension.name,), "strongest texts with one of its words", 0, said, edit)
 
 
-Group = list[tuple[int, float]]
+Related = list[tuple[int, float]]
 """Numbers of dimensions that resemble the first of them, with their correlation to it (its own: 1)."""
 
 
-def _duplicates(measured: Spread, alive: np.typing.NDArray[np.bool_], least: float) -> tuple[Group, list[Group]]:
+def _duplicates(measured: Spread, alive: np.typing.NDArray[np.bool_], least: float) -> tuple[Related, list[Related]]:
     """Return each dimension's nearest relative, and the groups; a group's members all resemble its first."""
-    relatives: Group = []
-    groups: list[Group] = []
+    relatives: Related = []
+    groups: list[Related] = []
     taken: set[int] = set()
     for where, block in correlations(measured.sample):
         for number, line in enumerate(block, where.start):
@@ -340,7 +353,7 @@ def _duplicates(measured: Spread, alive: np.typing.NDArray[np.bool_], least: flo
     return relatives, sorted(groups, key=lambda group: -min(abs(value) for _, value in group))
 
 
-def _duplicate_finding(group: Group, names: list[str]) -> Finding:
+def _duplicate_finding(group: Related, names: list[str]) -> Finding:
     """Merge what rises together; remove what mirrors the first, as a sum with it would be nothing."""
     members = [names[number] for number, _ in group]
     merged = [names[number] for number, value in group if value > 0]
@@ -352,7 +365,7 @@ def _duplicate_finding(group: Group, names: list[str]) -> Finding:
     return Finding("duplicate", tuple(members), "correlation", value, said, edit, tuple(mirrored))
 
 
-def _rows(measured: Spread, names: list[str], relatives: Group, findings: Sequence[Finding]) -> Iterator[Measured]:
+def _rows(measured: Spread, names: list[str], relatives: Related, findings: Sequence[Finding]) -> Iterator[Measured]:
     verdicts: dict[str, list[str]] = {}
     for finding in findings:
         for name in finding.dimensions:
@@ -362,15 +375,6 @@ def _rows(measured: Spread, names: list[str], relatives: Group, findings: Sequen
         near = names[other] if value else ""
         said = ", ".join(verdicts.get(name, []))
         yield Measured(name, float(firing), float(share), float(common), float(deviation), near, value, said)
-
-
-def _plan(findings: Iterable[Finding]) -> tuple[list[str], list[list[str]]]:
-    """Return the dimensions to remove and the groups to merge, none in both."""
-    findings = list(findings)
-    gone = {name for f in findings for name in (f.mirrored if f.verdict == "duplicate" else f.dimensions)}
-    groups = [f.dimensions for f in findings if f.verdict == "duplicate"]
-    merged = [[name for name in group if name not in gone] for group in groups]
-    return sorted(gone), [group for group in merged if len(group) > 1]
 
 
 def _check_verdicts(verdicts: Iterable[str]) -> None:

@@ -35,7 +35,7 @@ def check_pairs(pairs: Iterable[Any]) -> list[Pair]:
     """Return `pairs` as a list of pairs of strings.
 
     Raises:
-        InputError: there is none, or an item is no pair of strings; the message gives its number.
+        InputError: there is none, or an item is not a pair of strings; the message gives its number.
     """
     if isinstance(pairs, str) or not isinstance(pairs, Iterable):
         raise InputError(f"pairs must be an iterable of pairs of texts, got {pairs!r:.60}")
@@ -165,16 +165,6 @@ class Comparison(Report):
 
     def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Comparison", f"{len(self.names)} models", f"on {counted(len(self.pairs), 'pair')} of texts")
-        yield self._summary()
-        if len(self.pairs) > 1:
-            yield Note(
-                "Changes are against the first model. Flips: pairs of text pairs that the model orders the other way."
-            )
-        for number, pair in enumerate(self.changed, 1):
-            yield from self._changed(number, pair)
-
-    def _summary(self) -> TablePart:
-        """Return one line a model."""
         titles = ["model", "family", "mean score"] + ["gold \u03c1"] * bool(self.gold)
         titles += ["mean change", "largest", "\u03c1 to the first", "flips"]
         rows = []
@@ -186,7 +176,13 @@ class Comparison(Report):
                 row += [f"{change.mean_change:.4f}", signed(change.largest_change, 4)]
                 row += [_correlation(change.rank_correlation), f"{change.flips:,} ({percent(change.flip_rate)})"]
             rows.append((*row, *[""] * (len(titles) - len(row))))
-        return TablePart.of("", [*titles[:2], *numbers(*titles[2:])], rows)
+        yield TablePart.of("", [*titles[:2], *numbers(*titles[2:])], rows)
+        if len(self.pairs) > 1:
+            yield Note(
+                "Changes are against the first model. Flips: pairs of text pairs that the model orders the other way."
+            )
+        for number, pair in enumerate(self.changed, 1):
+            yield from self._changed(number, pair)
 
     def _changed(self, number: int, pair: ChangedPair) -> Iterator[AnyPart]:
         """Yield a changed pair: its texts and scores, and its rows."""
@@ -239,11 +235,20 @@ def compare(
 
     Raises:
         InputError: fewer than two models, names or gold of another length or names that are equal, no pairs, an item
-            that is no pair of texts, or `top_k` or `rows` below 0.
+            that is not a pair of texts, or `top_k` or `rows` below 0.
     """
-    models, names = _named(models, names)
+    if isinstance(models, Mapping):
+        names = list(models) if names is None else names
+        models = list(models.values())
+    if isinstance(models, Embedder) or len(models) < 2:
+        raise InputError("compare needs at least two models, as a list or as a mapping from names to them")
+    names = [f"model {n}" for n in range(1, len(models) + 1)] if names is None else list(names)
+    if len(names) != len(models) or len(set(names)) != len(names):
+        raise InputError(f"{len(models)} models need as many different names, got {names!r:.120}")
     pairs = check_pairs(pairs)
-    goldens = _checked_gold(gold, len(pairs))
+    goldens = np.array([] if gold is None else gold, np.float64)
+    if gold is not None and (goldens.shape != (len(pairs),) or not np.isfinite(goldens).all()):
+        raise InputError(f"gold must be {len(pairs)} finite numbers, one a pair, got shape {goldens.shape}")
     if top_k < 0 or rows < 0:
         raise InputError(f"top_k is {top_k} and rows {rows}; both must be at least 0")
     scores = np.stack([pair_scores(model, pairs) for model in models], axis=1)  # [pairs, models]
@@ -260,28 +265,6 @@ def compare(
         changes=tuple(_change(names[n], scores[:, n] - scores[:, 0], ranked[:, [0, n]]) for n in columns),
         changed=tuple(_most_changed(models, pairs, scores, goldens, (top_k, rows))),
     )
-
-
-def _named(
-    models: Sequence[Embedder] | Mapping[str, Embedder], names: Sequence[str] | None
-) -> tuple[list[Embedder], list[str]]:
-    """Return the models and as many different names."""
-    if isinstance(models, Mapping):
-        names = list(models) if names is None else names
-        models = list(models.values())
-    if isinstance(models, Embedder) or len(models) < 2:
-        raise InputError("compare needs at least two models, as a list or as a mapping from names to them")
-    names = [f"model {n}" for n in range(1, len(models) + 1)] if names is None else list(names)
-    if len(names) != len(models) or len(set(names)) != len(names):
-        raise InputError(f"{len(models)} models need as many different names, got {names!r:.120}")
-    return list(models), names
-
-
-def _checked_gold(gold: Sequence[float] | None, count: int) -> Floats:
-    goldens = np.array([] if gold is None else gold, np.float64)
-    if gold is not None and (goldens.shape != (count,) or not np.isfinite(goldens).all()):
-        raise InputError(f"gold must be {count} finite numbers, one a pair, got shape {goldens.shape}")
-    return goldens
 
 
 def _change(name: str, difference: Floats, ranked: Floats) -> Change:
@@ -306,7 +289,7 @@ def _tied_pairs(values: Floats) -> int:
 
 
 def _most_changed(
-    models: list[Embedder], pairs: list[Pair], scores: Floats, gold: Floats, most: tuple[int, int]
+    models: Sequence[Embedder], pairs: list[Pair], scores: Floats, gold: Floats, most: tuple[int, int]
 ) -> Iterator[ChangedPair]:
     """Yield the pairs whose score changed most in any model; a change that is rounding is none."""
     difference = scores - scores[:, :1]
@@ -317,23 +300,17 @@ def _most_changed(
         model = int(np.abs(difference[number]).argmax())
         before, after = (models[n].explain(*pairs[number]) for n in (0, model))
         golden = float(gold[number]) if len(gold) else None
-        yield ChangedPair(
-            text1=pairs[number][0],
-            text2=pairs[number][1],
-            scores=tuple(scores[number].tolist()),
-            gold=golden,
-            model=model,
-            change=float(difference[number, model]),
-            rows=tuple(_row_changes(before, after, most[1])),
-        )
+        change, rows = float(difference[number, model]), tuple(_row_changes(before, after, most[1]))
+        text1, text2 = pairs[number]
+        yield ChangedPair(text1, text2, tuple(scores[number].tolist()), golden, model, change, rows)
 
 
 def _row_changes(before: Explanation, after: Explanation, most: int) -> list[RowChange]:
     """Return the rows that differ most, or the largest of each where the families are different."""
     old, new = _by_name(before), _by_name(after)
     if before.family != after.family:
-        alone = [RowChange(name, value, None) for name, value in list(old.items())[: most - most // 2]]
-        return alone + [RowChange(name, None, value) for name, value in list(new.items())[: most // 2]]
+        gone = [RowChange(name, value, None) for name, value in list(old.items())[: most - most // 2]]
+        return gone + [RowChange(name, None, value) for name, value in list(new.items())[: most // 2]]
     changes = [RowChange(name, old.get(name), new.get(name)) for name in {**old, **new}]
     return sorted(changes, key=lambda row: -abs((row.after or 0.0) - (row.before or 0.0)))[:most]
 

@@ -118,7 +118,7 @@ def spread(
         seed: of the sample.
 
     Raises:
-        InputError: no texts, an item that is no string, or fewer than two texts with a known word.
+        InputError: no texts, an item that is not a string, or fewer than two texts with a known word.
     """
     tally = _CoordinateTally(model.get_embedding_dimension(), sorted(set(of)), examples, seed)
     for block, rows in unit_blocks(model, texts):
@@ -130,7 +130,7 @@ def unit_blocks(model: Embedder, texts: Iterable[str]) -> Iterator[tuple[list[st
     """Yield blocks of texts and their embeddings at length 1: float32 or CSR [texts, n]; unknown texts are zero rows.
 
     Raises:
-        InputError: `texts` is one string, an item is no string, or the model gives a row that is not finite.
+        InputError: `texts` is one string, an item is not a string, or the model gives a row that is not finite.
     """
     refuse_tables(texts)
     if isinstance(texts, str) or not isinstance(texts, Iterable):
@@ -173,7 +173,9 @@ def correlations(sample: Any) -> Iterator[tuple[slice, Floats]]:
     """
     count, width = sample.shape
     sparse = hasattr(sample, "tocsr")
-    mean, deviation = _moments(sample)
+    mean, deviation = np.empty(width), np.empty(width)
+    for where, part in column_chunks(sample):
+        mean[where], deviation[where] = part.mean(axis=0), part.std(axis=0)
     moving = deviation > _FLAT * width**-0.5
     scale = np.divide(1.0, deviation, out=np.zeros(width), where=moving)
     centred = sample if sparse else sample - mean.astype(np.float32)
@@ -189,31 +191,6 @@ def correlations(sample: Any) -> Iterator[tuple[slice, Floats]]:
         yield where, np.clip(together, -1.0, 1.0)
 
 
-def nearest(sample: Any, numbers: Iterable[int], most: int) -> dict[int, list[tuple[int, float]]]:
-    """Return for each of the dimensions `numbers` the `most` others it correlates with most in size, best first."""
-    wanted = set(numbers)
-    found: dict[int, list[tuple[int, float]]] = {}
-    for where, block in correlations(sample):
-        for number in sorted(wanted.intersection(range(where.start, where.stop))):
-            line = block[number - where.start]
-            best = np.argsort(-np.abs(line), kind="stable")[:most].tolist()
-            found[number] = [(other, float(line[other])) for other in best if line[other]]
-    return found
-
-
-def support(sample: Any) -> Floats:
-    """Return how many texts the variation of each dimension rests on, [n]: (sum of d^2)^2 / sum of d^4, d = x - mean.
-
-    One text that stands out gives 1, a normal distribution a third of the texts.
-    """
-    found = np.zeros(sample.shape[1])
-    for where, part in column_chunks(sample):
-        squares = (part - part.mean(axis=0)) ** 2
-        fourth = (squares**2).sum(axis=0)
-        np.divide(squares.sum(axis=0) ** 2, fourth, out=found[where], where=fourth > 0)
-    return found
-
-
 def spearman(first: npt.ArrayLike, second: npt.ArrayLike) -> float | None:
     """Return Spearman's rank correlation of two lists of numbers, None where one of them has a single value."""
     from scipy.stats import rankdata
@@ -222,14 +199,6 @@ def spearman(first: npt.ArrayLike, second: npt.ArrayLike) -> float | None:
     if min(np.ptp(rank) for rank in ranks) == 0:
         return None
     return float(np.corrcoef(ranks)[0, 1])
-
-
-def _moments(sample: Any) -> tuple[Floats, Floats]:
-    """Return mean and standard deviation of the columns."""
-    mean, deviation = np.empty(sample.shape[1]), np.empty(sample.shape[1])
-    for where, part in column_chunks(sample):
-        mean[where], deviation[where] = part.mean(axis=0), part.std(axis=0)
-    return mean, deviation
 
 
 class _CoordinateTally:
@@ -418,7 +387,7 @@ class Frequencies(Report):
         """Return `model` with each dimension scaled by its factor; one that fires on all texts gets 0.
 
         Raises:
-            InputError: `strength` is no use, or the model lacks a dimension that was counted.
+            InputError: `strength` is out of range, or the model lacks a dimension that was counted.
         """
         return model.scale(self.factors(strength))
 
@@ -467,7 +436,7 @@ def document_frequencies(model: Embedder, texts: Iterable[str]) -> Frequencies:
         texts: a corpus like the texts the model is for, read once and in blocks.
 
     Raises:
-        InputError: the model knows fewer than two of the texts, or an item is no string.
+        InputError: the model knows fewer than two of the texts, or an item is not a string.
     """
     found = spread(model, texts)
     counts = np.rint(found.firing * found.texts).astype(int).tolist()

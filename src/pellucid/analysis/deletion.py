@@ -12,9 +12,9 @@ nothing in particular, no more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -166,7 +166,7 @@ def deletion_test(
         seed: of the random deletions.
 
     Raises:
-        InputError: fewer than two pairs that have a row raising the score, an item is no pair of strings, `top_k` or
+        InputError: fewer than two pairs that have a row raising the score, an item is not a pair of strings, `top_k` or
             `draws` is below 1, `top_k` is above the number of dimensions, or the explanations have no words.
     """
     pairs = check_pairs(pairs)
@@ -185,13 +185,15 @@ def deletion_test(
             f"at least two pairs with {units} that raise the score are needed; {len(done)} of {len(pairs)}"
         )
     scores, tops, others = (np.array(column) for column in zip(*done, strict=True))
-    curve = tuple(_point(k, tops[:, n], others[:, n]) for n, k in enumerate(ks))
+    curve = tuple(
+        Deletion(k, _confidence(top), _confidence(other), _confidence(top - other), float((top > other).mean()))
+        for k, top, other in zip(ks, tops.T, others.T)
+    )
     return DeletionTest(
         model.family, units, len(done), len(pairs) - len(done), top_k, draws, seed, float(scores.mean()), curve
     )
 
 
-Orders = Callable[[int], list[list[int]]]
 Falls = tuple[float, list[float], list[float]]
 """A pair's score, and for each k how much it falls without the top rows and, on average, without random ones."""
 
@@ -204,14 +206,11 @@ def _fall_of_embeddings(
         block = pairs[start : start + _BLOCK]
         rows = [unit_rows(model.encode([pair[side] for pair in block])) for side in (0, 1)]
         for number in range(len(block)):
-            first, second = (_dense_row(side, number) for side in rows)
+            pair = (side[[number]] for side in rows)
+            first, second = (
+                (row.toarray() if hasattr(row, "toarray") else row).ravel().astype(np.float64) for row in pair
+            )
             yield _fall_of_rows(first, second, ks, draws, random)
-
-
-def _dense_row(rows: Any, number: int) -> Floats:
-    row = rows[[number]]
-    dense: Floats = (row.toarray() if hasattr(row, "toarray") else row).ravel().astype(np.float64)
-    return dense
 
 
 def _fall_of_rows(
@@ -246,10 +245,6 @@ def _fall_of_texts(
     model: Embedder, pairs: list[Pair], ks: list[int], draws: int, random: np.random.Generator
 ) -> Iterator[Falls | None]:
     """Yield the falls of each pair, None where no word raises its score."""
-
-    def orders(count: int) -> list[list[int]]:
-        return [random.permutation(count).tolist() for _ in range(draws)]
-
     with Progress("deleting words", total=len(pairs), unit="pairs") as progress:
         for number, pair in enumerate(pairs):
             explanation = model.explain(*pair)
@@ -258,64 +253,46 @@ def _fall_of_texts(
                     f"the rows of the {model.family} family's explanations do not stand in the text (pair {number}); "
                     'use units="dimensions"'
                 )
-            sides = [_fall_of_words(model, explanation, side, ks, orders) for side in (1, 2)]
-            some = [side for side in sides if side is not None]
+            sides = []
+            for side in (1, 2):
+                words = _words(explanation, side)
+                raising = sum(value > 0 for _, value in words)
+                if not raising:
+                    continue
+                chances = [random.permutation(len(words)).tolist() for _ in range(draws)]
+                shortened = [
+                    _without(explanation.texts[side - 1], [words[n][0] for n in order[: min(k, raising)]])
+                    for order in (list(range(len(words))), *chances)
+                    for k in ks
+                ]
+                rows = model.encode([*shortened, explanation.texts[2 - side]])
+                scores = model.similarity(rows[:-1], rows[[-1]]).astype(np.float64).reshape(-1, len(ks))
+                falls = explanation.score - scores
+                sides.append((falls[0], falls[1:].mean(axis=0)))
             progress.advance()
-            if not some:
+            if not sides:
                 yield None
                 continue
-            tops, others = (np.mean(column, axis=0).tolist() for column in zip(*some, strict=True))
+            tops, others = (np.mean(column, axis=0).tolist() for column in zip(*sides, strict=True))
             yield explanation.score, tops, others
 
 
-class _PlacedWord(NamedTuple):
-    """A word of a text, its spans and what it adds to the score."""
-
-    spans: tuple[tuple[int, int], ...]
-    contribution: float
-
-
-def _words(explanation: Explanation, number: int) -> list[_PlacedWord]:
-    """Return the distinct words of a text that add anything, the largest contribution first."""
+def _words(explanation: Explanation, number: int) -> list[tuple[list[tuple[int, int]], float]]:
+    """Return the spans and the contribution of each distinct word of a text that adds anything, the largest first."""
     found: dict[str, list[tuple[tuple[int, int], float]]] = {}
     text = explanation.texts[number - 1]
     for (start, end), value in explanation.word_contributions(number).items():
         found.setdefault(text[start:end].lower(), []).append(((start, end), value))
-    words = [_PlacedWord(tuple(span for span, _ in places), sum(v for _, v in places)) for places in found.values()]
-    return sorted((word for word in words if word.contribution), key=lambda word: -word.contribution)
+    words = [([span for span, _ in places], sum(value for _, value in places)) for places in found.values()]
+    return sorted((word for word in words if word[1]), key=lambda word: -word[1])
 
 
-def _fall_of_words(
-    model: Embedder, explanation: Explanation, number: int, ks: list[int], orders: Orders
-) -> tuple[Floats, Floats] | None:
-    """Return the falls for each k without words of text `number`: its top words, and random ones on average."""
-    words = _words(explanation, number)
-    raising = sum(word.contribution > 0 for word in words)
-    if not raising:
-        return None
-    shortened = [
-        _without(explanation.texts[number - 1], [words[n] for n in order[: min(k, raising)]])
-        for order in (list(range(len(words))), *orders(len(words)))
-        for k in ks
-    ]
-    rows = model.encode([*shortened, explanation.texts[2 - number]])
-    scores = model.similarity(rows[:-1], rows[[-1]]).astype(np.float64).reshape(-1, len(ks))
-    falls = explanation.score - scores
-    return falls[0], falls[1:].mean(axis=0)
-
-
-def _without(text: str, words: list[_PlacedWord]) -> str:
-    """Return the text with a space in the place of each of the words."""
+def _without(text: str, words: list[list[tuple[int, int]]]) -> str:
+    """Return the text with a space in the place of each of the words, given by their spans."""
     left = list(text)
-    for word in words:
-        for start, end in word.spans:
-            left[start:end] = [" "] + [""] * (end - start - 1)
+    for start, end in (span for spans in words for span in spans):
+        left[start:end] = [" "] + [""] * (end - start - 1)
     return "".join(left)
-
-
-def _point(k: int, tops: Floats, others: Floats) -> Deletion:
-    wins = float((tops > others).mean())
-    return Deletion(k, _confidence(tops), _confidence(others), _confidence(tops - others), wins)
 
 
 def _confidence(values: Floats) -> Interval:

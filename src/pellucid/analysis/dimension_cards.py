@@ -1,8 +1,7 @@
 """What one dimension is: its meaning, how often it fires, its strongest texts, its nearest relatives.
 
-`card` describes one dimension of any family over a corpus, `cards` all or the weightiest on one page. A dimension fires
-on a text when it carries more than its even share of the embedding there, coordinate^2 > |embedding|^2 / n; see
-`coordinates.py`. Coordinates are those of L2-normalised embeddings.
+A dimension fires on a text when it carries more than its even share of the embedding there,
+coordinate^2 > |embedding|^2 / n; see `coordinates.py`. Coordinates are those of L2-normalised embeddings.
 """
 
 from __future__ import annotations
@@ -13,14 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from pellucid.analysis.coordinates import Example, Spread, nearest, spread
+from pellucid.analysis.coordinates import Example, Spread, correlations, spread
 from pellucid.base import Embedder
 from pellucid.dimensions import Dimension, Which
 from pellucid.errors import InputError
 from pellucid.views.figure import Canvas
 from pellucid.views.parts import (
     AnyPart,
-    Column,
     Fold,
     Heading,
     Histogram,
@@ -133,9 +131,11 @@ class Card(Report):
         yield Histogram("coordinate", self.edges, self.counts, self.dimensions**-0.5)
         for title, examples in (("strongest texts", self.strongest), ("most negative texts", self.weakest)):
             if examples:
-                yield _examples(title, examples)
+                rows = ((signed(e.coordinate), e.coordinate, e.text) for e in examples)
+                yield TablePart.of(title, [*numbers(""), ("", "bar"), ""], rows)
         if self.relatives:
-            yield _relatives(self.relatives)
+            near = ((signed(r.correlation, 2), r.correlation, r.name) for r in self.relatives)
+            yield TablePart.of("nearest dimensions, by correlation", [*numbers(""), ("", "bar"), ""], near)
 
 
 @dataclass(frozen=True, repr=False)
@@ -165,6 +165,10 @@ class Cards(Report):
         """Yield the cards in the order of the model."""
         return iter(self.cards)
 
+    def __getitem__(self, place: int) -> Card:
+        """Return the card at a place, from 0."""
+        return self.cards[place]
+
     def _parts(self) -> Iterator[AnyPart]:
         shown = f"{len(self.cards):,} of {self.dimensions:,}" if len(self.cards) < self.dimensions else ""
         yield Heading("Dimensions", shown or f"{self.dimensions:,}", f"{self.family} model, {self.texts:,} texts")
@@ -177,37 +181,21 @@ class Cards(Report):
             yield Fold(card.name, tuple(card._body()), lead=lead, is_open=number == 0)
 
 
-def card(model: Embedder, dimension: Which, texts: Iterable[str], *, examples: int = 5, seed: int = 0) -> Card:
-    """Describe one dimension of `model` by the texts of a corpus.
-
-    Args:
-        model: any family.
-        dimension: its name or number.
-        texts: a corpus, read once and in blocks; a thousand texts give a fair picture.
-        examples: how many strongest texts, most negative texts and nearest dimensions to name.
-        seed: of the sample that quantiles, histogram and correlations use where there are more than 20,000 texts.
-
-    Raises:
-        InputError: the dimension is unknown, `examples` is below 1, or the model knows fewer than two of the texts.
-    """
-    return cards(model, texts, dimensions=[dimension], examples=examples, seed=seed).cards[0]
-
-
 def cards(
     model: Embedder,
     texts: Iterable[str],
+    dimensions: Which | Iterable[Which] | None = None,
     *,
-    dimensions: Iterable[Which] | None = None,
     top_k: int | None = None,
     examples: int = 5,
     seed: int = 0,
 ) -> Cards:
-    """Describe several dimensions of `model`, reading the corpus once.
+    """Describe one or several dimensions of `model` by the texts of a corpus.
 
     Args:
         model: any family.
-        texts: a corpus, read once and in blocks.
-        dimensions: names or numbers; None takes all.
+        texts: a corpus, read once and in blocks; a thousand texts give a fair picture.
+        dimensions: a name or number, or several; None takes all.
         top_k: keep only the cards of so many dimensions, those that carry most of the embeddings; None keeps all.
         examples: how many strongest texts, most negative texts and nearest dimensions to name in each card.
         seed: of the sample that quantiles, histogram and correlations use where there are more than 20,000 texts.
@@ -219,32 +207,26 @@ def cards(
         if value is not None and value < 1:
             raise InputError(f"{name} is {value}; it must be at least 1")
     known = model.dimensions
-    numbers = list(range(len(known))) if dimensions is None else sorted(known.numbers(dimensions))
-    measured = spread(model, texts, examples=examples, of=numbers, seed=seed)
-    if top_k is not None:
-        numbers = sorted(sorted(numbers, key=lambda number: -measured.shares[number])[:top_k])
-    relatives = nearest(measured.sample, numbers, examples)
-    columns = _sample_columns(measured.sample, numbers)
+    wanted = sorted(known.numbers([range(len(known)) if dimensions is None else dimensions]))
+    measured = spread(model, texts, examples=examples, of=wanted, seed=seed)
+    wanted = sorted(sorted(wanted, key=lambda number: -measured.shares[number])[:top_k])
+    relatives = _nearest(measured.sample, wanted, examples)
+    columns = measured.sample.tocsc() if hasattr(measured.sample, "tocsr") else measured.sample
     made = []
-    for number in numbers:
+    for number in wanted:
+        column = columns[:, [number]]
+        column = (column.toarray() if hasattr(column, "toarray") else column).ravel()
         near = tuple(Relative(known[other].name, value) for other, value in relatives[number])
-        made.append(_card((model.family, number, known[number]), measured, columns[number], near))
+        made.append(_card((model.family, number, known[number]), measured, column, near))
     return Cards(model.family, len(known), measured.texts, tuple(made))
 
 
-def _sample_columns(sample: Any, numbers: list[int]) -> dict[int, Any]:
-    """Return the coordinates of the sample in some dimensions."""
-    columns = sample.tocsc() if hasattr(sample, "tocsr") else sample
-    dense = (columns[:, [n]].toarray() if hasattr(columns, "tocsr") else columns[:, [n]] for n in numbers)
-    return {number: column.ravel() for number, column in zip(numbers, dense, strict=True)}
-
-
 def _card(which: tuple[str, int, Dimension], measured: Spread, column: Any, relatives: tuple[Relative, ...]) -> Card:
-    """Return the card of dimension `which` (family, number, name); `column` is its coordinate in the sample."""
+    """Return the card of a dimension (family, number, name); `column` is its coordinate in the sample."""
     family, number, dimension = which
     low, high = float(measured.low[number]), float(measured.high[number])
     margin = 0.0 if high > low else measured.even_share / 2  # a constant has no width of its own
-    counts, edges = np.histogram(column, bins=_BINS, range=(low - margin, high + margin))
+    counts, edges = np.histogram(column, _BINS, (low - margin, high + margin))
     return Card(
         family=family,
         dimension=number,
@@ -270,14 +252,16 @@ def _card(which: tuple[str, int, Dimension], measured: Spread, column: Any, rela
     )
 
 
-def _examples(title: str, examples: Sequence[Example]) -> TablePart:
-    rows = ((signed(e.coordinate), e.coordinate, e.text) for e in examples)
-    return TablePart.of(title, [*numbers(""), ("", "bar"), ""], rows)
-
-
-def _relatives(relatives: Sequence[Relative]) -> TablePart:
-    rows = tuple((signed(r.correlation, 2), r.correlation, r.name) for r in relatives)
-    return TablePart("nearest dimensions, by correlation", (Column("", "number"), Column("", "bar"), Column("")), rows)
+def _nearest(sample: Any, wanted: Iterable[int], most: int) -> dict[int, list[tuple[int, float]]]:
+    """Return for each dimension wanted the `most` others it correlates with most in size, best first."""
+    left = set(wanted)
+    found: dict[int, list[tuple[int, float]]] = {}
+    for where, block in correlations(sample):
+        for number in sorted(left.intersection(range(where.start, where.stop))):
+            line = block[number - where.start]
+            best = np.argsort(-np.abs(line), kind="stable")[:most].tolist()
+            found[number] = [(other, float(line[other])) for other in best if line[other]]
+    return found
 
 
 def _spark(counts: Sequence[int], most: int = 10) -> str:

@@ -14,7 +14,7 @@ other is 0, as in `similarity`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -27,7 +27,7 @@ from pellucid.embeddings import stacked
 from pellucid.errors import InputError
 from pellucid.text import split_words
 from pellucid.views.figure import Canvas
-from pellucid.views.parts import AnyPart, Column, Fold, Heading, Note, TablePart, counted, numbers, signed
+from pellucid.views.parts import AnyPart, Fold, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.views.report import Report
 
 if TYPE_CHECKING:
@@ -45,13 +45,6 @@ _NO_SPREAD = 1e-9  # a standard deviation below this is rounding
 Mask = npt.NDArray[np.bool_]
 
 
-class Encoded(NamedTuple):
-    """Texts with their unit rows, dense float32 or CSR; unknown texts are zero rows."""
-
-    texts: list[str]
-    rows: Any
-
-
 class Separation(NamedTuple):
     """Arrays over the dimensions: the parts of within and between, the means, Cohen's d and the AUC."""
 
@@ -63,90 +56,34 @@ class Separation(NamedTuple):
     auc: Floats
 
 
-def encoded(model: Embedder, texts: Iterable[str], least: int, what: str) -> Encoded:
-    """Encode the texts of one side.
-
-    Raises:
-        InputError: fewer than `least` texts, or an item is no string.
-    """
-    blocks, every = [], []
-    for block, rows in unit_blocks(model, texts):
-        blocks.append(rows)
-        every += block
-    if len(every) < least:
-        raise InputError(f"{what} has {len(every)} texts; at least {least} are needed")
-    return Encoded(every, stacked(blocks))
-
-
-def separate(rows: Any, members: Sequence[Mask]) -> list[Separation]:
+def _separations(rows: Any, members: Sequence[Mask]) -> list[Separation]:
     """Take the separation of each group from all other rows apart; memory is bounded by the rows themselves."""
     from scipy.stats import rankdata
 
-    width = rows.shape[1]
-    found = [Separation(*(np.zeros(width) for _ in Separation._fields)) for _ in members]
+    found = [Separation(*(np.zeros(rows.shape[1]) for _ in Separation._fields)) for _ in members]
     for where, part in column_chunks(rows):
         ranks = rankdata(part, axis=0)
         for member, separation in zip(members, found, strict=True):
-            values = _columns_apart(part[member], part[~member], ranks[member])
-            for whole, value in zip(separation, values, strict=True):
-                whole[where] = value
+            mine, theirs = part[member], part[~member]
+            n, m = len(mine), len(theirs)
+            mean, mean_others = mine.mean(axis=0), theirs.mean(axis=0)
+            separation.within[where] = (mine.sum(axis=0) ** 2 - (mine**2).sum(axis=0)) / (n * (n - 1))
+            separation.between[where] = mean * mean_others
+            separation.mean[where], separation.mean_others[where] = mean, mean_others
+            pooled = np.sqrt((n * mine.var(axis=0) + m * theirs.var(axis=0)) / (n + m - 2))
+            np.divide(mean - mean_others, pooled, out=separation.effect[where], where=pooled > _NO_SPREAD)
+            # the Mann-Whitney statistic over n m
+            separation.auc[where] = (ranks[member].sum(axis=0) - n * (n + 1) / 2) / (n * m)
     return found
 
 
-def _columns_apart(mine: Floats, theirs: Floats, ranks: Floats) -> Separation:
-    """Return the separation in some columns; `ranks` are those of `mine` among all rows."""
-    n, m = len(mine), len(theirs)
-    total, mean, mean_others = mine.sum(axis=0), mine.mean(axis=0), theirs.mean(axis=0)
-    within = (total**2 - (mine**2).sum(axis=0)) / (n * (n - 1))
-    pooled = np.sqrt((n * mine.var(axis=0) + m * theirs.var(axis=0)) / (n + m - 2))
-    gap = mean - mean_others
-    effect = np.divide(gap, pooled, out=np.zeros_like(gap), where=pooled > _NO_SPREAD)
-    auc = (ranks.sum(axis=0) - n * (n + 1) / 2) / (n * m)  # the Mann-Whitney statistic over n m
-    return Separation(within, mean * mean_others, mean, mean_others, effect, auc)
-
-
-def along(rows: Any, direction: Floats) -> Floats:
+def _along(rows: Any, direction: Floats) -> Floats:
     """Return the cosine of each unit row to `direction`; 0 where that is nothing."""
     length = float(np.linalg.norm(direction))
     if length <= _NO_SPREAD:
         return np.zeros(rows.shape[0])
     cosines: Floats = np.asarray(rows @ (direction / length), np.float64).ravel()
     return cosines
-
-
-class _Pulls:
-    """Which words the texts hold, and what the model makes of each alone; read once for all groups."""
-
-    def __init__(self, model: Embedder, texts: Sequence[str]) -> None:
-        """Split the texts."""
-        self._model, self._texts = model, [{word.text.lower() for word in split_words(text)} for text in texts]
-        self._rows: dict[str, Any] = {}
-
-    def along(self, member: Mask, direction: Floats, most: int) -> list[tuple[str, float, int, int]]:
-        """Return the words of a group's texts that point along `direction`, and the texts of each side that hold them.
-
-        Only words of at least 1 % of the texts, and of two unless the group is small, so that no typing error counts.
-        """
-        here: Counter[str] = Counter()
-        there: Counter[str] = Counter()
-        for words, inside in zip(self._texts, member.tolist(), strict=True):
-            (here if inside else there).update(words)
-        size = int(member.sum())
-        least = max(size / 100, 2 if size >= _SMALL_GROUP else 1)
-        chosen = [word for word, count in here.most_common(_MOST_WORDS) if count >= least]
-        if not chosen or most < 1:
-            return []
-        pulls = along(self._encoded(chosen), direction)
-        best = [n for n in np.argsort(-pulls, kind="stable")[:most].tolist() if pulls[n] > 0]
-        return [(chosen[n], float(pulls[n]), here[chosen[n]], there[chosen[n]]) for n in best]
-
-    def _encoded(self, words: list[str]) -> Any:
-        """Return the unit rows of `words`, encoding those that no group had before."""
-        new = [word for word in words if word not in self._rows]
-        if new:
-            rows = unit_rows(self._model.encode(new))
-            self._rows.update((word, rows[[number]]) for number, word in enumerate(new))
-        return stacked([self._rows[word] for word in words])
 
 
 class ContrastRow(NamedTuple):
@@ -245,15 +182,6 @@ class Contrast(Report):
             f"Two of its texts score {signed(self.within, 4)} on average, one of them and one other "
             f"{signed(self.between, 4)}. The dimensions' parts add up to the difference, the separation."
         )
-        yield self._table()
-        if self.words:
-            yield self._word_table()
-        for title, examples in (("most typical texts", self.typical), ("least typical texts", self.untypical)):
-            if examples:
-                yield TablePart.of(title, [*numbers(""), ""], ((signed(e.coordinate), e.text) for e in examples))
-
-    def _table(self) -> TablePart:
-        """Return the largest parts, the sum of the others, and the separation."""
         shown, rest = self.rows[:_SHOWN], self.rows[_SHOWN:]
         rows: list[tuple[Any, ...]] = []
         for r in shown:
@@ -263,13 +191,16 @@ class Contrast(Report):
             total = signed(sum(r.part for r in rest), 4)
             rows.append((total, None, "", "", "", "", f"sum of {counted(len(rest), 'more dimension')}"))
         columns = [("part", "number"), ("", "bar"), *numbers("mean", "elsewhere", "effect d", "AUC"), "dimension"]
-        return TablePart.of("", columns, rows, (signed(self.separation, 4), None, "", "", "", "", "separation"))
-
-    def _word_table(self) -> TablePart:
-        shown = self.words[:_SHOWN]
-        rows = tuple((signed(w.pull, 2), w.pull, f"{w.texts:,}", f"{w.others:,}", w.word) for w in shown)
-        columns = [("pull", "number"), ("", "bar"), *numbers("texts", "elsewhere"), ("word", "text")]
-        return TablePart("words that point its way", tuple(Column(*column) for column in columns), rows)
+        yield TablePart.of("", columns, rows, (signed(self.separation, 4), None, "", "", "", "", "separation"))
+        if self.words:
+            of_words = [
+                (signed(w.pull, 2), w.pull, f"{w.texts:,}", f"{w.others:,}", w.word) for w in self.words[:_SHOWN]
+            ]
+            columns = [("pull", "number"), ("", "bar"), *numbers("texts", "elsewhere"), ("word", "text")]
+            yield TablePart.of("words that point its way", columns, of_words)
+        for title, examples in (("most typical texts", self.typical), ("least typical texts", self.untypical)):
+            if examples:
+                yield TablePart.of(title, [*numbers(""), ""], ((signed(e.coordinate), e.text) for e in examples))
 
 
 class GroupRow(NamedTuple):
@@ -289,7 +220,7 @@ class Contrasts(Report):
 
     Attributes:
         family: the family of the model.
-        groups: one contrast a group, in the order in which the labels first occur.
+        groups: one contrast a group, in the order in which they were given.
     """
 
     kind: ClassVar[str] = "contrasts"
@@ -348,87 +279,85 @@ class Contrasts(Report):
         ]
 
 
-def contrast(
-    model: Embedder,
-    group: Iterable[str],
-    others: Iterable[str],
-    *,
-    name: str = "the group",
-    examples: int = 5,
-) -> Contrast:
-    """Say which dimensions set a group of texts apart from others.
+def contrast(model: Embedder, groups: Mapping[str, Iterable[str]], *, examples: int = 5) -> Contrasts:
+    """Say for each group of texts which dimensions and words set it apart from all the others.
 
     Args:
         model: any family. The embeddings of all texts are held in memory.
-        group: at least two texts.
-        others: at least one text.
-        name: what to call the group.
-        examples: how many typical and untypical texts to name, and three times as many words.
-
-    Raises:
-        InputError: too few texts, an item that is no string, the model knows nothing of a whole side, or `examples` is
-            below 0.
-    """
-    _check_examples(examples)
-    inside, outside = encoded(model, group, 2, "the group"), encoded(model, others, 1, "the other side")
-    every = Encoded(inside.texts + outside.texts, stacked([inside.rows, outside.rows]))
-    member = np.arange(len(every.texts)) < len(inside.texts)
-    return _contrasts(model, every, {name: member}, examples)[0]
-
-
-def contrast_all(model: Embedder, texts: Iterable[str], labels: Iterable[Any], *, examples: int = 5) -> Contrasts:
-    """Say for each group of labelled texts what sets it apart from all the others.
-
-    Args:
-        model: any family. The embeddings of all texts are held in memory.
-        texts: the texts.
-        labels: one for each text: a class, or the number of a cluster; groups are named by `str` of it.
+        groups: name -> its texts; at least two groups, with two texts or more in each.
         examples: how many typical and untypical texts to name of each group, and three times as many words.
 
     Raises:
-        InputError: as many labels as texts are needed, at least two groups, and two texts in each.
+        InputError: too few groups or texts, an item that is not a string, the model knows nothing of a whole side, or
+            `examples` is below 0.
     """
-    _check_examples(examples)
-    every, names = encoded(model, texts, 4, "the corpus"), [str(label) for label in labels]
-    if len(names) != len(every.texts):
-        raise InputError(f"{len(every.texts):,} texts need as many labels, got {len(names):,}")
-    counts, groups = Counter(names), np.array(names)
-    alone = [group for group, count in counts.items() if count < 2]
-    if len(counts) < 2 or alone:
-        found = f"group {alone[0]!r:.60} has one text" if alone else f"there is one group, {names[0]!r:.60}"
-        raise InputError(f"at least two groups of two texts or more are needed; {found}")
-    return Contrasts(model.family, _contrasts(model, every, {g: groups == g for g in counts}, examples))
-
-
-def _contrasts(model: Embedder, every: Encoded, members: dict[str, Mask], examples: int) -> tuple[Contrast, ...]:
-    """Return the contrast of each group to all texts outside it."""
-    known = known_rows(every.rows)
-    for name, member in members.items():
+    if examples < 0:
+        raise InputError(f"examples is {examples}; it must be at least 0")
+    if not isinstance(groups, Mapping) or len(groups) < 2:
+        raise InputError("at least two groups are needed, as a mapping from their names to their texts")
+    encoded = {name: list(unit_blocks(model, texts)) for name, texts in groups.items()}
+    texts = {name: [text for block, _ in blocks for text in block] for name, blocks in encoded.items()}
+    for name, some in texts.items():
+        if len(some) < 2:
+            raise InputError(f"group {name!r:.60} has {counted(len(some), 'text')}; at least two are needed")
+    rows = stacked([rows for blocks in encoded.values() for _, rows in blocks])
+    number_of = np.repeat(np.arange(len(texts)), [len(some) for some in texts.values()])
+    members = [number_of == number for number in range(len(texts))]
+    known = known_rows(rows)
+    for name, member in zip(texts, members):
         if not known[member].any() or not known[~member].any():
             raise InputError(f"the model knows nothing of any text of {name!r:.60}, or of any other text")
-    words = _Pulls(model, every.texts)
-    separations = separate(every.rows, list(members.values()))
+    words = _Pulls(model, [text for some in texts.values() for text in some])
     made = []
-    for (name, member), apart in zip(members.items(), separations, strict=True):
+    for (name, some), member, apart in zip(texts.items(), members, _separations(rows, members), strict=True):
         direction = apart.mean - apart.mean_others
-        inside = np.flatnonzero(member)
-        texts = [every.texts[number] for number in inside.tolist()]
-        typical, untypical = _examples(texts, along(every.rows[inside], direction), examples)
+        typical, untypical = _examples(some, _along(rows[np.flatnonzero(member)], direction), examples)
         one = Contrast(
             family=model.family,
-            group=name,
-            texts=len(inside),
-            others=len(member) - len(inside),
+            group=str(name),
+            texts=len(some),
+            others=len(member) - len(some),
             blank=int((~known).sum()),
             within=float(apart.within.sum()),
             between=float(apart.between.sum()),
             rows=tuple(_rows(model, apart)),
-            words=tuple(ContrastWord(*word) for word in words.along(member, direction, 3 * examples)),
+            words=tuple(words.along(member, direction, 3 * examples)),
             typical=typical,
             untypical=untypical,
         )
         made.append(one)
-    return tuple(made)
+    return Contrasts(model.family, tuple(made))
+
+
+class _Pulls:
+    """Which words the texts hold, and what the model makes of each alone; read once for all groups."""
+
+    def __init__(self, model: Embedder, texts: Sequence[str]) -> None:
+        """Split the texts."""
+        self._model, self._texts = model, [{word.text.lower() for word in split_words(text)} for text in texts]
+        self._rows: dict[str, Any] = {}
+
+    def along(self, member: Mask, direction: Floats, most: int) -> list[ContrastWord]:
+        """Return the words of a group's texts that point along `direction`, and the texts of each side that hold them.
+
+        Only words of at least 1 % of the texts, and of two unless the group is small, so that no typing error counts.
+        """
+        here: Counter[str] = Counter()
+        there: Counter[str] = Counter()
+        for words, inside in zip(self._texts, member.tolist(), strict=True):
+            (here if inside else there).update(words)
+        size = int(member.sum())
+        least = max(size / 100, 2 if size >= _SMALL_GROUP else 1)
+        chosen = [word for word, count in here.most_common(_MOST_WORDS) if count >= least]
+        if not chosen or most < 1:
+            return []
+        new = [word for word in chosen if word not in self._rows]
+        if new:
+            rows = unit_rows(self._model.encode(new))
+            self._rows.update((word, rows[[number]]) for number, word in enumerate(new))
+        pulls = _along(stacked([self._rows[word] for word in chosen]), direction)
+        best = [n for n in np.argsort(-pulls, kind="stable")[:most].tolist() if pulls[n] > 0]
+        return [ContrastWord(chosen[n], float(pulls[n]), here[chosen[n]], there[chosen[n]]) for n in best]
 
 
 def _rows(model: Embedder, apart: Separation) -> Iterator[ContrastRow]:
@@ -447,8 +376,3 @@ def _examples(texts: list[str], cosines: Floats, most: int) -> tuple[tuple[Examp
     best = ranked[:most]
     last = ranked[len(best) :][::-1][:most]
     return tuple(Example(text, value[text]) for text in best), tuple(Example(text, value[text]) for text in last)
-
-
-def _check_examples(examples: int) -> None:
-    if examples < 0:
-        raise InputError(f"examples is {examples}; it must be at least 0")

@@ -21,10 +21,4 @@ if TYPE_CHECKING:
         uniform_points as uniform_points,
     )
 else:
-    _HOMES = {
-        "candidates": "CandidateSettings Candidates candidate_texts prepare_candidates",
-        "embedder": "AnchorEmbedder",
-        "folder": "read_anchors",
-        "sampling": "choose_anchors farthest_points frame_points kmeans_points uniform_points",
-    }
-    __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)
+    __getattr__, __dir__, __all__ = lazy(__name__, __file__)

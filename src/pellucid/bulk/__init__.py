@@ -7,8 +7,7 @@ from pellucid._lazy import lazy
 if TYPE_CHECKING:
     from pellucid.bulk.batches import BatchEncoder as BatchEncoder
     from pellucid.bulk.corpora import CorpusSettings as CorpusSettings, encode_corpus as encode_corpus
-    from pellucid.bulk.reading import read_shards as read_shards
-    from pellucid.bulk.shards import Shard as Shard
+    from pellucid.bulk.shards import Shard as Shard, read_shards as read_shards
     from pellucid.bulk.near_duplicates import (
         DuplicateGroup as DuplicateGroup,
         DuplicatePair as DuplicatePair,
@@ -17,11 +16,4 @@ if TYPE_CHECKING:
         write_kept as write_kept,
     )
 else:
-    _HOMES = {
-        "batches": "BatchEncoder",
-        "corpora": "CorpusSettings encode_corpus",
-        "near_duplicates": "DuplicateGroup DuplicatePair Duplicates duplicates write_kept",
-        "reading": "read_shards",
-        "shards": "Shard",
-    }
-    __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)
+    __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -45,7 +45,7 @@ class BatchEncoder:
             role: what they are encoded as: "query", "document", or None for what `encode` does.
 
         Raises:
-            InputError: it is no model, or there is no such role.
+            InputError: it is not a model, or there is no such role.
             ModelFolderError: the model is broken.
         """
         self.column, self.role = column, checked_role(role)
@@ -72,9 +72,19 @@ class BatchEncoder:
         """
         place = checked_column(batch.schema, self.column)
         rest = batch.remove_column(place)
-        texts = _large_strings(batch.column(place))
+        texts = batch.column(place).cast(pa.large_string())
+        texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+        texts = texts.fill_null("") if texts.null_count else texts
         _check_utf8(texts, rest)
-        return _with_rows(rest, self._rows(texts))
+        rows = self._rows(texts)
+        if not hasattr(rows, "tocsr"):
+            values = pa.array(np.ascontiguousarray(rows, np.float32).reshape(-1))
+            return rest.append_column(EMBEDDING, pa.FixedSizeListArray.from_arrays(values, rows.shape[1]))
+        rows = rows.tocsr()
+        starts = pa.array(rows.indptr, pa.int32())
+        for name, array in ((INDICES, rows.indices.astype(np.int32)), (VALUES, rows.data.astype(np.float32))):
+            rest = rest.append_column(name, pa.ListArray.from_arrays(starts, pa.array(array)))
+        return rest
 
     def _rows(self, texts: Any) -> Any:
         """Return one row a text, float32 [texts, dimension] or CSR."""
@@ -114,16 +124,8 @@ def _compile_static_parts(encoder: Embedder) -> None:
             _compile_static_parts(part)
 
 
-def _large_strings(column: Any) -> Any:
-    """Return a column of texts as one array of large strings, nulls as empty texts."""
-    texts = column.cast(pa.large_string())
-    if isinstance(texts, pa.ChunkedArray):
-        texts = texts.combine_chunks()
-    return texts.fill_null("") if texts.null_count else texts
-
-
 def _check_utf8(texts: Any, rest: Any) -> None:
-    """Refuse bytes that are not UTF-8: Parquet files may hold any, and the compiled code relies on it."""
+    """Check that the bytes are UTF-8: Parquet files may hold any, and the compiled code relies on it."""
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid as error:
@@ -143,15 +145,3 @@ def _buffers(texts: Any) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
         return np.zeros(0, np.uint8), np.zeros(1, np.int64)
     places = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
     return np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8), places
-
-
-def _with_rows(batch: Any, rows: Any) -> Any:
-    """Return a record batch or table with the columns of its embeddings."""
-    if not hasattr(rows, "tocsr"):
-        values = pa.array(np.ascontiguousarray(rows, np.float32).reshape(-1))
-        return batch.append_column(EMBEDDING, pa.FixedSizeListArray.from_arrays(values, rows.shape[1]))
-    rows = rows.tocsr()
-    starts = pa.array(rows.indptr, pa.int32())
-    for name, array in ((INDICES, rows.indices.astype(np.int32)), (VALUES, rows.data.astype(np.float32))):
-        batch = batch.append_column(name, pa.ListArray.from_arrays(starts, pa.array(array)))
-    return batch

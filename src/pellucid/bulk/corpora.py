@@ -1,5 +1,9 @@
 """A whole corpus into a folder of shards: checked, begun or resumed, handed to workers, and described at the end.
 
+Workers are threads or processes of this machine, Ray, or Spark. An engine takes the numbers of the shards to write and
+yields what is remembered of each once it is written. All of them do the same, `write_shard`, and move nothing but
+numbers: a worker reads its rows and writes its file by itself.
+
 `state.json` of the folder is the manifest (`workfolder.py`): what was asked for, which corpus and model, how many texts
 and dimensions, and which shards. A shard's file appears when it is complete, so a killed run goes on with those
 that are not there.
@@ -7,25 +11,39 @@ that are not there.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import sys
+import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pellucid import errors
+from pellucid.base import Embedder
 from pellucid.bulk.batches import checked_column
-from pellucid.bulk.shards import ENDINGS, ROW, Job, stamp
-from pellucid.bulk.workers import ENGINES, in_this_process
-from pellucid.corpus import check_file, is_path, read_texts, read_with_ids
+from pellucid.bulk.shards import ENDINGS, ROW, Job, Written, opened, stamp, write_shard
+from pellucid.corpus import check_file, cut, is_path, read_texts, read_with_ids
 from pellucid.embeddings import Role, checked_role
-from pellucid.errors import CorpusError, InputError, ModelFolderError
+from pellucid.errors import (
+    CorpusError,
+    InputError,
+    MissingExtraError,
+    ModelFolderError,
+    PellucidError,
+    missing_extra,
+)
 from pellucid.fingerprint import claim_model
 from pellucid.folder import is_outside_allowed
 from pellucid.index.models import Model
 from pellucid.parquet import Table
 from pellucid.progress import Progress
+from pellucid.static.embedder import StaticEmbedder
 from pellucid.store import checksum, writing
 from pellucid.text import well_formed
 from pellucid.workfolder import WorkFolder
@@ -34,7 +52,7 @@ import pyarrow as pa  # isort: skip  # after batches, which says what to install
 from pyarrow.parquet import ParquetWriter  # isort: skip
 
 _MOST_SHARDS = 1_000_000
-_GROUP_TEXTS, _GROUP_CHARACTERS = 8_192, 1 << 24  # of a row group of the corpus as Parquet, at most
+_GROUP_TEXTS = 8_192  # of a row group of the corpus as Parquet, at most
 
 
 @dataclass(frozen=True)
@@ -52,7 +70,7 @@ class CorpusSettings:
     shard_size: int = 65_536
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant.
+        """Check the values.
 
         Raises:
             InputError: there is no such role or format, or no text would be in a shard.
@@ -97,34 +115,36 @@ def encode_corpus(
 
     Raises:
         CorpusError: the corpus is absent, empty, damaged, or holds something else than texts; what is encoded stays.
-        InputError: an argument is of no use; or `folder` holds another run's shards (the message says what differs), or
-            something else.
+        InputError: an argument is out of range; or `folder` holds another run's shards (the message says what differs),
+            or something else.
         ModelFolderError: the model or a shard is damaged.
         WritingError: no space or no permission; what is encoded stays.
         MissingExtraError: pyarrow, ray or pyspark is not installed.
     """
     settings, source, folder = settings or CorpusSettings(), Path(corpus), Path(folder)
-    if engine not in ENGINES:
-        raise InputError(f"engine is {engine!r:.40}; it must be one of {', '.join(ENGINES)}")
+    if engine not in _ENGINES:
+        raise InputError(f"engine is {engine!r:.40}; it must be one of {', '.join(_ENGINES)}")
     if not (isinstance(workers, int) and workers >= 1):
         raise InputError(f"workers is {workers!r:.40}; it must be a whole number of 1 or more")
     _check_places(source, folder, column, id_column)
-    opened = Model("model", model)
+    known = Model("model", model)
     with WorkFolder(folder) as work:
         begun = stamp(source)
-        asked = {"column": column, "id_column": id_column, "corpus": checksum(source)}
-        work.claim({**asked, "role": settings.role, "format": settings.format, "shard_size": settings.shard_size})
-        claim_model(work.facts, opened.encoder, folder)
-        own = in_this_process(opened.encoder, workers) and engine == "local"
+        work.claim({"column": column, "id_column": id_column, "corpus": checksum(source), **asdict(settings)})
+        claim_model(work.facts, known.encoder, folder)
+        own = _in_this_process(known.encoder, workers) and engine == "local"
+        if not own and isinstance(model, (str, os.PathLike)):  # a worker elsewhere may be in another folder
+            path = Path(model).expanduser()
+            model = str(path.absolute()) if path.exists() else os.fspath(model)
         job = Job(
-            opened.encoder if own else _portable(model), source.absolute(), folder.absolute(), column, id_column,
-            settings.role, settings.format, settings.shard_size, work.facts.get("texts", 0),
-            uuid.uuid4().hex, begun, is_outside_allowed(),
+            known.encoder if own else model, source.absolute(), folder.absolute(), column, id_column, settings.role,
+            settings.format, settings.shard_size, work.facts.get("texts", 0), uuid.uuid4().hex, begun,
+            is_outside_allowed(),
         )  # fmt: skip
-        return _completed(work, job, opened, workers, engine)
+        return _completed(work, job, known.dimension, workers, engine)
 
 
-def _completed(work: WorkFolder, job: Job, opened: Model, workers: int, engine: str) -> list[Path]:
+def _completed(work: WorkFolder, job: Job, dimension: int, workers: int, engine: str) -> list[Path]:
     """Write the shards that are not there yet, and describe them all."""
     staged = job.folder / "corpus.parquet"
     if not job.texts:  # of a run that did not get as far as to say of which corpus it is
@@ -134,11 +154,11 @@ def _completed(work: WorkFolder, job: Job, opened: Model, workers: int, engine: 
         job = _as_parquet(job, staged)
     names = [job.path(number).name for number in range(job.shards)]
     pending = [number for number, name in enumerate(names) if name not in kept]
-    facts = {"texts": job.texts, "id": job.id_column or ROW, "dimension": opened.dimension}
+    facts = {"texts": job.texts, "id": job.id_column or ROW, "dimension": dimension}
     work.commit({**facts, "shards": kept, "complete": False})
     begun, done = time.monotonic(), 0
     with Progress("encoding", total=sum(map(job.rows, pending))) as progress:
-        for written in ENGINES[engine](job, pending, workers) if pending else ():
+        for written in _ENGINES[engine](job, pending, workers) if pending else ():
             kept[names[written.number]] = {"texts": written.texts, "size": written.size, "sha256": written.sha256}
             work.commit()
             done += written.texts
@@ -185,7 +205,7 @@ def _there(job: Job, known: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_places(source: Path, folder: Path, column: str, id_column: str | None) -> None:
-    """Refuse a corpus that cannot be read, and a folder that holds something else, before anything is written."""
+    """Check that the corpus can be read, and that the folder holds nothing else, before anything is written."""
     if not is_path(source):
         raise InputError(f"{source} can be read only once, and every run reads its corpus several times; give a file")
     check_file(source)
@@ -201,7 +221,7 @@ def _check_places(source: Path, folder: Path, column: str, id_column: str | None
 
 
 def _check_columns(source: Path, column: str, id_column: str | None) -> None:
-    """Refuse a Parquet file without the columns."""
+    """Check that a Parquet file has the columns."""
     with Table(source) as table:
         schema = table.schema
         table.check_once([column] if id_column is None else [column, id_column])
@@ -219,14 +239,6 @@ def _check_columns(source: Path, column: str, id_column: str | None) -> None:
         raise InputError(f"{source}: column {id_column!r:.80} holds {kind!s:.80}; ids are strings or integers")
 
 
-def _portable(model: Any) -> Any:
-    """Return a model as a worker elsewhere opens it: a path without the folder of this process."""
-    if isinstance(model, (str, os.PathLike)):
-        path = Path(model).expanduser()
-        return str(path.absolute()) if path.exists() else os.fspath(model)
-    return model
-
-
 def _write_as_parquet(job: Job, path: Path) -> None:
     """Write a corpus of another format as Parquet, in which workers find their rows."""
     if job.id_column is None:
@@ -236,37 +248,160 @@ def _write_as_parquet(job: Job, path: Path) -> None:
     names = [name for name in (job.id_column, job.column) if name is not None]
     with writing(path) as aside:
         writer: Any = None
-        for ids, texts in _groups(rows):
-            columns = [_id_array(ids, writer, job)] if job.id_column is not None else []
-            group = pa.record_batch([*columns, pa.array(texts, pa.large_string())], names=names)
-            writer = writer or ParquetWriter(aside, group.schema, compression="zstd", use_dictionary=False)
-            writer.write_batch(group)
+        for group in cut(((own, well_formed(text)) for own, text in rows), _GROUP_TEXTS, lambda row: len(row[1])):
+            ids, texts = zip(*group, strict=True)
+            columns = []
+            if job.id_column is not None:
+                kind = None if writer is None else writer.schema.field(job.id_column).type  # that of those before
+                try:
+                    columns = [pa.array(ids, kind)]
+                except (pa.ArrowException, OverflowError) as error:
+                    mixed = f"ids under {job.id_column!r:.80} are of several types: {error}"
+                    raise CorpusError(f"{job.source}: {mixed}") from error
+            batch = pa.record_batch([*columns, pa.array(texts, pa.large_string())], names=names)
+            writer = writer or ParquetWriter(aside, batch.schema, compression="zstd", use_dictionary=False)
+            writer.write_batch(batch)
         if writer is None:
             raise CorpusError(f"{job.source} holds no texts; nothing was encoded")
         writer.close()
         if stamp(job.source) != job.stamp:
-            raise CorpusError(f"{job.source} was changed while it was read; start again when nobody writes to it")
+            raise CorpusError(
+                f"{job.source} was changed while it was read; start again when no other program writes to it"
+            )
 
 
-def _id_array(ids: list[Any], writer: Any, job: Job) -> Any:
-    """Return ids as an array, of the type of those before."""
+def _in_this_process(encoder: Embedder, workers: int) -> bool:
+    """Whether local workers are threads: the compiled functions of static models let others run, Python does not."""
+    return workers == 1 or isinstance(encoder, StaticEmbedder)
+
+
+def _locally(job: Job, pending: list[int], workers: int) -> Iterator[Written]:
+    workers = min(workers, len(pending))
+    pool: Executor = ThreadPoolExecutor(workers)
+    if _in_this_process(job.model, workers):
+        opened(job)  # once, not in every thread
+    else:
+        method = multiprocessing.get_context("spawn")  # a copy of a process with threads may hang
+        pool = ProcessPoolExecutor(workers, method, _prepare, (max(1, (os.cpu_count() or 1) // workers),))
     try:
-        return pa.array(ids, None if writer is None else writer.schema.field(job.id_column).type)
-    except (pa.ArrowException, OverflowError) as error:
-        raise CorpusError(f"{job.source}: ids under {job.id_column!r:.80} are of several types: {error}") from error
+        for done in as_completed([pool.submit(write_shard, job, number) for number in pending]):
+            yield done.result()
+    except BrokenProcessPool as error:
+        raise PellucidError(
+            "a worker process has ended (killed, or out of memory, or the script that started it lacks "
+            'if __name__ == "__main__":). What is encoded stays; start the run again to go on, with fewer workers '
+            "where memory is short"
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+        opened.cache_clear()
 
 
-def _groups(rows: Iterable[tuple[Any, str]]) -> Iterator[tuple[list[Any], list[str]]]:
-    """Cut ids and texts into lists of bounded number and size."""
-    ids: list[Any] = []
-    texts: list[str] = []
-    size = 0
-    for own, text in rows:
-        ids.append(own)
-        texts.append(well_formed(text))
-        size += len(text)
-        if len(texts) == _GROUP_TEXTS or size >= _GROUP_CHARACTERS:
-            yield ids, texts
-            ids, texts, size = [], [], 0
-    if texts:
-        yield ids, texts
+def _prepare(threads: int) -> None:
+    """Set up a worker process: its share of the cores, and an end when the process that started it is killed."""
+    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+
+    def end_with_parent() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+
+
+_SCHEMA = pa.schema({"number": "int64", "texts": "int64", "size": "int64", "sha256": "string", "error": "string"})
+_COLUMNS = "number long, texts long, size long, sha256 string, error string"  # the same for Spark
+
+
+class _Shards:
+    """Shards as rows of a table, the form in which Ray and Spark hand out work and take results."""
+
+    def __init__(self, job: Job, pending: list[int]) -> None:
+        self.job, self.pending = job, pending
+
+    def __call__(self, batch: Any) -> Any:
+        """Write the shards at the places in column `id`; return what is remembered of each, or what was wrong."""
+        done = [self._written(self.pending[place]) for place in batch.column("id").to_pylist()]
+        return pa.Table.from_pylist(done, _SCHEMA)
+
+    def over(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Do the same for an iterator of record batches."""
+        for batch in batches:
+            yield from self(batch).to_batches()
+
+    def _written(self, number: int) -> dict[str, Any]:
+        try:
+            return {**write_shard(self.job, number)._asdict(), "error": ""}
+        except PellucidError as error:
+            return {**Written(number, 0, 0, "")._asdict(), "error": f"{type(error).__name__}: {error}"}
+
+
+def _returned(row: Any) -> Written:
+    """Return what is remembered of a shard, or raise its error here."""
+    if row["error"]:
+        name, _, message = row["error"].partition(": ")
+        raise getattr(errors, name)(message)
+    return Written(int(row["number"]), int(row["texts"]), int(row["size"]), str(row["sha256"]))
+
+
+def _on_ray(job: Job, pending: list[int], workers: int) -> Iterator[Written]:
+    try:
+        import ray
+        import ray.data
+    except ImportError as error:
+        raise missing_extra("ray", "scale") from error
+    started = not ray.is_initialized()
+    if started and os.environ.get("RAY_ADDRESS"):
+        ray.init()
+    elif started:  # one more than the workers, for Ray's own tasks
+        ray.init(num_cpus=workers + 1, include_dashboard=False, _node_ip_address="127.0.0.1")
+    try:
+        numbers = ray.data.range(len(pending), override_num_blocks=len(pending))
+        actors = ray.data.ActorPoolStrategy(size=min(workers, len(pending)))
+        written = numbers.map_batches(
+            _Shards, fn_constructor_args=(job, pending), batch_size=1, batch_format="pyarrow", compute=actors
+        )
+        yield from map(_returned, written.iter_rows())
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def _on_spark(job: Job, pending: list[int], workers: int) -> Iterator[Written]:
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise missing_extra("pyspark", "scale") from error
+    session = SparkSession.getActiveSession()
+    started = session is None
+    session = session or _local_spark(SparkSession.builder, workers)
+    try:
+        numbers = session.range(0, len(pending), 1, len(pending))  # a partition a shard
+        written = numbers.mapInArrow(_Shards(job, pending).over, _COLUMNS)
+        yield from map(_returned, written.collect())
+    finally:
+        if started:
+            session.stop()
+
+
+def _local_spark(builder: Any, workers: int) -> Any:
+    """Start Spark on this machine."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else the first python on the path
+    builder = builder.master(f"local[{workers}]").config("spark.driver.host", "127.0.0.1")
+    builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.ui.enabled", "false")
+    try:
+        return builder.getOrCreate()
+    except Exception as error:  # of several classes, none of them Spark's own where there is no Java
+        if "JAVA" not in str(error).upper():
+            raise
+        raise MissingExtraError(
+            "Spark does not start without Java 17 or newer. Install one, or say with JAVA_HOME where it is"
+        ) from error
+
+
+_ENGINES: dict[str, Callable[[Job, list[int], int], Iterator[Written]]] = {
+    "local": _locally,
+    "ray": _on_ray,
+    "spark": _on_spark,
+}

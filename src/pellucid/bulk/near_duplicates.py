@@ -6,8 +6,8 @@ components this would not hold: in a chain of small changes the first text and t
 also needs one comparison with the kept texts a text, not all pairs: ten thousand texts of one form make ten thousand
 pairs here and fifty million there.
 
-Equal texts are found by their hashes. The nearest kept text comes from `nearest.py`; every pair that it proposes is
-scored again by the model before it is reported.
+Equal texts are found by their hashes. The nearest kept text comes from `Nearest`; every pair that it proposes is scored
+again by the model before it is reported.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from dataclasses import field as data_field
 from functools import cached_property
@@ -29,19 +29,20 @@ import numpy.typing as npt
 
 from pellucid.analysis.ranking import Reason
 from pellucid.base import Embedder
-from pellucid.bulk.nearest import Nearest, Numbers, Scores, products
 from pellucid.corpus import UNPACKERS, Corpus, is_path, read_lines, read_texts
 from pellucid.embeddings import as_rows, unit_rows
-from pellucid.errors import CorpusError, InputError
+from pellucid.errors import CorpusError, InputError, missing_extra
 from pellucid.explanation import Explanation
 from pellucid.pretrained import load
 from pellucid.progress import Progress
 from pellucid.store import writing
 from pellucid.text import split_words, well_formed
-from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, listed, percent
+from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, listed, numbers, percent
 from pellucid.views.report import Report
 
 Flags = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int64]
+Scores = npt.NDArray[np.float32]
 
 _BLOCK = 2_048  # texts
 _PLACES = 6  # decimals of a score; float32 has no more
@@ -147,34 +148,25 @@ class Duplicates(Report):
         yield Heading("Near-duplicates", found, f"{self.family} model, threshold {self.threshold:g}")
         share = percent(len(self.pairs) / self.texts)
         yield Note(f"{share} resemble an earlier text that is kept; {self.equal:,} are equal to one.")
-        numbers = sum(pair.numbers_differ for pair in self.pairs)
-        if numbers:
-            said = f"The numbers differ in {counted(numbers, 'pair')}"
-            yield Note(f"{said}; same_numbers=True keeps these texts.", is_warning=True)
+        differ = sum(pair.numbers_differ for pair in self.pairs)
+        if differ:
+            where = f"The numbers differ in {counted(differ, 'pair')}"
+            yield Note(f"{where}; same_numbers=True keeps these texts.", is_warning=True)
         if self.unknown:
             yield Note(f"The model knows nothing of {counted(self.unknown, 'different text')}.", is_warning=True)
         if self.groups:
-            yield self._largest()
+            rows = [(f"{len(g.duplicates) + 1:,}", f"{g.least:.4f}", g.text) for g in self.groups[:_SHOWN]]
+            yield TablePart.of("Largest groups", [*numbers("texts", "least score"), "kept"], rows)
         near = sorted((pair for pair in self.pairs if pair.kept_text != pair.duplicate_text), key=lambda p: p.score)
         if near:
-            yield _shown_pairs(near[:_SHOWN])
-
-    def _largest(self) -> TablePart:
-        kinds = (("texts", "number"), ("least score", "number"), ("kept", "text"))
-        rows = [(f"{len(g.duplicates) + 1:,}", f"{g.least:.4f}", g.text) for g in self.groups[:_SHOWN]]
-        return TablePart("Largest groups", tuple(Column(*kind) for kind in kinds), tuple(rows))
-
-
-def _shown_pairs(pairs: Sequence[DuplicatePair]) -> TablePart:
-    has_reasons = any(pair.reasons for pair in pairs)
-    titles = ["kept", "duplicate", "words that differ"] + ["mostly for"] * has_reasons
-    rows = []
-    for pair in pairs:
-        reasons = ", ".join(f"{reason.name} {reason.contribution:+.3f}" for reason in pair.reasons)
-        line = (f"{pair.score:.4f}", pair.kept_text, pair.duplicate_text, pair.difference)
-        rows.append((*line, reasons) if has_reasons else line)
-    columns = (Column("score", "number"), *map(Column, titles))
-    return TablePart("Pairs nearest to the threshold", columns, tuple(rows))
+            shown: list[tuple[str, ...]] = [
+                (f"{p.score:.4f}", p.kept_text, p.duplicate_text, p.difference) for p in near[:_SHOWN]
+            ]
+            titles = [*numbers("score"), "kept", "duplicate", "words that differ"]
+            if any(pair.reasons for pair in near[:_SHOWN]):
+                reasons = (", ".join(f"{r.name} {r.contribution:+.3f}" for r in pair.reasons) for pair in near)
+                shown, titles = [(*row, why) for row, why in zip(shown, reasons)], [*titles, "mostly for"]
+            yield TablePart.of("Pairs nearest to the threshold", titles, shown)
 
 
 def duplicates(
@@ -208,7 +200,7 @@ def duplicates(
         show_progress_bar: show a bar, counting texts, once the work has lasted two seconds.
 
     Raises:
-        CorpusError: the file cannot be read, or an item is no string.
+        CorpusError: the file cannot be read, or an item is not a string.
         InputError: there is no text, `threshold` or `reasons` is out of range, or the model gives NaN.
         MissingExtraError: the corpus is large, and faiss is not installed: `pellucid[scale]`.
     """
@@ -220,17 +212,13 @@ def duplicates(
     corpus = texts if is_path(texts) else list(read_texts(texts, field=field))
     finder = _Finder(model, threshold, same_numbers)
     with Progress("comparing", enabled=show_progress_bar) as progress:
-        for block in _blocks(read_texts(corpus, field=field)):
+        every = read_texts(corpus, field=field)
+        while block := list(islice(every, _BLOCK)):
             finder.take(block)
             progress.advance(len(block))
     if not finder.kept:
         raise InputError("the corpus holds no text; there is nothing to compare")
     return _report(finder, corpus, field, reasons)
-
-
-def _blocks(texts: Iterator[str]) -> Iterator[list[str]]:
-    while block := list(islice(texts, _BLOCK)):
-        yield block
 
 
 class _Finder:
@@ -268,13 +256,15 @@ class _Finder:
     def _compare(self, new: list[int], texts: list[str]) -> None:
         """Compare texts that are equal to none before."""
         rows = _rows(self.model, texts, new)
-        known = _is_known(rows)
+        known = np.asarray(abs(rows).sum(axis=1)).ravel() > 0
         self.unknown += int((~known).sum())
         numbers = np.array(new)[known]
         rows = rows[np.flatnonzero(known)]
         if not len(numbers):
             return
-        signatures = self._signatures_of(texts, known)
+        signatures = np.zeros(len(numbers), np.int64)  # the same where the numbers in the texts are
+        if self.same_numbers:
+            signatures[:] = [_hash(" ".join(_digits(t))) for t, is_known in zip(texts, known) if is_known]
         places, scores = self._among_kept(rows, signatures)
         alike = products(rows, rows)
         alike[signatures[:, None] != signatures] = -np.inf
@@ -287,12 +277,6 @@ class _Finder:
             self._nearest.add(rows[np.flatnonzero(is_kept)])
             self._numbers.extend(numbers[is_kept].tolist())
             self._signatures.extend(signatures[is_kept].tolist())
-
-    def _signatures_of(self, texts: list[str], known: Flags) -> Numbers:
-        """Return a number for each known text that is the same where the numbers in the texts are; else all 0."""
-        if not self.same_numbers:
-            return np.zeros(int(known.sum()), np.int64)
-        return np.array([_hash(" ".join(_digits(t))) for t, is_known in zip(texts, known) if is_known], np.int64)
 
     def _among_kept(self, rows: Any, signatures: Numbers) -> tuple[Numbers, Scores]:
         """Return for each row the place of the nearest kept one, -1 where none is near enough, and the scores."""
@@ -348,13 +332,25 @@ def _report(finder: _Finder, corpus: Corpus, field: str, reasons: int) -> Duplic
             kept[number] = -1
         elif kept[first_one] >= 0:
             kept[number], scores[number] = kept[first_one], scores[first_one]
-    pairs = tuple(_pair(finder.model, texts, int(kept[n]), n, float(scores[n]), reasons)
-                  for n in np.flatnonzero(kept >= 0).tolist())  # fmt: skip
+    duplicate = np.flatnonzero(kept >= 0).tolist()
+    pairs = tuple(_pair(finder.model, texts, int(kept[n]), n, float(scores[n]), reasons) for n in duplicate)
+    members: dict[int, list[DuplicatePair]] = {}
+    for pair in pairs:
+        members.setdefault(pair.kept, []).append(pair)
+    groups = [
+        DuplicateGroup(first, some[0].kept_text, tuple(p.duplicate for p in some), min(p.score for p in some))
+        for first, some in members.items()
+    ]
     return Duplicates(
-        family=finder.model.family, threshold=float(finder.threshold), texts=len(kept),
-        equal=int((equal & (kept >= 0)).sum()), unknown=finder.unknown, pairs=pairs, groups=_groups(pairs),
+        family=finder.model.family,
+        threshold=float(finder.threshold),
+        texts=len(kept),
+        equal=int((equal & (kept >= 0)).sum()),
+        unknown=finder.unknown,
+        pairs=pairs,
+        groups=tuple(sorted(groups, key=lambda group: (-len(group.duplicates), group.kept))),
         model=finder.model,
-    )  # fmt: skip
+    )
 
 
 def _texts_of(corpus: Corpus, field: str, wanted: Flags) -> dict[int, str]:
@@ -375,23 +371,9 @@ def _pair(
     first, second = texts[kept], texts[duplicate]
     words1, words2 = (Counter(word.text.lower() for word in split_words(text)) for text in (first, second))
     rows = model.explain(first, second).reasons(reasons) if reasons else []
-    return DuplicatePair(
-        kept=kept, duplicate=duplicate, score=score, kept_text=first, duplicate_text=second,
-        only_kept=tuple((words1 - words2).elements()), only_duplicate=tuple((words2 - words1).elements()),
-        numbers_differ=_digits(first) != _digits(second),
-        reasons=tuple(Reason(row.name, row.contribution) for row in rows),
-    )  # fmt: skip
-
-
-def _groups(pairs: Iterable[DuplicatePair]) -> tuple[DuplicateGroup, ...]:
-    members: dict[int, list[DuplicatePair]] = {}
-    for pair in pairs:
-        members.setdefault(pair.kept, []).append(pair)
-    groups = [
-        DuplicateGroup(kept, some[0].kept_text, tuple(p.duplicate for p in some), min(p.score for p in some))
-        for kept, some in members.items()
-    ]
-    return tuple(sorted(groups, key=lambda group: (-len(group.duplicates), group.kept)))
+    only = tuple((words1 - words2).elements()), tuple((words2 - words1).elements())
+    why = tuple(Reason(row.name, row.contribution) for row in rows)
+    return DuplicatePair(kept, duplicate, score, first, second, *only, _digits(first) != _digits(second), why)
 
 
 def _rows(model: Embedder, texts: list[str], numbers: list[int]) -> Any:
@@ -403,12 +385,6 @@ def _rows(model: Embedder, texts: list[str], numbers: list[int]) -> Any:
         number = numbers[int(np.flatnonzero(~np.isfinite(sums))[0])]
         raise InputError(f"the model gives NaN or infinity for text {number}; pellucid verify looks into its tables")
     return rows
-
-
-def _is_known(rows: Any) -> Flags:
-    """Return which rows are not zero."""
-    known: Flags = np.asarray(abs(rows).sum(axis=1)).ravel() > 0
-    return known
 
 
 def _reaches(scores: Any, threshold: float) -> Any:
@@ -447,7 +423,11 @@ def write_kept(corpus: str | Path, report: Duplicates, output: str | Path) -> No
         if _format(source) == ".parquet":
             count = _write_rows(source, aside, is_kept)
         else:
-            count = _write_lines(source, aside, is_kept, UNPACKERS.get(target.suffix.lower(), open))
+            count = 0
+            with UNPACKERS.get(target.suffix.lower(), open)(aside, "wb") as file:
+                for count, line in enumerate(read_lines(source), 1):
+                    if count <= len(is_kept) and is_kept[count - 1]:
+                        file.write(line.encode() + b"\n")
         if count != len(is_kept):
             raise CorpusError(f"{source} has {count:,} texts, and the report is about {len(is_kept):,}")
 
@@ -459,16 +439,6 @@ def _format(path: Path) -> str:
     """Return the ending that says how a file is read, without that of its packing."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     return next((suffix for suffix in reversed(suffixes) if suffix not in UNPACKERS), "")
-
-
-def _write_lines(source: Path, target: Path, is_kept: Flags, opener: Any) -> int:
-    """Write the kept lines, and return how many lines there were."""
-    count = 0
-    with opener(target, "wb") as file:
-        for count, line in enumerate(read_lines(source), 1):
-            if count <= len(is_kept) and is_kept[count - 1]:
-                file.write(line.encode() + b"\n")
-    return count
 
 
 def _write_rows(source: Path, target: Path, is_kept: Flags) -> int:
@@ -488,3 +458,116 @@ def _write_rows(source: Path, target: Path, is_kept: Flags) -> int:
                         writer.write_batch(batch.filter(pa.array(is_kept[start : start + batch.num_rows])))
                         start += batch.num_rows
         return table.rows
+
+
+_EXACT = 32_768  # dense rows that are compared one by one
+_GROWTH = 4
+_PROBED = 8  # cells that a question looks into
+_SAMPLE = 50  # rows a cell that the centres are found from
+_STEPS = 8  # of KMeans: later ones move few rows
+_CHUNK = 65_536  # rows in float32 at once while the cells are made anew
+_FLOAT16 = 2.0**-11  # the most that float16 moves a product of two rows of length 1
+
+
+class Nearest:
+    """Rows that are added a block at a time, and for other rows those of them with the largest products.
+
+    Exact while the rows are few, or sparse. Many go into cells of faiss (an inverted file): float16 rows around centres
+    that KMeans has found; a question looks into the cells whose centres are nearest to it. The centres are found anew
+    whenever there are four times as many rows, so that rows in any order, sorted by subject for instance, end up with
+    centres that fit them.
+
+    Attributes:
+        rounding: how far a score may lie below the product of the float32 rows.
+    """
+
+    def __init__(self, exact: int | None = None) -> None:
+        """Hold no row; beyond `exact` dense rows cells are used, None takes 32,768."""
+        self.rounding = 0.0
+        self._most_exact = _EXACT if exact is None else exact
+        self._blocks: list[Any] = []
+        self._cells: Any = None
+        self._rebuilt_at = 0
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return int(self._cells.ntotal) if self._cells is not None else sum(block.shape[0] for block in self._blocks)
+
+    def search(self, rows: Any, top_k: int = 1) -> tuple[Numbers, Scores]:
+        """Return the numbers of the nearest rows in the order they were added, and the scores.
+
+        Args:
+            rows: float32 [n, dimension], an array or CSR as those that were added.
+            top_k: how many, best first.
+
+        Returns:
+            int64 and float32 [n, top_k]; -1 and minus infinity where there are no more.
+        """
+        if self._cells is not None:
+            scores, numbers = self._cells.search(np.ascontiguousarray(rows, np.float32), top_k)
+            return numbers, np.where(numbers < 0, -np.inf, scores).astype(np.float32)
+        numbers = np.full((rows.shape[0], top_k), -1, np.int64)
+        scores = np.full((rows.shape[0], top_k), -np.inf, np.float32)
+        start = 0
+        for block in self._blocks:
+            found, its_scores = _best(products(rows, block), top_k)
+            scores, numbers = np.hstack([scores, its_scores]), np.hstack([numbers, found + start])
+            order = np.argsort(-scores, axis=1, kind="stable")[:, :top_k]
+            scores, numbers = (np.take_along_axis(values, order, axis=1) for values in (scores, numbers))
+            start += block.shape[0]
+        return numbers, scores
+
+    def add(self, rows: Any) -> None:
+        """Add rows: float32 [n, dimension], an array or CSR.
+
+        Raises:
+            MissingExtraError: they are many and dense, and faiss is not installed.
+        """
+        if self._cells is not None:
+            self._cells.add(np.ascontiguousarray(rows, np.float32))
+            if len(self) >= _GROWTH * self._rebuilt_at:
+                self._rebuild(self._cells.reconstruct_batch, len(self), int(self._cells.d))
+            return
+        self._blocks.append(rows)
+        if not hasattr(rows, "tocsr") and len(self) > self._most_exact:
+            every = np.concatenate(self._blocks)
+            self._blocks = []
+            self._rebuild(every.__getitem__, *every.shape)
+
+    def _rebuild(self, rows_of: Any, count: int, dimension: int) -> None:
+        """Put rows into new cells; `rows_of` returns those of given numbers."""
+        try:
+            import faiss
+        except ImportError as error:
+            raise missing_extra("faiss-cpu", "scale") from error
+        cells = int(4 * count**0.5)
+        sample = np.unique(np.linspace(0, count - 1, min(count, cells * _SAMPLE)).astype(np.int64))
+        cells = min(cells, len(sample))
+        index = faiss.IndexIVFScalarQuantizer(
+            faiss.IndexFlatIP(dimension), dimension, cells, faiss.ScalarQuantizer.QT_fp16,
+            faiss.METRIC_INNER_PRODUCT, False,
+        )  # fmt: skip
+        index.cp.niter, index.cp.max_points_per_centroid, index.cp.min_points_per_centroid = _STEPS, _SAMPLE, 1
+        index.nprobe = min(_PROBED, cells)
+        index.train(rows_of(sample))
+        for start in range(0, count, _CHUNK):
+            index.add(rows_of(np.arange(start, min(start + _CHUNK, count))))
+        index.make_direct_map()  # to read rows by their numbers when the cells are made anew
+        self._cells, self._rebuilt_at, self.rounding = index, count, _FLOAT16
+
+
+def products(rows: Any, others: Any) -> Scores:
+    """Return the product of every row with every other one, float32 [rows, others]."""
+    found = rows @ others.T
+    return np.asarray(found.toarray() if hasattr(found, "toarray") else found, np.float32)
+
+
+def _best(scores: Scores, most: int) -> tuple[Numbers, Scores]:
+    """Return the numbers and values of the largest scores of each row, in any order."""
+    if most == 1:
+        best = scores.argmax(axis=1)[:, None]
+    elif most >= scores.shape[1]:
+        best = np.broadcast_to(np.arange(scores.shape[1]), scores.shape)
+    else:
+        best = np.argpartition(scores, -most, axis=1)[:, -most:]
+    return best.astype(np.int64), np.take_along_axis(scores, best, axis=1)

@@ -1,11 +1,15 @@
-"""A shard: some rows of a corpus, read from its Parquet file, encoded, and written whole or not at all.
+"""Shards of an encoded corpus: each is written whole or not at all, and checked when it is read back.
 
 A worker does one shard after the other and needs nothing but `Job` and a number, so that whoever hands out the numbers
-(`workers.py`) moves no texts and no embeddings.
+(`corpora.py`) moves no texts and no embeddings.
+
+The manifest (`state.json`) has a checksum of itself and one of every shard. Both tell damage, not malice: what a shard
+holds is checked as well, so that no number of it leads out of the memory of a matrix.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -14,16 +18,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from pellucid.bulk.batches import EMBEDDING, INDICES, VALUES, BatchEncoder
 from pellucid.embeddings import Role
-from pellucid.errors import CorpusError
+from pellucid.errors import CorpusError, InputError, ModelFolderError, PellucidError
 from pellucid.folder import outside
 from pellucid.parquet import Table
-from pellucid.store import checksum, write_tensors, writing
+from pellucid.store import checksum, read_tensors, write_tensors, writing
+from pellucid.workfolder import WorkFolder
 
 import pyarrow as pa  # isort: skip  # after batches, which says what to install where it is absent
-from pyarrow.parquet import ParquetWriter  # isort: skip
+from pyarrow.parquet import ParquetFile, ParquetWriter  # isort: skip
 
 ENDINGS = {"parquet": ".parquet", "safetensors": ".safetensors"}
 """The formats of shards, and how their files end."""
@@ -32,6 +38,8 @@ ROW = "id"
 """The column of row numbers, from 0, where the corpus has no ids."""
 
 _BATCH = 8_192  # texts encoded and written together
+_MOST = 1 << 31  # texts of a shard, dimensions: their numbers are int32
+_KINDS = {"embedding": "<f4", "values": "<f4", "indices": "<i4", "indptr": "<i8", "ids": "<i8", "id_ends": "<i8"}
 
 
 class Job(NamedTuple):
@@ -114,13 +122,13 @@ def write_shard(job: Job, number: int) -> Written:
         CorpusError: a text is not UTF-8, an id is missing, or the file is damaged, or changes meanwhile.
         WritingError: no space or no permission; nothing is left of the shard.
     """
-    path, encoded = job.path(number), map(opened(job), _read(job, number))
+    path, encoded = job.path(number), map(opened(job), _batches(job, number))
     try:
         with writing(path) as aside:
             (_write_parquet if job.kind == "parquet" else _write_safetensors)(aside, encoded)
             written = Written(number, job.rows(number), aside.stat().st_size, checksum(aside))
             if stamp(job.source) != job.stamp:
-                raise CorpusError("it was changed while it was read; start again when nobody writes to it")
+                raise CorpusError("it was changed while it was read; start again when no other program writes to it")
     except CorpusError as error:
         raise CorpusError(f"{job.source}: {error}") from error
     return written
@@ -139,10 +147,16 @@ def opened(job: Job) -> BatchEncoder:
         return BatchEncoder(job.model, column=job.column, role=job.role)
 
 
-def _read(job: Job, number: int) -> Iterator[Any]:
-    """Yield the record batches of a shard: ids and texts."""
+_OWN = threading.local()
+
+
+def _batches(job: Job, number: int) -> Iterator[Any]:
+    """Yield the record batches of a shard: ids and texts, by this thread's reader of the corpus."""
+    rows: _Rows | None = getattr(_OWN, "rows", None)
+    if rows is None or rows.job != job:
+        rows = _OWN.rows = _Rows(job)
     row = number * job.size
-    for batch in _rows_of(job).read(row, job.rows(number)):
+    for batch in rows.read(row, job.rows(number)):
         if job.id_column is None:
             numbers = pa.array(np.arange(row, row + len(batch)))
             batch = pa.record_batch([numbers, batch.column(0)], names=[ROW, job.column])
@@ -179,7 +193,10 @@ class _Rows:
             self._batches, self._start, self._batch = self._from_group(group), self._starts[group], ()
         while count:
             if first >= self._start + len(self._batch):
-                self._start, self._batch = self._next()
+                try:
+                    self._start, self._batch = next(self._batches)
+                except StopIteration:
+                    raise CorpusError("there are fewer rows than when the run began") from None
                 continue
             part = self._batch.slice(first - self._start, count)  # type: ignore[attr-defined]
             first, count = first + len(part), count - len(part)
@@ -191,23 +208,6 @@ class _Rows:
             for batch in self._table.batches(self._columns, number, _BATCH):
                 yield start, batch
                 start += len(batch)
-
-    def _next(self) -> tuple[int, Any]:
-        try:
-            return next(self._batches)
-        except StopIteration:
-            raise CorpusError("there are fewer rows than when the run began") from None
-
-
-_OWN = threading.local()
-
-
-def _rows_of(job: Job) -> _Rows:
-    """Return this thread's reader of the corpus."""
-    rows: _Rows | None = getattr(_OWN, "rows", None)
-    if rows is None or rows.job != job:
-        rows = _OWN.rows = _Rows(job)
-    return rows
 
 
 def _write_parquet(path: Path, batches: Iterator[Any]) -> None:
@@ -238,7 +238,7 @@ def _write_safetensors(path: Path, batches: Iterator[Any]) -> None:
             "id_bytes": np.frombuffer(b"".join(spelled), np.uint8),
             "id_ends": np.cumsum([len(one) for one in spelled], dtype=np.int64),
         }
-    rows = rows_of(table)
+    rows = _rows_of(table)
     if isinstance(rows, tuple):
         tensors |= {VALUES: rows[0], INDICES: rows[1], "indptr": rows[2].astype(np.int64)}
     else:
@@ -246,7 +246,7 @@ def _write_safetensors(path: Path, batches: Iterator[Any]) -> None:
     write_tensors(path, tensors)
 
 
-def rows_of(table: Any) -> Any:
+def _rows_of(table: Any) -> Any:
     """Return the embeddings of a table of ids and embeddings, an array or (values, indices, starts) of a sparse one.
 
     Raises:
@@ -269,3 +269,108 @@ def _whole(table: Any, name: str) -> Any:
     if column.null_count or column.flatten().null_count:
         raise ValueError(f"column {name!r} has nulls")
     return column
+
+
+def read_shards(folder: str | os.PathLike[str]) -> Iterator[Shard]:
+    """Yield the shards of an encoded corpus, in the order of its texts.
+
+    Each is read twice, the first time for its checksum.
+
+    Args:
+        folder: that `encode_corpus` wrote.
+
+    Raises:
+        InputError: it holds no encoded corpus, or one that is not complete.
+        ModelFolderError: a shard, or the list of them, is missing, damaged or another one.
+    """
+    folder = Path(folder)
+    with WorkFolder(folder, alone=False) as work:
+        facts = work.facts
+    if "texts" not in facts:
+        raise InputError(f"{folder} holds no encoded corpus; encode_corpus writes one")
+    if not facts.get("complete"):
+        raise InputError(f"the run in {folder} has not ended; start it again with the same arguments to complete it")
+    dimension: Any = facts.get("dimension")
+    shards: Any = facts.get("shards")
+
+    def is_count(value: Any) -> bool:
+        return type(value) is int and 0 < value < _MOST
+
+    def is_listed(name: str, written: Any) -> bool:
+        is_file = Path(name).name == name and name.endswith(tuple(ENDINGS.values()))
+        is_known = isinstance(written, dict) and isinstance(written.get("sha256"), str)
+        return is_file and is_known and is_count(written.get("texts"))
+
+    is_sound = is_count(dimension) and isinstance(shards, dict) and all(map(is_listed, shards, shards.values()))
+    if not is_sound or sum(written["texts"] for written in shards.values()) != facts["texts"]:
+        raise ModelFolderError(
+            f"{folder / 'state.json'} does not describe an encoded corpus; it is broken. Encode the corpus into "
+            "another folder"
+        )
+    return (_read_shard(folder / name, written, dimension) for name, written in shards.items())
+
+
+def _read_shard(path: Path, written: dict[str, Any], dimension: int) -> Shard:
+    """Return a shard after checking that it is the one that was written."""
+    way_out = "Delete it and encode the corpus again: only it is made anew"
+    if not path.is_file():
+        raise ModelFolderError(f"{path} is missing. {way_out}")
+    if checksum(path) != written["sha256"]:
+        raise ModelFolderError(f"{path} is damaged: it is not the file that was written. {way_out}")
+    try:
+        ids, rows = (_from_parquet if path.suffix == ".parquet" else _from_safetensors)(path)
+        return Shard(ids, _checked(rows, len(ids), written["texts"], dimension))
+    except PellucidError:
+        raise
+    except Exception as error:  # pyarrow has no common class for what a broken file makes it raise
+        raise ModelFolderError(f"{path} is damaged: {' '.join(str(error).split())[:200]}. {way_out}") from error
+
+
+def _from_parquet(path: Path) -> tuple[list[Any], Any]:
+    with ParquetFile(path, page_checksum_verification=True) as file:
+        table = file.read()
+    return table.column(0).to_pylist(), _rows_of(table)
+
+
+def _from_safetensors(path: Path) -> tuple[list[Any], Any]:
+    tensors, _ = read_tensors(path)
+    for name, tensor in tensors.items():
+        if name in _KINDS and tensor.dtype.str != _KINDS[name]:
+            raise ValueError(f"{name} is of type {tensor.dtype}")
+    if "ids" in tensors:
+        ids: list[Any] = tensors["ids"].tolist()
+    else:
+        content = tensors["id_bytes"].tobytes()
+        ends = _ascending(tensors["id_ends"], 0, len(content)).tolist()
+        ids = [content[start:end].decode() for start, end in zip([0, *ends], ends)]
+    if EMBEDDING in tensors:
+        return ids, tensors[EMBEDDING]
+    return ids, (tensors[VALUES], tensors[INDICES], tensors["indptr"])
+
+
+def _ascending(ends: npt.NDArray[Any], first: int, last: int) -> npt.NDArray[Any]:
+    """Return places that go up from at least `first` to `last` at the end."""
+    if ends.ndim != 1 or not len(ends) or ends[0] < first or ends[-1] != last or (ends[1:] < ends[:-1]).any():
+        raise ValueError("its places do not go up to its end")
+    return ends
+
+
+def _checked(rows: Any, ids: int, texts: int, dimension: int) -> Any:
+    """Return the rows of a shard, an array or a CSR matrix, after checking all that leads to memory."""
+    if ids != texts:
+        raise ValueError(f"it has {ids:,} ids for {texts:,} texts")
+    if not isinstance(rows, tuple):
+        if rows.shape != (texts, dimension) or rows.dtype != np.float32:
+            raise ValueError(f"it holds {rows.dtype} of shape {rows.shape}, not float32 of {(texts, dimension)}")
+        return rows
+    from scipy import sparse
+
+    values, indices, starts = rows
+    if len(starts) != texts + 1 or starts[0] != 0 or values.shape != indices.shape or values.ndim != 1:
+        raise ValueError("its lists are not one a text")
+    _ascending(starts, 0, len(values))
+    if values.dtype != np.float32 or indices.dtype.kind != "i":
+        raise ValueError(f"it holds {values.dtype} at {indices.dtype}, not float32 at int32")
+    if len(indices) and not 0 <= indices.min() <= indices.max() < dimension:
+        raise ValueError(f"it holds a coordinate outside of the {dimension:,} dimensions")
+    return sparse.csr_matrix((values, indices, starts), shape=(texts, dimension))

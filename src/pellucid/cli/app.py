@@ -178,7 +178,7 @@ def _encode_to_file(texts: Iterator[str], output: Path | None, kind: str | None,
     (known,) = roles_of(role, 1, "--role")
     opened = open_model(model)
     turned = {None: opened.encode, "query": opened.encode_query, "document": opened.encode_document}[known]
-    shown = output is not None or not sys.stdout.isatty()  # a bar between the lines of the result helps nobody
+    shown = output is not None or not sys.stdout.isatty()  # not between the lines of the result
     with open_writer(output, chosen, opened.get_embedding_dimension(), sys.stdout) as write:
         with Progress("encoding", enabled=shown) as progress:
             for block in blocks(texts):
@@ -346,15 +346,15 @@ def describe(
     found = texts or read("-")
     opened = open_model(model)
     for text in found:
-        said = opened.describe(text, top_k=top)
+        about = opened.describe(text, top_k=top)
         if json:
             share = round(float(opened.coverage(text)), 6)
-            typer.echo(json_line({"text": text, "description": said, "coverage": share}))
+            typer.echo(json_line({"text": text, "description": about, "coverage": share}))
         else:
-            say(said)
+            say(about)
 
 
-@app.command("eval")
+@app.command()
 def evaluate(
     model: Annotated[str, typer.Argument(help="As --model elsewhere, or one of the forms below.")] = "static-en",
     data: Annotated[Path | None, typer.Option(help="A folder of test sets; without it, the hub's.")] = None,
@@ -369,8 +369,10 @@ def evaluate(
 
     \b
     Examples:
-      pellucid eval static-en --data shared/data --task STS
-      pellucid eval sentence-transformers/all-MiniLM-L6-v2 --task STSBenchmark --json
+      pellucid evaluate static-en --data shared/data --task STS
+      pellucid evaluate sentence-transformers/all-MiniLM-L6-v2 --task STSBenchmark --json
+      pellucid evaluate static-en --data shared/data --task STS
+      pellucid evaluate wordllama --task STSBenchmark --task SICK-R --json
     """
     from pellucid.evaluation.evaluating import evaluate as score
 

@@ -32,7 +32,6 @@ Pair = tuple[str, str]
 _Item = TypeVar("_Item", str, Pair)
 
 _BLOCK_TEXTS = 16_384
-_BLOCK_CHARACTERS = 1 << 24
 _ROLES: dict[str, Role] = {"query": "query", "document": "document", "none": None}
 _FILE_ENDINGS = (".txt", ".jsonl", ".parquet", ".tsv", ".csv", ".xz", ".gz")
 
@@ -63,26 +62,19 @@ def read(source: str, field: str = "text") -> Iterator[str]:
 
 def blocks(items: Iterable[_Item]) -> Iterator[list[_Item]]:
     """Cut texts, or pairs of them, into lists of bounded number and size."""
-    block: list[_Item] = []
-    size = 0
-    for item in items:
-        block.append(item)
-        size += len(item) if isinstance(item, str) else len(item[0]) + len(item[1])
-        if len(block) == _BLOCK_TEXTS or size >= _BLOCK_CHARACTERS:
-            yield block
-            block, size = [], 0
-    if block:
-        yield block
+    from pellucid.corpus import cut
+
+    return cut(items, _BLOCK_TEXTS, lambda item: len(item) if isinstance(item, str) else sum(map(len, item)))
 
 
-def roles_of(said: str | None, texts: int, option: str) -> list[Role]:
+def roles_of(given: str | None, texts: int, option: str) -> list[Role]:
     """Return the role of each of `texts` texts, as `option` gives them: "query", or "query,document"."""
-    if said is None:
+    if given is None:
         return [None] * texts
-    names = [name.strip() for name in said.split(",")]
+    names = [name.strip() for name in given.split(",")]
     wrong = [name for name in names if name not in _ROLES]
     if wrong:
-        raise typer.BadParameter(f"{wrong[0]!r:.40} is no role; there are {', '.join(_ROLES)}", param_hint=option)
+        raise typer.BadParameter(f"{wrong[0]!r:.40} is not a role; there are {', '.join(_ROLES)}", param_hint=option)
     if len(names) != texts:
         raise typer.BadParameter(
             f"{len(names)} roles for {texts} {'texts' if texts > 1 else 'text'}", param_hint=option

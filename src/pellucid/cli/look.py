@@ -50,42 +50,32 @@ def dimensions(json: JsonOption = False, model: ModelOption = "static-en") -> No
 
 
 @commands.command()
-def card(
-    dimension: Annotated[str, typer.Argument(help="Its name or number.")],
+def cards(
     texts: _Texts = "-",
+    dimension: Annotated[list[str] | None, typer.Option(help="Its name or number; repeat for more.")] = None,
+    top: Annotated[int | None, typer.Option(min=1, help="Only so many, those that carry most. [default: all]")] = None,
     json: JsonOption = False,
     html: HtmlOption = None,
     plot: PlotOption = None,
     model: ModelOption = "static-en",
 ) -> None:
-    """Show what one dimension does on a corpus: how often it fires, its strongest texts, its relatives.
+    """Show what dimensions do on a corpus: how often each fires, its strongest texts, its relatives.
+
+    All of them, or those named. A picture can be drawn of one.
 
     \b
     Examples:
-      pellucid card 9 texts.txt -m anchors-en-200
-      pellucid card "A house is not a home." texts.txt -m anchors-en-200 --html card.html
-    """
-    from pellucid.analysis.dimension_cards import card as make
-
-    show(make(open_model(model), _which(dimension), read(texts)), json, html, plot)
-
-
-@commands.command()
-def cards(
-    texts: _Texts,
-    html: Annotated[Path, typer.Option(help="The page to write.")],
-    top: Annotated[int | None, typer.Option(min=1, help="Only so many, those that carry most. [default: all]")] = None,
-    model: ModelOption = "static-en",
-) -> None:
-    """Write one HTML page with the cards of all dimensions.
-
-    \b
-    Example:
+      pellucid cards texts.txt --dimension 9 -m anchors-en-200
+      pellucid cards texts.txt --dimension "A house is not a home." -m anchors-en-200 --html card.html
       pellucid cards texts.txt -m anchors-en-200 --html cards.html
     """
-    from pellucid.analysis.dimension_cards import cards as make
+    from pellucid.analysis.dimension_cards import cards as describe
 
-    show(make(open_model(model), read(texts), top_k=top), False, html, None)
+    if plot is not None and len(dimension or ()) != 1:
+        raise typer.BadParameter("a picture is of one dimension; name it with --dimension", param_hint="--plot")
+    wanted = [_which(name) for name in dimension] if dimension else None
+    found = describe(open_model(model), read(texts), wanted, top_k=top)
+    show(found[0] if dimension and len(found) == 1 else found, json, html, plot)
 
 
 @commands.command()
@@ -109,7 +99,7 @@ def audit(
 
 
 @commands.command()
-def deletion(
+def deletion_test(
     pairs: _Pairs = "-",
     words: Annotated[bool, typer.Option("--words", help="Delete words of the texts instead of dimensions.")] = False,
     top: Annotated[int, typer.Option(min=1, help="How many of the first are removed.")] = 5,
@@ -125,14 +115,13 @@ def deletion(
 
     \b
     Examples:
-      pellucid deletion pairs.tsv -m anchors-en-200
-      pellucid deletion pairs.tsv --words
+      pellucid deletion-test pairs.tsv -m anchors-en-200
+      pellucid deletion-test pairs.tsv --words
     """
-    from pellucid.analysis.deletion import deletion_test
+    from pellucid.analysis.deletion import deletion_test as test
 
     units = "words" if words else "dimensions"
-    tested = deletion_test(open_model(model), list(tabbed_pairs(pairs)), units=units, top_k=top)
-    show(tested, json, html, plot)
+    show(test(open_model(model), list(tabbed_pairs(pairs)), units=units, top_k=top), json, html, plot)
 
 
 @commands.command()
@@ -193,7 +182,8 @@ def contrast(
     """
     from pellucid.analysis.groups import contrast as make
 
-    show(make(open_model(model), read(group), read(others)), json, html, plot)
+    found = make(open_model(model), {"the group": read(group), "the others": read(others)})
+    show(found["the group"], json, html, plot)
 
 
 @commands.command()
@@ -228,9 +218,8 @@ def edit(
         from pellucid.lexicon.static import StaticLexiconEmbedder
         from pellucid.static.embedder import static_model
 
-        said = [one.rpartition("=") for one in word]
         of_words = edited if isinstance(edited, StaticLexiconEmbedder) else static_model(edited, "--word")
-        edited = of_words.reweight({name: _factor(factor) for name, _, factor in said})
+        edited = of_words.reweight({name: _factor(factor) for name, _, factor in (one.rpartition("=") for one in word)})
     before = edited.dimensions
     dropped = [before.number(_which(name)) for name in without or ()]
     merged = [before.number(_which(name)) for name in merge or ()]
@@ -259,11 +248,11 @@ def _which(name: str) -> Which:
     return int(name) if name.isdecimal() else name
 
 
-def _assigned(said: str) -> tuple[Which, str]:
+def _assigned(given: str) -> tuple[Which, str]:
     """Return the dimension and the value of "DIMENSION=VALUE"; a name may hold "=" itself."""
-    name, equals, value = said.rpartition("=")
+    name, equals, value = given.rpartition("=")
     if not equals or not name or not value:
-        raise InputError(f"{said!r:.80} is not DIMENSION=VALUE")
+        raise InputError(f"{given!r:.80} is not DIMENSION=VALUE")
     return _which(name), value
 
 
@@ -271,4 +260,4 @@ def _factor(value: str) -> float:
     try:
         return float(value)
     except ValueError:
-        raise InputError(f"{value!r:.40} is no number to scale by") from None
+        raise InputError(f"{value!r:.40} is not a number to scale by") from None

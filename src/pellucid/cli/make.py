@@ -20,9 +20,7 @@ from pellucid.cli.input import (
 from pellucid.cli.output import say
 
 if TYPE_CHECKING:
-    from pellucid.anchors.candidates import CandidateSettings
     from pellucid.corpus import Corpus
-    from pellucid.lexicon.embedder import LexiconEmbedder
     from pellucid.static.making.bilingual import Languages, ParallelFiles
 
 commands = typer.Typer()
@@ -118,7 +116,7 @@ def distill(
 
 
 @commands.command()
-def anchors(
+def choose_anchors(
     encoder: Annotated[str, typer.Argument(help="A pellucid or sentence-transformers model: name, folder or hub id.")],
     corpus: Annotated[str, typer.Argument(help="Texts: .txt, .jsonl, .parquet, also .xz and .gz; - is stdin.")],
     output: NewModelOption,
@@ -141,22 +139,24 @@ def anchors(
 
     \b
     Examples:
-      pellucid anchors static-en corpus.txt -n 200 -o my-anchors
-      pellucid anchors sentence-transformers/all-MiniLM-L6-v2 corpus.txt -o my-anchors
+      pellucid choose-anchors static-en corpus.txt -n 200 -o my-anchors
+      pellucid choose-anchors sentence-transformers/all-MiniLM-L6-v2 corpus.txt -o my-anchors
       pellucid explain "one text" "another" --model my-anchors
     """
+    from pellucid.anchors.candidates import CandidateSettings
     from pellucid.anchors.embedder import AnchorEmbedder
-    from pellucid.anchors.sampling import choose_anchors
+    from pellucid.anchors.sampling import choose_anchors as choose
     from pellucid.pretrained import load
 
     opened = load(encoder)
-    texts = choose_anchors(
-        opened,
-        corpus_of(corpus),
-        n,
-        method=method,
-        settings=_candidates(language, candidates, unfiltered),
-        work_dir=work_folder(work_dir, output),
+    settings = CandidateSettings(language=None if language == "any" else language, max_candidates=candidates)
+    if unfiltered:
+        settings = CandidateSettings(
+            language=None, words=None, links=True, mojibake=True, markup=True, fragments=True,
+            max_candidates=candidates, content_words=0,
+        )  # fmt: skip
+    texts = choose(
+        opened, corpus_of(corpus), n, method=method, settings=settings, work_dir=work_folder(work_dir, output)
     )
     model = AnchorEmbedder(opened, texts).decorrelate(decorrelate)
     model.save_pretrained(output)
@@ -186,13 +186,22 @@ def train_lexicon(
       pellucid train-lexicon sentence-transformers/all-MiniLM-L6-v2 pairs.jsonl -o my-lexicon
       pellucid explain "one text" "another" --model my-lexicon
     """
+    from pellucid.folder import identify
+    from pellucid.lexicon.clusters import cluster_vocabulary
+    from pellucid.lexicon.embedder import LexiconEmbedder
     from pellucid.lexicon.training import TrainingSettings
     from pellucid.lexicon.training import train_lexicon as train
     from pellucid.lexicon.training_data import read_training_sets
+    from pellucid.transformer.backbone import open_backbone
 
     settings = TrainingSettings(epochs=epochs, batch_size=batch_size, chunk=chunk, bf16=bf16)
     sets = read_training_sets(data)  # before the model, so that an error shows at once
-    trained = train(_lexicon(model, clusters), sets, work_folder(work_dir, output), settings)
+    if identify(model) == "pellucid":
+        start = LexiconEmbedder.from_pretrained(model)
+    else:
+        backbone = open_backbone(model)
+        start = LexiconEmbedder(backbone, cluster_vocabulary(backbone.head, backbone.tokenizer, clusters))
+    trained = train(start, sets, work_folder(work_dir, output), settings)
     trained.save_pretrained(output, backbone_name=model if by_name else None)
     say(f"wrote {output}: {trained.get_embedding_dimension():,} dimensions", err=True)
 
@@ -247,27 +256,3 @@ def _texts_of_languages(
         corpora[code] = file
     codes = {f"{one}-{other}": (one, other) for one, other in permutations(corpora, 2)}
     return corpora, parallel_files(parallel, codes)
-
-
-def _lexicon(model: str, clusters: int) -> LexiconEmbedder:
-    """Open a lexicon model, or put a head of clusters on a transformer."""
-    from pellucid.folder import identify
-    from pellucid.lexicon.clusters import cluster_vocabulary
-    from pellucid.lexicon.embedder import LexiconEmbedder
-    from pellucid.transformer.backbone import open_backbone
-
-    if identify(model) == "pellucid":
-        return LexiconEmbedder.from_pretrained(model)
-    backbone = open_backbone(model)
-    return LexiconEmbedder(backbone, cluster_vocabulary(backbone.head, backbone.tokenizer, clusters))
-
-
-def _candidates(language: str, most: int, unfiltered: bool) -> CandidateSettings:
-    from pellucid.anchors.candidates import CandidateSettings
-
-    if unfiltered:
-        return CandidateSettings(
-            language=None, words=None, links=True, mojibake=True, markup=True, fragments=True, max_candidates=most,
-            content_words=0,
-        )  # fmt: skip
-    return CandidateSettings(language=None if language == "any" else language, max_candidates=most)

@@ -180,7 +180,7 @@ def open_writer(path: Path | None, kind: str, dimension: int, stdout: IO[str]) -
     """
     if path is None:
         if kind != "jsonl":
-            raise InputError(f"{kind} is no text and cannot go to the terminal or a pipe; name a file with --output")
+            raise InputError(f"{kind} is not text and cannot go to the terminal or a pipe; name a file with --output")
         yield _json_lines(stdout)
         return
     with _place(path) as place, _OPENERS[kind](place, dimension) as write:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatch
-from itertools import tee
+from itertools import chain, tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pellucid.index.hits import Hit, Hits
     from pellucid.index.index import Index
-    from pellucid.index.records import Columns, Record
+    from pellucid.index.records import Record
 
 commands = typer.Typer()
 index = typer.Typer(
@@ -83,7 +83,7 @@ def build(
     Columns other than id, title and text become metadata, which pellucid search --where
     asks for. A column of a .csv or .tsv file holds numbers, dates (2024-05-31) or booleans
     (true, false) if all of its cells are such, empty ones, NA and NaN aside, and else
-    strings, as do 007 and 1e5. What was found is said; --type says otherwise.
+    strings, as do 007 and 1e5. Notes on stderr tell; --type says otherwise.
     Needs pellucid[search].
 
     \b
@@ -95,12 +95,11 @@ def build(
     """
     from pellucid.index.index import Index
 
-    _check_files(files)
-    records = _records(files, _columns(id, title, text), _given_types(types), {})
+    records = _records(files, (id, title, text), _given_types(types), {})
     settings: dict[str, Any] = {"bm25": bm25, "language": language, "passage_characters": passage}
     with _new_index(folder, overwrite) as aside, Index.create(aside, model, **settings) as made:
-        said = _added(made, records)
-    say(f"{said} {folder}", err=True)
+        added = _add(made, records)
+    say(f"{added} {folder}", err=True)
 
 
 @index.command()
@@ -123,10 +122,9 @@ def add(
       pellucid index add my-index more.jsonl
       pellucid index add my-index more.csv --type version=string
     """
-    _check_files(files)
-    with _opened(folder) as opened:
-        said = _added(opened, _records(files, _columns(id, title, text), _given_types(types), _held_types(opened)))
-    say(f"{said} {folder}", err=True)
+    with _open(folder) as opened:
+        added = _add(opened, _records(files, (id, title, text), _given_types(types), _held_types(opened)))
+    say(f"{added} {folder}", err=True)
 
 
 @index.command()
@@ -143,7 +141,7 @@ def delete(
       pellucid index delete my-index < ids.txt
     """
     wanted = ids or list(read("-"))
-    with _opened(folder) as opened:
+    with _open(folder) as opened:
         count = opened.delete(wanted, missing_ok=missing_ok)
         typer.echo(f"removed {count:,}, {len(opened):,} are left", err=True)
 
@@ -154,14 +152,16 @@ def info(folder: _Folder, json: JsonOption = False) -> None:
 
     Fields are those of the metadata, with what their values are.
     """
-    with _opened(folder) as opened:
+    with _open(folder) as opened:
         facts = opened.info()
     if json:
         typer.echo(json_line(facts))
         return
     facts["fields"] = [f"{name} ({kinds})" for name, kinds in facts["fields"].items()]
     for name, value in facts.items():
-        say(f"{name}: {_shown(value)}")
+        if isinstance(value, dict):
+            value = [f"{part} {number}" for part, number in value.items()]
+        say(f"{name}: {', '.join(value) or 'none' if isinstance(value, list) else value}")
 
 
 @index.command()
@@ -171,14 +171,14 @@ def verify(folder: _Folder) -> None:
     The vectors of a model are made again for 200 documents. The index can be searched
     meanwhile; changes wait. The exit code is 1 if something is wrong.
     """
-    with _opened(folder) as opened:
+    with _open(folder) as opened:
         problems = opened.verify()
         typer.echo("\n".join(problems) or f"{len(opened):,} documents: all is well")
     if problems:
         raise typer.Exit(1)
 
 
-@index.command("eval")
+@index.command()
 def evaluate(
     folder: _Folder,
     queries: Annotated[Path, typer.Option(help="JSON lines with _id and text.")],
@@ -198,13 +198,13 @@ def evaluate(
 
     \b
     Examples:
-      pellucid index eval my-index --queries queries.jsonl --qrels qrels/test.tsv
-      pellucid index eval my-index --queries queries.jsonl --qrels qrels/train.tsv --tune
+      pellucid index evaluate my-index --queries queries.jsonl --qrels qrels/test.tsv
+      pellucid index evaluate my-index --queries queries.jsonl --qrels qrels/train.tsv --tune
     """
     from pellucid.index.evaluating import read_qrels, read_queries
 
     asked, judged = read_queries(queries), read_qrels(qrels)
-    with _opened(folder) as opened:
+    with _open(folder) as opened:
         found = opened.evaluate(
             asked, judged, top_k=top, recall_at=recall, examples=missed, tune=tune, show_progress_bar=True
         )
@@ -269,7 +269,7 @@ def search(
         return
     conditions = _conditions(where or [])
     weights = dict(_weight(given) for given in weight) if weight else None
-    with _opened(folder) as opened:
+    with _open(folder) as opened:
         for one in [query] if query is not None else _questions():
             found = opened.search(one, top, where=conditions, weights=weights)
             if json:
@@ -278,22 +278,10 @@ def search(
                 _show(found, reasons)
 
 
-def _opened(folder: Path) -> Index:
+def _open(folder: Path) -> Index:
     from pellucid.index.index import Index
 
     return Index.open(folder)
-
-
-def _columns(id: str, title: str, text: str) -> Columns:
-    from pellucid.index.records import Columns
-
-    return Columns(id, title, text)
-
-
-def _check_files(files: Iterable[Path]) -> None:
-    for file in files:
-        if not file.exists():
-            raise InputError(f"file not found: {file}")
 
 
 @contextmanager
@@ -305,7 +293,7 @@ def _new_index(folder: Path, overwrite: bool) -> Iterator[Path]:
         if not path.exists() or (path.is_dir() and not any(path.iterdir())):
             return set()
         if not _is_index(path):
-            raise InputError(f"{folder} exists, is not empty and is no index; give a new name")
+            raise InputError(f"{folder} exists, is not empty and is not an index; give a new name")
         if not overwrite:
             raise InputError(
                 f"{folder} is an index already, and is not empty; add to it with pellucid index add, replace it with "
@@ -357,7 +345,7 @@ def _held_types(opened: Index) -> dict[str, str]:
     return found
 
 
-def _added(opened: Index, records: Iterable[Record]) -> str:
+def _add(opened: Index, records: Iterable[Record]) -> str:
     """Add documents, and return how many there are, in words."""
     ids, texts, titles, metadata = tee(records, 4)
     count = opened.add(
@@ -371,21 +359,20 @@ def _added(opened: Index, records: Iterable[Record]) -> str:
 
 
 def _records(
-    files: Iterable[Path], columns: Columns, types: dict[str, str], held: MutableMapping[str, str]
+    files: list[Path], columns: tuple[str, str, str], types: dict[str, str], held: MutableMapping[str, str]
 ) -> Iterator[Record]:
-    """Yield the documents of files; what is found out about their columns is said."""
-    from pellucid.index.records import read_documents
+    """Return the documents of files, once all of these are there; notes on stderr tell what their columns hold."""
+    from pellucid.index.records import Columns, read_documents
 
-    for file in files:
-        yield from read_documents(
-            file, columns, types=types, held=held, note=lambda line: say(f"note: {line}", err=True)
-        )
+    absent = next((file for file in files if not file.exists()), None)
+    if absent is not None:
+        raise InputError(f"file not found: {absent}")
 
+    def note(line: str) -> None:
+        say(f"note: {line}", err=True)
 
-def _shown(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {part}" for name, part in value.items()) or "none"
-    return ", ".join(value) or "none" if isinstance(value, list) else str(value)
+    read = (read_documents(file, Columns(*columns), types=types, held=held, note=note) for file in files)
+    return chain.from_iterable(read)
 
 
 def _questions() -> Iterator[str]:
@@ -470,7 +457,7 @@ def _hit_lines(rank: int, hit: Hit, reasons: int, *, brackets: bool) -> Iterator
 
 
 def _marked(hit: Hit, brackets: bool) -> Text:
-    """Return the stretch of the passage with the largest contributions, with its words marked."""
+    """Return the part of the passage with the largest contributions, with its words marked."""
     from rich.text import Text
 
     from pellucid.views.parts import visible
@@ -488,10 +475,9 @@ def _marked(hit: Hit, brackets: bool) -> Text:
 
 
 def snippet(text: str, words: list[tuple[int, int, float]], length: int) -> tuple[int, int]:
-    """Return where the stretch of at most `length` characters starts and ends whose words contribute most."""
-    best, total, first = 0.0, 0.0, 0
-    middle = 0
-    for _, end, value in words:  # in text order; `first` is the first word of the stretch that ends here
+    """Return start and end of the part of the text, `length` characters at most, whose words contribute most."""
+    best, total, first, middle = 0.0, 0.0, 0, 0
+    for _, end, value in words:  # in text order; `first` is the first word of the part that ends here
         total += value
         while words[first][0] < end - length:
             total -= words[first][2]

@@ -83,7 +83,8 @@ def mcp(models: _Models = None, index: _Index = None) -> None:
     from pellucid.integrations.plain import open_index
     from pellucid.pretrained import load_by_name
 
-    server.run(load_by_name(models or ["static-en"]), None if index is None else open_index(index))
+    served = server.create_server(load_by_name(models or ["static-en"]), None if index is None else open_index(index))
+    served.run("stdio")  # until stdin ends; nothing else may be written to stdout
 
 
 def explore(view: str, state: dict[str, str], model: str = "static-en", index: Path | None = None) -> None:
@@ -101,6 +102,6 @@ def explore(view: str, state: dict[str, str], model: str = "static-en", index: P
 
 
 def _check_installed() -> None:
-    """Refuse at once, with the way to install it, where a package is absent."""
+    """Check that the packages of the server are there, before anything is opened."""
     for module in ("fastapi", "uvicorn", "httptools", "orjson", "prometheus_client"):
         require(module, "serve")

@@ -71,7 +71,7 @@ def add(
     entries = [*(words or []), *((line for line in read(str(words_file)) if line.strip()) if words_file else [])]
     corpus = corpus_of(sentences) if sentences else None
     settings = AddingSettings(replace=replace)
-    made, report = add_words(_static(model), entries, _opened(teacher), corpus, settings=settings)
+    made, report = add_words(_static(model), entries, _teacher(teacher), corpus, settings=settings)
     _save(made, report, output, dtype, json)
 
 
@@ -148,15 +148,16 @@ def retrain(
     from pellucid.static.making.retraining import retrain as make
     from pellucid.static.making.training import RefinementSettings
 
+    start = _static(model)
     made, report = make(
-        _static(model),
-        _opened(teacher),
+        start,
+        _teacher(teacher),
         corpus_of(corpus),
         work_dir=work_folder(work_dir, output),
         sentences=ExtractionSettings(max_sentences=max_sentences),
         refinement=RefinementSettings(steps=steps),
     )
-    _save(made, report, output, dtype or _dtype_of(model), json)
+    _save(made, report, output, dtype or str(start.dtype), json)
 
 
 @vocabulary.command()
@@ -234,14 +235,10 @@ def _static(name: str) -> Any:
     return open_model(name)  # another family is refused where it is used
 
 
-def _opened(teacher: str) -> Any:
+def _teacher(name: str) -> Any:
     from pellucid.pretrained import load
 
-    return load(teacher)
-
-
-def _dtype_of(model: str) -> str:
-    return str(_static(model).dtype)
+    return load(name)
 
 
 def _save(made: Any, report: Report, output: Path, dtype: str | None, json: bool) -> None:

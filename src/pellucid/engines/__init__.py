@@ -10,5 +10,4 @@ if TYPE_CHECKING:
     from pellucid.engines.qdrant import Qdrant as Qdrant
     from pellucid.engines.ray import Ray as Ray
 else:
-    _HOMES = {"edge": "Edge", "milvus": "Milvus", "qdrant": "Qdrant", "ray": "Ray"}
-    __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)
+    __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -12,8 +12,4 @@ if TYPE_CHECKING:
         fit_weights as fit_weights,
     )
 else:
-    _HOMES = {
-        "embedder": "EnsembleEmbedder",
-        "fitting": "FittedWeights fit_ranking_weights fit_weights",
-    }
-    __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)
+    __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -24,8 +24,4 @@ if TYPE_CHECKING:
         read_table as read_table,
     )
 else:
-    _HOMES = {
-        "evaluating": "MtebEncoder Results TaskScore cache_key default_cache evaluate",
-        "tasks": "LocalTask ScoredPairs find_tasks make_task quiet read_records read_sts read_table",
-    }
-    __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)
+    __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -16,12 +16,4 @@ if TYPE_CHECKING:
     from pellucid.index.index import Index as Index
     from pellucid.index.reasons import Reasons as Reasons
 else:
-    _HOMES = {
-        "embedding_server": "EmbeddingServer",
-        "evaluating": "IndexEvaluation read_qrels read_queries",
-        "given": "QueryFunction",
-        "hits": "Hit Hits",
-        "index": "Index",
-        "reasons": "Reasons",
-    }
-    __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)
+    __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -26,7 +26,7 @@ except ImportError as error:
     raise missing_extra("chromadb", "chroma") from error
 
 
-class _Named:
+class _StoredByName:
     """What both functions share: a model, stored by its name and what tells its weights from others."""
 
     def __init__(self, model: Any) -> None:
@@ -55,15 +55,19 @@ class _Named:
             )
 
     @classmethod
-    def _built(cls, config: dict[str, Any]) -> Any:
-        """Return the function that `get_config` describes, if its name still leads to the same model."""
+    def build_from_config(cls, config: dict[str, Any]) -> Any:
+        """Return the function that `get_config` describes.
+
+        Raises:
+            InputError: another model lies under its name now.
+        """
         made = cls(config["model"])
         made.validate_config_update(config, made.get_config())
         return made
 
 
 @register_embedding_function
-class PellucidEmbeddingFunction(_Named, EmbeddingFunction[Documents]):
+class PellucidEmbeddingFunction(_StoredByName, EmbeddingFunction[Documents]):
     """A model as Chroma's embedding function."""
 
     def __init__(self, model: Any = "static-en") -> None:
@@ -90,16 +94,6 @@ class PellucidEmbeddingFunction(_Named, EmbeddingFunction[Documents]):
         """Return the name that Chroma stores."""
         return "pellucid"
 
-    @staticmethod
-    def build_from_config(config: dict[str, Any]) -> PellucidEmbeddingFunction:
-        """Return the function that `get_config` describes.
-
-        Raises:
-            InputError: another model lies under its name now.
-        """
-        made: PellucidEmbeddingFunction = PellucidEmbeddingFunction._built(config)
-        return made
-
     def default_space(self) -> Space:
         """Return what collections compare by."""
         return "cosine"
@@ -110,7 +104,7 @@ class PellucidEmbeddingFunction(_Named, EmbeddingFunction[Documents]):
 
 
 @register_sparse_embedding_function
-class PellucidSparseEmbeddingFunction(_Named, SparseEmbeddingFunction[Documents]):
+class PellucidSparseEmbeddingFunction(_StoredByName, SparseEmbeddingFunction[Documents]):
     """A model of a sparse family as Chroma's sparse embedding function; labels are the names of the dimensions."""
 
     def __init__(self, model: Any) -> None:
@@ -130,16 +124,6 @@ class PellucidSparseEmbeddingFunction(_Named, SparseEmbeddingFunction[Documents]
     def name() -> str:
         """Return the name that Chroma stores."""
         return "pellucid-sparse"
-
-    @staticmethod
-    def build_from_config(config: dict[str, Any]) -> PellucidSparseEmbeddingFunction:
-        """Return the function that `get_config` describes.
-
-        Raises:
-            InputError: another model lies under its name now.
-        """
-        made: PellucidSparseEmbeddingFunction = PellucidSparseEmbeddingFunction._built(config)
-        return made
 
     def _vectors(self, rows: Any) -> list[SparseVector]:
         return [

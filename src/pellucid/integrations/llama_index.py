@@ -18,8 +18,8 @@ except ImportError as error:
     raise missing_extra("llama-index-core", "llama-index") from error
 
 
-class _Named(BaseModel):
-    """A model in a field, which is stored by its name."""
+class _StoredByName(BaseModel):
+    """A model in a field, which is stored by its name; what both kinds of embedding do with one text, or later."""
 
     model_config = ConfigDict(extra="forbid")  # of a mistyped `model`, the default would take the place
 
@@ -40,8 +40,25 @@ class _Named(BaseModel):
         if self.model_name == "unknown" and self.model._folder is not None:
             self.model_name = name_of(self.model)
 
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the name that it is stored under."""
+        return cls.__name__
 
-class PellucidEmbedding(_Named, BaseEmbedding):
+    def _get_text_embedding(self: Any, text: str) -> Any:
+        return self._get_text_embeddings([text])[0]
+
+    async def _aget_query_embedding(self: Any, query: str) -> Any:
+        return await asyncio.to_thread(self._get_query_embedding, query)
+
+    async def _aget_text_embedding(self: Any, text: str) -> Any:
+        return await asyncio.to_thread(self._get_text_embedding, text)
+
+    async def _aget_text_embeddings(self: Any, texts: list[str]) -> Any:
+        return await asyncio.to_thread(self._get_text_embeddings, texts)
+
+
+class PellucidEmbedding(_StoredByName, BaseEmbedding):
     """A model as LlamaIndex's embedding: `PellucidEmbedding(model="static-en")`.
 
     Rows of a sparse family are filled up with zeros; `PellucidSparseEmbedding` keeps them sparse.
@@ -49,57 +66,23 @@ class PellucidEmbedding(_Named, BaseEmbedding):
 
     model: Any = Field("static-en", validate_default=True)
 
-    @classmethod
-    def class_name(cls) -> str:
-        """Return the name that it is stored under."""
-        return "PellucidEmbedding"
-
     def _get_query_embedding(self, query: str) -> list[float]:
         row: list[float] = dense(self.model.encode_query([query]))[0].tolist()
         return row
-
-    def _get_text_embedding(self, text: str) -> list[float]:
-        return self._get_text_embeddings([text])[0]
 
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         rows: list[list[float]] = dense(self.model.encode_document(texts)).tolist()
         return rows
 
-    async def _aget_query_embedding(self, query: str) -> list[float]:
-        return await asyncio.to_thread(self._get_query_embedding, query)
 
-    async def _aget_text_embedding(self, text: str) -> list[float]:
-        return await asyncio.to_thread(self._get_text_embedding, text)
-
-    async def _aget_text_embeddings(self, texts: list[str]) -> list[list[float]]:
-        return await asyncio.to_thread(self._get_text_embeddings, texts)
-
-
-class PellucidSparseEmbedding(_Named, BaseSparseEmbedding):
+class PellucidSparseEmbedding(_StoredByName, BaseSparseEmbedding):
     """A model of a sparse family as LlamaIndex's sparse embedding: number of the dimension -> value."""
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Return the name that it is stored under."""
-        return "PellucidSparseEmbedding"
 
     def _get_query_embedding(self, query: str) -> dict[int, float]:
         return _entries(self.model.encode_query([query]))[0]
 
-    def _get_text_embedding(self, text: str) -> dict[int, float]:
-        return self._get_text_embeddings([text])[0]
-
     def _get_text_embeddings(self, texts: list[str]) -> list[dict[int, float]]:
         return _entries(self.model.encode_document(texts))
-
-    async def _aget_query_embedding(self, query: str) -> dict[int, float]:
-        return await asyncio.to_thread(self._get_query_embedding, query)
-
-    async def _aget_text_embedding(self, text: str) -> dict[int, float]:
-        return await asyncio.to_thread(self._get_text_embedding, text)
-
-    async def _aget_text_embeddings(self, texts: list[str]) -> list[dict[int, float]]:
-        return await asyncio.to_thread(self._get_text_embeddings, texts)
 
 
 class PellucidRetriever(BaseRetriever):

@@ -26,7 +26,7 @@ _Count = Annotated[int, Field(ge=1, le=50)]
 _Model = Annotated[str | None, Field(description="One of the models that the server names; the first without it.")]
 
 
-class Reason(BaseModel):
+class ScoreTerm(BaseModel):
     """A term of a score."""
 
     name: str = Field(description="What it stands for: a word, a pair of words, or a dimension.")
@@ -37,7 +37,7 @@ class Why(BaseModel):
     """Why two texts are similar."""
 
     score: float = Field(description="The similarity: the sum of reasons and others.")
-    reasons: list[Reason] = Field(description="The largest terms, largest first.")
+    reasons: list[ScoreTerm] = Field(description="The largest terms, largest first.")
     others: float = Field(description="The sum of all other terms.")
 
 
@@ -48,7 +48,7 @@ class About(BaseModel):
     coverage: float = Field(description="The share of its words that the model knows, 0 to 1.")
 
 
-class Found(BaseModel):
+class FoundDocument(BaseModel):
     """A document that was found."""
 
     id: str
@@ -57,14 +57,14 @@ class Found(BaseModel):
     text: str = Field(description="The passage of the document that fits best.")
     metadata: dict[str, Any]
     parts: dict[str, float] = Field(description="What each part of the index adds to the score.")
-    reasons: list[Reason] = Field(description="The largest terms of the score.")
+    reasons: list[ScoreTerm] = Field(description="The largest terms of the score.")
     highlights: list[str] = Field(description="The words of the passage that carry the score.")
 
 
-class Results(BaseModel):
+class FoundDocuments(BaseModel):
     """The documents found, best first."""
 
-    documents: list[Found]
+    documents: list[FoundDocument]
     unknown: list[str] = Field(description="Words of the query that no document has.")
 
 
@@ -91,11 +91,6 @@ def create_server(models: Mapping[str, Embedder], index: Index | None = None) ->
     return server
 
 
-def run(models: Mapping[str, Embedder], index: Index | None = None) -> None:
-    """Serve over stdin and stdout until stdin ends; nothing else may be written to stdout."""
-    create_server(models, index).run("stdio")
-
-
 class _Tools:
     """The tools; their signatures and docstrings are what an assistant reads."""
 
@@ -106,7 +101,7 @@ class _Tools:
         """Say how similar two texts are, and why: the score is a sum of named terms, and the largest are given."""
         check_explained(text1, text2)
         why = self._model(model).explain(text1, text2)
-        reasons = [Reason(name=row.name, contribution=row.contribution) for row in why.reasons(top_k)]
+        reasons = [ScoreTerm(name=row.name, contribution=row.contribution) for row in why.reasons(top_k)]
         return Why(score=why.score, reasons=reasons, others=why.score - sum(row.contribution for row in reasons))
 
     def describe(self, text: str, top_k: _Count = 5, model: _Model = None) -> About:
@@ -115,7 +110,7 @@ class _Tools:
         opened = self._model(model)
         return About(description=opened.describe(text, top_k=top_k), coverage=float(opened.coverage(text)))
 
-    def search(self, query: str, top_k: _Count = 5, where: dict[str, Any] | None = None) -> Results:
+    def search(self, query: str, top_k: _Count = 5, where: dict[str, Any] | None = None) -> FoundDocuments:
         """Find documents, with the reasons for each score.
 
         `where` are conditions on the metadata that must all hold, such as {"year": {"gte": 1990}, "lang": "en"}; the
@@ -125,7 +120,7 @@ class _Tools:
             raise InputError("there is no index to search")
         check_explained(query)
         hits = self._index.search(query, top_k, where=where)
-        return Results(documents=[_found(hit) for hit in hits], unknown=list(hits.unknown))
+        return FoundDocuments(documents=[_found(hit) for hit in hits], unknown=list(hits.unknown))
 
     def _model(self, name: str | None) -> Embedder:
         if name is None:
@@ -135,10 +130,10 @@ class _Tools:
         return self._models[name]
 
 
-def _found(hit: Any) -> Found:
+def _found(hit: Any) -> FoundDocument:
     facts = facts_of(hit)
     words = [hit.text[word["start"] : word["end"]] for word in facts.pop("highlights")]
-    return Found(**facts, text=hit.text, metadata=hit.metadata, highlights=list(dict.fromkeys(words)))
+    return FoundDocument(**facts, text=hit.text, metadata=hit.metadata, highlights=list(dict.fromkeys(words)))
 
 
 def _told(tool: Callable[..., Any]) -> Callable[..., Any]:

@@ -55,7 +55,7 @@ class PellucidVectorizer(TransformerMixin, BaseEstimator):
             float32 array [texts, dimension], a CSR matrix of a sparse family.
 
         Raises:
-            InputError: a single string, a table or a dict is given, or an item is no string.
+            InputError: a single string, a table or a dict is given, or an item is not a string.
         """
         _check_column(X)
         return self._opened().encode(list(X))
@@ -87,7 +87,7 @@ class PellucidVectorizer(TransformerMixin, BaseEstimator):
 
 
 def _check_column(X: Any) -> None:
-    """Refuse what is no list of texts, before its letters, keys or column names are taken for some."""
+    """Check that it is a list of texts: letters of a string, keys or column names would be taken for some."""
     if isinstance(X, str | bytes | Mapping) or not isinstance(X, Iterable) or getattr(X, "ndim", 1) != 1:
         raise InputError(
             f"X is {type(X).__name__}; give a list, series or array of one dimension, of texts (one column of a "

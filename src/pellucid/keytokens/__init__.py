@@ -14,10 +14,4 @@ if TYPE_CHECKING:
     from pellucid.keytokens.head import TopTokens as TopTokens, top_tokens as top_tokens
     from pellucid.keytokens.states import KeyTokenSettings as KeyTokenSettings
 else:
-    _HOMES = {
-        "adjustments": "Adjustment component_adjustment mean_adjustment",
-        "embedder": "KeyTokenEmbedder",
-        "head": "TopTokens top_tokens",
-        "states": "KeyTokenSettings",
-    }
-    __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)
+    __getattr__, __dir__, __all__ = lazy(__name__, __file__)

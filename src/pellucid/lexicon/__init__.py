@@ -39,14 +39,4 @@ if TYPE_CHECKING:
     )
     from pellucid.lexicon.trainer import TextSet as TextSet
 else:
-    _HOMES = {
-        "clusters": "Clusters FittedHead cluster_vocabulary fit_head fit_rows",
-        "distilling": "fired_clusters named_by_words refine_clusters",
-        "embedder": "LexiconEmbedder",
-        "settings": "LexiconSettings",
-        "static": "StaticLexiconEmbedder WordClusters",
-        "training": "TRAINED TrainingSettings train_lexicon trained_model",
-        "training_data": "TrainingRow TrainingSet mine_negatives read_training_sets score_rows write_rows",
-        "trainer": "TextSet",
-    }
-    __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)
+    __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -9,5 +9,4 @@ if TYPE_CHECKING:
     from pellucid.server.running import serve as serve
     from pellucid.server.service import ServerSettings as ServerSettings
 else:
-    _HOMES = {"app": "create_app", "running": "serve", "service": "ServerSettings"}
-    __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)
+    __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -22,8 +22,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pellucid.base import Embedder
 from pellucid.errors import VERSION
-from pellucid.server import inference_api, openai_api, reasons_api, saving_api
-from pellucid.server.errors import ApiError, error_answer
+from pellucid.server.bodies import ApiError, error_answer
+from pellucid.server.embedding_api import inference_routes, info_routes, openai_routes
+from pellucid.server.reasons_api import index_routes, map_routes, model_routes, saving_routes
 from pellucid.server.service import ServerSettings, Service
 
 _PAGE = {file.name: file for file in (Path(__file__).parent / "page").iterdir()}
@@ -64,12 +65,13 @@ def create_app(settings: ServerSettings | None = None, models: Mapping[str, Embe
 
     without_pages: dict[str, Any] = {"docs_url": None, "redoc_url": None}  # FastAPI's load their scripts from a CDN
     app = FastAPI(title="pellucid", version=VERSION, lifespan=lifespan, **without_pages)
-    for api in (openai_api, inference_api, reasons_api, saving_api):
-        app.router.routes.extend(api.routes(service).routes)  # as they are: FastAPI would put a router around each
+    apis = openai_routes, inference_routes, info_routes, model_routes, index_routes, map_routes, saving_routes
+    for routes in apis:
+        app.router.routes.extend(routes(service).routes)  # as they are: FastAPI would put a router around each
     _add_page(app)
     registry = CollectorRegistry()
     _add_state_routes(app, service, registry)
-    app.add_exception_handler(ApiError, _refused)
+    app.add_exception_handler(ApiError, _api_error)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _failed)
@@ -143,7 +145,7 @@ def _described_with_token(app: FastAPI, needed: bool) -> Callable[[], dict[str, 
     return described
 
 
-async def _refused(request: Request, error: Any) -> Response:
+async def _api_error(request: Request, error: Any) -> Response:
     return error_answer(request.url.path, error)
 
 
@@ -152,7 +154,7 @@ async def _invalid(request: Request, error: Any) -> Response:
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"] if part != "body")
     if first["type"] == "json_invalid":
-        return error_answer(request.url.path, ApiError(400, f"the body is no JSON: {first['ctx']['error']}"))
+        return error_answer(request.url.path, ApiError(400, f"the body is not JSON: {first['ctx']['error']}"))
     return error_answer(request.url.path, ApiError(422, f"{place or 'the body'}: {first['msg']}", place or None))
 
 

@@ -1,7 +1,7 @@
 """Concurrent requests are encoded together.
 
-Texts of different requests that wait at the same moment go through the model in one call; nobody waits for company. A
-static model encodes a few texts faster than a thread can be woken, so it does that at once, in the event loop.
+Texts of different requests that wait at the same moment go through the model in one call; no request waits for others.
+A static model encodes a few texts faster than a thread can be woken, so it does that at once, in the event loop.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from pellucid.base import Embedder
 from pellucid.embeddings import Role, stacked
 from pellucid.errors import PellucidError
-from pellucid.server.errors import ApiError
+from pellucid.server.bodies import ApiError
 from pellucid.static.embedder import StaticEmbedder
 
 WARM_TEXT = "ready, 3.14 zzqx Ünï 日本語"  # known words and others, in several scripts
@@ -121,12 +121,12 @@ def warm_up(model: Embedder) -> None:
     if static is not None:
         aside = copy(static)  # the model itself answers without compiled code meanwhile
         aside._started()
-        _use(aside)
+        _call_all(aside)
         static._started()  # else it would be made in the midst of some request, once there were enough texts
-    _use(model)
+    _call_all(model)
 
 
-def _use(model: Embedder) -> None:
+def _call_all(model: Embedder) -> None:
     """Call what requests call."""
     for work in (model.encode_query, model.encode_document, model.coverage, model.describe, model.explain):
         with suppress(PellucidError, NotImplementedError):

@@ -15,7 +15,7 @@ import orjson
 
 from pellucid.explanation import WORD, WORD_PAIR, Explanation, Row
 from pellucid.rows import READ_AS, share_of
-from pellucid.server.errors import MOST_BYTES, ApiError
+from pellucid.server.bodies import MOST_BYTES, ApiError
 from pellucid.text import split_words, unspaced_run
 from pellucid.views.parts import Note
 
@@ -46,20 +46,15 @@ def explained(explanation: Explanation, *, notes: bool = False) -> dict[str, Any
         kept.append(row)
         plain.append(orjson.Fragment(text))
     if len(kept) < size:
-        kept.append(_rest(explanation, len(kept)))
+        value = float(explanation.contributions[len(kept) :].sum())
+        name = f"the sum of {size - len(kept):,} smaller rows"
+        kept.append(Row(name, (), value, share_of(value, explanation.score), key=(REST,), kind=REST))
         plain.append(orjson.Fragment(_json(kept[-1]._asdict())))
         explanation = replace(explanation, rows=tuple(kept))
     facts = replace(explanation, rows=()).to_dict() | {"rows": plain, "remainder": explanation.remainder}
     if notes:
         facts["notes"] = [part._asdict() for part in explanation._parts() if isinstance(part, Note)]
     return facts
-
-
-def _rest(explanation: Explanation, kept: int) -> Row:
-    """Return the row for all but the first `kept`."""
-    value = float(explanation.contributions[kept:].sum())
-    name = f"the sum of {len(explanation.rows) - kept:,} smaller rows"
-    return Row(name, (), value, share_of(value, explanation.score), key=(REST,), kind=REST)
 
 
 def difference(explanations: Iterable[Explanation]) -> Explanation:
@@ -104,16 +99,6 @@ def _most_words(text: str) -> int:
     return words + len(set("".join(runs))) + sum(map(len, runs)) // 2  # of one character, and of two or more
 
 
-def explained_hit(query: str, hit: Hit, models: int) -> Explanation:
-    """Return the explanation of one document.
-
-    Raises:
-        ApiError: 422, query and passage have too many words.
-    """
-    check_pairs(query, [hit], models)
-    return hit.explain()
-
-
 def searched(hits: Hits, rows: int, models: int) -> dict[str, Any]:
     """Return `Hits.to_dict`, with the largest `rows` rows of each hit.
 
@@ -124,7 +109,17 @@ def searched(hits: Hits, rows: int, models: int) -> dict[str, Any]:
 
     def plain(hit: Hit) -> dict[str, Any]:
         found = hit.to_dict()
-        return found | {"rows": [_row(row, hit.parts) for row in hit.reasons.top(rows)]} if rows else found
+        if rows:
+            found["rows"] = [
+                {
+                    "name": row.name,
+                    "contribution": row.contribution,
+                    "kind": row.kind,
+                    "handle": _handle(row, hit.parts),
+                }
+                for row in hit.reasons.top(rows)
+            ]
+        return found
 
     return replace(hits, found=()).to_dict() | {"hits": written(hits, plain, "ask for fewer hits or rows")}
 
@@ -148,10 +143,8 @@ def _json(value: Any) -> bytes:
     return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
-def _row(row: Row, parts: Collection[str]) -> dict[str, Any]:
-    """Return a row of a hit; its handle is what a person would weigh anew: the query's word, or the dimension."""
+def _handle(row: Row, parts: Collection[str]) -> str:
+    """Return what a person would weigh anew: the query's word, or the dimension."""
     if row.kind in (WORD, WORD_PAIR):
-        handle = row.parts[0].partition(READ_AS)[0]
-    else:
-        handle = row.name if len(parts) > 1 else f"{next(iter(parts))}: {row.name}"  # which names it only among several
-    return {"name": row.name, "contribution": row.contribution, "kind": row.kind, "handle": handle}
+        return row.parts[0].partition(READ_AS)[0]
+    return row.name if len(parts) > 1 else f"{next(iter(parts))}: {row.name}"  # which names it only among several

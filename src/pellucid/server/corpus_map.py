@@ -74,22 +74,21 @@ def corpus_map(model: Embedder, texts: Sequence[str], clusters: int = 8) -> Corp
 
 def _named(model: Embedder, texts: list[str], found: Any, known: Any) -> tuple[tuple[Cluster, ...], list[int]]:
     """Return the clusters, largest first, and the cluster of each text; words need two texts, one of them known."""
-    from pellucid.analysis.groups import contrast_all
+    from pellucid.analysis.groups import contrast
 
     counts = np.bincount(found)
     order = [int(number) for number in np.argsort(-counts, kind="stable") if counts[number]]
     members = [order.index(number) for number in found.tolist()]
     large = [place for place, number in enumerate(order) if counts[number] > 1 and known[found == number].any()]
-    kept = [number for number, place in enumerate(members) if place in large]
     contrasts: dict[str, Any] = {}
     if len(large) > 1:
-        labels = [members[number] for number in kept]
-        contrasts = {c.group: c for c in contrast_all(model, [texts[n] for n in kept], labels, examples=3)}
+        groups = {str(place): [text for text, own in zip(texts, members) if own == place] for place in large}
+        contrasts = {found.group: found for found in contrast(model, groups, examples=3)}
     named = []
     for place, number in enumerate(order):
-        contrast = contrasts.get(str(place))
-        words = () if contrast is None else tuple(word.word for word in contrast.words[:8])
-        names = () if contrast is None else tuple(row.name for row in contrast.rows[:5])
+        apart = contrasts.get(str(place))
+        words = () if apart is None else tuple(word.word for word in apart.words[:8])
+        names = () if apart is None else tuple(row.name for row in apart.rows[:5])
         label = ", ".join((words or names)[:_LABEL_WORDS]) or f"cluster {place + 1}"
         named.append(Cluster(label, words, names, int(counts[number])))
     return tuple(named), members

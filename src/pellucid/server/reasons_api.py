@@ -1,29 +1,34 @@
-"""Our own API: why two texts are similar, what a text is about, and an index that is searched with reasons."""
+"""Our own API: why two texts are similar, what a text is about, an index that is searched with reasons, and edits.
+
+What writes, an edited model as a new one and the settings of the index, is refused unless the server was started with a
+folder to save to.
+"""
 
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from pellucid.server.bounds import difference, explained, explained_hit, searched
+from pellucid.base import Embedder
+from pellucid.dimensions import Which
+from pellucid.errors import InputError
+from pellucid.server.bodies import ApiError, InferenceError, RequestBody, Route, Weights, Whole, answer, described
+from pellucid.server.bounds import check_pairs, difference, explained, searched
 from pellucid.server.corpus_map import LEAST_POINTS, MOST_POINTS, corpus_map
-from pellucid.server.errors import ApiError, InferenceError, answer, described
-from pellucid.server.routing import RequestBody, Route, Weights, Whole
 from pellucid.server.service import Service
-
-if TYPE_CHECKING:
-    from pellucid.index.documents import Document
+from pellucid.static.embedder import static_model
 
 _Role = Literal["query", "document"]
 _EXAMPLE_WORDS = 6
-_BM25 = "bm25"  # the part of a score that is no model
+_BM25 = "bm25"  # the part of a score that is not from a model
 _SHOWN = 400  # characters of a text on the map
 _ENCODED = 4000  # characters of a document that count for its place on the map
 _Corpus = Annotated[list[str], Field(min_length=LEAST_POINTS, max_length=MOST_POINTS, fail_fast=True)]
+_Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$")]
 _Alternatives = Annotated[list[dict[str, Any]], Field(max_length=100, fail_fast=True)]
 
 
@@ -91,6 +96,30 @@ class WhyRequest(RequestBody):
     weights: Weights | None = None
 
 
+class ModelEdit(RequestBody):
+    """The body of POST /models; what is changed is done in this order."""
+
+    name: _Name = Field(description="Of the new model, and of its folder: letters, digits, and . _ - between them.")
+    model: str | None = Field(None, description="The model that is edited; the first without one.")
+    scale: Weights = Field({}, description="Dimension -> factor of its coordinate.")
+    without: Annotated[list[str], Field(max_length=1000, fail_fast=True)] = Field([], description="Dimensions to drop.")
+    words: Weights = Field({}, description="Of a static model: word -> factor of its vector.")
+
+
+class SavedModel(BaseModel):
+    """The model that was saved."""
+
+    name: str
+    dimension: int
+
+
+class IndexSettings(RequestBody):
+    """The body of POST /index; what is not given stays."""
+
+    weights: Weights | None = Field(None, description="Of the parts of the score; brought to the sum 1.")
+    word_weights: Weights | None = Field(None, description="Of words of the query; {} lets all count 1.")
+
+
 class MapRequest(RequestBody):
     """The body of /map."""
 
@@ -139,13 +168,8 @@ class ServedModel(BaseModel):
     size: str
 
 
-def _shown(document: Document) -> str:
-    """Return a document as its point shows it: the title first."""
-    return "\n".join(filter(None, (document.title, document.text)))[:_ENCODED]
-
-
-def routes(service: Service) -> APIRouter:
-    """Return our own routes."""
+def model_routes(service: Service) -> APIRouter:
+    """Return the routes that ask models."""
     router = APIRouter(tags=["pellucid"], route_class=Route, responses=described(InferenceError, 404))
 
     @router.get("/models", response_model=list[ServedModel])
@@ -202,6 +226,13 @@ def routes(service: Service) -> APIRouter:
 
         return answer(await service.in_thread(work))
 
+    return router
+
+
+def index_routes(service: Service) -> APIRouter:
+    """Return the routes that ask the index."""
+    router = APIRouter(tags=["pellucid"], route_class=Route, responses=described(InferenceError, 404))
+
     @router.post("/search", response_model=dict[str, Any])
     async def search(body: SearchRequest) -> Response:
         """Search the index: hits with their parts, reasons and words, as docs/search-schema.json describes them."""
@@ -228,30 +259,11 @@ def routes(service: Service) -> APIRouter:
                     raise ApiError(404, f"no document {id!r:.80} is in the index", "id")
             models = len(index.weights.keys() - {_BM25})
             hits = [index.score(body.query, id, weights=body.weights) for id in ids]
-            return explained(difference([explained_hit(body.query, hit, models) for hit in hits]))
+            for hit in hits:
+                check_pairs(body.query, [hit], models)
+            return explained(difference([hit.explain() for hit in hits]))
 
         return answer(await service.in_thread(work))
-
-    @router.post("/map", response_model=MapAnswer)
-    async def corpus_as_map(body: MapRequest) -> Response:
-        """Put the texts of a corpus into the plane, in labelled clusters; takes seconds for a thousand."""
-        name = service.model_name(body.model)
-        if body.texts is not None:
-            texts = service.texts(body.texts, "texts", MOST_POINTS)
-            ids = [str(number) for number in range(1, len(texts) + 1)]
-        else:
-            index = service.searched()
-            every = max(1, -(-len(index) // body.limit))
-            chosen = await service.in_thread(lambda: [(d.id, _shown(d)) for d in islice(index, 0, None, every)])
-            ids, texts = [id for id, _ in chosen], [text for _, text in chosen]
-
-        found = await service.in_slow_thread(lambda: corpus_map(service.models[name], texts, body.clusters))
-        places = zip(ids, texts, found.points.tolist(), found.members)
-        return answer({
-            "model": name,
-            "points": [{"id": id, "text": t[:_SHOWN], "x": x, "y": y, "cluster": c} for id, t, (x, y), c in places],
-            "clusters": [cluster._asdict() for cluster in found.clusters],
-        })  # fmt: skip
 
     @router.get("/index", response_model=dict[str, Any])
     async def index_info() -> Response:
@@ -266,3 +278,71 @@ def routes(service: Service) -> APIRouter:
         return answer({name: value for name, value in facts.items() if name != "folder"})
 
     return router
+
+
+def map_routes(service: Service) -> APIRouter:
+    """Return the route that draws a corpus."""
+    router = APIRouter(tags=["pellucid"], route_class=Route, responses=described(InferenceError, 404))
+
+    @router.post("/map", response_model=MapAnswer)
+    async def corpus_as_map(body: MapRequest) -> Response:
+        """Put the texts of a corpus into the plane, in labelled clusters; takes seconds for a thousand."""
+        name = service.model_name(body.model)
+        if body.texts is not None:
+            texts = service.texts(body.texts, "texts", MOST_POINTS)
+            ids = [str(number) for number in range(1, len(texts) + 1)]
+        else:
+            index = service.searched()
+            every = max(1, -(-len(index) // body.limit))
+            chosen = await service.in_thread(lambda: list(islice(index, 0, None, every)))
+            ids = [document.id for document in chosen]
+            texts = ["\n".join(filter(None, (document.title, document.text)))[:_ENCODED] for document in chosen]
+
+        found = await service.in_slow_thread(lambda: corpus_map(service.models[name], texts, body.clusters))
+        places = zip(ids, texts, found.points.tolist(), found.members)
+        return answer({
+            "model": name,
+            "points": [{"id": id, "text": t[:_SHOWN], "x": x, "y": y, "cluster": c} for id, t, (x, y), c in places],
+            "clusters": [cluster._asdict() for cluster in found.clusters],
+        })  # fmt: skip
+
+    return router
+
+
+def saving_routes(service: Service) -> APIRouter:
+    """Return the routes that write."""
+    router = APIRouter(tags=["pellucid"], route_class=Route, responses=described(InferenceError, 403, 404, 409))
+
+    @router.post("/models", response_model=SavedModel)
+    async def save_model(body: ModelEdit) -> Response:
+        """Save an edited model as a new one, and serve it at once."""
+        service.saved_to()
+        model = service.models[service.model_name(body.model)]
+        await service.save_model(body.name, lambda: _edited(model, body))
+        return answer({"name": body.name, "dimension": service.models[body.name].get_embedding_dimension()})
+
+    @router.post("/index", response_model=dict[str, Any])
+    async def save_index_settings(body: IndexSettings) -> Response:
+        """Keep weights as those of the index, for every later search that gives none."""
+        service.saved_to()
+        index = service.searched()
+        if service.settings.read_only:
+            raise ApiError(403, "the index is open for reading alone; change it where it is written")
+        await service.in_thread_whole(lambda: index.configure(weights=body.weights, word_weights=body.word_weights))
+        return answer({"weights": index.weights, "word weights": index.word_weights})
+
+    return router
+
+
+def _edited(model: Embedder, edit: ModelEdit) -> Embedder:
+    """Return a model after an edit.
+
+    Raises:
+        InputError: it changes nothing, or names what the model does not have.
+    """
+    if not (edit.words or edit.scale or edit.without):
+        raise InputError("nothing would change; give scale, without or words")
+    factors: dict[Which, float] = {name: factor for name, factor in edit.scale.items()}
+    edited = model.scale(factors) if factors else model
+    edited = edited.without(edit.without) if edit.without else edited
+    return static_model(edited, "words").reweight(edit.words) if edit.words else edited

@@ -74,7 +74,7 @@ class ImpatientProtocol(HttpToolsProtocol):  # type: ignore[misc]
         self.loop.call_later(_LAST_MOMENT, super().shutdown)
 
     def data_received(self, data: bytes) -> None:
-        """Count what is no body, and refuse too much of it."""
+        """Count what is not body, and end a connection with too much of it."""
         self._beside_body += len(data)
         super().data_received(data)
         if self._beside_body > _MOST_BESIDE_BODY and not self.transport.is_closing():
@@ -154,7 +154,10 @@ def serve(
             listen at this address.
         PellucidError: a model or the index cannot be opened.
     """
-    is_local = _is_loopback(host)
+    try:
+        is_local = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_local = host == "localhost"
     if not is_local and settings.token is None:
         raise InputError(f"{host} can be reached from other machines, and there is no token; set PELLUCID_TOKEN")
     if workers > 1 and settings.save_to is not None:
@@ -167,7 +170,11 @@ def serve(
         "timeout_keep_alive": 30, "timeout_graceful_shutdown": ceil(settings.timeout), "log_level": "warning",
         "access_log": False, "server_header": False,
     }  # fmt: skip
-    _allow_files()
+    if resource is not None:  # the number of open files is often 1,024
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(_MOST_FILES, hard)
+        if soft != resource.RLIM_INFINITY and soft < most:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     if started is not None:
         address = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
         threading.Thread(target=_when_ready, args=(address, started), daemon=True).start()
@@ -175,20 +182,13 @@ def serve(
         uvicorn.run(create_app(settings, models), **options)
         return
     settings = replace(settings, read_only=True)
-    _check_opens(settings)
+    index = Service(settings).index  # opened once: a worker that cannot would be started again and again
+    if index is not None:
+        index.close()
     os.environ[_SETTINGS] = json.dumps(asdict(settings))
     with TemporaryDirectory(prefix="pellucid-metrics-") as metrics:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = metrics  # where the workers add up what they count
         uvicorn.run("pellucid.server.running:_worker_app", factory=True, workers=workers, **options)
-
-
-def _allow_files() -> None:
-    """Raise the number of open files, which is often 1,024, as far as is useful and allowed."""
-    if resource is not None:
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(_MOST_FILES, hard)
-        if soft != resource.RLIM_INFINITY and soft < most:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _free_port(host: str, port: int) -> int:
@@ -216,20 +216,6 @@ def _when_ready(address: str, started: Callable[[str], None]) -> None:
             return
 
 
-def _check_opens(settings: ServerSettings) -> None:
-    """Open everything once: a worker that cannot would be started again and again, with a traceback each time."""
-    index = Service(settings).index
-    if index is not None:
-        index.close()
-
-
 def _worker_app() -> FastAPI:
     """Return the application of one of several workers."""
     return create_app(TypeAdapter(ServerSettings).validate_json(os.environ[_SETTINGS]))
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -23,7 +23,7 @@ from pellucid.embeddings import Role, check_explained, unit_rows
 from pellucid.errors import InputError, PellucidError
 from pellucid.pretrained import load, load_by_name
 from pellucid.server.batching import WARM_TEXT, Batcher, warm_up
-from pellucid.server.errors import MOST_BYTES, ApiError
+from pellucid.server.bodies import MOST_BYTES, ApiError
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.store import writing_explained
 
@@ -96,7 +96,12 @@ class Service:
         if settings.save_to is not None:
             with writing_explained(Path(settings.save_to)):
                 Path(settings.save_to).mkdir(parents=True, exist_ok=True)
-        self.index = _opened_index(settings.index, read_only=settings.read_only)
+        self.index: Index | None = None
+        if settings.index is not None:
+            from pellucid.index.index import Index
+
+            options: dict[str, Any] = {"read_only": True} if settings.read_only else {}
+            self.index = Index.open(settings.index, **options)
         self.is_ready = self._is_ending = False
         self.is_sparse: dict[str, bool] = {}
         self._batchers: dict[str, Batcher] = {}
@@ -118,26 +123,26 @@ class Service:
             self._begin(name, model, is_sparse=hasattr(model.encode("ready"), "tocsr"))
         loop, models = asyncio.get_running_loop(), list(self.models.values())
 
+        def search() -> None:
+            if self.index is not None:
+                with suppress(PellucidError):
+                    self.index.search(WARM_TEXT, 1).to_dict()
+
+        def warmed() -> None:
+            for batcher in self._batchers.values():
+                batcher.is_warm = True
+            self.is_ready = not self._is_ending
+
         def warm() -> None:
-            for work in (*(lambda model=model: warm_up(model) for model in models), self._warm_index, also):
+            for work in (*(lambda model=model: warm_up(model) for model in models), search, also):
                 try:
                     work()
                 except Exception:  # a request will meet it again, and answer with it
                     logging.getLogger("uvicorn.error").exception("warming up failed")
             with suppress(RuntimeError):  # the loop has ended meanwhile
-                loop.call_soon_threadsafe(self._warmed)
+                loop.call_soon_threadsafe(warmed)
 
         threading.Thread(target=warm, name="warm", daemon=True).start()  # the end need not wait for it
-
-    def _warm_index(self) -> None:
-        if self.index is not None:
-            with suppress(PellucidError):
-                self.index.search(WARM_TEXT, 1).to_dict()
-
-    def _warmed(self) -> None:
-        for batcher in self._batchers.values():
-            batcher.is_warm = True
-        self.is_ready = not self._is_ending
 
     def _begin(self, name: str, model: Embedder, *, is_sparse: bool) -> None:
         """Begin to serve a model; called in the event loop."""
@@ -185,7 +190,13 @@ class Service:
             raise ApiError(422, f"{param} has {len(texts):,} texts; at most {most:,} go in one request", param)
         for position, text in enumerate(texts):
             if not isinstance(text, str):
-                raise ApiError(422, _no_text(text, position, param), param)
+                message = f"text {position} of {param} is {type(text).__name__}; every text must be a string"
+                if isinstance(text, int) or (isinstance(text, list) and text and isinstance(text[0], int)):
+                    message = (
+                        f"{param} holds token ids, and they are those of another vocabulary; send text. In LangChain: "
+                        "OpenAIEmbeddings(check_embedding_ctx_length=False)"
+                    )
+                raise ApiError(422, message, param)
             if len(text) > self.settings.max_characters:
                 what = f"text {position} of {param} has {len(text):,} characters"
                 raise ApiError(422, f"{what}; at most {self.settings.max_characters:,} are taken", param)
@@ -264,14 +275,15 @@ class Service:
         """
         if self._slow_jobs > _SLOW_WAITING:
             raise ApiError(429, "too many maps are being drawn; try again in a moment")
+
+        def ended(_: Any) -> None:
+            self._slow_jobs -= 1
+
         job = self._slow_thread.submit(work)
         self._slow_jobs += 1
-        job.add_done_callback(self._slow_job_ended)
+        job.add_done_callback(ended)
         with _refusals():
             return await asyncio.wrap_future(job)
-
-    def _slow_job_ended(self, _: Any) -> None:
-        self._slow_jobs -= 1
 
     def saved_to(self) -> Path:
         """Return the folder that clients may save to.
@@ -359,21 +371,3 @@ def _saved(model: Embedder, folder: Path) -> tuple[Embedder, bool]:
 
 def _taken(name: str) -> ApiError:
     return ApiError(409, f"there is a model {name!r} already, and nothing is overwritten; give another name", "name")
-
-
-def _opened_index(folder: str | None, *, read_only: bool) -> Index | None:
-    if folder is None:
-        return None
-    from pellucid.index.index import Index
-
-    options: dict[str, Any] = {"read_only": True} if read_only else {}
-    return Index.open(folder, **options)
-
-
-def _no_text(value: Any, position: int, param: str) -> str:
-    if isinstance(value, int) or (isinstance(value, list) and value and isinstance(value[0], int)):
-        return (
-            f"{param} holds token ids, and they are those of another vocabulary; send text. In LangChain: "
-            "OpenAIEmbeddings(check_embedding_ctx_length=False)"
-        )
-    return f"text {position} of {param} is {type(value).__name__}; every text must be a string"

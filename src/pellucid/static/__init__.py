@@ -58,24 +58,4 @@ if TYPE_CHECKING:
     from pellucid.static.spelling import Speller as Speller, ngram_weights as ngram_weights
     from pellucid.static.tables import as_static as as_static, merge_static as merge_static
 else:
-    _HOMES = {
-        "bags": "Bags",
-        "bulk": "BulkEncoder",
-        "embedder": "StaticEmbedder",
-        "folder": "read_text_vectors",
-        "making.adding": "AddingSettings Addition add_words",
-        "making.anchored": "AnchoringSettings add_languages anchored_words",
-        "making.bilingual": "JoinSettings LanguageWords distill_languages join_languages pair_bags read_parallel",
-        "making.distill": "PcaSettings distill distill_extraction rotate subwords_of",
-        "making.extraction": "Extraction ExtractionSettings extract",
-        "making.merging": "Merging merge_vocabularies",
-        "making.pruning": "Pruning prune",
-        "making.retraining": "Retraining retrain",
-        "making.segmentation": "segmenter",
-        "making.spelled": "fit_spelling",
-        "making.teachers": "extract_jointly join_extractions",
-        "making.training": "PairBags RefinementSettings TranslationSettings refine tune_on_pairs",
-        "spelling": "Speller ngram_weights",
-        "tables": "as_static merge_static",
-    }
-    __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)
+    __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -16,10 +16,4 @@ if TYPE_CHECKING:
     from pellucid.transformer.pooled_head import max_pooled as max_pooled
     from pellucid.transformer.reading import ReadingSettings as ReadingSettings
 else:
-    _HOMES = {
-        "attention": "set_attention",
-        "backbone": "Attention Backbone open_backbone read_adapter write_adapter",
-        "pooled_head": "max_pooled",
-        "reading": "ReadingSettings",
-    }
-    __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)
+    __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -1,11 +1,13 @@
-"""The API of text-embeddings-inference: /embed, /embed_sparse, /similarity, /rerank and /info, for the first model.
+"""The embedding APIs of others: OpenAI's /v1/embeddings and /v1/models, and text-embeddings-inference's.
 
-`InferenceClient` of huggingface_hub posts to the address it is given, without a route; so / answers as /embed does, or
-as /similarity where `inputs` is an object.
+The latter are /embed, /embed_sparse, /similarity, /rerank and /info, for the first model. `InferenceClient` of
+huggingface_hub posts to the address it is given, without a route; so / answers as /embed does, or as /similarity where
+`inputs` is an object.
 """
 
 from __future__ import annotations
 
+import base64
 from functools import partial
 from typing import Any, Literal
 
@@ -16,12 +18,108 @@ from starlette.responses import Response
 
 from pellucid.embeddings import Role
 from pellucid.errors import VERSION
+from pellucid.server.bodies import (
+    ApiError,
+    InferenceError,
+    OpenAIError,
+    RequestBody,
+    Route,
+    Size,
+    TextList,
+    Texts,
+    answer,
+    described,
+)
 from pellucid.server.bounds import written
-from pellucid.server.errors import ApiError, InferenceError, answer, described
-from pellucid.server.routing import RequestBody, Route, Size, TextList, Texts
 from pellucid.server.service import Service
 
 _FEWER = "send fewer texts in one request"
+
+
+class EmbeddingRequest(RequestBody):
+    """The body of /v1/embeddings; what else a client sends is ignored."""
+
+    input: Texts
+    model: str = Field(description="A name that /v1/models lists.")
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: Size | None = Field(None, description="Of a static model: so many of the first dimensions.")
+    input_type: Literal["query", "document"] | None = Field(
+        None, description="What a search takes the texts for; some models encode queries in another way."
+    )
+
+
+class EmbeddingRow(BaseModel):
+    """One text's embedding."""
+
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str = Field(description="Numbers, or base64 of little-endian float32.")
+
+
+class Usage(BaseModel):
+    """What was read: words between spaces."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingList(BaseModel):
+    """The answer of /v1/embeddings: rows of length 1, in the order of the texts."""
+
+    object: Literal["list"]
+    data: list[EmbeddingRow]
+    model: str
+    usage: Usage
+
+
+class ModelEntry(BaseModel):
+    """A model that is served."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+
+
+class ModelList(BaseModel):
+    """The answer of /v1/models."""
+
+    object: Literal["list"]
+    data: list[ModelEntry]
+
+
+def openai_routes(service: Service) -> APIRouter:
+    """Return the routes of OpenAI's API."""
+    router = APIRouter(prefix="/v1", route_class=Route, tags=["OpenAI"], responses=described(OpenAIError, 404))
+
+    @router.post("/embeddings", response_model=EmbeddingList)
+    async def create_embeddings(body: EmbeddingRequest) -> Response:
+        """Encode texts; the rows have length 1, so that their product is the cosine."""
+        name = service.model_name(body.model)
+        texts = service.texts(body.input, "input")
+        rows = await service.dense(name, texts, body.input_type, normalize=True, dimensions=body.dimensions)
+        if body.encoding_format == "base64":
+            rows = [base64.b64encode(row).decode() for row in rows]
+        words = sum(len(text.split()) for text in texts)
+        data = [{"object": "embedding", "index": number, "embedding": row} for number, row in enumerate(rows)]
+        usage = {"prompt_tokens": words, "total_tokens": words}
+        return answer({"object": "list", "data": data, "model": name, "usage": usage})
+
+    @router.get("/models", response_model=ModelList)
+    async def list_models() -> Response:
+        """List the models that are served."""
+        return answer({"object": "list", "data": list(map(_entry, service.models))})
+
+    @router.get("/models/{model:path}", response_model=ModelEntry)
+    async def retrieve_model(model: str) -> Response:
+        """Say whether a model is served."""
+        return answer(_entry(service.model_name(model)))
+
+    return router
+
+
+def _entry(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "pellucid"}
 
 
 class _Options(RequestBody):
@@ -108,26 +206,27 @@ def _sparse(rows: Any, number: int) -> list[dict[str, Any]]:
     return [{"index": number, "value": value} for number, value in pairs]
 
 
-def routes(service: Service) -> APIRouter:
-    """Return the routes of text-embeddings-inference."""
+async def _check_length(service: Service, texts: list[str], truncate: bool | None, role: Role) -> None:
+    """Check, where nothing may be cut off, that the first model reads texts to their ends."""
+    model = service.models[service.default]
+    if truncate is False and model.max_seq_length not in (None, float("inf")):
+        read = await service.in_thread(lambda: np.asarray(model.coverage(texts, role=role)))
+        short = np.flatnonzero(read < 1)
+        if len(short):
+            raise ApiError(422, f"text {short[0]} is longer than the model reads; cut it, or allow truncate", "inputs")
+
+
+def inference_routes(service: Service) -> APIRouter:
+    """Return the routes of text-embeddings-inference that take texts."""
     router = APIRouter(tags=["text-embeddings-inference"], route_class=Route, responses=described(InferenceError))
     name = service.default
     model = service.models[name]
-
-    async def check_length(texts: list[str], truncate: bool | None, role: Role) -> None:
-        if truncate is False and model.max_seq_length not in (None, float("inf")):
-            read = await service.in_thread(lambda: np.asarray(model.coverage(texts, role=role)))
-            short = np.flatnonzero(read < 1)
-            if len(short):
-                raise ApiError(
-                    422, f"text {short[0]} is longer than the model reads; cut it, or allow truncate", "inputs"
-                )
 
     @router.post("/embed", response_model=list[list[float]])
     async def embed(body: EmbedRequest) -> Response:
         """Encode texts into dense rows."""
         texts = service.texts(body.inputs, "inputs")
-        await check_length(texts, body.truncate, body.prompt_name)
+        await _check_length(service, texts, body.truncate, body.prompt_name)
         role, size = body.prompt_name, body.dimensions
         return answer(await service.dense(name, texts, role, normalize=body.normalize, dimensions=size))
 
@@ -135,7 +234,7 @@ def routes(service: Service) -> APIRouter:
     async def embed_sparse(body: SparseRequest) -> Response:
         """Encode texts into the coordinates that are not zero."""
         texts = service.texts(body.inputs, "inputs")
-        await check_length(texts, body.truncate, body.prompt_name)
+        await _check_length(service, texts, body.truncate, body.prompt_name)
         rows = await service.encode(name, texts, body.prompt_name)
         if not hasattr(rows, "tocsr"):
             raise ApiError(424, f"{name} gives dense rows; ask /embed, or serve a lexicon or key-token model")
@@ -148,7 +247,7 @@ def routes(service: Service) -> APIRouter:
         sentences = service.texts(given.sentences, "sentences", service.settings.max_texts - 1)
         texts = [*service.texts(given.source_sentence, "source_sentence"), *sentences]
         options = body.parameters or _Options(truncate=None, prompt_name=None)
-        await check_length(texts, options.truncate, options.prompt_name)
+        await _check_length(service, texts, options.truncate, options.prompt_name)
         rows = await service.encode(name, texts, options.prompt_name)
         return answer(model.similarity(rows[:1], rows[1:])[0])
 
@@ -157,7 +256,7 @@ def routes(service: Service) -> APIRouter:
         """Order texts by their cosine to a query, best first."""
         service.texts(body.query, "query")
         service.texts(body.texts, "texts")
-        await check_length(body.texts, body.truncate, "document")
+        await _check_length(service, body.texts, body.truncate, "document")
         query = await service.encode(name, [body.query], "query")
         scores = model.similarity(query, await service.encode(name, body.texts, "document"))[0]
         order = np.argsort(-scores, kind="stable").tolist()
@@ -170,6 +269,15 @@ def routes(service: Service) -> APIRouter:
     async def by_input(body: SimilarityRequest | EmbedRequest) -> Response:
         """Do what /embed does, or, for an object of sentences, /similarity."""
         return await (similarity(body) if isinstance(body, SimilarityRequest) else embed(body))
+
+    return router
+
+
+def info_routes(service: Service) -> APIRouter:
+    """Return the route of text-embeddings-inference that names the model and the limits."""
+    router = APIRouter(tags=["text-embeddings-inference"], route_class=Route, responses=described(InferenceError))
+    name = service.default
+    model = service.models[name]
 
     @router.get("/info", response_model=ModelInfo)
     async def info() -> Response:
