@@ -177,7 +177,7 @@ def _read_record(path: Path, shape: tuple[int, ...]) -> tuple[list[tuple[str, ..
     are_texts = isinstance(about, list) and all(
         isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts) for texts in about
     )
-    if not are_texts or len(about) != shape[0]:
+    if not are_texts or about is None or len(about) != shape[0]:
         raise ModelFolderError(f"{path} must hold {shape[0]} lists of texts, one an anchor; it is of another model")
     if not (isinstance(vector, list) and len(vector) == shape[1] and all(isinstance(x, float) for x in vector)):
         raise ModelFolderError(f"{path} must hold a 'first_vector' of {shape[1]} numbers; it is of another model")

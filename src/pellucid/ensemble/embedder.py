@@ -186,7 +186,7 @@ def checked_weights(weights: Sequence[float] | None, count: int) -> list[float]:
 def _read_records(path: Path) -> list[dict[str, Any]]:
     """Return the checked record of each part."""
     found = read_json(path)
-    records = found.get("parts") if isinstance(found, dict) else None
+    records: Any = found.get("parts") if isinstance(found, dict) else None
     kinds = {"name": (str,), "weight": (int, float), "dimension": (int,), "opened": (str,), "fingerprint": (dict,)}
     are_whole = isinstance(records, list) and all(
         isinstance(record, dict)
@@ -200,7 +200,7 @@ def _read_records(path: Path) -> list[dict[str, Any]]:
         )
     if len({record["name"] for record in records}) < len(records):
         raise ModelFolderError(f"{path} has two parts of the same name")
-    return records
+    return list(records)
 
 
 def _read_part(folder: Path, number: int, record: dict[str, Any], given: Any) -> Part:
