@@ -48,14 +48,11 @@ if TYPE_CHECKING:
     )
     from pellucid.pretrained import bundled_models as bundled_models, load as load, verify as verify
     from pellucid.static import (
-        AddingSettings as AddingSettings,
-        AnchoringSettings as AnchoringSettings,
         ExtractionSettings as ExtractionSettings,
-        JoinSettings as JoinSettings,
         PcaSettings as PcaSettings,
         RefinementSettings as RefinementSettings,
         StaticEmbedder as StaticEmbedder,
-        TranslationSettings as TranslationSettings,
+        TuningSettings as TuningSettings,
         add_languages as add_languages,
         add_words as add_words,
         as_static as as_static,
@@ -63,7 +60,6 @@ if TYPE_CHECKING:
         distill_languages as distill_languages,
         merge_vocabularies as merge_vocabularies,
         prune as prune,
-        retrain as retrain,
     )
 else:
     _HOMES = {
@@ -80,8 +76,7 @@ else:
         "keytokens": "KeyTokenEmbedder KeyTokenSettings",
         "lexicon": "LexiconEmbedder StaticLexiconEmbedder TrainingSettings cluster_vocabulary train_lexicon",
         "pretrained": "bundled_models load verify",
-        "static": "AddingSettings AnchoringSettings ExtractionSettings JoinSettings PcaSettings RefinementSettings "
-        "StaticEmbedder TranslationSettings add_languages add_words as_static distill distill_languages "
-        "merge_vocabularies prune retrain",
+        "static": "ExtractionSettings PcaSettings RefinementSettings StaticEmbedder TuningSettings add_languages "
+        "add_words as_static distill distill_languages merge_vocabularies prune",
     }
     __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)

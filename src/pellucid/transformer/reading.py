@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from pellucid.errors import InputError, without_panic
+from pellucid.errors import InputError, check_choice, check_numbers, without_panic
 from pellucid.text import Coverage, Span, split_words, well_formed, words_before
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class ReadingSettings:
             raise InputError(f"instruction is {self.instruction!r:.40}; it must be a string")
         for name in ("template", "query_template", "instructed_template"):
             _check_template(name, getattr(self, name))
-        check_positive(self, "max_length")
+        check_numbers(self, "max_length", least=1, whole=True, optional=True)
 
     @property
     def adds_start(self) -> bool:
@@ -149,7 +149,7 @@ class LexiconSettings(ReadingSettings):
         check_choice(self, POOLINGS, "pooling")
         check_choice(self, (True, False, None), "shift")
         check_choice(self, (True, False), "takes_instruction", "own_words")
-        check_positive(self, "max_active_dims")
+        check_numbers(self, "max_active_dims", least=1, whole=True, optional=True)
 
     @property
     def adds_start(self) -> bool:
@@ -170,22 +170,6 @@ class LexiconSettings(ReadingSettings):
         """Return these settings with everything set that is left to the model; see `ReadingSettings.decided`."""
         settings = super().decided(tokenizer, predicts_next, context)
         return replace(settings, shift=predicts_next if self.shift is None else self.shift)
-
-
-def check_choice(settings: Any, allowed: tuple[Any, ...], *names: str) -> None:
-    """Refuse a setting that is none of the `allowed` values; 1 is not taken for True."""
-    for name in names:
-        value = getattr(settings, name)
-        if not any(value == one and type(value) is type(one) for one in allowed):
-            raise InputError(f"{name} is {value!r:.40}; it must be one of {', '.join(map(str, allowed))}")
-
-
-def check_positive(settings: Any, *names: str) -> None:
-    """Refuse a setting that is neither None nor a whole number of 1 or more."""
-    for name in names:
-        value = getattr(settings, name)
-        if value is not None and (type(value) is not int or value < 1):
-            raise InputError(f"{name} is {value!r:.40}; it must be a whole number of 1 or more, or None")
 
 
 def _check_template(name: str, template: Any) -> None:
