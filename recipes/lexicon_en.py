@@ -23,9 +23,10 @@ import numpy as np
 from scipy import sparse
 
 import pellucid
+from lexicon_table import fired_clusters, named_by_words, refine_clusters
 from pellucid import ExtractionSettings, LexiconEmbedder, RefinementSettings, StaticEmbedder, StaticLexiconEmbedder
 from pellucid.base import unit_rows
-from pellucid.lexicon import WordClusters, fired_clusters, largest_coordinates, named_by_words, refine_clusters
+from pellucid.lexicon import WordClusters, largest_coordinates
 from pellucid.static import Bags, Extraction, extract, join_extractions
 from pellucid.workfolder import WorkFolder
 from static_en import open_teacher

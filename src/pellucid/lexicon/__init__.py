@@ -12,11 +12,6 @@ if TYPE_CHECKING:
         fit_head as fit_head,
         fit_rows as fit_rows,
     )
-    from pellucid.lexicon.distilling import (
-        fired_clusters as fired_clusters,
-        named_by_words as named_by_words,
-        refine_clusters as refine_clusters,
-    )
     from pellucid.lexicon.embedder import LexiconEmbedder as LexiconEmbedder, largest_coordinates as largest_coordinates
     from pellucid.lexicon.static import (
         StaticLexiconEmbedder as StaticLexiconEmbedder,
@@ -40,7 +35,6 @@ if TYPE_CHECKING:
 else:
     _HOMES = {
         "clusters": "Clusters FittedHead cluster_vocabulary fit_head fit_rows",
-        "distilling": "fired_clusters named_by_words refine_clusters",
         "embedder": "LexiconEmbedder largest_coordinates",
         "static": "StaticLexiconEmbedder WordClusters",
         "training": "TRAINED TrainingSettings train_lexicon trained_model",

@@ -5,8 +5,8 @@ rule is applied when the folder is written: every string it finds a row for gets
 sends the id to the row. Other strings stay unknown there; here they are found by the rule.
 
 A vocabulary that cuts scripts without spaces is written as a WordPiece tokenizer, whose rule, the longest known piece
-from the left, is ours: its words get a second id for where they do not begin a stretch of such script, and a character
-that is only part of words gets ids that count for nothing, since one unknown piece makes a whole stretch unknown there.
+from the left, is ours: its words get a second id for where they do not begin a run of such script, and a character
+that is only part of words gets ids that count for nothing, since one unknown piece makes a whole run unknown there.
 Phrases have ids that only text with "▁" itself reaches: no tokenizer of theirs joins words.
 
 Rows keep the vocabulary's order, with one zero row at the end for what counts for nothing, so that the table on disk
@@ -151,7 +151,7 @@ def _word_tokenizer(tokens: list[str], unknown: int, lower: bool, inside: str | 
 
 
 def _inside_mark(words: Sequence[str]) -> str:
-    """Return what a piece that does not begin its stretch starts with: BERT's mark, or more of it."""
+    """Return what a piece that does not begin its run starts with: BERT's mark, or more of it."""
     mark = "##"
     while any(word.startswith(mark) for word in words):
         mark += "#"
@@ -182,7 +182,7 @@ def _write_tokenizer(path: Path, tokenizer: Tokenizer) -> None:
 
 
 def check_writable(words: Sequence[str]) -> None:
-    """Refuse words that one line of UTF-8 cannot hold.
+    """Check that each word can be written as one line of UTF-8.
 
     Raises:
         InputError: a word holds a line break or a lone surrogate.
@@ -426,7 +426,7 @@ def _read_words(path: Path) -> list[str]:
 
 
 def _check_scales(scales: npt.NDArray[Any], path: Path, name: str, count: int) -> None:
-    """Refuse scales, or weights of token ids, that are not `count` numbers from 0 on."""
+    """Check that scales, or weights of token ids, are `count` numbers from 0 on."""
     if scales.shape != (count,) or scales.dtype != np.float32:
         found = f"{scales.dtype} {list(scales.shape)}"
         raise ModelFolderError(f"{path}: {name!r} is {found}, expected float32 [{count}]")

@@ -400,7 +400,7 @@ def anchored_words(
 
     Raises:
         CorpusError: the text cannot be read, or is in a script its language is not cut into words in.
-        InputError: a language code that is none.
+        InputError: an unknown language code.
     """
     pairs = _read(languages, files, languages[0])
     anchors = _anchors(encode, pairs)

@@ -200,8 +200,8 @@ class EntryStates:
         """
         if not is_sentence_transformer(teacher):
             raise InputError(
-                "only a sentence-transformers model reads words in sentences, and the teacher is none; leave the "
-                "sentences out"
+                f"only a sentence-transformers model reads words in sentences, and the teacher is a "
+                f"{type(teacher).__name__}; leave the sentences out"
             )
         texts = self._selected(sentences)
         number_of = {w: n for n, w in enumerate(dict.fromkeys(word.text for t in texts for word in self._words(t)))}
