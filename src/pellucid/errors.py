@@ -102,7 +102,7 @@ def check_numbers(
         value = getattr(settings, name)
         if value is None and optional:
             continue
-        known = isinstance(value, Integral if whole else Real) and not isinstance(value, bool) and math.isfinite(value)
+        known = not isinstance(value, bool) and isinstance(value, Integral if whole else Real) and math.isfinite(value)
         if not (known and value >= least and above < value < below):
             ends = {"at least": least, "above": above, "below": below}
             limits = " and ".join(f"{end} {number:g}" for end, number in ends.items() if math.isfinite(number))

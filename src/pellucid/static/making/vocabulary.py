@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from pellucid.base import Vectors, check_texts, unit_rows
 from pellucid.corpus import Corpus, read_texts
@@ -130,8 +131,8 @@ def add_words(
     opened = open_teacher(teacher)
     if sentences is None:
         rows = [row for row, word in enumerate(model.vocabulary.words) if word not in entries and split_words(word)]
-        spread = np.unique(np.linspace(0, len(rows) - 1, _FIT_WORDS).astype(int)) if rows else []
-        known = [rows[n] for n in spread]
+        spread = np.unique(np.linspace(0, len(rows) - 1, _FIT_WORDS).astype(int))
+        known = [rows[n] for n in spread.tolist()] if rows else []
         texts = [shown_word(model.vocabulary.words[row]) for row in known] + [e.strip() for e in entries.values()]
         read = encode_with(opened, [prompt + text for text in texts])
         source, vectors, counts = read[: len(known)], read[len(known) :], [0] * len(keys)
@@ -206,7 +207,8 @@ class EntryStates:
         texts = self._selected(sentences)
         number_of = {w: n for n, w in enumerate(dict.fromkeys(word.text for t in texts for word in self._words(t)))}
         width = int(teacher[0].get_embedding_dimension())
-        sums, used = np.zeros((len(number_of), width), np.float32), np.zeros(len(number_of), np.int64)
+        sums: Vectors = np.zeros((len(number_of), width), np.float32)
+        used: npt.NDArray[np.int64] = np.zeros(len(number_of), np.int64)
         with Progress("teacher", total=len(texts), unit="sentences", enabled=show_progress_bar) as progress:
             for numbers in length_batches(list(map(len, texts)), _BATCH):
                 batch = [texts[n] for n in numbers]
@@ -220,7 +222,7 @@ class EntryStates:
             raise CorpusError(
                 f"the teacher reads {shown_word(missing[0])!r} in no sentence whole; give shorter sentences"
             )
-        means = sums / np.maximum(used, 1)[:, None].astype(np.float32)
+        means: Vectors = np.divide(sums, np.maximum(used, 1)[:, None], dtype=np.float32)
         new = set(self._keys)
         known = [word for word, number in number_of.items() if word not in new and used[number]]
         entries = [number_of[key] for key in self._keys]
@@ -388,8 +390,8 @@ def prune(
 def _pruning(
     before: StaticEmbedder, after: StaticEmbedder, texts: Sequence[str] | None, used: RowCounts | None
 ) -> Pruning:
-    sizes = [m.vectors.nbytes + (0 if m.scales is None else m.scales.nbytes) for m in (before, after)]
-    report = (len(before.vocabulary), len(after.vocabulary), *sizes)
+    old_size, new_size = (m.vectors.nbytes + (0 if m.scales is None else m.scales.nbytes) for m in (before, after))
+    report = (len(before.vocabulary), len(after.vocabulary), old_size, new_size)
     if texts is None or used is None:
         return Pruning(*report)
     still_used = count_rows(after.vocabulary, texts)
