@@ -25,10 +25,11 @@ from scipy import sparse
 import pellucid
 from pellucid import ExtractionSettings, LexiconEmbedder, RefinementSettings, StaticEmbedder, StaticLexiconEmbedder
 from pellucid.base import unit_rows
-from pellucid.lexicon import WordClusters, fired_clusters, named_by_words, refine_clusters
+from pellucid.lexicon import WordClusters
 from pellucid.mixing import largest_coordinates
 from pellucid.static import Bags, Extraction, extract, join_extractions
 from pellucid.workfolder import WorkFolder
+from recipes.lexicon_table import fired_clusters, named_by_words, refine_clusters
 from recipes.static_en import open_teacher
 
 EXTRACTION = ExtractionSettings(sentence_words=(2, 32), enough=50, max_sentences=229_376)

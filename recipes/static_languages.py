@@ -13,7 +13,7 @@ import argparse
 from pathlib import Path
 
 import pellucid
-from pellucid import AnchoringSettings, StaticEmbedder, TranslationSettings, add_languages
+from pellucid import StaticEmbedder, TuningSettings, add_languages
 
 STEPS = {"de": 2_000, "fr": 2_000, "zh": 1_000, "ja": 1_000}
 """Batches by language, about as many as the loss on held-out pairs goes down for."""
@@ -24,9 +24,9 @@ def make(parallel: Path, languages: list[str], work_dir: Path | None = None) -> 
     english = pellucid.load("static-en")
     assert isinstance(english, StaticEmbedder)
     steps = sum(STEPS.get(language, 2_000) for language in languages)
-    tuning = TranslationSettings(steps=steps, learning_rate=0.02, evaluate_every=250)
+    tuning = TuningSettings(steps=steps, learning_rate=0.02, evaluate_every=250)
     files = {("en", language): parallel / f"en-{language}.tsv.xz" for language in languages}
-    return add_languages(english, files, settings=AnchoringSettings(translation=tuning), work_dir=work_dir)
+    return add_languages(english, files, tuning=tuning, work_dir=work_dir)
 
 
 def main() -> None:

@@ -26,13 +26,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid import (
-    AnchoringSettings,
     ExtractionSettings,
-    JoinSettings,
     PcaSettings,
     RefinementSettings,
     StaticEmbedder,
-    TranslationSettings,
+    TuningSettings,
     add_languages,
 )
 from pellucid.static import (
@@ -54,7 +52,7 @@ WORDS = {"en": 34_000, "de": 18_000, "fr": 14_200, "zh": 14_400, "ja": 12_900}
 ENGLISH = ExtractionSettings(sentence_words=(2, 32), enough=50, max_sentences=229_376)
 FOREIGN = ExtractionSettings(enough=20, max_sentences=32_768)
 PCA = PcaSettings(dimensions=256, drop=7)
-UNSEEN = AnchoringSettings(vocabulary=26_000, translation=TranslationSettings(steps=0))
+UNSEEN = 26_000  # words of a language
 """Words and characters of the pairs that e5 did not see: they start from the translations of their sentences."""
 
 REFINEMENT = RefinementSettings(steps=9_000, learning_rate=0.015)
@@ -109,8 +107,8 @@ def joint_teacher(found: Extraction, minilm: Any, english: list[str]) -> npt.NDA
 def start_table(found: Mapping[str, Extraction], files: Mapping[tuple[str, str], Path]) -> StaticEmbedder:
     """Return the table that training starts from."""
     brought = {language: words_of(one, WORDS[language]) for language, one in found.items()}
-    start = join_languages(brought, files, None, JoinSettings(PCA, TranslationSettings(steps=0)))
-    more = add_languages(start, files, settings=UNSEEN)
+    start = join_languages(brought, files, None, PCA, TuningSettings(steps=0))
+    more = add_languages(start, files, vocabulary=UNSEEN, tuning=TuningSettings(steps=0))
     return StaticEmbedder(more.vocabulary, np.vstack([start.vectors, more.vectors[len(start.vocabulary) :]]))
 
 

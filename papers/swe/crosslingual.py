@@ -25,7 +25,7 @@ import pellucid
 from papers.options import make_parser
 from papers.pages import measured, print_block
 from papers.swe.bitext import f1_in_all, mine_pairs, mining_f1, translation_scores
-from pellucid import AnchoringSettings, JoinSettings, PcaSettings, StaticEmbedder, TranslationSettings
+from pellucid import PcaSettings, StaticEmbedder, TuningSettings
 from pellucid.evaluation import find_tasks, read_sts, read_table
 from pellucid.static import anchored_words, join_languages
 from recipes.static_languages import make
@@ -205,27 +205,27 @@ def _table_of_steps(data: Path, minilm: Sequence[str]) -> str:
     return markdown(["Tatoeba, F1 to English", *head, *(f"en-{code}, MiniLM as teacher" for code in minilm)], rows)
 
 
-def _steps() -> Iterator[tuple[str, JoinSettings]]:
-    untuned, tuned = TranslationSettings(steps=0), TranslationSettings(1_000, learning_rate=0.02, evaluate_every=250)
-    yield "extraction (3.1)", JoinSettings(PcaSettings(level="none"), untuned)
-    yield "PCA with them (no ABTT)", JoinSettings(PcaSettings(drop=0), untuned)
+def _steps() -> Iterator[tuple[str, tuple[PcaSettings, TuningSettings]]]:
+    untuned, tuned = TuningSettings(steps=0), TuningSettings(1_000, learning_rate=0.02, evaluate_every=250)
+    yield "extraction (3.1)", (PcaSettings(level="none"), untuned)
+    yield "PCA with them (no ABTT)", (PcaSettings(drop=0), untuned)
     yield (
         "PCA without the first components (3.2)",
-        JoinSettings(PcaSettings(dimensions=256 - _DROP, drop=_DROP), untuned),
+        (PcaSettings(dimensions=256 - _DROP, drop=_DROP), untuned),
     )
-    yield "tuned on translations (3.3)", JoinSettings(PcaSettings(dimensions=256 - _DROP, drop=_DROP), tuned)
-    yield "tuned, no ABTT", JoinSettings(PcaSettings(drop=0), tuned)
+    yield "tuned on translations (3.3)", (PcaSettings(dimensions=256 - _DROP, drop=_DROP), tuned)
+    yield "tuned, no ABTT", (PcaSettings(drop=0), tuned)
 
 
 _BROUGHT: dict[tuple[str, Any], Any] = {}
 
 
-def _step(data: Path, language: str, encode: Any, settings: JoinSettings) -> float:
+def _step(data: Path, language: str, encode: Any, settings: tuple[PcaSettings, TuningSettings]) -> float:
     path, codes = data / "parallel" / "tatoeba" / f"en-{language}.tsv.xz", ("en", language)
     key = (language, getattr(encode, "__name__", ""))
     if key not in _BROUGHT:
-        _BROUGHT[key] = anchored_words(encode, path, codes, AnchoringSettings())
-    model = join_languages(_BROUGHT[key], {codes: path}, None, settings)
+        _BROUGHT[key] = anchored_words(encode, path, codes)
+    model = join_languages(_BROUGHT[key], {codes: path}, None, *settings)
     return translation_scores(model, *tatoeba(data, language)).f1
 
 

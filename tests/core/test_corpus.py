@@ -28,7 +28,7 @@ from pellucid.corpus import is_path, read_lines, read_texts, read_with_ids
 from pellucid.errors import CorpusError, PellucidError
 from pellucid.lexicon.training_data import read_training_sets
 from pellucid.static.folder import read_text_vectors
-from pellucid.static.making.bilingual import read_parallel
+from pellucid.static.making.parallel import read_parallel
 
 TEXTS = ["the apple", "", "a\u2028b\u0085c\x0cd\x1ce", "lone\rreturn", " pear ", "", "école"]
 

@@ -35,13 +35,12 @@ from pellucid.cli.app import app
 from pellucid.errors import PellucidError
 from pellucid.lexicon.training import train_lexicon
 from pellucid.lexicon.training_data import TrainingSet
-from pellucid.static.making import extraction, retraining
-from pellucid.static.making.adding import AddingSettings, add_words
-from pellucid.static.making.bilingual import JoinSettings, distill_languages
+from pellucid.static.making import extraction
 from pellucid.static.making.distill import PcaSettings, distill
 from pellucid.static.making.extraction import ExtractionSettings
-from pellucid.static.making.retraining import retrain
-from pellucid.static.making.training import RefinementSettings, TranslationSettings
+from pellucid.static.making.languages import distill_languages
+from pellucid.static.making.training import RefinementSettings, TuningSettings
+from pellucid.static.making.vocabulary import add_words
 
 LIMIT = 120  # seconds of one run in a child
 _OPERATIONS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.chmod", "mmap.__new__")
@@ -152,7 +151,7 @@ _QUICK = RefinementSettings(steps=12, batch_size=16, neighbours=4, evaluate_ever
 
 def prepare() -> None:
     """Let the shards of what the jobs keep be small."""
-    for module in (extraction, retraining, candidatestore):
+    for module in (extraction, sys.modules[distill.__module__], candidatestore):
         assert module._SHARD > 1000
         module._SHARD = 32
 
@@ -203,10 +202,7 @@ def _languages(subjects: Subjects, folder: Path) -> None:
     made = distill_languages(
         subjects.teacher, {"en": folder / "en.txt", "de": folder / "de.txt"}, {("en", "de"): folder / "en-de.tsv"},
         work_dir=folder / "work",
-        join=JoinSettings(
-            pca=PcaSettings(dimensions=8, drop=1),
-            translation=TranslationSettings(steps=12, batch_size=16, evaluate_every=4),
-        ),
+        pca=PcaSettings(dimensions=8, drop=1), tuning=TuningSettings(steps=12, batch_size=16, evaluate_every=4),
         show_progress_bar=False,
     )  # fmt: skip
     made.save_pretrained(folder / "out")
@@ -223,18 +219,17 @@ def _choosing(subjects: Subjects, folder: Path) -> None:
 
 
 def _retraining(subjects: Subjects, folder: Path) -> None:
-    made, _ = retrain(
-        subjects.models["static"][0], subjects.teacher, folder / "en.txt", work_dir=folder / "work", refinement=_QUICK,
-        show_progress_bar=False,
+    made = distill(
+        subjects.teacher, folder / "en.txt", start=subjects.models["static"][0], work_dir=folder / "work",
+        refinement=_QUICK, show_progress_bar=False,
     )  # fmt: skip
     made.save_pretrained(folder / "out")
 
 
 def _adding(subjects: Subjects, folder: Path) -> None:
     model = subjects.models["static"][0]
-    made, _ = add_words(
-        model, ["swift car", "rapid horse"], subjects.teacher, folder / "en.txt", settings=AddingSettings(),
-        show_progress_bar=False,
+    made = add_words(
+        model, ["swift car", "rapid horse"], subjects.teacher, folder / "en.txt", show_progress_bar=False,
     )  # fmt: skip
     made.save_pretrained(folder / "out")
 

@@ -97,7 +97,7 @@ def test_published_centroids_get_names():
     assert (again.assignment == made.assignment).all() and again.names == made.names
     far = np.vstack([made.centroids, np.full((1, 4), 99, np.float32)])
     with_dead = name_clusters(far, _BERT_ROWS, tokenizer)
-    assert with_dead.names[4] == "empty cluster 4" and with_dead.report().dead == [4]
+    assert with_dead.names[4] == "empty cluster 4" and with_dead.report().dead == (4,)
     assert Clusters.nameless(made.centroids).names == ["cluster 0", "cluster 1", "cluster 2", "cluster 3"]
 
 
@@ -267,11 +267,12 @@ def test_broken_folders(tmp_path):
 
 def test_the_report():
     report = _bert().report(_BERT_ROWS)
-    assert (report.k, report.tokens, report.outside, report.dead, report.singles) == (4, 9, 2, [], 1)
+    assert (report.k, report.tokens, report.outside, report.dead, report.singles) == (4, 9, 2, (), 1)
     assert len(report.shards_only) == 1 and report.median_size == 2.5 and report.explained > 0.9
-    assert report.to_dict()["largest"][0] in range(4)
-    assert "4 clusters of 9 tokens; 2 tokens are in none" in str(report)
-    assert "variance of the rows explained" in str(report) and "example: " in str(report)
+    assert report.to_dict()["clusters"][0]["number"] in range(4)
+    shown = " ".join(str(report).split())
+    assert "4 of 9 tokens" in shown and "2 tokens are in none" in shown
+    assert "of the rows' variance" in shown and "example" in shown
     with pytest.raises(InputError, match="are of 11 tokens, got 3 rows"):
         _bert().report(_BERT_ROWS[:3])
 
@@ -348,7 +349,7 @@ def test_a_real_vocabulary_has_readable_names(shared):
     rows = load_file(folder / "model.safetensors")["transformer.wte.weight"].astype(np.float32)
     clusters = cluster_vocabulary(rows, Tokenizer.from_file(str(folder / "tokenizer.json")), 1000, iterations=5)
     report = clusters.report(rows)
-    assert report.dead == [] and report.tokens > 13_000 and report.explained > 0.2
+    assert report.dead == () and report.tokens > 13_000 and report.explained > 0.2
     for name, words in zip(clusters.names, clusters.words):
         assert name.startswith("…") == words[0].startswith("…")
     token = {word: number for number, words in enumerate(clusters.words) for word in words}

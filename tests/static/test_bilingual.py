@@ -18,9 +18,10 @@ import pytest
 import pellucid
 from pellucid.cli.app import app
 from pellucid.errors import CorpusError, InputError
-from pellucid.static.making import bilingual, extraction
-from pellucid.static.making.bilingual import (
-    JoinSettings,
+from pellucid.static.making import extraction, languages
+from pellucid.static.making.distill import PcaSettings
+from pellucid.static.making.extraction import ExtractionSettings
+from pellucid.static.making.languages import (
     LanguageWords,
     check_known,
     check_pairs,
@@ -28,10 +29,8 @@ from pellucid.static.making.bilingual import (
     join_languages,
     merge_words,
 )
-from pellucid.static.making.distill import PcaSettings
-from pellucid.static.making.extraction import ExtractionSettings
 from pellucid.static.making.segmentation import check_script, word_finder
-from pellucid.static.making.training import TableTrainer, TranslationSettings
+from pellucid.static.making.training import TableTrainer, TuningSettings
 from pellucid.text import Vocabulary
 from resuming import assert_damage_is_refused, reversed_lines, stopped_at_writes
 
@@ -42,9 +41,9 @@ CODES = ("en", "de", "fr")
 THINGS, PARTICLES, WIDTH = 40, 6, 32
 LEXICON = {code: [f"{code}{thing}" for thing in range(THINGS)] for code in CODES}
 FILLERS = {code: [f"{code}z{n}" for n in range(PARTICLES)] for code in CODES}
-SMALL = JoinSettings(
+SMALL = (
     PcaSettings(dimensions=20, drop=3),
-    TranslationSettings(steps=100, batch_size=64, learning_rate=0.05, evaluate_every=25),
+    TuningSettings(steps=100, batch_size=64, learning_rate=0.05, evaluate_every=25),
 )
 
 
@@ -122,7 +121,9 @@ def world(tmp_path: Path) -> dict:
 def make(teacher, world, work_dir, codes=CODES[:2], join=SMALL):
     corpora = {code: world["corpora"][code] for code in codes}
     parallel = {pair: files for pair, files in world["parallel"].items() if set(pair) <= set(codes)}
-    return distill_languages(teacher, corpora, parallel, work_dir=work_dir, join=join, show_progress_bar=False)
+    return distill_languages(
+        teacher, corpora, parallel, work_dir=work_dir, pca=join[0], tuning=join[1], show_progress_bar=False
+    )
 
 
 def found(model, codes) -> float:
@@ -137,8 +138,8 @@ def found(model, codes) -> float:
 @pytest.mark.full
 def test_each_step_brings_translations_together(teacher, world, tmp_path):
     def variant(drop, steps):
-        pca, translation = replace(SMALL.pca, drop=drop), replace(SMALL.translation, steps=steps)
-        return found(make(teacher, world, tmp_path / "work", join=JoinSettings(pca, translation)), ("en", "de"))
+        join = replace(SMALL[0], drop=drop), replace(SMALL[1], steps=steps)
+        return found(make(teacher, world, tmp_path / "work", join=join), ("en", "de"))
 
     assert variant(drop=0, steps=0) < 0.05
     assert variant(drop=0, steps=100) < 0.05  # tuning does not make up for the accents
@@ -147,7 +148,7 @@ def test_each_step_brings_translations_together(teacher, world, tmp_path):
 
 
 def test_languages_that_meet_in_a_third_one(teacher, world, tmp_path):
-    model = make(teacher, world, tmp_path / "work", CODES, replace(SMALL, pca=replace(SMALL.pca, drop=4)))
+    model = make(teacher, world, tmp_path / "work", CODES, (replace(SMALL[0], drop=4), SMALL[1]))
     assert len(model.vocabulary) == 3 * (THINGS + PARTICLES)
     assert found(model, ("en", "fr")) > 0.9
     assert found(model, ("de", "fr")) > 0.8  # no German text was paired with French
@@ -180,8 +181,8 @@ def test_pca_of_as_many_sentences_of_each_language(tmp_path):
         sentences = [" ".join(words[n] for n in row) for row in numbers]
         brought[code] = LanguageWords(words, np.ones(12, np.int64), vectors, [*sentences, "unknown"])
         means.append(vectors[numbers[::step]].mean(axis=1))
-    settings = JoinSettings(PcaSettings(dimensions=3, drop=2), replace(SMALL.translation, steps=0))
-    model = join_languages(brought, {("en", "de"): "not read"}, None, settings)
+    settings = (PcaSettings(dimensions=3, drop=2), replace(SMALL[1], steps=0))
+    model = join_languages(brought, {("en", "de"): "not read"}, None, *settings)
     reference = PCA(5, svd_solver="full").fit(np.concatenate(means))
     wanted = reference.transform(np.concatenate([brought[code].vectors for code in brought]))[:, 2:]
     got = model.vectors[[model.vocabulary.row(word) for code in brought for word in brought[code].words]]
@@ -189,10 +190,10 @@ def test_pca_of_as_many_sentences_of_each_language(tmp_path):
 
 
 def test_a_large_corpus_is_sampled_evenly(monkeypatch):
-    monkeypatch.setattr(bilingual, "_SENTENCES", 4)
-    assert bilingual._sample(list("0123456789")) == list("0257")
-    assert bilingual._sample(list("012")) == list("012")
-    assert bilingual._sample([]) == []
+    monkeypatch.setattr(languages, "_SENTENCES", 4)
+    assert languages._sample(list("0123456789")) == list("0257")
+    assert languages._sample(list("012")) == list("012")
+    assert languages._sample([]) == []
 
 
 @pytest.mark.full
@@ -202,7 +203,7 @@ def test_killed_and_resumed_equals_uninterrupted(teacher, world, tmp_path, monke
     parallel = {("en", "de"): world["parallel"]["en", "de"]}
 
     def run(name, corpora):
-        return distill_languages(teacher, corpora, parallel, work_dir=tmp_path / name, join=SMALL)
+        return distill_languages(teacher, corpora, parallel, work_dir=tmp_path / name, pca=SMALL[0], tuning=SMALL[1])
 
     whole = run("whole", corpora)
     forward, train_on, calls = extraction.forward, TableTrainer.train_on, []
@@ -242,7 +243,7 @@ def facts_of(folder):
 @pytest.mark.full
 def test_stopped_anywhere_ends_like_one_that_was_not(teacher, world, tmp_path, monkeypatch):
     monkeypatch.setattr(extraction, "_SHARD", 200)
-    join = replace(SMALL, translation=replace(SMALL.translation, steps=40, evaluate_every=20))
+    join = SMALL[0], replace(SMALL[1], steps=40, evaluate_every=20)
 
     def run(folder):
         return make(teacher, world, folder, join=join)
@@ -324,7 +325,7 @@ def test_parallel_text_of_no_known_word(teacher, world, tmp_path, monkeypatch):
 
 
 def test_known_words_may_come_late(tmp_path, monkeypatch):
-    monkeypatch.setattr(bilingual, "_BLOCK", 2)
+    monkeypatch.setattr(languages, "_BLOCK", 2)
     (tmp_path / "late.tsv").write_text("no\tde1\n" * 5 + "en1\tno\n")
     check_known(Vocabulary(["en1", "de1"]), {("en", "de"): tmp_path / "late.tsv"})
 
@@ -362,7 +363,7 @@ def test_the_command_makes_a_model(teacher, world, tmp_path):
 def test_the_command_hands_on_what_it_was_given(monkeypatch, tmp_path, fruit):
     asked = []
     monkeypatch.setattr(
-        bilingual, "distill_languages", lambda *texts, **settings: asked.append((texts, settings)) or fruit
+        languages, "distill_languages", lambda *texts, **settings: asked.append((texts, settings)) or fruit
     )
     options = ["--lang", "en=a=b.txt", "--lang", "de=d.txt", "--lang", "zh-Hans=z.txt", "-o", tmp_path / "model"]
     result = command("teacher", *options, "--parallel", "en-zh-Hans=p.tsv", "--parallel", "en-de=a,d", "--uncased")
@@ -370,7 +371,7 @@ def test_the_command_hands_on_what_it_was_given(monkeypatch, tmp_path, fruit):
     (((teacher, corpora, parallel), settings),) = asked
     assert (teacher, corpora) == ("teacher", {"en": "a=b.txt", "de": "d.txt", "zh-Hans": "z.txt"})
     assert parallel == {("en", "zh-Hans"): "p.tsv", ("en", "de"): ("a", "d")}
-    assert settings["join"].translation.steps == 10_000 and not settings["extraction"].cased
+    assert settings["tuning"].steps == 10_000 and not settings["extraction"].cased
 
 
 @pytest.mark.parametrize(

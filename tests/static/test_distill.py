@@ -14,9 +14,15 @@ from pellucid.errors import CorpusError, InputError
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.making import extraction as extraction_module
-from pellucid.static.making.distill import PcaSettings, distill, distill_extraction, project, subwords_of
+from pellucid.static.making.distill import (
+    PcaSettings,
+    distill,
+    distill_extraction,
+    join_extractions,
+    project,
+    subwords_of,
+)
 from pellucid.static.making.extraction import Extraction, ExtractionSettings, extract
-from pellucid.static.making.teachers import join_extractions
 from pellucid.static.making.training import (
     PairBags,
     RefinementSettings,

@@ -125,7 +125,7 @@ def test_an_eighth_of_the_bytes(tmp_path):
 def test_models_made_of_one_keep_four_bits_where_its_numbers_stay(tmp_path):
     made(8).save_pretrained(tmp_path / "m", dtype="int4")
     opened = pellucid.load(tmp_path / "m")
-    pruned, _ = prune(opened, max_words=3)
+    pruned = prune(opened, max_words=3)
     for model in (opened.reweight({"apple": 2.0}), opened.keep(0, 1, 5), pruned, fit_spelling(opened)):
         assert model.dtype == "int4" and within_four_bits(model.vectors)
         model.save_pretrained(tmp_path / "copy")

@@ -19,13 +19,11 @@ from pellucid.corpus import read_texts
 from pellucid.errors import CorpusError, InputError
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.making import retraining
-from pellucid.static.making.adding import AddingSettings, add_words
+from pellucid.static.making.distill import distill, store_sentences
 from pellucid.static.making.extraction import ExtractionSettings
 from pellucid.static.making.merging import fit_space, merge_vocabularies
-from pellucid.static.making.pruning import prune
-from pellucid.static.making.retraining import retrain, store_sentences
 from pellucid.static.making.training import RefinementSettings
+from pellucid.static.making.vocabulary import EntryStates, add_words, prune
 from pellucid.text import Vocabulary, split_words
 from pellucid.workfolder import WorkFolder
 from resuming import assert_damage_is_refused, reversed_lines, stop_at_write, stopped_at_writes
@@ -122,7 +120,8 @@ def test_maps_need_pairs():
 def test_added_words_get_the_vectors_the_model_would_have_had(world, dtype):
     names, vectors = world
     model = model_of(world, slice(280), dtype)
-    made, report = add_words(model, names[280:], teacher_of(world))
+    made = add_words(model, names[280:], teacher_of(world))
+    report = made.report
     assert list(made.vocabulary.words) == names and made.vectors.dtype == dtype
     np.testing.assert_array_equal(made.vectors[:280], model.vectors)  # to the bit
     assert (unit(made.word_vectors(range(280, 300))) * unit(vectors[280:])).sum(axis=1).min() > 0.99
@@ -138,7 +137,7 @@ def test_added_words_get_the_vectors_the_model_would_have_had(world, dtype):
 def test_an_int8_table_stays_one(world, tmp_path):
     model_of(world, slice(290)).save_pretrained(tmp_path / "m", dtype="int8")
     model = pellucid.load(tmp_path / "m")
-    made, _ = add_words(model, ["w295"], teacher_of(world))
+    made = add_words(model, ["w295"], teacher_of(world))
     assert made.vectors.dtype == np.int8
     np.testing.assert_array_equal(made.vectors[:290], model.vectors)
     np.testing.assert_array_equal(made.scales[:290], model.scales)
@@ -149,7 +148,8 @@ def test_an_int8_table_stays_one(world, tmp_path):
 
 def test_a_phrase_takes_the_place_of_its_words(world):
     model = model_of(world)
-    made, report = add_words(model, ["W3 w4", "w5 w6 w7"], teacher_of(world))
+    made = add_words(model, ["W3 w4", "w5 w6 w7"], teacher_of(world))
+    report = made.report
     assert list(made.vocabulary.words[-2:]) == ["w3▁w4", "w5▁w6▁w7"] and report.added[0].word == "w3 w4"
     assert [w.text for w in made.vocabulary.split("w9 w3  W4 w5 w6")] == ["w9", "w3▁W4", "w5", "w6"]
     vector = made.word_vectors([300])[0]
@@ -159,7 +159,7 @@ def test_a_phrase_takes_the_place_of_its_words(world):
     assert unit(vector) @ unit(world[1][3] + world[1][4]) > 0.99  # what this teacher says of two words
     # a phrase with an unknown word has no such sum; its length is predicted
     without = model_of(world, slice(299))
-    longer, _ = add_words(without, ["w1 w299"], teacher_of(world))
+    longer = add_words(without, ["w1 w299"], teacher_of(world))
     assert np.isfinite(longer.word_vectors([299])).all() and longer.word_vectors([299]).any()
 
 
@@ -170,7 +170,7 @@ def test_replace_gives_known_words_new_vectors(world):
     model = StaticEmbedder(Vocabulary(names), spoilt)
     with pytest.raises(InputError, match="1 entry is in the vocabulary already, the first is 'w5'"):
         add_words(model, ["w5"], teacher_of(world))
-    made, _ = add_words(model, ["w5"], teacher_of(world), settings=AddingSettings(replace=True))
+    made = add_words(model, ["w5"], teacher_of(world), replace=True)
     assert len(made.vocabulary) == 300
     assert unit(made.vectors[5]) @ unit(vectors[5]) > 0.99
     np.testing.assert_array_equal(np.delete(made.vectors, 5, axis=0), np.delete(spoilt, 5, axis=0))
@@ -201,7 +201,7 @@ def test_only_static_models_have_a_vocabulary(world):
         lambda: add_words(other, ["x"], teacher_of(world)),
         lambda: prune(other, max_words=2),
         lambda: merge_vocabularies(model_of(world), other),
-        lambda: retrain(other, teacher_of(world), [], work_dir="x"),
+        lambda: distill(teacher_of(world), [], start=other, work_dir="x"),
     ):
         with pytest.raises(InputError, match="needs a static model"):
             ask()
@@ -241,8 +241,6 @@ def states_of(bert, text, start, end):
 
 
 def test_in_sentences_an_entry_has_the_mean_of_its_states(bert, monkeypatch):
-    from pellucid.static.making.adding import EntryStates
-
     known = "a man is riding the horse on beach quickly swift car vehicle doctor gave sick boy rapid cars".split()
     rng = np.random.default_rng(6)
     model = StaticEmbedder(Vocabulary([*known, *"bcdefgh"]), rng.normal(size=(25, 4)).astype(np.float32))
@@ -254,22 +252,21 @@ def test_in_sentences_an_entry_has_the_mean_of_its_states(bert, monkeypatch):
         given.update(source=source, target=target)
         return fit_space(source, target, **options)
 
-    monkeypatch.setattr("pellucid.static.making.adding.fit_space", noted)
-    found = EntryStates(
-        Vocabulary([*model.vocabulary.words, "swiftly", "sick▁boy"]), ["swiftly", "sick▁boy"], AddingSettings()
-    )
-    _, _, means, counts = found.run(pellucid.load(bert), texts, False)
+    monkeypatch.setattr("pellucid.static.making.vocabulary.fit_space", noted)
+    found = EntryStates(Vocabulary([*model.vocabulary.words, "swiftly", "sick▁boy"]), ["swiftly", "sick▁boy"])
+    _, _, means, counts = found.read(pellucid.load(bert), texts, "", False)
     assert counts == [4, 2 + sum("sick boy" in text for text in texts[3:])]
     places = [(texts[0], 4), (texts[1], 0), (texts[2], 0), (texts[2], 8)]
     wanted = np.mean([states_of(bert, text, start, start + 7) for text, start in places], axis=0)
     np.testing.assert_allclose(means[0], wanted, atol=1e-5)
-    made, report = add_words(model, ["swiftly", "sick boy"], bert, texts, show_progress_bar=False)
+    made = add_words(model, ["swiftly", "sick boy"], bert, texts, show_progress_bar=False)
+    report = made.report
     assert report.source == "sentences" and [a.occurrences for a in report.added] == counts
     assert len(made.vocabulary) == 27 and len(given["source"]) == len(given["target"]) == 25
-    at_most, one = add_words(
-        model, ["swiftly"], bert, iter(texts), settings=AddingSettings(occurrences=1, fit_sentences=50)
-    )
-    assert one.added[0].occurrences == 1 and len(at_most.vocabulary) == 26
+    monkeypatch.setattr("pellucid.static.making.vocabulary._OCCURRENCES", 1)
+    monkeypatch.setattr("pellucid.static.making.vocabulary._FIT_SENTENCES", 50)
+    at_most = add_words(model, ["swiftly"], bert, iter(texts))
+    assert at_most.report.added[0].occurrences == 1 and len(at_most.vocabulary) == 26
 
 
 def test_sentences_that_do_not_hold_the_entry(bert, world):
@@ -301,7 +298,8 @@ def prefixes():
 
 def test_pruning_keeps_what_the_corpus_uses_and_nothing_changes_there(prefixes):
     texts = ["The tokenised cat", "cat zebra", "the cat"]
-    made, report = prune(prefixes, texts)
+    made = prune(prefixes, texts)
+    report = made.report
     assert list(made.vocabulary.words) == ["the", "cat", "token"]
     np.testing.assert_array_equal(made.encode(texts), prefixes.encode(texts))
     assert report.coverage_before == report.coverage_after == pytest.approx(6 / 7)
@@ -320,28 +318,31 @@ def test_pruning_keeps_what_the_corpus_uses_and_nothing_changes_there(prefixes):
 def test_pruning_to_a_corpus_changes_nothing_in_it(prefixes, texts):
     if not prefixes.encode(texts).any():
         return
-    made, report = prune(prefixes, texts)
+    made = prune(prefixes, texts)
+    report = made.report
     np.testing.assert_array_equal(made.encode(texts), prefixes.encode(texts))
     assert report.unchanged == 1 and report.coverage_before == report.coverage_after
 
 
 def test_pruning_harder_says_what_is_lost(prefixes):
     texts = ["the the cat", "dog", "the cat token"]
-    made, report = prune(prefixes, texts, min_count=2)
+    made = prune(prefixes, texts, min_count=2)
+    report = made.report
     assert list(made.vocabulary.words) == ["the", "cat"]
     assert report.coverage_before == 1 and report.coverage_after == pytest.approx(5 / 7)
     assert report.lost == 1 and report.unchanged == pytest.approx(1 / 3)
     old, new = (model.encode(texts[2]) for model in (prefixes, made))
     assert report.mean_cosine == pytest.approx((1 + old @ new) / 2, abs=1e-6)
-    assert list(prune(prefixes, texts, max_words=1)[0].vocabulary.words) == ["the"]
-    first, plain = prune(prefixes, max_words=4)
+    assert list(prune(prefixes, texts, max_words=1).vocabulary.words) == ["the"]
+    first = prune(prefixes, max_words=4)
+    plain = first.report
     assert list(first.vocabulary.words) == ["the", "cat", "token", "dog"] and plain.coverage_before is None
 
 
 def test_an_int8_table_is_pruned_as_it_is(world, tmp_path):
     model_of(world).save_pretrained(tmp_path / "m", dtype="int8")
     model = pellucid.load(tmp_path / "m")
-    made, _ = prune(model, ["w7 w200", "w3"])
+    made = prune(model, ["w7 w200", "w3"])
     np.testing.assert_array_equal(made.vectors, model.vectors[[3, 7, 200]])
     np.testing.assert_array_equal(made.scales, model.scales[[3, 7, 200]])
 
@@ -371,7 +372,8 @@ def test_a_turned_model_is_turned_back(world, method):
     names, vectors = world
     first = model_of(world, slice(0, 200))
     second = StaticEmbedder(Vocabulary(names[100:]), (vectors[100:] @ rotation(WIDTH, 3) * 5).astype(np.float32))
-    made, report = merge_vocabularies(first, second, method=method)
+    made = merge_vocabularies(first, second, method=method)
+    report = made.report
     assert list(made.vocabulary.words) == names
     assert (report.words_first, report.words_second, report.shared, report.words) == (200, 200, 100, 300)
     np.testing.assert_array_equal(made.vectors[:100], vectors[:100])
@@ -382,7 +384,7 @@ def test_a_turned_model_is_turned_back(world, method):
         pytest.approx(1, abs=0.05)
     )
     assert made.dimensions.names == first.dimensions.names
-    kept, _ = merge_vocabularies(first, second, method=method, shared="first")
+    kept = merge_vocabularies(first, second, method=method, shared="first")
     np.testing.assert_array_equal(kept.vectors[:200], vectors[:200])
     np.testing.assert_array_equal(kept.vectors[200:], made.vectors[200:])
 
@@ -391,8 +393,8 @@ def test_shared_words_get_the_mean(world):
     names, vectors = world
     rng = np.random.default_rng(8)
     other = (vectors + rng.normal(size=vectors.shape)).astype(np.float32)
-    made, _ = merge_vocabularies(model_of(world), StaticEmbedder(Vocabulary(names), other))
-    kept, _ = merge_vocabularies(model_of(world), StaticEmbedder(Vocabulary(names), other), shared="first")
+    made = merge_vocabularies(model_of(world), StaticEmbedder(Vocabulary(names), other))
+    kept = merge_vocabularies(model_of(world), StaticEmbedder(Vocabulary(names), other), shared="first")
     mapping, _ = fit_space(other, vectors)
     np.testing.assert_allclose(made.vectors, (vectors + mapping(other)) / 2, atol=1e-5)
     np.testing.assert_array_equal(kept.vectors, vectors)
@@ -402,7 +404,7 @@ def test_models_of_different_width_merge_into_the_space_of_the_first(world):
     names, vectors = world
     wide = np.random.default_rng(9).normal(size=(WIDTH, 12))
     second = StaticEmbedder(Vocabulary(names[50:]), (vectors[50:] @ wide).astype(np.float32))
-    made, _ = merge_vocabularies(model_of(world, slice(200)), second)
+    made = merge_vocabularies(model_of(world, slice(200)), second)
     assert made.vectors.shape == (300, WIDTH)
     assert (unit(made.vectors[200:]) * unit(vectors[200:])).sum(axis=1).mean() > 0.97
 
@@ -442,17 +444,22 @@ def noisy(world):
     return StaticEmbedder(Vocabulary(names), given)
 
 
+def stored(folder, vocabulary, teacher, corpus, settings):
+    with WorkFolder(folder) as work:
+        return store_sentences(work, vocabulary, teacher, corpus, settings, {})
+
+
 def test_the_store_holds_what_memory_would_have(world, corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(retraining, "_SHARD", 100)
+    monkeypatch.setattr("pellucid.static.making.distill._SHARD", 100)
     vocabulary, teacher = Vocabulary(world[0]), teacher_of(world)
-    stored = store_sentences(tmp_path, vocabulary, teacher, corpus, ExtractionSettings(), {})
+    bags, teacher_vectors = stored(tmp_path, vocabulary, teacher, corpus, ExtractionSettings())
     texts = [text for text in read_texts(corpus) if len(text.split()) > 1 and "unknown" not in text]
     wanted = Bags.of(texts, vocabulary)
-    np.testing.assert_array_equal(stored.bags.rows, wanted.rows)
-    np.testing.assert_array_equal(stored.bags.offsets, wanted.offsets)
-    np.testing.assert_allclose(stored.teacher_vectors, unit(teacher(texts)), atol=1e-3)
-    assert stored.teacher_vectors.dtype == np.float16
-    for array in (stored.teacher_vectors, stored.bags.rows, stored.bags.offsets):
+    np.testing.assert_array_equal(bags.rows, wanted.rows)
+    np.testing.assert_array_equal(bags.offsets, wanted.offsets)
+    np.testing.assert_allclose(teacher_vectors, unit(teacher(texts)), atol=1e-3)
+    assert teacher_vectors.dtype == np.float16
+    for array in (teacher_vectors, bags.rows, bags.offsets):
         while isinstance(array, np.ndarray):
             array = array.base
         assert isinstance(array, mmap.mmap)  # on disk, not in memory
@@ -460,14 +467,14 @@ def test_the_store_holds_what_memory_would_have(world, corpus, tmp_path, monkeyp
     def unused(texts):
         raise AssertionError("a finished store encodes nothing")
 
-    again = store_sentences(tmp_path, vocabulary, unused, corpus, ExtractionSettings(), {})
-    np.testing.assert_array_equal(again.bags.rows, wanted.rows)
+    again, _ = stored(tmp_path, vocabulary, unused, corpus, ExtractionSettings())
+    np.testing.assert_array_equal(again.rows, wanted.rows)
 
 
 def test_a_killed_store_goes_on_and_knows_its_teacher(world, corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(retraining, "_SHARD", 100)
+    monkeypatch.setattr("pellucid.static.making.distill._SHARD", 100)
     vocabulary, teacher = Vocabulary(world[0]), teacher_of(world)
-    whole = store_sentences(tmp_path / "whole", vocabulary, teacher, corpus, ExtractionSettings(), {})
+    whole, taught = stored(tmp_path / "whole", vocabulary, teacher, corpus, ExtractionSettings())
     calls = []
     append = WorkFolder.append
 
@@ -478,7 +485,7 @@ def test_a_killed_store_goes_on_and_knows_its_teacher(world, corpus, tmp_path, m
         append(self, name, rows)
 
     def run(encoder, **options):
-        return store_sentences(tmp_path / "cut", vocabulary, encoder, corpus, ExtractionSettings(**options), {})
+        return stored(tmp_path / "cut", vocabulary, encoder, corpus, ExtractionSettings(**options))
 
     monkeypatch.setattr(WorkFolder, "append", dying)
     with pytest.raises(KeyboardInterrupt):
@@ -487,20 +494,21 @@ def test_a_killed_store_goes_on_and_knows_its_teacher(world, corpus, tmp_path, m
     assert json.loads((tmp_path / "cut" / "state.json").read_text())["facts"]["read"] == 200
     with pytest.raises(InputError, match="another model than"):
         run(lambda texts: teacher(texts)[:, ::-1])
-    resumed = run(teacher)
-    np.testing.assert_array_equal(resumed.bags.rows, whole.bags.rows)
-    np.testing.assert_array_equal(resumed.bags.offsets, whole.bags.offsets)
-    np.testing.assert_array_equal(resumed.teacher_vectors, whole.teacher_vectors)
+    resumed, vectors = run(teacher)
+    np.testing.assert_array_equal(resumed.rows, whole.rows)
+    np.testing.assert_array_equal(resumed.offsets, whole.offsets)
+    np.testing.assert_array_equal(vectors, taught)
 
 
 def test_retraining_learns_the_teachers_similarities(world, corpus, tmp_path):
     pytest.importorskip("torch")
     model = noisy(world)
-    made, report = retrain(model, teacher_of(world), corpus, work_dir=tmp_path, refinement=SMALL)
+    made = distill(teacher_of(world), corpus, start=model, work_dir=tmp_path, refinement=SMALL)
+    report = made.report
     assert report.agreement_after > report.agreement_before + 0.4
     assert (report.sentences, report.held_out, report.words, report.trained) == (1470, 30, 300, 250)
     np.testing.assert_allclose(made.vectors[250:], model.vectors[250:], rtol=1e-5)  # not in the corpus: as they were
-    again, _ = retrain(model, teacher_of(world), corpus, work_dir=tmp_path, refinement=SMALL)
+    again = distill(teacher_of(world), corpus, start=model, work_dir=tmp_path, refinement=SMALL)
     np.testing.assert_array_equal(again.vectors, made.vectors)
 
 
@@ -509,11 +517,10 @@ def test_retraining_killed_and_resumed_equals_uninterrupted(world, corpus, tmp_p
     from pellucid.static.making import training
 
     def run(folder):
-        return retrain(
-            noisy(world), teacher_of(world), read_texts(corpus), work_dir=tmp_path / folder, refinement=SMALL
-        )
+        model, texts = noisy(world), read_texts(corpus)
+        return distill(teacher_of(world), texts, start=model, work_dir=tmp_path / folder, refinement=SMALL)
 
-    whole, _ = run("whole")
+    whole = run("whole")
     draw = training._draw_sentences
 
     def dying(groups, train, settings, step):
@@ -525,36 +532,36 @@ def test_retraining_killed_and_resumed_equals_uninterrupted(world, corpus, tmp_p
     with pytest.raises(KeyboardInterrupt):
         run("cut")
     monkeypatch.setattr(training, "_draw_sentences", draw)
-    resumed, _ = run("cut")
+    resumed = run("cut")
     np.testing.assert_array_equal(resumed.vectors, whole.vectors)
 
 
 @pytest.mark.full
 def test_retraining_stopped_anywhere_ends_like_one_that_was_not(world, corpus, tmp_path, monkeypatch):
     pytest.importorskip("torch")
-    monkeypatch.setattr(retraining, "_SHARD", 500)
+    monkeypatch.setattr("pellucid.static.making.distill._SHARD", 500)
 
     def run(folder):
         settings = replace(SMALL, steps=60, evaluate_every=20)
-        return retrain(noisy(world), teacher_of(world), corpus, work_dir=folder, refinement=settings)
+        return distill(teacher_of(world), corpus, start=noisy(world), work_dir=folder, refinement=settings)
 
-    (_, (whole, told)), *others = stopped_at_writes(run, tmp_path / "runs")
+    (_, whole), *others = stopped_at_writes(run, tmp_path / "runs")
     assert len(others) == 8
-    for folder, (other, report) in others:
+    for folder, other in others:
         np.testing.assert_array_equal(other.vectors, whole.vectors, err_msg=str(folder))
-        assert report == told
+        assert other.report == whole.report
     assert assert_damage_is_refused(run, tmp_path / "runs" / "0") == 6
 
 
 @pytest.mark.parametrize("write", [15, None])
 def test_a_corpus_replaced_by_one_of_its_size_is_not_retrained_on(world, corpus, tmp_path, monkeypatch, write):
     pytest.importorskip("torch")
-    monkeypatch.setattr(retraining, "_SHARD", 500)
+    monkeypatch.setattr("pellucid.static.making.distill._SHARD", 500)
     texts = tmp_path / "texts.txt"
     texts.write_bytes(corpus.read_bytes())
 
     def run(texts=texts, work_dir=tmp_path / "work"):
-        return retrain(model_of(world), teacher_of(world), texts, work_dir=work_dir, refinement=SMALL)
+        return distill(teacher_of(world), texts, start=model_of(world), work_dir=work_dir, refinement=SMALL)
 
     stop_at_write(run, write) if write else run()
     with WorkFolder(tmp_path / "work" / "sentences"), pytest.raises(InputError, match="sentences is in use by process"):
@@ -572,12 +579,14 @@ def test_retraining_that_cannot_be(world, corpus, tmp_path):
     pytest.importorskip("torch")
     teacher = teacher_of(world)
     with pytest.raises(CorpusError, match="no sentence of the corpus holds two words"):
-        retrain(model_of(world), teacher, ["not one known", "w3 alone"], work_dir=tmp_path / "a", refinement=SMALL)
+        distill(
+            teacher, ["not one known", "w3 alone"], start=model_of(world), work_dir=tmp_path / "a", refinement=SMALL
+        )
     with pytest.raises(CorpusError, match="at least 128"):
-        retrain(model_of(world), teacher, ["w1 w2"] * 9, work_dir=tmp_path / "b", refinement=SMALL)
-    retrain(model_of(world), teacher, corpus, work_dir=tmp_path / "c", refinement=SMALL)
+        distill(teacher, ["w1 w2"] * 9, start=model_of(world), work_dir=tmp_path / "b", refinement=SMALL)
+    distill(teacher, corpus, start=model_of(world), work_dir=tmp_path / "c", refinement=SMALL)
     with pytest.raises(InputError, match="different: model"):
-        retrain(noisy(world), teacher, corpus, work_dir=tmp_path / "c", refinement=SMALL)
+        distill(teacher, corpus, start=noisy(world), work_dir=tmp_path / "c", refinement=SMALL)
 
 
 # Views and commands
@@ -586,10 +595,10 @@ def test_retraining_that_cannot_be(world, corpus, tmp_path):
 def test_views(world, corpus, prefixes, tmp_path):
     model = model_of(world, slice(299))
     reports = [
-        add_words(model, ["w299", "w1 w2"], teacher_of(world))[1],
-        prune(prefixes, ["the cat"])[1],
-        prune(prefixes, max_words=2)[1],
-        merge_vocabularies(model, model_of(world))[1],
+        add_words(model, ["w299", "w1 w2"], teacher_of(world)).report,
+        prune(prefixes, ["the cat"]).report,
+        prune(prefixes, max_words=2).report,
+        merge_vocabularies(model, model_of(world)).report,
     ]
     for report, said in zip(reports, ("w1 w2", "that are known", "table, MB", "299 of them shared"), strict=True):
         assert said in " ".join(check_views(report).split())

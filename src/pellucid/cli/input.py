@@ -16,7 +16,7 @@ from pellucid.errors import InputError
 if TYPE_CHECKING:
     from pellucid.base import Embedder
     from pellucid.embeddings import Role
-    from pellucid.static.making.bilingual import Languages, ParallelFiles
+    from pellucid.static.making.parallel import Languages, ParallelFiles
 
 ModelOption = Annotated[str, typer.Option("--model", "-m", help="A bundled name, a folder, or a Hugging Face hub id.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON.")]

@@ -21,7 +21,7 @@ from pellucid.cli.output import say
 
 if TYPE_CHECKING:
     from pellucid.corpus import Corpus
-    from pellucid.static.making.bilingual import Languages, ParallelFiles
+    from pellucid.static.making.parallel import Languages, ParallelFiles
 
 commands = typer.Typer()
 
@@ -106,11 +106,11 @@ def distill(
             refinement=refinement,
         )
     else:
-        from pellucid.static.making.bilingual import JoinSettings, distill_languages
-        from pellucid.static.making.training import TranslationSettings
+        from pellucid.static.making.languages import distill_languages
+        from pellucid.static.making.training import TuningSettings
 
-        join = JoinSettings(pca, TranslationSettings(steps=10_000 if steps is None else steps))
-        model = distill_languages(teacher, *texts, work_dir=work_dir, extraction=extraction, join=join)
+        tuning = TuningSettings(steps=10_000 if steps is None else steps)
+        model = distill_languages(teacher, *texts, work_dir=work_dir, extraction=extraction, pca=pca, tuning=tuning)
     model.save_pretrained(output, dtype=dtype)
     say(f"wrote {output}: {len(model.vocabulary):,} words, {model.get_embedding_dimension()} dimensions", err=True)
 

@@ -23,8 +23,7 @@ from pellucid.cli.input import (
 from pellucid.cli.output import say, show
 
 if TYPE_CHECKING:
-    from pellucid.static.making.bilingual import Languages
-    from pellucid.views.report import Report
+    from pellucid.static.making.parallel import Languages
 
 commands = typer.Typer()
 vocabulary = typer.Typer(
@@ -66,13 +65,12 @@ def add(
       pellucid vocabulary add static-en --words terms.txt --sentences texts.txt \\
         --teacher sentence-transformers/all-MiniLM-L6-v2 -o mine
     """
-    from pellucid.static.making.adding import AddingSettings, add_words
+    from pellucid.static.making.vocabulary import add_words
 
     entries = [*(words or []), *((line for line in read(str(words_file)) if line.strip()) if words_file else [])]
     corpus = corpus_of(sentences) if sentences else None
-    settings = AddingSettings(replace=replace)
-    made, report = add_words(_static(model), entries, _teacher(teacher), corpus, settings=settings)
-    _save(made, report, output, dtype, json)
+    made = add_words(_static(model), entries, _teacher(teacher), corpus, replace=replace)
+    _save(made, output, dtype, json)
 
 
 @vocabulary.command()
@@ -88,7 +86,7 @@ def spell(model: _Model, output: NewModelOption, dtype: _Dtype = None) -> None:
       pellucid vocabulary spell static-en -o static-en-spelled
       pellucid vocabulary spell my-model -o my-model
     """
-    from pellucid.static.making.spelled import fit_spelling
+    from pellucid.static.making.vocabulary import fit_spelling
 
     made = fit_spelling(_static(model))
     made.save_pretrained(output, dtype=dtype)
@@ -115,11 +113,11 @@ def prune(
       pellucid vocabulary prune static-en texts.txt -o small
       pellucid vocabulary prune static-en --max-words 20000 -o common
     """
-    from pellucid.static.making.pruning import prune as make
+    from pellucid.static.making.vocabulary import prune as make
 
     corpus = None if texts is None else list(read(texts))
-    made, report = make(_static(model), corpus, min_count=min_count, max_words=max_words)
-    _save(made, report, output, dtype, json)
+    made = make(_static(model), corpus, min_count=min_count, max_words=max_words)
+    _save(made, output, dtype, json)
 
 
 @vocabulary.command()
@@ -144,20 +142,20 @@ def retrain(
       pellucid vocabulary retrain static-en corpus.txt \\
         --teacher sentence-transformers/all-MiniLM-L6-v2 -o mine
     """
+    from pellucid.static.making.distill import distill
     from pellucid.static.making.extraction import ExtractionSettings
-    from pellucid.static.making.retraining import retrain as make
     from pellucid.static.making.training import RefinementSettings
 
     start = _static(model)
-    made, report = make(
-        start,
+    made = distill(
         _teacher(teacher),
         corpus_of(corpus),
         work_dir=work_folder(work_dir, output),
-        sentences=ExtractionSettings(max_sentences=max_sentences),
+        start=start,
+        extraction=ExtractionSettings(max_sentences=max_sentences),
         refinement=RefinementSettings(steps=steps),
     )
-    _save(made, report, output, dtype or str(start.dtype), json)
+    _save(made, output, dtype or str(start.dtype), json)
 
 
 @vocabulary.command()
@@ -180,8 +178,8 @@ def merge(
     """
     from pellucid.static.making.merging import merge_vocabularies
 
-    made, report = merge_vocabularies(_static(first), _static(second), method=method, shared=shared)
-    _save(made, report, output, dtype, json)
+    made = merge_vocabularies(_static(first), _static(second), method=method, shared=shared)
+    _save(made, output, dtype, json)
 
 
 @vocabulary.command()
@@ -207,15 +205,16 @@ def languages(
       pellucid vocabulary languages static-en --parallel en-fr=english.txt,french.txt \\
         --parallel en-ja=pairs.tsv.xz -o static-en-fr-ja
     """
-    from pellucid.static.making.anchored import AnchoringSettings, add_languages
-    from pellucid.static.making.training import TranslationSettings
+    from pellucid.static.making.languages import add_languages
+    from pellucid.static.making.training import TuningSettings
 
-    settings = AnchoringSettings(vocabulary, min_count, translation=TranslationSettings(steps=steps))
     made = add_languages(
         _static(model),
         parallel_files(parallel, dict(_codes(parallel, known))),
         known=known,
-        settings=settings,
+        vocabulary=vocabulary,
+        min_count=min_count,
+        tuning=TuningSettings(steps=steps),
         work_dir=work_folder(work_dir, output),
     )
     made.save_pretrained(output, dtype=dtype)
@@ -241,7 +240,7 @@ def _teacher(name: str) -> Any:
     return load(name)
 
 
-def _save(made: Any, report: Report, output: Path, dtype: str | None, json: bool) -> None:
+def _save(made: Any, output: Path, dtype: str | None, json: bool) -> None:
     made.save_pretrained(output, dtype=dtype)
-    show(report, json, None, None)
+    show(made.report, json, None, None)
     say(f"wrote {output}: {len(made.vocabulary):,} words", err=True)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from pellucid.base import Vectors
-from pellucid.errors import InputError
+from pellucid.errors import InputError, check_choice, check_numbers
 from pellucid.transformer.attention import base_states, is_causal_lm, through_head
 from pellucid.transformer.backbone import Backbone
-from pellucid.transformer.reading import Reading, ReadingSettings, check_choice, check_positive
+from pellucid.transformer.reading import Reading, ReadingSettings
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -76,7 +76,7 @@ class KeyTokenSettings(ReadingSettings):
         check_choice(self, ("cosine", "dot"), "similarity")
         check_choice(self, (True, False), "start_token", "through_end", "normalize")
         check_choice(self, (True, False, None), "special_tokens")
-        check_positive(self, "top_k")
+        check_numbers(self, "top_k", least=1, whole=True, optional=True)
 
     @property
     def adds_start(self) -> bool:

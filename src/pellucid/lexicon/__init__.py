@@ -12,11 +12,6 @@ if TYPE_CHECKING:
         fit_head as fit_head,
         fit_rows as fit_rows,
     )
-    from pellucid.lexicon.distilling import (
-        fired_clusters as fired_clusters,
-        named_by_words as named_by_words,
-        refine_clusters as refine_clusters,
-    )
     from pellucid.lexicon.embedder import LexiconEmbedder as LexiconEmbedder
     from pellucid.lexicon.settings import LexiconSettings as LexiconSettings
     from pellucid.lexicon.static import (

@@ -8,11 +8,11 @@ take the place of the head, and each cluster is a dimension, named after its bes
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,8 @@ from pellucid.progress import Progress
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.transformer.reading import Reader
 from pellucid.transformer.tokenwords import Rank, Token, readable, vocabulary_of
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, percent
+from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from pellucid.transformer.backbone import Backbone
@@ -36,6 +38,56 @@ FILES = (_TENSORS, _WORDS, _TABLE)
 _NAMED_BY = 3  # words
 _SPARE_ROWS = 1024  # heads are padded to a round number of rows; more than this is another tokenizer's head
 _BLOCK = 2048  # rows compared with all centroids at once
+_LARGEST, _EXAMPLES = 5, 10  # clusters in a report
+
+
+class ReportedCluster(NamedTuple):
+    """One of the "largest" clusters, or an "example" of two tokens or more drawn at random."""
+
+    what: str
+    number: int
+    tokens: int
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class ClusterReport(Report):
+    """How good clusters are.
+
+    Attributes:
+        k: how many clusters there are.
+        tokens: in all of them.
+        outside: tokens that are in none.
+        dead: clusters without a token.
+        singles: how many clusters have one token.
+        median_size: tokens of a cluster.
+        shards_only: clusters that are named by parts of words alone.
+        explained: share of the clustered rows' variance that is between clusters; None without rows.
+        clusters: the five largest and ten examples.
+    """
+
+    kind: ClassVar[str] = "clusters"
+    table: ClassVar[str] = "clusters"
+
+    k: int
+    tokens: int
+    outside: int
+    dead: tuple[int, ...]
+    singles: int
+    median_size: float
+    shards_only: tuple[int, ...]
+    explained: float | None
+    clusters: tuple[ReportedCluster, ...]
+
+    def _parts(self) -> Iterator[AnyPart]:
+        yield Heading("Clusters", f"{self.k:,} of {self.tokens:,} tokens", "lexicon")
+        explained = "" if self.explained is None else f" They explain {percent(self.explained)} of the rows' variance."
+        yield Note(
+            f"{self.outside:,} tokens are in none. The median size is {self.median_size:g}; {self.singles:,} have one "
+            f"token, {len(self.dead):,} none; {len(self.shards_only):,} are named by parts of words alone.{explained}"
+        )
+        rows = tuple((one.what, f"{one.tokens:,}", ", ".join(one.words[:8])) for one in self.clusters)
+        yield TablePart("", (Column(""), Column("tokens", "number"), Column("words")), rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +141,32 @@ class Clusters:
 
     def report(self, rows: Any = None) -> ClusterReport:
         """Return how good the clusters are; with the `rows` [vocabulary, d] also how much of them they explain."""
-        return ClusterReport(self, None if rows is None else _explained(_as_rows(rows), self))
+        explained = None
+        if rows is not None:
+            rows, kept = _as_rows(rows), np.flatnonzero(self.assignment >= 0)
+            if len(self.assignment) != len(rows):
+                raise InputError(f"the clusters are of {len(self.assignment):,} tokens, got {len(rows):,} rows")
+            inside = ((rows[kept] - self.centroids[self.assignment[kept]]) ** 2).sum()
+            total = ((rows[kept] - rows[kept].mean(axis=0)) ** 2).sum()
+            explained = float(1 - inside / total) if total else 1.0
+        sizes, several = self.sizes, np.flatnonzero(self.sizes > 1)
+        largest = np.argsort(-sizes, kind="stable")[:_LARGEST].tolist()
+        drawn = sorted(np.random.default_rng(0).permutation(several)[:_EXAMPLES].tolist())
+        return ClusterReport(
+            tokens=int(sizes.sum()),
+            outside=int((self.assignment < 0).sum()),
+            dead=tuple(np.flatnonzero(sizes == 0).tolist()),
+            singles=int((sizes == 1).sum()),
+            median_size=float(np.median(sizes)) if len(self) else 0.0,
+            shards_only=tuple(n for n, words in enumerate(self.words) if words and words[0].startswith("…")),
+            explained=explained,
+            clusters=tuple(
+                ReportedCluster(what, number, int(sizes[number]), self.words[number])
+                for what, numbers in (("largest", largest), ("example", drawn))
+                for number in numbers
+            ),
+            k=len(self),
+        )
 
     def take(self, chosen: npt.NDArray[np.int64]) -> Clusters:
         """Return some of the clusters, in that order; tokens of the others are in none."""
@@ -252,7 +329,7 @@ def _read(rows: npt.NDArray[np.float32], tokenizer: Any, words: Collection[str] 
 
 
 def _check_k(k: int, rows: npt.NDArray[np.float32]) -> None:
-    """Refuse a number of clusters that cannot be made."""
+    """Check that so many clusters can be made."""
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
         raise InputError(f"the number of clusters is {k!r:.40}; it must be a whole number above 0, or None")
     different = len({row.tobytes() for row in rows}) if k <= len(rows) else len(rows)
@@ -285,16 +362,6 @@ def _means(rows: npt.NDArray[np.float32], labels: npt.NDArray[np.int64], k: int)
     members = csr_array((np.ones(len(rows), np.float32), (labels, np.arange(len(rows)))), shape=(k, len(rows)))
     means: npt.NDArray[np.float32] = (members @ rows / np.maximum(counts, 1)[:, None]).astype(np.float32)
     return means
-
-
-def _explained(rows: npt.NDArray[np.float32], clusters: Clusters) -> float:
-    """Return the share of the clustered rows' variance that is between clusters."""
-    kept = np.flatnonzero(clusters.assignment >= 0)
-    if len(clusters.assignment) != len(rows):
-        raise InputError(f"the clusters are of {len(clusters.assignment):,} tokens, got {len(rows):,} rows")
-    inside = ((rows[kept] - clusters.centroids[clusters.assignment[kept]]) ** 2).sum()
-    total = ((rows[kept] - rows[kept].mean(axis=0)) ** 2).sum()
-    return float(1 - inside / total) if total else 1.0
 
 
 def _named(
@@ -340,47 +407,6 @@ def _name(members: Sequence[Token]) -> str:
             folded = token.text.casefold()
             spellings[folded] = token.text if token.text == folded else spellings.get(folded, token.text)
     return ", ".join(list(spellings.values())[:_NAMED_BY])
-
-
-class ClusterReport:
-    """How good clusters are: sizes, dead ones, those named by shards alone, and examples."""
-
-    def __init__(self, clusters: Clusters, explained: float | None) -> None:
-        """Take the clusters and the share of the rows' variance that they explain, None where rows are not known."""
-        self._clusters = clusters
-        sizes = clusters.sizes
-        self.k = len(clusters)
-        self.tokens = int(sizes.sum())
-        self.outside = int((clusters.assignment < 0).sum())
-        self.dead = np.flatnonzero(sizes == 0).tolist()
-        self.singles = int((sizes == 1).sum())
-        self.median_size = float(np.median(sizes)) if self.k else 0.0
-        self.largest = np.argsort(-sizes, kind="stable")[:5].tolist()
-        self.shards_only = [n for n, words in enumerate(clusters.words) if words and words[0].startswith("…")]
-        self.explained = explained
-
-    def examples(self, count: int = 10, *, seed: int = 0) -> list[tuple[str, ...]]:
-        """Return the words of `count` clusters of two tokens or more, drawn at random."""
-        several = np.flatnonzero(self._clusters.sizes > 1)
-        drawn = np.random.default_rng(seed).permutation(several)[:count]
-        return [self._clusters.words[number] for number in sorted(drawn)]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the figures by name."""
-        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
-
-    def __str__(self) -> str:
-        """Return the figures as lines of text, with the largest clusters and ten examples."""
-        sizes, words = self._clusters.sizes, self._clusters.words
-        lines = [
-            f"{self.k:,} clusters of {self.tokens:,} tokens; {self.outside:,} tokens are in none",
-            f"size: median {self.median_size:g}, largest {int(sizes.max(initial=0)):,}; of one token: {self.singles:,}",
-            f"dead (no token): {len(self.dead):,}; named by shards alone: {len(self.shards_only):,}",
-        ]
-        if self.explained is not None:
-            lines.append(f"variance of the rows explained: {self.explained:.1%}")
-        lines += [f"largest: {int(sizes[n]):,} tokens: {', '.join(words[n][:8])}" for n in self.largest]
-        return "\n".join([*lines, *(f"example: {', '.join(example[:8])}" for example in self.examples())])
 
 
 # A head for a transformer whose states were never trained to predict words.

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from pellucid.errors import InputError
 from pellucid.text import split_words
-from pellucid.transformer.reading import Reading, ReadingSettings, check_choice, check_positive
+from pellucid.transformer.reading import Reading, ReadingSettings, check_choice
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -57,7 +57,7 @@ class LexiconSettings(ReadingSettings):
         check_choice(self, POOLINGS, "pooling")
         check_choice(self, (True, False, None), "shift")
         check_choice(self, (True, False), "takes_instruction", "own_words")
-        check_positive(self, "max_active_dims")
+        check_numbers(self, "max_active_dims", least=1, whole=True, optional=True)
 
     @property
     def adds_start(self) -> bool:

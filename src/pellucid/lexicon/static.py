@@ -31,7 +31,7 @@ import numpy.typing as npt
 from pellucid.base import Embedder, explained_texts
 from pellucid.dimensions import Dimensions, Edit, write_dimensions
 from pellucid.embeddings import Role
-from pellucid.errors import InputError, ModelFolderError
+from pellucid.errors import InputError, ModelFolderError, check_numbers
 from pellucid.explanation import Explanation, Row
 from pellucid.mixing import (
     LARGEST,
@@ -45,7 +45,6 @@ from pellucid.mixing import (
 from pellucid.static.folder import read_vocabulary, write_vocabulary
 from pellucid.store import is_sound, read_tensors, write_tensors
 from pellucid.text import Coverage, Span, Vocabulary, Word, shown_word, well_formed
-from pellucid.transformer.reading import check_positive
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -152,7 +151,7 @@ class StaticLexiconEmbedder(Embedder):
         self._dimensions = dimensions
         self._bulk: BulkRows | None = None  # made when first needed
         self._characters = 0  # encoded without it
-        check_positive(self, "max_active_dims")
+        check_numbers(self, "max_active_dims", least=1, whole=True, optional=True)
         _check_table(self.table, len(vocabulary), self._clusters)
 
     def __getstate__(self) -> dict[str, Any]:

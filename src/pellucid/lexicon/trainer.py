@@ -400,7 +400,7 @@ class LexiconTrainer(SentenceTransformerTrainer):  # type: ignore[misc, unused-i
         self.model[0].save(str(folder))
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
-        """Say in our words where there is no room for it."""
+        """Say in our words where there is no space for it."""
         with writing_explained(Path(self.args.output_dir)):
             super()._save_checkpoint(*args, **kwargs)
 

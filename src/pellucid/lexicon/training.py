@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pellucid.errors import InputError, missing_extra
+from pellucid.errors import InputError, check_numbers, missing_extra
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.lexicon.training_data import TrainingSet
 from pellucid.progress import Progress
@@ -91,17 +91,11 @@ class TrainingSettings:
         Raises:
             InputError: a value is not allowed; the message names it.
         """
-        least: dict[str, float] = {"batch_size": 2, "group_size": 1, "rank": 1, "save_steps": 1, "warmup_steps": 0}
-        least |= {"max_steps": 1, "chunk": 1, "dropout": 0, "distillation": 0, "seed": 0}
-        above = ("epochs", "temperature", "similarity_temperature", "learning_rate", "alpha")
-        for name, value in asdict(self).items():
-            if value is None or isinstance(value, (bool, str)):
-                continue
-            low = least.get(name, 0)
-            if not math.isfinite(value) or value < low or (name in above and value == 0):
-                raise InputError(
-                    f"{name} is {value!r:.40}; it must be {'above' if name in above else 'at least'} {low}"
-                )
+        check_numbers(self, "epochs", "temperature", "similarity_temperature", "learning_rate", "alpha", above=0)
+        check_numbers(self, "group_size", "rank", "save_steps", least=1)
+        check_numbers(self, "warmup_steps", "dropout", "distillation", "seed", least=0)
+        check_numbers(self, "max_steps", "chunk", least=1, optional=True)
+        check_numbers(self, "batch_size", least=2)
 
 
 def train_lexicon(

@@ -79,7 +79,7 @@ class TrainingRow:
         for name in ("prompt", "type"):
             if not isinstance(getattr(self, name), str):
                 raise RowError(f"{name!r} is {getattr(self, name)!r:.40}, which is no text")
-        if own_candidates_alone(self.type) and not self.neg:
+        if _own_candidates_only(self.type) and not self.neg:
             raise RowError(f"'neg' is empty, and a query of type {self.type!r} is compared with its own texts alone")
         self._check_scores()
 
@@ -140,7 +140,7 @@ class TrainingSet:
     @property
     def in_batch(self) -> bool:
         """Whether other rows' texts are negatives."""
-        return not own_candidates_alone(self.type)
+        return not _own_candidates_only(self.type)
 
     @property
     def candidates_instructed(self) -> bool:
@@ -154,7 +154,7 @@ class TrainingSet:
         return 1 + min(most - 1, max(len(row.neg) for row in self.rows))
 
 
-def own_candidates_alone(kind: str) -> bool:
+def _own_candidates_only(kind: str) -> bool:
     """Whether queries of a type are compared with their own candidates and no others."""
     return "symmetric" in kind or "class" in kind
 
@@ -198,7 +198,7 @@ def _read_file(path: Path) -> tuple[list[TrainingRow], list[str]]:
     for place, value in _raw_rows(path):
         try:
             rows.append(_as_row(value))
-        except RowError as error:
+        except (RowError, CorpusError) as error:
             problems.append(f"{path}, {place}: {error}")
     shown = "\n  ".join(
         [*problems[:_SHOWN], *([f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else [])]
@@ -211,40 +211,29 @@ def _read_file(path: Path) -> tuple[list[TrainingRow], list[str]]:
 
 
 def _raw_rows(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the place of each row and what it holds: a value, or an error in place of one that is not JSON."""
+    """Yield the place of each row and what it holds, as JSON where the file is of lines."""
     check_file(path, "training file")
     if not path.name.lower().endswith(_ENDINGS):
         raise CorpusError(f"cannot tell the format of {path}; training rows are read from .jsonl, .gz, .xz or .parquet")
     if path.suffix.lower() == ".parquet":
-        for number, row in enumerate(parquet_rows(path, _known_columns), 1):
-            yield f"row {number}", row
+        known = TrainingRow.__dataclass_fields__
+        rows = parquet_rows(path, lambda schema: [name for name in schema.names if name in known])
+        yield from ((f"row {number}", row) for number, row in enumerate(rows, 1))
         return
     for number, line in enumerate(read_lines(path, "training file"), 1):
         if line and not line.isspace():
-            yield f"line {number}", _parsed(line)
-
-
-def _parsed(line: str) -> Any:
-    try:
-        return parse_json(line)
-    except CorpusError as error:
-        return RowError(str(error))
-
-
-def _known_columns(schema: Any) -> list[str]:
-    return [name for name in schema.names if name in TrainingRow.__dataclass_fields__]
+            yield f"line {number}", line
 
 
 def _as_row(value: Any) -> TrainingRow:
     """Return a row of what a file holds; other fields than ours are for other programs."""
-    if isinstance(value, RowError):
-        raise value
+    value = parse_json(value) if isinstance(value, str) else value
     if not isinstance(value, dict):
         raise RowError(f"a row is an object with 'query' and 'pos', got {value!r:.40}")
     for name in ("query", "pos"):
         if value.get(name) is None:
             raise RowError(f"{name!r} is missing")
-    row = TrainingRow(
+    return TrainingRow(
         value["query"],
         _listed(value, "pos"),
         _listed(value, "neg"),
@@ -253,7 +242,6 @@ def _as_row(value: Any) -> TrainingRow:
         value.get("prompt") or "",
         value.get("type") or "retrieval",
     )
-    return row
 
 
 def _listed(value: dict[str, Any], name: str) -> tuple[Any, ...]:

@@ -43,7 +43,7 @@ _PAGE = 1024  # code points classified at once
 _LEARNT_WORDS = 1 << 15  # also the most that Python is asked at once: a text may have millions of unknown words
 
 
-class Words(NamedTuple):
+class WordRows(NamedTuple):
     """The words of a text, in order."""
 
     rows: list[int]  # of each in the table, -1 for an unknown word
@@ -147,15 +147,7 @@ class _Bulk:
 
 
 class BulkRows(_Bulk):
-    """Finds the rows of the words of many texts."""
-
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        """Index the vocabulary.
-
-        Raises:
-            InputError: PELLUCID_THREADS is no positive number.
-        """
-        super().__init__(vocabulary)
+    """Finds the rows of the words of many texts, given the vocabulary; PELLUCID_THREADS must be a positive number."""
 
     def each_block(
         self,
@@ -271,7 +263,7 @@ class BulkEncoder(_Bulk):
         self._idle.append(worker)
         return shares
 
-    def words(self, text: str) -> Words | None:
+    def words(self, text: str) -> WordRows | None:
         """Return the words of `text`; None where that takes Python (phrases, some scripts, spelling, or maybe so).
 
         Raises:
@@ -322,7 +314,7 @@ class _Reader:
         return block, scratch, ends
 
     def _folded(self, numbers: npt.NDArray[np.int32]) -> bool:
-        """Change the numbers found of a stretch of words for others, if they cannot be kept; return whether it did."""
+        """Replace the numbers found of some words in a row, if they cannot be kept; return whether it did."""
         return False
 
     def _joined(self, texts: _Texts) -> npt.NDArray[np.uint8]:
@@ -440,7 +432,7 @@ class _Worker(_RowReader):
         self._begin(texts, add_up)
         _, scratch, ends = self._read(texts)
         spelled = self._no_vectors if self._spelled is None else self._spelled.vectors
-        if total:  # as one more word, for which there is room
+        if total:  # as one more word, for which there is space
             scratch.rows[ends[0]] = len(self._vectors) + len(spelled)
             spelled = np.concatenate([spelled, np.sum(total, axis=0, keepdims=True).astype(np.float32)])
             ends[0] += 1
@@ -464,7 +456,7 @@ class _Worker(_RowReader):
         words = ends - starts
         shares[:] = np.where(words > 0, (known[ends] - known[starts]) / np.maximum(words, 1), 1)
 
-    def words(self, text: str) -> Words | None:
+    def words(self, text: str) -> WordRows | None:
         """Return the words of a text that is a block by itself; None if some are spelled."""
         self._begin([text])
         block, scratch, ends = self._read([text])
@@ -472,7 +464,7 @@ class _Worker(_RowReader):
         if self._spelled is not None and scratch.rows[:count].max(initial=-1) >= len(self._vectors):
             return None
         others = scratch.missing[: kernels.list_others(block, count, self._lexicon, scratch)].tolist()
-        return Words(scratch.rows[:count].tolist(), _places(block, scratch.edges[: 2 * count], [text]), others)
+        return WordRows(scratch.rows[:count].tolist(), _places(block, scratch.edges[: 2 * count], [text]), others)
 
 
 class WordNumbers(_Reader):
@@ -573,7 +565,7 @@ def _join(texts: list[str]) -> bytes:
 
 
 def _check_utf8(block: npt.NDArray[np.uint8]) -> None:
-    """Refuse bytes that are not UTF-8, of which the compiled functions would read more than there are."""
+    """Check that bytes are UTF-8; of others the compiled functions would read more than there are."""
     try:
         codecs.utf_8_decode(block.data, "strict", True)
     except UnicodeDecodeError as error:

@@ -55,6 +55,7 @@ from pellucid.text import JOINER, Coverage, Span, Vocabulary, Word, shown_word, 
 
 if TYPE_CHECKING:
     from pellucid.static.bulk import BulkEncoder
+    from pellucid.views.report import Report
 
 _TABLE = "dimensions.tsv"
 _WORDS = 10_000  # the first of the vocabulary, in most models the commonest: rare words at an end name nothing
@@ -112,9 +113,11 @@ class StaticEmbedder(Embedder):
         vectors: float32, float16 or int8 [words, dimension]; may be memory-mapped.
         scales: float32 [words], what an int8 row is multiplied with; None for float tables.
         dtype: what `save_pretrained` writes: that of `vectors`, or "int4" for int8 numbers from -7 to 7.
+        report: what the function did that made the model, where there is more to say than the model; it is not saved.
     """
 
     family: ClassVar[str] = "static"
+    report: Report | None = None
     _truncates: ClassVar[bool] = True  # principal directions stand in the order of what they say
 
     def __init__(

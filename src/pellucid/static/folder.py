@@ -5,8 +5,8 @@ rule is applied when the folder is written: every string it finds a row for gets
 sends the id to the row. Other strings stay unknown there; here they are found by the rule.
 
 A vocabulary that cuts scripts without spaces is written as a WordPiece tokenizer, whose rule, the longest known piece
-from the left, is ours: its words get a second id for where they do not begin a stretch of such script, and a character
-that is only part of words gets ids that count for nothing, since one unknown piece makes a whole stretch unknown there.
+from the left, is ours: its words get a second id for where they do not begin a run of such script, and a character
+that is only part of words gets ids that count for nothing, since one unknown piece makes a whole run unknown there.
 Phrases have ids that only text with "▁" itself reaches: no tokenizer of theirs joins words.
 
 Rows keep the vocabulary's order, with one zero row at the end for what counts for nothing, so that the table on disk
@@ -26,11 +26,11 @@ import codecs
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -152,7 +152,7 @@ def _word_tokenizer(tokens: list[str], unknown: int, lower: bool, inside: str | 
 
 
 def _inside_mark(words: Sequence[str]) -> str:
-    """Return what a piece that does not begin its stretch starts with: BERT's mark, or more of it."""
+    """Return what a piece that does not begin its run starts with: BERT's mark, or more of it."""
     mark = "##"
     while any(word.startswith(mark) for word in words):
         mark += "#"
@@ -183,7 +183,7 @@ def _write_tokenizer(path: Path, tokenizer: Tokenizer) -> None:
 
 
 def check_writable(words: Sequence[str]) -> None:
-    """Refuse words that one line of UTF-8 cannot hold.
+    """Check that each word can be written as one line of UTF-8.
 
     Raises:
         InputError: a word holds a line break or a lone surrogate.
@@ -262,39 +262,47 @@ def read_static(folder: Path) -> StoredTable:
         ModelFolderError: a file is missing, broken, or does not fit the others.
     """
     path, vocabulary = folder / _TENSORS, read_vocabulary(folder)
+    words = len(vocabulary)
     tensors, metadata = read_tensors(path)
     if "packed" in tensors:
-        return StoredTable(vocabulary, *_unpacked(path, len(vocabulary), tensors, metadata.get(_DIMENSION, "")), "int4")
-    words = len(vocabulary)
-    embeddings = tensors.get("embeddings")
-    if (
-        embeddings is None
-        or embeddings.ndim != 2
-        or str(embeddings.dtype) not in _STOCK_DTYPES
-        or not embeddings.shape[1]
-    ):
+        return StoredTable(vocabulary, *_unpacked(path, words, tensors, metadata), "int4")
+    vectors = _float_or_int8(path, tensors)
+    if vectors is None:
         raise ModelFolderError(f"{path} holds no table 'embeddings' [rows, dimension] of {', '.join(_STOCK_DTYPES)}")
-    if len(embeddings) <= words or (len(embeddings) > words + 1 and not (folder / _SPELLING).exists()):
-        raise _unfit(path, words, f"{len(embeddings)} rows, expected one more than words")
-    weights = _checked_weights(tensors, path, words)
-    _check_sound(embeddings, path)
-    scales = weights[:words] if weights is not None and embeddings.dtype == np.int8 else None
-    return StoredTable(vocabulary, embeddings[:words], scales, str(embeddings.dtype))
+    if len(vectors) <= words or (len(vectors) > words + 1 and not (folder / _SPELLING).exists()):
+        raise _unfit(path, words, f"{len(vectors)} rows, expected one more than words")
+    weights, mapping = tensors.get("weights"), tensors.get("mapping")
+    ids = len(vectors) if mapping is None else mapping.size
+    if mapping is not None:
+        if mapping.ndim != 1 or mapping.dtype.kind != "i" or ids <= words:
+            raise ModelFolderError(f"{path}: 'mapping' must be integers, more than the {words} words")
+        if mapping.min() < 0 or mapping.max() >= len(vectors):
+            raise ModelFolderError(f"{path}: 'mapping' points outside the {len(vectors)} rows")
+    if weights is None and vectors.dtype == np.int8:
+        raise ModelFolderError(f"{path} holds int8 vectors without 'weights', their scales")
+    if weights is not None:
+        _check_scales(weights, path, "weights", ids)
+    scales = weights[:words] if weights is not None and vectors.dtype == np.int8 else None
+    return StoredTable(vocabulary, vectors[:words], scales, str(vectors.dtype))
 
 
-def _check_sound(vectors: npt.NDArray[Any], path: Path) -> None:
-    """Refuse a float table with NaN, infinity or what is too large; one too large to be searched is taken as it is."""
+def _float_or_int8(path: Path, tensors: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any] | None:
+    """Return the table among the tensors of `path`, or None; a float table too large to be searched as it is."""
+    vectors = tensors.get("embeddings")
+    if vectors is None or vectors.ndim != 2 or str(vectors.dtype) not in _STOCK_DTYPES or not vectors.shape[1]:
+        return None
     if vectors.dtype != np.int8 and vectors.nbytes <= _SEARCHED_BYTES and not is_sound(vectors, LARGEST):
         raise ModelFolderError(
             f"{path} holds vectors that are NaN or infinite, or beyond {LARGEST:g}; make or download the model again"
         )
+    return vectors
 
 
 def _unpacked(
-    path: Path, words: int, tensors: dict[str, npt.NDArray[Any]], dimension: str
+    path: Path, words: int, tensors: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, str]
 ) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
     """Return the table in 4 bits among the tensors of `path`, unpacked, and its scales."""
-    packed, scales = tensors["packed"], tensors.get("scales")
+    packed, scales, dimension = tensors["packed"], tensors.get("scales"), metadata.get(_DIMENSION, "")
     if packed.dtype != np.uint8 or packed.ndim != 2 or not packed.shape[1]:
         raise ModelFolderError(
             f"{path}: 'packed' is {packed.dtype} {list(packed.shape)}, expected uint8 [words, bytes]"
@@ -325,9 +333,12 @@ def read_vocabulary(folder: Path) -> Vocabulary:
     Raises:
         ModelFolderError: a file is missing or broken, or a word occurs twice.
     """
-    words, subwords = _read_words(folder / "words.txt"), folder / "subwords.json"
+    words, path = _read_words(folder / "words.txt"), folder / "subwords.json"
+    later = None
+    if path.exists():  # read now, since the folder may be deleted; parsed when it is needed
+        later = partial(parse_tokenizer, read_regular(path, MAX_TOKENIZER), path)
     try:
-        return Vocabulary(words, _later(subwords) if subwords.exists() else None)
+        return Vocabulary(words, later)
     except InputError as error:
         raise ModelFolderError(f"{folder / 'words.txt'}: {error}") from error
 
@@ -379,19 +390,20 @@ def read_spelling(folder: Path, words: int, dimension: int) -> tuple[npt.NDArray
     weights = tensors.get("weights")
     if weights is None or weights.dtype != np.uint8 or weights.shape != (BUCKETS,):
         raise ModelFolderError(f"{path} holds no 'weights' of n-grams, uint8 [{BUCKETS}]; make the model again")
-    vectors, scales, dtype = tensors.get("embeddings"), tensors.get("scales"), "int4"
+    scales, dtype = tensors.get("scales"), "int4"
+    vectors: npt.NDArray[Any]
     if "packed" in tensors:
-        vectors, scales = _unpacked(path, words, tensors, metadata.get(_DIMENSION, ""))
-    elif vectors is not None:
-        dtype = str(vectors.dtype)
-        if vectors.ndim != 2 or len(vectors) != words or dtype not in _STOCK_DTYPES or not vectors.shape[1]:
-            raise ModelFolderError(f"{path}: 'embeddings' are {dtype} {list(vectors.shape)}, of another model")
+        vectors, scales = _unpacked(path, words, tensors, metadata)
+    elif "embeddings" in tensors:
+        found = _float_or_int8(path, tensors)
+        if found is None or len(found) != words:
+            raise ModelFolderError(f"{path}: 'embeddings' {list(tensors['embeddings'].shape)} are of another model")
+        vectors, dtype = found, str(found.dtype)
         if (scales is not None) != (dtype == "int8"):
             raise ModelFolderError(f"{path}: {dtype} 'embeddings' with{'out' * (scales is None)} 'scales'")
         if scales is not None:
             _check_scales(scales, path, "scales", words)
-        _check_sound(vectors, path)
-    if vectors is None:
+    else:
         return weights, None
     mixing = read_mixing(tensors, vectors.shape[1], dimension, path)
     if mixing is None:
@@ -410,24 +422,8 @@ def _read_words(path: Path) -> list[str]:
     return text.replace("\r\n", "\n").split("\n")[:-1]
 
 
-def _checked_weights(tensors: dict[str, npt.NDArray[Any]], path: Path, words: int) -> npt.NDArray[np.float32] | None:
-    """Return the weights of the token ids after checking them and the mapping; an int8 table must have them."""
-    weights, mapping, embeddings = tensors.get("weights"), tensors.get("mapping"), tensors["embeddings"]
-    ids = len(embeddings) if mapping is None else mapping.size
-    if mapping is not None:
-        if mapping.ndim != 1 or mapping.dtype.kind != "i" or ids <= words:
-            raise ModelFolderError(f"{path}: 'mapping' must be integers, more than the {words} words")
-        if mapping.min() < 0 or mapping.max() >= len(embeddings):
-            raise ModelFolderError(f"{path}: 'mapping' points outside the {len(embeddings)} rows")
-    if weights is None and embeddings.dtype == np.int8:
-        raise ModelFolderError(f"{path} holds int8 vectors without 'weights', their scales")
-    if weights is not None:
-        _check_scales(weights, path, "weights", ids)
-    return weights
-
-
 def _check_scales(scales: npt.NDArray[Any], path: Path, name: str, count: int) -> None:
-    """Refuse scales, or weights of token ids, that are not `count` numbers from 0 on."""
+    """Check that scales, or weights of token ids, are `count` numbers from 0 on."""
     if scales.shape != (count,) or scales.dtype != np.float32:
         found = f"{scales.dtype} {list(scales.shape)}"
         raise ModelFolderError(f"{path}: {name!r} is {found}, expected float32 [{count}]")
@@ -446,11 +442,6 @@ def is_known_sound(vectors: npt.NDArray[Any], scales: npt.NDArray[np.float32] | 
     return searched and is_sound(vectors, LARGEST)
 
 
-def _later(path: Path) -> Callable[[], Tokenizer]:
-    """Read the teacher's tokenizer now, since its folder may be deleted later, and parse it when it is needed."""
-    return partial(parse_tokenizer, read_regular(path, MAX_TOKENIZER), path)
-
-
 def not_finite(text: str) -> InputError:
     """Return the error for a text whose words' vectors add up to no number."""
     return InputError(
@@ -459,17 +450,9 @@ def not_finite(text: str) -> InputError:
     )
 
 
-_FIRST_NUMBERS = 1 << 22  # room for so many, 16 MB, where the file does not say how many words it has
+_FIRST_NUMBERS = 1 << 22  # space for so many, 16 MB, where the file does not say how many words it has
 _MOST_DIMENSIONS = 1 << 16
 _LONGEST_LINE = 1 << 22  # bytes; a file without line ends is not read whole before it is refused
-
-
-class _Shape(NamedTuple):
-    """What the first line says: the dimension, the number of words (-1: not said) and whether it is a header."""
-
-    dimension: int
-    words: int
-    header: bool
 
 
 def read_text_vectors(
@@ -493,76 +476,42 @@ def read_text_vectors(
     path = Path(path)
     if max_words is not None and max_words < 1:
         raise InputError(f"max_words is {max_words}; it must be at least 1, or None for all")
-    lines = _lines(path)
-    first = next(lines, b"")
-    shape = _shape(first, path)
-    rows = _first_capacity(shape, path, max_words)
-    table = _TextVectors(path, shape.dimension, rows)
-    if not shape.header:
-        table.add(1, first)
-    number = 1
-    for number, line in enumerate(lines, 2):
-        if len(table.rows) == max_words:
+    lines = enumerate(_lines(path), 1)
+    _, first = next(lines, (1, b""))
+    dimension, promised = _first_line(first, path)
+    capacity = max(1, _FIRST_NUMBERS // dimension)
+    if promised > 0 and path.suffix.lower() not in UNPACKERS:  # a number and a space take two bytes at least
+        capacity = min(promised, path.stat().st_size // (2 * dimension) + 1, max_words or promised)
+    rows: dict[str, int] = {}
+    vectors = np.empty((capacity, dimension), np.float32)
+    repeats, first_repeat = 0, (0, "")
+    for number, line in lines if promised >= 0 else chain([(1, first)], lines):
+        if len(rows) == max_words:
             break
-        table.add(number, line)
+        word, vector = _word_and_vector(line, dimension, path, number)
+        row = len(rows)
+        if rows.setdefault(word, row) != row:
+            repeats += 1
+            first_repeat = first_repeat if repeats > 1 else (number, word)
+            continue
+        if row == len(vectors):
+            grown = np.empty((2 * row, dimension), np.float32)
+            grown[:row] = vectors
+            vectors = grown
+        vectors[row] = vector
     else:
-        _check_count(shape, table, path)
-    table.warn_of_repeats()
-    return list(table.rows), table.vectors[: len(table.rows)]
-
-
-class _TextVectors:
-    """The words and vectors read so far; the array doubles when it is full."""
-
-    def __init__(self, path: Path, dimension: int, rows: int) -> None:
-        self.path, self.dimension = path, dimension
-        self.rows: dict[str, int] = {}
-        self.vectors = np.empty((rows, dimension), np.float32)
-        self.repeats = 0
-        self.first_repeat = (0, "")  # line and word
-
-    def add(self, number: int, line: bytes) -> None:
-        """Take in line `number`."""
-        word, numbers = self._parse(number, line)
-        row = len(self.rows)
-        if self.rows.setdefault(word, row) != row:
-            self.repeats += 1
-            self.first_repeat = self.first_repeat if self.repeats > 1 else (number, word)
-            return
-        if row == len(self.vectors):
-            grown = np.empty((2 * row, self.dimension), np.float32)
-            grown[:row] = self.vectors
-            self.vectors = grown
-        self.vectors[row] = numbers
-
-    def _parse(self, number: int, line: bytes) -> tuple[str, npt.NDArray[np.float32]]:
-        """Return a line's word and vector."""
-        fields = line.split()
-        if len(fields) != self.dimension + 1:  # a word that holds spaces
-            fields = line.strip().rsplit(None, self.dimension)
-        vector = _vector(fields[1:])
-        if vector is None or len(vector) != self.dimension:
-            raise self._broken(number, f"expected a word and {self.dimension} numbers, got {_shown(line)}")
-        if not np.isfinite(vector).all():
-            raise self._broken(number, f"the vector of {_shown(fields[0])} is not finite in float32")
-        try:
-            return fields[0].decode("utf-8"), vector
-        except UnicodeDecodeError as error:
-            raise self._broken(number, f"the word {_shown(fields[0])} is not UTF-8") from error
-
-    def _broken(self, number: int, what: str) -> ModelFolderError:
-        hint = " (a binary file? only the text form is read)" if number <= 2 else ""
-        return ModelFolderError(f"{self.path}, line {number}: {what}{hint}")
-
-    def warn_of_repeats(self) -> None:
-        """Warn of words that occurred more than once."""
-        if self.repeats:
-            number, word = self.first_repeat
-            warnings.warn(
-                f"{self.path}: {self.repeats} lines repeat a word and were skipped, the first is line {number} "
-                f"({word!r})",
-                stacklevel=4,
-            )
+        read = len(rows) + repeats
+        if promised >= 0 and read != promised:
+            raise ModelFolderError(f"{path}: line 1 says {promised} words, the file holds {read}; is it truncated?")
+        if not read:
+            raise ModelFolderError(f"{path} holds no word vectors")
+    if repeats:
+        warnings.warn(
+            f"{path}: {repeats} lines repeat a word and were skipped, the first is line {first_repeat[0]} "
+            f"({first_repeat[1]!r})",
+            stacklevel=3,
+        )
+    return list(rows), vectors[: len(rows)]
 
 
 def _lines(path: Path) -> Iterator[bytes]:
@@ -581,46 +530,39 @@ def _lines(path: Path) -> Iterator[bytes]:
         raise ModelFolderError(f"{path} cannot be read after line {number}: {error}") from error
 
 
-def _shape(line: bytes, path: Path) -> _Shape:
-    """Return the dimension that the first line gives, a header or a word's vector."""
+def _first_line(line: bytes, path: Path) -> tuple[int, int]:
+    """Return the dimension and the number of words that a header gives; -1 for this where the line is a word's."""
     if line.startswith(b"PK\x03\x04"):
         raise ModelFolderError(f"{path} is a zip archive; unpack it and give the text file in it")
     if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise ModelFolderError(f"{path} is UTF-16 or UTF-32; save it as UTF-8")
     fields = line.split()
-    if len(fields) == 2 and all(field.isdigit() and len(field) < 16 for field in fields):
-        shape = _Shape(int(fields[1]), int(fields[0]), header=True)
-    else:
-        shape = _Shape(len(fields) - 1, -1, header=False)
-    if not 1 <= shape.dimension <= _MOST_DIMENSIONS:
+    header = len(fields) == 2 and all(field.isdigit() and len(field) < 16 for field in fields)
+    dimension, words = (int(fields[1]), int(fields[0])) if header else (len(fields) - 1, -1)
+    if not 1 <= dimension <= _MOST_DIMENSIONS:
         raise ModelFolderError(f"{path}, line 1: expected 'count dimension' or a word and numbers, got {_shown(line)}")
-    return shape
+    return dimension, words
 
 
-def _first_capacity(shape: _Shape, path: Path, max_words: int | None) -> int:
-    """Return how many rows to make room for; at most what a file of this size can hold."""
-    if shape.words < 1 or path.suffix.lower() in UNPACKERS:
-        return max(1, _FIRST_NUMBERS // shape.dimension)
-    possible = path.stat().st_size // (2 * shape.dimension) + 1  # a digit and a space for each number at least
-    return min(shape.words, possible, max_words or shape.words)
-
-
-def _check_count(shape: _Shape, table: _TextVectors, path: Path) -> None:
-    """Refuse a file that ended early, or holds no word at all."""
-    read = len(table.rows) + table.repeats
-    if shape.header and read != shape.words:
-        raise ModelFolderError(f"{path}: line 1 says {shape.words} words, the file holds {read}; is it truncated?")
-    if not read:
-        raise ModelFolderError(f"{path} holds no word vectors")
-
-
-def _vector(fields: list[bytes]) -> npt.NDArray[np.float32] | None:
-    """Return the numbers in `fields`, or None if one is no number."""
+def _word_and_vector(line: bytes, dimension: int, path: Path, number: int) -> tuple[str, npt.NDArray[np.float32]]:
+    """Return the word and the vector of a line."""
+    place, hint = f"{path}, line {number}", " (a binary file? only the text form is read)" * (number <= 2)
+    fields = line.split()
+    if len(fields) != dimension + 1:  # a word that holds spaces
+        fields = line.strip().rsplit(None, dimension)
     try:
         with np.errstate(over="ignore"):  # a number too large for float32 becomes infinite and is refused as such
-            return np.array(list(map(float, fields)), np.float32)
+            vector = np.array(list(map(float, fields[1:])), np.float32)
     except ValueError:
-        return None
+        vector = np.zeros(0, np.float32)
+    if len(vector) != dimension:
+        raise ModelFolderError(f"{place}: expected a word and {dimension} numbers, got {_shown(line)}{hint}")
+    if not np.isfinite(vector).all():
+        raise ModelFolderError(f"{place}: the vector of {_shown(fields[0])} is not finite in float32{hint}")
+    try:
+        return fields[0].decode("utf-8"), vector
+    except UnicodeDecodeError as error:
+        raise ModelFolderError(f"{place}: the word {_shown(fields[0])} is not UTF-8{hint}") from error
 
 
 def _shown(text: bytes) -> str:

@@ -31,20 +31,20 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-_OPTIONS = {"nogil": True, "fastmath": True, "error_model": "numpy"}
+_OPTIONS = {"nogil": True, "error_model": "numpy"}
 
 
-def compiled(function: _F) -> _F:
+def compiled(function: _F, *, fastmath: bool = True) -> _F:
     """Compile `function` at its first call, keeping the machine code on disk where a folder can be written."""
     try:
-        return numba.njit(function, cache=True, **_OPTIONS)  # type: ignore[no-any-return]
+        return numba.njit(function, cache=True, fastmath=fastmath, **_OPTIONS)  # type: ignore[no-any-return]
     except RuntimeError:  # numba found no folder for its cache, neither beside this file nor in the home folder
-        return numba.njit(function, **_OPTIONS)  # type: ignore[no-any-return]
+        return numba.njit(function, fastmath=fastmath, **_OPTIONS)  # type: ignore[no-any-return]
 
 
 def inlined(function: _F) -> _F:
     """Compile `function` into the compiled functions that call it: a call with arrays would cost more than the work."""
-    return numba.njit(function, forceinline=True, **_OPTIONS)  # type: ignore[no-any-return]
+    return numba.njit(function, forceinline=True, fastmath=True, **_OPTIONS)  # type: ignore[no-any-return]
 
 
 # --- Machine instructions that numba has no name for ------------------------------------------------------------------

@@ -8,11 +8,10 @@ folder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
@@ -27,7 +26,7 @@ from pellucid.static.spelling import (
     NEIGHBOURS,
     RIDGE,
     SHORTEST,
-    Index,
+    NgramIndex,
     Predicted,
     Speller,
     marked_codes,
@@ -36,16 +35,10 @@ from pellucid.static.spelling import (
 _SURELY_LESS = 1 - 1e-12  # so that rounding decides nothing
 _FACTOR, _MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 
-_F = TypeVar("_F", bound=Callable[..., Any])
 
-
-def exact(function: _F) -> _F:
-    """Compile `function` as `kernels.compiled` does, but without fastmath: a tie must stay one."""
-    options = {"nogil": True, "error_model": "numpy"}
-    try:
-        return numba.njit(function, cache=True, **options)  # type: ignore[no-any-return]
-    except RuntimeError:  # numba found no folder for its cache
-        return numba.njit(function, **options)  # type: ignore[no-any-return]
+def exact(function: Any) -> Any:
+    """Compile `function` without fastmath: a tie must stay one."""
+    return compiled(function, fastmath=False)
 
 
 class _Scratch(NamedTuple):
@@ -72,7 +65,7 @@ class CompiledSpeller(Speller):
         self._plain, self._vectors, self._scales = plain, vectors, scales
 
     @cached_property
-    def index(self) -> Index:
+    def index(self) -> NgramIndex:
         """That of the speller it follows.
 
         Raises:
@@ -148,7 +141,7 @@ def _once(ngrams: int, buckets: Any) -> int:
 
 
 @exact
-def _candidates(ngrams: int, index: Index, scratch: _Scratch, near: Any) -> int:
+def _candidates(ngrams: int, index: NgramIndex, scratch: _Scratch, near: Any) -> int:
     """Set `near` to the known words most similar to a word with these n-grams; return how many there are."""
     scores, touched, best = scratch.scores, scratch.touched, scratch.best
     several = 0
@@ -202,7 +195,7 @@ def _mark(ngrams: int, bit: int, used: int, scratch: _Scratch) -> int:
 
 
 @exact
-def _share(count: int, used: int, index: Index, scratch: _Scratch) -> None:
+def _share(count: int, used: int, index: NgramIndex, scratch: _Scratch) -> None:
     """Add up what each two of the word and its `count` neighbours have in common; free the slots."""
     shared, members = scratch.shared, scratch.touched
     shared[: count + 1, : count + 1] = 0
@@ -249,7 +242,7 @@ def _solve(count: int, scratch: _Scratch, shares: Any) -> None:
 
 
 @exact
-def _predict(codes: Any, ends: Any, index: Index, scratch: _Scratch, near: Any, shares: Any) -> Any:
+def _predict(codes: Any, ends: Any, index: NgramIndex, scratch: _Scratch, near: Any, shares: Any) -> Any:
     """Fill `near` and `shares` for each word `codes[ends[i] : ends[i + 1]]`; return how many neighbours each has."""
     counts = np.zeros(len(ends) - 1, np.int32)
     for word in range(len(ends) - 1):

@@ -101,9 +101,9 @@ class Speller:
         self.vocabulary, self.vectors_of, self.weights, self.mixing = vocabulary, vectors_of, weights, mixing
 
     @cached_property
-    def index(self) -> Index:
+    def index(self) -> NgramIndex:
         """Which known words hold an n-gram."""
-        return Index.of(self.vocabulary.words, self.weights)
+        return NgramIndex.of(self.vocabulary.words, self.weights)
 
     @cached_property
     def _typical(self) -> float:
@@ -242,7 +242,7 @@ class SpelledRows:
 
 
 def check_weights(weights: npt.NDArray[np.uint8]) -> None:
-    """Refuse weights of n-grams of another dtype or shape.
+    """Check the dtype and the shape of weights of n-grams.
 
     Raises:
         InputError: they are not uint8 [BUCKETS].
@@ -271,7 +271,7 @@ def ngram_weights(words: Sequence[str], vectors: Vectors) -> npt.NDArray[np.uint
     Raises:
         InputError: fewer than two words are letters alone.
     """
-    index = Index.of(words, np.zeros(BUCKETS, np.uint8))
+    index = NgramIndex.of(words, np.zeros(BUCKETS, np.uint8))
     if len(index.rows) < 2:
         raise InputError("spelling is fitted to words of letters alone, and the vocabulary has fewer than two")
     from scipy.sparse import csr_matrix
@@ -291,7 +291,7 @@ def ngram_weights(words: Sequence[str], vectors: Vectors) -> npt.NDArray[np.uint
     return weights
 
 
-class Index(NamedTuple):
+class NgramIndex(NamedTuple):
     """Which known words hold a hashed n-gram, each once.
 
     Those of bucket b are `members[starts[b] : starts[b + 1]]`, as numbers in `rows`. Known word i is spelled
@@ -307,7 +307,7 @@ class Index(NamedTuple):
     squares: _Ints  # [rows] the sum of the weights of each word's n-grams
 
     @classmethod
-    def of(cls, words: Sequence[str], weights: npt.NDArray[np.uint8]) -> Index:
+    def of(cls, words: Sequence[str], weights: npt.NDArray[np.uint8]) -> NgramIndex:
         """Index the words of a table."""
         from scipy.sparse import csr_matrix  # a tenth of a second to import
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokenizers import Tokenizer
 
-from pellucid.errors import InputError, without_panic
+from pellucid.errors import InputError, check_choice, check_numbers, without_panic
 from pellucid.text import Coverage, Span, split_words, well_formed, words_before
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class ReadingSettings:
             raise InputError(f"instruction is {self.instruction!r:.40}; it must be a string")
         for name in ("template", "query_template", "instructed_template"):
             _check_template(name, getattr(self, name))
-        check_positive(self, "max_length")
+        check_numbers(self, "max_length", least=1, whole=True, optional=True)
 
     @property
     def adds_start(self) -> bool:
@@ -106,22 +106,6 @@ class ReadingSettings:
         elif instructed and self.query_template is not None:
             template = self.query_template
         return tuple(part.replace(_INSTRUCTION, self.instruction) for part in template.split(_TEXT))
-
-
-def check_choice(settings: Any, allowed: tuple[Any, ...], *names: str) -> None:
-    """Check that each setting has one of the `allowed` values; 1 is not taken for True."""
-    for name in names:
-        value = getattr(settings, name)
-        if not any(value == one and type(value) is type(one) for one in allowed):
-            raise InputError(f"{name} is {value!r:.40}; it must be one of {', '.join(map(str, allowed))}")
-
-
-def check_positive(settings: Any, *names: str) -> None:
-    """Check that each setting is None or a whole number of 1 or more."""
-    for name in names:
-        value = getattr(settings, name)
-        if value is not None and (type(value) is not int or value < 1):
-            raise InputError(f"{name} is {value!r:.40}; it must be a whole number of 1 or more, or None")
 
 
 def _check_template(name: str, template: Any) -> None:

@@ -1,35 +1,51 @@
-"""Making a static model from sentence transformers: the three steps of the SWE paper (section 3).
+"""Making a static model from sentence transformers, or training one further (SWE paper, section 3).
 
-1. Extraction (`extraction.py`, section 3.1): a vector for each word from one pass of the teacher over a corpus; of
-   several teachers side by side (`teachers.py`).
-2. PCA (here, section 3.2): principal components of *sentence* vectors, without the first few ("all but the top").
+1. Extraction (`extraction.py`, section 3.1): a vector for each word from one pass of the teacher over a corpus.
+2. PCA (section 3.2): principal components of *sentence* vectors, without the first few ("all but the top").
 3. Refinement (`training.py`, section 3.3): the student's similarities are trained towards the teacher's.
 
 Extraction takes nearly all the time and is done once: `distill_extraction` makes further models (other sizes, other
 ablations) from what it left in `work_dir`.
+
+Several teachers each read the corpus, and what they leave is put side by side. With u_t for the sentence vector of
+teacher t, less the mean over the corpus and at length 1, and weights w_t that add up to 1, a joint sentence vector is
+the u_t end to end, each times the square root of w_t. So the cosine of two sentences is the weighted mean of the
+teachers' centred cosines. Centring matters where a teacher's cosines all lie close together.
+
+A model to start from keeps its words, and takes the place of steps 1 and 2. Memory does not grow with the corpus then:
+its sentences, as rows of the table, and the teacher's vectors are three arrays on disk that grow shard by shard and are
+mapped, not read.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING, Any, ClassVar, Union
 
 import numpy as np
+import numpy.typing as npt
 
-from pellucid.base import Vectors
-from pellucid.corpus import Corpus
-from pellucid.errors import InputError, require
+from pellucid.analysis.coordinates import spearman
+from pellucid.base import Embedder, Vectors, unit_rows
+from pellucid.corpus import Corpus, read_texts
+from pellucid.encoder import unit_vectors
+from pellucid.errors import CorpusError, InputError, require
+from pellucid.fingerprint import claim_model
 from pellucid.pca import spectrum_of
-from pellucid.pretrained import open_sentence_transformer
+from pellucid.pretrained import load, open_sentence_transformer
+from pellucid.progress import Progress
 from pellucid.static.bags import Bags
-from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.making.extraction import Extraction, ExtractionSettings
-from pellucid.static.making.teachers import extract_jointly, shares_of
-from pellucid.static.making.training import RefinementSettings, refine, tuning_folder
+from pellucid.static.embedder import StaticEmbedder, static_model
+from pellucid.static.making.extraction import Extraction, ExtractionSettings, extract, spool, usable_sentences
+from pellucid.static.making.training import RefinementSettings, array_digest, refine, scale_of, tuning_folder
 from pellucid.text import Vocabulary
+from pellucid.views.parts import AnyPart, Heading, Note, counted, percent, signed
+from pellucid.views.report import Report
+from pellucid.workfolder import WorkFolder
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -40,7 +56,9 @@ Teacher = Union[str, "SentenceTransformer"]
 """A sentence transformer, or the folder or hub id of one."""
 
 _PCA_SAMPLE = 100_000  # sentences, as in the paper's code
-_PCA_BLOCK = 16_384  # of them at a time
+_BLOCK = 16_384  # sentences at a time
+_SHARD = 8_192  # sentences between two checkpoints of the store
+_HELD_OUT, _MOST_HELD_OUT = 50, 500  # one sentence in so many, at most so many
 
 
 @dataclass(frozen=True)
@@ -60,67 +78,130 @@ class PcaSettings:
     level: str = "sentence"
     vocabulary: int | None = None
 
+    def check(self, width: int) -> None:
+        """Check that a teacher of `width` dimensions can serve.
+
+        Raises:
+            InputError: an unknown level, or more dimensions than there are.
+        """
+        if self.level not in ("sentence", "word", "none"):
+            raise InputError(f"PCA level {self.level!r} is unknown; it is 'sentence', 'word' or 'none'")
+        if self.level != "none" and not 0 < self.dimensions <= width - self.drop:
+            raise InputError(
+                f"{self.dimensions} dimensions after dropping {self.drop} components need a teacher of at least "
+                f"{self.dimensions + self.drop} dimensions, this one has {width}"
+            )
+
+
+@dataclass(frozen=True, repr=False)
+class Retraining(Report):
+    """What training a model further on a corpus did.
+
+    Attributes:
+        sentences: trained on.
+        held_out: sentences kept aside, the last of the corpus.
+        words: in the vocabulary.
+        trained: words among them that the corpus has; the others keep their vectors.
+        agreement_before: Spearman's correlation of the model's cosines with the teacher's over all pairs of held-out
+            sentences; None with fewer than 3, or where all cosines are equal.
+        agreement_after: the same afterwards.
+    """
+
+    kind: ClassVar[str] = "vocabulary-retraining"
+
+    sentences: int
+    held_out: int
+    words: int
+    trained: int
+    agreement_before: float | None
+    agreement_after: float | None
+
+    def _parts(self) -> Iterator[AnyPart]:
+        yield Heading("Retrained", counted(self.sentences, "sentence"), "static model")
+        yield Note(
+            f"{self.trained:,} of {self.words:,} words ({percent(self.trained / self.words)}) occur in them. Agreement "
+            f"with the teacher on {self.held_out:,} sentences held out: {signed(self.agreement_before)} before, "
+            f"{signed(self.agreement_after)} now."
+        )
+
 
 def distill(
-    teacher: Teacher | Sequence[Teacher],
+    teacher: Any,
     corpus: Corpus,
     *,
     work_dir: str | Path,
+    start: StaticEmbedder | None = None,
     weights: Sequence[float] | None = None,
     extraction: ExtractionSettings | None = None,
     pca: PcaSettings | None = None,
     refinement: RefinementSettings | None = None,
     show_progress_bar: bool = True,
 ) -> StaticEmbedder:
-    """Make a static model of `teacher` from plain sentences.
+    """Make a static model of `teacher` from plain sentences, or train one further.
 
     Args:
         teacher: a SentenceTransformer, or the folder or hub id of one; its pooling and its default prompt are
-            respected. Several are joined: the model follows the weighted mean of their cosines, each less what all
-            sentences share. Words out of the vocabulary are cut by the tokenizer of the first.
+            respected. A list of several is joined: the model follows the weighted mean of their cosines, each less what
+            all sentences share; words out of the vocabulary are cut by the tokenizer of the first. With `start` also a
+            pellucid model or a callable.
         corpus: a file (.txt, .jsonl, .parquet; .xz and .gz too) or an iterable, one sentence an item.
         work_dir: where the state is kept; the same call with the same folder resumes an interrupted run. The corpus is
             then read again and must be the same, text for text; of an iterator this cannot be checked, and the run
             uses the copy that it made. Other settings of steps 2 and 3, and other weights, reuse the extraction that
-            is there.
+            is there. With `start` it takes 2 bytes a number of the teacher's vectors.
+        start: a model whose vectors are trained on the corpus; it is not changed. Its words stay: add words before,
+            with `add_words`. None extracts words and vectors from the teacher (steps 1 and 2).
         weights: of several teachers, one each, above 0; what counts is their proportion. None takes equal ones.
-        extraction: settings of step 1; None for the defaults, as for the others.
-        pca: settings of step 2.
+        extraction: settings of step 1; None for the defaults, as for the others. With `start` they say which sentences
+            are taken (`sentence_words`, `enough`, `max_sentences`), and the `prompt`.
+        pca: settings of step 2; without effect with `start`.
         refinement: settings of step 3.
         show_progress_bar: show bars for what takes longer than two seconds.
 
     Returns:
-        The model, with a float32 table. `save_pretrained(path, dtype="int8")` makes it small.
+        The model, with a float32 table. `save_pretrained(path, dtype="int8")` makes it small. With `start` its `report`
+        is a `Retraining`; in memory are then the table four to six times, and a few numbers a sentence.
 
     Raises:
         MissingExtraError: sentence-transformers is not installed.
-        CorpusError: the corpus cannot be read or has no usable sentence.
-        InputError: settings or weights that do not fit together, no teacher, or a `work_dir` that belongs to another
-            run or corpus, or in which a run is at work.
+        CorpusError: the corpus cannot be read, has no usable sentence, or with `start` fewer than two batches of
+            sentences with two known words.
+        InputError: settings or weights that do not fit together, no teacher, a `start` that is no static model or has
+            several teachers, or a `work_dir` that belongs to another run or corpus, or in which a run is at work.
         ModelFolderError: the state in `work_dir` is damaged.
     """
-    work_dir = Path(work_dir)
-    pca = pca or PcaSettings()
+    work_dir, pca, extraction = Path(work_dir), pca or PcaSettings(), extraction or ExtractionSettings()
     given = list(teacher) if isinstance(teacher, (list, tuple)) else [teacher]
-    shares = shares_of(weights, len(given))
+    shares = _shares(weights, len(given))
+    if start is not None:
+        static_model(start, "training further")
+        if len(given) > 1:
+            raise InputError(f"a model is trained further by one teacher, got {len(given)}")
+        refinement = refinement or RefinementSettings()
+        return _trained_further(start, given[0], corpus, work_dir, extraction, refinement, show_progress_bar)
     teachers = [open_teacher(one) for one in given]
-    check_pca(pca, sum(int(one[0].get_embedding_dimension()) for one in teachers))
-    extracted = extract_jointly(
-        teachers,
-        corpus,
-        work_dir,
-        extraction or ExtractionSettings(),
-        weights=shares,
-        show_progress_bar=show_progress_bar,
-    )
+    pca.check(sum(int(one[0].get_embedding_dimension()) for one in teachers))
+    if len(teachers) == 1:
+        extracted = extract(teachers[0], corpus, work_dir, extraction, show_progress_bar=show_progress_bar)
+        tuned = work_dir
+    else:
+        with WorkFolder(work_dir) as work:
+            corpus = spool(corpus, work)
+            work.commit()
+        extracted = join_extractions(
+            [
+                extract(one, corpus, work_dir / f"teacher-{number}", extraction, show_progress_bar=show_progress_bar)
+                for number, one in enumerate(teachers, 1)
+            ],
+            shares,
+        )
+        tuned = work_dir / "-".join(["weights", *(f"{share:.6g}" for share in shares)])
     return distill_extraction(
         extracted,
         subwords_of(teachers[0]),
         pca=pca,
         refinement=refinement,
-        work_dir=work_dir
-        if len(shares) == 1
-        else work_dir / "-".join(["weights", *(f"{share:.6g}" for share in shares)]),
+        work_dir=tuned,
         show_progress_bar=show_progress_bar,
     )
 
@@ -141,7 +222,7 @@ def distill_extraction(
         ModelFolderError: the state in `work_dir` is damaged.
     """
     pca, refinement = pca or PcaSettings(), refinement or RefinementSettings()
-    check_pca(pca, extraction.vectors.shape[1])
+    pca.check(extraction.vectors.shape[1])
     seen = np.flatnonzero(np.any(extraction.vectors != 0, axis=1))[: pca.vocabulary]
     vocabulary = Vocabulary([extraction.words[row] for row in seen], subwords)
     bags = Bags.of(extraction.sentences, vocabulary)
@@ -172,7 +253,7 @@ def project(vectors: Vectors, bags: Bags, settings: PcaSettings) -> Vectors:
 
 def rotate(vectors: Vectors, sample: Vectors, settings: PcaSettings) -> Vectors:
     """Return `vectors` [words, D] less the mean of `sample` [n, D], on the components of `sample` after the first."""
-    blocks = np.array_split(sample, 1 + len(sample) // _PCA_BLOCK)  # float64 of all at once would be large
+    blocks = np.array_split(sample, 1 + len(sample) // _BLOCK)  # float64 of all at once would be large
     spectrum = spectrum_of(blocks, centred=True)
     components = spectrum.components[settings.drop : settings.drop + settings.dimensions]
     projected: Vectors = ((vectors - spectrum.mean) @ components.T).astype(np.float32)
@@ -191,7 +272,7 @@ def subwords_of(teacher: SentenceTransformer) -> Tokenizer | None:
     return Tokenizer.from_str(json.dumps(plain))
 
 
-def open_teacher(teacher: str | SentenceTransformer) -> SentenceTransformer:
+def open_teacher(teacher: Teacher) -> SentenceTransformer:
     """Return the teacher, opened if it is the folder or hub id of one.
 
     Raises:
@@ -202,16 +283,147 @@ def open_teacher(teacher: str | SentenceTransformer) -> SentenceTransformer:
     return open_sentence_transformer(teacher) if isinstance(teacher, str) else teacher
 
 
-def check_pca(pca: PcaSettings, width: int) -> None:
-    """Refuse settings that a teacher of `width` dimensions cannot serve.
+# Several teachers
+
+
+def join_extractions(extractions: Sequence[Extraction], weights: Sequence[float] | None = None) -> Extraction:
+    """Return what several teachers left of one corpus as if one teacher had: their vectors side by side.
+
+    Where a teacher saw a word nowhere whole, its part of the word's vector is zero.
+
+    Args:
+        extractions: with the same settings, so with the same words and sentences.
+        weights: one an extraction, above 0; what counts is their proportion. None takes equal ones.
 
     Raises:
-        InputError: an unknown level, or more dimensions than there are.
+        InputError: weights that do not fit, or extractions of different text.
     """
-    if pca.level not in ("sentence", "word", "none"):
-        raise InputError(f"PCA level {pca.level!r} is unknown; it is 'sentence', 'word' or 'none'")
-    if pca.level != "none" and not 0 < pca.dimensions <= width - pca.drop:
-        raise InputError(
-            f"{pca.dimensions} dimensions after dropping {pca.drop} components need a teacher of at least "
-            f"{pca.dimensions + pca.drop} dimensions, this one has {width}"
-        )
+    shares = _shares(weights, len(extractions))
+    first, *others = extractions
+    if any(other.words != first.words or other.sentences != first.sentences for other in others):
+        raise InputError("the teachers read different text; extract with the same corpus and settings for each")
+    words = [np.sqrt(share) * _even(one) for one, share in zip(extractions, shares)]
+    sentences = [_centred(one.teacher_vectors, share) for one, share in zip(extractions, shares)]
+    return replace(first, vectors=np.hstack(words), teacher_vectors=np.hstack(sentences))
+
+
+def _shares(weights: Sequence[float] | None, count: int) -> list[float]:
+    """Return the weights of `count` teachers brought to the sum 1; equal ones for None."""
+    if not count:
+        raise InputError("distillation needs a teacher; the list of them is empty")
+    values = [1.0] * count if weights is None else list(weights)
+    if len(values) != count or not all(0 < value < float("inf") for value in values):
+        raise InputError(f"weights are {values!r:.80}; {count} teachers need as many numbers above 0")
+    return [value / sum(values) for value in values]
+
+
+def _even(extraction: Extraction) -> Vectors:
+    """Return the word vectors less their mean over the text, at a root mean square of 1; zero rows stay zero."""
+    known = np.any(extraction.vectors != 0, axis=1)
+    mean = np.average(extraction.vectors[known], axis=0, weights=extraction.counts[known])
+    vectors = np.zeros_like(extraction.vectors)
+    vectors[known] = extraction.vectors[known] - mean.astype(np.float32)
+    vectors /= scale_of(vectors[known])
+    return vectors
+
+
+def _centred(vectors: npt.NDArray[np.float16], share: float) -> npt.NDArray[np.float16]:
+    """Return sentence vectors less their mean, each of the length that its share of the joint vector has."""
+    parts = [slice(start, start + _BLOCK) for start in range(0, len(vectors), _BLOCK)]
+    mean = np.sum([vectors[p].astype(np.float32).sum(axis=0, dtype=np.float64) for p in parts], axis=0) / len(vectors)
+    less = (vectors[part].astype(np.float32) - mean.astype(np.float32) for part in parts)
+    return np.concatenate([(unit_rows(block) * np.sqrt(share)).astype(np.float16) for block in less])
+
+
+# A model to start from
+
+
+def _trained_further(
+    model: StaticEmbedder,
+    teacher: Any,
+    corpus: Corpus,
+    work_dir: Path,
+    extraction: ExtractionSettings,
+    refinement: RefinementSettings,
+    show_progress_bar: bool,
+) -> StaticEmbedder:
+    """Return `model` with vectors refined on a corpus, and a report of it."""
+    vectors, words = model.word_vectors(np.arange(len(model.vocabulary))), "\n".join(model.vocabulary.words)
+    origin = {"model": array_digest(vectors, np.frombuffer(words.encode("utf-8", "replace"), np.uint8))}
+    with WorkFolder(work_dir / "sentences") as work:
+        bags, taught = store_sentences(work, model.vocabulary, teacher, corpus, extraction, origin, show_progress_bar)
+    if not len(bags):
+        raise CorpusError("no sentence of the corpus holds two words that the model knows; is it another language?")
+    count = len(bags) - min(len(bags) // _HELD_OUT, _MOST_HELD_OUT)  # the last ones are held out; nothing is copied
+    middle = bags.offsets[count]
+    training = Bags(bags.rows[:middle], bags.offsets[: count + 1])
+    held_out = Bags(bags.rows[middle:], bags.offsets[count:] - middle)
+    with tuning_folder(work_dir, refinement) as work:
+        refined = refine(vectors, training, taught[:count], refinement, work=work, show_progress_bar=show_progress_bar)
+    used = int(np.count_nonzero(np.bincount(training.rows, minlength=len(vectors))))
+    agreements = (_agreement(table, held_out, taught[count:]) for table in (vectors, refined))
+    made = StaticEmbedder(model.vocabulary, refined * np.float32(scale_of(vectors)))
+    made.report = Retraining(len(training), len(held_out), len(vectors), used, *agreements)
+    return made
+
+
+def store_sentences(
+    work: WorkFolder,
+    vocabulary: Vocabulary,
+    teacher: Any,
+    corpus: Corpus,
+    settings: ExtractionSettings,
+    origin: dict[str, Any],
+    show_progress_bar: bool = True,
+) -> tuple[Bags, npt.NDArray[np.float16]]:
+    """Write the sentences of `corpus` with two known words, and the teacher's vectors of them, into `work`.
+
+    Returns:
+        the bags of rows, and float16 [sentences, d] of length 1, both mapped from disk.
+    """
+    corpus = spool(corpus, work)
+    work.claim({**origin, **asdict(settings)})
+    if work.facts.get("done"):
+        work.check_texts("corpus", read_texts(corpus), str(corpus))
+    else:
+        teacher = load(teacher)
+        claim_model(work.facts, teacher, work.path)
+        sentences = usable_sentences(work.texts("corpus", read_texts(corpus), str(corpus)), settings)
+        with Progress("teacher", unit="sentences", enabled=show_progress_bar) as progress:
+            read = work.facts.get("read", 0)
+            for _ in islice(sentences, read):  # are done
+                pass
+            progress.advance(read)
+            while shard := list(islice(sentences, _SHARD)):
+                _store(shard, work, vocabulary, teacher, settings.prompt)
+                read += len(shard)
+                work.commit({"read": read})
+                progress.advance(len(shard))
+            work.commit({"done": True})
+    if "teacher" not in work:
+        return Bags(np.zeros(0, np.int64), np.zeros(1, np.int64)), np.zeros((0, 0), np.float16)
+    return Bags(work.array("rows"), work.array("offsets")), work.array("teacher")
+
+
+def _store(shard: list[str], work: WorkFolder, vocabulary: Vocabulary, teacher: Embedder, prompt: str) -> None:
+    """Append the sentences of a shard with two known words to the arrays."""
+    bags = Bags.of(shard, vocabulary)
+    kept = np.flatnonzero(np.diff(bags.offsets) >= 2)
+    if not len(kept):
+        return
+    if "offsets" not in work:
+        work.append("offsets", np.zeros(1, np.int64))
+    known, bags = work.rows("rows"), bags.take(kept)
+    work.append("teacher", unit_vectors(teacher, [prompt + shard[n] for n in kept.tolist()]).astype(np.float16))
+    work.append("rows", bags.rows)
+    work.append("offsets", bags.offsets[1:] + known)
+
+
+def _agreement(vectors: Vectors, bags: Bags, teacher_vectors: npt.NDArray[np.float16]) -> float | None:
+    """Return Spearman's correlation of the two models' cosines over all pairs of sentences."""
+    if len(bags) < 3:
+        return None
+    units, teacher = unit_rows(bags.means(vectors)), teacher_vectors.astype(np.float32)
+    upper = np.triu_indices(len(units), 1)
+    ours, theirs = (units @ units.T)[upper], (teacher @ teacher.T)[upper]
+    return spearman(ours, theirs)

@@ -118,21 +118,27 @@ def extract(
     with WorkFolder(work_dir) as work:
         corpus = spool(corpus, work)
         words, total = _counted(teacher, corpus, work, settings, show_progress_bar)
-        sums = _Sums(work, len(words), int(teacher[0].get_embedding_dimension()))
         number_of = {word: row for row, word in enumerate(words)}
+        sums = np.zeros((len(words), int(teacher[0].get_embedding_dimension())), np.float32)
+        used = np.zeros(len(words), np.int32)
+        if "sums" in work:
+            tensors = work.load("sums")
+            sums, used = np.array(tensors["sums"]), np.array(tensors["used"])
         sentences: list[str] = []
         with Progress("teacher", total=total, unit="sentences", enabled=show_progress_bar) as progress:
-            usable = usable_sentences(_proven(corpus, work), settings)
+            usable = usable_sentences(_reread(corpus, work), settings)
             for number, shard in enumerate(iter(lambda: list(islice(usable, _SHARD)), [])):
-                if number >= sums.shards_done:
-                    sums.save(_encode_shard(teacher, shard, number_of, sums, settings, progress))
-                else:
-                    progress.advance(len(shard))
                 sentences.extend(shard)
+                if number < work.facts.get("shards_done", 0):
+                    progress.advance(len(shard))
+                    continue
+                work.append("teacher", _encode_shard(teacher, shard, number_of, (sums, used), settings, progress))
+                work.save("sums", {"sums": sums, "used": used})
+                work.commit({"shards_done": number + 1})
         return Extraction(
             words=words,
             counts=work.array("counts"),
-            vectors=np.divide(sums.vectors, np.maximum(sums.used, 1)[:, None], dtype=np.float32),
+            vectors=np.divide(sums, np.maximum(used, 1)[:, None], dtype=np.float32),
             sentences=sentences,
             teacher_vectors=work.array("teacher"),
         )
@@ -168,11 +174,7 @@ def usable_sentences(corpus: Corpus, settings: ExtractionSettings) -> Iterator[s
 def spool(corpus: Corpus, work: WorkFolder) -> Corpus:
     """Write an iterable to disk once: the pass over it must be repeatable to be resumable. A path is returned as it is.
 
-    The copy counts from the next commit on.
-
-    Raises:
-        CorpusError: an item is no string.
-        InputError: the texts are not those written before; of an iterator this is not looked at.
+    The copy counts from the next commit on. Texts that are not those written before are refused, but of an iterator.
     """
     if is_path(corpus):
         return corpus
@@ -184,7 +186,7 @@ def spool(corpus: Corpus, work: WorkFolder) -> Corpus:
     return work.file("corpus")
 
 
-def _proven(corpus: Corpus, work: WorkFolder) -> Iterable[str]:
+def _reread(corpus: Corpus, work: WorkFolder) -> Iterable[str]:
     """Return the texts of a spooled `corpus`, which must be the same at every call."""
     return work.texts("corpus", read_texts(corpus), str(corpus))
 
@@ -197,13 +199,7 @@ def count_words(
     *,
     show_progress_bar: bool = True,
 ) -> list[str]:
-    """Return the words of `corpus`, most frequent first, counting only once per `work_dir`.
-
-    Raises:
-        CorpusError: the corpus cannot be read, or no sentence of it is usable.
-        InputError: `work_dir` holds the state of another corpus, teacher or setting, or another run is at work in it.
-        ModelFolderError: the state in `work_dir` is damaged.
-    """
+    """Return the words of `corpus`, most frequent first, counting only once per `work_dir`; errors as of `extract`."""
     with WorkFolder(work_dir) as work:
         return _counted(teacher, spool(corpus, work), work, prompted(settings, teacher), show_progress_bar)[0]
 
@@ -222,7 +218,7 @@ def _counted(
     counter: Counter[str] = Counter()
     total = 0
     with Progress("counting words", unit="sentences", enabled=show_progress_bar) as progress:
-        for sentence in usable_sentences(_proven(corpus, work), settings):
+        for sentence in usable_sentences(_reread(corpus, work), settings):
             counter.update(word.text for word in _words(sentence, settings))
             total += 1
             progress.advance()
@@ -254,35 +250,15 @@ def _words(sentence: str, settings: ExtractionSettings) -> list[Word]:
     return words if settings.cased else [Word(w.text.lower(), w.start, w.end) for w in words]
 
 
-class _Sums:
-    """The sums of the words' vectors so far, and how many shards they hold."""
-
-    def __init__(self, work: WorkFolder, words: int, dimension: int) -> None:
-        self.work = work
-        self.shards_done = work.facts.get("shards_done", 0)
-        self.vectors: Vectors = np.zeros((words, dimension), np.float32)
-        self.used: npt.NDArray[np.int32] = np.zeros(words, np.int32)
-        if "sums" in work:
-            tensors = work.load("sums")
-            self.vectors, self.used = np.array(tensors["sums"]), np.array(tensors["used"])
-
-    def save(self, teacher_vectors: npt.NDArray[np.float16]) -> None:
-        """Finish a shard, of which these are the sentences' vectors."""
-        self.work.append("teacher", teacher_vectors)
-        self.work.save("sums", {"sums": self.vectors, "used": self.used})
-        self.shards_done += 1
-        self.work.commit({"shards_done": self.shards_done})
-
-
 def _encode_shard(
     teacher: SentenceTransformer,
     shard: list[str],
     number_of: dict[str, int],
-    sums: _Sums,
+    sums: tuple[Vectors, npt.NDArray[np.int32]],
     settings: ExtractionSettings,
     progress: Progress,
 ) -> npt.NDArray[np.float16]:
-    """Add the words of `shard` to the sums and return the sentences' vectors."""
+    """Add the words of `shard` to the sums of their vectors and the counts of these; return the sentences' vectors."""
     order = sorted(range(len(shard)), key=lambda i: (len(shard[i]), i))  # equal lengths together: little padding
     batches = [order[i : i + settings.batch_size] for i in range(0, len(order), settings.batch_size)]
     vectors = np.zeros((len(shard), teacher.get_embedding_dimension()), np.float16)
@@ -296,7 +272,7 @@ def _encode_shard(
     with one_thread_a_batch(teacher) as workers:
         for rows, (sentence_vectors, (word_rows, found)) in zip(batches, workers.map(read, batches)):
             vectors[rows] = sentence_vectors
-            _add_at_most(sums, word_rows, found, settings.occurrences)
+            _add_at_most(*sums, word_rows, found, settings.occurrences)
             progress.advance(len(rows))
     return vectors
 
@@ -381,13 +357,13 @@ def word_vectors(
     return np.array(rows, np.int64)[whole], means
 
 
-def _add_at_most(sums: _Sums, rows: npt.NDArray[np.int64], vectors: npt.NDArray[np.float32], limit: int) -> None:
+def _add_at_most(
+    sums: Vectors, used: npt.NDArray[np.int32], rows: npt.NDArray[np.int64], vectors: Vectors, limit: int
+) -> None:
     """Add each vector to its word's sum while the word has had fewer than `limit`."""
     order = np.argsort(rows, kind="stable")
     ranked = rows[order]
-    first = np.concatenate([[True], ranked[1:] != ranked[:-1]]) if len(ranked) else np.zeros(0, bool)
-    start = np.maximum.accumulate(np.where(first, np.arange(len(ranked)), 0))
-    rank = np.arange(len(ranked)) - start  # how many of the same word came before it in this batch
-    taken = order[sums.used[ranked] + rank < limit]
-    np.add.at(sums.vectors, rows[taken], vectors[taken])
-    np.add.at(sums.used, rows[taken], 1)
+    rank = np.arange(len(ranked)) - np.searchsorted(ranked, ranked)  # how many of the same word came before it
+    taken = order[used[ranked] + rank < limit]
+    np.add.at(sums, rows[taken], vectors[taken])
+    np.add.at(used, rows[taken], 1)

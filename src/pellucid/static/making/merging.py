@@ -93,9 +93,7 @@ class SpaceMap:
         return mapped
 
 
-def fit_space(
-    source: Vectors, target: Vectors, *, method: str = "least-squares", seed: int = 0
-) -> tuple[SpaceMap, FitQuality]:
+def fit_space(source: Vectors, target: Vectors, *, method: str = "least-squares") -> tuple[SpaceMap, FitQuality]:
     """Fit the map from `source` [n, D] to `target` [n, d], whose rows belong to the same words.
 
     Args:
@@ -103,7 +101,6 @@ def fit_space(
         target: vectors to map to.
         method: "least-squares", with a penalty that is chosen on a part of the pairs, or "procrustes", the orthogonal
             map, which changes no cosine of the source.
-        seed: of the words held out.
 
     Raises:
         InputError: the method is unknown, or there are too few pairs: fewer than 20, or for "procrustes" than D.
@@ -115,7 +112,7 @@ def fit_space(
     if len(paired) < needed:
         raise InputError(f"{len(paired)} words to fit a map on, and at least {needed} are needed")
     source, target = source[paired], target[paired]
-    order = np.random.default_rng(seed).permutation(len(source))
+    order = np.random.default_rng(0).permutation(len(source))
     aside = min(max(int(len(order) * _HELD_OUT), 2), _MOST_HELD_OUT)
     test, choosing, rest = order[:aside], order[aside : 2 * aside], order[2 * aside :]
     penalties = _chosen(source, target, rest, choosing) if method == "least-squares" else (0.0, _PENALTIES[2])
@@ -221,9 +218,8 @@ def merge_vocabularies(
     *,
     method: str = "least-squares",
     shared: str = "mean",
-    seed: int = 0,
-) -> tuple[StaticEmbedder, Merging]:
-    """Return one static model with the words of two, in the space of the first, and a report of the fit.
+) -> StaticEmbedder:
+    """Return one static model with the words of two, in the space of the first; its `report` is a `Merging`.
 
     Args:
         first: whose space, dimensions and teacher's tokenizer stay.
@@ -231,10 +227,9 @@ def merge_vocabularies(
         method: "least-squares" or "procrustes", a rotation, which leaves the second's cosines among its own words as
             they are (if it has no more dimensions than the first).
         shared: what words of both get: the "mean" of the two vectors, or the "first".
-        seed: of the shared words held out to measure the map.
 
     Returns:
-        A float32 model, the first's words in front, and the report.
+        A float32 model, the first's words in front.
 
     Raises:
         InputError: a model is not static, a choice is unknown, or too few words are shared to fit a map on.
@@ -245,9 +240,16 @@ def merge_vocabularies(
         raise InputError(f"method {method!r:.40} or shared {shared!r:.40} is unknown; method is "
                          f"{' or '.join(METHODS)}, shared {' or '.join(SHARED)}")  # fmt: skip
     common = [word for word in second.vocabulary.words if word in first.vocabulary]
-    _check_common(first, second, len(common), method)
+    width = second.get_embedding_dimension()
+    if len(common) < max(_LEAST_PAIRS, width):
+        starts = [", ".join(map(repr, model.vocabulary.words[:3])) for model in (first, second)]
+        raise InputError(
+            f"the models share {len(common):,} words, and a map of {width} dimensions needs at least "
+            f"{max(_LEAST_PAIRS, width):,} (the first begins with {starts[0]}, the second with {starts[1]}); use "
+            "models of one language and spelling, or combine them as an ensemble, which needs no shared word"
+        )
     mine, theirs = ([model.vocabulary.row(word) for word in common] for model in (first, second))
-    mapping, quality = fit_space(second.word_vectors(theirs), first.word_vectors(mine), method=method, seed=seed)
+    mapping, quality = fit_space(second.word_vectors(theirs), first.word_vectors(mine), method=method)
     mapped = mapping(second.word_vectors(np.arange(len(second.vocabulary))))
     table = first.word_vectors(np.arange(len(first.vocabulary)))
     if shared == "mean":
@@ -257,18 +259,5 @@ def merge_vocabularies(
     subwords = first.vocabulary.subwords or second.vocabulary.subwords
     made = StaticEmbedder(Vocabulary(words, subwords), np.vstack([table, mapped[new]]), dimensions=first.dimensions)
     sizes = (len(first.vocabulary), len(second.vocabulary), len(common), len(words))
-    return made, Merging(*sizes, method, shared, quality)
-
-
-def _check_common(first: StaticEmbedder, second: StaticEmbedder, common: int, method: str) -> None:
-    """Refuse to fit a map on fewer words than it has dimensions to find."""
-    width = second.get_embedding_dimension()
-    needed = max(_LEAST_PAIRS, width)
-    if common >= needed:
-        return
-    starts = [", ".join(map(repr, model.vocabulary.words[:3])) for model in (first, second)]
-    raise InputError(
-        f"the models share {common:,} words, and a map of {width} dimensions needs at least {needed:,} (the first "
-        f"begins with {starts[0]}, the second with {starts[1]}); use models of one language and spelling, or "
-        "combine them as an ensemble, which needs no shared word"
-    )
+    made.report = Merging(*sizes, method, shared, quality)
+    return made

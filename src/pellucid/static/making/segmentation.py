@@ -79,7 +79,7 @@ def word_finder(language: str | None) -> Callable[[str], list[Word]]:
 
 
 def check_script(language: str, corpus: Corpus) -> None:
-    """Refuse a corpus whose script the rule for `language` cannot cut into words, by its first texts.
+    """Check by the first texts of a corpus that the rule for `language` can cut its script into words.
 
     Args:
         language: a code.
@@ -87,7 +87,7 @@ def check_script(language: str, corpus: Corpus) -> None:
 
     Raises:
         CorpusError: most of it is in a script without spaces between words that the language is not written in, and
-            nobody has put spaces there. The message shows a piece.
+            the text has no spaces there. The message shows a piece.
     """
     find, known = word_finder(language), _known_scripts(language)
     words: Counter[str] = Counter()
@@ -142,7 +142,7 @@ def _words(text: str) -> list[str]:
 
 
 def _unspaced_cut_by(cut: _Cut) -> _Cut:
-    """Return the function that gives stretches of unspaced script to `cut` and leaves other words whole."""
+    """Return the function that gives runs of unspaced script to `cut` and leaves other words whole."""
 
     def words(text: str) -> list[str]:
         return [word for piece in split_words(text) for word in _parts(piece.text, cut)]

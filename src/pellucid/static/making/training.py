@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.base import Vectors
-from pellucid.errors import CorpusError, InputError
+from pellucid.errors import CorpusError, InputError, check_numbers
 from pellucid.progress import Progress
 from pellucid.static.bags import Bags
 from pellucid.workfolder import WorkFolder
@@ -64,12 +64,10 @@ class TuningSettings:
         Raises:
             InputError: a value is not allowed; the message names it.
         """
-        for name, least in (("steps", 0), ("batch_size", 2), ("evaluate_every", 1), ("patience", 1), ("seed", 0)):
-            if getattr(self, name) < least:
-                raise InputError(f"{name} is {getattr(self, name)}; it must be at least {least}")
-        for name in ("temperature", "learning_rate"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise InputError(f"{name} is {getattr(self, name)}; it must be above 0")
+        check_numbers(self, "steps", "seed", least=0)
+        check_numbers(self, "evaluate_every", "patience", least=1)
+        check_numbers(self, "batch_size", least=2)
+        check_numbers(self, "temperature", "learning_rate", above=0)
 
 
 @dataclass(frozen=True)
@@ -99,15 +97,8 @@ class RefinementSettings(TuningSettings):
             InputError: a value is not allowed; the message names it.
         """
         super().__post_init__()
-        if not 0 < self.pair_share < 1:
-            raise InputError(f"pair_share is {self.pair_share}; it must lie between 0 and 1")
-        if not 0 < self.pair_temperature < float("inf"):
-            raise InputError(f"pair_temperature is {self.pair_temperature}; it must be above 0")
-
-
-@dataclass(frozen=True)
-class TranslationSettings(TuningSettings):
-    """How translations are aligned; a batch holds pairs of one language pair. See `TuningSettings`."""
+        check_numbers(self, "pair_share", above=0, below=1)
+        check_numbers(self, "pair_temperature", above=0)
 
 
 class PairBags(NamedTuple):
@@ -165,8 +156,10 @@ def refine(
     """
     import torch
 
-    held_out, train = _split(_refinable(bags, settings), np.random.default_rng(settings.seed), _MOST_SENTENCES)
-    splits = [_split_pair(pair, number, settings) for number, pair in enumerate(_checked(pairs) if pairs else ())]
+    usable = np.flatnonzero(np.diff(bags.offsets) >= 2)
+    found = f"{len(usable)} sentences hold two known words"
+    held_out, train = _split(usable, found, settings, settings.seed, _MOST_SENTENCES)
+    splits = _split_pairs(pairs, settings) if pairs else []
     teacher, embedded = torch.from_numpy(np.ascontiguousarray(teacher_vectors)), pooled or sums
     single = len(pairs)  # the number before the sentences of a batch: of its set of pairs, or this
 
@@ -193,7 +186,7 @@ def refine(
 def tune_on_pairs(
     vectors: Vectors,
     pairs: Sequence[PairBags],
-    settings: TranslationSettings,
+    settings: TuningSettings,
     *,
     work: WorkFolder | None = None,
     show_progress_bar: bool = True,
@@ -213,7 +206,7 @@ def tune_on_pairs(
     """
     if not settings.steps:
         return vectors
-    splits = [_split_pair(pair, number, settings) for number, pair in enumerate(_checked(pairs))]
+    splits = _split_pairs(pairs, settings)
     table = vectors / scale_of(vectors)
 
     def loss(words: torch.nn.EmbeddingBag, batch: Batch) -> torch.Tensor:
@@ -234,12 +227,6 @@ class TableTrainer:
     A sentence is the sum of its words' rows, so only the rows of a batch's words have a gradient and a step takes
     milliseconds; the published code of the paper updates the whole table at each step. The batch of a step depends on
     the seed and the step alone, so an interrupted run resumes from its last evaluation with the same result.
-
-    Attributes:
-        step: batches trained on, those before a resumption included.
-        best: float32 [words, d], the table with the lowest loss on held-out sentences so far.
-        best_loss: that loss.
-        evaluations_without_gain: how many evaluations were not better, in a row.
     """
 
     def __init__(
@@ -250,19 +237,7 @@ class TableTrainer:
         work: WorkFolder | None,
         sentences: Mapping[str, Bags],
     ) -> None:
-        """Take the table as it is at first, or as `work` has it.
-
-        Args:
-            table: float32 [words, d].
-            loss: of the trained table and the numbers of a batch's sentences.
-            settings: steps, learning rate, and when to evaluate and to stop.
-            work: where the state is kept from evaluation to evaluation; None keeps none.
-            sentences: what is trained on, by name.
-
-        Raises:
-            InputError: `work` holds the state of another table, other sentences or settings.
-            ModelFolderError: the state in `work` is damaged.
-        """
+        """Take the table [words, d] as it is at first, or as `work` has it, and the sentences to train on by name."""
         import torch
 
         self.loss, self.settings, self.work = loss, settings, work
@@ -276,19 +251,24 @@ class TableTrainer:
         self.optimiser = torch.optim.SparseAdam(list(self.words.parameters()), lr=settings.learning_rate)
         self.step, self.evaluations_without_gain = 0, 0
         self.best, self.best_loss = np.array(table, np.float32), float("inf")
-        if work is not None:
-            bags = {f"sentences {name}": array_digest(bag.rows, bag.offsets) for name, bag in sentences.items()}
-            work.claim({**asdict(settings), "table": array_digest(self.best), **bags})
-            if "table" in work:
-                self._resume(work)
+        if work is None:
+            return
+        bags = {f"sentences {name}": array_digest(bag.rows, bag.offsets) for name, bag in sentences.items()}
+        work.claim({**asdict(settings), "table": array_digest(self.best), **bags})
+        if "table" in work:
+            tensors = {name: torch.from_numpy(np.array(values)) for name, values in work.load("table").items()}
+            with torch.no_grad():
+                self.words.weight.copy_(tensors["words"])
+            self.best = tensors["best"].numpy()
+            self.step, self.best_loss = work.facts["step"], work.facts["best_loss"]
+            self.evaluations_without_gain = work.facts["without_gain"]
+            moments = {name: tensors[name] for name in ("exp_avg", "exp_avg_sq")}
+            self.optimiser.state[self.words.weight] = {"step": self.step, **moments}
 
     def run(self, draw: Callable[[int], Batch], held_out: Sequence[Batch], progress: Progress) -> Vectors:
         """Train to the last step, or until evaluations stop getting better, and return the best table.
 
-        Args:
-            draw: returns the batch of a numbered step; the same at every call, so that a resumed run sees the same.
-            held_out: the batches that tables are compared on.
-            progress: counts the steps.
+        `draw` returns the batch of a numbered step, the same at every call; tables are compared on `held_out`.
         """
         progress.advance(self.step)
         if not self.step:
@@ -325,27 +305,11 @@ class TableTrainer:
             self.best_loss, self.evaluations_without_gain = loss, 0
             self.best = self.words.weight.detach().numpy().copy()
         if self.work is not None and self.step:
-            self._save(self.work)
-
-    def _save(self, work: WorkFolder) -> None:
-        state = self.optimiser.state[self.words.weight]
-        tensors = {"words": self.words.weight.detach().numpy(), "best": self.best}
-        tensors.update({name: state[name].numpy() for name in ("exp_avg", "exp_avg_sq")})
-        work.save("table", tensors)
-        work.commit({"step": self.step, "best_loss": self.best_loss, "without_gain": self.evaluations_without_gain})
-
-    def _resume(self, work: WorkFolder) -> None:
-        """Continue from the state in `work`."""
-        import torch
-
-        tensors = {name: torch.from_numpy(np.array(values)) for name, values in work.load("table").items()}
-        with torch.no_grad():
-            self.words.weight.copy_(tensors["words"])
-        self.best = tensors["best"].numpy()
-        self.step, self.best_loss = work.facts["step"], work.facts["best_loss"]
-        self.evaluations_without_gain = work.facts["without_gain"]
-        moments = {name: tensors[name] for name in ("exp_avg", "exp_avg_sq")}
-        self.optimiser.state[self.words.weight] = {"step": self.step, **moments}
+            state = self.optimiser.state[self.words.weight]
+            moments = {name: state[name].numpy() for name in ("exp_avg", "exp_avg_sq")}
+            self.work.save("table", {"words": self.words.weight.detach().numpy(), "best": self.best, **moments})
+            facts = {"step": self.step, "best_loss": self.best_loss, "without_gain": self.evaluations_without_gain}
+            self.work.commit(facts)
 
 
 @contextmanager
@@ -445,46 +409,36 @@ def _draw_pairs(trained: Sequence[Batch], settings: TuningSettings, step: int, p
     return _numbered(pair, generator.choice(trained[pair], settings.batch_size, replace=False))
 
 
-def _refinable(bags: Bags, settings: RefinementSettings) -> Batch:
-    """Return the numbers of the sentences with two known words, of which there must be two batches."""
-    usable = np.flatnonzero(np.diff(bags.offsets) >= 2)
-    if len(usable) < 2 * settings.batch_size:
-        raise CorpusError(
-            f"{len(usable)} sentences hold two known words; refinement needs at least {2 * settings.batch_size} "
-            "(two batches). Give more text, or train with smaller batches"
-        )
-    return usable
-
-
 def _sides(pairs: Sequence[PairBags]) -> dict[str, Bags]:
     """Return both sides of each set by name."""
     return {f"{pair.name} {n}": side for pair in pairs for n, side in enumerate((pair.first, pair.second), 1)}
 
 
-def _checked(pairs: Sequence[PairBags]) -> Sequence[PairBags]:
+def _split_pairs(pairs: Sequence[PairBags], settings: TuningSettings) -> list[tuple[Batch, Batch]]:
+    """Return for each set the numbers of the held-out pairs and of those trained on, after checking them."""
     names = [pair.name for pair in pairs]
     if not pairs or len(set(names)) < len(names):
         raise InputError(f"tuning needs language pairs, each once; got {names}")
-    for pair in pairs:
+    splits = []
+    for number, pair in enumerate(pairs):
         if len(pair.first) != len(pair.second):
             raise InputError(f"{pair.name}: {len(pair.first)} sentences have {len(pair.second)} translations")
-    return pairs
+        usable = np.flatnonzero((np.diff(pair.first.offsets) > 0) & (np.diff(pair.second.offsets) > 0))
+        found = f"{pair.name}: {len(usable)} of {len(pair.first)} sentence pairs have a known word on both sides"
+        splits.append(_split(usable, found, settings, [settings.seed, number], _MOST_PAIRS))
+    return splits
 
 
-def _split_pair(pair: PairBags, number: int, settings: TuningSettings) -> tuple[Batch, Batch]:
-    """Return the numbers of the held-out pairs and of those trained on."""
-    usable = np.flatnonzero((np.diff(pair.first.offsets) > 0) & (np.diff(pair.second.offsets) > 0))
+def _split(
+    usable: Batch, found: str, settings: TuningSettings, seed: int | list[int], most: int
+) -> tuple[Batch, Batch]:
+    """Return the numbers of `usable` items held out, at `most` so many, and of those trained on."""
     if len(usable) < 2 * settings.batch_size:
         raise CorpusError(
-            f"{pair.name}: {len(usable)} of {len(pair.first)} sentence pairs have a known word on both sides; tuning "
-            f"needs at least {2 * settings.batch_size} (two batches). Give more text, or train with smaller batches"
+            f"{found}; training needs at least {2 * settings.batch_size} (two batches). Give more text, or train with "
+            "smaller batches"
         )
-    return _split(usable, np.random.default_rng([settings.seed, number]), _MOST_PAIRS)
-
-
-def _split(usable: Batch, generator: np.random.Generator, most: int) -> tuple[Batch, Batch]:
-    """Return the numbers of `usable` items held out, at `most` so many, and of those trained on."""
-    order = generator.permutation(usable)
+    order = np.random.default_rng(seed).permutation(usable)
     held_out = max(2, min(int(len(order) * _HELD_OUT), most))
     return np.sort(order[:held_out]), np.sort(order[held_out:])
 

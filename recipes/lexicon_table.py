@@ -16,9 +16,8 @@ import numpy.typing as npt
 from pellucid.base import Vectors
 from pellucid.dimensions import Dimension, Dimensions
 from pellucid.errors import InputError
-from pellucid.lexicon.clusters import Clusters
-from pellucid.static.bags import Bags
-from pellucid.static.making.training import PairBags, RefinementSettings, refine, scale_of
+from pellucid.lexicon import Clusters
+from pellucid.static import Bags, PairBags, RefinementSettings, refine
 from pellucid.text import Vocabulary, shown_word
 from pellucid.workfolder import WorkFolder
 
@@ -105,7 +104,7 @@ def refine_clusters(
     weights[entry, slot], columns[entry, slot] = rows.data, rows.indices
     used = np.zeros(weights.shape, bool)
     used[entry, slot] = True
-    scale = scale_of(weights)  # `refine` divides by it
+    scale = max(float(np.sqrt(np.mean(np.square(weights)))), 1e-12)  # `refine` divides by it
     trained = refine(
         weights, bags, teacher_vectors, settings, pairs=pairs, work=work, show_progress_bar=show_progress_bar,
         pooled=_Pool(columns, rows.shape[1], scale, used),
