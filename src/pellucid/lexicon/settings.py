@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from pellucid.errors import InputError
+from pellucid.errors import InputError, check_choice, check_numbers
 from pellucid.text import split_words
-from pellucid.transformer.reading import Reading, ReadingSettings, check_choice
+from pellucid.transformer.reading import Reading, ReadingSettings
 
 if TYPE_CHECKING:
     from typing_extensions import Self
