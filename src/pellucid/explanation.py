@@ -156,7 +156,7 @@ class Explanation(Shown):
         texts: tuple[str, str | None],
         score: float,
         terms: Iterable[Row] | npt.NDArray[np.float64],
-        make: Callable[[int, float, float], Row] | None = None,
+        make: Callable[[int], Row] | None = None,
         *,
         exact: bool = True,
         unknown: tuple[tuple[Span, ...], tuple[Span, ...]] = ((), ()),
@@ -169,8 +169,8 @@ class Explanation(Shown):
             texts: the first and the second text.
             score: what the terms add up to.
             terms: rows, whose shares are ignored; or with `make` their contributions alone, float64 [terms].
-            make: from the number of a term, its contribution and its share to its row, called when the row is read.
-                Each row must have a key of its own.
+            make: from the number of a term to its row, called when the row is read; contribution and share of it are
+                ignored. Each row must have a key of its own.
             exact: whether these are all terms.
             unknown: the stretches of each text that the model has no vector for.
             coverage: of each text.

@@ -204,9 +204,9 @@ def test_a_word_in_another_spelling_is_the_same_term(fruit: StaticEmbedder) -> N
 def test_rows_stay_numbers_until_they_are_read() -> None:
     made: list[int] = []
 
-    def make(number: int, contribution: float, share: float) -> Row:
+    def make(number: int) -> Row:
         made.append(number)
-        return Row(f"d{number}", (f"d{number}",), contribution, share)
+        return Row(f"d{number}", (f"d{number}",), 0.0, 0.0)
 
     values = np.array([0.1, -0.4, 0.0, 0.5])
     why = Explanation.from_terms("anchors", ("a", "b"), 0.2, values, make)

@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -32,7 +33,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Embedder, explained_texts
+from pellucid.base import Embedder
 from pellucid.dimensions import Dimension, Dimensions, Edit
 from pellucid.embeddings import Role, as_rows, unit_rows
 from pellucid.encoders import Encoder, encode_with, is_sentence_transformer, known_to, prompted
@@ -49,6 +50,7 @@ from pellucid.pretrained import (
     saving,
     without_bars,
 )
+from pellucid.query import Query, StoredVector, Terms, stored_vector
 from pellucid.store import read_json, write_json
 from pellucid.text import Coverage, Span
 
@@ -112,17 +114,40 @@ class Part:
             return own
         return own._replace(name=self.name + BETWEEN + own.name, key=(self.name, *own.key))
 
-    def explained(self, text1: str, text2: str | None, role1: Role, role2: Role) -> Explanation:
+    def explained(self, texts: list[str], roles: list[Role]) -> Explanation:
         """Return the part's own explanation; one row under the part's name where it has none."""
-        texts, roles = explained_texts(text1, text2, role1, role2)
-        coverage, unknown = zip(*(known_to(self.model, [text], role)[0] for text, role in zip(texts, roles)))
         if isinstance(self.model, Embedder):
-            own = self.model.explain(text1, text2, role1=role1, role2=role2)
-            return replace(own, coverage=own.coverage or coverage)
+            return self.model.explain(*texts, **dict(zip(("role1", "role2"), roles)))
         units = [self.rows([text], role)[0].astype(np.float64) for text, role in zip(texts, roles)]
         cosine = float(units[0] @ units[-1])
         terms = [Row(self.name, (self.name,), cosine, 0.0, kind=EMBEDDING)] if cosine else []
-        return Explanation.from_terms("", (text1, text2), cosine, terms, unknown=(*unknown, ())[:2], coverage=coverage)
+        return Explanation.from_terms("", (texts[0], (*texts, None)[1]), cosine, terms)
+
+
+class EnsembleQuery(Query):
+    """A text as the parts of an ensemble read it, each in its own way."""
+
+    needs_vectors = False
+
+    @cached_property
+    def unit(self) -> StoredVector:
+        """`vector` as it is: its parts have their own lengths."""
+        return stored_vector(as_rows(self.vector))
+
+    def terms(self, other: Query | None = None) -> Terms:
+        """Return the rows of every part's own explanation, times its weight."""
+        asked = [self] if other is None else [self, other]
+        parts = [part for part in self.model.parts if part.weight > 0]
+        found = [part.explained([one.text for one in asked], [one.role for one in asked]) for part in parts]
+        places = [(part, own, number) for part, own in zip(parts, found) for number in range(len(own.rows))]
+
+        def row(number: int) -> Row:
+            part, own, place = places[number]
+            return part.row(own.rows[place])
+
+        values = np.concatenate([part.weight * own.contributions for part, own in zip(parts, found, strict=True)])
+        score = sum(part.weight * own.score for part, own in zip(parts, found, strict=True))
+        return Terms(values, row, score=score, exact=all(own.exact for own in found))
 
 
 def edited_parts(parts: Sequence[Part], edit: Edit) -> list[Part]:
@@ -360,6 +385,10 @@ class EnsembleEmbedder(Embedder):
     knows nothing of; `similarity` gives the weighted mean of the parts' cosines for these too, and so does the dot
     product in a search engine. The cosine there scores such a text by the parts that know it.
 
+    The rows of an explanation are those of every part's own, times its weight: "part: row"; a part that is no pellucid
+    model is one row, named after it. `part_contributions` adds the rows up by part. Unknown is what no part has a
+    vector for; `coverage` is that of the part that knows least of a text.
+
     Attributes:
         parts: the models with their names and weights.
     """
@@ -522,33 +551,8 @@ class EnsembleEmbedder(Embedder):
         ends = np.cumsum([part.dimension for part in self.parts]).tolist()
         return [slice(start, end) for start, end in zip([0, *ends], ends)]
 
-    def explain(self, text1: str, text2: str | None = None, *, role1: Role = None, role2: Role = None) -> Explanation:
-        """Take apart the similarity of two texts: the rows of every part's own explanation, times its weight.
-
-        A row is named "part: row"; a part that is no pellucid model is one row, named after it. `part_contributions`
-        adds the rows up by part. `unknown1` and `unknown2` are what no part has a vector for; `coverage` is that of the
-        part that knows least of a text.
-
-        Raises:
-            InputError: an argument is no string, or a part refuses the texts as too long to explain.
-        """
-        explained_texts(text1, text2, role1, role2)
-        parts = [part for part in self.parts if part.weight > 0]
-        found = [part.explained(text1, text2, role1, role2) for part in parts]
-        places = [(part, own, number) for part, own in zip(parts, found) for number in range(len(own.rows))]
-
-        def row(number: int, contribution: float, share: float) -> Row:
-            part, own, place = places[number]
-            return part.row(own.rows[place])._replace(contribution=contribution, share=share)
-
-        terms = np.concatenate([part.weight * own.contributions for part, own in zip(parts, found, strict=True)])
-        score = sum(part.weight * own.score for part, own in zip(parts, found, strict=True))
-        unknown = (_common([own.unknown1 for own in found]), _common([own.unknown2 for own in found]))
-        exact = all(own.exact for own in found)
-        coverage = tuple(min(every, key=attrgetter("share")) for every in zip(*(own.coverage for own in found)))
-        return Explanation.from_terms(
-            self.family, (text1, text2), score, terms, row, exact=exact, unknown=unknown, coverage=coverage
-        )
+    def _ask(self, texts: list[str], roles: list[Role]) -> list[Query]:
+        return [EnsembleQuery(self, text, role) for text, role in zip(texts, roles, strict=True)]
 
     def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         found = zip(*(known_to(part.model, texts, role) for part in self.parts if part.weight > 0))
