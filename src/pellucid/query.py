@@ -97,8 +97,12 @@ class Query:
 
     @cached_property
     def unit(self) -> StoredVector:
-        """`vector` at length 1, as an index stores and multiplies it."""
-        return stored_vector(unit_rows(self.vector))
+        """`vector` as an index stores it, so that the product with another one is their similarity."""
+        row = self.model._units(self.vector)
+        if not hasattr(row, "tocsr"):
+            return row[0]
+        row.eliminate_zeros()
+        return row.indices, row.data
 
     @cached_property
     def coordinates(self) -> Any:
@@ -169,14 +173,14 @@ class Query:
                 return NO_TERMS if vector is None else Terms(np.array([whole @ vector]), _whole_row)
 
             return product
-        own, values = stored_coordinates(self.unit)
+        own, values = _stored_coordinates(self.unit)
         weighted, dimensions = values.astype(np.float64) * weight, self.model.dimensions
 
         def products(number: int) -> Terms:
             vector = stored[number]
             if vector is None:
                 return NO_TERMS
-            numbers, coordinates = stored_coordinates(vector)
+            numbers, coordinates = _stored_coordinates(vector)
             shared, mine, other = np.intersect1d(own, numbers, return_indices=True)
 
             def row(term: int) -> Row:
@@ -202,15 +206,7 @@ class Query:
         return self.model is not None and (is_sparse or self.model.names_dimensions)
 
 
-def stored_vector(row: Any) -> StoredVector:
-    """Return a row [1, dimension], an array or CSR, as an index stores it."""
-    if not hasattr(row, "tocsr"):
-        return row[0]
-    row.eliminate_zeros()
-    return row.indices, row.data
-
-
-def stored_coordinates(vector: StoredVector) -> tuple[Integers, npt.NDArray[np.float32]]:
+def _stored_coordinates(vector: StoredVector) -> tuple[Integers, npt.NDArray[np.float32]]:
     """Return the numbers and values of the coordinates of a stored row that are not 0."""
     if isinstance(vector, tuple):
         return vector

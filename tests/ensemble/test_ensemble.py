@@ -24,8 +24,9 @@ from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.ensemble.fitting import fit_ranking_weights, fit_weights
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import Explanation, Row
+from pellucid.explanation import Explanation
 from pellucid.fingerprint import fingerprint
+from pellucid.rows import Row
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.tables import as_static
 from pellucid.text import Vocabulary, split_words

@@ -30,11 +30,12 @@ from pellucid.base import Embedder
 from pellucid.dimensions import Dimension, Dimensions
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, WritingError
-from pellucid.explanation import Explanation, Row
+from pellucid.explanation import Explanation
 from pellucid.index.bm25 import K1, Analyser, B
 from pellucid.index.documents import passage_ends
 from pellucid.index.reasons import Passages
 from pellucid.index.words import Words
+from pellucid.rows import Row
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.words import WordPairs, distinct
 from pellucid.text import Vocabulary, split_words, well_formed

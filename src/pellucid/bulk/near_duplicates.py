@@ -27,7 +27,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.analysis.ranking import Reason
+from pellucid.analysis.ranking import TopRow
 from pellucid.base import Embedder
 from pellucid.bulk.nearest import Nearest, Numbers, Scores, products
 from pellucid.corpus import UNPACKERS, Corpus, is_path, read_lines, read_texts
@@ -73,7 +73,7 @@ class DuplicatePair(NamedTuple):
     only_kept: tuple[str, ...]
     only_duplicate: tuple[str, ...]
     numbers_differ: bool
-    reasons: tuple[Reason, ...]
+    reasons: tuple[TopRow, ...]
 
     @property
     def difference(self) -> str:
@@ -376,12 +376,11 @@ def _pair(
 ) -> DuplicatePair:
     first, second = texts[kept], texts[duplicate]
     words1, words2 = (Counter(word.text.lower() for word in split_words(text)) for text in (first, second))
-    rows = model.explain(first, second).reasons(reasons) if reasons else []
     return DuplicatePair(
         kept=kept, duplicate=duplicate, score=score, kept_text=first, duplicate_text=second,
         only_kept=tuple((words1 - words2).elements()), only_duplicate=tuple((words2 - words1).elements()),
         numbers_differ=_digits(first) != _digits(second),
-        reasons=tuple(Reason(row.name, row.contribution) for row in rows),
+        reasons=TopRow.of(model.explain(first, second), reasons) if reasons else (),
     )  # fmt: skip
 
 

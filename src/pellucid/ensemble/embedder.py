@@ -25,7 +25,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -38,7 +37,7 @@ from pellucid.dimensions import Dimension, Dimensions, Edit
 from pellucid.embeddings import Role, as_rows, unit_rows
 from pellucid.encoders import Encoder, encode_with, is_sentence_transformer, known_to, prompted
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import EMBEDDING, Explanation, Row
+from pellucid.explanation import Explanation
 from pellucid.fingerprint import fingerprint, same_model
 from pellucid.pretrained import (
     check_family,
@@ -50,7 +49,8 @@ from pellucid.pretrained import (
     saving,
     without_bars,
 )
-from pellucid.query import Query, StoredVector, Terms, stored_vector
+from pellucid.query import Query, Terms
+from pellucid.rows import EMBEDDING, Row
 from pellucid.store import read_json, write_json
 from pellucid.text import Coverage, Span
 
@@ -128,11 +128,6 @@ class EnsembleQuery(Query):
     """A text as the parts of an ensemble read it, each in its own way."""
 
     needs_vectors = False
-
-    @cached_property
-    def unit(self) -> StoredVector:
-        """`vector` as it is: its parts have their own lengths."""
-        return stored_vector(as_rows(self.vector))
 
     def terms(self, other: Query | None = None) -> Terms:
         """Return the rows of every part's own explanation, times its weight."""

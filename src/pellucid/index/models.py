@@ -75,17 +75,9 @@ class Model:
         return isinstance(self.encoder, StaticEmbedder)
 
     def ask(self, query: str) -> Query:
-        """Return a query as the model reads it.
-
-        Raises:
-            InputError: the model gives NaN or infinity.
-        """
-        if isinstance(self.encoder, Embedder):
-            asked = self.encoder.ask(query, "query")
-            self._check_finite(asked.vector)
-            return asked
-        asked = Query(None, query, "query")
-        asked.unit = asked.vector = encode_with(self.encoder, [query], role="query", dimension=self.dimension)[0]
+        """Return a query as the model reads it; `unit` is its row as `vectors` gives it."""
+        asked = self.encoder.ask(query, "query") if isinstance(self.encoder, Embedder) else Query(None, query, "query")
+        asked.unit = self.vectors([query], "query")[0]
         return asked
 
     def vectors(self, texts: list[str], role: Role) -> list[Vector | None]:
@@ -111,14 +103,12 @@ class Model:
         if not isinstance(self.encoder, Embedder):
             return encode_with(self.encoder, texts, role=role, dimension=getattr(self, "dimension", None))
         rows = getattr(self.encoder, f"encode_{role}" if role else "encode")(texts)
-        self._check_finite(rows)
+        values = rows.data if hasattr(rows, "tocsr") else rows
+        if not np.isfinite(values).all():
+            raise InputError(f"the model {self.name!r} gave NaN or infinity; nothing of this batch was stored")
         if isinstance(self.encoder, StaticEmbedder):
             return rows  # at length 1 already
         return rows if isinstance(self.encoder, EnsembleEmbedder) else unit_rows(rows)
-
-    def _check_finite(self, rows: Any) -> None:
-        if not np.isfinite(rows.data if hasattr(rows, "tocsr") else rows).all():
-            raise InputError(f"the model {self.name!r} gave NaN or infinity; nothing of this batch was stored")
 
     def check(self, fingerprint: Mapping[str, Any]) -> None:
         """Refuse a model that is not the one an index was made with.

@@ -12,11 +12,12 @@ from functools import cached_property
 
 import numpy as np
 
-from pellucid.explanation import WORD, Explanation, Row
+from pellucid.explanation import Explanation
 from pellucid.index.bm25 import impacts
 from pellucid.index.engine import Vector
 from pellucid.index.words import Words
 from pellucid.query import NO_MARKS, NO_SPANS, Floats, Integers, Terms
+from pellucid.rows import WORD, Row
 from pellucid.static.spelling import SpelledRows
 from pellucid.static.words import WordList, part_of
 from pellucid.text import Span
@@ -54,13 +55,9 @@ class Bm25Query:
     """The terms of BM25 that a query has."""
 
     def __init__(
-        self,
-        words: Words,
-        query: str,
-        places: Mapping[str, tuple[Span, ...]],
-        weights: Mapping[str, float],
+        self, words: Words, query: str, places: Mapping[str, tuple[Span, ...]], weights: Mapping[str, float],
         average: float,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Take where the query's terms stand, those that count with their half of the score, and the mean length."""
         self._words, self._query, self._places, self._average = words, query, places, average
         self._terms, self._weights = list(weights), np.array(list(weights.values()))

@@ -227,13 +227,10 @@ class Question:
                 self._terms_of[name] = lambda passages: pairs.against(passages.texts, *passages.rows(name))
             return
         asked = model.ask(self.query)
-        vector, weight32 = asked.unit, np.float32(weight)
-        if isinstance(vector, tuple) and len(vector[0]):
-            self.vectors[name] = vector[0], vector[1] * weight32
-        elif not isinstance(vector, tuple) and vector.any():
-            self.vectors[name] = vector * weight32
-        else:
+        vector, factor = asked.unit, np.float32(weight)
+        if vector is None:
             return
+        self.vectors[name] = (vector[0], vector[1] * factor) if isinstance(vector, tuple) else vector * factor
         if asked.needs_vectors:
             self._wanted.append(name)
         self._terms_of[name] = lambda passages: asked.against(
@@ -248,7 +245,8 @@ class Question:
                 return self._best(top_k, where), True
             return self._asked(self._of.engine, top_k, where)
         except IndexError as error:
-            raise _damaged(error) from error
+            problem = f"a file of the index is damaged ({error}); find out which: pellucid index verify"
+            raise IndexFolderError(problem) from error
 
     # The vectors are here
 
@@ -327,7 +325,7 @@ class Question:
                 products[name] |= more
             if missing.get(BM25):
                 products[BM25] |= own.products(missing[BM25])
-            hits = self._known(products, _best_passages(_sums(products, every)), top_k)
+            hits = self._known(products, _best_passages(products, every), top_k)
             certain = not last or (len(hits) == top_k and hits[-1].score >= sum(last.values()))
             asked = [name for name in last if limits[name] < _MOST_CANDIDATES]
             if certain or not asked:
@@ -475,22 +473,13 @@ def _kth(every: list[Floats], count: int) -> float:
     return float(np.partition(all_values, len(all_values) - count)[len(all_values) - count])
 
 
-def _damaged(error: Exception) -> IndexFolderError:
-    return IndexFolderError(f"a file of the index is damaged ({error}); find out which: pellucid index verify")
-
-
-def _sums(products: Products, points: Iterable[int]) -> dict[int, float]:
-    """Return the scores of passages."""
+def _best_passages(products: Products, points: Iterable[int]) -> list[int]:
+    """Return the best of some passages of each document, best first; of equal ones the earlier."""
     scores = dict.fromkeys(points, 0.0)
     for found in products.values():
         for point, product in found.items():
             if point in scores:
                 scores[point] += product
-    return scores
-
-
-def _best_passages(scores: Mapping[int, float]) -> list[int]:
-    """Return the best passage of each document, best first; of equal ones the earlier."""
     best: dict[int, int] = {}
     for point in sorted(scores, key=lambda point: (-scores[point], point)):
         best.setdefault(point >> PASSAGE_BITS, point)

@@ -29,11 +29,12 @@ import numpy as np
 from pellucid.base import Embedder, Vectors, explained_texts
 from pellucid.embeddings import Role, unit_rows
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import EMBEDDING, Explanation, Row
+from pellucid.explanation import Explanation
 from pellucid.keytokens.states import KeyTokenSettings
 from pellucid.lexicon.clusters import Clusters, cluster_vocabulary
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.pretrained import check_family, loading, locate, saving
+from pellucid.rows import EMBEDDING, Row
 from pellucid.store import read_json, write_json
 from pellucid.transformer.attention import is_causal_lm
 from pellucid.transformer.backbone import Attention, Backbone, HeadKind, open_backbone, read_transformer_config

@@ -52,18 +52,9 @@ _CONTROLS = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not i
 
 _LIGHT = "--for: 0 114 178; --against: 213 94 0; --line: rgb(0 0 0 / .22)"
 _DARK = "--for: 56 150 220; --against: 230 130 30; --line: rgb(255 255 255 / .28)"
-_LIGHT_THEMES = (
-    '[data-jp-theme-light="true"]',
-    ".vscode-light",
-    '[data-theme="light"]',
-    '[data-md-color-scheme="default"]',
-)
-_DARK_THEMES = (
-    '[data-jp-theme-light="false"]',
-    ".vscode-dark",
-    "html[theme=dark]",
-    '[data-theme="dark"]',
-    '[data-md-color-scheme="slate"]',
+_ON_LIGHT = '[data-jp-theme-light="true"], .vscode-light, [data-theme="light"], [data-md-color-scheme="default"]'
+_ON_DARK = (
+    '[data-jp-theme-light="false"], .vscode-dark, html[theme=dark], [data-theme="dark"], [data-md-color-scheme="slate"]'
 )
 _STYLE = """
 .pellucid { LIGHT; font: 14px/1.5 system-ui, sans-serif; max-width: 62em; background: transparent; }
@@ -128,7 +119,7 @@ _STYLE = """
 .pellucid .words mark.faint { border-bottom-style: dashed; }
 .pellucid { --rule: rgb(128 128 128 / .18); }
 """.strip()
-_STYLE = _STYLE.replace("ON_LIGHT", ", ".join(_LIGHT_THEMES)).replace("ON_DARK", ", ".join(_DARK_THEMES))
+_STYLE = _STYLE.replace("ON_LIGHT", _ON_LIGHT).replace("ON_DARK", _ON_DARK)
 _STYLE = _STYLE.replace("LIGHT;", f"{_LIGHT};").replace("DARK;", f"{_DARK};")
 
 _PAGE = """<!doctype html>
