@@ -144,7 +144,8 @@ class Query:
         def row(number: int) -> Row:
             dimension = int(numbers[number])
             name = dimensions[dimension].name
-            return Row(name, (name,), 0.0, 0.0, *(find(dimension) if find else () for find in finders))
+            spans = [find(dimension) if find else () for find in finders]
+            return Row(name, (name,), 0.0, 0.0, spans[0], spans[1] if len(spans) > 1 else ())
 
         return Terms(values, row, score=float(products.sum()))
 

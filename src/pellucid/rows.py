@@ -82,8 +82,8 @@ class LazyRows(Sequence[Row]):
 
     def _row(self, number: int) -> Row:
         name, parts, _, _, spans1, spans2, spans3, key, kind = self._make(number)
-        value = float(self.values[number])
-        share = share_of(value, self._score)
+        value, score = float(self.values[number]), self._score
+        share = value / score if abs(score) > NO_SCORE else 0.0
         return Row(name, parts, value, share, spans1, spans2, spans3, key or (name, *parts), kind)
 
     def __len__(self) -> int:

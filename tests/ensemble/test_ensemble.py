@@ -158,7 +158,7 @@ def test_queries_and_documents_go_to_each_part_in_its_way():
 def test_edits_reach_the_parts(fruit):
     model = EnsembleEmbedder({"words": fruit, "letters": LetterEmbedder(), "length": lengths}, [2, 1, 1])
     names = model.dimensions.names
-    assert names[3:5] == ["letters: dimension 0", "letters: dimension 1"]
+    assert names[3:5] == ["letters: a", "letters: b"]
     assert names[-1] == "length: dimension 1"
     pairs = (["apple car"], ["pear the"])
     edited = model.without(names[1]).rename({0: "words: first"})
@@ -191,8 +191,8 @@ def test_a_part_without_dimensions_leaves_the_ensemble(fruit):
         model.merge(0, 5)
     with pytest.raises(InputError, match="'length' cannot be edited"):
         model.scale({"length: dimension 0": 0.5})
-    with pytest.raises(InputError, match="did you mean 'letters: dimension 1'"):
-        model.without("letters: dimension 1x")
+    with pytest.raises(InputError, match="did you mean 'letters: b'"):
+        model.without("letters: bx")
     assert model.with_weights([0, 0, 5]).weights == [0, 0, 1]
 
 
@@ -303,7 +303,7 @@ def test_the_toolkit_takes_an_ensemble(fruit):
     model = EnsembleEmbedder([fruit, SparseLetterEmbedder()])
     texts = ["the apple", "a pear", "the car", "bicycle", "apple pear"]
     assert audit(model, texts).family == "ensemble"
-    assert card(model, "letters: dimension 0", texts).name == "letters: dimension 0"
+    assert card(model, "letters: a", texts).name == "letters: a"
     assert rank(model, "apple", texts).ranked[0].text in ("the apple", "apple pear")
     pairs = [("apple", "pear"), ("car", "bicycle")]
     assert compare({"one": fruit, "both": model}, pairs).families == ("static", "ensemble")

@@ -117,7 +117,8 @@ class Part:
     def explained(self, texts: list[str], roles: list[Role]) -> Explanation:
         """Return the part's own explanation; one row under the part's name where it has none."""
         if isinstance(self.model, Embedder):
-            return self.model.explain(*texts, **dict(zip(("role1", "role2"), roles)))
+            role1, role2 = (*roles, None)[:2]
+            return self.model.explain(texts[0], (*texts, None)[1], role1=role1, role2=role2)
         units = [self.rows([text], role)[0].astype(np.float64) for text, role in zip(texts, roles)]
         cosine = float(units[0] @ units[-1])
         terms = [Row(self.name, (self.name,), cosine, 0.0, kind=EMBEDDING)] if cosine else []
@@ -138,7 +139,8 @@ class EnsembleQuery(Query):
 
         def row(number: int) -> Row:
             part, own, place = places[number]
-            return part.row(own.rows[place])
+            named: Row = part.row(own.rows[place])
+            return named
 
         values = np.concatenate([part.weight * own.contributions for part, own in zip(parts, found, strict=True)])
         score = sum(part.weight * own.score for part, own in zip(parts, found, strict=True))

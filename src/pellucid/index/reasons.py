@@ -127,13 +127,13 @@ class Reasons:
 
     def words(self) -> list[tuple[int, int, float]]:
         """Return the stretches of `text` that have a part in the score: start, end, contribution, in text order."""
-        return _stretches(*self._marked)
+        return _triples(*self._marked)
 
     def highlights(self) -> list[tuple[int, int, float]]:
         """Return the stretches of `words` that carry the score: those with a good part of the strongest's."""
         spans, values = self._marked
         strong = (values > 0) & (values >= _FAINT * values.max(initial=0.0))
-        return _stretches(spans[strong], values[strong])
+        return _triples(spans[strong], values[strong])
 
     @cached_property
     def _marked(self) -> tuple[Integers, Floats]:
@@ -185,7 +185,7 @@ class Reasons:
         return row._replace(name=part + _BETWEEN + row.name, key=(part, *row.key))
 
 
-def _stretches(spans: Integers, values: Floats) -> list[tuple[int, int, float]]:
+def _triples(spans: Integers, values: Floats) -> list[tuple[int, int, float]]:
     return list(zip(spans[:, 0].tolist(), spans[:, 1].tolist(), values.tolist()))
 
 

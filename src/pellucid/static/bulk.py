@@ -43,7 +43,7 @@ _PAGE = 1024  # code points classified at once
 _LEARNT_WORDS = 1 << 15  # also the most that Python is asked at once: a text may have millions of unknown words
 
 
-class Words(NamedTuple):
+class FoundWords(NamedTuple):
     """The words of a text, in order."""
 
     rows: list[int]  # of each in the table, -1 for an unknown word
@@ -271,7 +271,7 @@ class BulkEncoder(_Bulk):
         self._idle.append(worker)
         return shares
 
-    def words(self, text: str) -> Words | None:
+    def words(self, text: str) -> FoundWords | None:
         """Return the words of `text`; None where that takes Python (phrases, some scripts, spelling, or maybe so).
 
         Raises:
@@ -464,7 +464,7 @@ class _Worker(_RowReader):
         words = ends - starts
         shares[:] = np.where(words > 0, (known[ends] - known[starts]) / np.maximum(words, 1), 1)
 
-    def words(self, text: str) -> Words | None:
+    def words(self, text: str) -> FoundWords | None:
         """Return the words of a text that is a block by itself; None if some are spelled."""
         self._begin([text])
         block, scratch, ends = self._read([text])
@@ -472,7 +472,7 @@ class _Worker(_RowReader):
         if self._spelled is not None and scratch.rows[:count].max(initial=-1) >= len(self._vectors):
             return None
         others = scratch.missing[: kernels.list_others(block, count, self._lexicon, scratch)].tolist()
-        return Words(scratch.rows[:count].tolist(), _places(block, scratch.edges[: 2 * count], [text]), others)
+        return FoundWords(scratch.rows[:count].tolist(), _places(block, scratch.edges[: 2 * count], [text]), others)
 
 
 class WordNumbers(_Reader):

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.embeddings import Role
 from pellucid.errors import InputError
 from pellucid.query import Query, Terms
 from pellucid.rows import READ_AS, WORD, WORD_PAIR, Row
@@ -138,20 +139,14 @@ class WordQuery(Query):
 
     needs_vectors = False
 
-    @cached_property
-    def words(self) -> TextWords:
-        """The text's words."""
-        words: TextWords = self.model.words_of(self.text)
-        return words
+    def __init__(self, model: Any, text: str, role: Role) -> None:
+        """Read the words of a checked text."""
+        super().__init__(model, text, role)
+        self.words: TextWords = model.words_of(text)
+        self.known = self.words.coverage, self.words.unknown
 
-    @cached_property
-    def known(self) -> tuple[Coverage, tuple[Span, ...]]:
-        """How much of the text is known, and where it is not."""
-        return self.words.coverage, self.words.unknown
-
-    @cached_property
     def vectors(self) -> npt.NDArray[np.float64]:
-        """The vectors of the distinct words, which add up to the embedding, float64 [words, dimension]."""
+        """Return the vectors of the distinct words, which add up to the embedding, float64 [words, dimension]."""
         words = self.words
         vectors: npt.NDArray[np.float64] = self.model.vectors_of(words.rows, words.spelled).astype(np.float64)
         length = length_of(words.counts @ vectors, self.text)
@@ -164,17 +159,20 @@ class WordQuery(Query):
         Raises:
             InputError: there would be more than 250,000.
         """
-        vectors = self.vectors
+        vectors = self.vectors()
         if not isinstance(other, WordQuery):
             _check_size(len(vectors), 1)
             pulls = vectors @ vectors.sum(axis=0)
             return Terms(pulls, self.words.row, score=float(pulls.sum()))
-        _check_size(len(vectors), len(other.vectors))
-        table, width = vectors @ other.vectors.T, len(other.vectors)  # [words of text 1, words of text 2]
+        others = other.vectors()
+        _check_size(len(vectors), len(others))
+        table, width = vectors @ others.T, len(others)  # [words of text 1, words of text 2]
         row1, row2 = cache(self.words.row), cache(other.words.row)
-        return Terms(
-            table.ravel(), lambda number: _pair(row1(number // width), row2(number % width)), score=float(table.sum())
-        )
+
+        def row(number: int) -> Row:
+            return _pair(row1(number // width), row2(number % width))
+
+        return Terms(table.ravel(), row, score=float(table.sum()))
 
 
 def _check_size(words1: int, words2: int) -> None:
@@ -188,10 +186,8 @@ def _check_size(words1: int, words2: int) -> None:
 
 def _pair(one: Row, other: Row) -> Row:
     """Return the row of a word of text 1 and a word of text 2."""
-    return Row(
-        f"{one.name} × {other.name}", one.parts + other.parts, 0.0, 0.0, one.spans1, other.spans1,
-        key=one.key + other.key, kind=WORD_PAIR,
-    )  # fmt: skip
+    name, key = f"{one.name} × {other.name}", one.key + other.key
+    return Row(name, one.parts + other.parts, 0.0, 0.0, one.spans1, other.spans1, (), key, WORD_PAIR)
 
 
 class WordList(NamedTuple):

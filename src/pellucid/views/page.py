@@ -36,7 +36,6 @@ from pellucid.views.parts import (
     cell_number,
     cut,
     decimals,
-    left_out,
     shorten,
 )
 
@@ -186,8 +185,6 @@ def _tint(strength: float) -> str:
 def _text(text: MarkedText) -> str:
     """Return a text as the user wrote it, its words tinted by what they add."""
     own = "".join(map(_piece, cut(text.pieces, _LONGEST_TEXT)))
-    left = left_out(text.pieces, _LONGEST_TEXT)
-    own += f'<span class="dim">{left}</span>' if left else ""
     note = f'<p class="dim" dir="auto">{safe(text.note)}</p>' if text.note else ""
     return f'<div class="text"><p class="dim">{safe(text.label)}</p><p class="own" dir="auto">{own}</p>{note}</div>'
 
@@ -195,12 +192,14 @@ def _text(text: MarkedText) -> str:
 def _piece(piece: Piece) -> str:
     if piece.kind == "plain":
         return safe(piece.text)
-    said = f'title="{safe(piece.said)}"'
+    if piece.kind == "more":
+        return f'<span class="dim">{piece.text}</span>'
+    tooltip = f'title="{safe(piece.tooltip)}"'
     if piece.kind == "unknown":
-        return f'<span class="unknown" {said}>{safe(piece.text)}</span>'
+        return f'<span class="unknown" {tooltip}>{safe(piece.text)}</span>'
     if abs(piece.strength) < WEAK:
-        return f"<span {said}>{safe(piece.text)}</span>"
-    return f"<mark {_tint(piece.strength)} {said}>{safe(piece.text)}</mark>"
+        return f"<span {tooltip}>{safe(piece.text)}</span>"
+    return f"<mark {_tint(piece.strength)} {tooltip}>{safe(piece.text)}</mark>"
 
 
 def _legend(part: MarkedTexts) -> str:
