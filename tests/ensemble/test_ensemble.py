@@ -191,7 +191,7 @@ def test_a_part_without_dimensions_leaves_the_ensemble(fruit):
         model.merge(0, 5)
     with pytest.raises(InputError, match="'length' cannot be edited"):
         model.scale({"length: dimension 0": 0.5})
-    with pytest.raises(InputError, match="did you mean 'letters: b'"):
+    with pytest.raises(InputError, match="did you mean 'letters: x'"):
         model.without("letters: bx")
     assert model.with_weights([0, 0, 5]).weights == [0, 0, 1]
 
