@@ -16,7 +16,8 @@ from rich.console import Console
 
 from pellucid.base import Embedder
 from pellucid.dimensions import Dimension, Dimensions
-from pellucid.explanation import Explanation, Row
+from pellucid.explanation import Explanation
+from pellucid.rows import Row
 
 SCHEMA = Path(__file__).parents[1] / "docs" / "schema.json"
 HOSTILE = [

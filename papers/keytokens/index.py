@@ -39,12 +39,13 @@ from pellucid import folder as model_folder
 from pellucid.base import Vectors, check_texts
 from pellucid.embeddings import Role
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import KEY_TOKEN, Explanation, Row
+from pellucid.explanation import Explanation
 from pellucid.fingerprint import fingerprint, same_model
 from pellucid.keytokens.embedder import Places, word_rows
 from pellucid.keytokens.head import TopTokens
 from pellucid.keytokens.states import SIGNS, Signs, own_tokens, state_width
 from pellucid.progress import Progress
+from pellucid.rows import KEY_TOKEN, Row
 from pellucid.store import checksum, read_json, read_tensors, write_json, write_tensors, writing_folder
 from pellucid.text import well_formed
 from pellucid.transformer.tokenwords import Rank

@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from pellucid.base import Embedder, Vectors, explained_texts
+from pellucid.base import Embedder, Vectors
 from pellucid.embeddings import Role, unit_rows
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import EMBEDDING, Explanation, Row
 from pellucid.lexicon import LexiconSettings
 from pellucid.lexicon.clusters import Clusters, cluster_vocabulary
 from pellucid.lexicon.embedder import LexiconEmbedder
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 DensePooling = Literal["last", "mean"]
 _POOLINGS = ("last", "mean")
 _FACTS = "dense.json"
-_WHOLE = "the whole vector (its dimensions have no names)"
 
 
 class DenseEmbedder(TransformerEmbedder):
@@ -142,21 +140,6 @@ class DenseEmbedder(TransformerEmbedder):
         if self.backbone.predicts_next:
             return self.backbone.states(ids, mask)
         return self.backbone.model.base_model(input_ids=ids, attention_mask=mask).last_hidden_state
-
-    def explain(self, text1: str, text2: str | None = None, *, role1: Role = None, role2: Role = None) -> Explanation:
-        """Return the cosine of two texts as one row, that of the whole vector: nobody can say what it rests on.
-
-        Raises:
-            InputError: an argument is no string.
-        """
-        texts, roles = explained_texts(text1, text2, role1, role2)
-        rows = self._encode_each(texts, roles).astype(np.float64)
-        score = float(rows[0] @ rows[-1])
-        terms = [Row(_WHOLE, (_WHOLE,), score, 0.0, kind=EMBEDDING)] if score else []
-        coverage, unknown = zip(*self._known_each(texts, roles))
-        return Explanation.from_terms(
-            self.family, (text1, text2), score, terms, unknown=(*unknown, ())[:2], coverage=coverage
-        )
 
     def _strongest(self, text: str, top_k: int) -> str:
         """Say that nothing can be said."""

@@ -1,6 +1,7 @@
 """The contract that every family keeps: sentence-transformers' names, and `explain`.
 
-A family implements `_encode` (texts and their role in, one row each out), `explain` and the saving of its own files.
+A family implements `_encode` (texts and their role in, one row each out) and the saving of its own files, and where it
+can say more than which of its named dimensions two texts share, `_ask`.
 Everything else is here, so that a view, a command or a benchmark written against `Embedder` works for a family added
 later. What the arguments of `encode` do to the rows is in `embeddings.py`.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, ParamSpec, TypeVar
@@ -26,6 +28,7 @@ from pellucid.embeddings import unit_rows as unit_rows
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.folder import check_family, locate, saving
 from pellucid.progress import Progress
+from pellucid.query import Query
 from pellucid.text import words_before
 
 if TYPE_CHECKING:
@@ -83,9 +86,31 @@ class Embedder(ABC):
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions of an embedding."""
 
-    @abstractmethod
+    def ask(self, text: str, role: Role = None) -> Query:
+        """Read a text once: its vector, what of it is known, and what its similarity to any other is made of.
+
+        Args:
+            text: a text.
+            role: what it is encoded as: "query", "document", or None for what `encode` does.
+
+        Raises:
+            InputError: `text` is no string, or there is no such role.
+        """
+        return self._ask(*explained_texts(text, role1=role))[0]
+
+    def _ask(self, texts: list[str], roles: list[Role]) -> Sequence[Query]:
+        """Read one or two checked texts; what a family overrides that says more than the products of coordinates."""
+        rows = cache(lambda: unit_rows(self._encode_each(texts, roles), np.float64).astype(np.float64))
+
+        def coordinates(number: int) -> Any:
+            return rows()[number]
+
+        return [Query(self, *of, partial(coordinates, number)) for number, of in enumerate(zip(texts, roles))]
+
     def explain(self, text1: str, text2: str | None = None, *, role1: Role = None, role2: Role = None) -> Explanation:
         """Take the similarity of two texts apart, or one text's embedding when `text2` is None.
+
+        What a row is, the class says. For one text rows are the parts of the embedding's squared length.
 
         Args:
             text1: a text.
@@ -94,8 +119,18 @@ class Embedder(ABC):
             role2: the same of text 2. What a search computes is explained with role1="query", role2="document".
 
         Raises:
-            InputError: a text is no string, or there is no such role.
+            InputError: a text is no string, there is no such role, or there would be too many rows.
         """
+        from pellucid.explanation import Explanation
+
+        asked = self._ask(*explained_texts(text1, text2, role1, role2))
+        terms = asked[0].terms(*asked[1:])
+        coverage, unknown = zip(*(query.known for query in asked))
+        score = float(terms.values.sum()) if terms.score is None else terms.score
+        return Explanation.from_terms(
+            self.family, (text1, text2), score, terms.values, terms.row, exact=terms.exact,
+            unknown=(*unknown, ())[:2], coverage=coverage,
+        )  # fmt: skip
 
     @classmethod
     def from_pretrained(cls, path_or_id: str | Path) -> Self:
@@ -442,6 +477,11 @@ class Embedder(ABC):
             return "nothing this model knows"
         shares = (f"{row.share:.0%}" if row.share >= 0.01 else f"{row.share:.1%}" for row in rows)
         return "mostly about: " + ", ".join(f"{row.name} ({share})" for row, share in zip(rows, shares))
+
+    @property
+    def names_dimensions(self) -> bool:
+        """Whether the family gives its dimensions names that say something."""
+        return type(self).dimensions is not Embedder.dimensions
 
     @property
     def dimensions(self) -> Dimensions:

@@ -103,7 +103,11 @@ class Dimensions:
         if isinstance(which, str):
             if which in self._numbers:
                 return self._numbers[which]
-            raise InputError(f"no dimension is called {which!r:.120}{self._suggestion(which)}")
+            lower = {known.lower(): known for known in self.names}
+            close = get_close_matches(which.lower(), list(lower), n=1, cutoff=0.5)
+            close = close or [known for known in lower if which.lower() in known]  # the beginning of a long anchor text
+            hint = f"did you mean {lower[close[0]]!r}?" if close else f"the first is {self.names[0]!r:.80}"
+            raise InputError(f"no dimension is called {which!r:.120}; {hint}")
         if isinstance(which, bool) or not isinstance(which, (int, np.integer)):
             raise InputError(f"a dimension is given by its name or number, got {which!r:.60}")
         if not -len(self) <= which < len(self):
@@ -123,13 +127,6 @@ class Dimensions:
             raise InputError("no dimension is given; name at least one")
         return list(dict.fromkeys(map(self.number, flat)))
 
-    def _suggestion(self, name: str) -> str:
-        lower = {known.lower(): known for known in self.names}
-        close = get_close_matches(name.lower(), list(lower), n=1, cutoff=0.5)
-        if not close:  # a person types the beginning of a long anchor text
-            close = [known for known in lower if name.lower() in known][:1]
-        return f"; did you mean {lower[close[0]]!r}?" if close else f"; the first is {self.names[0]!r:.80}"
-
     def __repr__(self) -> str:
         """Return the number of dimensions and the first names."""
         shown = ", ".join(f"{name!r:.60}" for name in self.names[:3])
@@ -144,12 +141,11 @@ class Edit(NamedTuple):
     """Sparse float64 [dimensions before, dimensions after]."""
 
 
-def mixed(before: Any, edit: Edit) -> Any:
-    """Return the mixing of earlier edits (None where there were none) and one more, sparse float64 CSR.
+# The edits; what each refuses, with an InputError, the methods of `Embedder` say.
 
-    Raises:
-        InputError: it multiplies a dimension by more than can be saved.
-    """
+
+def mixed(before: Any, edit: Edit) -> Any:
+    """Return the mixing of earlier edits (None where there were none) and one more, sparse float64 CSR."""
     from scipy import sparse
 
     mixing = sparse.csr_array(edit.mixing if before is None else before @ edit.mixing)
@@ -163,11 +159,7 @@ def mixed(before: Any, edit: Edit) -> Any:
 
 
 def removal(dimensions: Dimensions, which: Iterable[Which | Iterable[Which]]) -> Edit:
-    """Return the edit that drops some dimensions.
-
-    Raises:
-        InputError: one is unknown, or none would be left.
-    """
+    """Return the edit that drops some dimensions."""
     gone = set(dimensions.numbers(which))
     kept = [number for number in range(len(dimensions)) if number not in gone]
     if not kept:
@@ -176,21 +168,13 @@ def removal(dimensions: Dimensions, which: Iterable[Which | Iterable[Which]]) ->
 
 
 def selection(dimensions: Dimensions, which: Iterable[Which | Iterable[Which]]) -> Edit:
-    """Return the edit that keeps only some dimensions, in the model's order.
-
-    Raises:
-        InputError: one is unknown, or none is given.
-    """
+    """Return the edit that keeps only some dimensions, in the model's order."""
     kept = sorted(dimensions.numbers(which))
     return Edit(Dimensions(dimensions[number] for number in kept), _identity(dimensions)[:, kept])
 
 
 def scaling(dimensions: Dimensions, factors: Mapping[Which, float]) -> Edit:
-    """Return the edit that multiplies coordinates.
-
-    Raises:
-        InputError: a dimension is unknown or given twice, or a factor is not between 0 and a million.
-    """
+    """Return the edit that multiplies coordinates."""
     diagonal = np.ones(len(dimensions))
     for number, factor in _by_number(dimensions, factors).items():
         if not isinstance(factor, (int, float, np.number)) or not 0 <= factor <= MOST_SCALE:
@@ -202,11 +186,7 @@ def scaling(dimensions: Dimensions, factors: Mapping[Which, float]) -> Edit:
 
 
 def renaming(dimensions: Dimensions, names: Mapping[Which, str]) -> Edit:
-    """Return the edit that changes names alone.
-
-    Raises:
-        InputError: a dimension is unknown, or a new name is empty or taken.
-    """
+    """Return the edit that changes names alone."""
     items = list(dimensions)
     for number, name in _by_number(dimensions, names).items():
         if not isinstance(name, str):
@@ -220,9 +200,6 @@ def merging(dimensions: Dimensions, which: Iterable[Which | Iterable[Which]], na
 
     Its coordinate is the sum of theirs over the square root of their number k: merging k equal dimensions changes no
     score. Its name is `name`, or theirs joined by " + ".
-
-    Raises:
-        InputError: one is unknown, fewer than two are given, or the name is taken.
     """
     merged = dimensions.numbers(which)
     if len(merged) < 2:

@@ -7,21 +7,19 @@ one row: the whole vector.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from pellucid.base import Embedder, Vectors, explained_texts
+from pellucid.base import Embedder, Vectors
 from pellucid.embeddings import Role, as_rows
 from pellucid.errors import InputError
-from pellucid.explanation import EMBEDDING, Explanation, Row
+from pellucid.query import Query
 from pellucid.store import writing_folder
 from pellucid.text import Coverage, Span, well_formed, words_before
 from pellucid.untrusted import without_bars
-
-WHOLE = "the whole vector (its dimensions have no names)"
-"""The name of the one row of an explanation."""
 
 OURS, STOCK, FUNCTION = "pellucid", "sentence-transformers", "function"
 """What a model within another one is opened with, as their folders say: `load`, that library, or nothing."""
@@ -148,20 +146,11 @@ class EncoderEmbedder(Embedder):
             _at_length_1(rows.astype(np.float32, copy=False)) if isinstance(rows, np.ndarray) else super()._units(rows)
         )
 
-    def explain(self, text1: str, text2: str | None = None, *, role1: Role = None, role2: Role = None) -> Explanation:
-        """Give the cosine of two texts as one row, the whole vector; `coverage` says where a text is cut.
+    def _ask(self, texts: list[str], roles: list[Role]) -> list[Query]:
+        def coordinates(text: str, role: Role) -> Any:
+            return unit_vectors(self, [text], role=role)[0].astype(np.float64)
 
-        Raises:
-            InputError: an argument is no string.
-        """
-        texts, roles = explained_texts(text1, text2, role1, role2)
-        units = [unit_vectors(self, [text], role=role)[0].astype(np.float64) for text, role in zip(texts, roles)]
-        cosine = float(units[0] @ units[-1])
-        rows = [Row(WHOLE, (WHOLE,), cosine, 0.0, kind=EMBEDDING)] if cosine else []
-        coverage, unknown = zip(*self._known_each(texts, roles))
-        return Explanation.from_terms(
-            self.family, (text1, text2), cosine, rows, unknown=(*unknown, ())[:2], coverage=coverage
-        )
+        return [Query(self, *of, partial(coordinates, *of)) for of in zip(texts, roles)]
 
     def _identity(self) -> Any:
         """A SentenceTransformer itself, whose fingerprint this has; a function is told by its vectors alone."""

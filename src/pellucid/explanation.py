@@ -17,40 +17,25 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.errors import InputError, missing_extra
-from pellucid.rows import (
-    DIMENSION as DIMENSION,
-)
-from pellucid.rows import (
-    EMBEDDING as EMBEDDING,
-)
-from pellucid.rows import (
-    KEY_TOKEN as KEY_TOKEN,
-)
+from pellucid.errors import InputError
 from pellucid.rows import (
     NO_SCORE,
     READ_AS,
+    WORD,
+    WORD_PAIR,
     LazyRows,
+    Row,
     check_distinct,
     share_of,
     sorted_with_shares,
     with_key,
-)
-from pellucid.rows import (
-    WORD as WORD,
-)
-from pellucid.rows import (
-    WORD_PAIR as WORD_PAIR,
-)
-from pellucid.rows import (
-    Row as Row,
 )
 from pellucid.text import Coverage, Span, well_formed
 from pellucid.views.parts import (
@@ -67,7 +52,7 @@ from pellucid.views.parts import (
     strongest_words,
     visible,
 )
-from pellucid.views.report import Shown
+from pellucid.views.report import Shown, frame
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -76,6 +61,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 """Version of the dict and JSON form. It changes when a key is renamed, removed or changes its meaning."""
 
+_COUNTS = ("known", "total", "partly")  # of a coverage; its share follows
 _CANCELLED = 0.1  # |score| over the sum of the rows' sizes; below, shares of the score mislead
 _MANY_PAIRS = 200  # word pairs, about 14 words by 14; beyond, the sums of each word come first
 _TOLERANCE = 1e-6  # relative to the sum of the rows' sizes; an exact family that misses this has a bug
@@ -156,7 +142,7 @@ class Explanation(Shown):
         texts: tuple[str, str | None],
         score: float,
         terms: Iterable[Row] | npt.NDArray[np.float64],
-        make: Callable[[int, float, float], Row] | None = None,
+        make: Callable[[int], Row] | None = None,
         *,
         exact: bool = True,
         unknown: tuple[tuple[Span, ...], tuple[Span, ...]] = ((), ()),
@@ -169,8 +155,8 @@ class Explanation(Shown):
             texts: the first and the second text.
             score: what the terms add up to.
             terms: rows, whose shares are ignored; or with `make` their contributions alone, float64 [terms].
-            make: from the number of a term, its contribution and its share to its row, called when the row is read.
-                Each row must have a key of its own.
+            make: from the number of a term to its row, called when the row is read; contribution and share of it are
+                ignored. Each row must have a key of its own.
             exact: whether these are all terms.
             unknown: the stretches of each text that the model has no vector for.
             coverage: of each text.
@@ -202,7 +188,15 @@ class Explanation(Shown):
         """
         if not isinstance(other, Explanation):
             return NotImplemented
-        _check_comparable(self, other)
+        if self.family != other.family:
+            raise InputError(f"a {other.family} explanation cannot be taken from a {self.family} one")
+        if self.text1 != other.text1:
+            raise InputError(
+                "both explanations must have the same text 1 "
+                f"({self.text1!r:.60} is not {other.text1!r:.60}); explain(a, b) - explain(a, c)"
+            )
+        if None in (self.text2, other.text2) or self.text3 is not None or other.text3 is not None:
+            raise InputError("only explanations of two texts can be subtracted")
         rows = {row.key: row for row in self.rows}
         for row in other.rows:
             mine = rows.get(row.key, row._replace(contribution=0.0, spans2=()))
@@ -248,6 +242,11 @@ class Explanation(Shown):
                     of_text[span] = of_text.get(span, 0.0) + row.contribution / len(spans)
         return tuple(dict(sorted(of_text.items())) for of_text in sums)
 
+    @property
+    def unknown(self) -> tuple[tuple[Span, ...], ...]:
+        """The stretches of texts 1, 2 and 3 that the model has no vector for."""
+        return self.unknown1, self.unknown2, self.unknown3
+
     def unknown_words(self, text: int = 1) -> list[str]:
         """Return the distinct words of text 1, 2 or 3 that the model has no vector for, in text order.
 
@@ -255,8 +254,7 @@ class Explanation(Shown):
             InputError: `text` is not the number of one of the texts.
         """
         self._check_number(text)
-        spans = (self.unknown1, self.unknown2, self.unknown3)[text - 1]
-        return list(dict.fromkeys(self.texts[text - 1][start:end] for start, end in spans))
+        return list(dict.fromkeys(self.texts[text - 1][start:end] for start, end in self.unknown[text - 1]))
 
     def _check_number(self, text: int) -> None:
         if text not in range(1, len(self.texts) + 1):
@@ -285,11 +283,13 @@ class Explanation(Shown):
             raise InputError(f"explanation has version {found!r}; this pellucid reads version {SCHEMA_VERSION}")
         content = {key: item for key, item in value.items() if key != "version"}
         try:
-            kind = _kind_of_old_rows(content["family"], content["text2"])  # as version 1 was written at first
-            content["rows"] = tuple(Row(**{"kind": kind, **_tupled(row)}) for row in content["rows"])
-            content["coverage"] = tuple(map(_read_coverage, content.get("coverage", ())))
+            wanted = dict.fromkeys(Row._fields)
+            if any(row.keys() != wanted.keys() for row in content["rows"]):
+                raise KeyError(f"a row has other keys than {', '.join(wanted)}")
+            content["rows"] = tuple(Row(*(_tuples(row[name]) for name in wanted)) for row in content["rows"])
+            content["coverage"] = tuple(Coverage(*(c[n] for n in _COUNTS)) for c in content["coverage"])
             remainder = content.pop("remainder")
-            read = cls(**_tupled(content))
+            read = cls(**{name: _tuples(item) for name, item in content.items()})
             agrees = abs(read.remainder - remainder) <= read._rounding
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise InputError(f"not an explanation of version {SCHEMA_VERSION}: {error}") from error
@@ -308,19 +308,14 @@ class Explanation(Shown):
         Raises:
             MissingExtraError: pandas is not installed.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise missing_extra("pandas", "plot") from error
         rows = list(self.rows)
         if not self.exact:
             share = share_of(self.remainder, self.score)
             rows.append(Row("(remainder)", (), self.remainder, share, key=("(remainder)",), kind="remainder"))
-        frame = pd.DataFrame([row._asdict() for row in rows], columns=list(Row._fields))
-        shares = tuple(known.share for known in self.coverage)
-        frame.attrs = {"score": self.score, "texts": self.texts, "family": self.family, "exact": self.exact}
-        frame.attrs["coverage"] = shares
-        return frame
+        table = frame(rows, Row._fields)
+        table.attrs = {"score": self.score, "texts": self.texts, "family": self.family, "exact": self.exact}
+        table.attrs["coverage"] = tuple(known.share for known in self.coverage)
+        return table
 
     def to_html(self, *, fragment: bool = False, top_k: int = 12) -> str:
         """Return a self-contained HTML page without scripts: the texts, the `top_k` largest rows and a heat map.
@@ -384,8 +379,8 @@ class Explanation(Shown):
         yield Heading(title, f"{self.score:.4f}", self.family if of_index else f"{self.family} model")
         labels = ["text"] if self.text2 is None else [f"text {number}" for number, _ in enumerate(self.texts, 1)]
         for label, coverage in zip(labels, self.coverage):
-            for said in little_known(coverage, "the text" if self.text2 is None else label):
-                yield Note(said, is_warning=True)
+            if warning := coverage_warning(coverage, "the text" if self.text2 is None else label):
+                yield Note(warning, is_warning=True)
         yield from map(Note, self._notes())
         yield MarkedTexts(tuple(self._marked(number, label) for number, label in enumerate(labels, 1)))
         if not self.rows:
@@ -393,9 +388,11 @@ class Explanation(Shown):
         matrix = self._matrix() if self._kind == WORD_PAIR else None
         many = matrix is not None and len(self.rows) > _MANY_PAIRS
         if matrix is not None and many:
-            sides = ((matrix.of_down, matrix.down, 1), (matrix.of_across, matrix.across, 0))
-            for of, words, axis in sides:
-                yield self._word_sums(f"Words of {of}", words, matrix.values.sum(axis=axis), top_k)
+            for of, words, axis in ((matrix.of_down, matrix.down, 1), (matrix.of_across, matrix.across, 0)):
+                sums = matrix.values.sum(axis=axis)  # what each word adds in all its pairs
+                order = np.argsort(-np.abs(sums), kind="stable")
+                shown = [(words[number], float(sums[number])) for number in order[:top_k].tolist()]
+                yield self._bars(f"Words of {of}", WORD, shown, sums[order[top_k:]])
         names = [(row.name, row.contribution) for row in self.rows[:top_k]]
         yield self._bars("Word pairs" if many else "", self._kind, names, self.contributions[top_k:])
         if matrix is not None:
@@ -435,7 +432,7 @@ class Explanation(Shown):
         if len(self.texts) == 1:
             return "the text"
         blank = []
-        for number, (text, spans) in enumerate(zip(self.texts, (self.unknown1, self.unknown2, self.unknown3)), 1):
+        for number, (text, spans) in enumerate(zip(self.texts, self.unknown), 1):
             characters = list(text)
             for start, end in spans:
                 characters[start:end] = " " * (end - start)
@@ -452,12 +449,6 @@ class Explanation(Shown):
             rest.append(("remainder: what the rows leave out", self.remainder))
         names = "words" if kind in (WORD, WORD_PAIR) else " or ".join(self._kinds) if kind == "row" else kind
         return Bars(title, names, tuple(bars), tuple(rest), self.score, self._has_shares)
-
-    def _word_sums(self, title: str, words: tuple[str, ...], sums: npt.NDArray[np.float64], top_k: int) -> Bars:
-        """Return what each word of one side adds in all its pairs."""
-        order = np.argsort(-np.abs(sums), kind="stable")
-        shown = [(words[number], float(sums[number])) for number in order[:top_k].tolist()]
-        return self._bars(title, WORD, shown, sums[order[top_k:]])
 
     def _matrix(self) -> Matrix:
         """Return pairs of words as a matrix in text order: in a difference the words of text 2, then those of text 3.
@@ -481,21 +472,14 @@ class Explanation(Shown):
     def _marked(self, number: int, label: str) -> MarkedText:
         """Return a text with its words marked by what they add, on one scale for all texts."""
         scale = max((abs(value) for sums in self._sums_by_span for value in sums.values()), default=0.0) or 1.0
-        unknown = (self.unknown1, self.unknown2, self.unknown3)[number - 1]
-        pieces = tuple(marked(self.texts[number - 1], self.word_contributions(number), unknown, scale))
-        strongest = strongest_words(self.texts[number - 1], self.word_contributions(number))
-        return MarkedText(label, pieces, strongest, self._unknown_note(number))
-
-    def _unknown_note(self, number: int) -> str:
-        """List the words of a text that the model has no vector for, and count those it knows in part; else empty."""
-        words = self.unknown_words(number)
-        said = ["not in the vocabulary: " + listed(words)] if words else []
+        text, sums, words = self.texts[number - 1], self._sums_by_span[number - 1], self.unknown_words(number)
+        notes = ["not in the vocabulary: " + listed(words)] if words else []
         if self.coverage and self.coverage[number - 1].partly:
-            coverage = self.coverage[number - 1]
+            coverage, read = self.coverage[number - 1], self._read_as(number)
             part = f"known by their beginning or spelling alone: {coverage.partly:,} of {coverage.total:,} words"
-            read = self._read_as(number)
-            said.append(part + (f" ({listed(read, length=120)})" if read else ""))
-        return "; ".join(said)
+            notes.append(part + (f" ({listed(read, length=120)})" if read else ""))
+        pieces = tuple(marked(text, sums, self.unknown[number - 1], scale))
+        return MarkedText(label, pieces, strongest_words(text, sums), "; ".join(notes))
 
     def _read_as(self, number: int) -> list[str]:
         """Return "covid read as co" for each word of a text that others stand for."""
@@ -512,53 +496,26 @@ class Explanation(Shown):
         return list(found)
 
 
-def little_known(coverage: Coverage, text: str, unknown: Sequence[str] = ()) -> list[str]:
-    """Say that a model knows little of `text`, and which words it does not; nothing where it knows enough."""
+def coverage_warning(coverage: Coverage, text: str, unknown: Sequence[str] = ()) -> str:
+    """Say that a model knows too little of `text`, and which words it does not; "" where it knows enough."""
     if not coverage.is_low:
-        return []
+        return ""
     named = f" Unknown: {listed(unknown)}." if unknown else ""
     if not coverage.known:
-        return [f"Only 0 of {coverage.total:,} words of {text} known: the model can say nothing of it.{named}"]
+        return f"Only 0 of {coverage.total:,} words of {text} known: the model can say nothing of it.{named}"
     rests = "it" if coverage.known == 1 else "them"
-    return [f"Only {coverage.known:,} of {coverage.total:,} words of {text} known: the score rests on {rests}.{named}"]
-
-
-def _kind_of_old_rows(family: str, text2: str | None) -> str:
-    """Return the kind that the rows of a file without kinds have."""
-    if family == "static":
-        return WORD if text2 is None else WORD_PAIR
-    return KEY_TOKEN if family in ("keytokens", "key-token index") else DIMENSION
-
-
-def _read_coverage(value: Any) -> Coverage:
-    return Coverage(**{key: item for key, item in value.items() if key != "share"})
-
-
-def _check_comparable(first: Explanation, second: Explanation) -> None:
-    if first.family != second.family:
-        raise InputError(f"a {second.family} explanation cannot be taken from a {first.family} one")
-    if first.text1 != second.text1:
-        raise InputError(
-            "both explanations must have the same text 1 "
-            f"({first.text1!r:.60} is not {second.text1!r:.60}); explain(a, b) - explain(a, c)"
-        )
-    if None in (first.text2, second.text2) or first.text3 is not None or second.text3 is not None:
-        raise InputError("only explanations of two texts can be subtracted")
+    return f"Only {coverage.known:,} of {coverage.total:,} words of {text} known: the score rests on {rests}.{named}"
 
 
 def _plain(value: Any) -> Any:
     """Turn rows, coverages and tuples into dicts and lists."""
     if isinstance(value, Row):
         return {name: _plain(item) for name, item in value._asdict().items()}
-    if is_dataclass(value):
-        return {f.name: getattr(value, f.name) for f in fields(value)}
+    if isinstance(value, Coverage):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
     return [_plain(item) for item in value] if isinstance(value, (tuple, LazyRows)) else value
 
 
-def _tupled(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn the lists of a dict back into tuples."""
-
-    def turn(item: Any) -> Any:
-        return tuple(turn(part) for part in item) if isinstance(item, list) else item
-
-    return {key: turn(item) for key, item in value.items()}
+def _tuples(value: Any) -> Any:
+    """Turn lists back into tuples."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -57,14 +57,12 @@ class LazyRows(Sequence[Row]):
     It reads as a tuple of rows does, equals the tuple, and is copied and pickled as one.
     """
 
-    def __init__(
-        self, contributions: npt.NDArray[np.float64], make: Callable[[int, float, float], Row], score: float
-    ) -> None:
+    def __init__(self, contributions: npt.NDArray[np.float64], make: Callable[[int], Row], score: float) -> None:
         """Keep what the rows are made of.
 
         Args:
             contributions: what each term adds to the score, [terms], in any order.
-            make: from the number of a term, its contribution and its share to its row. The rows' keys must differ.
+            make: from the number of a term to its row, whose contribution and share are ignored. Keys must differ.
             score: what shares are of.
         """
         self.values, self._make, self._score = contributions, make, score
@@ -83,8 +81,10 @@ class LazyRows(Sequence[Row]):
         return tuple(map(self._row, self._order.tolist()))
 
     def _row(self, number: int) -> Row:
-        value = float(self.values[number])
-        return with_key(self._make(number, value, share_of(value, self._score)))
+        name, parts, _, _, spans1, spans2, spans3, key, kind = self._make(number)
+        value, score = float(self.values[number]), self._score
+        share = value / score if abs(score) > NO_SCORE else 0.0
+        return Row(name, parts, value, share, spans1, spans2, spans3, key or (name, *parts), kind)
 
     def __len__(self) -> int:
         """Return the number of rows."""

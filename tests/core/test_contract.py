@@ -24,7 +24,7 @@ from pellucid.cli import app as cli
 from pellucid.dimensions import Dimension, Dimensions
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import Explanation, Row
+from pellucid.explanation import Explanation
 from pellucid.text import Vocabulary
 
 
@@ -45,11 +45,9 @@ class LetterEmbedder(Embedder):
     def get_embedding_dimension(self):
         return 26
 
-    def explain(self, text1, text2=None, *, role1=None, role2=None):
-        first = self.encode(text1).astype(np.float64)
-        second = first if text2 is None else self.encode(text2).astype(np.float64)
-        terms = [Row(chr(97 + i), (chr(97 + i),), c, 0.0) for i, c in enumerate((first * second).tolist()) if c]
-        return Explanation.from_terms(self.family, (text1, text2), float(first @ second), terms)
+    @property
+    def dimensions(self):
+        return Dimensions(Dimension(chr(97 + i)) for i in range(26))
 
     def _write(self, folder):
         (folder / "letters.txt").write_text("a to z")
@@ -68,9 +66,6 @@ class SparseLetterEmbedder(LetterEmbedder):
         return scipy.sparse.csr_matrix(
             super()._encode(texts, role, batch_size=batch_size, show_progress_bar=show_progress_bar)
         )
-
-    def explain(self, text1, text2=None, *, role1=None, role2=None):
-        return LetterEmbedder().explain(text1, text2)
 
 
 def letter_ensemble():
@@ -304,7 +299,7 @@ def test_coverage_is_that_of_the_encoder_or_of_the_part_that_knows_least(familie
     assert families["lexicon"].coverage(texts).tolist() == [1, 1, 1]
     assert families["static-lexicon"].coverage(texts).tolist() == [0.5, 1, 1]
     assert LetterEmbedder().coverage("any text") == 1  # a family that says nothing of it
-    assert LetterEmbedder().explain("any text").coverage == ()
+    assert LetterEmbedder().explain("any text").coverage[0].share == 1
     assert families["static"].describe("a zebra quagga").endswith(" (only 1 of 3 words known)")
     assert families["anchors"].describe("a zebra quagga").endswith(" (only 1 of 3 words known)")
 

@@ -24,8 +24,9 @@ from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.ensemble.fitting import fit_ranking_weights, fit_weights
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import Explanation, Row
+from pellucid.explanation import Explanation
 from pellucid.fingerprint import fingerprint
+from pellucid.rows import Row
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.tables import as_static
 from pellucid.text import Vocabulary, split_words
@@ -157,7 +158,7 @@ def test_queries_and_documents_go_to_each_part_in_its_way():
 def test_edits_reach_the_parts(fruit):
     model = EnsembleEmbedder({"words": fruit, "letters": LetterEmbedder(), "length": lengths}, [2, 1, 1])
     names = model.dimensions.names
-    assert names[3:5] == ["letters: dimension 0", "letters: dimension 1"]
+    assert names[3:5] == ["letters: a", "letters: b"]
     assert names[-1] == "length: dimension 1"
     pairs = (["apple car"], ["pear the"])
     edited = model.without(names[1]).rename({0: "words: first"})
@@ -190,8 +191,8 @@ def test_a_part_without_dimensions_leaves_the_ensemble(fruit):
         model.merge(0, 5)
     with pytest.raises(InputError, match="'length': the dimensions of a encoder model cannot be edited; leave out"):
         model.scale({"length: dimension 0": 0.5})
-    with pytest.raises(InputError, match="did you mean 'letters: dimension 1'"):
-        model.without("letters: dimension 1x")
+    with pytest.raises(InputError, match="did you mean 'letters: x'"):
+        model.without("letters: bx")
     assert model.with_weights([0, 0, 5]).weights == [0, 0, 1]
 
 
@@ -300,7 +301,7 @@ def test_the_toolkit_takes_an_ensemble(fruit):
     model = EnsembleEmbedder([fruit, SparseLetterEmbedder()])
     texts = ["the apple", "a pear", "the car", "bicycle", "apple pear"]
     assert audit(model, texts).family == "ensemble"
-    assert cards(model, texts, "letters: dimension 0")[0].name == "letters: dimension 0"
+    assert cards(model, texts, "letters: a")[0].name == "letters: a"
     assert rank(model, "apple", texts).ranked[0].text in ("the apple", "apple pear")
     pairs = [("apple", "pear"), ("car", "bicycle")]
     assert compare({"one": fruit, "both": model}, pairs).families == ("static", "ensemble")

@@ -30,12 +30,14 @@ from pellucid.base import Embedder
 from pellucid.dimensions import Dimension, Dimensions
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError, WritingError
-from pellucid.explanation import Explanation, Row
+from pellucid.explanation import Explanation
 from pellucid.index.bm25 import K1, Analyser, B
 from pellucid.index.documents import passage_ends
-from pellucid.index.reasons import PairReader, Passages
-from pellucid.index.words import Words, distinct
+from pellucid.index.reasons import Passages
+from pellucid.index.words import Words
+from pellucid.rows import Row
 from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.words import WordPairs, distinct
 from pellucid.text import Vocabulary, split_words, well_formed
 from tables import HOSTILE
 from tiny_models import tiny_model, word_piece
@@ -944,8 +946,8 @@ def test_compiled_reasons_are_the_plain_ones(kind):
 
     def read():
         words = Words(Analyser(), {"m": model})
-        reader = PairReader("m", words, query, 0.5, {})
-        terms_of = reader.read(Passages(texts, [], words))
+        pairs = WordPairs(model, query, *Passages([query], [], words).rows("m"), 0.5, {})
+        terms_of = pairs.against(texts, *Passages(texts, [], words).rows("m"))
         return [terms_of(number) for number in range(len(texts))]
 
     model._bulk = None

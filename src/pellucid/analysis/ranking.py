@@ -10,17 +10,22 @@ import numpy as np
 
 from pellucid.base import Embedder, check_texts
 from pellucid.errors import InputError
-from pellucid.explanation import Explanation, little_known
+from pellucid.explanation import Explanation, coverage_warning
 from pellucid.text import Coverage
 from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.views.report import Report
 
 
-class Reason(NamedTuple):
-    """A row of an explanation: its name and what it adds to the score."""
+class TopRow(NamedTuple):
+    """One of the rows that add most to a score: its name and what it adds."""
 
     name: str
     contribution: float
+
+    @classmethod
+    def of(cls, explanation: Explanation, count: int) -> tuple[TopRow, ...]:
+        """Return the `count` rows that add most; fewer where fewer add anything."""
+        return tuple(cls(row.name, row.contribution) for row in explanation.reasons(count))
 
 
 class Ranked(NamedTuple):
@@ -39,7 +44,7 @@ class Ranked(NamedTuple):
     document: int
     text: str
     score: float
-    reasons: tuple[Reason, ...]
+    reasons: tuple[TopRow, ...]
     coverage: Coverage
 
 
@@ -100,31 +105,28 @@ class Ranking(WhyAbove, Report):
         return not self.coverage.known and not any(item.score for item in self.ranked)
 
     def _explained(self, item: Ranked) -> Explanation:
-        return _why(self.model, self.query, item.text)
+        return self.model.explain(self.query, item.text, role1="query", role2="document")
 
     def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Nearest to", self.query, f"{self.family} model, {counted(self.documents, 'document')}")
-        for said in self._warnings():
-            yield Note(said, is_warning=True)
         if self.is_blind:
+            why = "knows none of its words" if self.coverage.total else "finds no word in it"
+            named = f" ({', '.join(self.unknown[:12])})" if self.unknown else ""
+            warning = (
+                f"The query is unknown: the model {why}{named}. Every score is 0, and there is nothing to rank by."
+            )
+            yield Note(warning, is_warning=True)
             return
+        if warning := coverage_warning(self.coverage, "the query", self.unknown):
+            yield Note(warning, is_warning=True)
+        if low := [str(item.rank) for item in self.ranked if item.coverage.is_low]:
+            of = f"{counted(len(low), 'document')}: rank {', '.join(low)}"
+            yield Note(f"Fewer than half of the words are known of {of}.", is_warning=True)
         rows = []
         for item in self.ranked:
             reasons = ", ".join(f"{reason.name} {signed(reason.contribution)}" for reason in item.reasons)
             rows.append((str(item.rank), f"{item.score:.4f}", max(item.score, 0.0), item.text, reasons))
         yield TablePart.of("", [*numbers("", "score"), ("", "bar"), "document", "mostly for"], rows)
-
-    def _warnings(self) -> Iterator[str]:
-        """Say where the model knows too little for the ranking to mean much."""
-        if self.is_blind:
-            why = "knows none of its words" if self.coverage.total else "finds no word in it"
-            named = f" ({', '.join(self.unknown[:12])})" if self.unknown else ""
-            yield f"The query is unknown: the model {why}{named}. Every score is 0, and there is nothing to rank by."
-            return
-        yield from little_known(self.coverage, "the query", self.unknown)
-        low = [str(item.rank) for item in self.ranked if item.coverage.is_low]
-        if low:
-            yield f"Fewer than half of the words are known of {counted(len(low), 'document')}: rank {', '.join(low)}."
 
 
 def rank(model: Embedder, query: str, documents: Iterable[str], *, top_k: int = 10, reasons: int = 3) -> Ranking:
@@ -151,18 +153,14 @@ def rank(model: Embedder, query: str, documents: Iterable[str], *, top_k: int = 
         raise InputError("no documents are given")
     if top_k < 1 or reasons < 0:
         raise InputError(f"top_k is {top_k} and reasons {reasons}; they must be at least 1 and 0")
-    scores = model.similarity(model.encode_query([query]), model.encode_document(texts))[0]
+    asked = model.ask(query, "query")
+    coverage, gaps = asked.known
+    scores = model.similarity(asked.vector, model.encode_document(texts))[0]
     order = np.argsort(-scores, kind="stable")[:top_k].tolist()
-    coverage, gaps = model._known([query], "query")[0]
     known = model._known([texts[number] for number in order], "document")
     ranked = []
     for place, (number, (of_text, _)) in enumerate(zip(order, known, strict=True), 1):
-        rows = _why(model, query, texts[number]).reasons(reasons)
-        best = tuple(Reason(row.name, row.contribution) for row in rows)
+        best = TopRow.of(model.explain(query, texts[number], role1="query", role2="document"), reasons)
         ranked.append(Ranked(place, number, texts[number], float(scores[number]), best, of_text))
     unknown = tuple(dict.fromkeys(query[start:end] for start, end in gaps))
     return Ranking(model.family, query, len(texts), tuple(ranked), coverage, unknown, model)
-
-
-def _why(model: Embedder, query: str, document: str) -> Explanation:
-    return model.explain(query, document, role1="query", role2="document")

@@ -19,12 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.anchors.folder import anchor_vectors, read_folder, write_folder
-from pellucid.base import Embedder, Vectors, check_texts, explained_texts
+from pellucid.base import Embedder, Vectors, check_texts
 from pellucid.dimensions import Dimension, Dimensions, Edit, on_one_line
-from pellucid.embeddings import Role, unit_rows
+from pellucid.embeddings import Role
 from pellucid.encoder import unit_vectors
 from pellucid.errors import InputError
-from pellucid.explanation import Explanation, Row
 from pellucid.pretrained import load
 from pellucid.store import is_sound
 from pellucid.text import Coverage, Span
@@ -37,6 +36,9 @@ _LARGEST = 1e15  # the squares of coordinates stay within float32
 
 class AnchorEmbedder(Embedder):
     """A text is its cosines to n anchor texts.
+
+    A row of an explanation is an anchor, all of them; coverage and what is unknown are the encoder's. Which words make
+    a text similar to an anchor: `model.encoder.explain(text, anchor)`, where the encoder is a pellucid model.
 
     Attributes:
         encoder: the model that the cosines are taken under; a SentenceTransformer or callable is its `encoder.model`.
@@ -183,30 +185,6 @@ class AnchorEmbedder(Embedder):
         )  # fmt: skip
         coordinates: Vectors = vectors @ self.vectors.T
         return coordinates
-
-    def explain(self, text1: str, text2: str | None = None, *, role1: Role = None, role2: Role = None) -> Explanation:
-        """Take apart the cosine of two texts' coordinates: one row an anchor, all of them.
-
-        For one text a row is the anchor's part of the coordinates' squared length. Which words make a text similar to
-        an anchor: `model.encoder.explain(text, anchor)`. `coverage` and what is unknown are the encoder's.
-
-        Raises:
-            InputError: an argument is no string.
-        """
-        texts, roles = explained_texts(text1, text2, role1, role2)
-        units = unit_rows(self._encode_each(texts, roles), np.float64)
-        products = units[0] * units[-1]
-        dimensions, counted = self._dimensions, np.flatnonzero(products)
-
-        def row(number: int, contribution: float, share: float) -> Row:
-            name = dimensions[int(counted[number])].name
-            return Row(name, (name,), contribution, share)
-
-        coverage, unknown = zip(*self._known_each(texts, roles))
-        return Explanation.from_terms(
-            self.family, (text1, text2), float(products.sum()), products[counted], row, unknown=(*unknown, ())[:2],
-            coverage=coverage,
-        )  # fmt: skip
 
     def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         return self.encoder._known(texts, role)

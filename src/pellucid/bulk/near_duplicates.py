@@ -27,7 +27,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.analysis.ranking import Reason
+from pellucid.analysis.ranking import TopRow
 from pellucid.base import Embedder
 from pellucid.corpus import UNPACKERS, Corpus, is_path, read_lines, read_texts
 from pellucid.embeddings import as_rows, unit_rows
@@ -74,7 +74,7 @@ class DuplicatePair(NamedTuple):
     only_kept: tuple[str, ...]
     only_duplicate: tuple[str, ...]
     numbers_differ: bool
-    reasons: tuple[Reason, ...]
+    reasons: tuple[TopRow, ...]
 
     @property
     def difference(self) -> str:
@@ -370,10 +370,9 @@ def _pair(
 ) -> DuplicatePair:
     first, second = texts[kept], texts[duplicate]
     words1, words2 = (Counter(word.text.lower() for word in split_words(text)) for text in (first, second))
-    rows = model.explain(first, second).reasons(reasons) if reasons else []
+    rows = TopRow.of(model.explain(first, second), reasons) if reasons else ()
     only = tuple((words1 - words2).elements()), tuple((words2 - words1).elements())
-    why = tuple(Reason(row.name, row.contribution) for row in rows)
-    return DuplicatePair(kept, duplicate, score, first, second, *only, _digits(first) != _digits(second), why)
+    return DuplicatePair(kept, duplicate, score, first, second, *only, _digits(first) != _digits(second), rows)
 
 
 def _rows(model: Embedder, texts: list[str], numbers: list[int]) -> Any:

@@ -276,14 +276,14 @@ def duplicates(
 
 def _say_of_low(model: Embedder, pair: tuple[str, str], low: int, total: int) -> None:
     """Say on stderr of which texts little is known: of one pair in words, of several how many."""
-    from pellucid.explanation import little_known
+    from pellucid.explanation import coverage_warning
 
     if total > 1:
         say(f"note: the model knows fewer than half of the words of a text in {low:,} of {total:,} pairs", err=True)
         return
     for number, (text, (coverage, gaps)) in enumerate(zip(pair, model._known(list(pair))), 1):
-        for said in little_known(coverage, f"text {number}", [text[start:end] for start, end in gaps]):
-            say(f"note: {said}", err=True)
+        if warning := coverage_warning(coverage, f"text {number}", [text[start:end] for start, end in gaps]):
+            say(f"note: {warning}", err=True)
 
 
 @app.command()

@@ -31,15 +31,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from pellucid.base import Embedder, explained_texts
+from pellucid.base import Embedder
 from pellucid.dimensions import Dimensions, Edit
 from pellucid.embeddings import Role, as_rows, unit_rows
 from pellucid.encoder import FUNCTION, OURS, STOCK, EncoderEmbedder, opened_with, unit_vectors
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import Explanation, Row
+from pellucid.explanation import Explanation
 from pellucid.fingerprint import check_same, fingerprint
 from pellucid.folder import named_place
 from pellucid.pretrained import load
+from pellucid.query import Query, Terms
+from pellucid.rows import Row
 from pellucid.store import read_json, write_json
 from pellucid.text import Coverage, Span
 
@@ -101,6 +103,28 @@ class Part:
         if isinstance(self.model, EncoderEmbedder):  # its one row
             return own._replace(name=self.name, parts=(self.name,), key=())
         return own._replace(name=self.name + BETWEEN + own.name, key=(self.name, *own.key))
+
+
+class EnsembleQuery(Query):
+    """A text as the parts of an ensemble read it, each in its own way."""
+
+    needs_vectors = False
+
+    def terms(self, other: Query | None = None) -> Terms:
+        """Return the rows of every part's own explanation, times its weight."""
+        parts = [part for part in self.model.parts if part.weight > 0]
+        second, role2 = (None, None) if other is None else (other.text, other.role)
+        found = [part.model.explain(self.text, second, role1=self.role, role2=role2) for part in parts]
+        places = [(part, own, number) for part, own in zip(parts, found) for number in range(len(own.rows))]
+
+        def row(number: int) -> Row:
+            part, own, place = places[number]
+            named: Row = part.row(own.rows[place])
+            return named
+
+        values = np.concatenate([part.weight * own.contributions for part, own in zip(parts, found, strict=True)])
+        score = sum(part.weight * own.score for part, own in zip(parts, found, strict=True))
+        return Terms(values, row, score=score, exact=all(own.exact for own in found))
 
 
 def edited_parts(parts: Sequence[Part], edit: Edit) -> list[Part]:
@@ -233,6 +257,10 @@ class EnsembleEmbedder(Embedder):
     Embeddings are CSR where a part's are, otherwise a float32 array. A row has length 1, or less for a text that a part
     knows nothing of; `similarity` gives the weighted mean of the parts' cosines for these too, and so does the dot
     product in a search engine. The cosine there scores such a text by the parts that know it.
+
+    The rows of an explanation are those of every part's own, times its weight: "part: row"; a part that is no pellucid
+    model is one row, named after it. `part_contributions` adds the rows up by part. Unknown is what no part has a
+    vector for; `coverage` is that of the part that knows least of a text.
 
     Attributes:
         parts: the models with their names and weights.
@@ -410,36 +438,8 @@ class EnsembleEmbedder(Embedder):
         ends = np.cumsum([part.dimension for part in self.parts]).tolist()
         return [slice(start, end) for start, end in zip([0, *ends], ends)]
 
-    def explain(self, text1: str, text2: str | None = None, *, role1: Role = None, role2: Role = None) -> Explanation:
-        """Take apart the similarity of two texts: the rows of every part's own explanation, times its weight.
-
-        A row is named "part: row"; a part that is an `EncoderEmbedder` is one row, named after it. `part_contributions`
-        adds the rows up by part. `unknown1` and `unknown2` are what no part has a vector for; `coverage` is that of the
-        part that knows least of a text.
-
-        Raises:
-            InputError: an argument is no string, or a part refuses the texts as too long to explain.
-        """
-        texts, roles = explained_texts(text1, text2, role1, role2)
-        parts = [part for part in self.parts if part.weight > 0]
-        found = [part.model.explain(text1, text2, role1=role1, role2=role2) for part in parts]
-        places = [(part, own, number) for part, own in zip(parts, found) for number in range(len(own.rows))]
-
-        def row(number: int, contribution: float, share: float) -> Row:
-            part, own, place = places[number]
-            return part.row(own.rows[place])._replace(contribution=contribution, share=share)
-
-        terms = np.concatenate([part.weight * own.contributions for part, own in zip(parts, found, strict=True)])
-        score = sum(part.weight * own.score for part, own in zip(parts, found, strict=True))
-        unknown = (_common([own.unknown1 for own in found]), _common([own.unknown2 for own in found]))
-        exact = all(own.exact for own in found)
-        known = (
-            own.coverage or [c for c, _ in part.model._known_each(texts, roles)] for part, own in zip(parts, found)
-        )
-        coverage = tuple(min(every, key=attrgetter("share")) for every in zip(*known))
-        return Explanation.from_terms(
-            self.family, (text1, text2), score, terms, row, exact=exact, unknown=unknown, coverage=coverage
-        )
+    def _ask(self, texts: list[str], roles: list[Role]) -> list[Query]:
+        return [EnsembleQuery(self, text, role) for text, role in zip(texts, roles, strict=True)]
 
     def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         found = zip(*(part.model._known(texts, role) for part in self.parts if part.weight > 0))

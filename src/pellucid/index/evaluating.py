@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.analysis.ranking import Reason
+from pellucid.analysis.ranking import TopRow
 from pellucid.corpus import parse_json, read_lines, table_rows
 from pellucid.errors import CorpusError, InputError, missing_extra
 from pellucid.index.hits import Hit
@@ -92,7 +92,7 @@ class MissedQuery(NamedTuple):
     first: str
     first_score: float
     found_by: tuple[str, ...]
-    lacked: tuple[Reason, ...]
+    lacked: tuple[TopRow, ...]
 
 
 class PartWeight(NamedTuple):
@@ -333,11 +333,11 @@ def _missed(asked: JudgedQueries, query: str, run: Sequence[str], found_by: tupl
         return MissedQuery(query, asked.texts[query], relevant[0], None, None, *shown, found_by, ())
     best = max(scored, key=lambda hit: hit.score)
     rank = run.index(best.id) + 1 if best.id in run else None
-    lacked: tuple[Reason, ...] = ()
+    lacked: tuple[TopRow, ...] = ()
     if first is not None:
         rows = (first.explain() - best.explain()).rows
         strongest = sorted((row for row in rows if row.contribution > 0), key=lambda row: -row.contribution)
-        lacked = tuple(Reason(row.name, row.contribution) for row in strongest[:_ROWS])
+        lacked = tuple(TopRow(row.name, row.contribution) for row in strongest[:_ROWS])
     return MissedQuery(query, asked.texts[query], best.id, rank, best.score, *shown, found_by, lacked)
 
 

@@ -25,6 +25,7 @@ from pellucid.folder import bundled_models, named_place
 from pellucid.index.bm25 import Analyser
 from pellucid.index.embedding_server import EmbeddingServer
 from pellucid.pretrained import load
+from pellucid.query import Query
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.store import checksum
 from pellucid.text import well_formed
@@ -79,6 +80,12 @@ class Model:
     def is_static(self) -> bool:
         """Whether its embeddings are means of word vectors."""
         return isinstance(self.encoder, StaticEmbedder)
+
+    def ask(self, query: str) -> Query:
+        """Return a query as the model reads it; `unit` is its row as `vectors` gives it."""
+        asked = self.encoder.ask(query, "query")
+        asked.unit = self.vectors([query], "query")[0]
+        return asked
 
     def vectors(self, texts: list[str], role: Role) -> list[Vector | None]:
         """Return the row of each text at length 1; None for a text that the model knows nothing of.

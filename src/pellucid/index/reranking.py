@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from pellucid.errors import InputError, check_integer
-from pellucid.explanation import EMBEDDING, Row
 from pellucid.index.hits import Hit, Hits
 from pellucid.index.models import Weights, checked_weights
-from pellucid.index.reasons import Reasons, Terms
+from pellucid.index.reasons import Reasons
+from pellucid.query import Terms
+from pellucid.rows import EMBEDDING, Row
 
 RERANK = "rerank"
 """The name of the part that the second stage is."""

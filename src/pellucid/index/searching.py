@@ -23,9 +23,12 @@ from pellucid.index.documents import PASSAGE_BITS
 from pellucid.index.engine import Engine, Vector, Where
 from pellucid.index.hits import Hit
 from pellucid.index.models import BM25, Model
-from pellucid.index.reasons import Bm25Reader, PairReader, Passages, Reader, Reasons, Terms, reader_of
+from pellucid.index.reasons import Bm25Query, Passages, Reasons
 from pellucid.index.segments import Floats, Integers, Mask, Segment, hashed
-from pellucid.index.words import Words, spans_by
+from pellucid.index.words import Words
+from pellucid.query import Terms
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.words import WordPairs, spans_by
 
 _CANDIDATES, _MOST_CANDIDATES = 20, 12_800  # passages that each part brings; more until the result is certain
 _TOGETHER = 10  # hits whose reasons are read at once
@@ -181,16 +184,15 @@ class Question:
         self.terms: dict[str, float] = {}
         self._lists: dict[tuple[str, int], tuple[Any, Any]] = {}  # of terms and segments, which are asked for twice
         self.unknown: tuple[str, ...] = ()
-        self._readers: dict[str, Reader] = {}  # of the same parts
+        self._terms_of: dict[str, Callable[[Passages], Callable[[int], Terms]]] = {}  # of the same parts
+        self._wanted: list[str] = []  # the parts whose stored vectors are read for that
         self._found: list[tuple[int, Place, str]] = []  # the hits: number, place and text of the passage
         self._read: dict[int, tuple[Passages, dict[str, Callable[[int], Terms]]]] = {}  # hits whose reasons were read
         for name in self.weights:
             if name == BM25:
                 self._ask_bm25()
-            elif parts.models[name].is_static:
-                self._ask_static(name)
             else:
-                self._ask(parts.models[name])
+                self._ask(parts.models[name], self.weights[name])
 
     def _ask_bm25(self) -> None:
         words, places = self._of.words, spans_by(self._of.words.analyser.places(self.query))
@@ -206,7 +208,7 @@ class Question:
         if weights:
             self.vectors[BM25] = None
             self.terms = weights
-            self._readers[BM25] = Bm25Reader(words, self.query, places, weights, self.average)
+            self._terms_of[BM25] = Bm25Query(words, self.query, places, weights, self.average).against
 
     def passages_with(self, term: str, segment: Segment) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int32]]:
         """Return the passages of a segment that have a term of the query, and how often."""
@@ -215,18 +217,25 @@ class Question:
             self._lists[key] = segment.term(self._hashes[term])
         return self._lists[key]
 
-    def _ask_static(self, name: str) -> None:
-        reader = PairReader(name, self._of.words, self.query, self.weights[name], self._factors)
-        vector = reader.summed()
-        if vector.any():
-            self.vectors[name], self._readers[name] = vector, reader
-
-    def _ask(self, model: Model) -> None:
-        name, vector = model.name, model.vectors([self.query], "query")[0]
-        if vector is not None:
-            weight = np.float32(self.weights[name])
-            self.vectors[name] = (vector[0], vector[1] * weight) if isinstance(vector, tuple) else vector * weight
-            self._readers[name] = reader_of(model, self.query, vector, self.weights[name])
+    def _ask(self, model: Model, weight: float) -> None:
+        name = model.name
+        if isinstance(model.encoder, StaticEmbedder):
+            found, spelled = Passages([self.query], [], self._of.words).rows(name)
+            pairs = WordPairs(model.encoder, self.query, found, spelled, weight, self._factors)
+            if pairs.vector.any():
+                self.vectors[name] = pairs.vector
+                self._terms_of[name] = lambda passages: pairs.against(passages.texts, *passages.rows(name))
+            return
+        asked = model.ask(self.query)
+        vector, factor = asked.unit, np.float32(weight)
+        if vector is None:
+            return
+        self.vectors[name] = (vector[0], vector[1] * factor) if isinstance(vector, tuple) else vector * factor
+        if asked.needs_vectors:
+            self._wanted.append(name)
+        self._terms_of[name] = lambda passages: asked.against(
+            passages.texts, passages.stored(name) if asked.needs_vectors else None, weight=weight
+        )
 
     def search(self, top_k: int, where: Where) -> tuple[list[Hit], bool]:
         """Return the best documents, and whether no other can be better."""
@@ -236,7 +245,8 @@ class Question:
                 return self._best(top_k, where), True
             return self._asked(self._of.engine, top_k, where)
         except IndexError as error:
-            raise _damaged(error) from error
+            problem = f"a file of the index is damaged ({error}); find out which: pellucid index verify"
+            raise IndexFolderError(problem) from error
 
     # The vectors are here
 
@@ -315,7 +325,7 @@ class Question:
                 products[name] |= more
             if missing.get(BM25):
                 products[BM25] |= own.products(missing[BM25])
-            hits = self._known(products, _best_passages(_sums(products, every)), top_k)
+            hits = self._known(products, _best_passages(products, every), top_k)
             certain = not last or (len(hits) == top_k and hits[-1].score >= sum(last.values()))
             asked = [name for name in last if limits[name] < _MOST_CANDIDATES]
             if certain or not asked:
@@ -399,17 +409,17 @@ class Question:
     def _passages(self, block: int) -> tuple[Passages, dict[str, Callable[[int], Terms]]]:
         """Return some neighbouring hits, and what gives the terms of each part of their scores."""
         hits = self._found[block * _TOGETHER : (block + 1) * _TOGETHER]
-        names = [name for name, reader in self._readers.items() if reader.needs_vector]
-        passages = Passages([text for _, _, text in hits], self._stored(hits, names), self._of.words)
-        return passages, {name: reader.read(passages) for name, reader in self._readers.items()}
+        stored = self._stored(hits, self._wanted)
+        passages = Passages([text for _, _, text in hits], stored, self._of.words)
+        return passages, {name: terms_of(passages) for name, terms_of in self._terms_of.items()}
 
     def _reasons(self, number: int, score: float) -> Reasons:
         """Return why a hit has its score."""
         block, place = divmod(number, _TOGETHER)
         if block not in self._read:  # two threads may both read it
             self._read[block] = self._passages(block)
-        passages, readers = self._read[block]
-        terms = {name: terms_of(place) for name, terms_of in readers.items()}
+        passages, terms_of = self._read[block]
+        terms = {name: terms(place) for name, terms in terms_of.items()}
         return Reasons(self.query, passages.texts[place], score, terms, named=len(self.weights) > 1)
 
 
@@ -463,22 +473,13 @@ def _kth(every: list[Floats], count: int) -> float:
     return float(np.partition(all_values, len(all_values) - count)[len(all_values) - count])
 
 
-def _damaged(error: Exception) -> IndexFolderError:
-    return IndexFolderError(f"a file of the index is damaged ({error}); find out which: pellucid index verify")
-
-
-def _sums(products: Products, points: Iterable[int]) -> dict[int, float]:
-    """Return the scores of passages."""
+def _best_passages(products: Products, points: Iterable[int]) -> list[int]:
+    """Return the best of some passages of each document, best first; of equal ones the earlier."""
     scores = dict.fromkeys(points, 0.0)
     for found in products.values():
         for point, product in found.items():
             if point in scores:
                 scores[point] += product
-    return scores
-
-
-def _best_passages(scores: Mapping[int, float]) -> list[int]:
-    """Return the best passage of each document, best first; of equal ones the earlier."""
     best: dict[int, int] = {}
     for point in sorted(scores, key=lambda point: (-scores[point], point)):
         best.setdefault(point >> PASSAGE_BITS, point)

@@ -7,66 +7,25 @@ and kept in an array, so that reading a text again costs no Python call for a wo
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from pellucid.index.bm25 import Analyser
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.spelling import SpelledRows
+from pellucid.static.words import Integers, WordList
 from pellucid.text import Span, Word, is_phrase, split_words
 
 if TYPE_CHECKING:
     from pellucid.static.bulk import WordNumbers
 
-Integers = npt.NDArray[np.int64]
-Item = TypeVar("Item")
-
 _NO_TERM, _SEVERAL_TERMS = -1, -2
 _MOST_WORDS = 1 << 20  # that are remembered
 _SHORT = 500  # characters; such a text is read sooner without the compiled reader
 _SMALL = 250_000  # characters that are read before the compiled reader, which takes half a second to start
-
-
-class Found(NamedTuple):
-    """The words of some texts.
-
-    Attributes:
-        values: int64 [words]: the words' numbers, or what became of them.
-        spans: int64 [words, 2], where each starts and ends in its text, in characters.
-        ends: int64 [texts], where each text's words end.
-    """
-
-    values: Integers
-    spans: Integers
-    ends: Integers
-
-    def of(self, text: int) -> slice:
-        """Return where the words of a text are."""
-        return stretch(self.ends, text)
-
-    def sizes(self) -> Integers:
-        """Return the number of words of each text, int64 [texts]."""
-        sizes = self.ends.copy()
-        sizes[1:] -= self.ends[:-1]
-        return sizes
-
-    def texts(self) -> Integers:
-        """Return the text of each word, int64 [words]."""
-        return np.repeat(np.arange(len(self.ends)), self.sizes())
-
-    def counts(self, values: int) -> Integers:
-        """Return how often each value from 0 to `values` - 1 stands in each text, int64 [texts, values]."""
-        texts = len(self.ends)
-        return np.bincount(self.texts() * values + self.values, minlength=texts * values).reshape(texts, values)
-
-    def kept(self, which: npt.NDArray[np.bool_]) -> Found:
-        """Return some of the words."""
-        places = np.flatnonzero(which)
-        return Found(self.values[places], self.spans[places], np.searchsorted(places, self.ends))
 
 
 class _Column:
@@ -105,7 +64,7 @@ class Words:
         """Whether it has met so many words that another should take its place."""
         return len(self._spelled) > _MOST_WORDS
 
-    def read(self, texts: list[str]) -> Found:
+    def read(self, texts: list[str]) -> WordList:
         """Return the words of some texts as `split_words` gives them, and their numbers."""
         with self._lock:
             size = sum(map(len, texts))
@@ -118,13 +77,13 @@ class Words:
                 from pellucid.static.bulk import WordNumbers  # numba takes half a second to import
 
                 self._reader = WordNumbers(self._spelled, self._number)
-            return Found(*self._reader.read(texts))
+            return WordList(*self._reader.read(texts))
 
-    def _numbered(self, texts: list[list[Word]]) -> Found:
+    def _numbered(self, texts: list[list[Word]]) -> WordList:
         every = list(chain(*texts))
         numbers = np.array([self._number(word.text) for word in every], np.int64)
         spans = np.array([word[1:] for word in every], np.int64).reshape(-1, 2)
-        return Found(numbers, spans, np.cumsum([len(words) for words in texts], dtype=np.int64))
+        return WordList(numbers, spans, np.cumsum([len(words) for words in texts], dtype=np.int64))
 
     def _number(self, word: str) -> int:
         number = self._numbers.get(word)
@@ -135,7 +94,7 @@ class Words:
                     self._spelled.append(word)
         return number
 
-    def rows(self, name: str, texts: list[str], found: Found) -> tuple[Found, SpelledRows | None]:
+    def rows(self, name: str, texts: list[str], found: WordList) -> tuple[WordList, SpelledRows | None]:
         """Return the words that a static model has a vector for, as rows of its table or, with spelling, beyond it.
 
         Args:
@@ -153,7 +112,7 @@ class Words:
             rows[others] = spelled.rows([self._spelled[number] for number in found.values[others].tolist()])
         return found._replace(values=rows).kept(rows >= 0), spelled
 
-    def terms(self, texts: list[str], found: Found) -> Found:
+    def terms(self, texts: list[str], found: WordList) -> WordList:
         """Return BM25's terms of texts by number, those without a term left out.
 
         Args:
@@ -165,7 +124,7 @@ class Words:
             terms = self._divided(texts, terms)
         return terms.kept(terms.values != _NO_TERM)
 
-    def _divided(self, texts: list[str], terms: Found) -> Found:
+    def _divided(self, texts: list[str], terms: WordList) -> WordList:
         """Put the terms of words that have several, or one that is a part of the word, in the place of these words."""
         several, owners = terms.values == _SEVERAL_TERMS, terms.texts()
         counts = np.ones(len(several), np.int64)
@@ -178,9 +137,8 @@ class Words:
             numbers += [self.term_number(term) for term, _ in places]
             spans += [(start + first, start + last) for _, (first, last) in places]
         inside = np.repeat(several, counts)
-        every = Found(
-            np.repeat(terms.values, counts), np.repeat(terms.spans, counts, axis=0), _before(counts)[terms.ends]
-        )
+        ends = np.concatenate([[0], np.cumsum(counts)])[terms.ends]
+        every = WordList(np.repeat(terms.values, counts), np.repeat(terms.spans, counts, axis=0), ends)
         every.values[inside], every.spans[inside] = numbers, spans
         return every
 
@@ -196,40 +154,9 @@ class Words:
         return _SEVERAL_TERMS if terms else _NO_TERM
 
 
-def stretch(ends: Integers, number: int) -> slice:
-    """Return where the items of one of several things are, which end at `ends`."""
-    return slice(int(ends[number - 1]) if number else 0, int(ends[number]))
-
-
-def spans_by(places: Iterable[tuple[Item, Span]]) -> dict[Item, tuple[Span, ...]]:
-    """Return where each item stands, by items in the order of their first places."""
-    found: dict[Item, tuple[Span, ...]] = {}
-    for item, span in places:
-        found[item] = (*found.get(item, ()), span)
-    return found
-
-
 def _row_of(model: StaticEmbedder) -> Callable[[str], int]:
     """Return what gives a word its row; with spelling, -1 for any that is not in the vocabulary."""
     known = model.vocabulary
     if model.spelling is None:
         return known.row
     return lambda word: known.row(word) if known.has_row(word) else -1
-
-
-def distinct(values: Integers, limit: int) -> tuple[Integers, Integers]:
-    """Return the distinct `values`, which are from 0 to `limit` - 1, and the place of each value among them.
-
-    The first is in no order that matters; nothing is sorted, which a search would notice.
-    """
-    numbers = np.arange(len(values))
-    last = np.empty(limit, np.int64)  # memory that is not touched costs nothing
-    last[values] = numbers
-    found = values[last[values] == numbers]
-    last[found] = numbers[: len(found)]
-    return found, last[values]
-
-
-def _before(counts: npt.NDArray[Any]) -> Integers:
-    """Return how many come before each place, and all of them."""
-    return np.concatenate([[0], np.cumsum(counts)])

@@ -16,9 +16,10 @@ give is the remainder, and `exact` is False.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -28,7 +29,6 @@ from pellucid.base import Vectors, check_texts, explained_texts
 from pellucid.dimensions import Dimensions, Edit, mixed, renaming, write_dimensions
 from pellucid.embeddings import PLAIN, Role, checked_role, unit_rows
 from pellucid.errors import InputError, ModelFolderError, warn
-from pellucid.explanation import KEY_TOKEN, Explanation, Row
 from pellucid.keytokens.adjustments import Adjustment, component_adjustment, mean_adjustment
 from pellucid.keytokens.head import TopTokens, open_token_head
 from pellucid.keytokens.states import (
@@ -39,6 +39,8 @@ from pellucid.keytokens.states import (
     text_embeddings,
 )
 from pellucid.mixing import mixed_rows, mixing_tensors, read_mixed
+from pellucid.query import Query, Terms
+from pellucid.rows import KEY_TOKEN, Row
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.text import Span, split_words, well_formed
 from pellucid.transformer.embedder import TransformerEmbedder
@@ -50,24 +52,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pellucid.transformer.backbone import Backbone
-
-
-def explained(model: KeyTokenEmbedder, texts: list[str], roles: list[Role]) -> Explanation:
-    """Take the cosine of one or two checked texts in their roles apart; see `KeyTokenEmbedder.explain`."""
-    readings = [model.readings([text], role)[0] for text, role in zip(texts, roles, strict=True)]
-    units = unit_rows(model._rows(text_embeddings(model.backbone, readings, model.settings))).astype(np.float64)
-    products = units[0].multiply(units[-1]).tocsr()
-    clean = [well_formed(text) for text in texts]
-    places = [
-        Places(text, own_tokens(reading), reading.spans, model.head.tokens)
-        for text, reading in zip(clean, readings, strict=True)
-    ]
-    terms = word_rows(model, products.indices.tolist(), products.data.tolist(), places)
-    coverage, left_out = zip(*map(known_words, clean, readings))
-    both = (texts[0], texts[1] if len(texts) == 2 else None)
-    return Explanation.from_terms(
-        model.family, both, float(products.sum()), terms, exact=False, unknown=(*left_out, ())[:2], coverage=coverage
-    )
 
 
 class Places:
@@ -158,11 +142,43 @@ def _joined(first: Row, second: Row) -> Row:
 
 
 _TENSORS, _DESCRIBED = "keytokens.safetensors", "keytokens.json"
+
+
+class KeyTokenQuery(Query):
+    """A text as a key-token model reads it; the terms of a cosine are words, and shards of words its remainder."""
+
+    def __init__(
+        self, model: KeyTokenEmbedder, text: str, role: Role, reading: Reading, coordinates: Callable[[], Any]
+    ) -> None:
+        """Take the text with its tokens."""
+        super().__init__(model, text, role, coordinates, known=lambda: known_words(text, reading))
+        self._reading = reading
+
+    @cached_property
+    def words(self) -> Places:
+        """Where the text's words are."""
+        reading = self._reading
+        return Places(well_formed(self.text), own_tokens(reading), reading.spans, self.model.head.tokens)
+
+    def terms(self, other: Query | None = None) -> Terms:
+        """Return a row a word, the largest first."""
+        products = self.coordinates.multiply((other or self).coordinates).tocsr()
+        places = [self.words, other.words] if isinstance(other, KeyTokenQuery) else [self.words]
+        rows = word_rows(self.model, products.indices.tolist(), products.data.tolist(), places)
+        rows.sort(key=lambda row: (-abs(row.contribution), row.name))
+        values = np.array([row.contribution for row in rows], np.float64)
+        return Terms(values, rows.__getitem__, score=float(products.sum()), exact=False)
+
+
 _BLOCK = 4_096  # texts decoded together
 
 
 class KeyTokenEmbedder(TransformerEmbedder):
     """A text is the logits of the tokens its embedding is aligned with.
+
+    A row of an explanation is a word kept of both texts. It stands where a text has it, or has a token of it; most key
+    tokens stand nowhere in the text. Tokens that are shards of words and in neither text are summed in the remainder.
+    Words that did not fit into what the model can read are unknown.
 
     Attributes:
         backbone: the transformer.
@@ -478,17 +494,16 @@ class KeyTokenEmbedder(TransformerEmbedder):
         found.sort_indices()
         return found
 
-    def explain(self, text1: str, text2: str | None = None, *, role1: Role = None, role2: Role = None) -> Explanation:
-        """Take apart the cosine of the two texts' rows of tokens: one row for each word kept of both.
-
-        For one text a row is the word's part of the squared length. A word stands where the text has it, or has a
-        token of it; most key tokens stand nowhere in the text. Tokens that are shards of words and in neither text are
-        summed in the remainder. `unknown1` and `unknown2` are words that did not fit into what the model can read.
-
-        Raises:
-            InputError: an argument is no string.
-        """
-        return explained(self, *explained_texts(text1, text2, role1, role2))
+    def _ask(self, texts: list[str], roles: list[Role]) -> list[Query]:
+        """Read texts; they go through the transformer together, when that is needed."""
+        readings = [self.readings([text], role)[0] for text, role in zip(texts, roles, strict=True)]
+        units = cache(
+            lambda: unit_rows(self._rows(text_embeddings(self.backbone, readings, self.settings))).astype(np.float64)
+        )
+        return [
+            KeyTokenQuery(self, text, role, reading, partial(lambda number: units()[number], number))
+            for number, (text, role, reading) in enumerate(zip(texts, roles, readings, strict=True))
+        ]
 
     def _edited(self, edit: Edit) -> Self:
         mixing = mixed(self.mixing, edit)

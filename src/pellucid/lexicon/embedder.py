@@ -20,21 +20,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Vectors, explained_texts
+from pellucid.base import Vectors
 from pellucid.dimensions import Dimensions, Edit, write_dimensions
 from pellucid.embeddings import Role
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import Explanation, Row
 from pellucid.lexicon.clusters import Clusters
 from pellucid.lexicon.settings import LexiconSettings, kept_own_words
 from pellucid.mixing import after_edit, diagonal_scales, mixing_tensors, read_mixed, sparse_units, strongest_source
+from pellucid.query import Query, SpanFinder
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.text import Span, well_formed
 from pellucid.transformer.embedder import TransformerEmbedder
@@ -51,6 +51,10 @@ _TENSORS, _DESCRIBED, _TABLE = "lexicon.safetensors", "lexicon.json", "dimension
 
 class LexiconEmbedder(TransformerEmbedder):
     """A text is the weights of k clusters of words.
+
+    A row of an explanation is a cluster that fires in both texts, all of them. It stands in a text at the whole word
+    (or words) of the token that fired it; after "last" pooling nowhere. Words that did not fit into what the model can
+    read are unknown.
 
     Attributes:
         backbone: the transformer.
@@ -257,39 +261,27 @@ class LexiconEmbedder(TransformerEmbedder):
             raise InputError("the backbone gives NaN or infinity; open it with dtype='float32'")
         return sparse_units(sparse.csr_matrix(weights), self.mixing, self.settings.max_active_dims)
 
-    def explain(self, text1: str, text2: str | None = None, *, role1: Role = None, role2: Role = None) -> Explanation:
-        """Take apart the cosine of two texts: one row for each cluster that fires in both, all of them.
-
-        For one text a row is the cluster's part of the embedding's squared length. Its place in a text is the whole
-        word (or the words) of the token that fired it; after "last" pooling there is none. `unknown1` and `unknown2`
-        are words that did not fit into what the model can read.
-
-        Raises:
-            InputError: an argument is no string.
-        """
-        texts, roles = explained_texts(text1, text2, role1, role2)
+    def _ask(self, texts: list[str], roles: list[Role]) -> list[Query]:
+        """Read texts; they go through the transformer together, when that is needed."""
         readings = [self._reader.read_as([text], role)[0] for text, role in zip(texts, roles, strict=True)]
-        weights, fired = self._weights(readings)
-        units = self._mixed(weights).astype(np.float64)
-        first, last = units[0], units[-1]
-        products = first.multiply(last).tocsr()
-        places = [
-            self._places(text, reading, weight, token)
-            for text, reading, weight, token in zip(map(well_formed, texts), readings, weights, fired, strict=True)
-        ]
-        names = self._dimensions.names
+        weighed = cache(lambda: self._weights(readings))
+        units = cache(lambda: self._mixed(weighed()[0]).astype(np.float64))
 
-        def row(number: int, contribution: float, share: float) -> Row:
-            j = int(products.indices[number])
-            return Row(names[j], (names[j],), contribution, share, *(place(j) for place in places))
+        def query(number: int) -> Query:
+            text, reading = texts[number], readings[number]
 
-        coverage, left_out = zip(*map(known_words, texts, readings))
-        return Explanation.from_terms(
-            self.family, (text1, text2), float(products.sum()), products.data, row, unknown=(*left_out, ())[:2],
-            coverage=coverage,
-        )  # fmt: skip
+            def places() -> SpanFinder:
+                weights, fired = weighed()
+                return self._places(well_formed(text), reading, weights[number], fired[number])
 
-    def _places(self, text: str, reading: Reading, weights: Vectors, fired: npt.NDArray[np.int64]) -> Any:
+            return Query(
+                self, text, roles[number], lambda: units()[number], known=lambda: known_words(text, reading),
+                places=places,
+            )  # fmt: skip
+
+        return list(map(query, range(len(texts))))
+
+    def _places(self, text: str, reading: Reading, weights: Vectors, fired: npt.NDArray[np.int64]) -> SpanFinder:
         """Return the function from a dimension to where in `text` it was fired, as a tuple of at most one span."""
         words, source_of = whole_words(text, reading.spans), strongest_source(self.mixing, weights)
 

@@ -20,7 +20,7 @@ On disk:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -28,11 +28,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Embedder, explained_texts
+from pellucid.base import Embedder
 from pellucid.dimensions import Dimensions, Edit, write_dimensions
 from pellucid.embeddings import Role
 from pellucid.errors import InputError, ModelFolderError, check_numbers
-from pellucid.explanation import Explanation, Row
 from pellucid.mixing import (
     LARGEST,
     after_edit,
@@ -42,6 +41,7 @@ from pellucid.mixing import (
     sparse_units,
     strongest_source,
 )
+from pellucid.query import Query, SpanFinder
 from pellucid.static.folder import read_vocabulary, write_vocabulary
 from pellucid.store import is_sound, read_tensors, write_tensors
 from pellucid.text import Coverage, Span, Vocabulary, Word, shown_word, well_formed
@@ -285,31 +285,16 @@ class StaticLexiconEmbedder(Embedder):
         rows = sparse.vstack([sparse.csr_matrix((0, self._clusters)), *sums], format="csr")
         return sparse_units(rows.log1p(), self.mixing, self.max_active_dims)
 
-    def explain(self, text1: str, text2: str | None = None, *, role1: Role = None, role2: Role = None) -> Explanation:
-        """Take apart the cosine of two texts: one row for each cluster that fires in both, all of them.
+    def _ask(self, texts: list[str], roles: list[Role]) -> list[Query]:
+        def query(text: str, role: Role) -> Query:
+            read = _TextClusters(self, text)
 
-        For one text a row is the cluster's part of the embedding's squared length. Its place in a text is the word that
-        gives most of the cluster's weight, wherever it occurs. A text has the same embedding in every role.
+            def coordinates() -> Any:
+                return sparse_units(read.sums.log1p(), self.mixing, self.max_active_dims).astype(np.float64)
 
-        Raises:
-            InputError: an argument is no string.
-        """
-        texts, _ = explained_texts(text1, text2, role1, role2)
-        read = [_TextClusters(self, text) for text in texts]
-        units = [sparse_units(each.sums.log1p(), self.mixing, self.max_active_dims).astype(np.float64) for each in read]
-        products = units[0].multiply(units[-1]).tocsr()
-        places: list[Any] = [each.places() for each in read]
-        names, unknown = self._dimensions.names, [each.unknown for each in read]
+            return Query(self, text, role, coordinates, known=lambda: (read.coverage, read.unknown), places=read.places)
 
-        def row(number: int, contribution: float, share: float) -> Row:
-            j = int(products.indices[number])
-            return Row(names[j], (names[j],), contribution, share, *(place(j) for place in places))
-
-        return Explanation.from_terms(
-            self.family, (text1, text2), float(products.sum()), products.data, row,
-            unknown=(unknown[0], unknown[1] if len(unknown) > 1 else ()),
-            coverage=tuple(each.coverage for each in read),
-        )  # fmt: skip
+        return list(map(query, texts, roles))
 
     def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         return [(words.coverage, words.unknown) for words in (_TextClusters(self, text) for text in texts)]
@@ -351,7 +336,7 @@ class _TextClusters:
         weights = self._counted[1]
         return sparse.csr_matrix(np.ones((1, weights.shape[0])) @ weights)
 
-    def places(self) -> Callable[[int], tuple[Span, ...]]:
+    def places(self) -> SpanFinder:
         """Return the function from a dimension to where the word is that fires it most."""
         rows, weights = self._counted
         by_cluster = weights.tocsc()

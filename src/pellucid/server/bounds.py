@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from pellucid.explanation import WORD, WORD_PAIR, Explanation, Row
-from pellucid.rows import READ_AS, share_of
+from pellucid.explanation import Explanation
+from pellucid.rows import READ_AS, WORD, WORD_PAIR, Row, share_of
 from pellucid.server.bodies import MOST_BYTES, ApiError
 from pellucid.text import split_words, unspaced_run
 from pellucid.views.parts import Note

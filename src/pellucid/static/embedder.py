@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from pellucid.base import Embedder, Vectors, explained_texts
+from pellucid.base import Embedder, Vectors
 from pellucid.dimensions import (
     Dimension,
     Dimensions,
@@ -35,11 +35,10 @@ from pellucid.dimensions import (
 )
 from pellucid.embeddings import Role, unit_rows
 from pellucid.errors import InputError, require
-from pellucid.explanation import WORD_PAIR, Explanation, Row
 from pellucid.folder import locate
+from pellucid.query import Query
 from pellucid.static.folder import (
     STOCK_CONFIG,
-    not_finite,
     read_spelling,
     read_static,
     read_text_vectors,
@@ -49,7 +48,7 @@ from pellucid.static.folder import (
 )
 from pellucid.static.precision import LARGEST, StoredTable, floats
 from pellucid.static.spelling import SpelledRows, Speller, Unedited, check_weights
-from pellucid.static.words import TextWords
+from pellucid.static.words import TextWords, WordQuery, length_of
 from pellucid.store import is_sound
 from pellucid.text import JOINER, Coverage, Span, Vocabulary, Word, shown_word, unspaced_run, well_formed
 
@@ -102,11 +101,17 @@ def _ends(model: StaticEmbedder, rows: np.typing.NDArray[np.int64]) -> tuple[lis
 
 _SMALL = 250_000  # characters in all calls so far: a quarter of a second for the readable path, half of what it takes
 # to start the compiled one, which is the faster one from the first text on once it has started
-_MOST_PAIRS = 250_000  # rows of an explanation: about 2 s and 0.2 GB
 
 
 class StaticEmbedder(Embedder):
-    """One vector a word; a text is the mean of its words' vectors, at length 1.
+    """One vector a word; a text is the mean of its words' vectors, at length 1, the same in every role.
+
+    A row of an explanation is a pair (word of text 1, word of text 2); of one text a word, and its contribution the
+    part of the embedding's squared length (1) in its direction. There are at most 250,000. Repeated words are one row,
+    upper and lower case together where they have the same vector. A word that is not in the vocabulary but has a prefix
+    there is named with it: "tokenisers (read as token)"; with spelling, with the known words that weigh most in its
+    vector: "tokenisers (read as token + tokens)"; "A320 (unknown)" matches itself alone. A phrase of the vocabulary is
+    one word: "new york".
 
     Attributes:
         vocabulary: the words and the rule that finds a row for any word.
@@ -368,10 +373,10 @@ class StaticEmbedder(Embedder):
         return f"{len(self.vocabulary):,} words x {self.get_embedding_dimension()}"
 
     def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Vectors:
-        bulk = self._compiled(texts)
+        bulk = self.compiled(texts)
         return self._encode_plainly(texts) if bulk is None else bulk.encode(texts, show_progress_bar=show_progress_bar)
 
-    def _compiled(self, texts: list[str]) -> BulkEncoder | None:
+    def compiled(self, texts: Sequence[str]) -> BulkEncoder | None:
         """Return the compiled encoder, once there were enough texts to start it."""
         if self._bulk is None:
             self._characters += sum(map(len, texts))
@@ -414,7 +419,7 @@ class StaticEmbedder(Embedder):
             rows = np.array(list(map(self.vocabulary.row, words)) if spelled is None else spelled.rows(words), np.int64)
             vectors = self.vectors_of(rows[rows >= 0], spelled)
             total = vectors.sum(axis=0, dtype=np.float64)  # the length absorbs the mean's 1 / n
-            length = _length(total, text)
+            length = length_of(total, text)
             if length > 0:
                 embedding[:] = total / length
         return embeddings
@@ -429,59 +434,12 @@ class StaticEmbedder(Embedder):
         vectors[beyond >= 0] = spelled.vectors[beyond[beyond >= 0]]
         return vectors
 
-    def explain(self, text1: str, text2: str | None = None, *, role1: Role = None, role2: Role = None) -> Explanation:
-        """Take apart the cosine of two texts into pairs of words, or one text into its words' pulls.
+    def _ask(self, texts: list[str], roles: list[Role]) -> list[Query]:
+        return [WordQuery(self, text, role) for text, role in zip(texts, roles, strict=True)]
 
-        For two texts a row is a pair (word of text 1, word of text 2). For one text a row is a word, and its
-        contribution the part of the embedding's squared length (1) in its direction. Repeated words are one row,
-        upper and lower case together where they have the same vector. A word that is not in the vocabulary but has a
-        prefix there is named with it: "tokenisers (read as token)"; with spelling, with the known words that weigh most
-        in its vector: "tokenisers (read as token + tokens)"; "A320 (unknown)" matches itself alone. A phrase of the
-        vocabulary is one word: "new york". A text has the same embedding in every role.
-
-        Raises:
-            InputError: an argument is no string, or there would be more than 250,000 rows.
-        """
-        explained_texts(text1, text2, role1, role2)
-        words1 = self._words(text1)
-        vectors1, row1 = self._weighted(words1, text1), cache(words1.row)
-        if text2 is None:
-            _check_size(len(vectors1), 1)
-            pull = vectors1 @ vectors1.sum(axis=0)
-
-            def word(number: int, contribution: float, share: float) -> Row:
-                return row1(number)._replace(contribution=contribution, share=share)
-
-            return Explanation.from_terms(
-                self.family, (text1, None), float(pull.sum()), pull, word, unknown=(words1.unknown, ()),
-                coverage=(words1.coverage,),
-            )  # fmt: skip
-        words2 = self._words(text2)
-        vectors2, row2 = self._weighted(words2, text2), cache(words2.row)
-        _check_size(len(vectors1), len(vectors2))
-        table, width = vectors1 @ vectors2.T, len(vectors2)  # [words of text 1, words of text 2]
-
-        def pair(number: int, contribution: float, share: float) -> Row:
-            word1, word2 = row1(number // width), row2(number % width)
-            return Row(
-                f"{word1.name} × {word2.name}", word1.parts + word2.parts, contribution, share,
-                word1.spans1, word2.spans1, key=word1.key + word2.key, kind=WORD_PAIR,
-            )  # fmt: skip
-
-        return Explanation.from_terms(
-            self.family, (text1, text2), float(table.sum()), table.ravel(), pair,
-            unknown=(words1.unknown, words2.unknown), coverage=(words1.coverage, words2.coverage),
-        )  # fmt: skip
-
-    def _weighted(self, words: TextWords, text: str) -> npt.NDArray[np.float64]:
-        """Return the vectors of the distinct words, which add up to the embedding of `text` [words, dimension]."""
-        vectors = self.vectors_of(words.rows, words.spelled).astype(np.float64)
-        length = _length(words.counts @ vectors, text)
-        vectors *= (words.counts / (length or 1.0))[:, None]
-        return vectors
-
-    def _words(self, text: str) -> TextWords:
-        text, vocabulary, bulk = well_formed(text), self.vocabulary, self._compiled([text])
+    def words_of(self, text: str) -> TextWords:
+        """Return the words of a text, as explanations show them."""
+        text, vocabulary, bulk = well_formed(text), self.vocabulary, self.compiled([text])
         found = None if bulk is None else bulk.words(text)
         if found is not None:
 
@@ -505,7 +463,7 @@ class StaticEmbedder(Embedder):
         return self._bulk.coverage(texts)
 
     def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        return [(words.coverage, words.unknown) for words in map(self._words, texts)]
+        return [(words.coverage, words.unknown) for words in map(self.words_of, texts)]
 
     def nearest_words(self, word_or_text: str, *, top_k: int = 10) -> list[tuple[str, float]]:
         """Return the `top_k` words whose vectors have the highest cosine to a word or text, best first.
@@ -536,23 +494,6 @@ def _reweighted(
             f"a factor, times those given before, is too large for a table of {vectors.dtype}; give a smaller one"
         )
     return vectors, scales
-
-
-def _length(total: npt.NDArray[np.float64], text: str) -> float:
-    """Return the length of the sum of a text's vectors; refuse one that is no number."""
-    length = float(np.linalg.norm(total))
-    if not math.isfinite(length):
-        raise not_finite(text)
-    return length
-
-
-def _check_size(words1: int, words2: int) -> None:
-    """Refuse to build more rows than anyone reads and memory holds."""
-    if words1 * words2 > _MOST_PAIRS:
-        raise InputError(
-            f"explaining {words1:,} x {words2:,} distinct words would give more than {_MOST_PAIRS:,} rows; "
-            "explain shorter passages"
-        )
 
 
 def static_model(model: Any, doing: str) -> StaticEmbedder:

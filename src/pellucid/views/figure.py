@@ -122,9 +122,9 @@ class Canvas:
         return drawn
 
     def heat_map(
-        self, axes: Axes, values: npt.NDArray[Any], down: Sequence[str], across: Sequence[str], said: str
+        self, axes: Axes, values: npt.NDArray[Any], down: Sequence[str], across: Sequence[str], label: str
     ) -> float:
-        """Draw a table as coloured cells, 0 in the neutral colour and NaN as paper; `said` stands at the scale.
+        """Draw a table as coloured cells, 0 in the neutral colour and NaN as paper; `label` stands at the scale.
 
         Returns:
             the largest size among the values, where the colours end.
@@ -148,7 +148,7 @@ class Canvas:
         axes.grid(which="minor", color=colours.paper, linewidth=1)
         axes.tick_params(which="both", length=0)
         bar = self.figure.colorbar(image, ax=axes, shrink=0.8, pad=0.02)
-        bar.set_label(said, fontsize=9, color=colours.ink)
+        bar.set_label(label, fontsize=9, color=colours.ink)
         bar.ax.tick_params(labelsize=8, colors=colours.ink)
         bar.outline.set_visible(False)
         return reach
@@ -180,9 +180,9 @@ def picture(parts: Iterable[AnyPart], *, most: int, dark: bool = False) -> Figur
     elif bars is not None:
         _draw_bars(canvas, axes, bars)
     else:
-        said = next(note.text for note in notes if not note.is_warning)
+        reason = next(note.text for note in notes if not note.is_warning)
         axes.text(
-            0, 0.5, short_name(said, 120), va="center", transform=axes.transAxes, parse_math=False,
+            0, 0.5, short_name(reason, 120), va="center", transform=axes.transAxes, parse_math=False,
             color=canvas.colours.ink, fontsize=9,
         )  # fmt: skip
         axes.set_axis_off()

@@ -18,7 +18,6 @@ from pellucid.views.parts import (
     Note,
     TablePart,
     cut,
-    left_out,
     visible,
 )
 
@@ -60,9 +59,9 @@ def _texts(part: MarkedTexts) -> list[str]:
     """Return each text, and below it in words what other media mark."""
     blocks = []
     for text in part.texts:
-        own = "".join(piece.text for piece in cut(text.pieces, _LONGEST_TEXT)) + left_out(text.pieces, _LONGEST_TEXT)
+        own = "".join(piece.text for piece in cut(text.pieces, _LONGEST_TEXT))
         blocks.append(f"**{markdown_text(text.label)}:** {markdown_text(own)}".rstrip())
-        blocks += [_paragraph(said) for said in (text.strongest, text.note) if said]
+        blocks += [_paragraph(note) for note in (text.strongest, text.note) if note]
     return blocks
 
 

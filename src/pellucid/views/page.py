@@ -36,7 +36,6 @@ from pellucid.views.parts import (
     cell_number,
     cut,
     decimals,
-    left_out,
     shorten,
 )
 
@@ -52,18 +51,9 @@ _CONTROLS = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not i
 
 _LIGHT = "--for: 0 114 178; --against: 213 94 0; --line: rgb(0 0 0 / .22)"
 _DARK = "--for: 56 150 220; --against: 230 130 30; --line: rgb(255 255 255 / .28)"
-_LIGHT_THEMES = (
-    '[data-jp-theme-light="true"]',
-    ".vscode-light",
-    '[data-theme="light"]',
-    '[data-md-color-scheme="default"]',
-)
-_DARK_THEMES = (
-    '[data-jp-theme-light="false"]',
-    ".vscode-dark",
-    "html[theme=dark]",
-    '[data-theme="dark"]',
-    '[data-md-color-scheme="slate"]',
+_ON_LIGHT = '[data-jp-theme-light="true"], .vscode-light, [data-theme="light"], [data-md-color-scheme="default"]'
+_ON_DARK = (
+    '[data-jp-theme-light="false"], .vscode-dark, html[theme=dark], [data-theme="dark"], [data-md-color-scheme="slate"]'
 )
 _STYLE = """
 .pellucid { LIGHT; font: 14px/1.5 system-ui, sans-serif; max-width: 62em; background: transparent; }
@@ -128,7 +118,7 @@ _STYLE = """
 .pellucid .words mark.faint { border-bottom-style: dashed; }
 .pellucid { --rule: rgb(128 128 128 / .18); }
 """.strip()
-_STYLE = _STYLE.replace("ON_LIGHT", ", ".join(_LIGHT_THEMES)).replace("ON_DARK", ", ".join(_DARK_THEMES))
+_STYLE = _STYLE.replace("ON_LIGHT", _ON_LIGHT).replace("ON_DARK", _ON_DARK)
 _STYLE = _STYLE.replace("LIGHT;", f"{_LIGHT};").replace("DARK;", f"{_DARK};")
 
 _PAGE = """<!doctype html>
@@ -195,8 +185,6 @@ def _tint(strength: float) -> str:
 def _text(text: MarkedText) -> str:
     """Return a text as the user wrote it, its words tinted by what they add."""
     own = "".join(map(_piece, cut(text.pieces, _LONGEST_TEXT)))
-    left = left_out(text.pieces, _LONGEST_TEXT)
-    own += f'<span class="dim">{left}</span>' if left else ""
     note = f'<p class="dim" dir="auto">{safe(text.note)}</p>' if text.note else ""
     return f'<div class="text"><p class="dim">{safe(text.label)}</p><p class="own" dir="auto">{own}</p>{note}</div>'
 
@@ -204,12 +192,14 @@ def _text(text: MarkedText) -> str:
 def _piece(piece: Piece) -> str:
     if piece.kind == "plain":
         return safe(piece.text)
-    said = f'title="{safe(piece.said)}"'
+    if piece.kind == "more":
+        return f'<span class="dim">{piece.text}</span>'
+    tooltip = f'title="{safe(piece.tooltip)}"'
     if piece.kind == "unknown":
-        return f'<span class="unknown" {said}>{safe(piece.text)}</span>'
+        return f'<span class="unknown" {tooltip}>{safe(piece.text)}</span>'
     if abs(piece.strength) < WEAK:
-        return f"<span {said}>{safe(piece.text)}</span>"
-    return f"<mark {_tint(piece.strength)} {said}>{safe(piece.text)}</mark>"
+        return f"<span {tooltip}>{safe(piece.text)}</span>"
+    return f"<mark {_tint(piece.strength)} {tooltip}>{safe(piece.text)}</mark>"
 
 
 def _legend(part: MarkedTexts) -> str:

@@ -42,12 +42,12 @@ class Note(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A stretch of a text; kind "word" (with a strength from -1 to 1), "unknown" or "plain", and a tooltip."""
+    """A part of a text; kind "word" (with a strength from -1 to 1), "unknown", "plain" or "more" (of what is cut)."""
 
     text: str
     kind: str = "plain"
     strength: float = 0.0
-    said: str = ""
+    tooltip: str = ""
 
 
 class MarkedText(NamedTuple):
@@ -210,8 +210,8 @@ def marked(
             continue
         if start > at:
             yield Piece(text[at:start])
-        said = f"{value:+.4f}" if kind == "word" else "not in the vocabulary"
-        yield Piece(text[start:end], kind, value / scale, said)
+        tooltip = f"{value:+.4f}" if kind == "word" else "not in the vocabulary"
+        yield Piece(text[start:end], kind, value / scale, tooltip)
         at = end
     if at < len(text):
         yield Piece(text[at:])
@@ -227,18 +227,13 @@ def strongest_words(text: str, values: Mapping[tuple[int, int], float], most: in
 
 
 def cut(pieces: Iterable[Piece], length: int) -> Iterator[Piece]:
-    """Yield the pieces of the first `length` characters."""
+    """Yield the pieces of the first `length` characters, and one that says how many more there are."""
     for piece in pieces:
-        if length <= 0:
-            return
-        yield piece._replace(text=piece.text[:length])
+        if length > 0:
+            yield piece._replace(text=piece.text[:length])
         length -= len(piece.text)
-
-
-def left_out(pieces: Iterable[Piece], length: int) -> str:
-    """Say how many characters come after the first `length`; empty where none do."""
-    left = sum(len(piece.text) for piece in pieces) - length
-    return f" \u2026 {left:,} characters more" if left > 0 else ""
+    if length < 0:
+        yield Piece(f" \u2026 {-length:,} characters more", "more")
 
 
 def decimals(reach: float) -> int:

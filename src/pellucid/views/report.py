@@ -117,8 +117,8 @@ class Report(Shown):
     def __repr__(self) -> str:
         """Return one short line: what the heading says."""
         heading: Any = next(self._parts())
-        said = ", ".join(filter(None, (heading.value, heading.after)))
-        return visible(f"<{type(self).__name__}: {shorten(said, _LONGEST_LINE)}>")
+        about = ", ".join(filter(None, (heading.value, heading.after)))
+        return visible(f"<{type(self).__name__}: {shorten(about, _LONGEST_LINE)}>")
 
 
 def frame(rows: Iterable[Any], columns: Sequence[str]) -> DataFrame:

@@ -25,7 +25,6 @@ from pellucid.views.parts import (
     Piece,
     TablePart,
     cut,
-    left_out,
     shorten,
     visible,
 )
@@ -117,17 +116,16 @@ def _texts(part: MarkedTexts) -> Table:
         line = Text()
         for piece in cut(text.pieces, _LONGEST_TEXT):
             line.append(visible(piece.text), style=_style(piece))
-        line.append(left_out(text.pieces, _LONGEST_TEXT), style="dim")
         grid.add_row(Text(visible(text.label), style="dim"), line)
-        for said in filter(None, (text.strongest, text.note)):
-            grid.add_row("", Text(visible(said), style="dim"))
+        for note in filter(None, (text.strongest, text.note)):
+            grid.add_row("", Text(visible(note), style="dim"))
     return grid
 
 
 def _style(piece: Piece) -> str:
     """Colour says the sign, weight the strength; a word with next to no effect is left as it is."""
-    if piece.kind == "unknown":
-        return "dim italic"
+    if piece.kind in ("unknown", "more"):
+        return "dim italic" if piece.kind == "unknown" else "dim"
     if piece.kind == "plain" or abs(piece.strength) < WEAK:
         return ""
     colour = _FOR if piece.strength > 0 else _AGAINST

@@ -1,0 +1,219 @@
+"""One way to ask a model: a text with its vector, what is known of it, and what its cosine to any other is made of.
+
+`Embedder.ask` gives a `Query`; `explain`, `rank` and the index stand on it. Here is what holds for every family: a
+cosine is the sum of the products of two rows' coordinates. A family that can say more overrides `terms`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.embeddings import PLAIN, Role, unit_rows
+from pellucid.rows import DIMENSION, EMBEDDING, Row
+from pellucid.text import Coverage, Span
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+StoredVector = Any
+"""A row at length 1 as an index stores it: float32 [dimension], or the numbers and values of what is not 0."""
+
+SpanFinder = Callable[[int], tuple[Span, ...]]
+"""From the number of a dimension to where it stands in a text."""
+
+_WHOLE = "the whole vector (its dimensions have no names)"
+NO_MARKS: Floats = np.zeros(0)
+NO_SPANS: Integers = np.zeros((0, 2), np.int64)
+
+
+class Terms(NamedTuple):
+    """What a score is made of, as arrays; rows are made when somebody reads them.
+
+    Attributes:
+        values: float64 [n]; they add up to the score, but for the remainder of a family that is not exact.
+        row: number of a value -> its row, with a key that no other has; contribution and share are ignored.
+        marks: float64 [m], the contributions of stretches of the second text, where several texts were asked about.
+        spans: int64 [m, 2], where each starts and ends.
+        score: what is taken apart; None for the sum of the values.
+        exact: whether these are all terms.
+    """
+
+    values: Floats
+    row: Callable[[int], Row]
+    marks: Floats = NO_MARKS
+    spans: Integers = NO_SPANS
+    score: float | None = None
+    exact: bool = True
+
+
+NO_TERMS = Terms(np.zeros(0), lambda number: Row("", (), 0.0, 0.0))
+
+
+class Query:
+    """A text as a model reads it in a role.
+
+    Everything is computed when it is first needed: a search needs the vector alone.
+
+    Attributes:
+        model: the `Embedder`.
+        text: what was asked about.
+        role: what it is encoded as.
+        needs_vectors: whether `against` wants the other texts' stored vectors.
+    """
+
+    needs_vectors = True
+
+    def __init__(
+        self,
+        model: Any,
+        text: str,
+        role: Role,
+        coordinates: Callable[[], Any] | None = None,
+        *,
+        known: Callable[[], tuple[Coverage, tuple[Span, ...]]] | None = None,
+        places: Callable[[], SpanFinder] | None = None,
+    ) -> None:
+        """Take what reads the text.
+
+        Args:
+            model: the `Embedder`.
+            text: a checked text.
+            role: a checked role.
+            coordinates: gives the row whose products with others are taken apart; None takes `vector` at length 1.
+            known: gives how much of the text is known, and the stretches that are not; None asks the model.
+            places: gives what finds a dimension in the text; None where the family cannot say.
+        """
+        self.model, self.text, self.role = model, text, role
+        self._coordinates, self._known, self._places = coordinates, known, places
+
+    @cached_property
+    def vector(self) -> Any:
+        """The row that `encode` gives in this role: float32 [dimension], or CSR [1, dimension]."""
+        return self.model._encode([self.text], self.role, batch_size=PLAIN.batch_size, show_progress_bar=False)[0]
+
+    @cached_property
+    def unit(self) -> StoredVector:
+        """`vector` as an index stores it, so that the product with another one is their similarity."""
+        row = self.model._units(self.vector)
+        if not hasattr(row, "tocsr"):
+            return row[0]
+        row.eliminate_zeros()
+        return row.indices, row.data
+
+    @cached_property
+    def coordinates(self) -> Any:
+        """What `terms` multiplies: float64 [dimension] or CSR [1, dimension], of length 1."""
+        if self._coordinates is not None:
+            return self._coordinates()
+        row = unit_rows(self.vector, np.float64)
+        return row.astype(np.float64) if hasattr(row, "tocsr") else row[0]
+
+    @cached_property
+    def known(self) -> tuple[Coverage, tuple[Span, ...]]:
+        """How much of the text the model knows, and the stretches that it does not."""
+        found: tuple[Coverage, tuple[Span, ...]] = (
+            self.model._known([self.text], self.role)[0] if self._known is None else self._known()
+        )
+        return found
+
+    @cached_property
+    def span_finder(self) -> SpanFinder | None:
+        """What finds a dimension in the text; None where the family cannot say."""
+        return None if self._places is None else self._places()
+
+    def terms(self, other: Query | None = None) -> Terms:
+        """Take the cosine to another text of the same model apart; None takes the text's own squared length apart."""
+        first, second = self.coordinates, (other or self).coordinates
+        if not self._is_named(hasattr(first, "tocsr")):
+            product = float(first @ second)
+            return Terms(np.array([product] * bool(product)), _whole_row, score=product)
+        if hasattr(first, "tocsr"):
+            products = first.multiply(second).tocsr()
+            numbers, values = products.indices, products.data
+        else:
+            products = first * second
+            numbers = np.flatnonzero(products)
+            values = products[numbers]
+        texts = [self] if other is None else [self, other]
+        dimensions, finders = self.model.dimensions, [text.span_finder for text in texts]
+
+        def row(number: int) -> Row:
+            dimension = int(numbers[number])
+            name = dimensions[dimension].name
+            spans = [find(dimension) if find else () for find in finders]
+            return Row(name, (name,), 0.0, 0.0, spans[0], spans[1] if len(spans) > 1 else ())
+
+        return Terms(values, row, score=float(products.sum()))
+
+    def against(
+        self, texts: Sequence[str], vectors: Sequence[StoredVector | None] | None = None, *, weight: float = 1.0
+    ) -> Callable[[int], Terms]:
+        """Take the cosines to several documents apart, most of the work being the same for them.
+
+        Args:
+            texts: the documents.
+            vectors: of each its stored row at length 1, None for one that is gone; without them, the model reads the
+                texts.
+            weight: what the cosines are multiplied by.
+
+        Returns:
+            from the number of a text to the terms of its score, with marks where these are known.
+        """
+        if vectors is None:
+            return lambda number: self._explained(texts[number], weight)
+        stored, is_sparse = vectors, isinstance(self.unit, tuple)
+        if not self._is_named(is_sparse):
+            whole = self.unit.astype(np.float64) * weight
+
+            def product(number: int) -> Terms:
+                vector = stored[number]
+                return NO_TERMS if vector is None else Terms(np.array([whole @ vector]), _whole_row)
+
+            return product
+        own, values = _stored_coordinates(self.unit)
+        weighted, dimensions = values.astype(np.float64) * weight, self.model.dimensions
+
+        def products(number: int) -> Terms:
+            vector = stored[number]
+            if vector is None:
+                return NO_TERMS
+            numbers, coordinates = _stored_coordinates(vector)
+            shared, mine, other = np.intersect1d(own, numbers, return_indices=True)
+
+            def row(term: int) -> Row:
+                name = dimensions[int(shared[term])].name
+                return Row(name, (name,), 0.0, 0.0, key=(name, str(shared[term])), kind=DIMENSION)
+
+            return Terms(weighted[mine] * coordinates[other], row)
+
+        return products
+
+    def _explained(self, text: str, weight: float) -> Terms:
+        """Return the rows of the model's own explanation of one text, and its remainder as one more."""
+        own = self.model.explain(self.text, text, role1=self.role, role2="document")
+        rest = [] if own.exact else [Row("remainder", ("remainder",), own.remainder, 0.0, key=("remainder",))]
+        rows = (*own.rows, *rest)
+        values = np.array([row.contribution for row in rows]) * weight
+        marks = [(value / len(row.spans2), span) for row, value in zip(rows, values.tolist()) for span in row.spans2]
+        spans = np.array([span for _, span in marks], np.int64).reshape(-1, 2)
+        return Terms(values, rows.__getitem__, np.array([value for value, _ in marks]), spans)
+
+    def _is_named(self, is_sparse: bool) -> bool:
+        """Whether the dimensions have names that say something; else the whole vector is one row."""
+        return is_sparse or bool(self.model.names_dimensions)
+
+
+def _stored_coordinates(vector: StoredVector) -> tuple[Integers, npt.NDArray[np.float32]]:
+    """Return the numbers and values of the coordinates of a stored row that are not 0."""
+    if isinstance(vector, tuple):
+        return vector
+    numbers = np.flatnonzero(vector)
+    return numbers, vector[numbers]
+
+
+def _whole_row(_: int) -> Row:
+    return Row(_WHOLE, (_WHOLE,), 0.0, 0.0, key=(_WHOLE,), kind=EMBEDDING)
