@@ -29,7 +29,7 @@ import numpy as np
 
 import pellucid
 from papers.options import make_parser
-from pellucid.bulk import Duplicates
+from pellucid.bulk.near_duplicates import Duplicates
 
 THRESHOLDS = (0.85, 0.9, 0.95)
 _SAMPLE, _BLOCK = 4_000, 50_000

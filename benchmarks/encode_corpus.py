@@ -104,7 +104,7 @@ def one_run(name: str, corpus: Path) -> dict[str, float]:
 
 def in_memory(corpus: Path, rounds: int) -> tuple[float, float]:
     """Return texts per processor second from Arrow's buffers and by way of Python strings, both in one thread."""
-    encode = pellucid.BatchEncoder("static-en")
+    encode = pellucid.bulk.BatchEncoder("static-en")
     with pq.ParquetFile(corpus) as file:
         batches = [batch for batch, _ in zip(file.iter_batches(8192), range(24))]
     count = sum(map(len, batches))

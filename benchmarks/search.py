@@ -49,7 +49,7 @@ from papers.retrieval_sets import Collection, read_collection
 from papers.vector_cache import CachedEncoder, CachedSparseEncoder, Vectors
 from pellucid.corpus import read_texts
 from pellucid.engines import Edge
-from pellucid.evaluation import find_tasks
+from pellucid.evaluation.tasks import find_tasks
 from pellucid.index.searching import Question
 
 SETS = ("SciFact", "npl", "cisi", "cranfield")
@@ -216,7 +216,7 @@ def key_tokens(kept: Path) -> pellucid.KeyTokenEmbedder:
     """Return all-MiniLM-L6-v2 in bfloat16, decoded with its input embeddings; its vectors are kept in a folder."""
     from pellucid.transformer import open_backbone
 
-    settings = pellucid.KeyTokenSettings(normalize=True, max_length=256)
+    settings = pellucid.keytokens.KeyTokenSettings(normalize=True, max_length=256)
     model = pellucid.KeyTokenEmbedder(open_backbone(minilm_folder(), dtype="bfloat16", device="cpu"), settings)
     return keeping(model, "key tokens of all-MiniLM-L6-v2 in bfloat16", kept)
 

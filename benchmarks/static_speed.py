@@ -45,7 +45,7 @@ import pellucid
 from papers.options import make_parser
 from papers.pages import processor
 from pellucid import StaticEmbedder
-from pellucid.static import BulkEncoder
+from pellucid.static.bulk import BulkEncoder
 from pellucid.text import Vocabulary, split_words
 
 _SETS = ("STS12", "STS13", "STS14", "STS15")

@@ -16,7 +16,7 @@ import numpy as np
 import pellucid
 from pellucid import audit, cards, compare
 from pellucid.base import Embedder
-from pellucid.evaluation import read_table
+from pellucid.evaluation.tasks import read_table
 
 
 def neighbours(model: Embedder, texts: list[str], labels: list[str], draws: int = 20) -> str:

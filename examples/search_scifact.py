@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 import pellucid
-from pellucid.evaluation import read_records, read_table
+from pellucid.evaluation.tasks import read_records, read_table
 from pellucid.index import Hits
 
 Judged = dict[str, set[str]]

@@ -30,7 +30,7 @@ from papers.ldir.farthest import published_farthest_points
 from papers.options import make_parser
 from papers.pages import markdown_table, print_block
 from pellucid import AnchorEmbedder
-from pellucid.keytokens import top_tokens
+from pellucid.keytokens.head import top_tokens
 from pellucid.lexicon.trainer import InBatchCandidates, candidate_loss
 from pellucid.static.making.training import similarity_loss, translation_loss
 from pellucid.transformer import max_pooled

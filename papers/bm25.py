@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from papers.options import make_parser
-from pellucid.evaluation import LocalTask, find_tasks
+from pellucid.evaluation.tasks import LocalTask, find_tasks
 
 PLAIN, STEMMED = "BM25", "BM25, stemmed"
 SETTINGS = "stemmed: Snowball's English stemmer and bm25s' longer list of stop words (`en_plus`); plain: its short list"
@@ -65,7 +65,7 @@ def bm25_score(task: LocalTask, name: str = PLAIN) -> float:
     """Return BM25's nDCG@10 x 100 on a retrieval set, measured by MTEB."""
     import mteb
 
-    from pellucid.evaluation import make_task, quiet
+    from pellucid.evaluation.tasks import make_task, quiet
 
     with quiet():
         done = mteb.evaluate(Bm25(name), make_task(task), cache=None, co2_tracker=False, show_progress_bar=False)

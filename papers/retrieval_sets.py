@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 
 from papers.vector_cache import Vectors, unit_rows
-from pellucid.evaluation import LocalTask, read_records, read_table
+from pellucid.evaluation.tasks import LocalTask, read_records, read_table
 
 
 @dataclass(frozen=True)

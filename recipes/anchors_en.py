@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 
 import pellucid
-from pellucid import AnchorEmbedder, CandidateSettings, choose_anchors
+from pellucid import AnchorEmbedder, choose_anchors
+from pellucid.anchors import CandidateSettings
 from recipes.static_en import open_teacher
 
 CANDIDATES = CandidateSettings(words=(4, 20), max_candidates=200_000)

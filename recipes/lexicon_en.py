@@ -23,11 +23,14 @@ import numpy as np
 from scipy import sparse
 
 import pellucid
-from pellucid import ExtractionSettings, LexiconEmbedder, RefinementSettings, StaticEmbedder, StaticLexiconEmbedder
+from pellucid import LexiconEmbedder, StaticEmbedder, StaticLexiconEmbedder
 from pellucid.base import unit_rows
-from pellucid.lexicon import WordClusters
+from pellucid.lexicon.static import WordClusters
 from pellucid.mixing import largest_coordinates
-from pellucid.static import Bags, Extraction, extract, join_extractions
+from pellucid.static import ExtractionSettings, RefinementSettings
+from pellucid.static.bags import Bags
+from pellucid.static.making.distill import join_extractions
+from pellucid.static.making.extraction import Extraction, extract
 from pellucid.workfolder import WorkFolder
 from recipes.lexicon_table import fired_clusters, named_by_words, refine_clusters
 from recipes.static_en import open_teacher

@@ -21,11 +21,15 @@ from typing import Any
 
 import numpy as np
 
-from pellucid import LexiconEmbedder, TrainingSettings, cluster_vocabulary, train_lexicon
+from pellucid import LexiconEmbedder, cluster_vocabulary, train_lexicon
 from pellucid.anchors import prepare_candidates
 from pellucid.corpus import read_texts
-from pellucid.lexicon import TRAINED, LexiconSettings, TextSet, TrainingRow, TrainingSet, fit_head, trained_model
-from pellucid.transformer import open_backbone, read_adapter, write_adapter
+from pellucid.lexicon import LexiconSettings, TrainingSet, TrainingSettings, fit_head
+from pellucid.lexicon.trainer import TextSet
+from pellucid.lexicon.training import TRAINED, trained_model
+from pellucid.lexicon.training_data import TrainingRow
+from pellucid.transformer import open_backbone
+from pellucid.transformer.backbone import read_adapter, write_adapter
 from recipes.anchors_en import CANDIDATES
 from recipes.static_en import open_teacher
 from recipes.tatoeba_pairs import all_paraphrases, test_sentences

@@ -27,9 +27,10 @@ from typing import Any
 import numpy as np
 
 from papers.lens.baselines import DenseEmbedder
-from pellucid import LexiconEmbedder, TrainingSettings, cluster_vocabulary, train_lexicon
+from pellucid import LexiconEmbedder, cluster_vocabulary, train_lexicon
 from pellucid.corpus import read_texts
-from pellucid.lexicon import TRAINED, Clusters, LexiconSettings, trained_model
+from pellucid.lexicon import Clusters, LexiconSettings, TrainingSettings
+from pellucid.lexicon.training import TRAINED, trained_model
 from pellucid.transformer import Backbone, open_backbone
 from recipes.dense_minilm import train_dense
 from recipes.lexicon_minilm import cut, medical_questions, pair_sets, shuffled, topic_sets

@@ -13,7 +13,8 @@ import argparse
 from pathlib import Path
 
 import pellucid
-from pellucid import StaticEmbedder, TuningSettings, add_languages
+from pellucid import StaticEmbedder
+from pellucid.static import TuningSettings, add_languages
 
 STEPS = {"de": 2_000, "fr": 2_000, "zh": 1_000, "ja": 1_000}
 """Batches by language, about as many as the loss on held-out pairs goes down for."""

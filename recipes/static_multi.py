@@ -25,26 +25,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid import (
+from pellucid import StaticEmbedder
+from pellucid.static import (
     ExtractionSettings,
     PcaSettings,
     RefinementSettings,
-    StaticEmbedder,
     TuningSettings,
     add_languages,
-)
-from pellucid.static import (
-    Bags,
-    Extraction,
-    LanguageWords,
-    extract,
     fit_spelling,
-    join_extractions,
-    join_languages,
-    pair_bags,
     read_parallel,
-    refine,
 )
+from pellucid.static.bags import Bags
+from pellucid.static.making.distill import join_extractions
+from pellucid.static.making.extraction import Extraction, extract
+from pellucid.static.making.languages import LanguageWords, join_languages, pair_bags
+from pellucid.static.making.training import refine
 
 WORDS = {"en": 34_000, "de": 18_000, "fr": 14_200, "zh": 14_400, "ja": 12_900}
 """How many words of a language that e5 saw are kept at most, the most frequent."""

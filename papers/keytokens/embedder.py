@@ -26,7 +26,8 @@ from scipy.stats import spearmanr
 
 from papers.keytokens.adjusting import choose_adjustment
 from papers.options import make_parser
-from pellucid import KeyTokenEmbedder, KeyTokenSettings
+from pellucid import KeyTokenEmbedder
+from pellucid.keytokens import KeyTokenSettings
 from pellucid.transformer import open_backbone
 
 TEXT, OTHER = "Mom baked a chocolate cake for my birthday.", "She made cookies and a pie."

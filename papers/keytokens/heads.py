@@ -10,7 +10,7 @@ from scipy import sparse
 
 from pellucid import KeyTokenEmbedder
 from pellucid.base import Vectors, unit_rows
-from pellucid.lexicon import fit_rows
+from pellucid.lexicon.clusters import fit_rows
 
 _STATES = 1_500  # sentences whose states are looked at
 _RIDGE = 0.1  # of the mean variance of a coordinate

@@ -49,10 +49,12 @@ from papers.options import make_parser
 from papers.pages import print_page
 from papers.retrieval_sets import dense_hits, read_collection
 from papers.vector_cache import CachedEncoder, Vectors
-from pellucid import KeyTokenEmbedder, KeyTokenSettings
+from pellucid import KeyTokenEmbedder
 from pellucid.corpus import read_texts
-from pellucid.evaluation import find_tasks
-from pellucid.keytokens import Adjustment, mean_adjustment, top_tokens
+from pellucid.evaluation.tasks import find_tasks
+from pellucid.keytokens import Adjustment, KeyTokenSettings
+from pellucid.keytokens.adjustments import mean_adjustment
+from pellucid.keytokens.head import top_tokens
 from pellucid.pca import spectrum_of
 from pellucid.progress import length_batches
 from pellucid.transformer import open_backbone

@@ -33,9 +33,10 @@ from papers.options import make_parser
 from papers.pages import print_page
 from papers.retrieval_sets import Collection, dense_score, read_collection
 from papers.vector_cache import CachedEncoder, Vectors, unit_rows
-from pellucid import KeyTokenEmbedder, KeyTokenSettings
-from pellucid.evaluation import LocalTask, find_tasks
-from pellucid.keytokens import Adjustment, TopTokens, component_adjustment, mean_adjustment
+from pellucid import KeyTokenEmbedder
+from pellucid.evaluation.tasks import LocalTask, find_tasks
+from pellucid.keytokens import Adjustment, KeyTokenSettings, TopTokens
+from pellucid.keytokens.adjustments import component_adjustment, mean_adjustment
 from pellucid.store import read_json, write_json
 from pellucid.transformer import open_backbone
 
@@ -91,8 +92,7 @@ class Bench:
     @cached_property
     def english(self) -> tuple[list[str], Vectors]:
         """Sentences under open licences and their vectors by MiniLM: the candidates of papers/ldir/tables.py."""
-        from pellucid import CandidateSettings
-        from pellucid.anchors import prepare_candidates
+        from pellucid.anchors import CandidateSettings, prepare_candidates
 
         corpus = self.data / "raw_english" / "open_licence.txt.xz"
         settings = CandidateSettings(words=(4, 20), max_candidates=200_000)

@@ -22,9 +22,10 @@ from typing import Any
 from papers.keytokens.alignment import Alignment, align, compare_key_tokens, embedded_texts
 from papers.keytokens.spectrum import Sweep, Variation, contributions, sweep, variation
 from papers.options import make_parser
-from pellucid import KeyTokenEmbedder, KeyTokenSettings, LexiconEmbedder
+from pellucid import KeyTokenEmbedder, LexiconEmbedder
 from pellucid.corpus import read_texts
-from pellucid.keytokens import top_tokens
+from pellucid.keytokens import KeyTokenSettings
+from pellucid.keytokens.head import top_tokens
 from pellucid.pca import spectrum_of
 from pellucid.transformer import open_backbone
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from papers.vector_cache import Vectors, unit_rows
-from pellucid.evaluation import LocalTask, read_records, read_sts, read_table
+from pellucid.evaluation.tasks import LocalTask, read_records, read_sts, read_table
 
 
 @dataclass(frozen=True)

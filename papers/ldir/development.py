@@ -166,7 +166,7 @@ def _medquad(data: Path) -> list[tuple[str, str]]:
 
 
 def _scifact(data: Path) -> tuple[list[str], list[str], npt.NDArray[np.bool_]]:
-    from pellucid.evaluation import find_tasks, read_records, read_table
+    from pellucid.evaluation.tasks import find_tasks, read_records, read_table
 
     task = next(task for task in find_tasks(data) if task.name == "SciFact")
     corpus = list(read_records(task.file("corpus.jsonl"), ["_id", "text"]))

@@ -30,9 +30,9 @@ from papers.pages import markdown_table, print_page
 from papers.retrieval_sets import dense_score, read_collection
 from papers.sts import sts_spearman
 from papers.vector_cache import CachedEncoder, Vectors, distinct, unit_rows
-from pellucid import CandidateSettings
-from pellucid.anchors import frame_points, kmeans_points, prepare_candidates, uniform_points
-from pellucid.evaluation import cache_key, find_tasks
+from pellucid.anchors import CandidateSettings, frame_points, kmeans_points, prepare_candidates, uniform_points
+from pellucid.evaluation.evaluating import cache_key
+from pellucid.evaluation.tasks import find_tasks
 from pellucid.text import content_words
 
 PAIRS, HELD_OUT, TOP = 250, 2_000, 5

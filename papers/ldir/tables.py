@@ -31,9 +31,17 @@ from papers.ldir.page import BINARY, ENCODER, METHODS, MORE, OURS, WHOLE, Row, m
 from papers.options import make_parser
 from papers.pages import print_page
 from papers.vector_cache import CachedEncoder, Vectors, unit_rows
-from pellucid import AnchorEmbedder, CandidateSettings, choose_anchors, evaluate
-from pellucid.anchors import farthest_points, frame_points, kmeans_points, prepare_candidates, uniform_points
-from pellucid.evaluation import cache_key, find_tasks
+from pellucid import AnchorEmbedder, choose_anchors, evaluate
+from pellucid.anchors import (
+    CandidateSettings,
+    farthest_points,
+    frame_points,
+    kmeans_points,
+    prepare_candidates,
+    uniform_points,
+)
+from pellucid.evaluation.evaluating import cache_key
+from pellucid.evaluation.tasks import find_tasks
 
 CANDIDATES = CandidateSettings(words=(4, 20), max_candidates=200_000)  # as recipes/anchors_en.py
 CHOOSERS = {"uniform": uniform_points, "kmeans": kmeans_points, "fps": farthest_points, "frame": frame_points}

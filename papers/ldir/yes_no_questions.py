@@ -35,7 +35,7 @@ from papers.pages import markdown_table, measured, print_page, processor, wrappe
 from papers.vector_cache import CachedEncoder, Vectors, distinct, unit_rows
 from pellucid.anchors import farthest_points
 from pellucid.corpus import read_texts
-from pellucid.evaluation import find_tasks, read_sts
+from pellucid.evaluation.tasks import find_tasks, read_sts
 
 SETS = {"STSBenchmark": "STS-B", "SICK-R": "SICK-R"}
 CANDIDATES = 2_000  # sentences from which anchors are chosen

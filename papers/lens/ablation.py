@@ -32,20 +32,22 @@ from papers.lens.ablation_page import SETS, Run, make_page
 from papers.options import make_parser
 from papers.pages import print_page
 from papers.vector_cache import CachedEncoder, Vectors, unit_rows
-from pellucid import LexiconEmbedder, TrainingSettings, cluster_vocabulary, train_lexicon
-from pellucid.evaluation import read_table
+from pellucid import LexiconEmbedder, cluster_vocabulary, train_lexicon
+from pellucid.evaluation.tasks import read_table
 from pellucid.lexicon import (
     Clusters,
     LexiconSettings,
-    TrainingRow,
     TrainingSet,
+    TrainingSettings,
     mine_negatives,
     read_training_sets,
     score_rows,
     write_rows,
 )
+from pellucid.lexicon.training_data import TrainingRow
 from pellucid.store import read_json, write_json
-from pellucid.transformer import Attention, open_backbone
+from pellucid.transformer import open_backbone
+from pellucid.transformer.backbone import Attention
 from recipes.tatoeba_pairs import Pair, all_paraphrases, letters, test_sentences
 
 POOLINGS, KS = ("last", "sum", "max"), (1000, 2000, 4000, 8000, None)

@@ -13,7 +13,7 @@ import json
 import sys
 from pathlib import Path
 
-from pellucid.evaluation import read_records
+from pellucid.evaluation.tasks import read_records
 
 
 def convert(published: Path, folder: Path) -> None:

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.evaluation import Results, TaskScore, evaluate, find_tasks
+from pellucid.evaluation import evaluate
+from pellucid.evaluation.evaluating import Results, TaskScore
+from pellucid.evaluation.tasks import find_tasks
 from pellucid.store import read_json
 
 AUTO, BUNDLED, NONE = "auto", "bundled", "none"

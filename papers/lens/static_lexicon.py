@@ -28,7 +28,7 @@ from papers.options import make_parser
 from papers.pages import markdown_table, processor
 from papers.retrieval_sets import read_collection
 from papers.sts import sts_spearman
-from pellucid.evaluation import find_tasks
+from pellucid.evaluation.tasks import find_tasks
 from pellucid.folder import locate
 
 RETRIEVAL = ("SciFact", "cisi", "cranfield", "npl")

@@ -32,7 +32,8 @@ from papers.retrieval_sets import trained_on
 from papers.vector_cache import CachedEncoder, CachedSparseEncoder, Vectors
 from pellucid import evaluate
 from pellucid.base import unit_rows
-from pellucid.evaluation import cache_key, find_tasks
+from pellucid.evaluation.evaluating import cache_key
+from pellucid.evaluation.tasks import find_tasks
 from pellucid.folder import locate
 from pellucid.mixing import largest_coordinates
 
@@ -153,7 +154,7 @@ def rows(bench: Bench, lexicon: Lexicon, trained: Dense, start: Dense) -> Iterat
 
 def _active(bench: Bench, lexicon: Lexicon) -> float:
     """Return the mean number of coordinates of STS-B's sentences."""
-    from pellucid.evaluation import read_sts
+    from pellucid.evaluation.tasks import read_sts
 
     task = next(task for task in find_tasks(bench.data) if task.name == "STSBenchmark")
     pairs = read_sts(task)

@@ -45,10 +45,11 @@ from papers.swe.language_steps import (
 from papers.swe.norms import norms_by_rank, norms_by_tag, read_tagged
 from papers.swe.separation import language_separation
 from papers.swe.trials import Maker
-from pellucid import StaticEmbedder, as_static
+from pellucid import StaticEmbedder
 from pellucid.corpus import read_texts
 from pellucid.pca import spectrum_of
-from pellucid.static import Bags, segmenter
+from pellucid.static import as_static, segmenter
+from pellucid.static.bags import Bags
 from recipes.static_multi import open_e5
 
 SENTENCES, WORDS, POINTS = 20_000, 10_000, 200  # of a language; points of a map

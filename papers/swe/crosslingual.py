@@ -25,9 +25,10 @@ import pellucid
 from papers.options import make_parser
 from papers.pages import measured, print_block
 from papers.swe.bitext import f1_in_all, mine_pairs, mining_f1, translation_scores
-from pellucid import PcaSettings, StaticEmbedder, TuningSettings
-from pellucid.evaluation import find_tasks, read_sts, read_table
-from pellucid.static import anchored_words, join_languages
+from pellucid import StaticEmbedder
+from pellucid.evaluation.tasks import find_tasks, read_sts, read_table
+from pellucid.static import PcaSettings, TuningSettings
+from pellucid.static.making.languages import anchored_words, join_languages
 from recipes.static_languages import make
 
 LANGUAGES = ("de", "fr", "zh", "ja")

@@ -30,9 +30,11 @@ from papers.ldir.development import held_out, paraphrases
 from papers.models import open_any
 from papers.options import make_parser
 from papers.pages import print_block
-from pellucid import EnsembleEmbedder, StaticEmbedder, as_static, evaluate
-from pellucid.ensemble import FittedWeights, fit_ranking_weights, fit_weights
-from pellucid.evaluation import find_tasks, read_records, read_sts, read_table
+from pellucid import EnsembleEmbedder, StaticEmbedder, evaluate
+from pellucid.ensemble import fit_ranking_weights, fit_weights
+from pellucid.ensemble.fitting import FittedWeights
+from pellucid.evaluation.tasks import find_tasks, read_records, read_sts, read_table
+from pellucid.static import as_static
 
 KINDS = ("STS", "Retrieval")
 OURS, THEIRS, TABLE, M2V = "static-en", "WordLlama", "WordLlama's table, as static", "model2vec's table"

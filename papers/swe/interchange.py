@@ -26,7 +26,7 @@ from papers.options import make_parser
 from papers.retrieval_sets import dense_score, read_collection
 from pellucid.base import Vectors
 from pellucid.corpus import read_texts
-from pellucid.evaluation import find_tasks, read_records, read_sts
+from pellucid.evaluation.tasks import find_tasks, read_records, read_sts
 from pellucid.folder import locate
 from pellucid.text import split_words
 

@@ -33,19 +33,13 @@ from papers.options import make_parser
 from papers.pages import measured, print_block
 from papers.swe.bitext import f1_in_all, translation_scores
 from papers.swe.crosslingual import LANGUAGES, PAPER, PAPER_BUCC, bucc, english_scores, markdown, percent, tatoeba
-from pellucid import ExtractionSettings, PcaSettings, RefinementSettings, StaticEmbedder
-from pellucid.static import (
-    Bags,
-    Extraction,
-    LanguageWords,
-    TuningSettings,
-    extract,
-    join_extractions,
-    join_languages,
-    pair_bags,
-    refine,
-    tune_on_pairs,
-)
+from pellucid import StaticEmbedder
+from pellucid.static import ExtractionSettings, PcaSettings, RefinementSettings, TuningSettings
+from pellucid.static.bags import Bags
+from pellucid.static.making.distill import join_extractions
+from pellucid.static.making.extraction import Extraction, extract
+from pellucid.static.making.languages import LanguageWords, join_languages, pair_bags
+from pellucid.static.making.training import refine, tune_on_pairs
 from recipes.static_multi import foreign_text, open_e5
 
 ALL = ("en", *LANGUAGES)

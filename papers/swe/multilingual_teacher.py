@@ -27,13 +27,8 @@ from papers.swe.bitext import f1_in_all, translation_scores
 from papers.swe.crosslingual import LANGUAGES, PAPER, PAPER_BUCC, bucc, english_scores, markdown, percent, tatoeba
 from papers.swe.language_steps import teacher_parser
 from papers.swe.separation import language_separation
-from pellucid import (
-    ExtractionSettings,
-    PcaSettings,
-    StaticEmbedder,
-    TuningSettings,
-    distill_languages,
-)
+from pellucid import StaticEmbedder
+from pellucid.static import ExtractionSettings, PcaSettings, TuningSettings, distill_languages
 
 _SENTENCES, _ENGLISH, _WORDS = 40_000, 36_000, 40_000
 _DROP = 7

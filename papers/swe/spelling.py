@@ -39,8 +39,9 @@ from papers.sts import sts_spearman
 from pellucid import StaticEmbedder
 from pellucid.base import Vectors, unit_rows
 from pellucid.corpus import read_texts
-from pellucid.evaluation import find_tasks, read_table
-from pellucid.static import Speller, fit_spelling, ngram_weights
+from pellucid.evaluation.tasks import find_tasks, read_table
+from pellucid.static import fit_spelling
+from pellucid.static.spelling import Speller, ngram_weights
 from pellucid.text import Vocabulary, split_words
 
 _RETRIEVAL = ("cranfield", "cisi", "npl", "SciFact")

@@ -39,7 +39,8 @@ from papers.options import make_parser
 from papers.pages import print_page
 from pellucid import evaluate
 from pellucid.errors import InputError
-from pellucid.evaluation import Results, cache_key, default_cache, find_tasks, read_sts
+from pellucid.evaluation.evaluating import Results, cache_key, default_cache
+from pellucid.evaluation.tasks import find_tasks, read_sts
 
 TEACHER, WORDLLAMA, BUNDLED = "MiniLM-L6, our teacher (384)", "WordLlama (256)", "static-en"
 _AT_HAND = ("STS12", "STS13", "STS14", "STS15", "STSBenchmark", "SICK-R")

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from pellucid import ExtractionSettings
-from pellucid.static import extract
+from pellucid.static import ExtractionSettings
+from pellucid.static.making.extraction import extract
 from tiny_models import tiny_teacher
 
 for _name in ("sentence_transformers", "mteb", "sklearn", "matplotlib", "jieba", "sudachipy"):

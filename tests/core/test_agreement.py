@@ -65,7 +65,8 @@ def test_an_embedding_is_the_cosines_to_the_anchors():
 
 
 def test_words_on_the_components_of_sentences_after_the_first():
-    from pellucid.static import Bags, PcaSettings
+    from pellucid.static import PcaSettings
+    from pellucid.static.bags import Bags
     from pellucid.static.making.distill import project
 
     words = sines(7, 5, 1.3)
@@ -155,7 +156,7 @@ def test_infonce_and_the_reranker_as_teacher():
 
 def test_the_first_tokens_and_the_three_rates():
     from papers.keytokens.rates import EmbeddedTexts, measure
-    from pellucid.keytokens import top_tokens
+    from pellucid.keytokens.head import top_tokens
     from pellucid.transformer.tokenwords import readable
 
     head, embeddings = sines(12, 4, 1.7), sines(3, 4, 2.3)

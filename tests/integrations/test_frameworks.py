@@ -55,7 +55,8 @@ def test_bertopic_takes_a_pipeline_around_encode(model):
 @pytest.mark.full
 def test_mteb_evaluates_the_model_as_it_is(model, tmp_path):
     mteb = pytest.importorskip("mteb", reason="mteb is not installed")
-    from pellucid.evaluation import MtebEncoder, evaluate, find_tasks, make_task, quiet
+    from pellucid.evaluation import MtebEncoder, evaluate
+    from pellucid.evaluation.tasks import find_tasks, make_task, quiet
 
     folder = tmp_path / "data" / "sts" / "STS12"
     folder.mkdir(parents=True)

@@ -20,7 +20,8 @@ import pellucid
 from pellucid.cli import app as cli
 from pellucid.dimensions import Dimension, Dimensions
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.lexicon import StaticLexiconEmbedder, WordClusters
+from pellucid.lexicon import StaticLexiconEmbedder
+from pellucid.lexicon.static import WordClusters
 from pellucid.store import read_tensors, write_tensors
 from pellucid.text import Vocabulary
 
@@ -362,7 +363,7 @@ def test_the_clusters_that_states_fire(most, opened):
 def corpus():
     """Sentences of twenty words in five topics, and a teacher's vectors: the topics' shares."""
     pytest.importorskip("torch")
-    from pellucid.static import Bags
+    from pellucid.static.bags import Bags
 
     rng = np.random.default_rng(0)
     words = [f"{topic}{n}" for topic in "abcde" for n in range(4)]

@@ -6,9 +6,7 @@ from pellucid._lazy import lazy
 
 if TYPE_CHECKING:
     from pellucid.anchors.candidates import (
-        Candidates as Candidates,
         CandidateSettings as CandidateSettings,
-        candidate_texts as candidate_texts,
         prepare_candidates as prepare_candidates,
     )
     from pellucid.anchors.embedder import AnchorEmbedder as AnchorEmbedder

@@ -8,12 +8,6 @@ if TYPE_CHECKING:
     from pellucid.bulk.batches import BatchEncoder as BatchEncoder
     from pellucid.bulk.corpora import CorpusSettings as CorpusSettings, encode_corpus as encode_corpus
     from pellucid.bulk.shards import Shard as Shard, read_shards as read_shards
-    from pellucid.bulk.near_duplicates import (
-        DuplicateGroup as DuplicateGroup,
-        DuplicatePair as DuplicatePair,
-        Duplicates as Duplicates,
-        duplicates as duplicates,
-        write_kept as write_kept,
-    )
+    from pellucid.bulk.near_duplicates import duplicates as duplicates, write_kept as write_kept
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

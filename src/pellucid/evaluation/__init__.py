@@ -5,23 +5,6 @@ from typing import TYPE_CHECKING
 from pellucid._lazy import lazy
 
 if TYPE_CHECKING:
-    from pellucid.evaluation.evaluating import (
-        MtebEncoder as MtebEncoder,
-        Results as Results,
-        TaskScore as TaskScore,
-        cache_key as cache_key,
-        default_cache as default_cache,
-        evaluate as evaluate,
-    )
-    from pellucid.evaluation.tasks import (
-        LocalTask as LocalTask,
-        ScoredPairs as ScoredPairs,
-        find_tasks as find_tasks,
-        make_task as make_task,
-        quiet as quiet,
-        read_records as read_records,
-        read_sts as read_sts,
-        read_table as read_table,
-    )
+    from pellucid.evaluation.evaluating import MtebEncoder as MtebEncoder, evaluate as evaluate
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -5,13 +5,9 @@ from typing import TYPE_CHECKING
 from pellucid._lazy import lazy
 
 if TYPE_CHECKING:
-    from pellucid.keytokens.adjustments import (
-        Adjustment as Adjustment,
-        component_adjustment as component_adjustment,
-        mean_adjustment as mean_adjustment,
-    )
+    from pellucid.keytokens.adjustments import Adjustment as Adjustment
     from pellucid.keytokens.embedder import KeyTokenEmbedder as KeyTokenEmbedder
-    from pellucid.keytokens.head import TopTokens as TopTokens, top_tokens as top_tokens
+    from pellucid.keytokens.head import TopTokens as TopTokens
     from pellucid.keytokens.states import KeyTokenSettings as KeyTokenSettings
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -6,13 +6,7 @@ from pellucid._lazy import lazy
 
 if TYPE_CHECKING:
     from pellucid.transformer.attention import set_attention as set_attention
-    from pellucid.transformer.backbone import (
-        Attention as Attention,
-        Backbone as Backbone,
-        open_backbone as open_backbone,
-        read_adapter as read_adapter,
-        write_adapter as write_adapter,
-    )
+    from pellucid.transformer.backbone import Backbone as Backbone, open_backbone as open_backbone
     from pellucid.transformer.pooled_head import max_pooled as max_pooled
     from pellucid.transformer.reading import ReadingSettings as ReadingSettings
 else:
