@@ -283,7 +283,7 @@ def test_lookalikes_and_scattered_clusters_are_told_apart():
     assert scattered.alike == pytest.approx(0 - found.mean_score, abs=1e-6)
     assert by_name["health, medicine"].verdict == by_name["vehicle"].verdict == ""
     assert found.names == ["of, horse", "cards, carton, boy"]  # the commonest first
-    assert found.of("lookalike") == [cards] and found.meaning == "that of function"
+    assert found.of("lookalike") == [cards] and found.meaning == "that of by_topic"
     model = failing()
     assert found.cleaned(model).dimensions.names == ["health, medicine", "vehicle"]
     assert found.cleaned(model, ["scattered"]).dimensions.names == model.without("of, horse").dimensions.names

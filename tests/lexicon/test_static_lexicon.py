@@ -346,7 +346,7 @@ def small_clusters(k=6, width=3):
 
 @pytest.mark.parametrize("most", [1, 3, 6, 9])
 def test_the_clusters_that_states_fire(most, opened):
-    fired_clusters = opened("lexicon_table").fired_clusters
+    fired_clusters = opened("recipes.lexicon_table").fired_clusters
     clusters, states = small_clusters(), np.random.default_rng(2).normal(size=(5, 3)).astype(np.float32)
     bias = np.linspace(-0.5, 0.5, 6).astype(np.float32)
     expected = np.log1p(np.maximum(states @ clusters.centroids.T + bias, 0))
@@ -392,7 +392,7 @@ def test_training_finds_what_the_teacher_sees(corpus, tmp_path, opened):
     from pellucid.static import RefinementSettings
     from pellucid.workfolder import WorkFolder
 
-    refine_clusters = opened("lexicon_table").refine_clusters
+    refine_clusters = opened("recipes.lexicon_table").refine_clusters
     vocabulary, bags, teacher = corpus
     asked = RefinementSettings(steps=200, batch_size=64, neighbours=1, evaluate_every=50, learning_rate=0.05)
     with WorkFolder(tmp_path / "work") as work:
@@ -422,7 +422,7 @@ def test_the_pooling_that_is_trained_is_that_of_the_model(corpus, opened):
     table = start_table()
     columns = np.vstack([np.argsort(-row, kind="stable")[:4] for row in table.toarray()])
     weights = np.take_along_axis(table.toarray(), columns, axis=1)
-    pool = opened("lexicon_table")._Pool(columns, 15, 2.0, weights > 0)
+    pool = opened("recipes.lexicon_table")._Pool(columns, 15, 2.0, weights > 0)
     words = torch.nn.EmbeddingBag.from_pretrained(torch.from_numpy(weights / 2), mode="sum", include_last_offset=True)
     texts = [" ".join(vocabulary.words[r] for r in bags.rows[a:b]) for a, b in zip(bags.offsets, bags.offsets[1:])]
     model = StaticLexiconEmbedder(vocabulary, table, Dimensions(Dimension(f"c{n}") for n in range(15)))
@@ -432,7 +432,7 @@ def test_the_pooling_that_is_trained_is_that_of_the_model(corpus, opened):
 
 
 def test_clusters_are_called_by_the_words_that_fire_them(model, opened):
-    named_by_words = opened("lexicon_table").named_by_words
+    named_by_words = opened("recipes.lexicon_table").named_by_words
     table = sparse.csr_matrix(np.column_stack([WEIGHTS, WEIGHTS[:, 1] * 2, np.zeros(8)]))
     names = named_by_words(model.vocabulary, table)
     expected = [

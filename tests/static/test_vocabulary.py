@@ -610,7 +610,7 @@ def test_the_commands(world, corpus, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     model_of(world, slice(0, 250)).save_pretrained("first", dtype="float16")
     model_of(world, slice(50, 300)).save_pretrained("second")
-    monkeypatch.setattr("pellucid.cli.vocabulary._opened", lambda name: teacher_of(world))
+    monkeypatch.setattr("pellucid.cli.vocabulary._teacher", lambda name: teacher_of(world))
     (tmp_path / "words.txt").write_text("w280\n\nw1 w2\n")
 
     def run(*arguments, code=0):
