@@ -228,7 +228,7 @@ def test_what_is_no_corpus_is_refused(model, tmp_path):
         duplicates(tmp_path / "absent.txt", model)
     with pytest.raises(InputError, match="reasons"):
         duplicates(["worda"], model, reasons=-1)
-    with pytest.raises(InputError, match="pellucid model"):
+    with pytest.raises(InputError, match="the encoder \\(len\\)"):
         duplicates(["worda"], len)
 
 
