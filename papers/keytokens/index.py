@@ -36,8 +36,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid import folder as model_folder
-from pellucid.base import Vectors, check_texts
-from pellucid.embeddings import Role
+from pellucid.base import Vectors
+from pellucid.embeddings import Role, check_texts
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Explanation
 from pellucid.fingerprint import fingerprint, same_model

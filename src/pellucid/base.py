@@ -20,11 +20,19 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.dimensions import Dimension, Dimensions, merging, removal, renaming, scaling, selection
-from pellucid.embeddings import PLAIN, EncodeOptions, Role, checked_role, in_the_form_of, sparsity, stacked
-from pellucid.embeddings import check_texts as check_texts
-from pellucid.embeddings import explained_texts as explained_texts
-from pellucid.embeddings import refuse_tables as refuse_tables
-from pellucid.embeddings import unit_rows as unit_rows
+from pellucid.embeddings import (
+    PLAIN,
+    EncodeOptions,
+    Role,
+    check_texts,
+    checked_role,
+    explained_texts,
+    in_the_form_of,
+    refuse_tables,
+    sparsity,
+    stacked,
+    unit_rows,
+)  # fmt: skip
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.folder import check_family, locate, saving
 from pellucid.progress import Progress
